@@ -1,0 +1,1 @@
+//! libneap.so: the C names.

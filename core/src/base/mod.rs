@@ -1,0 +1,4 @@
+//! Words every room shares: units, bits, the façade for atomics, the ordered tree.
+
+pub mod sync;
+pub mod units;

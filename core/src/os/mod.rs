@@ -1,0 +1,85 @@
+//! The only room that speaks to the kernel.
+//!
+//! Every function here keeps the caller's `errno`.
+
+use core::ptr::NonNull;
+
+/// The kernel (or a limit) refused memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+/// What a purge left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purged {
+    /// The pages read as zero from now on.
+    Zero,
+    /// The kernel refused (locked memory …): contents unchanged or unknown.
+    MaybeDirty,
+}
+
+/// What the kernel is told about huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Huge {
+    /// `MADV_HUGEPAGE`.
+    Want,
+    /// `MADV_NOHUGEPAGE`.
+    Avoid,
+}
+
+/// Which OS pages of a range have been populated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// Nobody can say: treat all as dirty.
+    Unknown,
+}
+
+/// What Neap asks of an operating system. `Linux` is the real one; tests have a fake.
+///
+/// Addresses and lengths are multiples of [`Os::page_bytes`] unless said otherwise.
+pub trait Os: Sync {
+    /// Bytes in an OS page (4, 16 or 64 KiB), constant for the process.
+    fn page_bytes(&self) -> usize;
+    /// Reserves `bytes` of address space at a multiple of `align` (a power of two): no access, no commit charge.
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
+    /// Gives a whole reservation back.
+    ///
+    /// # Safety
+    /// - `base` and `bytes` are exactly one earlier reservation that nobody uses any more.
+    unsafe fn release(&self, base: NonNull<u8>, bytes: usize);
+    /// Makes a reserved range readable and writable; it reads as zero if it never was committed since reserve or uncommit.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation.
+    unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+    /// Takes a range back to the state after `reserve`: contents lost, commit charge returned.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation and nobody uses it.
+    unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+    /// Gives the pages of a committed range back to the kernel; the range stays committed.
+    ///
+    /// # Safety
+    /// - The range is committed and nobody uses it.
+    unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged;
+    /// Advises the kernel on huge pages for a committed range. Failure is not an error.
+    ///
+    /// # Safety
+    /// - The range is committed.
+    unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge);
+    /// Which pages of a committed range are populated.
+    ///
+    /// # Safety
+    /// - The range is committed.
+    unsafe fn touched(&self, addr: NonNull<u8>, bytes: usize) -> Touched;
+    /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero.
+    ///
+    /// # Safety
+    /// - Both ranges are committed, `bytes` long, disjoint, and nobody else uses either.
+    unsafe fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+    /// Monotonic time in ms, cheap and coarse.
+    fn now_ms(&self) -> u64;
+    /// Whether every commit is charged against a limit (`vm.overcommit_memory` = 2).
+    fn strict_commit(&self) -> bool;
+    /// `RLIMIT_AS` in bytes, if there is one.
+    fn address_limit(&self) -> Option<usize>;
+}
