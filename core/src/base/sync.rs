@@ -26,3 +26,14 @@ pub fn full_barrier_after_rmw() {
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     fence(Ordering::SeqCst);
 }
+
+/// The cheap side of an asymmetric barrier: another thread runs the dear side
+/// (`os::thread::heavy_barrier`). Keeps the compiler from reordering around it and costs no
+/// instruction; under the model checker it is the fence that the dear side forces on this thread.
+#[inline(always)]
+pub fn light_barrier() {
+    #[cfg(not(loom))]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
