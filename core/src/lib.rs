@@ -1,9 +1,42 @@
 #![cfg_attr(not(any(test, loom)), no_std)]
-#![warn(missing_docs)]
 //! Neap: a memory system for Linux programs.
+//!
+//! # The rooms, top to bottom; each uses only what stands below it
+//!
+//! | room | what it does | what it does not know |
+//! |---|---|---|
+//! | [`front`] | the entry points every frontend shares, [`Neap`], options, fork, statistics at exit | |
+//! | [`cache`] | magazines: fast path, refill, flush, draining, thread end | |
+//! | [`slab`] | size classes, bitmaps, depots | threads |
+//! | [`page`] | the page heap: spans, zero state, fit, purge | size classes |
+//! | [`os`] | the only room that speaks to the kernel | the heap |
+//! | [`base`] | units, the façade for atomics, the ordered tree | everything |
+//!
+//! Beside them, plain data that all may read: [`stats`], [`control`].
+//! `tests/layers.rs` fails on an upward edge.
+//!
+//! # Where each invariant stands
+//!
+//! - Which blocks of a slab are free: [`slab`], with the protocol and its models.
+//! - Who may write a magazine: [`cache::magazine`]; how another thread empties one: [`cache::drain`].
+//! - Which OS pages are zero: [`page`], carried through every change of hands.
+//! - The order of locks: registry, cache, depot, metadata pool, page heap. Nobody who holds one
+//!   takes one to the left of it. (`cache::heap` takes the page heap's under a depot's.)
+//!
+//! `docs/first-malloc.md` follows the first allocation step by step.
 
 pub mod base;
+#[cfg(not(loom))]
+pub mod cache;
 pub mod control;
+#[cfg(not(loom))]
 pub mod front;
 pub mod os;
+#[cfg(not(loom))]
 pub mod page;
+pub mod slab;
+#[cfg(not(loom))]
+pub mod stats;
+
+#[cfg(not(loom))]
+pub use front::Neap;

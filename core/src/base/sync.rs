@@ -1,24 +1,36 @@
 //! The façade for atomics and cells: the only file that names them, so that a
 //! model checker can stand in (`--cfg loom`).
 
-#[cfg(not(loom))]
 pub use core::cell::UnsafeCell;
+
 #[cfg(not(loom))]
 pub use core::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering, compiler_fence, fence,
+    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+    AtomicUsize, Ordering, fence,
 };
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering, fence,
+    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+    AtomicUsize, Ordering, fence,
 };
-#[cfg(loom)]
-pub use core::cell::UnsafeCell;
+
+/// A full barrier for the place right after an atomic read-modify-write.
+///
+/// On x86-64 the `lock` prefix of the operation before it is that barrier already, so this costs
+/// nothing there; it only keeps the compiler from moving loads up.
+#[inline(always)]
+pub fn full_barrier_after_rmw() {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    fence(Ordering::SeqCst);
+}
 
 /// Atomics that a model checker has no need to see: caches of constants, and data whose every
 /// writer holds a lock. Always the machine's, so their constructors stay `const`.
 pub mod plain {
-    pub use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+    pub use core::sync::atomic::{
+        AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    };
 }

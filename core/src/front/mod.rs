@@ -1,1 +1,22 @@
 //! The entry points that every frontend shares.
+//!
+//! All of them keep `errno`, return null when out of memory, and abort with one line on misuse.
+
+mod allocate;
+mod check;
+mod global;
+mod large;
+mod release;
+mod resize;
+mod start;
+mod trim;
+
+pub use allocate::{allocate, allocate_aligned, allocate_layout, allocate_layout_zeroed, allocate_zeroed};
+pub use global::Neap;
+pub use release::{free, free_aligned_sized, free_sized, usable_size};
+pub use resize::{reallocate, reallocate_layout};
+pub use start::{deepbind_kept, settings};
+pub use trim::{snapshot, trim};
+
+/// No block is larger: pointer differences inside it must fit `isize`.
+pub const MAX_BYTES: usize = isize::MAX as usize;

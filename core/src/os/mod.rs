@@ -6,14 +6,13 @@ pub mod errno;
 #[cfg(test)]
 pub mod fake;
 pub mod fatal;
-mod linux;
+pub mod linux;
 pub mod lock;
 #[cfg(loom)]
 mod lock_loom;
 pub mod thread;
 
 use core::ptr::NonNull;
-pub use linux::{Linux, peak_resident_bytes, resident_bytes};
 
 /// The kernel (or a limit) refused memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,97 @@
+//! Draining a thread's magazines from another thread, at no price to the fast path.
+//!
+//! A magazine is not atomic, and its owner may sleep for ever. A drainer takes its oldest blocks:
+//!
+//! 1. It publishes a new `bottom` just below the newest block, under the cache's lock.
+//! 2. A heavy barrier (`membarrier`, private expedited): every thread that runs has passed a full
+//!    barrier since, every other one passed one when it was switched out. So every pop that begins
+//!    from now on sees the new bottom and stays above it.
+//! 3. A pop under way may have read the old bottom, but it takes the one entry below the `top` it
+//!    read, and writes `top` once. So if `top` still stands above the new bottom after the barrier,
+//!    that pop too ends at or above the new bottom: what lies below it is the drainer's. If not,
+//!    the old bottom is put back and nothing was taken.
+//!
+//! The owner's pop is one load of `top`, one of `bottom`, and one store: no flag, no fence.
+//! `models.rs` has the loom model; `docs/decisions/0003-draining.md` the prices of the alternatives.
+
+use super::gather::Gather;
+use super::heap::Heap;
+use super::slot;
+use super::thread::{Cache, Opened};
+use crate::base::sync::Ordering;
+use crate::os::thread::heavy_barrier;
+use crate::slab::class::{CLASSES, Class};
+use core::ptr;
+
+impl Heap {
+    /// Empties all magazines, but for one block of each of other threads'. Blocks go to their slabs.
+    pub fn drain_all(&'static self) {
+        let own = slot::get();
+        self.registry.for_each(|cache| {
+            if ptr::eq(cache, own) {
+                self.flush_all(cache);
+            } else {
+                self.drain(cache);
+            }
+        });
+    }
+
+    /// Empties the calling thread's own magazines.
+    fn flush_all(&'static self, cache: &Cache) {
+        let mut open = cache.open();
+        for class in Class::all() {
+            open.settle(class);
+            let filled = open.filled(class);
+            self.flush(&mut open, class, filled);
+        }
+    }
+
+    /// Takes the older blocks of another thread's magazines.
+    fn drain(&'static self, cache: &Cache) {
+        let mut open = cache.open();
+        let mut bottoms = [0; CLASSES + 1];
+        for class in Class::all() {
+            bottoms[class.index()] = offer(&mut open, class);
+        }
+        if bottoms.iter().all(|&bottom| bottom == 0) {
+            return;
+        }
+        let barrier = heavy_barrier();
+        let mut gather = Gather::new(self);
+        for class in Class::all() {
+            let bottom = bottoms[class.index()];
+            if bottom == 0 {
+                continue;
+            }
+            let top = open.magazine(class).top.load(Ordering::Acquire);
+            if barrier && top > bottom {
+                take(&mut open, class, bottom, &mut gather);
+            }
+            open.publish(class);
+        }
+        gather.finish();
+    }
+}
+
+/// Publishes a bottom below the newest block of `class`. 0 if there is nothing to take.
+fn offer(open: &mut Opened<'_>, class: Class) -> usize {
+    let filled = open.filled(class);
+    if filled < 2 {
+        return 0;
+    }
+    let bottom = open.store(class).floor + (filled - 1) * 8;
+    open.magazine(class).bottom.store(bottom, Ordering::Relaxed);
+    bottom
+}
+
+/// Takes the entries from the floor to `bottom`, which is the floor from now on.
+fn take(open: &mut Opened<'_>, class: Class, bottom: usize, gather: &mut Gather) {
+    let store = open.store(class);
+    let entries = store.floor..bottom;
+    store.floor = bottom;
+    store.given += (entries.len() / 8) as u64;
+    for entry in entries.step_by(8) {
+        // SAFETY: an entry of the array below the published bottom: the owner does not touch it (see above).
+        gather.add(unsafe { *(entry as *const usize) });
+    }
+}

@@ -1,0 +1,160 @@
+//! The heap: one value that holds every shared part, and the lookup from an address to its block.
+
+use super::budget::Budget;
+use super::magazine::Tag;
+use super::meta::Meta;
+use super::registry::Registry;
+use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
+use crate::base::units::SLICE_BYTES;
+use crate::os::Os;
+use crate::os::linux::Linux;
+use crate::page::{Dirty, PageHeap, Place, Use};
+use crate::slab::Slab;
+use crate::slab::class::Class;
+use crate::slab::depot::{Depots, Source};
+use core::ptr::NonNull;
+
+/// Everything the threads share.
+pub struct Heap {
+    /// Spans.
+    pub pages: PageHeap<Linux>,
+    /// Slabs with free blocks, by class.
+    pub depots: Depots,
+    /// Memory for caches and magazine arrays.
+    pub meta: Meta,
+    /// The bounds of the magazines.
+    pub budget: Budget,
+    /// All caches.
+    pub registry: Registry,
+    mode: AtomicU8,
+    decay_ms: AtomicU64,
+}
+
+/// How calls are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// By the fast path.
+    Plain = 0,
+    /// By the slow path, every call counted.
+    Counting = 1,
+    /// Without magazines, freed blocks in quarantine.
+    Checking = 2,
+}
+
+/// The process's heap.
+pub static HEAP: Heap = Heap::new();
+
+/// What an address is.
+pub enum Found {
+    /// In no arena.
+    Foreign,
+    /// In an arena, in a slice where no block starts.
+    Nothing,
+    /// In a slab.
+    Slab(&'static Slab, Class),
+    /// In the first slice of a large block.
+    Large(Place<'static>),
+    /// In the first slice of a coroutine stack.
+    Stack,
+}
+
+impl Heap {
+    const fn new() -> Heap {
+        Heap {
+            pages: PageHeap::new(Linux, size_of::<Slab>()),
+            depots: Depots::new(),
+            meta: Meta::new(),
+            budget: Budget::new(),
+            registry: Registry::new(),
+            mode: AtomicU8::new(Mode::Plain as u8),
+            decay_ms: AtomicU64::new(1000),
+        }
+    }
+
+    /// How calls are served.
+    pub fn mode(&self) -> Mode {
+        match self.mode.load(Ordering::Relaxed) {
+            0 => Mode::Plain,
+            1 => Mode::Counting,
+            _ => Mode::Checking,
+        }
+    }
+
+    /// Changes how calls are served. Caches made from now on follow; see [`Registry`] for those that exist.
+    pub fn set_mode(&self, mode: Mode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// The decay time in ms.
+    pub fn decay_ms(&self) -> u64 {
+        self.decay_ms.load(Ordering::Relaxed)
+    }
+
+    /// Sets the decay time in ms.
+    pub fn set_decay_ms(&self, ms: u64) {
+        self.decay_ms.store(ms, Ordering::Relaxed);
+        self.pages.set_decay_ms(ms);
+    }
+
+    /// What stands at `address`.
+    pub fn find(&'static self, address: usize) -> Found {
+        let Some(place) = self.pages.locate(address) else { return Found::Foreign };
+        match Tag(place.tag()) {
+            Tag::LARGE => Found::Large(place),
+            Tag::STACK => Found::Stack,
+            tag => match tag.class() {
+                Some(class) => Found::Slab(slab_of(&place), class),
+                None => Found::Nothing,
+            },
+        }
+    }
+
+    /// A block of `class` straight from a slab, past all magazines. Null when out of memory.
+    pub fn take_one(&self, class: Class) -> *mut u8 {
+        let mut block = 0;
+        self.depots.take(class, 1, self, &mut |slab, word, bits| {
+            let number = word * 64 + bits.trailing_zeros() as usize;
+            block = slab.base() + number * class.bytes();
+        });
+        block as *mut u8
+    }
+
+    /// A slice for Neap's own data.
+    pub fn meta_slice(&self) -> Option<NonNull<u8>> {
+        self.pages.alloc(1, 1, Use::Meta, SLICE_BYTES).map(|span| span.base)
+    }
+}
+
+/// The slab record of a slice.
+fn slab_of(place: &Place<'static>) -> &'static Slab {
+    // SAFETY: the side table's entry of every slice is a slab record: `side_bytes` is its size, all
+    // zero bytes are a valid record, entries are aligned to 64 and live as long as the arenas.
+    unsafe { place.side().cast::<Slab>().as_ref() }
+}
+
+impl Source for Heap {
+    fn fresh(&self, class: Class) -> Option<NonNull<Slab>> {
+        let span = self.pages.alloc(1, 1, Use::Slab, SLICE_BYTES)?;
+        let base = span.base.as_ptr().addr();
+        let place = self.pages.locate(base)?;
+        // SAFETY: as in `slab_of`.
+        let slab = unsafe { place.side().cast::<Slab>().as_ref() };
+        slab.carve(class, base);
+        place.set_tag(Tag::of(class).0);
+        Some(NonNull::from(slab))
+    }
+
+    fn retire(&self, slab: NonNull<Slab>, touched: usize) {
+        // SAFETY: slab records are type-stable.
+        let base = unsafe { slab.as_ref() }.base();
+        let Some(base) = NonNull::new(base as *mut u8) else { return };
+        // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
+        // only the first `touched` bytes were ever handed out.
+        unsafe { self.pages.free(base, Dirty::Prefix(touched)) };
+    }
+
+    fn now_ms(&self) -> u64 {
+        Linux.now_ms()
+    }
+}

@@ -1,0 +1,131 @@
+//! Magazines: a thread's stacks of free block addresses, and the fast path.
+//!
+//! ```text
+//!   floor            bottom == floor, unless closed      top              limit == end
+//!     |  oldest blocks ............ newest blocks          |  free entries   |
+//!     +--------------------------------------------------------------------+
+//! ```
+//!
+//! Who may touch what: `top` is written by the owner only, in its fast path with one store. `bottom`
+//! and `limit` are written under the cache's lock only, by the owner's slow path or by a drainer
+//! ([`super::drain`]); the fast path reads them. Closed, a magazine sends every call to the slow path.
+
+use crate::base::sync::{AtomicUsize, Ordering};
+use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
+
+/// What the tag byte of a slice says: 0, nothing starts here; else where the magazine of its blocks
+/// stands, in units of 8 bytes, so that `free` needs no shift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag(pub u8);
+
+/// Bytes of a [`Magazine`] in units of 8.
+const STRIDE: usize = size_of::<Magazine>() / 8;
+
+impl Tag {
+    /// No block starts in this slice.
+    pub const NONE: Tag = Tag(0);
+    /// A large block starts at this slice's start.
+    pub const LARGE: Tag = Tag(255);
+    /// A coroutine stack starts at this slice's start.
+    pub const STACK: Tag = Tag(252);
+
+    /// The tag of a slab of `class`.
+    pub const fn of(class: Class) -> Tag {
+        Tag((class.index() * STRIDE) as u8)
+    }
+
+    /// The class, if the tag is a slab's.
+    pub const fn class(self) -> Option<Class> {
+        let index = self.0 as usize / STRIDE;
+        if index >= 1 && index <= CLASSES { Some(Class::new(index)) } else { None }
+    }
+}
+
+/// Magazines of a cache: one for every tag, those of no class always empty and always full.
+pub const MAGAZINES: usize = Tag::LARGE.0 as usize / STRIDE + 1;
+
+const _: () = assert!(CLASSES * STRIDE < Tag::STACK.0 as usize && STRIDE == 3);
+
+/// The tag for a C request of up to [`TABLE_BYTES`].
+pub static TAG_OF_SIZE: [u8; TABLE_BYTES + 1] = {
+    let mut tags = [0; TABLE_BYTES + 1];
+    let mut size = 0;
+    while size <= TABLE_BYTES {
+        tags[size] = Tag::of(Class::of_size(size)).0;
+        size += 1;
+    }
+    tags
+};
+
+/// For each tag the constant of the divisibility test (see [`crate::slab::class::Divisor`]); 0 for
+/// tags of no class, which no offset passes.
+pub static START_TEST: [u32; 256] = {
+    let mut tests = [0; 256];
+    let mut index = 1;
+    while index <= CLASSES {
+        let class = Class::new(index);
+        tests[Tag::of(class).0 as usize] = class.divisor();
+        index += 1;
+    }
+    tests
+};
+
+/// One class's stack of free blocks. All zero: empty and full.
+#[repr(C)]
+pub struct Magazine {
+    /// Address past the newest entry.
+    pub top: AtomicUsize,
+    /// Entries at and above this address may be popped.
+    pub bottom: AtomicUsize,
+    /// Entries below this address may be pushed.
+    pub limit: AtomicUsize,
+}
+
+impl Magazine {
+    /// Empty and full.
+    pub const fn closed() -> Magazine {
+        Magazine {
+            top: AtomicUsize::new(0),
+            bottom: AtomicUsize::new(0),
+            limit: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes the newest block, or `None` if there is none or the magazine is closed.
+    #[inline(always)]
+    pub fn pop(&self) -> Option<*mut u8> {
+        let top = self.top.load(Ordering::Relaxed);
+        if top <= self.bottom.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: entries between bottom and top were pushed by this thread or its refill, and a
+        // drainer takes only entries below the bottom it has published (see `drain`).
+        let block = unsafe { *((top - 8) as *const *mut u8) };
+        self.top.store(self.top.load(Ordering::Relaxed) - 8, Ordering::Relaxed);
+        Some(block)
+    }
+
+    /// The newest block, if there is one and the magazine is not closed.
+    pub fn newest(&self) -> Option<*mut u8> {
+        let top = self.top.load(Ordering::Relaxed);
+        if top <= self.bottom.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: as in `pop`.
+        Some(unsafe { *((top - 8) as *const *mut u8) })
+    }
+
+    /// Adds a block; false if the magazine is full or closed.
+    #[inline(always)]
+    pub fn push(&self, block: *mut u8) -> bool {
+        let top = self.top.load(Ordering::Relaxed);
+        if top >= self.limit.load(Ordering::Relaxed) {
+            return false;
+        }
+        // SAFETY: below limit the array has room, and nobody but the owner writes at or above top.
+        unsafe { *(top as *mut *mut u8) = block };
+        // Release: a drainer that sees the new top sees the entry.
+        self.top.store(self.top.load(Ordering::Relaxed) + 8, Ordering::Release);
+        true
+    }
+}

@@ -1,0 +1,67 @@
+//! What the heap says to a program that misuses it, before it aborts. `docs/misuse.md` quotes these lines.
+
+use crate::os::fatal::fatal;
+use core::fmt;
+
+/// Which call the bad pointer came with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `free` and its kin.
+    Free,
+    /// `realloc` and its kin.
+    Realloc,
+    /// `malloc_usable_size`.
+    UsableSize,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Call::Free => "free",
+            Call::Realloc => "realloc",
+            Call::UsableSize => "malloc_usable_size",
+        })
+    }
+}
+
+/// A block was given back twice.
+#[cold]
+pub fn double_free(address: usize, bytes: usize) -> ! {
+    fatal(format_args!("double free of {address:#x} (a block of {bytes} bytes)"))
+}
+
+/// The address is in no arena.
+#[cold]
+pub fn foreign(call: Call, address: usize) -> ! {
+    fatal(format_args!(
+        "{call} of {address:#x}, which is not inside any Neap arena (stack, static, or another allocator's memory)"
+    ))
+}
+
+/// The address is in a block, but not where it starts.
+#[cold]
+pub fn interior(call: Call, address: usize, bytes: usize) -> ! {
+    fatal(format_args!(
+        "{call} of {address:#x}, which is inside a block of {bytes} bytes and not its start"
+    ))
+}
+
+/// The address is in an arena, where no block starts.
+#[cold]
+pub fn no_block(call: Call, address: usize) -> ! {
+    fatal(format_args!("{call} of {address:#x}, where no block starts"))
+}
+
+/// A freed block was to be resized.
+#[cold]
+pub fn realloc_freed(address: usize) -> ! {
+    fatal(format_args!("realloc of {address:#x}, a block that is already free"))
+}
+
+/// The size that came with a sized free cannot be the block's.
+#[cold]
+pub fn wrong_size(address: usize, said: usize, low: usize, high: usize) -> ! {
+    fatal(format_args!(
+        "free_sized of {address:#x} with {said} bytes, but the block holds {low} to {high} bytes"
+    ))
+}

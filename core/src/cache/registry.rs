@@ -1,0 +1,218 @@
+//! All caches of the process: who comes, who goes, and what is left of a fork.
+
+use super::heap::{Heap, Mode};
+use super::slot;
+use super::thread::{Cache, GONE};
+use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
+use crate::os::lock::Lock;
+use crate::os::thread::Key;
+use crate::slab::class::Class;
+use core::ffi::c_void;
+use core::ptr::{self, NonNull};
+
+/// The list of caches and the key that ends them.
+pub struct Registry {
+    /// Guards the list and `key`.
+    pub lock: Lock,
+    first: AtomicPtr<Cache>,
+    /// guarded by: lock
+    key: UnsafeCell<Option<Key>>,
+    /// Calls counted by caches that are gone: allocations, frees, requested bytes.
+    past: [AtomicU64; 3],
+}
+
+// SAFETY: `key` is reached only under `lock`.
+unsafe impl Sync for Registry {}
+
+impl Registry {
+    /// No caches.
+    pub const fn new() -> Registry {
+        Registry {
+            lock: Lock::new(),
+            first: AtomicPtr::new(ptr::null_mut()),
+            key: UnsafeCell::new(None),
+            past: [const { AtomicU64::new(0) }; 3],
+        }
+    }
+
+    /// Calls `visit` with every cache, the registry locked: none comes or goes meanwhile.
+    pub fn for_each(&self, mut visit: impl FnMut(&Cache)) {
+        let _guard = self.lock.lock();
+        let mut next = self.first.load(Ordering::Relaxed);
+        // SAFETY: caches in the list are alive while the lock is held.
+        while let Some(cache) = unsafe { next.as_ref() } {
+            visit(cache);
+            next = cache.next.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Counted calls of all threads, past and present: allocations, frees, requested bytes.
+    pub fn counted(&self) -> [u64; 3] {
+        let mut sums = self.past.each_ref().map(|past| past.load(Ordering::Relaxed));
+        self.for_each(|cache| {
+            for (sum, count) in sums.iter_mut().zip(cache.counts.all()) {
+                *sum += count;
+            }
+        });
+        sums
+    }
+
+    /// The key whose destructor ends a cache; `None` if the process has no keys left.
+    fn key(&self) -> Option<Key> {
+        let _guard = self.lock.lock();
+        // SAFETY: the lock is held.
+        let key = unsafe { &mut *self.key.get() };
+        if key.is_none() {
+            *key = Key::create(at_thread_end);
+        }
+        *key
+    }
+
+    fn enroll(&self, cache: &Cache) {
+        let _guard = self.lock.lock();
+        let first = self.first.load(Ordering::Relaxed);
+        cache.next.store(first, Ordering::Relaxed);
+        // SAFETY: caches in the list are alive while the lock is held.
+        if let Some(first) = unsafe { first.as_ref() } {
+            first.previous.store(ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
+        }
+        self.first.store(ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
+    }
+
+    fn leave(&self, cache: &Cache) {
+        let _guard = self.lock.lock();
+        let next = cache.next.load(Ordering::Relaxed);
+        let previous = cache.previous.load(Ordering::Relaxed);
+        // SAFETY: neighbours in the list are alive while the lock is held.
+        match unsafe { previous.as_ref() } {
+            Some(previous) => previous.next.store(next, Ordering::Relaxed),
+            None => self.first.store(next, Ordering::Relaxed),
+        }
+        // SAFETY: as above.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.previous.store(previous, Ordering::Relaxed);
+        }
+        for (past, count) in self.past.iter().zip(cache.counts.all()) {
+            past.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// In a fork's child, lock held: only the calling thread is left. The caches of the others stay
+    /// behind, with at most the bytes that were granted to them.
+    fn keep_only(&self, cache: Option<&Cache>) {
+        let only = cache.map_or(ptr::null_mut(), |cache| ptr::from_ref(cache).cast_mut());
+        self.first.store(only, Ordering::Relaxed);
+        if let Some(cache) = cache {
+            cache.next.store(ptr::null_mut(), Ordering::Relaxed);
+            cache.previous.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry::new()
+    }
+}
+
+impl Heap {
+    /// Makes a cache for the calling thread, which has none. `None` when out of memory: the call
+    /// at hand goes without.
+    #[cold]
+    pub fn enter(&'static self) -> Option<&'static Cache> {
+        let Some(key) = self.registry.key() else {
+            // SAFETY: a static.
+            unsafe { slot::set(&GONE) };
+            return None;
+        };
+        let block = self.meta.allocate(size_of::<Cache>(), || self.meta_slice())?.cast::<Cache>();
+        // SAFETY: the block is large enough, aligned to 64, and ours.
+        unsafe { block.write(Cache::new()) };
+        // SAFETY: initialised above; lives until `retire_cache`.
+        let cache = unsafe { block.as_ref() };
+        if self.mode() != Mode::Plain {
+            cache.open().close_door();
+        }
+        self.registry.enroll(cache);
+        // From here on calls from inside `key.set` find the cache.
+        // SAFETY: the cache lives until the thread's end, where the slot is set again.
+        unsafe { slot::set(cache) };
+        if !key.set(block.as_ptr().cast()) {
+            self.retire_cache(block);
+            return None;
+        }
+        Some(cache)
+    }
+
+    /// Ends the calling thread's cache: all it holds goes back.
+    fn retire_cache(&'static self, block: NonNull<Cache>) {
+        // Destructors that run after this one are served without a cache.
+        // SAFETY: a static.
+        unsafe { slot::set(&GONE) };
+        // SAFETY: the thread's own cache, alive until it is released below.
+        let cache = unsafe { block.as_ref() };
+        self.registry.leave(cache);
+        let mut open = cache.open();
+        Class::all().for_each(|class| {
+            open.settle(class);
+            let filled = open.filled(class);
+            self.flush(&mut open, class, filled);
+            let store = open.store(class);
+            if let Some(array) = NonNull::new(store.base as *mut u8) {
+                // SAFETY: the array was allocated for this room and nobody reaches it any more.
+                unsafe { self.meta.release(array, store.room as usize * 8) };
+            }
+        });
+        self.budget.restore(open.inner.granted);
+        drop(open);
+        // SAFETY: out of the registry and the slot, so nobody reaches it any more.
+        unsafe { self.meta.release(block.cast(), size_of::<Cache>()) };
+    }
+
+    /// Before fork: holds every lock, so that the child finds all in order.
+    ///
+    /// # Safety
+    /// - Followed by [`Heap::fork_parent`] or [`Heap::fork_child`] on the same thread.
+    pub unsafe fn fork_prepare(&self) {
+        core::mem::forget(self.registry.lock.lock());
+        // SAFETY: the caller's promise.
+        unsafe { self.depots.fork_lock() };
+        core::mem::forget(self.meta.lock.lock());
+        // SAFETY: the caller's promise.
+        unsafe { self.pages.fork_lock() };
+    }
+
+    /// After fork, in the parent.
+    ///
+    /// # Safety
+    /// - [`Heap::fork_prepare`] was called by this thread.
+    pub unsafe fn fork_parent(&self) {
+        // SAFETY: all held since fork_prepare.
+        unsafe {
+            self.pages.fork_unlock();
+            self.meta.lock.force_unlock();
+            self.depots.fork_unlock();
+            self.registry.lock.force_unlock();
+        }
+    }
+
+    /// After fork, in the child.
+    ///
+    /// # Safety
+    /// - [`Heap::fork_prepare`] was called by the thread that forked.
+    pub unsafe fn fork_child(&'static self) {
+        // SAFETY: the slot holds a sentinel or the thread's own cache.
+        let cache = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
+        self.registry.keep_only(cache);
+        self.budget.reset(cache.map_or(0, |cache| cache.open().inner.granted));
+        // SAFETY: all held since fork_prepare; sleepers stayed in the parent, waking nobody is harmless.
+        unsafe { self.fork_parent() };
+    }
+}
+
+/// The destructor of the key: the thread is ending.
+unsafe extern "C" fn at_thread_end(cache: *mut c_void) {
+    if let Some(cache) = NonNull::new(cache.cast::<Cache>()) {
+        super::heap::HEAP.retire_cache(cache);
+    }
+}

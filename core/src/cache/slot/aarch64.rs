@@ -1,0 +1,56 @@
+//! The slot on aarch64: `tpidr_el0` holds the thread pointer, the global offset table the slot's distance from it.
+
+use crate::cache::thread::{Cache, EMPTY};
+use core::arch::{asm, global_asm};
+
+global_asm!(
+    ".pushsection .tdata.neap_slot_0_1,\"awT\",%progbits",
+    ".p2align 3",
+    ".hidden neap_slot_0_1",
+    ".globl neap_slot_0_1",
+    ".type neap_slot_0_1,%object",
+    ".size neap_slot_0_1,8",
+    "neap_slot_0_1:",
+    ".quad {empty}",
+    ".popsection",
+    empty = sym EMPTY,
+);
+
+/// The calling thread's cache, or one of the two sentinels.
+#[inline(always)]
+pub fn get() -> *const Cache {
+    let cache: *const Cache;
+    // SAFETY: reads the thread's own slot, which holds a pointer from its first instant on.
+    unsafe {
+        asm!(
+            "mrs {thread}, tpidr_el0",
+            "adrp {cache}, :gottprel:neap_slot_0_1",
+            "ldr {cache}, [{cache}, :gottprel_lo12:neap_slot_0_1]",
+            "ldr {cache}, [{thread}, {cache}]",
+            thread = out(reg) _,
+            cache = out(reg) cache,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    cache
+}
+
+/// Changes the calling thread's cache.
+///
+/// # Safety
+/// - `cache` stays valid until the slot is set again or the thread has ended.
+pub unsafe fn set(cache: *const Cache) {
+    // SAFETY: writes the thread's own slot.
+    unsafe {
+        asm!(
+            "mrs {thread}, tpidr_el0",
+            "adrp {offset}, :gottprel:neap_slot_0_1",
+            "ldr {offset}, [{offset}, :gottprel_lo12:neap_slot_0_1]",
+            "str {cache}, [{thread}, {offset}]",
+            thread = out(reg) _,
+            offset = out(reg) _,
+            cache = in(reg) cache,
+            options(nostack, preserves_flags),
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! The slow path of a cache: refill, flush, and learning how much each magazine should hold.
+
+use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES};
+use super::gather::{Gather, give_one};
+use super::heap::Heap;
+use super::thread::{Cache, Opened};
+use crate::slab::class::Class;
+use crate::slab::depot::Source;
+use core::ptr;
+
+/// After so many slow events one magazine is looked at for shrinking, and the clock is read.
+const TIDY_EVERY: u32 = 64;
+
+impl Heap {
+    /// Fills the magazine of `class` to half of its capacity and takes one block. Null when out of memory.
+    pub fn refill(&'static self, cache: &Cache, class: Class) -> *mut u8 {
+        let mut open = cache.open();
+        open.settle(class);
+        if let Some(block) = open.pop(class) {
+            return block;
+        }
+        self.learn(&mut open, class);
+        if open.store(class).capacity == 0 {
+            return self.take_one(class);
+        }
+        self.fill(&mut open, class);
+        self.tidy(&mut open);
+        open.pop(class).unwrap_or(ptr::null_mut())
+    }
+
+    /// Takes a freed block into the magazine of `class`; a full one first gives its older half back.
+    pub fn put(&'static self, cache: &Cache, class: Class, block: *mut u8) {
+        let mut open = cache.open();
+        open.settle(class);
+        if open.push(class, block) {
+            return;
+        }
+        self.learn(&mut open, class);
+        let half = open.filled(class).div_ceil(2);
+        self.flush(&mut open, class, half);
+        if !open.push(class, block) {
+            give_one(self, block.addr());
+        }
+        self.tidy(&mut open);
+    }
+
+    /// Gives the `count` oldest blocks of a magazine back to their slabs. For the owner only.
+    pub fn flush(&'static self, open: &mut Opened<'_>, class: Class, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let rest = open.filled(class) - count;
+        let store = open.store(class);
+        store.given += count as u64;
+        store.flushes += 1;
+        let base = store.base as *mut usize;
+        let mut gather = Gather::new(self);
+        for entry in 0..count {
+            // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their number.
+            gather.add(unsafe { *base.add(entry) });
+        }
+        gather.finish();
+        // SAFETY: both ranges lie in the array.
+        unsafe { ptr::copy(base.add(count), base, rest) };
+        open.set_filled(class, rest);
+    }
+
+    fn fill(&self, open: &mut Opened<'_>, class: Class) {
+        let store = open.store(class);
+        let want = (store.capacity as usize / 2).max(1);
+        let base = store.base as *mut usize;
+        // Written downwards, so that the lowest address comes out first.
+        // SAFETY: want is at most the capacity, for which the array has room.
+        let mut at = unsafe { base.add(want) };
+        let got = self.depots.take(class, want, self, &mut |slab, word, bits| {
+            let first = slab.base() + word * 64 * class.bytes();
+            // SAFETY: no more than `want` bits come in all.
+            at = unsafe { write_down(at, first, class.bytes(), bits) };
+        });
+        store.taken += got as u64;
+        store.refills += 1;
+        // SAFETY: the entries written are [at, at + got), inside the array.
+        unsafe { ptr::copy(at, base, got) };
+        open.set_filled(class, got);
+    }
+
+    /// A magazine that misses is too small: double it, within the bounds.
+    fn learn(&self, open: &mut Opened<'_>, class: Class) {
+        let store = open.store(class);
+        store.misses += 1;
+        let capacity = store.capacity as usize;
+        let wanted = if capacity == 0 { first_capacity(class) } else { capacity * 2 };
+        let wanted = wanted.min(most_capacity(class));
+        if wanted > capacity {
+            self.grow(open, class, wanted);
+        }
+    }
+
+    /// Raises a capacity to `wanted` entries, if the budget and the memory allow it.
+    fn grow(&self, open: &mut Opened<'_>, class: Class, wanted: usize) {
+        let more = (wanted - open.store(class).capacity as usize) * class.bytes();
+        if !self.budget.grant(open.inner.granted, more) {
+            return;
+        }
+        if wanted > open.store(class).room as usize && !self.enlarge(open, class, wanted) {
+            self.budget.restore(more);
+            return;
+        }
+        open.inner.granted += more;
+        open.store(class).capacity = wanted as u32;
+        open.publish(class);
+    }
+
+    /// Moves a magazine into an array of `room` entries. False when out of memory.
+    fn enlarge(&self, open: &mut Opened<'_>, class: Class, room: usize) -> bool {
+        let Some(array) = self.meta.allocate(room * 8, || self.meta_slice()) else { return false };
+        let filled = open.filled(class);
+        let store = open.store(class);
+        let (old, old_room) = (store.base, store.room as usize);
+        // SAFETY: the new array is larger than the old one, which holds `filled` settled entries.
+        unsafe { ptr::copy_nonoverlapping(old as *const usize, array.as_ptr().cast(), filled) };
+        store.base = array.as_ptr().addr();
+        store.floor = store.base;
+        store.room = room as u32;
+        open.set_filled(class, filled);
+        if let Some(old) = ptr::NonNull::new(old as *mut u8) {
+            // SAFETY: allocated here for the same room; nothing points into it any more.
+            unsafe { self.meta.release(old, old_room * 8) };
+        }
+        true
+    }
+
+    /// Now and then: shrinks one magazine that was idle since the last visit, and lets time pass.
+    fn tidy(&'static self, open: &mut Opened<'_>) {
+        open.inner.events += 1;
+        if open.inner.events % TIDY_EVERY != 0 {
+            return;
+        }
+        let class = Class::new(open.inner.hand as usize);
+        open.inner.hand = if class == Class::LAST { 1 } else { open.inner.hand + 1 };
+        if open.store(class).misses == 0 {
+            self.shrink(open, class);
+        }
+        open.store(class).misses = 0;
+        self.depots.cool(self.now_ms().saturating_sub(self.decay_ms()), self);
+        self.pages.purge_due();
+    }
+
+    /// Halves a capacity and gives back what no longer fits.
+    fn shrink(&'static self, open: &mut Opened<'_>, class: Class) {
+        open.settle(class);
+        let capacity = open.store(class).capacity as usize;
+        let excess = open.filled(class).saturating_sub(capacity / 2);
+        self.flush(open, class, excess);
+        let less = (capacity - capacity / 2) * class.bytes();
+        self.budget.restore(less);
+        open.inner.granted -= less;
+        open.store(class).capacity = (capacity / 2) as u32;
+        open.publish(class);
+    }
+}
+
+/// Writes the addresses of the set bits of a word below `at`, lowest address at the lowest place.
+///
+/// # Safety
+/// - There is room for as many entries below `at` as `bits` has set bits.
+unsafe fn write_down(mut at: *mut usize, first: usize, bytes: usize, mut bits: u64) -> *mut usize {
+    if bits == u64::MAX {
+        // The common case of a fresh word, kept a plain loop.
+        for block in 0..64 {
+            // SAFETY: the caller's promise.
+            unsafe { *at.sub(block + 1) = first + block * bytes };
+        }
+        // SAFETY: as above.
+        return unsafe { at.sub(64) };
+    }
+    while bits != 0 {
+        // SAFETY: as above.
+        at = unsafe { at.sub(1) };
+        // SAFETY: as above.
+        unsafe { *at = first + bits.trailing_zeros() as usize * bytes };
+        bits &= bits - 1;
+    }
+    at
+}
+
+fn first_capacity(class: Class) -> usize {
+    (FIRST_BYTES / class.bytes()).clamp(1, FIRST_ENTRIES)
+}
+
+fn most_capacity(class: Class) -> usize {
+    (MAGAZINE_BYTES / class.bytes()).clamp(1, MAGAZINE_ENTRIES)
+}

@@ -1,0 +1,261 @@
+//! A thread's cache: its magazines, and what its slow path needs to know of them.
+
+use super::magazine::{MAGAZINES, Magazine, Tag};
+use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
+use crate::os::lock::{Guard, Lock};
+use crate::slab::class::{CLASSES, Class};
+use core::ptr;
+
+/// A thread's cache. Owned by its thread; the registry and drainers reach it under locks.
+#[repr(C)]
+pub struct Cache {
+    /// By tag. The fast path touches nothing else.
+    magazines: [Magazine; MAGAZINES],
+    /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the magazines.
+    lock: Lock,
+    /// guarded by: lock
+    inner: UnsafeCell<Inner>,
+    /// The registry's list; guarded by the registry's lock.
+    pub next: AtomicPtr<Cache>,
+    /// The registry's list; guarded by the registry's lock.
+    pub previous: AtomicPtr<Cache>,
+    /// Exact counters of the counting mode, written by the owner only.
+    pub counts: Counts,
+}
+
+/// What the slow path knows.
+pub struct Inner {
+    /// By class index; 0 unused.
+    pub stores: [Store; CLASSES + 1],
+    /// Bytes of blocks that the magazines together may hold (their capacities), granted by the budget.
+    pub granted: usize,
+    /// Slow-path events so far; paces the shrinking of idle magazines.
+    pub events: u32,
+    /// The class that is looked at next for shrinking.
+    pub hand: u8,
+    /// Whether the fast path is shut off.
+    pub door: Door,
+}
+
+/// Whether the fast path of a cache may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Bounds are published: the fast path works.
+    Open,
+    /// Every call takes the slow path (counting, checking).
+    Closed,
+}
+
+/// One magazine's true bounds and history.
+pub struct Store {
+    /// The array, 0 before the first use.
+    pub base: usize,
+    /// Address of the oldest entry: `base`, or above it after a drain.
+    pub floor: usize,
+    /// Entries the array has room for.
+    pub room: u32,
+    /// Entries the magazine may hold now.
+    pub capacity: u32,
+    /// Refills and flushes since the shrinking hand last came by.
+    pub misses: u32,
+    /// Blocks taken from slabs so far.
+    pub taken: u64,
+    /// Blocks given back to slabs so far.
+    pub given: u64,
+    /// Refills so far.
+    pub refills: u64,
+    /// Flushes so far.
+    pub flushes: u64,
+}
+
+/// Calls as the counting mode counts them.
+pub struct Counts {
+    /// Blocks handed out.
+    pub allocations: AtomicU64,
+    /// Blocks taken back.
+    pub frees: AtomicU64,
+    /// Bytes asked for, summed over all allocations.
+    pub requested: AtomicU64,
+}
+
+impl Counts {
+    /// All zero.
+    pub const fn new() -> Counts {
+        Counts {
+            allocations: AtomicU64::new(0),
+            frees: AtomicU64::new(0),
+            requested: AtomicU64::new(0),
+        }
+    }
+
+    /// Allocations, frees, requested bytes.
+    pub fn all(&self) -> [u64; 3] {
+        [&self.allocations, &self.frees, &self.requested].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Adds `by` to a counter that only this thread writes.
+    pub fn bump(counter: &AtomicU64, by: u64) {
+        counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+    }
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts::new()
+    }
+}
+
+// SAFETY: cells are reached under `lock`; the magazines are atomics with the protocol of `magazine`.
+unsafe impl Sync for Cache {}
+
+/// What a thread's slot holds before its first slow call: always empty, always full, never written.
+pub static EMPTY: Cache = Cache::new();
+/// What a thread's slot holds once its cache is gone (thread end, or no memory for one): likewise.
+pub static GONE: Cache = Cache::new();
+
+impl Cache {
+    /// A cache without capacity.
+    pub const fn new() -> Cache {
+        const STORE: Store = Store {
+            base: 0,
+            floor: 0,
+            room: 0,
+            capacity: 0,
+            misses: 0,
+            taken: 0,
+            given: 0,
+            refills: 0,
+            flushes: 0,
+        };
+        let inner =
+            Inner { stores: [STORE; CLASSES + 1], granted: 0, events: 0, hand: 1, door: Door::Open };
+        Cache {
+            magazines: [const { Magazine::closed() }; MAGAZINES],
+            lock: Lock::new(),
+            inner: UnsafeCell::new(inner),
+            next: AtomicPtr::new(ptr::null_mut()),
+            previous: AtomicPtr::new(ptr::null_mut()),
+            counts: Counts::new(),
+        }
+    }
+
+    /// Whether this is one of the two sentinels, which hold nothing and are never written.
+    #[inline]
+    pub fn is_sentinel(&self) -> bool {
+        ptr::eq(self, &EMPTY) || ptr::eq(self, &GONE)
+    }
+
+    /// The magazine of `tag`.
+    #[inline(always)]
+    pub fn magazine(&self, tag: Tag) -> &Magazine {
+        let offset = tag.0 as usize * 8;
+        debug_assert!(offset + size_of::<Magazine>() <= MAGAZINES * size_of::<Magazine>());
+        debug_assert!(offset.is_multiple_of(size_of::<Magazine>()));
+        // SAFETY: tags are multiples of the stride and none is larger than LARGE, whose magazine is the last.
+        unsafe { &*self.magazines.as_ptr().byte_add(offset) }
+    }
+
+    /// Takes the cache's lock and everything it guards.
+    pub fn open(&self) -> Opened<'_> {
+        let guard = self.lock.lock();
+        // SAFETY: the lock is held until the guard in the same value is dropped.
+        let inner = unsafe { &mut *self.inner.get() };
+        Opened { cache: self, inner, _guard: guard }
+    }
+}
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache::new()
+    }
+}
+
+/// A cache whose lock is held.
+pub struct Opened<'a> {
+    /// The cache.
+    pub cache: &'a Cache,
+    /// What the lock guards.
+    pub inner: &'a mut Inner,
+    _guard: Guard<'a>,
+}
+
+impl Opened<'_> {
+    /// The store of `class`.
+    pub fn store(&mut self, class: Class) -> &mut Store {
+        &mut self.inner.stores[class.index()]
+    }
+
+    /// The magazine of `class`.
+    pub fn magazine(&self, class: Class) -> &Magazine {
+        self.cache.magazine(Tag::of(class))
+    }
+
+    /// Free blocks in the magazine of `class`.
+    pub fn filled(&mut self, class: Class) -> usize {
+        let top = self.magazine(class).top.load(Ordering::Acquire);
+        (top - self.store(class).floor) / 8
+    }
+
+    /// Says that the magazine, settled, holds `filled` entries. For the owner only.
+    pub fn set_filled(&mut self, class: Class, filled: usize) {
+        let top = self.store(class).base + filled * 8;
+        self.magazine(class).top.store(top, Ordering::Release);
+    }
+
+    /// Lets the fast path see the bounds of `class`, unless the door is closed.
+    pub fn publish(&mut self, class: Class) {
+        let door = self.inner.door;
+        let store = self.store(class);
+        let (bottom, limit) = match door {
+            Door::Open => (store.floor, store.base + store.capacity as usize * 8),
+            Door::Closed => (usize::MAX, 0),
+        };
+        self.magazine(class).bottom.store(bottom, Ordering::Relaxed);
+        self.magazine(class).limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Shuts the fast path off for good.
+    pub fn close_door(&mut self) {
+        self.inner.door = Door::Closed;
+        Class::all().for_each(|class| self.publish(class));
+    }
+
+    /// Moves the entries down to the array's start. For the owner only: it writes `top`.
+    pub fn settle(&mut self, class: Class) {
+        let filled = self.filled(class);
+        let store = self.store(class);
+        if store.floor == store.base {
+            return;
+        }
+        let (from, to) = (store.floor, store.base);
+        store.floor = to;
+        // SAFETY: both ranges lie in the array; the owner is in its slow path and drainers are locked out.
+        unsafe { ptr::copy(from as *const usize, to as *mut usize, filled) };
+        self.magazine(class).top.store(to + filled * 8, Ordering::Relaxed);
+        self.publish(class);
+    }
+
+    /// Takes the newest block whatever the door says. For the owner only.
+    pub fn pop(&mut self, class: Class) -> Option<*mut u8> {
+        if self.filled(class) == 0 {
+            return None;
+        }
+        let top = self.magazine(class).top.load(Ordering::Relaxed) - 8;
+        self.magazine(class).top.store(top, Ordering::Relaxed);
+        // SAFETY: the entry lies between floor and top.
+        Some(unsafe { *(top as *const *mut u8) })
+    }
+
+    /// Adds a block whatever the door says; false if the magazine is full. For the owner only.
+    pub fn push(&mut self, class: Class, block: *mut u8) -> bool {
+        let top = self.magazine(class).top.load(Ordering::Relaxed);
+        let store = self.store(class);
+        if top >= store.base + store.capacity as usize * 8 {
+            return false;
+        }
+        // SAFETY: below the capacity the array has room.
+        unsafe { *(top as *mut *mut u8) = block };
+        self.magazine(class).top.store(top + 8, Ordering::Release);
+        true
+    }
+}

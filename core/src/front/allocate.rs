@@ -1,0 +1,128 @@
+//! Allocation: the fast path and its slow side.
+
+use super::{check, large};
+use crate::cache::heap::{HEAP, Mode};
+use crate::cache::magazine::{TAG_OF_SIZE, Tag};
+use crate::cache::slot;
+use crate::cache::thread::{Cache, Counts, EMPTY};
+use crate::slab::class::{Class, MAX_BLOCK, TABLE_BYTES};
+use core::ptr;
+
+/// A block of at least `size` bytes at a multiple of 16; null when out of memory. A `size` of 0
+/// gives a block of its own.
+#[inline(always)]
+pub fn allocate(size: usize) -> *mut u8 {
+    if size <= TABLE_BYTES {
+        return pop(Tag(TAG_OF_SIZE[size]), size);
+    }
+    allocate_over_table(size)
+}
+
+/// Like [`allocate`], the bytes zero.
+#[inline]
+pub fn allocate_zeroed(size: usize) -> *mut u8 {
+    if size > MAX_BLOCK {
+        return large::allocate_zeroed(size, 1);
+    }
+    zeroed(allocate(size), size)
+}
+
+/// A block of at least `size` bytes at a multiple of `align` (and of 16); null when out of memory.
+///
+/// # Panics
+/// In debug builds, if `align` is no power of two.
+#[inline]
+pub fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
+    debug_assert!(align.is_power_of_two());
+    allocate_layout(size, align.max(16))
+}
+
+/// A block for a caller who states the alignment, so that 8 is enough where 8 is said.
+#[inline(always)]
+pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
+    if size <= TABLE_BYTES && align <= 16 {
+        let tag = if align <= 8 { Tag::of(Class::of_size_align8(size)) } else { Tag(TAG_OF_SIZE[size]) };
+        return pop(tag, size);
+    }
+    allocate_layout_over_table(size, align)
+}
+
+/// Like [`allocate_layout`], the bytes zero.
+#[inline]
+pub fn allocate_layout_zeroed(size: usize, align: usize) -> *mut u8 {
+    if size > MAX_BLOCK || align > MAX_BLOCK {
+        return large::allocate_zeroed(size, align);
+    }
+    zeroed(allocate_layout(size, align), size)
+}
+
+fn zeroed(block: *mut u8, size: usize) -> *mut u8 {
+    if !block.is_null() {
+        // SAFETY: a fresh block of at least `size` bytes.
+        unsafe { ptr::write_bytes(block, 0, size) };
+    }
+    block
+}
+
+/// The calling thread's cache or sentinel.
+#[inline(always)]
+pub(super) fn current() -> &'static Cache {
+    // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
+    unsafe { &*slot::get() }
+}
+
+#[inline(always)]
+fn pop(tag: Tag, size: usize) -> *mut u8 {
+    match current().magazine(tag).pop() {
+        Some(block) => block,
+        None => allocate_slow(size, tag),
+    }
+}
+
+#[inline(never)]
+fn allocate_over_table(size: usize) -> *mut u8 {
+    if size > MAX_BLOCK {
+        return large::allocate(size, 1);
+    }
+    pop(Tag::of(Class::of_size(size)), size)
+}
+
+#[inline(never)]
+fn allocate_layout_over_table(size: usize, align: usize) -> *mut u8 {
+    match Class::of_layout(size, align) {
+        Some(class) => pop(Tag::of(class), size),
+        None => large::allocate(size, align),
+    }
+}
+
+/// The magazine is empty, or there is none.
+#[cold]
+#[inline(never)]
+fn allocate_slow(size: usize, tag: Tag) -> *mut u8 {
+    let Some(class) = tag.class() else { return ptr::null_mut() };
+    let cache = entered();
+    match (HEAP.mode(), cache) {
+        (Mode::Checking, _) => check::allocate(class),
+        (_, None) => HEAP.take_one(class),
+        (Mode::Plain, Some(cache)) => HEAP.refill(cache, class),
+        (Mode::Counting, Some(cache)) => {
+            count_allocation(cache, size);
+            HEAP.refill(cache, class)
+        }
+    }
+}
+
+/// The thread's cache, made at the first need; `None` if there is none to be had.
+pub(super) fn entered() -> Option<&'static Cache> {
+    let cache = current();
+    if ptr::eq(cache, &EMPTY) {
+        return HEAP.enter();
+    }
+    Some(cache).filter(|cache| !cache.is_sentinel())
+}
+
+/// Counts one call of `size` bytes.
+pub(super) fn count_allocation(cache: &Cache, size: usize) {
+    Counts::bump(&cache.counts.allocations, 1);
+    Counts::bump(&cache.counts.requested, size as u64);
+}

@@ -1,0 +1,211 @@
+//! The checking mode (`NEAP_CHECK=1`): no magazines, and freed blocks wait in quarantine before they
+//! are handed out again, so every second free of one is seen at once.
+
+use super::release::{free_found, start_of};
+use crate::base::sync::{AtomicUsize, Ordering, UnsafeCell};
+use crate::cache::heap::{Found, HEAP};
+use crate::cache::misuse::{self, Call};
+use crate::os::lock::Lock;
+use crate::slab::class::Class;
+
+/// Blocks in quarantine at most.
+const PLACES: usize = 8192;
+/// Bytes in quarantine at most; a larger block passes through at once.
+const MOST_BYTES: usize = 64 << 20;
+/// Slots of the table of addresses: a power of two, half empty when the ring is full.
+const SLOTS: usize = PLACES * 2;
+
+static QUARANTINE: Quarantine = Quarantine {
+    lock: Lock::new(),
+    inner: UnsafeCell::new(Inner {
+        ring: [(0, 0); PLACES],
+        first: 0,
+        count: 0,
+        bytes: 0,
+        slots: [0; SLOTS],
+    }),
+    held: AtomicUsize::new(0),
+};
+
+struct Quarantine {
+    lock: Lock,
+    /// guarded by: lock
+    inner: UnsafeCell<Inner>,
+    /// Bytes held, for statistics.
+    held: AtomicUsize,
+}
+
+// SAFETY: `inner` is reached only under `lock`.
+unsafe impl Sync for Quarantine {}
+
+struct Inner {
+    /// Address and bytes, oldest first.
+    ring: [(usize, usize); PLACES],
+    first: usize,
+    count: usize,
+    bytes: usize,
+    /// The same addresses, hashed, linear probing; 0 is empty.
+    slots: [usize; SLOTS],
+}
+
+/// A block of `class`, the lowest that is free.
+pub(super) fn allocate(class: Class) -> *mut u8 {
+    HEAP.take_one(class)
+}
+
+/// Bytes in quarantine.
+pub(super) fn held() -> usize {
+    QUARANTINE.held.load(Ordering::Relaxed)
+}
+
+/// Whether a block is in quarantine.
+pub(super) fn holds(address: usize) -> bool {
+    let _guard = QUARANTINE.lock.lock();
+    // SAFETY: the lock is held.
+    unsafe { &*QUARANTINE.inner.get() }.slot_of(address).is_ok()
+}
+
+/// Puts a freed block into quarantine and lets the oldest go. Aborts on a second free.
+pub(super) fn free(address: usize, found: Found) {
+    let bytes = bytes_of(address, &found);
+    let _guard = QUARANTINE.lock.lock();
+    // SAFETY: the lock is held to the end of this function.
+    let inner = unsafe { &mut *QUARANTINE.inner.get() };
+    if !inner.insert(address) {
+        misuse::double_free(address, bytes);
+    }
+    inner.push(address, bytes);
+    while inner.count == PLACES || inner.bytes > MOST_BYTES {
+        let oldest = inner.pop();
+        free_found(oldest, HEAP.find(oldest));
+    }
+    QUARANTINE.held.store(inner.bytes, Ordering::Relaxed);
+}
+
+/// Holds the quarantine's lock, for fork.
+///
+/// # Safety
+/// - Followed by [`fork_unlock`] in the parent and in the child.
+pub(super) unsafe fn fork_lock() {
+    core::mem::forget(QUARANTINE.lock.lock());
+}
+
+/// Lets go of the quarantine's lock, after fork.
+///
+/// # Safety
+/// - [`fork_lock`] was called before.
+pub(super) unsafe fn fork_unlock() {
+    // SAFETY: held since fork_lock.
+    unsafe { QUARANTINE.lock.force_unlock() };
+}
+
+/// The block's bytes; aborts if none starts here, or if it is free already.
+fn bytes_of(address: usize, found: &Found) -> usize {
+    match found {
+        Found::Slab(slab, class) => {
+            let block = start_of(Call::Free, slab, *class, address);
+            if slab.is_free(block) {
+                misuse::double_free(address, class.bytes());
+            }
+            class.bytes()
+        }
+        Found::Large(place) => super::large::bytes(Call::Free, place, address),
+        Found::Foreign => misuse::foreign(Call::Free, address),
+        Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
+    }
+}
+
+impl Inner {
+    /// The slot that holds `address`, or the free one where it would go.
+    fn slot_of(&self, address: usize) -> Result<usize, usize> {
+        let mut slot = home(address);
+        loop {
+            match self.slots[slot] {
+                0 => return Err(slot),
+                held if held == address => return Ok(slot),
+                _ => slot = (slot + 1) % SLOTS,
+            }
+        }
+    }
+
+    /// False if the address is there already.
+    fn insert(&mut self, address: usize) -> bool {
+        match self.slot_of(address) {
+            Ok(_) => false,
+            Err(slot) => {
+                self.slots[slot] = address;
+                true
+            }
+        }
+    }
+
+    /// Takes an address out and closes the gap, so that every probe still finds what it looks for.
+    fn remove(&mut self, address: usize) {
+        let Ok(mut gap) = self.slot_of(address) else { return };
+        let mut slot = gap;
+        loop {
+            slot = (slot + 1) % SLOTS;
+            let held = self.slots[slot];
+            if held == 0 {
+                break;
+            }
+            let from_home = |place: usize| (place + SLOTS - home(held)) % SLOTS;
+            if from_home(gap) < from_home(slot) {
+                self.slots[gap] = held;
+                gap = slot;
+            }
+        }
+        self.slots[gap] = 0;
+    }
+
+    fn push(&mut self, address: usize, bytes: usize) {
+        self.ring[(self.first + self.count) % PLACES] = (address, bytes);
+        self.count += 1;
+        self.bytes += bytes;
+    }
+
+    fn pop(&mut self) -> usize {
+        let (address, bytes) = self.ring[self.first];
+        self.first = (self.first + 1) % PLACES;
+        self.count -= 1;
+        self.bytes -= bytes;
+        self.remove(address);
+        address
+    }
+}
+
+fn home(address: usize) -> usize {
+    (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - SLOTS.trailing_zeros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    #[test]
+    fn the_table_holds_what_was_put_in_and_not_taken_out() {
+        let empty = Inner { ring: [(0, 0); PLACES], first: 0, count: 0, bytes: 0, slots: [0; SLOTS] };
+        let mut inner = std::boxed::Box::new(empty);
+        let mut model = BTreeSet::new();
+        let mut state = 1usize;
+        let mut order = Vec::new();
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let address = (state >> 40) / 16 * 16 + 16;
+            if order.len() < PLACES - 1 && inner.insert(address) {
+                assert!(model.insert(address));
+                inner.push(address, 16);
+                order.push(address);
+            } else if order.len() >= PLACES - 1 {
+                let oldest = order.remove(0);
+                assert_eq!(inner.pop(), oldest);
+                model.remove(&oldest);
+            }
+            assert_eq!(inner.slot_of(address).is_ok(), model.contains(&address));
+        }
+        assert!(model.iter().all(|&address| inner.slot_of(address).is_ok()));
+        assert_eq!(inner.bytes, inner.count * 16);
+    }
+}

@@ -1,0 +1,152 @@
+//! Large blocks: spans of their own.
+
+use super::MAX_BYTES;
+use super::allocate::{count_allocation, entered};
+use super::resize::move_block;
+use crate::base::units::{SLICE_BYTES, round_up, slices_for};
+use crate::cache::heap::{HEAP, Mode};
+use crate::cache::magazine::Tag;
+use crate::cache::misuse::{self, Call};
+use crate::os::Os;
+use crate::os::linux::Linux;
+use crate::page::{Dirty, Place, Span, Use, Zero};
+use crate::slab::class::MAX_BLOCK;
+use core::ptr::{self, NonNull};
+
+/// From this many bytes on, moving page-table entries is cheaper than copying.
+/// `docs/decisions/0005-realloc.md` has the measurements.
+const MOVE_BYTES: usize = 256 << 10;
+
+/// The largest alignment that a block may ask for.
+const MAX_ALIGN: usize = 1 << 30;
+
+/// A large block at a multiple of `align`; null when out of memory.
+#[inline(never)]
+pub(super) fn allocate(size: usize, align: usize) -> *mut u8 {
+    span_for(size, align).map_or(ptr::null_mut(), |span| span.base.as_ptr())
+}
+
+/// A large block whose bytes are zero. Pages that are known to be zero are not written.
+#[inline(never)]
+pub(super) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
+    let Some(span) = span_for(size, align) else { return ptr::null_mut() };
+    if span.zero == Zero::MaybeDirty {
+        // SAFETY: the span is ours, committed, and in nobody's use.
+        unsafe { HEAP.pages.zero_dirty(span.base, size) };
+    }
+    span.base.as_ptr()
+}
+
+fn span_for(size: usize, align: usize) -> Option<Span<'static>> {
+    if HEAP.mode() == Mode::Counting
+        && let Some(cache) = entered()
+    {
+        count_allocation(cache, size);
+    }
+    plain_span(size, align)
+}
+
+fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
+    if size > MAX_BYTES || align > MAX_ALIGN {
+        return None;
+    }
+    let bytes = page_multiple(size.max(1))?;
+    let align_slices = (align / SLICE_BYTES).max(1);
+    let span = HEAP.pages.alloc(slices_for(bytes), align_slices, Use::Large, bytes)?;
+    span.place.set_tag(Tag::LARGE.0);
+    Some(span)
+}
+
+fn page_multiple(size: usize) -> Option<usize> {
+    round_up(size, Linux.page_bytes())
+}
+
+/// Usable bytes of the large block at `address`; aborts if it does not start there.
+pub(super) fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
+    let bytes = place.bytes();
+    if place.slice_base() != address {
+        misuse::interior(call, address, bytes);
+    }
+    bytes
+}
+
+/// Takes a large block back.
+pub(super) fn free(place: &Place<'_>, address: usize) {
+    let bytes = bytes(Call::Free, place, address);
+    // Of two threads that free the block at once, one finds the tag gone.
+    if place.take_tag() != Tag::LARGE.0 {
+        misuse::no_block(Call::Free, address);
+    }
+    if let Some(base) = NonNull::new(address as *mut u8) {
+        // SAFETY: a live large block, whose tag only this call took.
+        unsafe { HEAP.pages.free(base, Dirty::Prefix(bytes)) };
+    }
+}
+
+/// Resizes a large block: in place where its end may move, else by moving its pages, else by copying.
+///
+/// # Safety
+/// - `block` starts the large block of `place`, is not given back, and nobody uses it meanwhile.
+pub(super) unsafe fn reallocate(
+    place: &Place<'static>,
+    block: *mut u8,
+    size: usize,
+    align: usize,
+) -> *mut u8 {
+    let held = bytes(Call::Realloc, place, block.addr());
+    if size <= MAX_BLOCK && align <= MAX_BLOCK {
+        // SAFETY: the caller's promise.
+        return unsafe { move_block(block, held, size, align) };
+    }
+    let Some(wanted) = page_multiple(size) else { return ptr::null_mut() };
+    let Some(base) = NonNull::new(block) else { return ptr::null_mut() };
+    // SAFETY: the caller's promise.
+    if unsafe { resize_in_place(place, base, held, wanted) } {
+        return block;
+    }
+    if held < MOVE_BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { move_block(block, held, size, align) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { relocate(base, held, size, align) }
+}
+
+/// Moves the end of a block. False if what follows it is taken.
+///
+/// # Safety
+/// - As [`reallocate`].
+unsafe fn resize_in_place(place: &Place<'_>, base: NonNull<u8>, held: usize, wanted: usize) -> bool {
+    let (slices, needed) = (place.slices(), slices_for(wanted));
+    if needed == slices {
+        // SAFETY: the caller's promise.
+        unsafe { HEAP.pages.set_bytes(base, wanted, Dirty::Prefix(held)) };
+        return true;
+    }
+    if needed < slices {
+        // SAFETY: the caller's promise.
+        unsafe { HEAP.pages.shrink_in_place(base, needed, wanted, Dirty::Prefix(held)) };
+        return true;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { HEAP.pages.grow_in_place(base, needed, wanted) }.is_some()
+}
+
+/// Gives the contents a new span, by moving pages if the kernel can, else by copying.
+///
+/// # Safety
+/// - `base` starts a large block of `held` bytes that nobody uses meanwhile.
+unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) -> *mut u8 {
+    let Some(span) = plain_span(size, align) else { return ptr::null_mut() };
+    let moved = held.min(size).next_multiple_of(Linux.page_bytes());
+    // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
+    let by_pages = unsafe { HEAP.pages.move_pages(base, span.base, moved) };
+    if by_pages.is_err() {
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(base.as_ptr(), span.base.as_ptr(), held.min(size)) };
+    }
+    if let Some(place) = HEAP.pages.locate(base.as_ptr().addr()) {
+        free(&place, base.as_ptr().addr());
+    }
+    span.base.as_ptr()
+}

@@ -1,0 +1,150 @@
+//! Giving blocks back, and what their size is.
+
+use super::allocate::{current, entered};
+use super::{check, large};
+use crate::base::sync::{AtomicBool, Ordering};
+use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+use crate::cache::gather::give_one;
+use crate::cache::heap::{Found, HEAP, Mode};
+use crate::cache::magazine::{START_TEST, Tag};
+use crate::cache::misuse::{self, Call};
+use crate::cache::thread::Counts;
+use crate::slab::Slab;
+use crate::slab::class::{Class, MAX_BLOCK};
+
+/// Takes a block back. Null is allowed.
+///
+/// # Safety
+/// - `block` is null or came from this heap and was not given back since; nobody uses it any more.
+///   Where this is broken, the call aborts, or a later one does: see `docs/misuse.md`.
+#[inline(always)]
+pub unsafe fn free(block: *mut u8) {
+    let address = block.addr();
+    let base = HEAP.pages.primary_base.load(Ordering::Relaxed);
+    let slice = address.wrapping_sub(base) >> SLICE_SHIFT;
+    if slice < HEAP.pages.primary_slices.load(Ordering::Relaxed) {
+        // SAFETY: the primary arena begins with its tag table, a byte a slice.
+        let tag = unsafe { *((base + slice) as *const u8) };
+        let test = START_TEST[tag as usize];
+        let offset = (address % SLICE_BYTES) as u32;
+        // A slab is one slice at a multiple of its size: the product tells whether a block starts here.
+        if offset.wrapping_mul(test) < test && current().magazine(Tag(tag)).push(block) {
+            return;
+        }
+    }
+    free_slow(block);
+}
+
+/// Takes back a block whose requested size the caller states. Aborts if the block cannot be of that size.
+///
+/// # Safety
+/// - As [`free`].
+#[inline]
+pub unsafe fn free_sized(block: *mut u8, size: usize) {
+    check_size(block, size, 1);
+    // SAFETY: the caller's promise.
+    unsafe { free(block) };
+}
+
+/// Takes back a block whose requested size and alignment the caller states.
+///
+/// # Safety
+/// - As [`free`].
+#[inline]
+pub unsafe fn free_aligned_sized(block: *mut u8, align: usize, size: usize) {
+    check_size(block, size, align);
+    // SAFETY: the caller's promise.
+    unsafe { free(block) };
+}
+
+/// Bytes that may be used at `block`; 0 for null.
+///
+/// # Safety
+/// - `block` is null or a block of this heap that is not given back.
+pub unsafe fn usable_size(block: *mut u8) -> usize {
+    let address = block.addr();
+    match HEAP.find(address) {
+        _ if address == 0 => 0,
+        Found::Slab(slab, class) => {
+            start_of(Call::UsableSize, slab, class, address);
+            class.bytes()
+        }
+        Found::Large(place) => large::bytes(Call::UsableSize, &place, address),
+        Found::Foreign => misuse::foreign(Call::UsableSize, address),
+        Found::Nothing | Found::Stack => misuse::no_block(Call::UsableSize, address),
+    }
+}
+
+/// The number of the block that starts at `address`; aborts if none does.
+pub(super) fn start_of(call: Call, slab: &Slab, class: Class, address: usize) -> usize {
+    match class.block_at(address - slab.base()) {
+        Some(block) => block,
+        None => misuse::interior(call, address, class.bytes()),
+    }
+}
+
+/// A realloc that could not move a block to its smaller class: from then on a block may be larger
+/// than its size asks for, so only sizes that are too large are misuse.
+static SIZES_ARE_EXACT: AtomicBool = AtomicBool::new(true);
+
+/// Says that some block stayed in a class larger than its size.
+pub(super) fn sizes_are_loose() {
+    SIZES_ARE_EXACT.store(false, Ordering::Relaxed);
+}
+
+fn check_size(block: *mut u8, size: usize, align: usize) {
+    let address = block.addr();
+    let (low, high) = match HEAP.find(address) {
+        Found::Slab(_, class) => {
+            let exact = align <= 16 && SIZES_ARE_EXACT.load(Ordering::Relaxed);
+            (if exact { class.least_request() } else { 0 }, class.bytes())
+        }
+        // A large block's alignment may have made it large, whatever its size.
+        Found::Large(place) => {
+            let bytes = large::bytes(Call::Free, &place, address);
+            (if align <= MAX_BLOCK && bytes > MAX_BLOCK { MAX_BLOCK + 1 } else { 0 }, bytes)
+        }
+        // Null, or what `free` itself reports.
+        Found::Foreign | Found::Nothing | Found::Stack => return,
+    };
+    if size < low || size > high {
+        misuse::wrong_size(address, size, low, high);
+    }
+}
+
+/// Not a slab's block in the primary arena, or its magazine is full, or there is none.
+#[cold]
+#[inline(never)]
+fn free_slow(block: *mut u8) {
+    let address = block.addr();
+    if address == 0 {
+        return;
+    }
+    let cache = entered();
+    let mode = HEAP.mode();
+    if let (Mode::Counting, Some(cache)) = (mode, cache) {
+        Counts::bump(&cache.counts.frees, 1);
+    }
+    let found = HEAP.find(address);
+    if let (Found::Slab(slab, class), Mode::Plain | Mode::Counting) = (&found, mode) {
+        start_of(Call::Free, slab, *class, address);
+        return match cache {
+            Some(cache) => HEAP.put(cache, *class, block),
+            None => give_one(&HEAP, address),
+        };
+    }
+    match mode {
+        Mode::Checking => check::free(address, found),
+        Mode::Plain | Mode::Counting => free_found(address, found),
+    }
+}
+
+/// Takes back what stands at `address`, past all magazines.
+pub(super) fn free_found(address: usize, found: Found) {
+    match found {
+        Found::Slab(..) => give_one(&HEAP, address),
+        Found::Large(place) => large::free(&place, address),
+        Found::Foreign => misuse::foreign(Call::Free, address),
+        Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
+    }
+}

@@ -1,0 +1,344 @@
+//! What happens once a process: options are read, fork is prepared for, statistics are written at the end.
+//!
+//! Allocation does not wait for any of this: the first call may come from the dynamic loader, before
+//! any constructor. Options count from the constructor on.
+
+use super::{check, trim};
+use crate::base::sync::{AtomicBool, AtomicU8, Ordering, UnsafeCell};
+use crate::cache::heap::{HEAP, Mode};
+use crate::control::{self, Value};
+use crate::os::fatal::warn;
+use crate::os::thread::{self, FileIdentity};
+use crate::stats::{Json, Text};
+use core::ffi::{CStr, c_char, c_int};
+use core::fmt::{self, Write};
+
+/// What the options of this process say, beyond what the heap itself was told.
+pub struct Settings {
+    stats: AtomicU8,
+    deepbind_kept: AtomicBool,
+    /// Written once by the constructor, while the process has one thread; read when it ends.
+    place: UnsafeCell<Place>,
+}
+
+/// Where statistics go.
+struct Place {
+    /// A path that ends in 0, empty for standard error.
+    path: [u8; PATH_BYTES],
+    /// What standard error was at the start: a program may have closed it and opened something else there.
+    standard_error: Option<FileIdentity>,
+}
+
+const PATH_BYTES: usize = 4096;
+
+// SAFETY: `place` is written by the constructor only.
+unsafe impl Sync for Settings {}
+
+const OFF: u8 = 0;
+const TEXT: u8 = 1;
+const JSON: u8 = 2;
+
+static SETTINGS: Settings = Settings {
+    stats: AtomicU8::new(OFF),
+    deepbind_kept: AtomicBool::new(false),
+    place: UnsafeCell::new(Place { path: [0; PATH_BYTES], standard_error: None }),
+};
+
+/// The process's settings.
+pub fn settings() -> &'static Settings {
+    &SETTINGS
+}
+
+/// Whether `dlopen` is to leave `RTLD_DEEPBIND` in its flags.
+pub fn deepbind_kept() -> bool {
+    SETTINGS.deepbind_kept.load(Ordering::Relaxed)
+}
+
+type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c_char);
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: Constructor = at_start;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_END: extern "C" fn() = at_end;
+
+unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *mut *mut c_char) {
+    thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    if thread::is_secure() {
+        return;
+    }
+    // SAFETY: the C library hands constructors the environment, and there is one thread.
+    unsafe { each_entry(envp, apply) };
+}
+
+/// Calls `apply` with every string of an environment.
+///
+/// # Safety
+/// - `envp` is null or an array of C strings that ends in null and does not change meanwhile.
+unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, &'static [u8])) {
+    let mut next = envp;
+    // SAFETY: the caller's promise; `next` never passes the null.
+    while !next.is_null() && unsafe { !(*next).is_null() } {
+        // SAFETY: as above.
+        let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
+        if entry.starts_with(control::PREFIX.as_bytes()) {
+            // SAFETY: as above.
+            unsafe { apply(envp, entry) };
+        }
+        // SAFETY: as above.
+        next = unsafe { next.add(1) };
+    }
+}
+
+/// Puts one `NEAP_*` variable into force, or warns of it.
+///
+/// # Safety
+/// - The process has one thread; `envp` is its environment.
+unsafe fn apply(envp: *mut *mut c_char, entry: &'static [u8]) {
+    let Some(equals) = entry.iter().position(|&byte| byte == b'=') else { return };
+    let (name, text) = (&entry[..equals], &entry[equals + 1..]);
+    let Some(option) = control::find(name) else { return warn_unknown(name) };
+    match control::parse(option.kind, text) {
+        // SAFETY: the caller's promise.
+        Ok(value) => unsafe { set(envp, option.name, value) },
+        Err(rejected) if !text.is_empty() => {
+            warn(format_args!("{}={} is ignored: {rejected}", option.env, Lossy(text)));
+        }
+        Err(_) => {}
+    }
+}
+
+fn warn_unknown(name: &[u8]) {
+    match control::nearest_variable(name) {
+        Some(near) => warn(format_args!("unknown option {}: is {near} meant?", Lossy(name))),
+        None => warn(format_args!("unknown option {}: see `neap help run`", Lossy(name))),
+    }
+}
+
+/// # Safety
+/// - As [`apply`].
+unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
+    match (name, value) {
+        ("stats", Value::Choice(word)) => {
+            let form = if word == "json" { JSON } else if word == "text" { TEXT } else { OFF };
+            SETTINGS.stats.store(form, Ordering::Relaxed);
+            // SAFETY: the caller's promise: one thread.
+            unsafe { (*SETTINGS.place.get()).standard_error = thread::file_identity(2) };
+        }
+        // SAFETY: as above.
+        ("stats-file", Value::Path(path)) => unsafe { keep_path(path) },
+        ("count", Value::Choice("1")) => switch(Mode::Counting),
+        ("check", Value::Choice("1")) => switch(Mode::Checking),
+        ("decay", Value::Millis(ms)) => HEAP.set_decay_ms(ms),
+        ("thread-cache", Value::Bytes(bytes)) => HEAP.budget.set_thread(bytes as usize),
+        ("cache", Value::Bytes(bytes)) => HEAP.budget.set_process(bytes as usize),
+        ("deepbind", Value::Choice(word)) => {
+            SETTINGS.deepbind_kept.store(word == "keep", Ordering::Relaxed);
+        }
+        // SAFETY: as above.
+        ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
+        _ => {}
+    }
+}
+
+/// # Safety
+/// - The process has one thread.
+unsafe fn keep_path(path: &[u8]) {
+    if path.len() >= PATH_BYTES {
+        return warn(format_args!("NEAP_STATS_FILE is ignored: longer than {} bytes", PATH_BYTES - 1));
+    }
+    // SAFETY: the caller's promise.
+    let place = unsafe { &mut *SETTINGS.place.get() };
+    place.path[..path.len()].copy_from_slice(path);
+    place.path[path.len()] = 0;
+}
+
+/// Shuts the fast path off for the caches that exist and all to come. Checking outranks counting.
+fn switch(mode: Mode) {
+    if HEAP.mode() == Mode::Checking {
+        return;
+    }
+    HEAP.drain_all();
+    HEAP.set_mode(mode);
+    HEAP.registry.for_each(|cache| cache.open().close_door());
+}
+
+/// Takes this library out of `LD_PRELOAD`, so that children start without it.
+///
+/// # Safety
+/// - The process has one thread; `envp` is its environment.
+unsafe fn leave_preload(envp: *mut *mut c_char) {
+    const NAME: &[u8] = b"LD_PRELOAD=";
+    let mut next = envp;
+    // SAFETY: the environment is an array of C strings that ends in null.
+    while unsafe { !(*next).is_null() } {
+        // SAFETY: as above; nobody else uses the string while there is one thread.
+        let entry = unsafe { CStr::from_ptr(*next) };
+        let length = entry.to_bytes().len();
+        if entry.to_bytes().starts_with(NAME) {
+            // SAFETY: the string's own bytes, writable as the program's stack is.
+            let text = unsafe { core::slice::from_raw_parts_mut((*next).cast::<u8>(), length) };
+            let kept = NAME.len() + without_neap(&mut text[NAME.len()..]);
+            // SAFETY: at most the place of the string's own 0.
+            unsafe { *(*next).add(kept) = 0 };
+        }
+        // SAFETY: not past the null.
+        next = unsafe { next.add(1) };
+    }
+}
+
+/// Removes every item whose file name begins with `libneap` from a list that colons or spaces
+/// separate, in place. Returns the new length.
+fn without_neap(list: &mut [u8]) -> usize {
+    let (mut kept, mut start) = (0, 0);
+    while start < list.len() {
+        let is_separator = |&byte: &u8| byte == b':' || byte == b' ';
+        let end = start + list[start..].iter().position(is_separator).unwrap_or(list.len() - start);
+        if !is_neap(&list[start..end]) {
+            let with_separator = (end + 1).min(list.len());
+            list.copy_within(start..with_separator, kept);
+            kept += with_separator - start;
+        }
+        start = end + 1;
+    }
+    kept
+}
+
+fn is_neap(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    name.starts_with(b"libneap")
+}
+
+unsafe extern "C" fn before_fork() {
+    // SAFETY: the C library calls one of the two below next, on this thread or its copy.
+    unsafe {
+        check::fork_lock();
+        HEAP.fork_prepare();
+    }
+}
+
+unsafe extern "C" fn after_fork_in_parent() {
+    // SAFETY: `before_fork` ran on this thread.
+    unsafe {
+        HEAP.fork_parent();
+        check::fork_unlock();
+    }
+}
+
+unsafe extern "C" fn after_fork_in_child() {
+    // SAFETY: `before_fork` ran on the thread that this one is the copy of.
+    unsafe {
+        HEAP.fork_child();
+        check::fork_unlock();
+    }
+}
+
+/// The process ends: writes the statistics that were asked for.
+extern "C" fn at_end() {
+    let form = SETTINGS.stats.load(Ordering::Relaxed);
+    if form == OFF {
+        return;
+    }
+    let figures = trim::snapshot();
+    let mut page = Page { bytes: [0; PAGE_BYTES], len: 0 };
+    let name = Lossy(thread::program_name());
+    let id = thread::process_id();
+    // A page that does not fit is cut; PAGE_BYTES holds every class.
+    let _ = if form == JSON {
+        writeln!(page, "{{\"program\":\"{}\",\"pid\":{id},{}}}", Escaped(name.0), Json(&figures))
+    } else {
+        writeln!(page, "neap: {name} (process {id}) at its end\n{}", Text(&figures))
+    };
+    // SAFETY: written by the constructor only, long ago.
+    write_page(unsafe { &*SETTINGS.place.get() }, &page.bytes[..page.len]);
+}
+
+fn write_page(place: &Place, page: &[u8]) {
+    let path = CStr::from_bytes_until_nul(&place.path).unwrap_or(c"");
+    if path.is_empty() {
+        if place.standard_error.is_some() && thread::file_identity(2) == place.standard_error {
+            thread::write_all(2, page);
+        }
+        return;
+    }
+    match thread::open_append(path) {
+        Some(file) => {
+            thread::write_all(file, page);
+            thread::close(file);
+        }
+        None => warn(format_args!("cannot write the statistics to {}", Lossy(path.to_bytes()))),
+    }
+}
+
+const PAGE_BYTES: usize = 32 << 10;
+
+struct Page {
+    bytes: [u8; PAGE_BYTES],
+    len: usize,
+}
+
+impl Write for Page {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len + text.len();
+        let room = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// Bytes that are most likely text.
+struct Lossy<'a>(&'a [u8]);
+
+impl fmt::Display for Lossy<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| {
+            out.write_str(chunk.valid())?;
+            out.write_str(if chunk.invalid().is_empty() { "" } else { "\u{fffd}" })
+        })
+    }
+}
+
+/// The same inside a JSON string.
+struct Escaped<'a>(&'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for letter in chunk.valid().chars() {
+                match letter {
+                    '"' | '\\' => write!(out, "\\{letter}")?,
+                    control if control.is_control() => write!(out, "\\u{:04x}", control as u32)?,
+                    plain => out.write_char(plain)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::format;
+
+    #[test]
+    fn neap_leaves_the_preload_list() {
+        let without = |text: &str| {
+            let mut list = text.as_bytes().to_vec();
+            let kept = without_neap(&mut list);
+            std::string::String::from_utf8(list[..kept].to_vec()).unwrap()
+        };
+        assert_eq!(without("/opt/libneap.so"), "");
+        assert_eq!(without("/opt/libneap.so:/lib/libasan.so"), "/lib/libasan.so");
+        assert_eq!(without("/a.so /x/libneap_c.so /b.so"), "/a.so /b.so");
+        assert_eq!(without("/a.so:/libneapolitan/b.so"), "/a.so:/libneapolitan/b.so");
+    }
+
+    #[test]
+    fn names_are_escaped_in_json() {
+        assert_eq!(format!("{}", Escaped(b"a\"b\\c\n")), "a\\\"b\\\\c\\u000a");
+    }
+}

@@ -1,0 +1,283 @@
+//! Size classes: which block size serves which request.
+//!
+//! Up to 128 bytes there is a class every 8 bytes; those that are not a multiple of 16 serve only
+//! callers who state an alignment of 8 or less (Rust's `Layout`), because C callers may store
+//! 16-byte vectors in any block of 16 bytes and more. From 128 bytes to 32 KiB there are 8 classes
+//! a doubling, so a block wastes less than an eighth of itself. The tables are computed by
+//! `const fn` and checked at compile time.
+
+use crate::base::units::SLICE_BYTES;
+
+/// A size class: 1 to [`CLASSES`]; 0 is no class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class(u8);
+
+/// How many size classes there are.
+pub const CLASSES: usize = 80;
+/// The largest block of a slab, in bytes.
+pub const MAX_BLOCK: usize = 32 << 10;
+/// Most blocks of one slab: the bits of its bitmap. Blocks of 8 bytes leave half of their slice unused (untouched, so it costs no RAM).
+pub const MAX_BLOCKS: usize = 4096;
+/// Requests up to this many bytes find their class in a table.
+pub const TABLE_BYTES: usize = 1024;
+
+/// Classes up to 128 bytes, one every 8.
+const FINE: usize = 16;
+const FINE_BYTES: usize = 128;
+
+impl Class {
+    /// The largest class.
+    pub const LAST: Class = Class(CLASSES as u8);
+
+    /// Class number `index`, 1 to [`CLASSES`].
+    #[inline]
+    pub const fn new(index: usize) -> Class {
+        debug_assert!(index >= 1 && index <= CLASSES);
+        Class(index as u8)
+    }
+
+    /// The class for `size` bytes (at most [`MAX_BLOCK`]) at an alignment of 16.
+    #[inline]
+    pub const fn of_size(size: usize) -> Class {
+        debug_assert!(size <= MAX_BLOCK);
+        if size <= FINE_BYTES {
+            let steps = if size == 0 { 1 } else { size.div_ceil(16) };
+            Class((steps * 2) as u8)
+        } else {
+            Class::coarse(size)
+        }
+    }
+
+    /// The class for `size` bytes (at most [`MAX_BLOCK`]) at an alignment of 8.
+    #[inline]
+    pub const fn of_size_align8(size: usize) -> Class {
+        debug_assert!(size <= MAX_BLOCK);
+        if size <= FINE_BYTES {
+            let steps = if size == 0 { 1 } else { size.div_ceil(8) };
+            Class(steps as u8)
+        } else {
+            Class::coarse(size)
+        }
+    }
+
+    /// The class for `size` bytes at any power-of-two `align`; `None` if no slab serves it.
+    #[inline]
+    pub const fn of_layout(size: usize, align: usize) -> Option<Class> {
+        debug_assert!(align.is_power_of_two());
+        if size > MAX_BLOCK || align > MAX_BLOCK {
+            return None;
+        }
+        if align <= 8 {
+            return Some(Class::of_size_align8(size));
+        }
+        Class::aligned(size, align)
+    }
+
+    /// The smallest class whose block size is a multiple of `align`: slabs start at multiples of
+    /// 64 KiB, so every such block is aligned.
+    const fn aligned(size: usize, align: usize) -> Option<Class> {
+        let mut class = Class::of_size(if size < align { align } else { size });
+        while !class.bytes().is_multiple_of(align) {
+            if class.index() == CLASSES {
+                return None;
+            }
+            class = Class(class.0 + 1);
+        }
+        Some(class)
+    }
+
+    /// Classes over 128 bytes: the three bits below the leading one choose among 8 a doubling.
+    const fn coarse(size: usize) -> Class {
+        let last = size - 1;
+        let log = usize::BITS - 1 - last.leading_zeros();
+        let eighth = (last >> (log - 3)) & 7;
+        Class((FINE + 1 + (log as usize - 7) * 8 + eighth) as u8)
+    }
+
+    /// The class's number, 1 to [`CLASSES`].
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Bytes of a block.
+    #[inline]
+    pub const fn bytes(self) -> usize {
+        SIZES[self.0 as usize] as usize
+    }
+
+    /// Blocks of a slab.
+    #[inline]
+    pub const fn blocks(self) -> usize {
+        BLOCKS[self.0 as usize] as usize
+    }
+
+    /// Words of a slab's bitmap.
+    #[inline]
+    pub const fn words(self) -> usize {
+        self.blocks().div_ceil(64)
+    }
+
+    /// The bits of bitmap word `word` that stand for blocks.
+    #[inline]
+    pub const fn full_word(self, word: usize) -> u64 {
+        let left = self.blocks() - word * 64;
+        if left >= 64 { u64::MAX } else { (1 << left) - 1 }
+    }
+
+    /// Which block of its slab starts at byte `offset`; `None` if none does.
+    #[inline]
+    pub const fn block_at(self, offset: usize) -> Option<usize> {
+        debug_assert!(offset < SLICE_BYTES);
+        if !DIVISORS[self.0 as usize].divides(offset as u32) {
+            return None;
+        }
+        let block = self.block_containing(offset);
+        if block < self.blocks() { Some(block) } else { None }
+    }
+
+    /// The number of the block that `offset` falls into (past the last block in the slab's tail).
+    #[inline]
+    pub const fn block_containing(self, offset: usize) -> usize {
+        offset / self.bytes()
+    }
+
+    /// The fewest bytes a caller can have asked for to be given this class, alignment apart.
+    pub const fn least_request(self) -> usize {
+        match self.index() {
+            1 | 2 => 0,
+            index if index <= FINE && index % 2 == 0 => SIZES[index - 2] as usize + 1,
+            index => SIZES[index - 1] as usize + 1,
+        }
+    }
+
+    /// The constant of the class's divisibility test, see [`Divisor`].
+    pub const fn divisor(self) -> u32 {
+        DIVISORS[self.0 as usize].0
+    }
+
+    /// All classes, smallest first.
+    pub fn all() -> impl Iterator<Item = Class> {
+        (1..=CLASSES).map(Class::new)
+    }
+}
+
+/// Tests divisibility by a constant with one multiplication (Lemire, Kaser, Kurz: "Faster
+/// remainder by direct computation", 2019): `n` is a multiple of `d` iff `n * ceil(2^32 / d)`
+/// modulo 2^32 is less than `ceil(2^32 / d)`.
+#[derive(Clone, Copy)]
+pub struct Divisor(u32);
+
+impl Divisor {
+    const fn new(divisor: u32) -> Divisor {
+        Divisor(u32::MAX / divisor + 1)
+    }
+
+    /// Whether the divisor divides `n`.
+    #[inline(always)]
+    pub const fn divides(self, n: u32) -> bool {
+        n.wrapping_mul(self.0) < self.0
+    }
+}
+
+const fn size_of_class(index: usize) -> usize {
+    if index <= FINE {
+        return index * 8;
+    }
+    let (group, eighth) = ((index - FINE - 1) / 8, (index - FINE - 1) % 8);
+    (FINE_BYTES << group) + ((eighth + 1) << (group + 4))
+}
+
+static SIZES: [u16; CLASSES + 1] = {
+    let mut sizes = [0; CLASSES + 1];
+    let mut index = 1;
+    while index <= CLASSES {
+        sizes[index] = size_of_class(index) as u16;
+        index += 1;
+    }
+    sizes
+};
+
+static BLOCKS: [u16; CLASSES + 1] = {
+    let mut blocks = [0; CLASSES + 1];
+    let mut index = 1;
+    while index <= CLASSES {
+        let fit = SLICE_BYTES / size_of_class(index);
+        blocks[index] = if fit > MAX_BLOCKS { MAX_BLOCKS as u16 } else { fit as u16 };
+        index += 1;
+    }
+    blocks
+};
+
+static DIVISORS: [Divisor; CLASSES + 1] = {
+    let mut divisors = [Divisor(0); CLASSES + 1];
+    let mut index = 1;
+    while index <= CLASSES {
+        divisors[index] = Divisor::new(size_of_class(index) as u32);
+        index += 1;
+    }
+    divisors
+};
+
+const _: () = {
+    let mut size = 0;
+    while size <= MAX_BLOCK {
+        let class = Class::of_size(size);
+        let bytes = class.bytes();
+        assert!(bytes >= size && bytes % 16 == 0);
+        let fine = Class::of_size_align8(size);
+        assert!(fine.bytes() >= size && fine.bytes() % 8 == 0);
+        assert!(fine.index() == 1 || Class::new(fine.index() - 1).bytes() < size);
+        assert!(size <= 64 || (fine.bytes() - size) * 8 <= fine.bytes());
+        assert!(size <= FINE_BYTES || (bytes - size) * 8 <= bytes);
+        size += if size < 4096 { 1 } else { 61 };
+    }
+    assert!(size_of_class(CLASSES) == MAX_BLOCK);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_rust_programs_use_have_their_class() {
+        for size in [8, 24, 40, 56] {
+            assert_eq!(Class::of_size_align8(size).bytes(), size);
+        }
+        assert_eq!(Class::of_size(24).bytes(), 32);
+        assert_eq!(Class::of_size(0).bytes(), 16);
+    }
+
+    #[test]
+    fn every_alignment_up_to_the_largest_block_is_met() {
+        for shift in 0..=15 {
+            let align = 1 << shift;
+            for size in [1, 17, 100, 1000, 5000, MAX_BLOCK] {
+                let class = Class::of_layout(size, align).unwrap();
+                assert!(class.bytes() >= size && class.bytes() % align == 0);
+            }
+        }
+        assert_eq!(Class::of_layout(MAX_BLOCK + 1, 8), None);
+        assert_eq!(Class::of_layout(8, 2 * MAX_BLOCK), None);
+    }
+
+    #[test]
+    fn block_at_agrees_with_division() {
+        for class in Class::all() {
+            for offset in 0..SLICE_BYTES {
+                let (block, rest) = (offset / class.bytes(), offset % class.bytes());
+                let naive = (rest == 0 && block < class.blocks()).then_some(block);
+                assert_eq!(class.block_at(offset), naive);
+            }
+        }
+    }
+
+    #[test]
+    fn least_request_is_the_boundary() {
+        for class in Class::all().filter(|class| class.bytes() % 16 == 0) {
+            let least = class.least_request();
+            assert_eq!(Class::of_size(least), class);
+            assert!(least == 0 || Class::of_size(least - 1) < class);
+        }
+    }
+}

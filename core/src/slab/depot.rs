@@ -1,0 +1,358 @@
+//! Depots: what all threads share of one size class.
+
+use super::class::{CLASSES, Class};
+use super::{Given, LISTED, Slab, UNLISTED};
+use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell, full_barrier_after_rmw};
+use crate::base::tree::Tree;
+use crate::os::lock::{Guard, Lock};
+use core::ptr::{self, NonNull};
+
+/// Where slabs come from and go to.
+pub trait Source {
+    /// A carved slab of `class`, not listed; `None` when out of memory.
+    fn fresh(&self, class: Class) -> Option<NonNull<Slab>>;
+    /// Takes back the slice of a slab of which all blocks were claimed and whose record is no slab any more.
+    /// `touched` is the bytes from its start that may have been written.
+    fn retire(&self, slab: NonNull<Slab>, touched: usize);
+    /// Monotonic time in ms.
+    fn now_ms(&self) -> u64;
+}
+
+/// One class's slabs with free blocks.
+struct Depot {
+    /// Guards `shelf`, the links and the marks of the class's slabs.
+    lock: Lock,
+    /// The slab to claim from; in the set, or null. Read without the lock, changed under it.
+    current: AtomicPtr<Slab>,
+    /// guarded by: lock
+    shelf: UnsafeCell<Shelf>,
+}
+
+struct Shelf {
+    /// All listed slabs, lowest address first.
+    set: Tree<Slab>,
+    /// A slab that was seen empty and stays, and since when (ms).
+    warm: Option<(NonNull<Slab>, u64)>,
+}
+
+// SAFETY: the cell is reached only under `lock` (see `Depot::open`).
+unsafe impl Sync for Depot {}
+// SAFETY: nothing in a depot belongs to a thread; slab records live as long as the arenas.
+unsafe impl Send for Depot {}
+
+/// Whether a refill that finds no listed slab may carve a fresh one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fresh {
+    Allowed,
+    No,
+}
+
+/// The depots of all classes.
+pub struct Depots {
+    by_class: [Depot; CLASSES + 1],
+}
+
+/// How many exhausted slabs one refill may step over once it has some blocks.
+const MOST_STEPS: usize = 8;
+
+impl Depots {
+    /// Empty depots.
+    #[cfg(not(loom))]
+    pub const fn new() -> Depots {
+        Depots { by_class: [const { Depot::new() }; CLASSES + 1] }
+    }
+
+    /// Empty depots.
+    #[cfg(loom)]
+    pub fn new() -> Depots {
+        Depots { by_class: core::array::from_fn(|_| Depot::new()) }
+    }
+
+    fn of(&self, class: Class) -> &Depot {
+        &self.by_class[class.index()]
+    }
+
+    /// Claims about `want` blocks of `class`, lowest addresses first, and hands each word's share to
+    /// `sink` as (slab, word, bits). Returns how many; 0 only when out of memory.
+    ///
+    /// Costs one atomic operation for each word with free blocks and a load of the shared `current`;
+    /// when a slab is exhausted, the depot's lock and a step in its set.
+    pub fn take<S: Source>(
+        &self,
+        class: Class,
+        want: usize,
+        source: &S,
+        sink: &mut impl FnMut(&Slab, usize, u64),
+    ) -> usize {
+        let depot = self.of(class);
+        let (mut got, mut steps) = (0, 0);
+        while got < want && steps <= MOST_STEPS {
+            let current = depot.current.load(Ordering::Acquire);
+            // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
+            let slab = unsafe { current.as_ref() };
+            let claimed = slab.and_then(|slab| self.claim_from(slab, class, want - got, source));
+            if let (Some(slab), Some((word, bits))) = (slab, claimed) {
+                got += bits.count_ones() as usize;
+                sink(slab, word, bits);
+                continue;
+            }
+            steps += usize::from(got > 0);
+            let fresh = if got == 0 { Fresh::Allowed } else { Fresh::No };
+            if !depot.advance(current, class, source, fresh) {
+                break;
+            }
+        }
+        got
+    }
+
+    /// Claims from a slab that may have become another class's under our hands.
+    fn claim_from<S: Source>(
+        &self,
+        slab: &Slab,
+        class: Class,
+        want: usize,
+        source: &S,
+    ) -> Option<(usize, u64)> {
+        let (word, bits) = slab.claim(class, want)?;
+        // The claimed bits pin the slab, so its class stands still now.
+        match slab.class() {
+            Some(now) if now == class => Some((word, bits)),
+            Some(other) => {
+                let _ = self.give(slab, other, word, bits, source);
+                None
+            }
+            None => unreachable!("a slab with claimed blocks has a class"),
+        }
+    }
+
+    /// Gives the blocks `bits` of `word` back. `Err` holds the bits that were free already (a double free).
+    pub fn give<S: Source>(
+        &self,
+        slab: &Slab,
+        class: Class,
+        word: usize,
+        bits: u64,
+        source: &S,
+    ) -> Result<(), u64> {
+        match slab.give(class, word, bits) {
+            Given::Done => Ok(()),
+            Given::Unlisted => {
+                self.of(class).list(slab, class, source);
+                Ok(())
+            }
+            Given::MaybeEmpty => {
+                self.of(class).retire_if_empty(slab, class, source);
+                Ok(())
+            }
+            Given::Twice(bits) => Err(bits),
+        }
+    }
+
+    /// Lets go of the warm slab of every class that has been empty since `before` (ms) or longer.
+    pub fn cool<S: Source>(&self, before: u64, source: &S) {
+        for class in Class::all() {
+            self.of(class).cool(class, before, source);
+        }
+    }
+
+    /// Holds every lock, for fork.
+    ///
+    /// # Safety
+    /// - Followed by [`Depots::fork_unlock`] in the parent and in the child, nothing between.
+    #[cfg(not(loom))]
+    pub unsafe fn fork_lock(&self) {
+        for depot in &self.by_class {
+            core::mem::forget(depot.lock.lock());
+        }
+    }
+
+    /// Lets go of every lock, after fork.
+    ///
+    /// # Safety
+    /// - [`Depots::fork_lock`] was called by this thread or, before the fork, by its parent.
+    #[cfg(not(loom))]
+    pub unsafe fn fork_unlock(&self) {
+        for depot in &self.by_class {
+            // SAFETY: held since fork_lock, by the caller's contract.
+            unsafe { depot.lock.force_unlock() };
+        }
+    }
+}
+
+impl Default for Depots {
+    fn default() -> Depots {
+        Depots::new()
+    }
+}
+
+impl Depot {
+    #[cfg(not(loom))]
+    const fn new() -> Depot {
+        let shelf = Shelf { set: Tree::new(), warm: None };
+        Depot {
+            lock: Lock::new(),
+            current: AtomicPtr::new(ptr::null_mut()),
+            shelf: UnsafeCell::new(shelf),
+        }
+    }
+
+    #[cfg(loom)]
+    fn new() -> Depot {
+        let shelf = Shelf { set: Tree::new(), warm: None };
+        Depot {
+            lock: Lock::new(),
+            current: AtomicPtr::new(ptr::null_mut()),
+            shelf: UnsafeCell::new(shelf),
+        }
+    }
+
+    fn open(&self) -> (Guard<'_>, &mut Shelf) {
+        let guard = self.lock.lock();
+        // SAFETY: the lock is held for as long as the guard beside this reference is kept; every
+        // caller binds both and drops the guard last.
+        let shelf = unsafe { &mut *self.shelf.get() };
+        (guard, shelf)
+    }
+
+    /// Makes another slab current after `seen` was found exhausted. False: there is none.
+    fn advance<S: Source>(
+        &self,
+        seen: *mut Slab,
+        class: Class,
+        source: &S,
+        fresh: Fresh,
+    ) -> bool {
+        let (_guard, shelf) = self.open();
+        if self.current.load(Ordering::Relaxed) != seen {
+            return true;
+        }
+        if let Some(slab) = NonNull::new(seen)
+            && !shelf.unlist(slab, class)
+        {
+            return true;
+        }
+        let next = shelf.set.first().or_else(|| match fresh {
+            Fresh::Allowed => shelf.carve(class, source),
+            Fresh::No => None,
+        });
+        self.current.store(next.map_or(ptr::null_mut(), NonNull::as_ptr), Ordering::Release);
+        next.is_some()
+    }
+
+    /// Puts a slab that has free blocks again into the set.
+    fn list<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
+        {
+            let (_guard, shelf) = self.open();
+            // Our blocks are back, so the slab may be anything by now; under the lock its class
+            // can neither become nor cease to be ours.
+            let ours = slab.class() == Some(class);
+            if !ours || slab.listed.load(Ordering::Relaxed) == LISTED {
+                return;
+            }
+            slab.listed.store(LISTED, Ordering::Relaxed);
+            // SAFETY: unlisted, so in no tree; records are type-stable.
+            unsafe { shelf.set.insert(NonNull::from(slab)) };
+        }
+        if slab.all_free(class, 0) {
+            self.retire_if_empty(slab, class, source);
+        }
+    }
+
+    /// Retires a slab if all its blocks are free and another slab of the class is empty already.
+    fn retire_if_empty<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
+        let (guard, shelf) = self.open();
+        let Some(victim) = shelf.surplus(slab, class, source) else { return };
+        let touched = self.retire(shelf, victim, class);
+        drop(guard);
+        if let Some(touched) = touched {
+            source.retire(victim, touched);
+        }
+    }
+
+    fn cool<S: Source>(&self, class: Class, before: u64, source: &S) {
+        let (guard, shelf) = self.open();
+        let Some((victim, _)) = shelf.warm.take_if(|(_, since)| *since <= before) else { return };
+        let touched = self.retire(shelf, victim, class);
+        drop(guard);
+        if let Some(touched) = touched {
+            source.retire(victim, touched);
+        }
+    }
+
+    /// Claims all blocks of `victim` and takes it out of the set. The caller holds the lock.
+    /// `None` if some block was out. Else the touched bytes of what is no slab any more.
+    fn retire(&self, shelf: &mut Shelf, victim: NonNull<Slab>, class: Class) -> Option<usize> {
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { victim.as_ref() };
+        while shelf.is_empty_slab(victim, class) {
+            if !slab.claim_all(class) {
+                // Whoever gave a block meanwhile may have missed that it was the last: look again.
+                continue;
+            }
+            // SAFETY: listed slabs of the class are in the set.
+            unsafe { shelf.set.remove(victim) };
+            slab.listed.store(UNLISTED, Ordering::Relaxed);
+            let touched = slab.touched_bytes(class);
+            slab.uncarve();
+            if self.current.load(Ordering::Relaxed) == victim.as_ptr() {
+                self.current.store(ptr::null_mut(), Ordering::Release);
+            }
+            return Some(touched);
+        }
+        None
+    }
+}
+
+impl Shelf {
+    /// Takes an exhausted slab out of the set. False if it has free blocks after all.
+    fn unlist(&mut self, victim: NonNull<Slab>, class: Class) -> bool {
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { victim.as_ref() };
+        slab.listed.swap(UNLISTED, Ordering::AcqRel);
+        full_barrier_after_rmw();
+        if slab.any_free(class) {
+            slab.listed.store(LISTED, Ordering::Relaxed);
+            return false;
+        }
+        // SAFETY: the current slab is listed, so in the set.
+        unsafe { self.set.remove(victim) };
+        true
+    }
+
+    fn carve<S: Source>(&mut self, class: Class, source: &S) -> Option<NonNull<Slab>> {
+        let fresh = source.fresh(class)?;
+        // SAFETY: slab records are type-stable.
+        unsafe { fresh.as_ref() }.listed.store(LISTED, Ordering::Relaxed);
+        // SAFETY: fresh, so in no tree; records are type-stable.
+        unsafe { self.set.insert(fresh) };
+        Some(fresh)
+    }
+
+    /// Whether `slab` is a listed slab of this class with all blocks free.
+    fn is_empty_slab(&self, slab: NonNull<Slab>, class: Class) -> bool {
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { slab.as_ref() };
+        slab.class() == Some(class)
+            && slab.listed.load(Ordering::Relaxed) == LISTED
+            && slab.all_free(class, 0)
+    }
+
+    /// Given a slab seen empty: keeps one empty slab warm, the lowest, and names the other.
+    fn surplus<S: Source>(&mut self, slab: &Slab, class: Class, source: &S) -> Option<NonNull<Slab>> {
+        let slab = NonNull::from(slab);
+        if !self.is_empty_slab(slab, class) {
+            return None;
+        }
+        match self.warm {
+            Some((warm, _)) if warm == slab => None,
+            Some((warm, since)) if self.is_empty_slab(warm, class) => {
+                self.warm = Some((warm.min(slab), since));
+                Some(warm.max(slab))
+            }
+            _ => {
+                self.warm = Some((slab, source.now_ms()));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Slabs: slices cut into equal blocks, a bitmap of free blocks beside each. Knows no threads.
+//!
+//! The protocol (modelled in `models.rs`, run under loom):
+//!
+//! - A set bit is a free block that the slab holds. Claiming is one `fetch_and` on a word, giving
+//!   back is one `fetch_or`. A claimed bit pins its slab: it cannot retire while the block is out.
+//! - [`Slab`] records are type-stable: one per slice, never freed, all bits zero while the slice is
+//!   no slab. So a claimer may hold a stale slab: if its claim gives bits, the slab is pinned and its
+//!   class can be read; if the class is another by now, the bits go back and the claimer looks again.
+//! - A [`depot::Depot`] is all that one class shares: the slab to claim from, and the set of slabs
+//!   known to have free blocks. Only changing the set takes its lock.
+//! - A slab leaves the set in two steps: mark it unlisted, then look at its words once more. A give-back
+//!   sets its bits, then looks at the mark. With full barriers between, one of the two sees the other.
+//! - Retiring is claiming everything: swap every word with 0. Unless all blocks came, put them back.
+
+pub mod class;
+pub mod depot;
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering, full_barrier_after_rmw};
+use crate::base::sync::plain;
+use crate::base::tree::{Node, Side};
+use class::{Class, MAX_BLOCKS};
+
+/// Words of the longest bitmap. The model checker gets by with two.
+pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
+
+/// Whether a slab stands in its depot's set.
+const UNLISTED: u8 = 0;
+const LISTED: u8 = 1;
+
+/// A slab's record, one per slice of an arena, all zero bytes while the slice is no slab.
+#[repr(C, align(64))]
+pub struct Slab {
+    /// The links of the depot's set; guarded by the depot's lock.
+    links: [plain::AtomicPtr<Slab>; 2],
+    /// Address of the first block. Written by [`Slab::carve`] only.
+    base: AtomicUsize,
+    /// The class number, 0 while the slice is no slab. Changes only while no block is out and no bit is set.
+    class: AtomicU8,
+    /// [`LISTED`] or [`UNLISTED`]; changes under the depot's lock.
+    listed: AtomicU8,
+    /// A hint: no word below this one has free blocks, most likely.
+    lowest: AtomicU16,
+    /// Words from this one up were never claimed from since carving, so their blocks were never touched.
+    high_water: AtomicU16,
+    /// Free blocks, lowest address first.
+    free: [AtomicU64; WORDS],
+}
+
+// SAFETY: two words of the record itself; its address never changes and is its own.
+unsafe impl Node for Slab {
+    type Key = usize;
+
+    fn key(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    fn link(&self, side: Side) -> &plain::AtomicPtr<Slab> {
+        &self.links[side as usize]
+    }
+}
+
+/// What came of giving blocks back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// Nothing more to do.
+    Done,
+    /// The slab is not in its depot's set, but has free blocks now.
+    Unlisted,
+    /// Every block of the slab may be free.
+    MaybeEmpty,
+    /// These blocks were free already: a double free. Nothing was changed for them.
+    Twice(u64),
+}
+
+impl Slab {
+    /// Turns the record of a fresh slice into a slab of `class` with all blocks free. Not yet listed.
+    pub fn carve(&self, class: Class, base: usize) {
+        debug_assert_eq!(self.class.load(Ordering::Relaxed), 0);
+        self.base.store(base, Ordering::Relaxed);
+        self.lowest.store(0, Ordering::Relaxed);
+        self.high_water.store(0, Ordering::Relaxed);
+        self.listed.store(UNLISTED, Ordering::Relaxed);
+        self.class.store(class.index() as u8, Ordering::Relaxed);
+        for (word, bits) in self.words(class).iter().enumerate() {
+            // Release: whoever claims a bit sees class and base.
+            bits.store(class.full_word(word), Ordering::Release);
+        }
+    }
+
+    /// Address of the first block.
+    #[inline]
+    pub fn base(&self) -> usize {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    /// The class, or `None` while the slice is no slab. Certain only while the caller holds a block of the slab.
+    #[inline]
+    pub fn class(&self) -> Option<Class> {
+        match self.class.load(Ordering::Relaxed) {
+            0 => None,
+            index => Some(Class::new(index as usize)),
+        }
+    }
+
+    /// Bytes from the slab's start that may have been written since it was carved.
+    pub fn touched_bytes(&self, class: Class) -> usize {
+        let blocks = self.high_water.load(Ordering::Relaxed) as usize * 64;
+        blocks.min(class.blocks()) * class.bytes()
+    }
+
+    /// How many blocks the bitmap holds as free. A snapshot.
+    pub fn free_blocks(&self) -> usize {
+        self.free.iter().map(|bits| bits.load(Ordering::Relaxed).count_ones() as usize).sum()
+    }
+
+    fn words(&self, class: Class) -> &[AtomicU64] {
+        &self.free[..class.words()]
+    }
+
+    /// Claims up to `want` blocks from one word, lowest addresses first: one atomic operation on a
+    /// word that has free blocks. Returns the word's number and the claimed bits.
+    fn claim(&self, class: Class, want: usize) -> Option<(usize, u64)> {
+        let words = self.words(class);
+        let start = self.lowest.load(Ordering::Relaxed) as usize % words.len();
+        let order = (start..words.len()).chain(0..start);
+        order.into_iter().find_map(|word| {
+            let got = claim_bits(&words[word], want);
+            if got == 0 {
+                return None;
+            }
+            self.note_claim(word);
+            Some((word, got))
+        })
+    }
+
+    fn note_claim(&self, word: usize) {
+        if self.lowest.load(Ordering::Relaxed) as usize != word {
+            self.lowest.store(word as u16, Ordering::Relaxed);
+        }
+        // fetch_max: two claimers of different words must not lower each other's mark.
+        if (self.high_water.load(Ordering::Relaxed) as usize) <= word {
+            self.high_water.fetch_max(word as u16 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether block `block` is free and held by the bitmap.
+    pub fn is_free(&self, block: usize) -> bool {
+        self.free[block / 64].load(Ordering::Relaxed) & (1 << (block % 64)) != 0
+    }
+
+    /// Gives the blocks `bits` of `word` back: one atomic operation.
+    pub fn give(&self, class: Class, word: usize, bits: u64) -> Given {
+        let before = self.free[word].fetch_or(bits, Ordering::AcqRel);
+        full_barrier_after_rmw();
+        if before & bits != 0 {
+            return Given::Twice(before & bits);
+        }
+        if (self.lowest.load(Ordering::Relaxed) as usize) > word {
+            self.lowest.store(word as u16, Ordering::Relaxed);
+        }
+        if self.listed.load(Ordering::Relaxed) == UNLISTED {
+            return Given::Unlisted;
+        }
+        if before | bits == class.full_word(word) && self.all_free(class, word) {
+            return Given::MaybeEmpty;
+        }
+        Given::Done
+    }
+
+    /// Whether every block seems free; looks first at the word after `word`, where blocks freed in
+    /// address order are still out.
+    fn all_free(&self, class: Class, word: usize) -> bool {
+        let words = self.words(class);
+        (1..=words.len()).all(|step| {
+            let word = (word + step) % words.len();
+            words[word].load(Ordering::Acquire) == class.full_word(word)
+        })
+    }
+
+    fn any_free(&self, class: Class) -> bool {
+        self.words(class).iter().any(|bits| bits.load(Ordering::Acquire) != 0)
+    }
+
+    /// Claims every block; true if all were free, else all are given back.
+    fn claim_all(&self, class: Class) -> bool {
+        let words = self.words(class);
+        let mut got = [0; WORDS];
+        for (bits, got) in words.iter().zip(&mut got) {
+            *got = bits.swap(0, Ordering::AcqRel);
+        }
+        let all = (0..words.len()).all(|word| got[word] == class.full_word(word));
+        if !all {
+            for (bits, got) in words.iter().zip(got) {
+                bits.fetch_or(got, Ordering::AcqRel);
+            }
+        }
+        all
+    }
+
+    /// The slice is no slab any more; the caller has claimed all blocks.
+    fn uncarve(&self) {
+        self.class.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Claims up to `want` of the lowest set bits of one word.
+fn claim_bits(word: &AtomicU64, want: usize) -> u64 {
+    let seen = word.load(Ordering::Relaxed);
+    if seen == 0 {
+        return 0;
+    }
+    if want >= 64 {
+        return word.swap(0, Ordering::AcqRel);
+    }
+    let mask = lowest_bits(seen, want);
+    word.fetch_and(!mask, Ordering::AcqRel) & mask
+}
+
+/// The `count` lowest set bits of `bits` (all of them if there are fewer).
+fn lowest_bits(bits: u64, count: usize) -> u64 {
+    let mut rest = bits;
+    for _ in 0..count {
+        rest &= rest.wrapping_sub(1);
+    }
+    bits & !rest
+}
