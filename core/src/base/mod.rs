@@ -1,4 +1,5 @@
 //! Words every room shares: units, bits, the façade for atomics, the ordered tree.
 
 pub mod sync;
+pub mod tree;
 pub mod units;

@@ -1,7 +1,27 @@
 //! The page heap: arenas, slices, spans, zero state, fit, purge. Knows no size classes.
+//!
+//! - `arena`: one reserved range, its tables and bits. `span`: a record a slice.
+//! - `fit`: which free span serves a request; splitting and merging. `grow`: what is committed when.
+//! - `zero`: which OS pages may be dirty. `purge`: when and how pages go back to the kernel.
+//! - `heap`: the operations. `totals`: the figures. `check`: the invariants, as code.
 
-use crate::os::Os;
-use core::ptr::NonNull;
+mod arena;
+mod check;
+mod fit;
+mod grow;
+mod heap;
+mod place;
+mod purge;
+mod span;
+#[cfg(test)]
+mod tests;
+mod totals;
+mod zero;
+
+pub use heap::PageHeap;
+pub use place::{Extension, Place, Span};
+pub use totals::{Calls, Totals, UseTotals};
+pub use zero::{Dirty, Zero};
 
 /// What a span is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,5 +36,18 @@ pub enum Use {
     /// Neap's own data.
     Meta = 4,
 }
+
 /// How many uses there are.
 pub const USES: usize = 4;
+
+impl Use {
+    fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Slab),
+            2 => Some(Self::Large),
+            3 => Some(Self::Stack),
+            4 => Some(Self::Meta),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The caller's `errno`, kept across whatever this room does.
+
+/// Runs `work` and puts `errno` back to what it was before.
+pub(super) fn keep_errno<R>(work: impl FnOnce() -> R) -> R {
+    let saved = get();
+    let result = work();
+    set(saved);
+    result
+}
+
+/// The calling thread's `errno`.
+pub fn get() -> i32 {
+    // SAFETY: the C library returns the calling thread's own, always valid, errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the calling thread's `errno`.
+pub fn set(value: i32) {
+    // SAFETY: as in `get`.
+    unsafe { *libc::__errno_location() = value }
+}
+
+/// The `errno` of a refused allocation.
+pub const ENOMEM: i32 = libc::ENOMEM;
+/// The `errno` of a bad argument.
+pub const EINVAL: i32 = libc::EINVAL;

@@ -1,0 +1,229 @@
+//! The real [`Os`].
+
+use super::errno::{self, keep_errno};
+use super::thread::read_file;
+use super::{Huge, Os, OutOfMemory, Purged, Touched};
+use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
+/// Linux.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Linux;
+
+static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// The cached answer about `vm.overcommit_memory`.
+static STRICT: AtomicU8 = AtomicU8::new(UNASKED);
+const UNASKED: u8 = 0;
+const STRICT_NO: u8 = 1;
+const STRICT_YES: u8 = 2;
+
+impl Os for Linux {
+    #[inline]
+    fn page_bytes(&self) -> usize {
+        match PAGE_BYTES.load(Ordering::Relaxed) {
+            0 => ask_page_bytes(),
+            known => known,
+        }
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        keep_errno(|| {
+            let first = map_reserved(bytes)?;
+            if (first.as_ptr() as usize).is_multiple_of(align) {
+                return Some(first);
+            }
+            // SAFETY: mapped just above, not used by anybody.
+            unsafe { unmap(first.as_ptr(), bytes) };
+            reserve_and_trim(bytes, align, self.page_bytes())
+        })
+    }
+
+    unsafe fn release(&self, base: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's promise: a whole reservation, out of use.
+        keep_errno(|| unsafe { unmap(base.as_ptr(), bytes) });
+    }
+
+    unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the caller's promise: a range of one reservation.
+        refused_if(
+            keep_errno(|| unsafe { libc::mprotect(addr.as_ptr().cast(), bytes, access) }) != 0,
+        )
+    }
+
+    unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        // A new mapping, not `mprotect`: only that returns the commit charge.
+        let flags = RESERVED | libc::MAP_FIXED;
+        let at: *mut c_void = addr.as_ptr().cast();
+        // SAFETY: the caller's promise: the range lies in one reservation and nobody uses it.
+        let mapped = keep_errno(|| unsafe { libc::mmap(at, bytes, libc::PROT_NONE, flags, -1, 0) });
+        refused_if(mapped == libc::MAP_FAILED)
+    }
+
+    unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
+        keep_errno(|| {
+            let at: *mut c_void = addr.as_ptr().cast();
+            // SAFETY: the caller's promise: committed, and nobody uses the contents.
+            if unsafe { libc::madvise(at, bytes, libc::MADV_DONTNEED) } == 0 {
+                return Purged::Zero;
+            }
+            // SAFETY: as above.
+            let locked = errno::get() == libc::EINVAL
+                && unsafe { libc::madvise(at, bytes, MADV_DONTNEED_LOCKED) } == 0;
+            if locked {
+                Purged::Zero
+            } else {
+                Purged::MaybeDirty
+            }
+        })
+    }
+
+    unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge) {
+        let advice = match huge {
+            Huge::Want => libc::MADV_HUGEPAGE,
+            Huge::Avoid => libc::MADV_NOHUGEPAGE,
+        };
+        // SAFETY: the caller's promise; the advice changes no contents.
+        keep_errno(|| unsafe { libc::madvise(addr.as_ptr().cast(), bytes, advice) });
+    }
+
+    unsafe fn touched(&self, _addr: NonNull<u8>, _bytes: usize) -> Touched {
+        Touched::Unknown
+    }
+
+    unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), OutOfMemory> {
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
+        let (source, target): (*mut c_void, *mut c_void) =
+            (from.as_ptr().cast(), to.as_ptr().cast());
+        // SAFETY: the caller's promise: both ranges are committed, disjoint and used by nobody else.
+        let moved = keep_errno(|| unsafe { libc::mremap(source, bytes, bytes, flags, target) });
+        refused_if(moved == libc::MAP_FAILED)
+    }
+
+    fn now_ms(&self) -> u64 {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the buffer is ours; on a failure it stays zero.
+        keep_errno(|| unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) });
+        time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+    }
+
+    fn strict_commit(&self) -> bool {
+        match STRICT.load(Ordering::Relaxed) {
+            UNASKED => ask_strict(),
+            known => known == STRICT_YES,
+        }
+    }
+
+    fn address_limit(&self) -> Option<usize> {
+        let mut limit = libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        // SAFETY: the buffer is ours; on a failure it stays "no limit".
+        keep_errno(|| unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) });
+        (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
+    }
+}
+
+/// Not in the `libc` crate for every C library.
+const MADV_DONTNEED_LOCKED: i32 = 24;
+const MREMAP_DONTUNMAP: i32 = 4;
+
+const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+
+fn refused_if(failed: bool) -> Result<(), OutOfMemory> {
+    if failed { Err(OutOfMemory) } else { Ok(()) }
+}
+
+#[cold]
+fn ask_page_bytes() -> usize {
+    // SAFETY: sysconf takes no pointers.
+    let answer = keep_errno(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) as usize;
+    PAGE_BYTES.store(answer, Ordering::Relaxed);
+    answer
+}
+
+#[cold]
+fn ask_strict() -> bool {
+    let mut text = [0; 4];
+    let strict =
+        read_file(c"/proc/sys/vm/overcommit_memory", &mut text).is_some() && text[0] == b'2';
+    STRICT.store(
+        if strict { STRICT_YES } else { STRICT_NO },
+        Ordering::Relaxed,
+    );
+    strict
+}
+
+/// A mapping without access at an address of the kernel's choice.
+fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
+    // SAFETY: a new mapping takes nothing from anybody.
+    let at = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            bytes,
+            libc::PROT_NONE,
+            RESERVED,
+            -1,
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        None
+    } else {
+        NonNull::new(at.cast())
+    }
+}
+
+/// Reserves more than asked, then gives back what stands before and after the aligned part.
+fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Option<NonNull<u8>> {
+    let slack = align.checked_sub(page)?;
+    let start = map_reserved(bytes.checked_add(slack)?)?;
+    let before = (start.as_ptr() as usize).next_multiple_of(align) - start.as_ptr() as usize;
+    // SAFETY: `before <= slack`, so head, aligned part and tail are the whole mapping made above.
+    unsafe {
+        let base = start.add(before);
+        unmap(start.as_ptr(), before);
+        unmap(base.add(bytes).as_ptr(), slack - before);
+        Some(base)
+    }
+}
+
+/// # Safety
+/// - The range is mapped by this file and out of use, or empty.
+unsafe fn unmap(at: *mut u8, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: the caller's promise.
+        unsafe { libc::munmap(at.cast(), bytes) };
+    }
+}
+
+/// Bytes of the process in RAM now; `None` without /proc.
+pub fn resident_bytes() -> Option<usize> {
+    let mut text = [0; 128];
+    let read = read_file(c"/proc/self/statm", &mut text)?;
+    let field = text[..read].split(|&byte| byte == b' ').nth(1)?;
+    let pages = core::str::from_utf8(field).ok()?.parse::<usize>().ok()?;
+    Some(pages * Linux.page_bytes())
+}
+
+/// The most bytes of the process that ever were in RAM at once.
+pub fn peak_resident_bytes() -> Option<usize> {
+    let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the buffer is as large as the kernel's answer.
+    if keep_errno(|| unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) }) != 0 {
+        return None;
+    }
+    // SAFETY: zeroed at first, then filled: valid numbers throughout.
+    Some(unsafe { usage.assume_init() }.ru_maxrss as usize * 1024)
+}

@@ -1,0 +1,70 @@
+//! [`super::lock::Lock`] for the model checker: spins on a word the checker schedules.
+
+use crate::base::sync::{AtomicBool, Ordering};
+
+/// A mutex the checker can schedule.
+#[derive(Debug)]
+pub struct Lock {
+    held: AtomicBool,
+}
+
+/// Holds a [`Lock`]; gives it up when dropped.
+#[derive(Debug)]
+pub struct Guard<'a> {
+    lock: &'a Lock,
+}
+
+impl Lock {
+    /// A free lock.
+    pub fn new() -> Self {
+        Self {
+            held: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits for the lock and takes it.
+    pub fn lock(&self) -> Guard<'_> {
+        loop {
+            match self.try_lock() {
+                Some(guard) => return guard,
+                None => loom::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<Guard<'_>> {
+        self.held
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| Guard { lock: self })
+    }
+
+    /// Gives up the lock on behalf of a guard that was forgotten.
+    ///
+    /// # Safety
+    /// - The calling thread took the lock and forgot the guard.
+    pub unsafe fn force_unlock(&self) {
+        self.held.store(false, Ordering::Release);
+    }
+
+    /// Frees the lock in a fork's child.
+    ///
+    /// # Safety
+    /// - The process has one thread, and it holds the lock (guard forgotten) or nobody does.
+    pub unsafe fn reset(&self) {
+        self.held.store(false, Ordering::Release);
+    }
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.lock.held.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,264 @@
+//! Threads, the process, its environment and descriptors: thin wrappers over the C library.
+//!
+//! Every function keeps the caller's `errno`.
+
+use super::errno::{self, keep_errno};
+use core::ffi::{CStr, c_char, c_void};
+
+/// A thread-specific slot whose destructor runs at thread end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key(libc::pthread_key_t);
+
+impl Key {
+    /// A new key; `None` when the process has no more. The C library may allocate.
+    pub fn create(at_thread_end: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
+        let mut key = 0;
+        // SAFETY: `key` is ours to write, the destructor is a plain function.
+        let failed =
+            keep_errno(|| unsafe { libc::pthread_key_create(&mut key, Some(at_thread_end)) });
+        (failed == 0).then_some(Self(key))
+    }
+
+    /// Sets the calling thread's value; the destructor runs at its end unless the value is null. False when
+    /// the C library has no memory for it (it may allocate).
+    pub fn set(self, value: *mut c_void) -> bool {
+        // SAFETY: the key is alive (keys are never deleted), the value is only handed to the destructor.
+        keep_errno(|| unsafe { libc::pthread_setspecific(self.0, value) == 0 })
+    }
+
+    /// The calling thread's value, null if never set.
+    pub fn get(self) -> *mut c_void {
+        // SAFETY: the key is alive.
+        unsafe { libc::pthread_getspecific(self.0) }
+    }
+}
+
+/// Registers what runs around `fork`: before, after in the parent, after in the child. False when the C
+/// library has no memory for it (it may allocate).
+pub fn at_fork(
+    before: unsafe extern "C" fn(),
+    in_parent: unsafe extern "C" fn(),
+    in_child: unsafe extern "C" fn(),
+) -> bool {
+    // SAFETY: the three are plain functions that live as long as the program.
+    keep_errno(|| unsafe {
+        libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) == 0
+    })
+}
+
+/// The two commands of `membarrier(2)` in use here.
+const PRIVATE_EXPEDITED: i32 = 1 << 3;
+const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+
+fn membarrier(command: i32) -> bool {
+    // SAFETY: membarrier takes no pointers.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Makes every running thread of the process pass a full memory barrier before it returns. Registers the
+/// process on first use. False when the kernel refuses: then nothing is promised.
+pub fn heavy_barrier() -> bool {
+    keep_errno(|| {
+        membarrier(PRIVATE_EXPEDITED)
+            || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
+    })
+}
+
+/// The kernel's number of the calling thread.
+pub fn thread_id() -> i32 {
+    // SAFETY: no arguments, cannot fail. The raw call: old C libraries have no `gettid`.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}
+
+/// The kernel's number of the process.
+pub fn process_id() -> i32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::getpid() }
+}
+
+/// Whether the process runs with more rights than its caller (`AT_SECURE`).
+pub fn is_secure() -> bool {
+    // SAFETY: getauxval takes no pointers.
+    keep_errno(|| unsafe { libc::getauxval(libc::AT_SECURE) != 0 })
+}
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+    static program_invocation_short_name: *const c_char;
+}
+
+/// The strings `NAME=value` of the environment.
+///
+/// # Safety
+/// - No other thread changes the environment while the iterator is in use.
+/// - The strings are used before the environment next changes.
+pub unsafe fn environment() -> impl Iterator<Item = &'static CStr> {
+    // SAFETY: the C library's own variable, read as a plain word.
+    let mut next = unsafe { environ };
+    core::iter::from_fn(move || {
+        if next.is_null() {
+            return None;
+        }
+        // SAFETY: `environ` is an array that ends in a null pointer, which we have not passed.
+        let entry = unsafe { *next };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: not past the end: this entry was not the null.
+        next = unsafe { next.add(1) };
+        // SAFETY: entries of the environment are C strings.
+        Some(unsafe { CStr::from_ptr(entry) })
+    })
+}
+
+/// The value of one environment variable.
+///
+/// # Safety
+/// - As [`environment`].
+pub unsafe fn variable(name: &str) -> Option<&'static [u8]> {
+    // SAFETY: the caller's promise.
+    unsafe { environment() }.find_map(|entry| {
+        entry
+            .to_bytes()
+            .strip_prefix(name.as_bytes())?
+            .strip_prefix(b"=")
+    })
+}
+
+/// Writes all of `bytes` to `descriptor`, over interruptions and short writes. False on an error.
+pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
+    keep_errno(|| {
+        while !bytes.is_empty() {
+            // SAFETY: the slice is readable for its length.
+            match unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) } {
+                written if written > 0 => bytes = &bytes[written as usize..],
+                written if written < 0 && errno::get() == libc::EINTR => {}
+                _ => return false,
+            }
+        }
+        true
+    })
+}
+
+/// Reads a small file into `buffer`; the number of bytes read, or `None` when it cannot be opened or read.
+pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
+    keep_errno(|| {
+        // SAFETY: a C string and plain flags.
+        let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        if descriptor < 0 {
+            return None;
+        }
+        // SAFETY: the buffer is writable for its length; the descriptor was opened here.
+        let read = unsafe { libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len()) };
+        close(descriptor);
+        usize::try_from(read).ok()
+    })
+}
+
+/// Opens `path` to append to it, creates it if need be (mode 0644), not inherited through `exec`.
+pub fn open_append(path: &CStr) -> Option<i32> {
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+    // SAFETY: a C string and plain flags.
+    let descriptor = keep_errno(|| unsafe { libc::open(path.as_ptr(), flags, 0o644) });
+    (descriptor >= 0).then_some(descriptor)
+}
+
+/// Closes a descriptor that this room opened.
+pub fn close(descriptor: i32) {
+    // SAFETY: the caller got it from `open_append` or opened it itself; a failure loses nothing of ours.
+    keep_errno(|| unsafe { libc::close(descriptor) });
+}
+
+/// Which file a descriptor is open on: device and inode. Tells whether a number is still ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// The device's number.
+    pub device: u64,
+    /// The inode's number.
+    pub inode: u64,
+}
+
+/// What `descriptor` is open on; `None` when it is closed.
+pub fn file_identity(descriptor: i32) -> Option<FileIdentity> {
+    let mut status = core::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the buffer is as large as the kernel's answer.
+    if keep_errno(|| unsafe { libc::fstat(descriptor, status.as_mut_ptr()) }) != 0 {
+        return None;
+    }
+    // SAFETY: fstat returned 0, so it filled the buffer.
+    let status = unsafe { status.assume_init() };
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the fields' types differ between machines"
+    )]
+    Some(FileIdentity {
+        device: status.st_dev as u64,
+        inode: status.st_ino as u64,
+    })
+}
+
+/// The program's file name without its folder, empty when the C library does not know it yet.
+pub fn program_name() -> &'static [u8] {
+    // SAFETY: the C library's own variable: null or a C string that lives as long as the program.
+    unsafe {
+        let name = program_invocation_short_name;
+        if name.is_null() {
+            b""
+        } else {
+            CStr::from_ptr(name).to_bytes()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_is_found() {
+        let path = std::env::var("PATH").unwrap();
+        // SAFETY: no test changes the environment.
+        assert_eq!(unsafe { variable("PATH") }, Some(path.as_bytes()));
+        // SAFETY: as above.
+        assert_eq!(unsafe { variable("PAT") }, None);
+    }
+
+    #[test]
+    fn descriptors_are_told_apart() {
+        let folder = std::env::temp_dir().join(std::format!("neap-thread-{}", process_id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = std::ffi::CString::new(folder.join("log").to_str().unwrap()).unwrap();
+        let first = open_append(&path).unwrap();
+        assert!(write_all(first, b"one\n"));
+        let second = open_append(&path).unwrap();
+        assert!(write_all(second, b"two\n"));
+        assert_eq!(file_identity(first), file_identity(second));
+        assert_ne!(file_identity(first), file_identity(1));
+        close(first);
+        close(second);
+        let mut buffer = [0; 64];
+        let read = read_file(&path, &mut buffer).unwrap();
+        assert_eq!(&buffer[..read], b"one\ntwo\n");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn failures_keep_errno() {
+        errno::set(99);
+        assert!(!write_all(-1, b"x"));
+        assert_eq!(read_file(c"/nonexistent/file", &mut [0; 8]), None);
+        assert_eq!(open_append(c"/nonexistent/file"), None);
+        assert_eq!(file_identity(-1), None);
+        assert_eq!(errno::get(), 99);
+    }
+
+    #[test]
+    fn the_thread_knows_itself() {
+        let here = thread_id();
+        let there = std::thread::spawn(thread_id).join().unwrap();
+        assert_ne!(here, there);
+        assert_eq!(process_id() as u32, std::process::id());
+        assert!(!program_name().is_empty());
+        assert!(!is_secure());
+    }
+}

@@ -1,0 +1,277 @@
+//! One record a slice, and the queues that order free spans by age.
+//!
+//! A span's facts stand in the record of its first slice; the record of its last slice says how far
+//! back the first is. The records between are blank. All fields are words of their own, so that an
+//! address from nowhere may be looked at without the lock: the answer is then stale, never undefined.
+
+use super::Use;
+use crate::base::sync::plain::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use crate::base::tree::{Node, Side};
+use core::ptr::null_mut;
+
+/// A 32-bit field, read and written as `usize`.
+#[derive(Debug)]
+pub(super) struct Field(AtomicU32);
+
+impl Field {
+    pub(super) fn get(&self) -> usize {
+        self.0.load(Relaxed) as usize
+    }
+
+    pub(super) fn set(&self, value: usize) {
+        debug_assert!(u32::try_from(value).is_ok());
+        self.0.store(value as u32, Relaxed);
+    }
+}
+
+/// What a record says about the slice it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Not the first slice of a span.
+    Blank,
+    /// First slice of a free span.
+    Free,
+    /// First slice of a span in use.
+    Used(Use),
+}
+
+const BLANK: u8 = 0;
+const FREE: u8 = u8::MAX;
+
+/// Which queue a free span stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Queued {
+    /// In none: no page of it is dirty, or it is in use.
+    No = 0,
+    /// Waits for its decay time.
+    Aging = 1,
+    /// The kernel refused to purge it; asked again only on request.
+    Refused = 2,
+}
+
+/// The record of one slice. Zeroed memory is a blank record.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Record {
+    links: [AtomicPtr<Record>; 2],
+    older: AtomicPtr<Record>,
+    newer: AtomicPtr<Record>,
+    /// In use: the bytes its user asked for. Free: when it became free, in ms.
+    stamp: AtomicUsize,
+    /// This slice's number in its arena.
+    pub(super) index: Field,
+    /// Slices in the span.
+    pub(super) slices: Field,
+    /// OS pages of the span whose mask bit says maybe dirty.
+    pub(super) dirty: Field,
+    /// In the record of a span's last slice: how many slices back its first one is.
+    pub(super) back: Field,
+    arena: AtomicU8,
+    state: AtomicU8,
+    queued: AtomicU8,
+    /// 0 when warm; see [`Warmth`].
+    cold: AtomicU8,
+}
+
+/// Bytes of a record; the tables are laid out by it.
+pub(super) const RECORD_BYTES: usize = size_of::<Record>();
+const _: () = assert!(RECORD_BYTES == 64);
+
+/// How free spans are ordered: which pages to reuse first, then best fit, then lowest place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FitKey {
+    pub(super) warmth: Warmth,
+    pub(super) slices: usize,
+    /// Arena and slice as one number.
+    pub(super) place: u64,
+}
+
+/// Whether reusing a free span mostly saves faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Warmth {
+    /// At least half of the pages may be resident.
+    Warm,
+    /// Most pages would have to be faulted in.
+    Cold,
+}
+
+impl Record {
+    pub(super) fn state(&self) -> State {
+        match self.state.load(Relaxed) {
+            FREE => State::Free,
+            code => Use::from_code(code).map_or(State::Blank, State::Used),
+        }
+    }
+
+    pub(super) fn set_state(&self, state: State) {
+        let code = match state {
+            State::Blank => BLANK,
+            State::Free => FREE,
+            State::Used(use_) => use_ as u8,
+        };
+        self.state.store(code, Relaxed);
+    }
+
+    pub(super) fn queued(&self) -> Queued {
+        match self.queued.load(Relaxed) {
+            1 => Queued::Aging,
+            2 => Queued::Refused,
+            _ => Queued::No,
+        }
+    }
+
+    /// Bytes asked for, of a span in use.
+    pub(super) fn bytes(&self) -> usize {
+        self.stamp.load(Relaxed)
+    }
+
+    /// Sets the bytes asked for; returns the former number.
+    pub(super) fn swap_bytes(&self, bytes: usize) -> usize {
+        self.stamp.swap(bytes, Relaxed)
+    }
+
+    /// When the free span became free, in ms.
+    pub(super) fn freed_at(&self) -> u64 {
+        self.stamp.load(Relaxed) as u64
+    }
+
+    pub(super) fn set_freed_at(&self, ms: u64) {
+        self.stamp.store(ms as usize, Relaxed);
+    }
+
+    pub(super) fn arena(&self) -> usize {
+        usize::from(self.arena.load(Relaxed))
+    }
+
+    /// Says which slice this record belongs to.
+    pub(super) fn place(&self, arena: u8, index: usize) {
+        self.arena.store(arena, Relaxed);
+        self.index.set(index);
+    }
+
+    /// The first slice after the span.
+    pub(super) fn end(&self) -> usize {
+        self.index.get() + self.slices.get()
+    }
+
+    /// Notes whether the span's place in the order is among the warm ones: at least half of its
+    /// `pages` are dirty. To be called before the span goes into the tree.
+    pub(super) fn note_warmth(&self, pages: usize) {
+        let warm = self.dirty.get() > 0 && self.dirty.get() * 2 >= pages;
+        self.cold.store(u8::from(!warm), Relaxed);
+    }
+
+    /// As noted by [`Record::note_warmth`].
+    pub(super) fn warmth(&self) -> Warmth {
+        if self.cold.load(Relaxed) == 0 {
+            Warmth::Warm
+        } else {
+            Warmth::Cold
+        }
+    }
+}
+
+// SAFETY: the links are two words of the record, named nowhere else; a free span's size, place and
+// noted warmth change only while it is out of the tree; a place has one span.
+unsafe impl Node for Record {
+    type Key = FitKey;
+
+    fn key(&self) -> FitKey {
+        FitKey {
+            warmth: self.warmth(),
+            slices: self.slices.get(),
+            place: (self.arena() as u64) << 32 | self.index.get() as u64,
+        }
+    }
+
+    fn link(&self, side: Side) -> &AtomicPtr<Self> {
+        &self.links[side as usize]
+    }
+}
+
+/// Free spans with dirty pages, oldest first.
+#[derive(Debug)]
+pub(super) struct Queue {
+    kind: Queued,
+    oldest: *mut Record,
+    newest: *mut Record,
+}
+
+/// # Safety
+/// - `at` is null or the record of a span in a queue: records stay in place as long as the heap.
+unsafe fn record<'a>(at: *mut Record) -> Option<&'a Record> {
+    // SAFETY: the caller's promise.
+    unsafe { at.as_ref() }
+}
+
+fn pointer(record: &Record) -> *mut Record {
+    core::ptr::from_ref(record).cast_mut()
+}
+
+impl Queue {
+    pub(super) const fn new(kind: Queued) -> Self {
+        Self {
+            kind,
+            oldest: null_mut(),
+            newest: null_mut(),
+        }
+    }
+
+    /// The span that waits longest.
+    pub(super) fn oldest<'a>(&self) -> Option<&'a Record> {
+        // SAFETY: the ends of a queue are null or in it.
+        unsafe { record(self.oldest) }
+    }
+
+    /// The span that comes after `entry`, which is in this queue.
+    pub(super) fn after<'a>(&self, entry: &Record) -> Option<&'a Record> {
+        // SAFETY: links of a queue lead to its entries.
+        unsafe { record(entry.newer.load(Relaxed)) }
+    }
+
+    /// Puts a span in as the newest.
+    pub(super) fn push(&mut self, entry: &Record) {
+        self.insert(self.newest, entry);
+    }
+
+    /// Puts a span in just after `anchor`, which is in this queue.
+    pub(super) fn push_after(&mut self, anchor: &Record, entry: &Record) {
+        debug_assert_eq!(anchor.queued(), self.kind);
+        self.insert(pointer(anchor), entry);
+    }
+
+    fn insert(&mut self, older: *mut Record, entry: &Record) {
+        debug_assert_eq!(entry.queued(), Queued::No);
+        // SAFETY: null, or an entry of this queue.
+        let newer = match unsafe { record(older) } {
+            Some(older) => older.newer.swap(pointer(entry), Relaxed),
+            None => core::mem::replace(&mut self.oldest, pointer(entry)),
+        };
+        // SAFETY: links of a queue lead to its entries.
+        match unsafe { record(newer) } {
+            Some(newer) => newer.older.store(pointer(entry), Relaxed),
+            None => self.newest = pointer(entry),
+        }
+        entry.older.store(older, Relaxed);
+        entry.newer.store(newer, Relaxed);
+        entry.queued.store(self.kind as u8, Relaxed);
+    }
+
+    /// Takes a span out.
+    pub(super) fn remove(&mut self, entry: &Record) {
+        debug_assert_eq!(entry.queued(), self.kind);
+        let (older, newer) = (entry.older.load(Relaxed), entry.newer.load(Relaxed));
+        // SAFETY: links of a queue lead to its entries.
+        match unsafe { record(older) } {
+            Some(older) => older.newer.store(newer, Relaxed),
+            None => self.oldest = newer,
+        }
+        // SAFETY: as above.
+        match unsafe { record(newer) } {
+            Some(newer) => newer.older.store(older, Relaxed),
+            None => self.newest = older,
+        }
+        entry.queued.store(Queued::No as u8, Relaxed);
+    }
+}

@@ -1,0 +1,145 @@
+//! The figures of the page heap.
+
+use super::USES;
+use super::heap::{Locked, PageHeap};
+use crate::base::units::SLICE_BYTES;
+use crate::os::Os;
+
+/// Spans of one use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UseTotals {
+    /// How many.
+    pub spans: usize,
+    /// Their slices.
+    pub slices: usize,
+    /// Bytes asked for.
+    pub bytes: usize,
+}
+
+/// How often the kernel was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Reservations tried.
+    pub reserve: usize,
+    /// Commits tried.
+    pub commit: usize,
+    /// Uncommits tried.
+    pub uncommit: usize,
+    /// Purges tried.
+    pub purge: usize,
+    /// Moves of pages tried.
+    pub move_pages: usize,
+}
+
+/// The figures of the page heap at one moment, in bytes unless said otherwise.
+///
+/// `in_use + free = ` all spans; `committed` holds the metadata too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Number of arenas.
+    pub arenas: usize,
+    /// Address space of all arenas.
+    pub reserved: usize,
+    /// Readable and writable, metadata included.
+    pub committed: usize,
+    /// Tables of the arenas, as committed.
+    pub metadata: usize,
+    /// Spans in use.
+    pub in_use: usize,
+    /// Most bytes that spans in use ever had at once.
+    pub peak: usize,
+    /// Free spans.
+    pub free: usize,
+    /// OS pages of free spans that may be resident.
+    pub free_dirty: usize,
+    /// Spans in use, by [`super::Use`]; the first entry is the first use.
+    pub by_use: [UseTotals; USES],
+    /// Times that pages were given back (purged or uncommitted).
+    pub purges: usize,
+    /// Bytes given back, clean pages among dirty ones included.
+    pub purged_bytes: usize,
+    /// Purges that the kernel refused.
+    pub refused_purges: usize,
+    /// What the kernel was asked.
+    pub calls: Calls,
+}
+
+/// The running counts behind [`Totals`], in the units they change by.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) reserved_slices: usize,
+    pub(super) committed_slices: usize,
+    pub(super) metadata_bytes: usize,
+    pub(super) used_slices: usize,
+    pub(super) peak_slices: usize,
+    pub(super) free_slices: usize,
+    pub(super) free_dirty_pages: usize,
+    pub(super) by_use: [UseTotals; USES],
+    pub(super) purges: usize,
+    pub(super) purged_bytes: usize,
+    pub(super) refused_purges: usize,
+    pub(super) calls: Calls,
+}
+
+impl Counts {
+    pub(super) const fn new() -> Self {
+        Self {
+            reserved_slices: 0,
+            committed_slices: 0,
+            metadata_bytes: 0,
+            used_slices: 0,
+            peak_slices: 0,
+            free_slices: 0,
+            free_dirty_pages: 0,
+            by_use: [UseTotals {
+                spans: 0,
+                slices: 0,
+                bytes: 0,
+            }; USES],
+            purges: 0,
+            purged_bytes: 0,
+            refused_purges: 0,
+            calls: Calls {
+                reserve: 0,
+                commit: 0,
+                uncommit: 0,
+                purge: 0,
+                move_pages: 0,
+            },
+        }
+    }
+
+    /// Slices go from nobody to spans in use.
+    pub(super) fn take(&mut self, slices: usize) {
+        self.used_slices += slices;
+        self.peak_slices = self.peak_slices.max(self.used_slices);
+    }
+}
+
+impl<O: Os> PageHeap<O> {
+    /// The figures now.
+    pub fn totals(&self) -> Totals {
+        self.locked().totals()
+    }
+}
+
+impl<O: Os> Locked<'_, O> {
+    fn totals(&self) -> Totals {
+        let counts = &self.inner.counts;
+        Totals {
+            arenas: self.heap.arenas().len(),
+            reserved: counts.reserved_slices * SLICE_BYTES,
+            committed: counts.committed_slices * SLICE_BYTES + counts.metadata_bytes,
+            metadata: counts.metadata_bytes,
+            in_use: counts.used_slices * SLICE_BYTES,
+            peak: counts.peak_slices * SLICE_BYTES,
+            free: counts.free_slices * SLICE_BYTES,
+            free_dirty: counts.free_dirty_pages * self.page_bytes(),
+            by_use: counts.by_use,
+            purges: counts.purges,
+            purged_bytes: counts.purged_bytes,
+            refused_purges: counts.refused_purges,
+            calls: counts.calls,
+        }
+    }
+}
