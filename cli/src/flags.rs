@@ -54,7 +54,7 @@ fn valued(arg: Arg, option: &'static Declaration) -> Arg {
 
 fn help(option: &Declaration) -> String {
     match (option.flag(), option.kind) {
-        (Flag::Off, _) => format!("Turn off: {} [{}=0]", option.doc, option.env),
+        (Flag::Off, _) => format!("Without this flag: {}", option.doc),
         (_, Kind::Path) => option.doc.to_owned(),
         (_, Kind::Choice(_)) => format!("{} [default: {}]", option.doc, option.default),
         (_, kind) => format!("{} [{kind}; default: {}]", option.doc, option.default),

@@ -37,10 +37,6 @@ type Outcome = Result<i32, Failure>;
 
 /// Called by the C runtime. Arguments come from `std::env`, which has its own copy.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-#[cfg_attr(
-    test,
-    expect(dead_code, reason = "the test harness has a main of its own")
-)]
 extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
     let status = match command::neap().try_get_matches() {
         Ok(matches) => perform(&matches),

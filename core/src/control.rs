@@ -153,7 +153,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "1",
         bare: None,
-        doc: "Whether the programs that this one starts run under Neap too.",
+        doc: "Programs that this one starts run under Neap too.",
     },
 ];
 

@@ -22,12 +22,12 @@ const TRIALS: [Trial; 5] = [
         name: "MADV_FREE",
         attempt: frees,
         with: "free pages can be lent to the kernel until it needs them",
-        without: "free pages are given back at once or not at all",
+        without: "pages are given back by MADV_DONTNEED only",
     },
     Trial {
         name: "MADV_POPULATE_WRITE",
         attempt: populates,
-        with: "growing spans are populated ahead, at about half the price of faults",
+        with: "pages can be had ahead of use, at about half the price of faults",
         without: "every first touch of a page is a fault",
     },
     Trial {
@@ -39,13 +39,13 @@ const TRIALS: [Trial; 5] = [
     Trial {
         name: "MADV_GUARD_INSTALL",
         attempt: guards,
-        with: "guard pages of stacks cost no mapping",
-        without: "each guard page is a mapping of its own (see max_map_count)",
+        with: "guard pages need no mappings of their own",
+        without: "each guard page splits a mapping (see max_map_count)",
     },
     Trial {
         name: "MREMAP_DONTUNMAP",
         attempt: moves_pages,
-        with: "large blocks grow by moving pages, without copying",
+        with: "large blocks can grow by moving pages, without copying",
         without: "large blocks that cannot grow in place are copied",
     },
 ];

@@ -62,11 +62,11 @@ fn pressure() -> Finding {
     let (state, meaning) = match tried {
         Ok(()) => (
             State::Ok(String::new()),
-            "free pages can be given back when memory grows short",
+            "a process can be told when memory grows short",
         ),
         Err(error) => (
             State::Absent(error.to_string()),
-            "free pages are given back by decay and limits only",
+            "nobody tells a process when memory grows short",
         ),
     };
     Finding::new("pressure (PSI)", state, meaning)

@@ -12,23 +12,23 @@ use std::os::unix::fs::FileExt;
 pub fn findings() -> Vec<Finding> {
     let scan = scan();
     let known = matches!(scan, Ok(true));
-    let without = "large reused blocks are cleared by what pagemap says, or whole";
+    let without = "what was touched must be read from pagemap entries";
     let by_scan = finding(
         "PAGEMAP_SCAN",
         scan,
-        "large reused blocks are cleared only where they were touched",
+        "large reused blocks can be cleared only where they were touched",
         without,
     );
     let meaning = if known {
         "not needed: PAGEMAP_SCAN is there"
     } else {
-        "large reused blocks are cleared only where they were touched"
+        "large reused blocks can be cleared only where they were touched"
     };
     let by_entry = finding(
         "/proc/self/pagemap",
         entry(),
         meaning,
-        "without PAGEMAP_SCAN, large reused blocks are cleared whole",
+        "without PAGEMAP_SCAN too, large reused blocks are cleared whole",
     );
     vec![by_scan, by_entry]
 }

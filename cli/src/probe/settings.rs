@@ -105,7 +105,7 @@ fn huge_pages() -> Finding {
         Some(true) => Finding::new(
             "huge pages",
             State::Ok(mode),
-            "a 2 MiB page was given when asked for: dense spans take fewer faults",
+            "a 2 MiB page was given when asked for: dense spans can take fewer faults",
         ),
         Some(false) => Finding::new(
             "huge pages",

@@ -29,7 +29,7 @@ fn membarrier() -> Finding {
         ),
         Err(error) => (
             State::Absent(error.to_string()),
-            "idle threads keep their caches until they run again",
+            "what idle threads hold cannot be taken from them",
         ),
     };
     Finding::new("membarrier", state, meaning)

@@ -33,7 +33,7 @@ pub struct Link {
     pub argument: Option<OsString>,
     /// Why it is executed.
     pub role: Role,
-    /// Its headers; `None` for a script and for a file that may be executed but not read.
+    /// Its headers, if it has any and they may be read.
     pub elf: Option<Elf>,
 }
 
@@ -62,6 +62,8 @@ pub enum End {
     Program,
     /// At an `env` whose line we do not take apart.
     OpaqueEnv,
+    /// At a file that may be executed but not read, so nobody can judge it.
+    Unreadable,
 }
 
 /// More scripts than that are a circle; the kernel itself follows five.
@@ -160,7 +162,7 @@ impl Chain {
                 judge(link, library).map(|()| Next::End(End::Program))
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                Ok(Next::End(End::Program))
+                Ok(Next::End(End::Unreadable))
             }
             Err(error) => Err(Obstacle::Unreadable {
                 file: link.file.clone(),

@@ -2,7 +2,7 @@
 
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, FileKind, ReadCache, ReadRef};
+use object::{Endianness, FileKind, Object, ObjectSymbol, ReadCache, ReadRef};
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
@@ -32,8 +32,7 @@ impl Elf {
             Ok(FileKind::Elf64) => headers::<FileHeader64<Endianness>, _>(&data),
             _ => return Ok(None),
         };
-        read.map(Some)
-            .map_err(|error| io::Error::other(format!("damaged ELF headers: {error}")))
+        read.map(Some).map_err(damaged)
     }
 
     /// Whether one process can hold both.
@@ -49,6 +48,18 @@ impl Elf {
             .and_then(|loader| loader.file_name()?.to_str());
         name.is_some_and(|name| name.starts_with("ld-musl") || name.starts_with("linker"))
     }
+}
+
+/// Whether a shared library exports a symbol of this name.
+pub fn defines(library: &Path, name: &str) -> io::Result<bool> {
+    let data = ReadCache::new(File::open(library)?);
+    let file = object::File::parse(&data).map_err(damaged)?;
+    let mut symbols = file.dynamic_symbols();
+    Ok(symbols.any(|symbol| symbol.is_definition() && symbol.name() == Ok(name)))
+}
+
+fn damaged(error: object::Error) -> io::Error {
+    io::Error::other(format!("damaged ELF headers: {error}"))
 }
 
 fn headers<'data, H, R>(data: R) -> object::Result<Elf>

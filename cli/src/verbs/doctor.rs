@@ -2,7 +2,9 @@
 
 use super::run::headers;
 use crate::failure::{Failure, shown};
-use crate::program::{Chain, Link, Role, follow};
+use crate::program::chain::End;
+use crate::program::elf::defines;
+use crate::program::{Chain, Link, Obstacle, Role, follow};
 use crate::table::{self, Finding, State};
 use crate::{Outcome, library, probe};
 use clap::ArgMatches;
@@ -81,11 +83,31 @@ impl Report {
 }
 
 fn library_findings() -> Vec<Finding> {
-    let state = match library::find() {
-        Ok(file) => State::Ok(shown(&file).to_string()),
-        Err(failure) => State::Absent(failure.to_string()),
+    let meaning = "what neap run preloads";
+    match library::find() {
+        Err(failure) => vec![Finding::new(
+            "libneap.so",
+            State::Absent(failure.to_string()),
+            meaning,
+        )],
+        Ok(file) => {
+            let place = State::Ok(shown(&file).to_string());
+            vec![Finding::new("libneap.so", place, meaning), malloc(&file)]
+        }
+    }
+}
+
+fn malloc(library: &Path) -> Finding {
+    let state = match defines(library, "malloc") {
+        Ok(true) => State::Ok(String::new()),
+        Ok(false) => State::Absent("not exported".to_owned()),
+        Err(error) => State::Absent(error.to_string()),
     };
-    vec![Finding::new("libneap.so", state, "what neap run preloads")]
+    Finding::new(
+        "malloc",
+        state,
+        "what it puts in the place of the C library's",
+    )
 }
 
 /// The variables of Neap that are set, which programs under it will read.
@@ -111,6 +133,24 @@ fn variable(name: &OsStr, value: &OsStr) -> Finding {
     }
 }
 
+/// What became of the last file of a chain.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Judged,
+    Refused,
+    Unreadable,
+}
+
+impl Ending {
+    fn of(end: &Result<End, Obstacle>) -> Self {
+        match end {
+            Ok(End::Program | End::OpaqueEnv) => Self::Judged,
+            Ok(End::Unreadable) => Self::Unreadable,
+            Err(_) => Self::Refused,
+        }
+    }
+}
+
 /// What was found out about one program.
 struct Verdict {
     files: Vec<Finding>,
@@ -122,45 +162,59 @@ impl Verdict {
         let library = library::find()?;
         let preload = library::preload(&library)?;
         let Chain { links, end } = follow(words, &headers(&library)?);
+        let ending = Ending::of(&end);
         let mut verdict = Self {
             files: Vec::new(),
             obstacle: end.err().map(|found| found.to_string()),
         };
-        let stuck = verdict.obstacle.is_some();
-        for (index, link) in links.iter().enumerate() {
-            let is_last = index + 1 == links.len();
-            let finding = if stuck && is_last {
-                refused(link)
-            } else {
-                verdict.examine(link, &library, &preload)
-            };
-            verdict.files.push(finding);
+        let (last, links) = links
+            .split_last()
+            .map_or((None, &[][..]), |(last, links)| (Some(last), links));
+        for link in links {
+            verdict.examine(link, &library, &preload);
+        }
+        match (last, ending) {
+            (Some(link), Ending::Judged) => verdict.examine(link, &library, &preload),
+            (Some(link), Ending::Refused) => verdict.note(
+                link,
+                State::Absent,
+                "see below; judged by its headers, not started",
+            ),
+            (Some(link), Ending::Unreadable) => verdict.note(
+                link,
+                State::Is,
+                "may be executed but not read, so it was not judged",
+            ),
+            (None, _) => {}
         }
         Ok(verdict)
     }
 
     /// Has the loader load the file with the preload, without running any of its code.
-    fn examine(&mut self, link: &Link, library: &Path, preload: &OsStr) -> Finding {
-        let file = shown(&link.file).to_string();
+    fn examine(&mut self, link: &Link, library: &Path, preload: &OsStr) {
         if link.elf.is_none() {
-            return Finding::new(
-                role(link),
-                State::Ok(file),
-                "a script: what counts is its interpreter",
-            );
+            return self.note(link, State::Ok, "a script: what counts is its interpreter");
         }
         match loads(link, library, preload) {
-            Ok(()) => Finding::new(
-                role(link),
-                State::Ok(file),
+            Ok(()) => self.note(
+                link,
+                State::Ok,
                 "proved: the loader maps the library for it",
             ),
             Err(reason) => {
                 self.obstacle
-                    .get_or_insert_with(|| format!("{file}: {reason}"));
-                Finding::new(role(link), State::Absent(file), reason)
+                    .get_or_insert_with(|| format!("{}: {reason}", shown(&link.file)));
+                self.note(link, State::Absent, reason);
             }
         }
+    }
+
+    fn note(&mut self, link: &Link, state: fn(String) -> State, meaning: impl Into<String>) {
+        self.files.push(Finding::new(
+            role(link),
+            state(shown(&link.file).to_string()),
+            meaning,
+        ));
     }
 
     fn status(&self) -> i32 {
@@ -177,14 +231,6 @@ impl Verdict {
             Some(obstacle) => format!("Neap does not take for this program. {obstacle}"),
         }
     }
-}
-
-fn refused(link: &Link) -> Finding {
-    Finding::new(
-        role(link),
-        State::Absent(shown(&link.file).to_string()),
-        "see below; judged by its headers, not started",
-    )
 }
 
 fn role(link: &Link) -> &'static str {
