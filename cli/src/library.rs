@@ -129,10 +129,23 @@ fn link(room: &Path, library: &Path) -> io::Result<PathBuf> {
     if fs::read_link(&name).is_ok_and(|target| target == library) {
         return Ok(name);
     }
+    sweep(room)?;
     let fresh = room.join(format!("new-{}", std::process::id()));
     symlink(library, &fresh)?;
     fs::rename(&fresh, &name)?;
     Ok(name)
+}
+
+/// Removes links to libraries that are gone.
+fn sweep(room: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(room)? {
+        let name = entry?.path();
+        if !name.exists() {
+            // Another neap may have swept it just now.
+            let _ = fs::remove_file(&name);
+        }
+    }
+    Ok(())
 }
 
 /// Makes the directory `room`, or checks that it is ours and that nobody else can put
@@ -169,7 +182,12 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let room = room.path().join("links");
         let target = Path::new("/some where/libneap.so");
+        let gone = link(&room, Path::new("/gone :/libneap.so")).unwrap();
         let name = link(&room, target).unwrap();
+        assert!(
+            gone.symlink_metadata().is_err(),
+            "links to nowhere are swept"
+        );
         assert_eq!(fs::read_link(&name).unwrap(), target);
         fs::remove_file(&name).unwrap();
         symlink("/elsewhere", &name).unwrap();

@@ -80,13 +80,16 @@ fn with_value(word: &str, value: &str) -> String {
     }
 }
 
+/// No terminal is narrower, except one that does not know its width.
+const NARROWEST: u16 = 40;
+
 /// The findings as a table with a title. Its lines are folded only for a terminal.
 pub fn table(title: &str, findings: &[Finding]) -> String {
     let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    table.enforce_styling();
+    table.load_style(presets::NOTHING).enforce_styling();
+    if table.width().is_some_and(|width| width >= NARROWEST) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
     for finding in findings {
         table.add_row([
             Cell::new(finding.name),
@@ -95,7 +98,8 @@ pub fn table(title: &str, findings: &[Finding]) -> String {
         ]);
     }
     let bold = anstyle::Style::new().bold();
-    format!("{bold}{title}{bold:#}\n{}\n", table.trim_fmt())
+    let end = if findings.is_empty() { "" } else { "\n" };
+    format!("{bold}{title}{bold:#}\n{}{end}", table.trim_fmt())
 }
 
 /// Writes `text` to standard output, without colours unless a terminal shows them. A

@@ -1,6 +1,6 @@
 //! Nobody can tell the command from the program, also where it waits for it.
 
-use crate::stage::{neap, printed};
+use crate::stage::{neap, printed, room};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
@@ -94,7 +94,9 @@ fn the_command_stops_and_goes_on_with_the_program() {
 #[test]
 fn killing_the_command_kills_the_program() {
     for flags in WAYS {
-        let mut child = shell(flags, "echo ready; exec sleep 1000").spawn().unwrap();
+        let left_behind = room();
+        let mut command = shell(flags, "echo ready; exec sleep 1000");
+        let mut child = command.env("TMPDIR", left_behind.path()).spawn().unwrap();
         let mut reader = ready(&mut child);
         child.kill().unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
