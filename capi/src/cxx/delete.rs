@@ -6,6 +6,7 @@
 use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
 use core::mem::transmute;
+use core::ptr::NonNull;
 use neap::front;
 
 /// A reference to `std::nothrow`: it chooses the form and is never read.
@@ -155,20 +156,34 @@ unsafe extern "C" fn _ZdaPvSt11align_val_tRKSt9nothrow_t(
     unsafe { aligned_nothrow(&BEHIND, block, align, tag) }
 }
 
-/// Frees a block of `size` bytes, or lets the program's own operators do it.
+/// Frees a block of `size` bytes.
 ///
 /// # Safety
 /// - As the operator that calls it.
 #[inline(always)]
 unsafe fn sized(behind: &Derived, block: *mut c_void, size: usize) {
-    if replaced::any()
-        && let Some(form) = behind.get()
-    {
-        // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
-        return unsafe { transmute::<_, SizedForm>(form)(block, size) };
+    if !replaced::surely_none() {
+        // SAFETY: the caller's promise is the same.
+        return unsafe { sized_elsewhere(behind, block, size) };
     }
     // SAFETY: the caller's promise is the same.
     unsafe { front::free_sized(block.cast(), size) }
+}
+
+/// [`sized`], by the C++ runtime's operator if the program has replaced any.
+///
+/// # Safety
+/// - As the operator that calls it.
+#[cold]
+#[inline(never)]
+unsafe fn sized_elsewhere(behind: &Derived, block: *mut c_void, size: usize) {
+    // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
+    unsafe {
+        match replaced::instead(behind) {
+            Some(form) => transmute::<NonNull<c_void>, SizedForm>(form)(block, size),
+            None => front::free_sized(block.cast(), size),
+        }
+    }
 }
 
 /// As [`sized`], with the alignment.
@@ -177,30 +192,58 @@ unsafe fn sized(behind: &Derived, block: *mut c_void, size: usize) {
 /// - As the operator that calls it.
 #[inline(always)]
 unsafe fn sized_aligned(behind: &Derived, block: *mut c_void, size: usize, align: usize) {
-    if replaced::any()
-        && let Some(form) = behind.get()
-    {
-        // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
-        return unsafe { transmute::<_, SizedAlignedForm>(form)(block, size, align) };
+    if !replaced::surely_none() {
+        // SAFETY: the caller's promise is the same.
+        return unsafe { sized_aligned_elsewhere(behind, block, size, align) };
     }
     // SAFETY: the caller's promise is the same.
     unsafe { front::free_aligned_sized(block.cast(), align, size) }
 }
 
-/// Frees a block whose constructor threw, or lets the program's own operators do it.
+/// [`sized_aligned`], by the C++ runtime's operator if the program has replaced any.
+///
+/// # Safety
+/// - As the operator that calls it.
+#[cold]
+#[inline(never)]
+unsafe fn sized_aligned_elsewhere(behind: &Derived, block: *mut c_void, size: usize, align: usize) {
+    // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
+    unsafe {
+        match replaced::instead(behind) {
+            Some(form) => transmute::<NonNull<c_void>, SizedAlignedForm>(form)(block, size, align),
+            None => front::free_aligned_sized(block.cast(), align, size),
+        }
+    }
+}
+
+/// Frees a block whose constructor threw.
 ///
 /// # Safety
 /// - As the operator that calls it.
 #[inline(always)]
 unsafe fn nothrow(behind: &Derived, block: *mut c_void, tag: Nothrow) {
-    if replaced::any()
-        && let Some(form) = behind.get()
-    {
-        // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
-        return unsafe { transmute::<_, NothrowForm>(form)(block, tag) };
+    if !replaced::surely_none() {
+        // SAFETY: the caller's promise is the same.
+        return unsafe { nothrow_elsewhere(behind, block, tag) };
     }
     // SAFETY: the caller's promise is the same.
     unsafe { front::free(block.cast()) }
+}
+
+/// [`nothrow`], by the C++ runtime's operator if the program has replaced any.
+///
+/// # Safety
+/// - As the operator that calls it.
+#[cold]
+#[inline(never)]
+unsafe fn nothrow_elsewhere(behind: &Derived, block: *mut c_void, tag: Nothrow) {
+    // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
+    unsafe {
+        match replaced::instead(behind) {
+            Some(form) => transmute::<NonNull<c_void>, NothrowForm>(form)(block, tag),
+            None => front::free(block.cast()),
+        }
+    }
 }
 
 /// As [`nothrow`], with the alignment.
@@ -209,12 +252,31 @@ unsafe fn nothrow(behind: &Derived, block: *mut c_void, tag: Nothrow) {
 /// - As the operator that calls it.
 #[inline(always)]
 unsafe fn aligned_nothrow(behind: &Derived, block: *mut c_void, align: usize, tag: Nothrow) {
-    if replaced::any()
-        && let Some(form) = behind.get()
-    {
-        // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
-        return unsafe { transmute::<_, AlignedNothrowForm>(form)(block, align, tag) };
+    if !replaced::surely_none() {
+        // SAFETY: the caller's promise is the same.
+        return unsafe { aligned_nothrow_elsewhere(behind, block, align, tag) };
     }
     // SAFETY: the caller's promise is the same.
     unsafe { front::free(block.cast()) }
+}
+
+/// [`aligned_nothrow`], by the C++ runtime's operator if the program has replaced any.
+///
+/// # Safety
+/// - As the operator that calls it.
+#[cold]
+#[inline(never)]
+unsafe fn aligned_nothrow_elsewhere(
+    behind: &Derived,
+    block: *mut c_void,
+    align: usize,
+    tag: Nothrow,
+) {
+    // SAFETY: the symbol is this operator's other definition; the caller's promise is the same.
+    unsafe {
+        match replaced::instead(behind) {
+            Some(form) => transmute::<NonNull<c_void>, AlignedNothrowForm>(form)(block, align, tag),
+            None => front::free(block.cast()),
+        }
+    }
 }

@@ -5,7 +5,7 @@ use crate::cxx::machine::exhausted;
 use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
 use core::mem::transmute;
-use core::ptr::null_mut;
+use core::ptr::{NonNull, null_mut};
 use neap::front;
 
 /// A reference to `std::nothrow`: it chooses the form and is never read.
@@ -107,36 +107,48 @@ fn attempt(size: usize, align: usize) -> *mut u8 {
     aligned::allocate(size, align)
 }
 
-/// A block, or what the C++ runtime makes of it: it calls the throwing form, new-handler and all, and catches.
+/// A block, or what the C++ runtime makes of it.
 #[inline(always)]
 fn plain_nothrow(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
-    if !replaced::any() {
+    if replaced::surely_none() {
         let block = front::allocate(size);
         if !block.is_null() {
             return block.cast();
         }
     }
-    let Some(form) = behind.get() else {
-        return front::allocate(size).cast();
-    };
-    // SAFETY: the symbol is this operator's other definition.
-    let form: PlainForm = unsafe { transmute(form) };
-    form(size, tag)
+    plain_elsewhere(behind, size, tag)
+}
+
+/// Lets the C++ runtime call the throwing form, new-handler and all, and catch.
+#[cold]
+#[inline(never)]
+fn plain_elsewhere(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
+    match replaced::runtime_form(behind) {
+        // SAFETY: the symbol is this operator's other definition.
+        Some(form) => unsafe { transmute::<NonNull<c_void>, PlainForm>(form)(size, tag) },
+        None => front::allocate(size).cast(),
+    }
 }
 
 /// As [`plain_nothrow`], at an alignment.
 #[inline(always)]
 fn aligned_nothrow(behind: &Derived, size: usize, align: usize, tag: Nothrow) -> *mut c_void {
-    if !replaced::any() {
+    if replaced::surely_none() {
         let block = attempt(size, align);
         if !block.is_null() {
             return block.cast();
         }
     }
-    let Some(form) = behind.get() else {
-        return attempt(size, align).cast();
-    };
-    // SAFETY: the symbol is this operator's other definition.
-    let form: AlignedForm = unsafe { transmute(form) };
-    form(size, align, tag)
+    aligned_elsewhere(behind, size, align, tag)
+}
+
+/// As [`plain_elsewhere`], at an alignment.
+#[cold]
+#[inline(never)]
+fn aligned_elsewhere(behind: &Derived, size: usize, align: usize, tag: Nothrow) -> *mut c_void {
+    match replaced::runtime_form(behind) {
+        // SAFETY: the symbol is this operator's other definition.
+        Some(form) => unsafe { transmute::<NonNull<c_void>, AlignedForm>(form)(size, align, tag) },
+        None => attempt(size, align).cast(),
+    }
 }

@@ -10,7 +10,7 @@ use crate::cxx::runtime;
 use crate::loader;
 use core::ffi::{CStr, c_void};
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use neap::base::sync::{AtomicPtr, AtomicU8, Ordering};
 
 /// Not looked yet.
 const UNKNOWN: u8 = 0;
@@ -34,25 +34,33 @@ const BASES: [&CStr; 8] = [
     c"_ZdaPvSt11align_val_t",
 ];
 
-/// Whether another definition of a base operator comes before this library's.
+/// Whether it is known that nothing is replaced: two instructions of a hot path.
 #[inline(always)]
-pub(super) fn any() -> bool {
-    BASE_OPERATORS.load(Ordering::Relaxed) != OURS && look()
+pub(super) fn surely_none() -> bool {
+    BASE_OPERATORS.load(Ordering::Relaxed) == OURS
 }
 
-/// Asks the loader, the first time.
-#[cold]
-#[inline(never)]
-fn look() -> bool {
-    if BASE_OPERATORS.load(Ordering::Relaxed) == UNKNOWN {
-        let state = if BASES.iter().all(|name| is_ours(name)) {
-            OURS
-        } else {
-            REPLACED
-        };
-        BASE_OPERATORS.store(state, Ordering::Relaxed);
+/// Where a derived operator must step aside to; none if nothing is replaced or there is no C++ runtime.
+pub(super) fn instead(derived: &Derived) -> Option<NonNull<c_void>> {
+    if all_ours() { None } else { derived.get() }
+}
+
+/// The C++ runtime's form of a derived operator; settles beside whether anything is replaced.
+pub(super) fn runtime_form(derived: &Derived) -> Option<NonNull<c_void>> {
+    all_ours();
+    derived.get()
+}
+
+/// Whether every base operator is this library's; asks the loader the first time.
+fn all_ours() -> bool {
+    match BASE_OPERATORS.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let ours = BASES.iter().all(|name| is_ours(name));
+            BASE_OPERATORS.store(if ours { OURS } else { REPLACED }, Ordering::Relaxed);
+            ours
+        }
+        known => known == OURS,
     }
-    BASE_OPERATORS.load(Ordering::Relaxed) == REPLACED
 }
 
 /// Whether the process's `name` stands in this library.

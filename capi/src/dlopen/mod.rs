@@ -7,7 +7,7 @@
 use crate::loader;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use neap::base::sync::{AtomicPtr, Ordering};
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]

@@ -1,0 +1,10 @@
+/* With so many frees between that the first copy has left its magazine. */
+#include "misuse.h"
+
+int main(void) {
+    static void *blocks[20000];
+    for (int i = 0; i < 20000; i++) blocks[i] = malloc(64);
+    for (int i = 0; i < 20000; i++) free(blocks[i]);
+    free(blocks[0]); /* HERE */
+    surface();
+}
