@@ -2,7 +2,7 @@
 #include "misuse.h"
 
 int main(void) {
-    void *a = malloc(64), *b = malloc(64);
+    void *a = small_block(), *b = small_block();
     free(a);
     free(b);
     free(a); /* HERE */

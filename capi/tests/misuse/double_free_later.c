@@ -2,7 +2,7 @@
 #include "misuse.h"
 
 int main(void) {
-    void *block = malloc(64);
+    void *block = small_block();
     free(block);
     for (int i = 0; i < 10000; i++) free(malloc(200 + i % 5000));
     free(block); /* HERE */

@@ -14,7 +14,7 @@ static void *second(void *unused) {
 int main(void) {
     pthread_t thread;
     pthread_barrier_init(&both, NULL, 2);
-    block = malloc(64);
+    block = small_block();
     pthread_create(&thread, NULL, second, NULL);
     free(block);
     pthread_barrier_wait(&both);

@@ -2,7 +2,7 @@
 #include "misuse.h"
 
 int main(void) {
-    void *block = malloc(64);
+    void *block = small_block();
     free(block);
     free(block); /* HERE */
     surface();

@@ -2,7 +2,7 @@
 #include "misuse.h"
 
 int main(void) {
-    char *block = malloc(64);
+    char *block = small_block();
     free(block + 1); /* HERE */
     surface();
 }

@@ -2,7 +2,7 @@
 #include "misuse.h"
 
 int main(void) {
-    void *block = malloc(64);
+    void *block = small_block();
     free(block);
     malloc_trim(0);
     block = realloc(block, 200); /* HERE */

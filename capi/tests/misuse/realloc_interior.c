@@ -2,7 +2,7 @@
 #include "misuse.h"
 
 int main(void) {
-    char *block = malloc(64);
+    char *block = small_block();
     block = realloc(block + 16, 200); /* HERE */
     surface();
 }

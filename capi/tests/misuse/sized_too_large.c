@@ -2,6 +2,6 @@
 #include "misuse.h"
 
 int main(void) {
-    free_sized(malloc(64), 100); /* HERE */
+    free_sized(small_block(), 100); /* HERE */
     surface();
 }

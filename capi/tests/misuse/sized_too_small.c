@@ -2,6 +2,6 @@
 #include "misuse.h"
 
 int main(void) {
-    free_sized(malloc(64), 10); /* HERE */
+    free_sized(small_block(), 10); /* HERE */
     surface();
 }

@@ -8,13 +8,17 @@ enum { KEYS = 40 };
 static pthread_key_t keys[KEYS];
 static __thread int rounds;
 
-/* Sets its key again until the C library stops calling (PTHREAD_DESTRUCTOR_ITERATIONS). */
+/* Hands its place on, so that the C library goes round the keys more than once. */
 static void destructor(void *block) {
     free(block);
     void *zeros = calloc(10, 100);
     CHECK(zeros);
     free(realloc(zeros, 100000));
-    if (++rounds < KEYS * 3) pthread_setspecific(keys[rounds % KEYS], malloc(200));
+    if (++rounds < KEYS * 2) {
+        pthread_key_t next = keys[rounds % KEYS];
+        free(pthread_getspecific(next));
+        pthread_setspecific(next, malloc(200));
+    }
 }
 
 static void *thread(void *carried) {
