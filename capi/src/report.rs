@@ -5,11 +5,11 @@
 //! (free, and Neap's own data); `hblkhd` is the bytes of large blocks; `arena + hblkhd` is
 //! the memory committed. Counts that Neap does not keep are 0.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use core::fmt::{self, Write};
 use libc::FILE;
 use neap::front;
-use neap::stats::Snapshot;
+use neap::stats::{Snapshot, Text};
 
 /// The heap in glibc's terms, in bytes except `large_blocks`.
 struct Glibc {
@@ -90,42 +90,47 @@ extern "C" fn mallinfo() -> libc::mallinfo {
     }
 }
 
-/// Text collected on the stack: a report must not allocate.
-struct Page {
-    text: [u8; 1024],
+/// Text on its way out in pieces: a report must not allocate.
+struct Pieces<Send: FnMut(&[u8]) -> fmt::Result> {
+    text: [u8; 512],
     used: usize,
+    send: Send,
 }
 
-impl Page {
-    fn new() -> Self {
+impl<Send: FnMut(&[u8]) -> fmt::Result> Pieces<Send> {
+    fn new(send: Send) -> Self {
         Self {
-            text: [0; 1024],
+            text: [0; 512],
             used: 0,
+            send,
         }
     }
 
-    fn bytes(&self) -> &[u8] {
-        &self.text[..self.used]
+    /// Sends what has been collected.
+    fn flush(&mut self) -> fmt::Result {
+        let used = core::mem::take(&mut self.used);
+        (self.send)(&self.text[..used])
     }
 }
 
-impl Write for Page {
-    /// Refuses what does not fit; the reports here have at most 12 numbers of 20 digits.
+impl<Send: FnMut(&[u8]) -> fmt::Result> Write for Pieces<Send> {
     fn write_str(&mut self, more: &str) -> fmt::Result {
-        let room = self
-            .text
-            .get_mut(self.used..self.used + more.len())
-            .ok_or(fmt::Error)?;
-        room.copy_from_slice(more.as_bytes());
-        self.used += more.len();
+        for piece in more.as_bytes().chunks(self.text.len()) {
+            if self.text.len() - self.used < piece.len() {
+                self.flush()?;
+            }
+            self.text[self.used..self.used + piece.len()].copy_from_slice(piece);
+            self.used += piece.len();
+        }
         Ok(())
     }
 }
 
 /// The document of `malloc_info`, in glibc's elements as far as they have a meaning here.
-fn xml(page: &mut Page) -> fmt::Result {
+fn xml(page: &mut impl Write) -> fmt::Result {
     let raw = front::snapshot();
     let heap = Glibc::of(&raw);
+    let (blocks, large) = (heap.large_blocks, heap.large);
     writeln!(page, "<malloc version=\"1\" allocator=\"neap\">")?;
     writeln!(
         page,
@@ -134,8 +139,7 @@ fn xml(page: &mut Page) -> fmt::Result {
     )?;
     writeln!(
         page,
-        "<total type=\"mmap\" count=\"{}\" size=\"{}\"/>",
-        heap.large_blocks, heap.large
+        "<total type=\"mmap\" count=\"{blocks}\" size=\"{large}\"/>"
     )?;
     writeln!(
         page,
@@ -145,8 +149,8 @@ fn xml(page: &mut Page) -> fmt::Result {
     writeln!(page, "<aspace type=\"total\" size=\"{}\"/>", raw.reserved)?;
     writeln!(
         page,
-        "<neap resident=\"{}\" live=\"{}\" peak=\"{}\"/>",
-        raw.resident, raw.live, raw.peak_live
+        "<neap live=\"{}\" resident=\"{}\"/>",
+        raw.live, raw.resident
     )?;
     writeln!(page, "</malloc>")
 }
@@ -161,41 +165,42 @@ unsafe extern "C" fn malloc_info(options: c_int, stream: *mut FILE) -> c_int {
     if options != 0 {
         return libc::EINVAL;
     }
-    let mut page = Page::new();
-    if xml(&mut page).is_err() {
-        return -1;
+    let mut page = Pieces::new(|bytes| {
+        // SAFETY: the bytes are initialised; the caller says that the stream is open.
+        let sent = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream) };
+        if sent == bytes.len() {
+            Ok(())
+        } else {
+            Err(fmt::Error)
+        }
+    });
+    match xml(&mut page).and_then(|()| page.flush()) {
+        Ok(()) => 0,
+        Err(fmt::Error) => -1,
     }
-    let bytes = page.bytes();
-    // SAFETY: the bytes are initialised; the caller says that the stream is open.
-    let written = unsafe { libc::fwrite(bytes.as_ptr().cast::<c_void>(), 1, bytes.len(), stream) };
-    if written == bytes.len() { 0 } else { -1 }
 }
 
-/// The page of `malloc_stats`.
-fn summary(page: &mut Page) -> fmt::Result {
-    let heap = front::snapshot();
-    writeln!(page, "neap: bytes reserved  {:>16}", heap.reserved)?;
-    writeln!(page, "neap: bytes committed {:>16}", heap.committed)?;
-    writeln!(page, "neap: bytes resident  {:>16}", heap.resident)?;
-    writeln!(page, "neap: bytes live      {:>16}", heap.live)?;
-    writeln!(page, "neap: peak live       {:>16}", heap.peak_live)?;
-    writeln!(page, "neap: in magazines    {:>16}", heap.magazines)?;
-    writeln!(page, "neap: large blocks    {:>16}", heap.large_blocks)
-}
-
-/// Writes a summary of the heap to standard error. Keeps `errno`.
+/// Writes the page of `neap run --stats` to standard error. Keeps `errno`.
 #[unsafe(no_mangle)]
 extern "C" fn malloc_stats() {
-    let mut page = Page::new();
-    if summary(&mut page).is_err() {
-        return;
+    // SAFETY: every thread has an errno of its own.
+    let errno = unsafe { *libc::__errno_location() };
+    let mut page = Pieces::new(to_standard_error);
+    let heap = front::snapshot();
+    let written =
+        writeln!(page, "neap: the heap now").and_then(|()| write!(page, "{}", Text(&heap)));
+    // A closed or full descriptor loses the report: there is nobody to tell.
+    let _ = written.and_then(|()| page.flush());
+    crate::errno::set(errno);
+}
+
+/// Writes all of `bytes`.
+fn to_standard_error(mut bytes: &[u8]) -> fmt::Result {
+    while !bytes.is_empty() {
+        // SAFETY: the bytes are initialised.
+        let sent = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+        let sent = usize::try_from(sent).map_err(|_| fmt::Error)?;
+        bytes = bytes.get(sent..).unwrap_or_default();
     }
-    let bytes = page.bytes();
-    // SAFETY: errno is the thread's own, and the bytes are initialised. A closed
-    // or full descriptor loses the report: there is nobody to tell.
-    unsafe {
-        let errno = *libc::__errno_location();
-        libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len());
-        *libc::__errno_location() = errno;
-    }
+    Ok(())
 }

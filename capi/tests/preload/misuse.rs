@@ -11,6 +11,11 @@ const NOWHERE: &str = "neap: free of ADDR, where no block starts\n";
 /// Runs the program by default, where the misuse is seen at the latest when
 /// magazines are emptied, and in check mode, where it is seen at once.
 fn dies(source: &str, message: &str) {
+    dies_otherwise_checked(source, message, message);
+}
+
+/// [`dies`], where check mode knows more: it says `checked`.
+fn dies_otherwise_checked(source: &str, message: &str, checked: &str) {
     let source = format!("misuse/{source}");
     let library = support::library();
     let Some(program) = compile(&source, Artifact::Program, &[library.as_os_str()]) else {
@@ -62,7 +67,8 @@ fn double_free_thread() {
 
 #[test]
 fn double_free_large() {
-    dies("double_free_large.c", NOWHERE);
+    let checked = "neap: double free of ADDR (a block of 1048576 bytes)\n";
+    dies_otherwise_checked("double_free_large.c", NOWHERE, checked);
 }
 
 #[test]
@@ -108,6 +114,20 @@ fn free_unaligned() {
 #[test]
 fn free_large_interior() {
     dies("free_large_interior.c", NOWHERE);
+}
+
+#[test]
+fn free_large_near_start() {
+    let inside = "which is inside a block of 1048576 bytes and not its start\n";
+    dies(
+        "free_large_near_start.c",
+        &format!("neap: free of ADDR, {inside}"),
+    );
+}
+
+#[test]
+fn usable_size_stack() {
+    dies("usable_size_stack.c", &foreign("malloc_usable_size"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Builds the C and C++ programs of `tests/` and runs them under the library.
 //!
 //! The library under test is the one that cargo built with this test, or the
-//! file that `NEAP_TEST_LIBRARY` names (the shipped one, in `ci/dist.sh`).
+//! file that `LIBRARY_UNDER_TEST` names (the shipped one, in `ci/dist.sh`).
 
 use std::env;
 use std::ffi::OsStr;
@@ -65,10 +65,10 @@ pub fn sources() -> PathBuf {
 
 /// The library under test.
 pub fn library() -> PathBuf {
-    if let Some(path) = env::var_os("NEAP_TEST_LIBRARY") {
+    if let Some(path) = env::var_os("LIBRARY_UNDER_TEST") {
         return PathBuf::from(path)
             .canonicalize()
-            .expect("NEAP_TEST_LIBRARY names a file");
+            .expect("LIBRARY_UNDER_TEST names a file");
     }
     let test = env::current_exe().expect("a test knows its own path");
     let deps = test.parent().expect("a test stands in a directory");
@@ -165,7 +165,7 @@ fn preloaded(program: &Path, arguments: &[&OsStr]) -> Command {
     }
     command
         .env("LD_PRELOAD", library())
-        .env("NEAP_TEST_LIBRARY", library());
+        .env("LIBRARY_UNDER_TEST", library());
     command
 }
 

@@ -27,7 +27,7 @@ static inline void check_failed(const char *file, int line, const char *conditio
 
 /* The library's lines in /proc/self/maps include the address of `name`. */
 static inline int served_by_neap(const char *name) {
-    const char *library = getenv("NEAP_TEST_LIBRARY");
+    const char *library = getenv("LIBRARY_UNDER_TEST");
     uintptr_t symbol = (uintptr_t)dlsym(RTLD_DEFAULT, name);
     FILE *maps = fopen("/proc/self/maps", "re");
     char line[PATH_MAX + 128];
