@@ -30,7 +30,7 @@ fn dies_otherwise_checked(source: &str, message: &str, checked: &str) {
     let output = support::run(&program, &[], &[("NEAP_CHECK", "1")]);
     assert_eq!(
         support::aborted(&output, &source),
-        message,
+        checked,
         "{source} in check mode"
     );
     assert_eq!(

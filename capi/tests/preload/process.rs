@@ -82,7 +82,7 @@ fn the_first_call_comes_before_any_constructor() {
     };
     let mut preload = support::library().into_os_string();
     preload.push(":");
-    preload.push(&second);
+    preload.push(second.as_os_str());
     let preload = preload.to_str().expect("cargo's target directory is UTF-8");
     let output = support::run(&program, &[], &[("LD_PRELOAD", preload)]);
     support::succeeds(&output, "first_call");

@@ -3,13 +3,14 @@
 //! The library under test is the one that cargo built with this test, or the
 //! file that `LIBRARY_UNDER_TEST` names (the shipped one, in `ci/dist.sh`).
 
-use std::env;
 use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::ops::Deref;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, fs};
 
 /// A source language, and the compiler that every machine calls it by.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,15 +86,33 @@ pub enum Artifact {
     Plugin,
 }
 
+/// A compiled file, removed when the test is done with it.
+pub struct Built(PathBuf);
+
+impl Deref for Built {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Built {
+    fn drop(&mut self) {
+        // One that stays behind is in cargo's scratch directory.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// Compiles `source` (below `tests/`) with more `flags`; none if there is no compiler.
-pub fn compile(source: &str, artifact: Artifact, flags: &[&OsStr]) -> Option<PathBuf> {
+pub fn compile(source: &str, artifact: Artifact, flags: &[&OsStr]) -> Option<Built> {
     // The compiler must neither remove nor judge the calls that are the test.
     let lenient = ["-fno-builtin", "-w"].map(OsStr::new);
     compile_strictly(source, artifact, &[&lenient, flags].concat())
 }
 
 /// [`compile`], with the compiler's warnings as `flags` say.
-pub fn compile_strictly(source: &str, artifact: Artifact, flags: &[&OsStr]) -> Option<PathBuf> {
+pub fn compile_strictly(source: &str, artifact: Artifact, flags: &[&OsStr]) -> Option<Built> {
     let source = sources().join(source);
     let language = Language::of(&source);
     if !language.available() {
@@ -120,7 +139,7 @@ pub fn compile_strictly(source: &str, artifact: Artifact, flags: &[&OsStr]) -> O
         "{command:?}:\n{}",
         text(&output.stderr)
     );
-    Some(made)
+    Some(Built(made))
 }
 
 /// A path in cargo's scratch directory that no other test uses.
