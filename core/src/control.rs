@@ -77,21 +77,30 @@ pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "decay",
         env: "NEAP_DECAY",
-        kind: Kind::Millis { min: 0, max: 3_600_000 },
+        kind: Kind::Millis {
+            min: 0,
+            max: 3_600_000,
+        },
         default: "1000",
         doc: "How long a free page may stay resident, in milliseconds.",
     },
     Declaration {
         name: "thread-cache",
         env: "NEAP_THREAD_CACHE",
-        kind: Kind::Bytes { min: 0, max: 1 << 30 },
+        kind: Kind::Bytes {
+            min: 0,
+            max: 1 << 30,
+        },
         default: "1M",
         doc: "Most bytes of free blocks that one thread's magazines may hold.",
     },
     Declaration {
         name: "cache",
         env: "NEAP_CACHE",
-        kind: Kind::Bytes { min: 0, max: 1 << 40 },
+        kind: Kind::Bytes {
+            min: 0,
+            max: 1 << 40,
+        },
         default: "64M",
         doc: "Most bytes of free blocks that all magazines of the process may hold.",
     },
