@@ -77,7 +77,6 @@ fn take(open: &mut Opened<'_>, class: Class, bottom: usize, gather: &mut Gather)
     let store = open.store(class);
     let entries = store.floor..bottom;
     store.floor = bottom;
-    store.given += (entries.len() / 8) as u64;
     for entry in entries.step_by(8) {
         // SAFETY: an entry of the array below the published bottom: the owner does not touch it (see above).
         gather.add(unsafe { *(entry as *const usize) });

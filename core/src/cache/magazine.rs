@@ -47,28 +47,39 @@ pub const MAGAZINES: usize = Tag::LARGE.0 as usize / STRIDE + 1;
 const _: () = assert!(CLASSES * STRIDE < Tag::STACK.0 as usize && STRIDE == 3);
 
 /// The tag for a C request of up to [`TABLE_BYTES`].
-pub static TAG_OF_SIZE: [u8; TABLE_BYTES + 1] = {
-    let mut tags = [0; TABLE_BYTES + 1];
+pub const TAGS_BY_SIZE: [Tag; TABLE_BYTES + 1] = {
+    let mut tags = [Tag::NONE; TABLE_BYTES + 1];
     let mut size = 0;
     while size <= TABLE_BYTES {
-        tags[size] = Tag::of(Class::of_size(size)).0;
+        tags[size] = Tag::of(Class::of_size(size));
         size += 1;
     }
     tags
 };
 
-/// For each tag the constant of the divisibility test (see [`crate::slab::class::Divisor`]); 0 for
-/// tags of no class, which no offset passes.
-pub static START_TEST: [u32; 256] = {
-    let mut tests = [0; 256];
+/// What `free` must know of a tag: the constant of the divisibility test (see
+/// [`crate::slab::class::Divisor`]); 0 for tags of no class, which no offset passes. As long as half a
+/// magazine, so that a tag finds it without a shift.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Start {
+    /// The constant.
+    pub test: u32,
+    _stride: [u32; 2],
+}
+
+/// The starts of all tags.
+pub const STARTS: [Start; MAGAZINES] = {
+    let mut starts = [Start { test: 0, _stride: [0; 2] }; MAGAZINES];
     let mut index = 1;
     while index <= CLASSES {
-        let class = Class::new(index);
-        tests[Tag::of(class).0 as usize] = class.divisor();
+        starts[index].test = Class::new(index).divisor();
         index += 1;
     }
-    tests
+    starts
 };
+
+const _: () = assert!(size_of::<Start>() * 2 == size_of::<Magazine>());
 
 /// One class's stack of free blocks. All zero: empty and full.
 #[repr(C)]

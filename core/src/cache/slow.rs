@@ -51,7 +51,6 @@ impl Heap {
         }
         let rest = open.filled(class) - count;
         let store = open.store(class);
-        store.given += count as u64;
         store.flushes += 1;
         let base = store.base as *mut usize;
         let mut gather = Gather::new(self);
@@ -77,7 +76,6 @@ impl Heap {
             // SAFETY: no more than `want` bits come in all.
             at = unsafe { write_down(at, first, class.bytes(), bits) };
         });
-        store.taken += got as u64;
         store.refills += 1;
         // SAFETY: the entries written are [at, at + got), inside the array.
         unsafe { ptr::copy(at, base, got) };

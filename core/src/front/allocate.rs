@@ -3,7 +3,7 @@
 use super::{check, large};
 use crate::cache::fast;
 use crate::cache::heap::{HEAP, Mode};
-use crate::cache::magazine::{TAG_OF_SIZE, Tag};
+use crate::cache::magazine::Tag;
 use crate::cache::slot;
 use crate::cache::thread::{Cache, Counts, EMPTY};
 use crate::slab::class::{Class, MAX_BLOCK, TABLE_BYTES};
@@ -13,10 +13,10 @@ use core::ptr;
 /// gives a block of its own.
 #[inline(always)]
 pub fn allocate(size: usize) -> *mut u8 {
-    if size <= TABLE_BYTES {
-        return pop(Tag(TAG_OF_SIZE[size]), size);
+    match allocate_hit(size) {
+        Some(block) => block,
+        None => allocate_missed(size),
     }
-    allocate_over_table(size)
 }
 
 /// What [`allocate`] can serve from the calling thread's magazine alone, else `None`. For frontends
@@ -26,7 +26,8 @@ pub fn allocate_hit(size: usize) -> Option<*mut u8> {
     if size > TABLE_BYTES {
         return None;
     }
-    fast::pop(current(), Tag(TAG_OF_SIZE[size]))
+    let cache = current();
+    fast::pop(cache, cache.tags[size])
 }
 
 /// Like [`allocate`], the bytes zero.
@@ -52,7 +53,7 @@ pub fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
 #[inline(always)]
 pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
     if size <= TABLE_BYTES && align <= 16 {
-        let tag = if align <= 8 { Tag::of(Class::of_size_align8(size)) } else { Tag(TAG_OF_SIZE[size]) };
+        let tag = if align <= 8 { Tag::of(Class::of_size_align8(size)) } else { current().tags[size] };
         return pop(tag, size);
     }
     allocate_layout_over_table(size, align)
@@ -90,8 +91,9 @@ fn pop(tag: Tag, size: usize) -> *mut u8 {
     }
 }
 
+/// [`allocate`] without a block at hand for so small a size.
 #[inline(never)]
-fn allocate_over_table(size: usize) -> *mut u8 {
+fn allocate_missed(size: usize) -> *mut u8 {
     if size > MAX_BLOCK {
         return large::allocate(size, 1);
     }

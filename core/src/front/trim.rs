@@ -85,8 +85,8 @@ fn magazines(figures: &mut Snapshot) {
             let figure: &mut ClassFigures = &mut classes[class.index() - 1];
             figure.cached += open.filled(class) as u64;
             let store = open.store(class);
-            figure.refills += store.refills;
-            figure.flushes += store.flushes;
+            figure.refills += u64::from(store.refills);
+            figure.flushes += u64::from(store.flushes);
         }
     });
 }

@@ -3,7 +3,7 @@
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::cache::heap::HEAP;
-use crate::cache::magazine::{START_TEST, Tag};
+use crate::cache::magazine::Tag;
 use crate::cache::slot;
 use crate::cache::thread::Cache;
 
@@ -27,12 +27,13 @@ pub unsafe fn release(block: *mut u8) -> bool {
     }
     // SAFETY: the primary arena begins with its tag table, a byte a slice.
     let tag = unsafe { *((base + slice) as *const u8) };
+    // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
+    let cache = unsafe { &*slot::get() };
     // A slab is one slice at a multiple of its size: the product tells whether a block starts here.
-    let test = START_TEST[tag as usize];
+    let test = cache.start(Tag(tag)).test;
     let offset = (block.addr() % SLICE_BYTES) as u32;
     if offset.wrapping_mul(test) >= test {
         return false;
     }
-    // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
-    unsafe { &*slot::get() }.magazine(Tag(tag)).push(block)
+    cache.magazine(Tag(tag)).push(block)
 }

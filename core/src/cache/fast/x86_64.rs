@@ -5,6 +5,7 @@
 //!     +0  top     past the newest       pop:      top <= bottom -> slow;  block = [top-8];  top -= 8
 //!     +8  bottom  oldest                release:  top >= limit  -> slow;  [top] = block;    top += 8
 //!     +16 limit   end of the room
+//!   cache + starts + tag*4              the tag's divisibility test
 //! ```
 //!
 //! `top` changes by one instruction that only the owner runs; x86 keeps stores in order, so whoever
@@ -12,7 +13,7 @@
 
 use crate::base::sync::{Ordering, light_barrier};
 use crate::cache::heap::{HEAP, Heap};
-use crate::cache::magazine::{START_TEST, Tag};
+use crate::cache::magazine::Tag;
 use crate::cache::thread::Cache;
 use crate::os::linux::Linux;
 use crate::page::PageHeap;
@@ -75,14 +76,13 @@ pub unsafe fn release(block: *mut u8) -> bool {
             "jae {slow}",
             "movzx {tag:e}, byte ptr [{base} + {word}]",
             // Does a block of its class start here? One multiplication tells (see `Divisor`).
-            "lea {base}, [rip + {tests}]",
-            "movzx {word:e}, {block:x}",
-            "imul {word:e}, dword ptr [{base} + {tag}*4]",
-            "cmp {word:e}, dword ptr [{base} + {tag}*4]",
-            "jae {slow}",
-            // Push.
             "mov {base}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
             "mov {base}, qword ptr fs:[{base}]",
+            "movzx {word:e}, {block:x}",
+            "imul {word:e}, dword ptr [{base} + {tag}*4 + {starts_at}]",
+            "cmp {word:e}, dword ptr [{base} + {tag}*4 + {starts_at}]",
+            "jae {slow}",
+            // Push.
             "mov {word}, qword ptr [{base} + {tag}*8]",
             "cmp {word}, qword ptr [{base} + {tag}*8 + 16]",
             "jae {slow}",
@@ -95,7 +95,7 @@ pub unsafe fn release(block: *mut u8) -> bool {
             heap = sym HEAP,
             base_at = const BASE_AT,
             slices_at = const SLICES_AT,
-            tests = sym START_TEST,
+            starts_at = const offset_of!(Cache, starts),
             slow = label { return false },
             options(nostack),
         );
