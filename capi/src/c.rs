@@ -8,6 +8,15 @@ use neap::front;
 /// `size` bytes at a multiple of 16; `malloc(0)` gives a block of its own.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn malloc(size: usize) -> *mut c_void {
+    match front::allocate_hit(size) {
+        Some(block) => block.cast(),
+        None => malloc_miss(size),
+    }
+}
+
+/// [`malloc`] past the magazine: out of line, so that the hot path needs no stack frame.
+#[inline(never)]
+fn malloc_miss(size: usize) -> *mut c_void {
     or_enomem(front::allocate(size))
 }
 
