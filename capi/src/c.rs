@@ -10,13 +10,13 @@ use neap::front;
 pub(crate) extern "C" fn malloc(size: usize) -> *mut c_void {
     match front::allocate_hit(size) {
         Some(block) => block.cast(),
-        None => malloc_missed(size),
+        None => malloc_miss(size),
     }
 }
 
-/// The rest of [`malloc`], out of its way: it needs a frame, the hit does not.
+/// [`malloc`] past the magazine: out of line, so that the hot path needs no stack frame.
 #[inline(never)]
-extern "C" fn malloc_missed(size: usize) -> *mut c_void {
+fn malloc_miss(size: usize) -> *mut c_void {
     or_enomem(front::allocate(size))
 }
 

@@ -1,7 +1,7 @@
 //! The twelve forms of `operator delete`.
 //!
-//! A size that the compiler states is checked as by `free_sized`: it is the size
-//! that was asked of `new`. An alignment that comes without a size adds nothing.
+//! A size that the compiler states is looked at under `NEAP_CHECK=1` only: programs that delete
+//! through a base class without a virtual destructor state a wrong one, and nothing here needs it.
 
 use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
@@ -167,7 +167,7 @@ unsafe fn sized(behind: &Derived, block: *mut c_void, size: usize) {
         return unsafe { sized_elsewhere(behind, block, size) };
     }
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free_sized(block.cast(), size) }
+    unsafe { front::free_deleted(block.cast(), size, 1) }
 }
 
 /// [`sized`], by the C++ runtime's operator if the program has replaced any.
@@ -181,7 +181,7 @@ unsafe fn sized_elsewhere(behind: &Derived, block: *mut c_void, size: usize) {
     unsafe {
         match replaced::instead(behind) {
             Some(form) => transmute::<NonNull<c_void>, SizedForm>(form)(block, size),
-            None => front::free_sized(block.cast(), size),
+            None => front::free_deleted(block.cast(), size, 1),
         }
     }
 }
@@ -197,7 +197,7 @@ unsafe fn sized_aligned(behind: &Derived, block: *mut c_void, size: usize, align
         return unsafe { sized_aligned_elsewhere(behind, block, size, align) };
     }
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free_aligned_sized(block.cast(), align, size) }
+    unsafe { front::free_deleted(block.cast(), size, align) }
 }
 
 /// [`sized_aligned`], by the C++ runtime's operator if the program has replaced any.
@@ -211,7 +211,7 @@ unsafe fn sized_aligned_elsewhere(behind: &Derived, block: *mut c_void, size: us
     unsafe {
         match replaced::instead(behind) {
             Some(form) => transmute::<NonNull<c_void>, SizedAlignedForm>(form)(block, size, align),
-            None => front::free_aligned_sized(block.cast(), align, size),
+            None => front::free_deleted(block.cast(), size, align),
         }
     }
 }

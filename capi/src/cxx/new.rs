@@ -78,6 +78,15 @@ extern "C" fn _ZnamSt11align_val_tRKSt9nothrow_t(
 /// A block, or the new-handler's loop and `std::bad_alloc`.
 #[inline(always)]
 fn plain(size: usize) -> *mut c_void {
+    match front::allocate_hit(size) {
+        Some(block) => block.cast(),
+        None => plain_miss(size),
+    }
+}
+
+/// [`plain`] past the magazine: out of line, so that the hot path needs no stack frame.
+#[inline(never)]
+extern "C-unwind" fn plain_miss(size: usize) -> *mut c_void {
     let block = front::allocate(size);
     if block.is_null() {
         // SAFETY: a form without alignment passes 1.

@@ -166,7 +166,17 @@ fn sized_too_small() {
     dies("sized_too_small.c", &holds(10));
 }
 
+/// Harmless, and common in programs: only check mode looks.
 #[test]
 fn delete_wrong_size() {
-    dies("delete_wrong_size.cc", &holds(100));
+    let source = "misuse/delete_wrong_size.cc";
+    let library = support::library();
+    let Some(program) = compile(source, Artifact::Program, &[library.as_os_str()]) else {
+        return;
+    };
+    let output = support::run(&program, &[], &[]);
+    assert_eq!(support::text(&output.stderr), "");
+    assert_eq!(support::text(&output.stdout), "returned\n", "by default the program goes on");
+    let output = support::run(&program, &[], &[("NEAP_CHECK", "1")]);
+    assert_eq!(support::aborted(&output, source), holds(100));
 }

@@ -53,7 +53,7 @@ impl Language {
         // Not eprintln: the harness would hide it in a test that passes.
         let _ = writeln!(
             io::stderr(),
-            "SKIPPED {count} test(s) so far: no `{compiler}` here (Debian: apt install g++)"
+            "SKIPPED {count} program(s) so far: no `{compiler}` here (Debian: apt install g++)"
         );
         false
     }

@@ -1,5 +1,5 @@
-/* A second preloaded library whose IFUNC resolver and constructor call every
-   kind of entry point before the allocator's own constructors have run. */
+/* A second preloaded library whose constructor calls every kind of entry point
+   before the allocator's own constructors have run. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

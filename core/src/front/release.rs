@@ -47,6 +47,21 @@ pub unsafe fn free_aligned_sized(block: *mut u8, align: usize, size: usize) {
     unsafe { free(block) };
 }
 
+/// Takes back a block whose size and alignment a C++ compiler states. Deleting through a base class
+/// without a virtual destructor states the wrong size, is common, and harms nothing here: so the size
+/// is looked at in the checking mode only, and costs the plain mode a compare.
+///
+/// # Safety
+/// - As [`free`].
+#[inline(always)]
+pub unsafe fn free_deleted(block: *mut u8, size: usize, align: usize) {
+    if HEAP.mode() == Mode::Checking {
+        check_size(block, size, align);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { free(block) };
+}
+
 /// Bytes that may be used at `block`; 0 for null.
 ///
 /// # Safety
