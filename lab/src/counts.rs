@@ -53,11 +53,11 @@ fn collected(counted: &Counted, peer: &Ready, ops: u64) -> anyhow::Result<u64> {
     ]);
     valgrind.arg(std::env::current_exe()?);
     valgrind.args(["worker", "count", counted.name, "--ops", &ops.to_string()]);
-    let (stdout, stderr) = run::outputs(valgrind.env("LD_PRELOAD", &peer.library))?;
+    let (stdout, stderr) = run::outputs(valgrind.env("LD_PRELOAD", &peer.counted))?;
     let heap = stdout.lines().find_map(|line| line.strip_prefix("heap="));
     identity::ensure_same(
         heap.context("the worker did not tell its heap")?.as_ref(),
-        &peer.library,
+        &peer.counted,
     )?;
     collected_in(&stderr).context("callgrind did not tell what it collected")
 }

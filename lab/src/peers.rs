@@ -53,6 +53,8 @@ pub struct Build {
     /// Flags of the final compilation and link: those of the project's own build of its
     /// preload library.
     pub flags: &'static [&'static str],
+    /// Further flags of a second build, for valgrind, where the first does not start under it.
+    pub emulator_flags: &'static [&'static str],
 }
 
 /// How a static library is linked in.
@@ -81,6 +83,7 @@ const PLAIN: Build = Build {
     root: Root::Package,
     includes: &[],
     flags: &["-lpthread", "-ldl", "-lm"],
+    emulator_flags: &[],
 };
 
 /// mimalloc compiles as one file; hidden visibility, as in its own build, lets calls inside it
@@ -175,6 +178,10 @@ pub const ALL: &[Peer] = &[
                     "-lpthread",
                     "-latomic",
                 ],
+                // Valgrind refuses the 256 GiB that its page map reserves. With its own switch
+                // for emulators chunks are of 128 KiB instead of 16, and 32 GiB suffice; the
+                // fast path is the same.
+                emulator_flags: &["-DSNMALLOC_QEMU_WORKAROUND", "-DSNMALLOC_VA_BITS_64"],
                 ..PLAIN
             },
         }],
@@ -233,6 +240,19 @@ pub struct Ready {
     pub version: String,
     /// The file to preload.
     pub library: PathBuf,
+    /// The file to preload under valgrind; nearly always the same.
+    pub counted: PathBuf,
+}
+
+impl Ready {
+    fn new(name: &'static str, version: String, library: PathBuf) -> Ready {
+        Ready {
+            name,
+            version,
+            counted: library.clone(),
+            library,
+        }
+    }
 }
 
 /// Where libraries are looked for.
@@ -301,11 +321,7 @@ pub fn locate(peer: &'static Peer, places: &Places) -> anyhow::Result<Ready> {
 }
 
 fn locate_source(peer: &'static Peer, source: &Source, places: &Places) -> anyhow::Result<Ready> {
-    let ready = |library: PathBuf, version: String| Ready {
-        name: peer.name,
-        version,
-        library,
-    };
+    let ready = |library, version| Ready::new(peer.name, version, library);
     match source {
         Source::Neap => Ok(ready(locate_neap(places)?, crate::machine::revision())),
         Source::CLibrary => Ok(ready(
@@ -323,24 +339,27 @@ fn locate_source(peer: &'static Peer, source: &Source, places: &Places) -> anyho
                 library.is_file(),
                 "{version} is not built (neap-lab peers builds it)"
             );
-            Ok(ready(library, version.to_string()))
+            let counted = counted_library(peer, version, places);
+            let ready = ready(library, version.to_string());
+            Ok(if counted.is_file() {
+                Ready { counted, ..ready }
+            } else {
+                ready
+            })
         }
     }
 }
 
+/// Where the second build of a source stands, if it has one.
+fn counted_library(peer: &Peer, version: &str, places: &Places) -> PathBuf {
+    built_library(peer, version, places).with_extension("counted.so")
+}
+
 /// Where the library of a built source stands; the version is part of the name.
 fn built_library(peer: &Peer, version: &str, places: &Places) -> PathBuf {
-    let version: String = version
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || c == '.' {
-                c
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    places.peers.join(format!("lib{}-{version}.so", peer.name))
+    let plain: String = version.chars().filter(|c| !"()".contains(*c)).collect();
+    let file = format!("lib{}-{}.so", peer.name, plain.replace(' ', "-"));
+    places.peers.join(file)
 }
 
 fn locate_neap(places: &Places) -> anyhow::Result<PathBuf> {

@@ -75,7 +75,7 @@ pub fn campaign(record: &Record, base: &str) -> String {
 
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_NO_BORDERS);
+    table.load_style(presets::UTF8_BORDERS_ONLY);
     table.set_header(header);
     table
 }

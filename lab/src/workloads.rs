@@ -57,7 +57,8 @@ pub enum Shape {
     FalseSharing(Sharing),
     /// One block grown by realloc to `limit` bytes, written as it grows; one growth an operation.
     Grow { limit: usize, growth: Growth },
-    /// Live blocks of `size` bytes, all written: resident bytes a block.
+    /// Live blocks of `size` bytes, all written: resident bytes a block. A full run takes so
+    /// many that one huge page more or less does not count.
     Live { size: usize },
     /// redis-server under redis-benchmark, SET and GET; one request an operation.
     Redis,
@@ -153,9 +154,9 @@ pub const ALL: &[Workload] = &[
     Workload { name: "python-json", shows: "CPython (PYTHONMALLOC=malloc) builds, dumps and loads JSON",
         shape: Shape::PythonJson, full: 3, quick: 1 },
     Workload { name: "live-16", shows: "resident bytes a live block of 16 B",
-        shape: Shape::Live { size: 16 }, full: 1_000_000, quick: 100_000 },
+        shape: Shape::Live { size: 16 }, full: 8_000_000, quick: 100_000 },
     Workload { name: "live-64", shows: "resident bytes a live block of 64 B",
-        shape: Shape::Live { size: 64 }, full: 1_000_000, quick: 100_000 },
+        shape: Shape::Live { size: 64 }, full: 4_000_000, quick: 100_000 },
     Workload { name: "live-1024", shows: "resident bytes a live block of 1,024 B",
         shape: Shape::Live { size: 1_024 }, full: 1_000_000, quick: 20_000 },
 ];

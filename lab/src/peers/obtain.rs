@@ -7,7 +7,10 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
-use super::{Archive, Build, Peer, Places, Ready, Root, Source, built_library, locate_source};
+use super::{
+    Archive, Build, Peer, Places, Ready, Root, Source, built_library, counted_library,
+    locate_source,
+};
 
 /// The first of the peer's sources that can be had, built where need be. `say` is told what is
 /// being done.
@@ -50,7 +53,17 @@ fn make(peer: &Peer, source: &Source, places: &Places, say: &dyn Fn(&str)) -> an
             say(&format!("building {} {version}", build.package));
             let crate_built = build_crate(peer.name, build, places)?;
             say(&format!("linking {} {version}", peer.name));
-            link(build, &crate_built, &built_library(peer, version, places))
+            link(
+                build,
+                &crate_built,
+                &[],
+                &built_library(peer, version, places),
+            )?;
+            if build.emulator_flags.is_empty() {
+                return Ok(());
+            }
+            let counted = counted_library(peer, version, places);
+            link(build, &crate_built, build.emulator_flags, &counted)
         }
         Source::System { .. } | Source::CLibrary | Source::Neap => Ok(()),
     }
@@ -168,7 +181,12 @@ fn static_library(script: &Value) -> Option<PathBuf> {
         })
 }
 
-fn link(build: &Build, built: &CrateBuilt, library: &Path) -> anyhow::Result<()> {
+fn link(
+    build: &Build,
+    built: &CrateBuilt,
+    extra_flags: &[&str],
+    library: &Path,
+) -> anyhow::Result<()> {
     let root = match build.root {
         Root::Package => &built.package,
         Root::Out => &built.out,
@@ -205,7 +223,7 @@ fn link(build: &Build, built: &CrateBuilt, library: &Path) -> anyhow::Result<()>
         }
         Archive::None => {}
     }
-    compiler.args(build.flags);
+    compiler.args(build.flags).args(extra_flags);
     run(&mut compiler)?;
     ensure_exports_malloc(library)
 }

@@ -13,6 +13,7 @@ use crate::bench::{self, Counts, Extent, Plan, Results};
 use crate::peers::{self, Places, Ready};
 use crate::record::Record;
 use crate::summary::Summary;
+use crate::workloads::Workload;
 use crate::{machine, plot, report, workloads};
 
 /// The arguments of `bench`.
@@ -59,9 +60,11 @@ pub struct Arguments {
 /// When a name is unknown, no peer is there, or the record cannot be written. A run that
 /// fails is told, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let workloads = workloads::select(&arguments.only)?;
+    peers::find(&arguments.base).with_context(|| format!("no peer {:?}", arguments.base))?;
     let ready = present_peers(arguments)?;
-    let base = base_name(&arguments.base, &ready)?;
-    let plan = plan(arguments, ready)?;
+    let base = base_name(&arguments.base, &ready);
+    let plan = plan(arguments, workloads, ready);
     let bar = progress_bar(&plan);
     let results = bench::carry_out(&plan, &bar);
     bar.finish_and_clear();
@@ -88,10 +91,9 @@ fn present_peers(arguments: &Arguments) -> anyhow::Result<Vec<Ready>> {
 }
 
 /// The base that was asked for, or the first peer that is there.
-fn base_name(asked: &str, ready: &[Ready]) -> anyhow::Result<String> {
-    peers::find(asked).with_context(|| format!("no peer {asked:?} to compare with"))?;
+fn base_name(asked: &str, ready: &[Ready]) -> String {
     if ready.iter().any(|peer| peer.name == asked) {
-        return Ok(asked.to_string());
+        return asked.to_string();
     }
     // Against itself Neap shows nothing.
     let other = ready
@@ -99,12 +101,12 @@ fn base_name(asked: &str, ready: &[Ready]) -> anyhow::Result<String> {
         .find(|peer| peer.name != "neap")
         .unwrap_or(&ready[0]);
     eprintln!("{asked} is not here: {} is the base", other.name);
-    Ok(other.name.to_string())
+    other.name.to_string()
 }
 
-fn plan(arguments: &Arguments, peers: Vec<Ready>) -> anyhow::Result<Plan> {
-    Ok(Plan {
-        workloads: workloads::select(&arguments.only)?,
+fn plan(arguments: &Arguments, workloads: Vec<&'static Workload>, peers: Vec<Ready>) -> Plan {
+    Plan {
+        workloads,
         peers,
         rounds: if arguments.quick { 1 } else { arguments.rounds },
         extent: if arguments.quick {
@@ -119,7 +121,7 @@ fn plan(arguments: &Arguments, peers: Vec<Ready>) -> anyhow::Result<Plan> {
         },
         budget: Duration::from_secs(arguments.seconds),
         seed: arguments.seed,
-    })
+    }
 }
 
 fn progress_bar(plan: &Plan) -> ProgressBar {

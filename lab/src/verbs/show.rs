@@ -37,7 +37,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let record = Record::from_csv(&text).with_context(|| format!("{file:?} is no record"))?;
     let summary = Summary::of(&record);
     let base = arguments.base.as_str();
-    anyhow::ensure!(summary.peers().contains(&base), "the record has no {base:?}");
+    anyhow::ensure!(
+        summary.peers().contains(&base),
+        "the record has no {base:?}"
+    );
     if let Some(picture) = &arguments.svg {
         fs::write(picture, plot::svg(&summary, base))?;
     }
