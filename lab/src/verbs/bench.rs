@@ -1,0 +1,201 @@
+//! `neap-lab bench`: runs a campaign, shows it and keeps its record.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::bench::{self, Counts, Extent, Plan, Results};
+use crate::peers::{self, Places, Ready};
+use crate::record::Record;
+use crate::summary::Summary;
+use crate::workloads::Workload;
+use crate::{machine, plot, report, workloads};
+
+/// The arguments of `bench`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Neap's library (else target/dist/libneap.so, or the one beside this program)
+    #[arg(long, value_name = "PATH")]
+    neap: Option<PathBuf>,
+    /// Only these peers
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    peers: Vec<String>,
+    /// Only these workloads
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// Paired rounds; fewer than six can prove nothing
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Start no run after this many seconds
+    #[arg(long, default_value_t = 2_400)]
+    seconds: u64,
+    /// The allocator that the others are compared with
+    #[arg(long, default_value = "mimalloc3", value_name = "NAME")]
+    base: String,
+    /// Each workload once and briefly: shows that all works, measures nothing
+    #[arg(long)]
+    quick: bool,
+    /// No instruction and system call counts
+    #[arg(long)]
+    no_counts: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Where the record and the picture go (else lab/records; a quick run keeps none)
+    #[arg(long, value_name = "FOLDER")]
+    records: Option<PathBuf>,
+    /// Seeds the order of the runs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs the campaign.
+///
+/// # Errors
+/// When a name is unknown, no peer is there, or the record cannot be written. A run that
+/// fails is told, and the exit code is 1.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let workloads = workloads::select(&arguments.only)?;
+    peers::find(&arguments.base).with_context(|| format!("no peer {:?}", arguments.base))?;
+    let ready = present_peers(arguments)?;
+    let base = base_name(&arguments.base, &ready);
+    let plan = plan(arguments, workloads, ready);
+    let bar = progress_bar(&plan);
+    let results = bench::carry_out(&plan, &bar);
+    bar.finish_and_clear();
+    let record = Record {
+        head: head(&plan, arguments),
+        rows: results.rows.clone(),
+    };
+    show(arguments, &record, &base);
+    keep(arguments, &record, &base)?;
+    Ok(verdict(&results))
+}
+
+fn present_peers(arguments: &Arguments) -> anyhow::Result<Vec<Ready>> {
+    let places = Places::new(arguments.neap.clone())?;
+    let mut ready = Vec::new();
+    for peer in peers::select(&arguments.peers)? {
+        match peers::locate(peer, &places) {
+            Ok(found) => ready.push(found),
+            Err(reason) => eprintln!("{} is absent: {reason:#}", peer.name),
+        }
+    }
+    anyhow::ensure!(!ready.is_empty(), "no peer is here");
+    Ok(ready)
+}
+
+/// The base that was asked for, or the first peer that is there.
+fn base_name(asked: &str, ready: &[Ready]) -> String {
+    if ready.iter().any(|peer| peer.name == asked) {
+        return asked.to_string();
+    }
+    // Against itself Neap shows nothing.
+    let other = ready
+        .iter()
+        .find(|peer| peer.name != "neap")
+        .unwrap_or(&ready[0]);
+    eprintln!("{asked} is not here: {} is the base", other.name);
+    other.name.to_string()
+}
+
+fn plan(arguments: &Arguments, workloads: Vec<&'static Workload>, peers: Vec<Ready>) -> Plan {
+    Plan {
+        workloads,
+        peers,
+        rounds: if arguments.quick { 1 } else { arguments.rounds },
+        extent: if arguments.quick {
+            Extent::Quick
+        } else {
+            Extent::Full
+        },
+        counts: if arguments.no_counts {
+            Counts::Skipped
+        } else {
+            Counts::Taken
+        },
+        budget: Duration::from_secs(arguments.seconds),
+        seed: arguments.seed,
+    }
+}
+
+fn progress_bar(plan: &Plan) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} ({elapsed} of {eta} left)");
+    let bar = ProgressBar::new(bench::steps(plan));
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn head(plan: &Plan, arguments: &Arguments) -> Vec<(String, String)> {
+    let mut head = vec![
+        ("date".to_string(), machine::today()),
+        ("revision".to_string(), machine::revision()),
+        ("rounds".to_string(), plan.rounds.to_string()),
+        (
+            "extent".to_string(),
+            format!("{:?}", plan.extent).to_lowercase(),
+        ),
+        ("seed".to_string(), arguments.seed.to_string()),
+    ];
+    head.extend(
+        machine::describe()
+            .into_iter()
+            .map(|(key, value)| (key.to_string(), value)),
+    );
+    head.extend(
+        plan.peers
+            .iter()
+            .map(|p| (format!("version of {}", p.name), p.version.clone())),
+    );
+    head
+}
+
+fn show(arguments: &Arguments, record: &Record, base: &str) {
+    if arguments.json {
+        println!("{:#}", report::json(record, base));
+        return;
+    }
+    for (key, value) in &record.head {
+        println!("{key}: {value}");
+    }
+    println!("{}", report::campaign(record, base));
+}
+
+/// Writes `DATE-bench.csv` and `DATE-bench.svg`.
+fn keep(arguments: &Arguments, record: &Record, base: &str) -> anyhow::Result<()> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("records");
+    let folder = match &arguments.records {
+        Some(folder) => folder.clone(),
+        None if arguments.quick || !own.is_dir() => return Ok(()),
+        None => own,
+    };
+    fs::create_dir_all(&folder)?;
+    let file = folder.join(format!("{}-bench.csv", machine::today()));
+    fs::write(&file, record.to_csv()).with_context(|| format!("cannot write {file:?}"))?;
+    fs::write(
+        file.with_extension("svg"),
+        plot::svg(&Summary::of(record), base),
+    )?;
+    eprintln!("the record is {}, the picture beside it", file.display());
+    Ok(())
+}
+
+fn verdict(results: &Results) -> ExitCode {
+    for what in &results.left_out {
+        eprintln!("left out: {what}");
+    }
+    for failure in &results.failures {
+        eprintln!("failed: {failure}");
+    }
+    if results.failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

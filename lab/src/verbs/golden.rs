@@ -1,0 +1,143 @@
+//! `neap-lab golden`: the instructions of each entry point of the shipped library, against a
+//! file. A change of the fast path is a change of that file, made on purpose.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+
+use crate::counts;
+use crate::peers::{self, Places, Ready};
+use crate::work::count::{self, Counted};
+
+/// The exit code when the counts cannot be taken here.
+const CANNOT_COUNT: u8 = 3;
+
+/// The arguments of `golden`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Compare with the file; exit 1 when a count differs
+    #[arg(long, conflicts_with = "bless", required_unless_present = "bless")]
+    check: bool,
+    /// Write the file anew
+    #[arg(long)]
+    bless: bool,
+    /// The library (else target/dist/libneap.so beside this program's target folder)
+    #[arg(long, value_name = "PATH")]
+    neap: Option<PathBuf>,
+    /// The golden file (else lab/golden/MACHINE.txt)
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+}
+
+/// Counts and compares or writes.
+///
+/// # Errors
+/// When the library or the file is not there, or a count fails.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let Some(reason) = counts::no_instructions() {
+        eprintln!("neap-lab: the golden counts cannot be taken: {reason}");
+        return Ok(ExitCode::from(CANNOT_COUNT));
+    }
+    let library = dist_library(arguments)?;
+    let counted = golden_text(&library)?;
+    let file = arguments.file.clone().unwrap_or_else(default_file);
+    if arguments.bless {
+        fs::write(&file, &counted).with_context(|| format!("cannot write {file:?}"))?;
+        print!("{counted}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let golden = fs::read_to_string(&file)
+        .with_context(|| format!("no golden file {file:?} (--bless writes it)"))?;
+    Ok(check(&golden, &counted))
+}
+
+fn default_file() -> PathBuf {
+    let name = format!("golden/{}.txt", std::env::consts::ARCH);
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// The shipped library: counts of a build without link-time optimisation would mean nothing.
+fn dist_library(arguments: &Arguments) -> anyhow::Result<Ready> {
+    let places = Places::new(arguments.neap.clone())?;
+    let neap = peers::find("neap").context("Neap is no peer")?;
+    let ready = peers::locate(neap, &places)?;
+    let shipped =
+        arguments.neap.is_some() || ready.library.parent().is_some_and(|p| p.ends_with("dist"));
+    ensure!(
+        shipped,
+        "no target/dist/libneap.so (ci/dist.sh builds it; --neap names another)"
+    );
+    Ok(ready)
+}
+
+/// One line a count, to the hundredth of an instruction.
+fn golden_text(library: &Ready) -> anyhow::Result<String> {
+    let nothing = counts::instructions(&count::NOTHING, library)?;
+    let mut text = String::from("# instructions a call, by `neap-lab golden --bless`\n");
+    for counted in count::ENTRIES {
+        text.push_str(&line(
+            counted,
+            counts::instructions(counted, library)? - nothing,
+        ));
+    }
+    text.push_str("# instructions a malloc and free, loop included\n");
+    for counted in count::PAIRS {
+        text.push_str(&line(counted, counts::instructions(counted, library)?));
+    }
+    Ok(text)
+}
+
+fn line(counted: &Counted, count: f64) -> String {
+    format!("{:<12}{count:>8.2}\n", counted.name)
+}
+
+/// Prints the lines that differ.
+fn check(golden: &str, counted: &str) -> ExitCode {
+    let differing = differences(golden, counted);
+    for difference in &differing {
+        println!("{difference}");
+    }
+    match differing.is_empty() {
+        true => {
+            println!("the instruction counts are those of the golden file");
+            ExitCode::SUCCESS
+        }
+        false => {
+            println!("bless the golden file if that is meant: neap-lab golden --bless");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Lines of one text that the other has not: `-` golden, `+` counted.
+fn differences(golden: &str, counted: &str) -> Vec<String> {
+    let lost = golden
+        .lines()
+        .filter(|line| !counted.lines().any(|other| other == *line));
+    let new = counted
+        .lines()
+        .filter(|line| !golden.lines().any(|other| other == *line));
+    lost.map(|l| format!("- {l}"))
+        .chain(new.map(|l| format!("+ {l}")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_count_is_a_difference_in_both_directions() {
+        let golden = "malloc-64      12.00\nfree-64         8.00\n";
+        assert!(differences(golden, golden).is_empty());
+        let counted = golden.replace("12.00", "13.00");
+        assert_eq!(
+            differences(golden, &counted),
+            ["- malloc-64      12.00", "+ malloc-64      13.00"]
+        );
+        assert_eq!(differences(golden, "malloc-64      12.00\n").len(), 1);
+    }
+}

@@ -1,0 +1,141 @@
+//! The C heap as a compiled C program sees it: calls through the dynamic symbol table, so
+//! that a preloaded library answers them.
+
+use std::ffi::c_void;
+
+/// Hides `p` from the optimiser, which otherwise removes a `malloc` whose block is only freed.
+/// Costs no instruction.
+#[inline(always)]
+pub fn escape(p: *mut u8) {
+    // SAFETY: the assembly is empty; naming the register is its only effect.
+    unsafe { core::arch::asm!("/* {0} */", in(reg) p, options(nostack, preserves_flags)) }
+}
+
+/// A block of `size` bytes; null when the heap has none.
+#[inline(always)]
+pub fn malloc(size: usize) -> *mut u8 {
+    // SAFETY: malloc has no precondition.
+    let p = unsafe { libc::malloc(size) }.cast();
+    escape(p);
+    p
+}
+
+/// A zeroed block of `size` bytes; null when the heap has none.
+#[inline(always)]
+pub fn calloc(size: usize) -> *mut u8 {
+    // SAFETY: calloc has no precondition.
+    let p = unsafe { libc::calloc(1, size) }.cast();
+    escape(p);
+    p
+}
+
+/// # Safety
+/// - `p` came from this heap and was not freed since, or is null.
+/// - Nothing uses `p` after the call unless the result is null.
+#[inline(always)]
+pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: the caller's promise is realloc's precondition.
+    let q = unsafe { libc::realloc(p.cast(), size) }.cast();
+    escape(q);
+    q
+}
+
+/// # Safety
+/// - `p` came from this heap and was not freed since, or is null.
+/// - Nothing uses `p` after the call.
+#[inline(always)]
+pub unsafe fn free(p: *mut u8) {
+    // SAFETY: the caller's promise is free's precondition.
+    unsafe { libc::free(p.cast()) }
+}
+
+/// C++ `operator new(size_t)`.
+pub type OperatorNew = unsafe extern "C" fn(usize) -> *mut c_void;
+/// C++ `operator delete(void*)`.
+pub type OperatorDelete = unsafe extern "C" fn(*mut c_void);
+
+/// The process's C++ operators, when any loaded library has them.
+pub fn operators() -> Option<(OperatorNew, OperatorDelete)> {
+    let new = symbol(c"_Znwm")?;
+    let delete = symbol(c"_ZdlPv")?;
+    // SAFETY: the Itanium C++ ABI fixes the types behind these two mangled names.
+    unsafe {
+        Some((
+            std::mem::transmute::<*mut c_void, OperatorNew>(new),
+            std::mem::transmute::<*mut c_void, OperatorDelete>(delete),
+        ))
+    }
+}
+
+/// The address that the dynamic loader gives for `name` in this process.
+pub fn symbol(name: &std::ffi::CStr) -> Option<*mut c_void> {
+    // SAFETY: `name` is a C string, and RTLD_DEFAULT is a valid handle.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
+/// A block that remembers what was written into it, so that a heap which hands out
+/// overlapping blocks or writes into live ones is noticed.
+#[derive(Clone, Copy)]
+pub struct Block {
+    start: *mut u8,
+    size: usize,
+}
+
+// SAFETY: a block is owned by whoever holds it; the heap allows a free from any thread.
+unsafe impl Send for Block {}
+
+// SAFETY: a shared reference to a block allows nothing but copying its address.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// No block.
+    pub const NONE: Block = Block {
+        start: std::ptr::null_mut(),
+        size: 0,
+    };
+
+    /// Takes a block of at least 8 bytes and writes `stamp` into its first and last word.
+    /// The stamp must differ between blocks alive at the same time.
+    ///
+    /// # Panics
+    /// When the heap has no memory.
+    #[inline(always)]
+    pub fn take(size: usize, stamp: u64) -> Block {
+        debug_assert!(size >= 8, "a block carries a stamp of 8 bytes");
+        let start = malloc(size);
+        assert!(!start.is_null(), "malloc({size}) failed");
+        // SAFETY: the block has `size >= 8` bytes; unaligned writes need no alignment.
+        unsafe {
+            start.add(size - 8).cast::<u64>().write_unaligned(stamp);
+            start.cast::<u64>().write_unaligned(stamp);
+        }
+        Block { start, size }
+    }
+
+    /// Checks both words and frees the block.
+    ///
+    /// # Panics
+    /// When the block does not hold `stamp` any more.
+    ///
+    /// # Safety
+    /// - The block was taken and not given before (copies count as one block).
+    #[inline(always)]
+    pub unsafe fn give(self, stamp: u64) {
+        // SAFETY: the block is live, so its first and last word are readable, and ours to free.
+        unsafe {
+            let first = self.start.cast::<u64>().read_unaligned();
+            let last = self.start.add(self.size - 8).cast::<u64>().read_unaligned();
+            assert!(
+                first == stamp && last == stamp,
+                "a live block was overwritten"
+            );
+            free(self.start);
+        }
+    }
+
+    /// The address of the block's first byte.
+    pub fn start(self) -> *mut u8 {
+        self.start
+    }
+}
