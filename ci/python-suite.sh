@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 
 tier=${1:-quick}
 library=$(realpath "${2:-${CARGO_TARGET_DIR:-target}/dist/libneap.so}")
-compare=$(realpath ci/compare-junit.py)
+compare=$PWD/ci/compare-junit.py
+complete=$PWD/ci/python-tests.sh
 python=/usr/bin/python3
 attempts=3
 modules=(test_json test_bytes test_list test_dict test_set test_re test_gc)
@@ -33,12 +34,15 @@ LD_PRELOAD=$library $python -c \
     exit 1
 }
 
+mkdir tests
+"$complete" "$work/tests" "${modules[@]}"
+
 # run NAME PRELOAD OBJECTS MODULE: NAME.xml and NAME.log; the status is Python's.
 run() {
     local name=$1 preload=$2 objects=$3 module=$4
     mkdir "$name.dir"
     timeout -k 10 900 env -C "$name.dir" ${preload:+LD_PRELOAD="$preload"} PYTHONMALLOC="$objects" \
-        $python -m test --junit-xml "$work/$name.xml" "$module" >"$name.log" 2>&1 </dev/null
+        PYTHONPATH="$work/tests" $python -m test --junit-xml "$work/$name.xml" "$module" >"$name.log" 2>&1 </dev/null
 }
 
 # check OBJECTS MODULE
