@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::witness::{self, Presence};
-use crate::world::{World, kill_group, lossy, tail};
+use crate::world::{World, assert_quiet, kill_group, lossy, tail};
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -36,10 +36,20 @@ impl<'w> Server<'w> {
     /// Tries until the server is ready to serve.
     ///
     /// # Errors
-    /// The last failure and the server's log, at the world's deadline.
-    pub fn ready<T>(&self, attempt: impl FnMut() -> Outcome<T>) -> Outcome<T> {
-        let ready = self.world.until(attempt);
-        ready.map_err(|e| format!("{e}; the server's log:\n{}", tail(&lossy(&self.log))).into())
+    /// The server's log, and why it is not ready: it is gone, or the last failure at
+    /// the world's deadline.
+    pub fn ready<T>(&mut self, mut attempt: impl FnMut() -> Outcome<T>) -> Outcome<T> {
+        let ready = self.world.until(|| match self.is_gone()? {
+            true => Ok(Err("the server is gone".into())),
+            false => attempt().map(Ok),
+        });
+        let explain = |e| format!("{e}; the server's log:\n{}", tail(&lossy(&self.log))).into();
+        ready.and_then(|attempted| attempted).map_err(explain)
+    }
+
+    fn is_gone(&mut self) -> Outcome<bool> {
+        let witness = self.witness.as_mut().ok_or("the server is stopped")?;
+        Ok(witness.try_wait()?.is_some())
     }
 
     /// The server's own process.
@@ -60,28 +70,30 @@ impl<'w> Server<'w> {
         children(self.pid()?)
     }
 
-    /// Asserts through their maps, now, that the server and its `workers` direct
-    /// children or more run under this world's allocator.
+    /// Asserts through their maps, now, that the server and its direct children, which
+    /// are `workers` or more, run under this world's allocator.
     ///
     /// # Errors
     /// When one does not, or when there are fewer children.
     pub fn assert_identity(&self, workers: usize) -> Outcome<()> {
         let mut processes = self.workers()?;
-        if processes.len() < workers {
-            return Err(format!("{} workers, not {workers}", processes.len()).into());
-        }
         processes.push(self.pid()?);
-        processes
-            .into_iter()
-            .try_for_each(|pid| self.assert_one(pid))
+        let mut seen = 0;
+        for maps in processes.into_iter().filter_map(maps) {
+            self.assert_one(&maps)?;
+            seen += 1;
+        }
+        if seen <= workers {
+            return Err(format!("{seen} processes are too few for {workers} workers").into());
+        }
+        Ok(())
     }
 
-    fn assert_one(&self, pid: u32) -> Outcome<()> {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    fn assert_one(&self, maps: &str) -> Outcome<()> {
         let library = self.world.bench.library.to_string_lossy();
-        let presence = Presence::from_maps(&maps, &library);
+        let presence = Presence::from_maps(maps, &library);
         if presence != self.world.expected() {
-            return Err(format!("process {pid}: the library is {}", presence.word()).into());
+            return Err(format!("a server's process: the library is {}", presence.word()).into());
         }
         Ok(())
     }
@@ -102,14 +114,16 @@ impl<'w> Server<'w> {
     ///
     /// # Errors
     /// When it does not stop in time or with status 0, when any of its processes
-    /// crashed, or when one did not run under this world's allocator.
+    /// crashed, when one did not run under this world's allocator, or when the library
+    /// wrote something of its own.
     pub fn stop(mut self, signal: i32) -> Outcome<()> {
         self.signal(signal)?;
         let witness = self.witness.take().ok_or("the server is stopped")?;
         let status = self.world.wait(witness)?;
         let explain = |e: String| format!("{e}; the server's log:\n{}", tail(&lossy(&self.log)));
         let judged = witness::read(&self.report)
-            .and_then(|processes| witness::judge(&processes, self.world.expected()));
+            .and_then(|processes| witness::judge(&processes, self.world.expected()))
+            .and_then(|()| assert_quiet(&lossy(&self.log)));
         judged.map_err(|e| explain(e.to_string()))?;
         if status.success() {
             Ok(())
@@ -125,6 +139,12 @@ impl Drop for Server<'_> {
             kill_group(witness);
         }
     }
+}
+
+/// A process's maps; `None` when it is gone or a zombie.
+fn maps(pid: u32) -> Option<String> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    (!maps.is_empty()).then_some(maps)
 }
 
 fn children(pid: u32) -> Outcome<Vec<u32>> {

@@ -164,8 +164,9 @@ impl<'b> World<'b> {
     /// Waits for a command and all it started, and judges what the witness saw.
     ///
     /// # Errors
-    /// When it does not end in time, when any process crashed, or when one that could
-    /// carry the library did not (in the system's world: did).
+    /// When it does not end in time, when any process crashed, when one that could carry
+    /// the library did not (in the system's world: did), or when the library wrote
+    /// something of its own.
     pub fn finish(&self, mut command: Command) -> Outcome<Ended> {
         let shown = shown(&command);
         let outputs = ["stdout", "stderr"].map(|kind| self.path(&format!(".{kind}")));
@@ -180,6 +181,7 @@ impl<'b> World<'b> {
         let explain = |e| format!("{shown}: {status}: {e}\n{}{}", tail(&stdout), tail(&stderr));
         let processes = witness::read(&report).map_err(explain)?;
         witness::judge(&processes, self.expected()).map_err(explain)?;
+        assert_quiet(&stderr).map_err(explain)?;
         Ok(Ended {
             status,
             stdout,
@@ -282,6 +284,17 @@ pub fn tail(text: &str) -> String {
 /// A file's text, whatever its bytes; a missing file is empty.
 pub fn lossy(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// The library prints nothing of its own.
+///
+/// # Errors
+/// The first line that it wrote after all.
+pub fn assert_quiet(output: &str) -> Outcome<()> {
+    match output.lines().find(|line| line.starts_with("neap: ")) {
+        Some(line) => Err(format!("the library wrote: {line}").into()),
+        None => Ok(()),
+    }
 }
 
 fn is_library_option(name: &std::ffi::OsStr) -> bool {

@@ -24,6 +24,14 @@ const CHECKS: &[(&str, Check)] = &[
         sees_every_process,
     ),
     ("harness::hands_on_the_status", hands_on_the_status),
+    (
+        "harness::sees_the_library_serve_malloc",
+        sees_the_library_serve_malloc,
+    ),
+    (
+        "harness::sees_what_the_library_writes",
+        sees_what_the_library_writes,
+    ),
     ("harness::kills_at_the_deadline", kills_at_the_deadline),
 ];
 
@@ -81,6 +89,30 @@ fn sees_every_process(bench: &Bench) -> Outcome<()> {
         return Ok(());
     }
     Err(format!("{:?}: {:?}", ended.stdout, ended.processes).into())
+}
+
+/// To be mapped is not yet to serve: asks the dynamic loader where it bound the names.
+fn sees_the_library_serve_malloc(bench: &Bench) -> Outcome<()> {
+    let world = world(bench, "bindings", 60.0)?;
+    let mut command = world.command("sh");
+    command.args(["-c", "LD_BIND_NOW=1 LD_DEBUG=bindings sort /dev/null"]);
+    let bindings = world.finish(command)?.stderr;
+    let library = bench.library.display();
+    for name in ["malloc", "calloc", "realloc", "free"] {
+        let bound = format!("sort [0] to {library} [0]: normal symbol `{name}'");
+        if !bindings.contains(&bound) {
+            return Err(format!("sort's {name} is not the library's").into());
+        }
+    }
+    Ok(())
+}
+
+fn sees_what_the_library_writes(bench: &Bench) -> Outcome<()> {
+    let world = world(bench, "loud", 60.0)?;
+    expect_error(
+        world.run("sh", &["-c", "echo 'neap: something' >&2"]),
+        "the library wrote",
+    )
 }
 
 fn hands_on_the_status(bench: &Bench) -> Outcome<()> {

@@ -30,10 +30,10 @@ fn transcript(world: &World) -> Outcome<String> {
         "0",
     ]);
     command.args(["-t", "4", "-m", "256", "-u", "root"]);
-    let server = world.serve(command)?;
+    let mut server = world.serve(command)?;
     server.ready(|| net::connect(address))?;
     server.assert_identity(0)?;
-    let items = world.size(3_000, 40_000);
+    let items = world.size(3_000, 20_000);
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|id| scope.spawn(move || Client::new(address, id)?.work(items)))

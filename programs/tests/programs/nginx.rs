@@ -32,9 +32,9 @@ fn transcript(world: &World) -> Outcome<String> {
         .arg("-p")
         .arg(&world.directory)
         .args(["-e", "error.log", "-c", "nginx.conf"]);
-    let server = world.serve(command)?;
+    let mut server = world.serve(command)?;
     let before = server.ready(|| net::get(address, "/page.html"))?;
-    server.assert_identity(2)?;
+    world.until(|| server.assert_identity(2))?;
     load(world, address, "/page.html", "Accept-Encoding: gzip")?;
     reload(world, &server)?;
     load(world, address, "/page.html", "Accept-Encoding: identity")?;

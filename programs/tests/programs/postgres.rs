@@ -69,7 +69,7 @@ fn start<'w>(world: &'w World, user: &User) -> Outcome<Server<'w>> {
         "-c",
         "fsync=off",
     ];
-    let server = world.serve(user.command(world, "postgres", &options)?)?;
+    let mut server = world.serve(user.command(world, "postgres", &options)?)?;
     server.ready(|| {
         let create = ["-X", "-q", "-c", "create database bank", "postgres"];
         world.succeed(user.command(world, "psql", &create)?)

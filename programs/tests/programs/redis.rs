@@ -57,7 +57,7 @@ fn start<'w>(world: &'w World) -> Outcome<(Server<'w>, SocketAddr)> {
         "--lazyfree-lazy-user-flush",
         "yes",
     ]);
-    let server = world.serve(command)?;
+    let mut server = world.serve(command)?;
     server.ready(|| cli(world, address, &["ping"]))?;
     Ok((server, address))
 }

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Builds the shipped files into target/dist/ and checks them:
+#   libneap.so  neap  neap-lab  neap.h
+#
+# The library is built alone and in a directory of its own: built as a dependency of the
+# command it gets no link-time optimisation, under the same file name.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+work=$target/dist-build
+dist=$target/dist
+size_limit=300000
+
+cargo rustc --profile dist -p neap-c --lib --crate-type cdylib --target-dir "$work/library" \
+    -- -C link-arg=-Wl,-soname,libneap.so
+cargo build --profile dist -p neap-cli -p neap-lab --bins --target-dir "$work/commands"
+
+mkdir -p "$dist"
+install -m 755 "$work/library/dist/libneap_c.so" "$dist/libneap.so"
+install -m 755 "$work/commands/dist/neap" "$work/commands/dist/neap-lab" "$dist/"
+install -m 644 capi/include/neap.h "$dist/"
+
+fail() {
+    echo "ci/dist.sh: $*" >&2
+    exit 1
+}
+
+defined() { # defined FILE NAME: whether the file defines NAME for the dynamic loader
+    nm --dynamic --defined-only "$1" | grep -q " [TWi] $2\$"
+}
+
+library=$dist/libneap.so
+readelf --dynamic "$library" | grep -q 'SONAME.*\[libneap\.so\]' || fail "the library has another soname"
+for name in malloc calloc realloc free posix_memalign malloc_usable_size free_sized _Znwm _ZdlPvm; do
+    defined "$library" "$name" || fail "the library does not define $name"
+done
+if defined "$dist/neap" malloc; then
+    fail "the command defines malloc: the library was linked into it"
+fi
+"${CC:-cc}" -fsyntax-only -Wall -Wextra -Werror -x c "$dist/neap.h"
+size=$(stat -c %s "$library")
+[ "$size" -lt $size_limit ] || fail "the library has $size bytes, the limit is $size_limit"
+
+ls -l "$dist"/{libneap.so,neap,neap-lab,neap.h}

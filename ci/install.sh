@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Installs what the checks need beyond cargo and a C compiler, from Debian's archive.
+# Run as root. What is there already, from wherever, is left alone.
+set -euo pipefail
+
+# command or file that proves it is there : package that brings it
+wanted=(
+    gcc:gcc g++:g++ make:make git:git setpriv:util-linux
+    valgrind:valgrind strace:strace
+    /usr/bin/python3:python3 /usr/lib/python3*/test/test_json/__init__.py:libpython3-testsuite
+    perl:perl /usr/bin/ruby:ruby sqlite3:sqlite3 node:nodejs java:default-jre-headless go:golang-go
+    redis-server:redis-server redis-benchmark:redis-tools nginx:nginx-light wrk:wrk
+    memcached:memcached /usr/lib/postgresql/*/bin/postgres:postgresql
+    /usr/bin/php:php-cli /usr/lib/php/*/mbstring.so:php-mbstring /usr/lib/php/*/dom.so:php-xml
+    # Allocators to compare with.
+    /usr/lib/*/libjemalloc.so.2:libjemalloc2
+    /usr/lib/*/libmimalloc.so.2.0:libmimalloc2.0
+    /usr/lib/*/libtcmalloc_minimal.so.4:libtcmalloc-minimal4
+)
+
+export PATH="$PATH:/usr/sbin:/sbin"
+
+is_there() {
+    case $1 in
+        /*) compgen -G "$1" >/dev/null ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+missing=()
+for entry in "${wanted[@]}"; do
+    is_there "${entry%:*}" || missing+=("${entry##*:}")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+    echo "all there"
+    exit 0
+fi
+
+# Packages of servers would start them; this file tells Debian's scripts not to.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+    trap 'rm -f $policy' EXIT
+    printf '#!/bin/sh\nexit 101\n' >$policy
+    chmod 755 $policy
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# The test suite's package is named after the version of the distribution's Python.
+python=$(apt-cache depends python3 | sed -n 's/^ *Depends: \(python3\.[0-9]*\)$/\1/p')
+missing=("${missing[@]/#libpython3-testsuite/lib$python-testsuite}")
+echo "installing: ${missing[*]}"
+apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+
+for entry in "${wanted[@]}"; do
+    is_there "${entry%:*}" || { echo "still missing: $entry" >&2; exit 1; }
+done

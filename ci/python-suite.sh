@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# ci/python-suite.sh [quick|full] [LIBRARY]
+#
+# Runs modules of CPython's own test suite (Debian's package) under the system's malloc
+# and under the library (target/dist/libneap.so), once with Python's small-object allocator
+# and once with PYTHONMALLOC=malloc. Fails when a test that passes under the one fails under the
+# other three times in a row, and at once when Python dies of a signal.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tier=${1:-quick}
+library=$(realpath "${2:-${CARGO_TARGET_DIR:-target}/dist/libneap.so}")
+compare=$PWD/ci/compare-junit.py
+complete=$PWD/ci/python-tests.sh
+python=/usr/bin/python3
+attempts=3
+modules=(test_json test_bytes test_list test_dict test_set test_re test_gc)
+case $tier in
+    quick) ;;
+    full)
+        modules+=(test_sqlite3 test_threading test_multiprocessing_fork test_ctypes test_mmap
+            test_subprocess test_socket)
+        ;;
+    *) echo "usage: $0 [quick|full] [LIBRARY]" >&2; exit 2 ;;
+esac
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+LD_PRELOAD=$library $python -c \
+    "import sys; sys.exit(sys.argv[1] not in open('/proc/self/maps').read())" "$library" || {
+    echo "$library is not mapped into $python" >&2
+    exit 1
+}
+
+mkdir tests
+"$complete" "$work/tests" "${modules[@]}"
+
+# run NAME PRELOAD OBJECTS MODULE: NAME.xml and NAME.log; the status is Python's.
+run() {
+    local name=$1 preload=$2 objects=$3 module=$4
+    mkdir "$name.dir"
+    timeout -k 10 900 env -C "$name.dir" ${preload:+LD_PRELOAD="$preload"} PYTHONMALLOC="$objects" \
+        PYTHONPATH="$work/tests" $python -m test --junit-xml "$work/$name.xml" "$module" >"$name.log" 2>&1 </dev/null
+}
+
+# check OBJECTS MODULE
+check() {
+    local objects=$1 module=$2 name=$2-$1 observed=() verdict=fails status attempt
+    run "$name-system" "" "$objects" "$module" || true
+    for attempt in $(seq $attempts); do
+        status=0
+        run "$name-$attempt" "$library" "$objects" "$module" || status=$?
+        if [ $status -gt 128 ]; then
+            echo "$name: died of signal $((status - 128)) under the library"
+            tail -n 40 "$name-$attempt.log"
+            return 1
+        fi
+        observed+=("$name-$attempt.xml")
+        if $python "$compare" "$name-system.xml" "${observed[@]}" >"$name.result"; then
+            verdict=passes
+            break
+        fi
+    done
+    echo "$name: $verdict, attempt $attempt, $SECONDS s: $(tail -n 1 "$name.result")"
+    [ $verdict = fails ] || return 0
+    cat "$name.result"
+    tail -n 40 "$name-system.log" "$name-$attempt.log"
+    return 1
+}
+
+failed=()
+for objects in pymalloc malloc; do
+    for module in "${modules[@]}"; do
+        check $objects "$module" || failed+=("$module-$objects")
+    done
+done
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "failed: ${failed[*]}"
+    exit 1
+fi
+echo "python suite ($tier): ${#modules[@]} modules, twice, pass in $SECONDS s"

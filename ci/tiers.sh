@@ -1,0 +1,30 @@
+# Sourced by .ci/run and ci/full.sh: steps with a name and a time, and a closing summary.
+# A failed tier does not stop the others; a failed `required` one, on which the others
+# stand, does.
+
+results=()
+failures=0
+
+tier() { # tier NAME COMMAND ARGS…
+    local name=$1 start=$SECONDS verdict=ok
+    shift
+    echo "=== $name: $*"
+    "$@" </dev/null || verdict="FAILED ($?)"
+    [ "$verdict" = ok ] || failures=$((failures + 1))
+    results+=("$(printf '%-14s %5d s  %s' "$name" $((SECONDS - start)) "$verdict")")
+    echo "=== ${results[-1]}"
+}
+
+required() {
+    local before=$failures
+    tier "$@"
+    [ "$failures" = "$before" ] || summary
+}
+
+# Prints the results and ends the script.
+summary() {
+    echo "=== summary, $SECONDS s in all"
+    printf '%s\n' "${results[@]}"
+    [ "$failures" -eq 0 ] || echo "$failures failed"
+    exit $((failures > 0))
+}
