@@ -20,7 +20,7 @@ pub enum Side {
 /// # Safety
 /// - `link` returns the same two words of this node every time, and only the tree writes them while the node is in it.
 /// - `key` does not change while the node is in a tree, and no two nodes of a tree have the same key.
-pub unsafe trait Node {
+pub unsafe trait Node: Sized {
     /// What the tree is ordered by.
     type Key: Ord + Copy;
     /// This node's key.
@@ -65,7 +65,10 @@ fn priority<T>(node: *const T) -> u64 {
 impl<T: Node> Tree<T> {
     /// An empty tree.
     pub const fn new() -> Self {
-        Self { root: AtomicPtr::new(null_mut()), len: 0 }
+        Self {
+            root: AtomicPtr::new(null_mut()),
+            len: 0,
+        }
     }
 
     /// How many nodes are in the tree.
@@ -93,7 +96,11 @@ impl<T: Node> Tree<T> {
             if priority(above) < rank {
                 break;
             }
-            link = above.link(if key < above.key() { Side::Left } else { Side::Right });
+            link = above.link(if key < above.key() {
+                Side::Left
+            } else {
+                Side::Right
+            });
         }
         let mut rest = load(link);
         store(link, new.as_ptr());
@@ -125,7 +132,10 @@ impl<T: Node> Tree<T> {
         let removed = unsafe { old.as_ref() };
         let mut link = self.link_to(removed);
         debug_assert_eq!(load(link), old.as_ptr(), "the node is in this tree");
-        let (mut low, mut high) = (load(removed.link(Side::Left)), load(removed.link(Side::Right)));
+        let (mut low, mut high) = (
+            load(removed.link(Side::Left)),
+            load(removed.link(Side::Right)),
+        );
         // The two subtrees are merged into the node's place.
         loop {
             // SAFETY: links of a tree lead to its nodes.
@@ -155,7 +165,11 @@ impl<T: Node> Tree<T> {
             if core::ptr::eq(here, target) {
                 break;
             }
-            link = here.link(if key < here.key() { Side::Left } else { Side::Right });
+            link = here.link(if key < here.key() {
+                Side::Left
+            } else {
+                Side::Right
+            });
         }
         link
     }
@@ -222,7 +236,12 @@ mod tests {
     }
 
     fn numbers(count: u32) -> Vec<Box<Number>> {
-        let number = |key| Box::new(Number { key, links: [const { AtomicPtr::new(null_mut()) }; 2] });
+        let number = |key| {
+            Box::new(Number {
+                key,
+                links: [const { AtomicPtr::new(null_mut()) }; 2],
+            })
+        };
         (0..count).map(number).collect()
     }
 
@@ -234,7 +253,9 @@ mod tests {
     /// Depth of the tree, and that keys and priorities are in order.
     fn depth(link: &AtomicPtr<Number>, low: Option<u32>, high: Option<u32>, rank: u64) -> usize {
         // SAFETY: the tests keep their nodes alive.
-        let Some(here) = (unsafe { node(load(link)) }) else { return 0 };
+        let Some(here) = (unsafe { node(load(link)) }) else {
+            return 0;
+        };
         assert!(low.is_none_or(|low| low < here.key) && high.is_none_or(|high| here.key < high));
         assert!(priority(here) < rank);
         let left = depth(here.link(Side::Left), low, Some(here.key), priority(here));
@@ -272,10 +293,14 @@ mod tests {
         let nodes = numbers(10_000);
         let mut tree = Tree::new();
         // SAFETY: every node once, and `nodes` outlives the tree.
-        nodes.iter().for_each(|node| unsafe { tree.insert(NonNull::from(&**node)) });
+        nodes
+            .iter()
+            .for_each(|node| unsafe { tree.insert(NonNull::from(&**node)) });
         assert!(depth(&tree.root, None, None, u64::MAX) < 50);
         // SAFETY: every node is in the tree.
-        nodes.iter().for_each(|node| unsafe { tree.remove(NonNull::from(&**node)) });
+        nodes
+            .iter()
+            .for_each(|node| unsafe { tree.remove(NonNull::from(&**node)) });
         assert!(tree.is_empty() && tree.first().is_none());
     }
 }

@@ -14,7 +14,10 @@ struct Line {
 
 impl Line {
     fn format(args: fmt::Arguments<'_>) -> Self {
-        let mut line = Self { text: [0; LINE_BYTES], len: 0 };
+        let mut line = Self {
+            text: [0; LINE_BYTES],
+            len: 0,
+        };
         // A message too long is cut, not lost: `write_str` keeps what fits.
         let _ = line.write_fmt(format_args!("neap: {args}"));
         line.text[line.len] = b'\n';
@@ -33,7 +36,11 @@ impl Write for Line {
         let fits = text.len().min(LINE_BYTES - 1 - self.len);
         self.text[self.len..self.len + fits].copy_from_slice(&text.as_bytes()[..fits]);
         self.len += fits;
-        if fits == text.len() { Ok(()) } else { Err(fmt::Error) }
+        if fits == text.len() {
+            Ok(())
+        } else {
+            Err(fmt::Error)
+        }
     }
 }
 
@@ -61,7 +68,10 @@ mod tests {
 
     #[test]
     fn a_line_has_prefix_and_newline() {
-        assert_eq!(Line::format(format_args!("double free of {:#x}", 64)).bytes(), b"neap: double free of 0x40\n");
+        assert_eq!(
+            Line::format(format_args!("double free of {:#x}", 64)).bytes(),
+            b"neap: double free of 0x40\n"
+        );
     }
 
     #[test]

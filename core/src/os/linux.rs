@@ -48,7 +48,9 @@ impl Os for Linux {
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the caller's promise: a range of one reservation.
-        refused_if(keep_errno(|| unsafe { libc::mprotect(addr.as_ptr().cast(), bytes, access) }) != 0)
+        refused_if(
+            keep_errno(|| unsafe { libc::mprotect(addr.as_ptr().cast(), bytes, access) }) != 0,
+        )
     }
 
     unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
@@ -70,7 +72,11 @@ impl Os for Linux {
             // SAFETY: as above.
             let locked = errno::get() == libc::EINVAL
                 && unsafe { libc::madvise(at, bytes, MADV_DONTNEED_LOCKED) } == 0;
-            if locked { Purged::Zero } else { Purged::MaybeDirty }
+            if locked {
+                Purged::Zero
+            } else {
+                Purged::MaybeDirty
+            }
         })
     }
 
@@ -87,16 +93,25 @@ impl Os for Linux {
         Touched::Unknown
     }
 
-    unsafe fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+    unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), OutOfMemory> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
-        let (source, target): (*mut c_void, *mut c_void) = (from.as_ptr().cast(), to.as_ptr().cast());
+        let (source, target): (*mut c_void, *mut c_void) =
+            (from.as_ptr().cast(), to.as_ptr().cast());
         // SAFETY: the caller's promise: both ranges are committed, disjoint and used by nobody else.
         let moved = keep_errno(|| unsafe { libc::mremap(source, bytes, bytes, flags, target) });
         refused_if(moved == libc::MAP_FAILED)
     }
 
     fn now_ms(&self) -> u64 {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         // SAFETY: the buffer is ours; on a failure it stays zero.
         keep_errno(|| unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) });
         time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
@@ -110,7 +125,10 @@ impl Os for Linux {
     }
 
     fn address_limit(&self) -> Option<usize> {
-        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        let mut limit = libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        };
         // SAFETY: the buffer is ours; on a failure it stays "no limit".
         keep_errno(|| unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) });
         (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
@@ -138,16 +156,33 @@ fn ask_page_bytes() -> usize {
 #[cold]
 fn ask_strict() -> bool {
     let mut text = [0; 4];
-    let strict = read_file(c"/proc/sys/vm/overcommit_memory", &mut text).is_some() && text[0] == b'2';
-    STRICT.store(if strict { STRICT_YES } else { STRICT_NO }, Ordering::Relaxed);
+    let strict =
+        read_file(c"/proc/sys/vm/overcommit_memory", &mut text).is_some() && text[0] == b'2';
+    STRICT.store(
+        if strict { STRICT_YES } else { STRICT_NO },
+        Ordering::Relaxed,
+    );
     strict
 }
 
 /// A mapping without access at an address of the kernel's choice.
 fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: a new mapping takes nothing from anybody.
-    let at = unsafe { libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, RESERVED, -1, 0) };
-    if at == libc::MAP_FAILED { None } else { NonNull::new(at.cast()) }
+    let at = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            bytes,
+            libc::PROT_NONE,
+            RESERVED,
+            -1,
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        None
+    } else {
+        NonNull::new(at.cast())
+    }
 }
 
 /// Reserves more than asked, then gives back what stands before and after the aligned part.

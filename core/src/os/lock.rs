@@ -6,12 +6,12 @@
 use super::errno::keep_errno;
 use crate::base::sync::plain::{AtomicU32, Ordering};
 
-#[cfg(not(loom))]
-pub use FutexLock as Lock;
-#[cfg(not(loom))]
-pub use FutexGuard as Guard;
 #[cfg(loom)]
 pub use super::lock_loom::{Guard, Lock};
+#[cfg(not(loom))]
+pub use FutexGuard as Guard;
+#[cfg(not(loom))]
+pub use FutexLock as Lock;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -36,7 +36,9 @@ pub struct FutexGuard<'a> {
 impl FutexLock {
     /// A free lock.
     pub const fn new() -> Self {
-        Self { state: AtomicU32::new(FREE) }
+        Self {
+            state: AtomicU32::new(FREE),
+        }
     }
 
     /// Waits for the lock and takes it.
@@ -90,7 +92,12 @@ impl FutexLock {
     fn wake_one(&self) {
         // SAFETY: FUTEX_WAKE only uses the address as a key.
         unsafe {
-            libc::syscall(libc::SYS_futex, self.state.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
+            libc::syscall(
+                libc::SYS_futex,
+                self.state.as_ptr(),
+                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                1,
+            );
         }
     }
 
@@ -152,7 +159,9 @@ mod tests {
                 })
             })
             .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         // SAFETY: all threads are gone.
         assert_eq!(unsafe { *shared.1.get() }, 40_000);
     }

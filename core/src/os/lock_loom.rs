@@ -17,7 +17,9 @@ pub struct Guard<'a> {
 impl Lock {
     /// A free lock.
     pub fn new() -> Self {
-        Self { held: AtomicBool::new(false) }
+        Self {
+            held: AtomicBool::new(false),
+        }
     }
 
     /// Waits for the lock and takes it.

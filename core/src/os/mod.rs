@@ -85,7 +85,12 @@ pub trait Os: Sync {
     ///
     /// # Safety
     /// - Both ranges are committed, `bytes` long, disjoint, and nobody else uses either.
-    unsafe fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+    unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), OutOfMemory>;
     /// Monotonic time in ms, cheap and coarse.
     fn now_ms(&self) -> u64;
     /// Whether every commit is charged against a limit (`vm.overcommit_memory` = 2).

@@ -14,7 +14,8 @@ impl Key {
     pub fn create(at_thread_end: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
         let mut key = 0;
         // SAFETY: `key` is ours to write, the destructor is a plain function.
-        let failed = keep_errno(|| unsafe { libc::pthread_key_create(&mut key, Some(at_thread_end)) });
+        let failed =
+            keep_errno(|| unsafe { libc::pthread_key_create(&mut key, Some(at_thread_end)) });
         (failed == 0).then_some(Self(key))
     }
 
@@ -40,7 +41,9 @@ pub fn at_fork(
     in_child: unsafe extern "C" fn(),
 ) -> bool {
     // SAFETY: the three are plain functions that live as long as the program.
-    keep_errno(|| unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) == 0 })
+    keep_errno(|| unsafe {
+        libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) == 0
+    })
 }
 
 /// The two commands of `membarrier(2)` in use here.
@@ -114,8 +117,12 @@ pub unsafe fn environment() -> impl Iterator<Item = &'static CStr> {
 /// - As [`environment`].
 pub unsafe fn variable(name: &str) -> Option<&'static [u8]> {
     // SAFETY: the caller's promise.
-    unsafe { environment() }
-        .find_map(|entry| entry.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    unsafe { environment() }.find_map(|entry| {
+        entry
+            .to_bytes()
+            .strip_prefix(name.as_bytes())?
+            .strip_prefix(b"=")
+    })
 }
 
 /// Writes all of `bytes` to `descriptor`, over interruptions and short writes. False on an error.
@@ -180,8 +187,14 @@ pub fn file_identity(descriptor: i32) -> Option<FileIdentity> {
     }
     // SAFETY: fstat returned 0, so it filled the buffer.
     let status = unsafe { status.assume_init() };
-    #[allow(clippy::unnecessary_cast, reason = "the fields' types differ between machines")]
-    Some(FileIdentity { device: status.st_dev as u64, inode: status.st_ino as u64 })
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the fields' types differ between machines"
+    )]
+    Some(FileIdentity {
+        device: status.st_dev as u64,
+        inode: status.st_ino as u64,
+    })
 }
 
 /// The program's file name without its folder, empty when the C library does not know it yet.
@@ -189,7 +202,11 @@ pub fn program_name() -> &'static [u8] {
     // SAFETY: the C library's own variable: null or a C string that lives as long as the program.
     unsafe {
         let name = program_invocation_short_name;
-        if name.is_null() { b"" } else { CStr::from_ptr(name).to_bytes() }
+        if name.is_null() {
+            b""
+        } else {
+            CStr::from_ptr(name).to_bytes()
+        }
     }
 }
 

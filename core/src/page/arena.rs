@@ -85,6 +85,11 @@ impl Layout {
         Some(plan)
     }
 
+    /// The plan, laid out at `base`.
+    pub(super) fn at(self, base: usize) -> Self {
+        Self { base, ..self }
+    }
+
     /// Bytes in an OS page, as far as masks are concerned.
     pub(super) fn page_bytes(&self) -> usize {
         SLICE_BYTES / self.pages_per_slice
@@ -114,7 +119,10 @@ impl Layout {
     /// The group of a slice (its start address), and the slice's place in it.
     fn group_of(&self, index: usize) -> (usize, usize) {
         let slot = index - self.head;
-        (self.group_start(slot >> self.group_shift), slot & ((1 << self.group_shift) - 1))
+        (
+            self.group_start(slot >> self.group_shift),
+            slot & ((1 << self.group_shift) - 1),
+        )
     }
 
     /// The groups that slices below `index` need: how many, and the address of the last.
@@ -219,9 +227,19 @@ impl Arena {
         }
         let page = layout.page_bytes();
         // The table is bytes, so slices and bytes are one number; generous, for it costs nothing untouched.
-        let generous = index.max(2 * tagged).max(layout.head + SLICE_BYTES).min(layout.slices);
-        let (from, to) = (tagged.next_multiple_of(page), generous.next_multiple_of(page));
-        Some(Step { address: layout.base + from, bytes: to - from, slices: to.min(layout.slices) })
+        let generous = index
+            .max(2 * tagged)
+            .max(layout.head + SLICE_BYTES)
+            .min(layout.slices);
+        let (from, to) = (
+            tagged.next_multiple_of(page),
+            generous.next_multiple_of(page),
+        );
+        Some(Step {
+            address: layout.base + from,
+            bytes: to - from,
+            slices: to.min(layout.slices),
+        })
     }
 
     /// What to commit so that the group data of slices below `index` can be used; `None` when it can.
@@ -232,7 +250,11 @@ impl Arena {
         }
         let (count, address) = layout.groups_below(index);
         let (_, end) = layout.groups_below(self.ready());
-        Some(Step { address, bytes: end - address, slices: layout.served_by(count) })
+        Some(Step {
+            address,
+            bytes: end - address,
+            slices: layout.served_by(count),
+        })
     }
 
     /// The tag of a slice below `tagged`.
@@ -301,7 +323,11 @@ impl Arena {
             let span = (64 - bit as usize).min(to - index);
             let bits = (u64::MAX >> (64 - span)) << bit;
             let old = word.load(Ordering::Relaxed);
-            let new = if state == Commit::Yes { old | bits } else { old & !bits };
+            let new = if state == Commit::Yes {
+                old | bits
+            } else {
+                old & !bits
+            };
             word.store(new, Ordering::Relaxed);
             changed += (old ^ new).count_ones() as usize;
             index += span;

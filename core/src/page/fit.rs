@@ -32,24 +32,28 @@ impl<'h, O: Os> Locked<'h, O> {
             return None;
         }
         match self.find_once(want) {
-            Ok(found) => Some(found),
-            Err(OutOfMemory) if self.relinquish() > 0 => self.find_once(want).ok(),
+            Ok(found) => found,
+            Err(OutOfMemory) if self.relinquish() > 0 => self.find_once(want).ok().flatten(),
             Err(OutOfMemory) => None,
         }
     }
 
-    fn find_once(&mut self, want: &Want) -> Result<(&'h Record, usize), OutOfMemory> {
+    /// `None` when there is no room, an error when the kernel refused to commit it: only then may giving
+    /// back what is free help.
+    fn find_once(&mut self, want: &Want) -> Result<Option<(&'h Record, usize)>, OutOfMemory> {
         if let Some((free, at)) = self.find_fit(want) {
             self.commit(self.arena(free.arena()), at, at + want.slices, free.end())?;
-            return Ok((free, at));
+            return Ok(Some((free, at)));
         }
         for id in 0..self.heap.arenas().len() {
             if let Some(found) = self.extend(id, want)? {
-                return Ok(found);
+                return Ok(Some(found));
             }
         }
-        let id = self.open_arena(want)?;
-        self.extend(id, want)?.ok_or(OutOfMemory)
+        match self.open_arena(want)? {
+            Some(id) => self.extend(id, want),
+            None => Ok(None),
+        }
     }
 
     fn find_fit(&self, want: &Want) -> Option<(&'h Record, usize)> {
@@ -58,7 +62,11 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn find_among(&self, warmth: Warmth, want: &Want) -> Option<(&'h Record, usize)> {
-        let key = |slices| FitKey { warmth, slices, place: 0 };
+        let key = |slices| FitKey {
+            warmth,
+            slices,
+            place: 0,
+        };
         let mut next = self.record(self.inner.fit.at_least(key(want.slices)));
         for _ in 0..ALIGNED_TRIES {
             let free = next.filter(|free| free.warmth() == warmth)?;
@@ -68,12 +76,17 @@ impl<'h, O: Os> Locked<'h, O> {
             next = self.record(self.inner.fit.above(crate::base::tree::Node::key(free)));
         }
         let surely = key(want.slices + want.align - 1);
-        let free = self.record(self.inner.fit.at_least(surely)).filter(|free| free.warmth() == warmth)?;
+        let free = self
+            .record(self.inner.fit.at_least(surely))
+            .filter(|free| free.warmth() == warmth)?;
         Some((free, self.aligned_start(free, want)?))
     }
 
     fn aligned_start(&self, free: &Record, want: &Want) -> Option<usize> {
-        let at = self.arena(free.arena()).layout().align_up(free.index.get(), want.align);
+        let at = self
+            .arena(free.arena())
+            .layout()
+            .align_up(free.index.get(), want.align);
         (at + want.slices <= free.end()).then_some(at)
     }
 
@@ -84,13 +97,17 @@ impl<'h, O: Os> Locked<'h, O> {
         want: &Want,
     ) -> Result<Option<(&'h Record, usize)>, OutOfMemory> {
         let arena = self.arena(id);
-        let start = self.free_before(arena, arena.frontier()).map_or(arena.frontier(), |r| r.index.get());
+        let start = self
+            .free_before(arena, arena.frontier())
+            .map_or(arena.frontier(), |r| r.index.get());
         let at = arena.layout().align_up(start, want.align);
         if at + want.slices > arena.layout().slices {
             return Ok(None);
         }
         self.extend_to(id, at, at + want.slices)?;
-        Ok(self.free_before(arena, arena.frontier()).map(|free| (free, at)))
+        Ok(self
+            .free_before(arena, arena.frontier())
+            .map(|free| (free, at)))
     }
 
     /// Commits the slices `from..to` and moves the frontier up to `to`, if it is not there yet: what it
@@ -117,25 +134,33 @@ impl<'h, O: Os> Locked<'h, O> {
         } else if free_end == arena.frontier() && at + slices <= arena.layout().slices {
             self.extend_to(id, at, at + slices).ok()?;
         }
-        self.free_at(arena, at).filter(|free| free.slices.get() >= slices)
+        self.free_at(arena, at)
+            .filter(|free| free.slices.get() >= slices)
     }
 
     /// The free span that starts at slice `index`.
     fn free_at(&self, arena: &'h Arena, index: usize) -> Option<&'h Record> {
         let exists = index < arena.frontier();
-        exists.then(|| arena.record(index)).filter(|record| record.state() == State::Free)
+        exists
+            .then(|| arena.record(index))
+            .filter(|record| record.state() == State::Free)
     }
 
     /// The free span that ends just before slice `index`.
     fn free_before(&self, arena: &'h Arena, index: usize) -> Option<&'h Record> {
-        let last = index.checked_sub(1).filter(|&last| last >= arena.layout().head)?;
+        let last = index
+            .checked_sub(1)
+            .filter(|&last| last >= arena.layout().head)?;
         self.free_at(arena, last - arena.record(last).back.get())
     }
 
     /// Sets a span's length, in its first record and its last.
     pub(super) fn set_length(&self, first: &Record, slices: usize) {
         first.slices.set(slices);
-        self.arena(first.arena()).record(first.index.get() + slices - 1).back.set(slices - 1);
+        self.arena(first.arena())
+            .record(first.index.get() + slices - 1)
+            .back
+            .set(slices - 1);
     }
 
     /// Cuts the slices `at..at + slices` out of a free span; what is left before and after them stays free and
@@ -202,12 +227,18 @@ impl<'h, O: Os> Locked<'h, O> {
         for neighbour in neighbours.into_iter().flatten() {
             self.detach(neighbour);
         }
-        let total = dirty + neighbours.iter().flatten().map(|n| n.dirty.get()).sum::<usize>();
-        let heir = neighbours.into_iter().flatten().filter(|n| n.dirty.get() > dirty).max_by_key(|n| n.dirty.get());
-        merged.place(id as u8, merged.index.get());
-        if before.is_none() {
-            merged.place(id as u8, first);
-        }
+        let total = dirty
+            + neighbours
+                .iter()
+                .flatten()
+                .map(|n| n.dirty.get())
+                .sum::<usize>();
+        let heir = neighbours
+            .into_iter()
+            .flatten()
+            .filter(|n| n.dirty.get() > dirty)
+            .max_by_key(|n| n.dirty.get());
+        merged.place(id as u8, before.map_or(first, |before| before.index.get()));
         self.inherit(neighbours, heir, merged, total);
         for neighbour in neighbours.into_iter().flatten() {
             neighbour.set_state(State::Blank);

@@ -33,7 +33,11 @@ impl<'h, O: Os> Locked<'h, O> {
         let mut at = arena.find(from, to, Commit::No);
         while at < to {
             let end = arena.find(at, to, Commit::Yes);
-            let wide = if end == to { self.widen(arena, to, limit) } else { end };
+            let wide = if end == to {
+                self.widen(arena, to, limit)
+            } else {
+                end
+            };
             if self.commit_exactly(arena, at, wide).is_err() {
                 self.commit_exactly(arena, at, end)?;
             }
@@ -47,9 +51,13 @@ impl<'h, O: Os> Locked<'h, O> {
         let unit = if self.heap.os.strict_commit() {
             HUGE_SLICES
         } else {
-            (self.inner.counts.committed_slices / 8).next_power_of_two().clamp(HUGE_SLICES, MOST_UNIT)
+            (self.inner.counts.committed_slices / 8)
+                .next_power_of_two()
+                .clamp(HUGE_SLICES, MOST_UNIT)
         };
-        arena.find(to, to.next_multiple_of(unit).min(limit), Commit::Yes).max(to)
+        arena
+            .find(to, to.next_multiple_of(unit).min(limit), Commit::Yes)
+            .max(to)
     }
 
     fn commit_exactly(&mut self, arena: &Arena, from: usize, to: usize) -> Result<(), OutOfMemory> {
@@ -88,14 +96,18 @@ impl<'h, O: Os> Locked<'h, O> {
         Ok(())
     }
 
-    /// Opens a new arena in which the request fits. Its number.
-    pub(super) fn open_arena(&mut self, want: &Want) -> Result<usize, OutOfMemory> {
-        let (id, arena) = self.heap.unopened().ok_or(OutOfMemory)?;
-        let layout = self.reserve(want)?;
+    /// Opens a new arena in which the request fits. Its number; `None` when there is no address space, an
+    /// error when the kernel refused to commit its tables.
+    pub(super) fn open_arena(&mut self, want: &Want) -> Result<Option<usize>, OutOfMemory> {
+        let Some((id, arena)) = self.heap.unopened() else {
+            return Ok(None);
+        };
+        let Some(layout) = self.reserve(want) else {
+            return Ok(None);
+        };
         // SAFETY: the lock is held and the arena not published.
         unsafe { arena.prepare(layout) };
         if let Err(refused) = self.open_tables(arena) {
-            arena.set_tagged(0);
             let base = NonNull::new(layout.base as *mut u8).ok_or(refused)?;
             // SAFETY: the whole reservation of `reserve`, of which nobody has heard.
             unsafe { self.heap.os.release(base, layout.slices * SLICE_BYTES) };
@@ -103,26 +115,28 @@ impl<'h, O: Os> Locked<'h, O> {
         }
         self.inner.counts.reserved_slices += layout.slices;
         self.heap.publish(id);
-        Ok(id)
+        Ok(Some(id))
     }
 
     /// Reserves an arena: of the size we like best, else smaller and smaller, down to what the request needs.
-    fn reserve(&mut self, want: &Want) -> Result<Layout, OutOfMemory> {
+    fn reserve(&mut self, want: &Want) -> Option<Layout> {
         let page = self.page_bytes();
-        // The base is a multiple of a huge page: a larger alignment may cost up to itself.
-        let slack = if want.align > HUGE_SLICES { want.align } else { HUGE_SLICES.min(want.align) } - 1;
-        let usable = want.slices.checked_add(slack).ok_or(OutOfMemory)?;
-        let least = Layout::plan_for(usable, self.heap.side_bytes, page).ok_or(OutOfMemory)?;
+        let usable = want.slices.checked_add(want.align - 1)?;
+        let least = Layout::plan_for(usable, self.heap.side_bytes, page)?;
         let least = least.slices.max(LEAST_SLICES);
-        let allowed = self.heap.os.address_limit().map_or(MOST_SLICES, |limit| limit / LIMIT_PART / SLICE_BYTES);
+        let allowed = self
+            .heap
+            .os
+            .address_limit()
+            .map_or(MOST_SLICES, |limit| limit / LIMIT_PART / SLICE_BYTES);
         let mut slices = allowed.min(MOST_SLICES).max(least);
         loop {
             if let Some(base) = self.reserve_slices(slices) {
                 let plan = Layout::plan(slices, self.heap.side_bytes, page);
-                return Ok(Layout { base: base.as_ptr() as usize, ..plan });
+                return Some(plan.at(base.as_ptr() as usize));
             }
             if slices == least {
-                return Err(OutOfMemory);
+                return None;
             }
             slices = (slices / 2).max(least);
         }
@@ -130,31 +144,34 @@ impl<'h, O: Os> Locked<'h, O> {
 
     fn reserve_slices(&mut self, slices: usize) -> Option<NonNull<u8>> {
         self.inner.counts.calls.reserve += 1;
-        self.heap.os.reserve(slices.checked_mul(SLICE_BYTES)?, HUGE_BYTES)
+        self.heap
+            .os
+            .reserve(slices.checked_mul(SLICE_BYTES)?, HUGE_BYTES)
     }
 
     /// Commits the first tables of an arena; the first slices, their neighbours, in the same call if the
     /// kernel lets us.
     fn open_tables(&mut self, arena: &Arena) -> Result<(), OutOfMemory> {
-        let metadata = self.inner.counts.metadata_bytes;
         let head = arena.layout().head;
-        if let Some(step) = arena.tags_step(head + 1) {
-            self.commit_step(step)?;
-            arena.set_tagged(step.slices);
+        let (Some(tags), Some(group)) = (arena.tags_step(head + 1), arena.groups_step(head + 1))
+        else {
+            return Err(OutOfMemory);
+        };
+        self.commit_bytes(tags.address, tags.bytes)?;
+        let first = (head + FIRST_SLICES)
+            .next_multiple_of(HUGE_SLICES)
+            .min(group.slices);
+        let slices_too = group.bytes + (first - head) * SLICE_BYTES;
+        let together = self.commit_bytes(group.address, slices_too).is_ok();
+        if !together {
+            self.commit_bytes(group.address, group.bytes)?;
         }
-        if let Some(step) = arena.groups_step(head + 1) {
-            let first = (head + FIRST_SLICES).next_multiple_of(HUGE_SLICES).min(step.slices);
-            let together = Step { bytes: step.bytes + (first - head) * SLICE_BYTES, ..step };
-            if self.commit_bytes(together.address, together.bytes).is_ok() {
-                arena.set_ready(step.slices);
-                self.inner.counts.committed_slices += arena.note(head, first, Commit::Yes);
-            } else if let Err(refused) = self.commit_bytes(step.address, step.bytes) {
-                self.inner.counts.metadata_bytes = metadata;
-                return Err(refused);
-            }
-            arena.set_ready(step.slices);
-            self.inner.counts.metadata_bytes += step.bytes;
+        arena.set_tagged(tags.slices);
+        arena.set_ready(group.slices);
+        if together {
+            self.inner.counts.committed_slices += arena.note(head, first, Commit::Yes);
         }
+        self.inner.counts.metadata_bytes += tags.bytes + group.bytes;
         Ok(())
     }
 }

@@ -72,7 +72,10 @@ pub(super) struct Locked<'h, O: Os> {
 impl<O: Os> PageHeap<O> {
     /// An empty heap. Each slice of its arenas gets a side entry of `side_bytes`, a multiple of 64.
     pub const fn new(os: O, side_bytes: usize) -> Self {
-        assert!(side_bytes.is_multiple_of(64), "side entries are aligned to 64 bytes");
+        assert!(
+            side_bytes.is_multiple_of(64),
+            "side entries are aligned to 64 bytes"
+        );
         Self {
             primary_base: AtomicUsize::new(NO_BASE),
             primary_slices: AtomicUsize::new(0),
@@ -98,12 +101,30 @@ impl<O: Os> PageHeap<O> {
 
     /// A span of `slices` slices at a multiple of `align_slices` slices (a power of two), for a user who asks for
     /// `bytes` of it. `None` when the kernel or a limit refuses memory; then nothing has changed.
-    pub fn alloc(&self, slices: usize, align_slices: usize, use_: Use, bytes: usize) -> Option<Span<'_>> {
+    pub fn alloc(
+        &self,
+        slices: usize,
+        align_slices: usize,
+        use_: Use,
+        bytes: usize,
+    ) -> Option<Span<'_>> {
         debug_assert!(slices > 0 && align_slices.is_power_of_two());
         let mut locked = self.locked();
-        let (place, zero) = locked.alloc(&Want { slices, align: align_slices }, use_, bytes)?;
+        let (place, zero) = locked.alloc(
+            &Want {
+                slices,
+                align: align_slices,
+            },
+            use_,
+            bytes,
+        )?;
         locked.decay();
-        Some(Span { base: address_of(place), slices, zero, place })
+        Some(Span {
+            base: address_of(place),
+            slices,
+            zero,
+            place,
+        })
     }
 
     /// Takes a whole span back. Its tag becomes 0.
@@ -211,7 +232,12 @@ impl<O: Os> PageHeap<O> {
             (index < arena.tagged()).then_some(index)
         };
         let arenas = self.arenas();
-        arenas.iter().find_map(|arena| Some(Place { arena, index: within(arena)? }))
+        arenas.iter().find_map(|arena| {
+            Some(Place {
+                arena,
+                index: within(arena)?,
+            })
+        })
     }
 
     /// Calls `visit` with the first slice of every span of one use. The lock is held: `visit` must not call
@@ -247,7 +273,11 @@ impl<O: Os> PageHeap<O> {
     pub(super) fn locked(&self) -> Locked<'_, O> {
         let guard = self.lock.lock();
         // SAFETY: the lock is held as long as the reference lives: both are in one value.
-        Locked { heap: self, inner: unsafe { &mut *self.inner.get() }, _guard: guard }
+        Locked {
+            heap: self,
+            inner: unsafe { &mut *self.inner.get() },
+            _guard: guard,
+        }
     }
 
     /// The arenas that exist.
@@ -265,14 +295,16 @@ impl<O: Os> PageHeap<O> {
     pub(super) fn publish(&self, id: usize) {
         self.arenas_in_use.store(id + 1, Ordering::Release);
         if id == 0 {
-            self.primary_base.store(self.arenas[0].layout().base, Ordering::Release);
+            self.primary_base
+                .store(self.arenas[0].layout().base, Ordering::Release);
             self.publish_tags();
         }
     }
 
     /// Lets the fast path see how many tags of the first arena may be read. Under the lock.
     pub(super) fn publish_tags(&self) {
-        self.primary_slices.store(self.arenas[0].tagged(), Ordering::Release);
+        self.primary_slices
+            .store(self.arenas[0].tagged(), Ordering::Release);
     }
 }
 
@@ -286,8 +318,14 @@ impl<'h, O: Os> Locked<'h, O> {
     /// The span in use that starts at `base`.
     fn span_at(&self, base: NonNull<u8>) -> Option<Place<'h>> {
         let address = base.as_ptr() as usize;
-        let place = self.heap.locate(address).filter(|place| place.use_().is_some());
-        debug_assert!(place.is_some_and(|place| place.slice_base() == address), "a span in use");
+        let place = self
+            .heap
+            .locate(address)
+            .filter(|place| place.use_().is_some());
+        debug_assert!(
+            place.is_some_and(|place| place.slice_base() == address),
+            "a span in use"
+        );
         place
     }
 
@@ -340,8 +378,15 @@ impl<'h, O: Os> Locked<'h, O> {
         if let Some(use_) = place.use_() {
             self.inner.counts.by_use[use_ as usize - 1].slices += extra;
         }
-        let added = Place { arena: place.arena, index: next };
-        Some(Extension { slices: extra, zero: Zero::of(dirty), place: added })
+        let added = Place {
+            arena: place.arena,
+            index: next,
+        };
+        Some(Extension {
+            slices: extra,
+            zero: Zero::of(dirty),
+            place: added,
+        })
     }
 
     fn shrink(&mut self, place: Place<'h>, new_slices: usize, bytes: usize, dirty: Dirty) {
@@ -372,7 +417,9 @@ impl<'h, O: Os> Locked<'h, O> {
     fn note_writes(&mut self, place: Place<'h>, dirty: Dirty) {
         let record = place.arena.record(place.index);
         let change = place.arena.apply_dirty(place.index, record.end(), dirty);
-        record.dirty.set(record.dirty.get().wrapping_add_signed(change));
+        record
+            .dirty
+            .set(record.dirty.get().wrapping_add_signed(change));
     }
 
     /// The first `bytes` bytes of a span in use read as zero; the rest of what was asked for does not.
@@ -380,7 +427,10 @@ impl<'h, O: Os> Locked<'h, O> {
         let asked = place.bytes();
         self.note_writes(place, Dirty::Prefix(asked));
         let record = place.arena.record(place.index);
-        let cleared = place.arena.clear_prefix(place.index, record.end(), bytes / self.page_bytes());
+        let cleared =
+            place
+                .arena
+                .clear_prefix(place.index, record.end(), bytes / self.page_bytes());
         record.dirty.set(record.dirty.get() - cleared);
         self.set_bytes(place, 0);
     }

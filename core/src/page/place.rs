@@ -67,7 +67,11 @@ impl Place<'_> {
     /// Which OS pages of this slice may hold old data, the lowest page in the lowest bit. While the span is
     /// in use: as it was when the span was given out. All ones outside of spans.
     pub fn dirty_mask(&self) -> u16 {
-        if self.has_record() { self.arena.mask(self.index).load(Relaxed) } else { u16::MAX }
+        if self.has_record() {
+            self.arena.mask(self.index).load(Relaxed)
+        } else {
+            u16::MAX
+        }
     }
 
     fn has_record(&self) -> bool {

@@ -30,6 +30,8 @@ enum Due {
     Until(u64),
     /// All.
     All,
+    /// None.
+    Nothing,
 }
 
 impl<O: Os> PageHeap<O> {
@@ -42,7 +44,11 @@ impl<O: Os> PageHeap<O> {
     pub fn purge_all(&self) -> usize {
         let mut locked = self.locked();
         locked.forgive();
-        let uncommitted = if self.os.strict_commit() { locked.relinquish() } else { 0 };
+        let uncommitted = if self.os.strict_commit() {
+            locked.relinquish()
+        } else {
+            0
+        };
         drop(locked);
         uncommitted + self.purge_by_pieces(|_| Due::All)
     }
@@ -79,8 +85,8 @@ impl<'h, O: Os> Locked<'h, O> {
         let decay = self.heap.decay_ms.load(Relaxed);
         match self.heap.os.now_ms().checked_sub(decay) {
             Some(time) => Due::Until(time),
-            // The clock is younger than the decay time: nothing can be due.
-            None => Due::Until(0),
+            // The clock is younger than the decay time.
+            None => Due::Nothing,
         }
     }
 
@@ -88,14 +94,20 @@ impl<'h, O: Os> Locked<'h, O> {
         self.inner.aging.oldest().filter(|oldest| match due {
             Due::Until(time) => oldest.freed_at() <= time,
             Due::All => true,
+            Due::Nothing => false,
         })
     }
 
     /// Purges up to the most that one piece may. Returns the bytes given back.
     fn purge_piece(&mut self, due: Due) -> usize {
-        let mut work = Work { slices: MOST_SLICES, bytes: 0 };
+        let mut work = Work {
+            slices: MOST_SLICES,
+            bytes: 0,
+        };
         for _ in 0..MOST_SPANS {
-            let Some(span) = self.next_due(due) else { break };
+            let Some(span) = self.next_due(due) else {
+                break;
+            };
             self.purge_span(span, &mut work);
             if work.slices == 0 {
                 break;
@@ -132,7 +144,8 @@ impl<'h, O: Os> Locked<'h, O> {
             work.slices -= run.to - run.from;
             match self.purge_run(&run) {
                 Purged::Zero => {
-                    span.dirty.set(span.dirty.get() - arena.clear_dirty(run.from, run.to));
+                    span.dirty
+                        .set(span.dirty.get() - arena.clear_dirty(run.from, run.to));
                     work.bytes += run.bytes;
                     self.count_returned(run.bytes);
                 }
@@ -201,7 +214,10 @@ impl<'h, O: Os> Locked<'h, O> {
             if from >= end {
                 break;
             }
-            let to = arena.find(from, end, Commit::No).next_multiple_of(HUGE_SLICES).clamp(from + HUGE_SLICES, end);
+            let to = arena
+                .find(from, end, Commit::No)
+                .next_multiple_of(HUGE_SLICES)
+                .clamp(from + HUGE_SLICES, end);
             bytes += self.uncommit(arena, span, from, to);
             from = to;
         }
@@ -211,12 +227,15 @@ impl<'h, O: Os> Locked<'h, O> {
     fn uncommit(&mut self, arena: &Arena, span: &Record, from: usize, to: usize) -> usize {
         self.inner.counts.calls.uncommit += 1;
         let bytes = (to - from) * SLICE_BYTES;
-        let Some(start) = NonNull::new(arena.layout().address(from) as *mut u8) else { return 0 };
+        let Some(start) = NonNull::new(arena.layout().address(from) as *mut u8) else {
+            return 0;
+        };
         // SAFETY: slices of a free span, in one arena.
         if unsafe { self.heap.os.uncommit(start, bytes) }.is_err() {
             return 0;
         }
-        span.dirty.set(span.dirty.get() - arena.clear_dirty(from, to));
+        span.dirty
+            .set(span.dirty.get() - arena.clear_dirty(from, to));
         let returned = arena.note(from, to, Commit::No);
         self.inner.counts.committed_slices -= returned;
         self.count_returned(returned * SLICE_BYTES);

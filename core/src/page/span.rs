@@ -161,6 +161,15 @@ impl Record {
         let warm = self.dirty.get() > 0 && self.dirty.get() * 2 >= pages;
         self.cold.store(u8::from(!warm), Relaxed);
     }
+
+    /// As noted by [`Record::note_warmth`].
+    pub(super) fn warmth(&self) -> Warmth {
+        if self.cold.load(Relaxed) == 0 {
+            Warmth::Warm
+        } else {
+            Warmth::Cold
+        }
+    }
 }
 
 // SAFETY: the links are two words of the record, named nowhere else; a free span's size, place and
@@ -170,7 +179,7 @@ unsafe impl Node for Record {
 
     fn key(&self) -> FitKey {
         FitKey {
-            warmth: if self.cold.load(Relaxed) == 0 { Warmth::Warm } else { Warmth::Cold },
+            warmth: self.warmth(),
             slices: self.slices.get(),
             place: (self.arena() as u64) << 32 | self.index.get() as u64,
         }
@@ -202,7 +211,11 @@ fn pointer(record: &Record) -> *mut Record {
 
 impl Queue {
     pub(super) const fn new(kind: Queued) -> Self {
-        Self { kind, oldest: null_mut(), newest: null_mut() }
+        Self {
+            kind,
+            oldest: null_mut(),
+            newest: null_mut(),
+        }
     }
 
     /// The span that waits longest.
@@ -212,7 +225,6 @@ impl Queue {
     }
 
     /// The span that comes after `entry`, which is in this queue.
-    #[cfg(any(test, debug_assertions))]
     pub(super) fn after<'a>(&self, entry: &Record) -> Option<&'a Record> {
         // SAFETY: links of a queue lead to its entries.
         unsafe { record(entry.newer.load(Relaxed)) }

@@ -91,11 +91,21 @@ impl Counts {
             peak_slices: 0,
             free_slices: 0,
             free_dirty_pages: 0,
-            by_use: [UseTotals { spans: 0, slices: 0, bytes: 0 }; USES],
+            by_use: [UseTotals {
+                spans: 0,
+                slices: 0,
+                bytes: 0,
+            }; USES],
             purges: 0,
             purged_bytes: 0,
             refused_purges: 0,
-            calls: Calls { reserve: 0, commit: 0, uncommit: 0, purge: 0, move_pages: 0 },
+            calls: Calls {
+                reserve: 0,
+                commit: 0,
+                uncommit: 0,
+                purge: 0,
+                move_pages: 0,
+            },
         }
     }
 

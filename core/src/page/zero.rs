@@ -1,8 +1,8 @@
 //! The zero state: a bit for each OS page that may be dirty, carried through every change of hands.
 
 use super::arena::Arena;
+use super::place::Place;
 use crate::base::sync::plain::Ordering::Relaxed;
-use crate::base::units::SLICE_BYTES;
 
 /// What is known about the contents of a span just given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,11 @@ pub enum Zero {
 
 impl Zero {
     pub(super) fn of(dirty_pages: usize) -> Self {
-        if dirty_pages == 0 { Self::AllZero } else { Self::MaybeDirty }
+        if dirty_pages == 0 {
+            Self::AllZero
+        } else {
+            Self::MaybeDirty
+        }
     }
 }
 
@@ -48,12 +52,16 @@ pub(super) struct DirtyRun {
 impl Arena {
     /// Pages of the slices `from..to` that may be dirty.
     pub(super) fn count_dirty(&self, from: usize, to: usize) -> usize {
-        (from..to).map(|index| self.mask(index).load(Relaxed).count_ones() as usize).sum()
+        (from..to)
+            .map(|index| self.mask(index).load(Relaxed).count_ones() as usize)
+            .sum()
     }
 
     /// Notes that nothing in the slices `from..to` is dirty. Returns how many pages were.
     pub(super) fn clear_dirty(&self, from: usize, to: usize) -> usize {
-        (from..to).map(|index| self.mask(index).swap(0, Relaxed).count_ones() as usize).sum()
+        (from..to)
+            .map(|index| self.mask(index).swap(0, Relaxed).count_ones() as usize)
+            .sum()
     }
 
     /// Notes that the first `pages` OS pages of the slices `from..to` may be dirty. Returns how many
@@ -66,7 +74,11 @@ impl Arena {
             if left == 0 {
                 break;
             }
-            let bits = if left >= per_slice { full } else { full >> (per_slice - left) };
+            let bits = if left >= per_slice {
+                full
+            } else {
+                full >> (per_slice - left)
+            };
             let old = self.mask(index).load(Relaxed);
             self.mask(index).store(old | bits, Relaxed);
             added += (bits & !old).count_ones() as usize;
@@ -75,16 +87,30 @@ impl Arena {
         added
     }
 
-    /// Applies what a user did to the slices `from..to`, whose first `skipped` bytes belong elsewhere
-    /// ([`Dirty::Prefix`] counts those too). Returns the change in the number of dirty pages.
-    pub(super) fn apply_dirty(&self, from: usize, to: usize, skipped: usize, dirty: Dirty) -> isize {
-        let page = self.layout().page_bytes();
+    /// Notes that the first `pages` OS pages of the slices `from..to` are zero. Returns how many were
+    /// dirty.
+    pub(super) fn clear_prefix(&self, from: usize, to: usize, pages: usize) -> usize {
+        let per_slice = self.layout().pages_per_slice;
+        let whole = (pages / per_slice).min(to - from);
+        let mut cleared = self.clear_dirty(from, from + whole);
+        if from + whole < to {
+            let mask = self.mask(from + whole);
+            let bits = mask.load(Relaxed) & ((1 << (pages % per_slice)) - 1);
+            mask.store(mask.load(Relaxed) & !bits, Relaxed);
+            cleared += bits.count_ones() as usize;
+        }
+        cleared
+    }
+
+    /// Carries what a user did to the span of slices `from..to` into its masks. Returns the change in the
+    /// number of dirty pages.
+    pub(super) fn apply_dirty(&self, from: usize, to: usize, dirty: Dirty) -> isize {
         match dirty {
             Dirty::AsBefore => 0,
             Dirty::Zeroed => -(self.clear_dirty(from, to) as isize),
-            Dirty::All => self.mark_dirty(from, to, (to - from) * (SLICE_BYTES / page)) as isize,
+            Dirty::All => self.mark_dirty(from, to, usize::MAX) as isize,
             Dirty::Prefix(bytes) => {
-                self.mark_dirty(from, to, bytes.saturating_sub(skipped).div_ceil(page)) as isize
+                self.mark_dirty(from, to, bytes.div_ceil(self.layout().page_bytes())) as isize
             }
         }
     }
@@ -94,12 +120,45 @@ impl Arena {
     pub(super) fn next_dirty(&self, from: usize, to: usize, most: usize) -> Option<DirtyRun> {
         let dirty = |index: &usize| self.mask(*index).load(Relaxed) != 0;
         let first = (from..to).find(dirty)?;
-        let count = (first..to.min(first.saturating_add(most.max(1)))).take_while(dirty).count();
+        let count = (first..to.min(first.saturating_add(most.max(1))))
+            .take_while(dirty)
+            .count();
         let last = first + count - 1;
         let (layout, page) = (self.layout(), self.layout().page_bytes());
         let lead = self.mask(first).load(Relaxed).trailing_zeros() as usize;
         let used = 16 - self.mask(last).load(Relaxed).leading_zeros() as usize;
         let address = layout.address(first) + lead * page;
-        Some(DirtyRun { from: first, to: last + 1, address, bytes: layout.address(last) + used * page - address })
+        Some(DirtyRun {
+            from: first,
+            to: last + 1,
+            address,
+            bytes: layout.address(last) + used * page - address,
+        })
+    }
+}
+
+/// Writes zeros to the dirty OS pages among the first `bytes` bytes of a span, in runs as long as they come.
+///
+/// # Safety
+/// - The caller holds the span that starts at `place`, at least `bytes` long, and nobody else uses it.
+pub(super) unsafe fn zero_dirty(place: Place<'_>, bytes: usize) {
+    let (base, page) = (place.slice_base(), place.arena.layout().page_bytes());
+    let per_slice = place.arena.layout().pages_per_slice;
+    let is_dirty = |number: usize| {
+        let mask = place
+            .arena
+            .mask(place.index + number / per_slice)
+            .load(Relaxed);
+        mask & (1 << (number % per_slice)) != 0
+    };
+    let pages = bytes.div_ceil(page);
+    let mut next = 0;
+    while let Some(first) = (next..pages).find(|&number| is_dirty(number)) {
+        next = (first..pages)
+            .find(|&number| !is_dirty(number))
+            .unwrap_or(pages);
+        let (start, end) = (first * page, (next * page).min(bytes));
+        // SAFETY: within the first `bytes` bytes of the span, which is committed and the caller's.
+        unsafe { core::ptr::write_bytes((base + start) as *mut u8, 0, end - start) };
     }
 }
