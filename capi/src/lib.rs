@@ -1,1 +1,36 @@
-//! libneap.so: the C names.
+//! libneap.so: the C and C++ names.
+//!
+//! Every exported symbol stands in one of these files, and every hot one is a
+//! straight inline of [`neap::front`]:
+//!
+//! | file | names |
+//! |---|---|
+//! | `c.rs` | `malloc` `calloc` `realloc` `free` and their relatives, as glibc 2.36 behaves |
+//! | `aligned.rs` | `memalign` `posix_memalign` `aligned_alloc` `valloc` `pvalloc` |
+//! | `sized.rs` | C23's `free_sized` and `free_aligned_sized` |
+//! | `control.rs`, `report.rs` | `malloc_trim` `mallopt`; `mallinfo` `mallinfo2` `malloc_info` `malloc_stats` |
+//! | `libc_names.rs` | the same under glibc's internal `__libc_*` names |
+//! | `cxx/` | the 20 replaceable forms of `operator new` and `operator delete` |
+//! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
+//! | `version.rs` | `neap_version` |
+//!
+//! `errno` follows one rule: a C entry point that fails to get memory sets
+//! `ENOMEM`; nothing else touches it (`neap::front` keeps it).
+//!
+//! The shipped build is `panic = "abort"` and then `no_std`; other builds link
+//! `std`, so that plain `cargo build` and `cargo test` work.
+#![cfg_attr(panic = "abort", no_std)]
+
+mod aligned;
+mod c;
+mod control;
+mod cxx;
+mod dlopen;
+mod errno;
+mod libc_names;
+mod loader;
+#[cfg(panic = "abort")]
+mod panic;
+mod report;
+mod sized;
+mod version;

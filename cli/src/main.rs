@@ -1,1 +1,60 @@
-fn main() {}
+//! `neap`: run programs under the Neap memory system.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `command` | the verbs and flags |
+//! | `verbs/` | one file a verb |
+//! | `flags` | the options of `neap::control` as flags and variables |
+//! | `library` | where the library is and how it is named to the loader |
+//! | `program/` | which files a command line executes, and whether the loader takes a preload for them |
+//! | `launch`, `supervise`, `statistics` | becoming the program, or waiting for it and printing what it left |
+//! | `probe/` | what this kernel offers, tried out |
+//! | `table` | findings as a table or as JSON |
+//! | `failure` | errors and exit codes |
+//!
+//! The entry point is C's `main`: Rust's own would ignore SIGPIPE before we run, and
+//! the program that we become must find its signals as our caller left them.
+
+#![cfg_attr(not(test), no_main)]
+
+mod command;
+mod failure;
+mod flags;
+mod launch;
+mod library;
+mod probe;
+mod program;
+mod statistics;
+mod supervise;
+mod table;
+mod verbs;
+
+use clap::ArgMatches;
+use failure::{Failure, OWN};
+
+/// What `main` hands to the shell, or why there is nothing to hand on.
+type Outcome = Result<i32, Failure>;
+
+/// Called by the C runtime. Arguments come from `std::env`, which has its own copy.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
+    let status = match command::neap().try_get_matches() {
+        Ok(matches) => perform(&matches),
+        Err(error) => usage(&error),
+    };
+    std::process::exit(status)
+}
+
+fn perform(matches: &ArgMatches) -> i32 {
+    verbs::perform(matches).unwrap_or_else(|failure| failure.report())
+}
+
+/// Help and version end well; a wrong command line is a failure of `neap`, not of the
+/// program it would have run.
+fn usage(error: &clap::Error) -> i32 {
+    let printed = error.print();
+    match (error.use_stderr(), printed) {
+        (false, Ok(())) => 0,
+        _ => i32::from(OWN),
+    }
+}

@@ -26,7 +26,6 @@
 //! `docs/first-malloc.md` follows the first allocation step by step.
 
 pub mod base;
-#[cfg(not(loom))]
 pub mod cache;
 pub mod control;
 #[cfg(not(loom))]

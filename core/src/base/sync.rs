@@ -27,6 +27,17 @@ pub fn full_barrier_after_rmw() {
     fence(Ordering::SeqCst);
 }
 
+/// The cheap side of an asymmetric barrier: another thread runs the dear side
+/// (`os::thread::heavy_barrier`). Keeps the compiler from reordering around it and costs no
+/// instruction; under the model checker it is the fence that the dear side forces on this thread.
+#[inline(always)]
+pub fn light_barrier() {
+    #[cfg(not(loom))]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
 /// Atomics that a model checker has no need to see: caches of constants, and data whose every
 /// writer holds a lock. Always the machine's, so their constructors stay `const`.
 pub mod plain {

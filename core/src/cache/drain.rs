@@ -12,13 +12,12 @@
 //!    the old bottom is put back and nothing was taken.
 //!
 //! The owner's pop is one load of `top`, one of `bottom`, and one store: no flag, no fence.
-//! `models.rs` has the loom model; `docs/decisions/0003-draining.md` the prices of the alternatives.
+//! `magazine_models.rs` has the loom model; `docs/decisions/0003-draining.md` the prices of the alternatives.
 
 use super::gather::Gather;
 use super::heap::Heap;
 use super::slot;
 use super::thread::{Cache, Opened};
-use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
 use crate::slab::class::{CLASSES, Class};
 use core::ptr;
@@ -51,7 +50,8 @@ impl Heap {
         let mut open = cache.open();
         let mut bottoms = [0; CLASSES + 1];
         for class in Class::all() {
-            bottoms[class.index()] = offer(&mut open, class);
+            let floor = open.store(class).floor;
+            bottoms[class.index()] = open.magazine(class).offer(floor).unwrap_or(0);
         }
         if bottoms.iter().all(|&bottom| bottom == 0) {
             return;
@@ -63,25 +63,13 @@ impl Heap {
             if bottom == 0 {
                 continue;
             }
-            let top = open.magazine(class).top.load(Ordering::Acquire);
-            if barrier && top > bottom {
+            if barrier && open.magazine(class).is_ceded(bottom) {
                 take(&mut open, class, bottom, &mut gather);
             }
             open.publish(class);
         }
         gather.finish();
     }
-}
-
-/// Publishes a bottom below the newest block of `class`. 0 if there is nothing to take.
-fn offer(open: &mut Opened<'_>, class: Class) -> usize {
-    let filled = open.filled(class);
-    if filled < 2 {
-        return 0;
-    }
-    let bottom = open.store(class).floor + (filled - 1) * 8;
-    open.magazine(class).bottom.store(bottom, Ordering::Relaxed);
-    bottom
 }
 
 /// Takes the entries from the floor to `bottom`, which is the floor from now on.

@@ -10,7 +10,7 @@
 //! and `limit` are written under the cache's lock only, by the owner's slow path or by a drainer
 //! ([`super::drain`]); the fast path reads them. Closed, a magazine sends every call to the slow path.
 
-use crate::base::sync::{AtomicUsize, Ordering};
+use crate::base::sync::{AtomicUsize, Ordering, light_barrier};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 
 /// What the tag byte of a slice says: 0, nothing starts here; else where the magazine of its blocks
@@ -83,6 +83,7 @@ pub struct Magazine {
 
 impl Magazine {
     /// Empty and full.
+    #[cfg(not(loom))]
     pub const fn closed() -> Magazine {
         Magazine {
             top: AtomicUsize::new(0),
@@ -101,7 +102,8 @@ impl Magazine {
         // SAFETY: entries between bottom and top were pushed by this thread or its refill, and a
         // drainer takes only entries below the bottom it has published (see `drain`).
         let block = unsafe { *((top - 8) as *const *mut u8) };
-        self.top.store(self.top.load(Ordering::Relaxed) - 8, Ordering::Relaxed);
+        self.top.store(top - 8, Ordering::Relaxed);
+        light_barrier();
         Some(block)
     }
 
@@ -125,7 +127,23 @@ impl Magazine {
         // SAFETY: below limit the array has room, and nobody but the owner writes at or above top.
         unsafe { *(top as *mut *mut u8) = block };
         // Release: a drainer that sees the new top sees the entry.
-        self.top.store(self.top.load(Ordering::Relaxed) + 8, Ordering::Release);
+        self.top.store(top + 8, Ordering::Release);
+        light_barrier();
         true
+    }
+
+    /// A drainer's first step, under the cache's lock: publishes a bottom that leaves the newest block
+    /// to the owner. `None` if there is nothing to take above `floor`.
+    pub fn offer(&self, floor: usize) -> Option<usize> {
+        let top = self.top.load(Ordering::Acquire);
+        let bottom = top.checked_sub(8).filter(|&bottom| bottom > floor)?;
+        self.bottom.store(bottom, Ordering::Relaxed);
+        Some(bottom)
+    }
+
+    /// A drainer's step after the heavy barrier: whether what lies below `bottom` is the drainer's.
+    /// If not, the caller puts the old bottom back.
+    pub fn is_ceded(&self, bottom: usize) -> bool {
+        self.top.load(Ordering::Acquire) > bottom
     }
 }

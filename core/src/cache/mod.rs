@@ -1,13 +1,25 @@
 //! Magazines over bitmaps: the fast path, refill, flush, draining, thread end.
 
+#[cfg(not(loom))]
 pub mod budget;
+#[cfg(not(loom))]
 pub mod drain;
+#[cfg(not(loom))]
 pub mod gather;
+#[cfg(not(loom))]
 pub mod heap;
 pub mod magazine;
+#[cfg(all(test, loom))]
+mod magazine_models;
+#[cfg(not(loom))]
 pub mod meta;
+#[cfg(not(loom))]
 pub mod misuse;
+#[cfg(not(loom))]
 pub mod registry;
+#[cfg(not(loom))]
 pub mod slot;
+#[cfg(not(loom))]
 pub mod slow;
+#[cfg(not(loom))]
 pub mod thread;

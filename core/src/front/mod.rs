@@ -16,7 +16,7 @@ pub use global::Neap;
 pub use release::{free, free_aligned_sized, free_sized, usable_size};
 pub use resize::{reallocate, reallocate_layout};
 pub use start::{deepbind_kept, settings};
-pub use trim::{snapshot, trim};
+pub use trim::{check_consistency, snapshot, trim};
 
 /// No block is larger: pointer differences inside it must fit `isize`.
 pub const MAX_BYTES: usize = isize::MAX as usize;

@@ -2,8 +2,8 @@
 
 use super::allocate::{allocate_layout, current};
 use super::release::{free, sizes_are_loose, start_of};
-use super::{MAX_BYTES, large};
-use crate::cache::heap::{Found, HEAP};
+use super::{MAX_BYTES, check, large};
+use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
 use crate::slab::Slab;
@@ -48,7 +48,8 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
 /// Aborts if the block is seen to be free: its bit is set, or it lies on top of this thread's magazine.
 fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     let number = start_of(Call::Realloc, slab, class, block.addr());
-    if slab.is_free(number) || current().magazine(Tag::of(class)).newest() == Some(block) {
+    let waits = HEAP.mode() == Mode::Checking && check::holds(block.addr());
+    if waits || slab.is_free(number) || current().magazine(Tag::of(class)).newest() == Some(block) {
         misuse::realloc_freed(block.addr());
     }
 }

@@ -90,3 +90,11 @@ fn magazines(figures: &mut Snapshot) {
         }
     });
 }
+
+/// Looks whether the page heap's invariants hold; says which one does not. Takes its lock for long: for tests.
+///
+/// # Errors
+/// The invariant that is broken.
+pub fn check_consistency() -> Result<(), &'static str> {
+    HEAP.pages.check()
+}

@@ -78,6 +78,20 @@ pub enum Given {
 }
 
 impl Slab {
+    /// A record as the page heap hands it out: all zero.
+    #[cfg(test)]
+    fn blank() -> Slab {
+        Slab {
+            links: [const { plain::AtomicPtr::new(core::ptr::null_mut()) }; 2],
+            base: AtomicUsize::new(0),
+            class: AtomicU8::new(0),
+            listed: AtomicU8::new(UNLISTED),
+            lowest: AtomicU16::new(0),
+            high_water: AtomicU16::new(0),
+            free: core::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
     /// Turns the record of a fresh slice into a slab of `class` with all blocks free. Not yet listed.
     pub fn carve(&self, class: Class, base: usize) {
         debug_assert_eq!(self.class.load(Ordering::Relaxed), 0);
@@ -87,8 +101,10 @@ impl Slab {
         self.listed.store(UNLISTED, Ordering::Relaxed);
         self.class.store(class.index() as u8, Ordering::Relaxed);
         for (word, bits) in self.words(class).iter().enumerate() {
-            // Release: whoever claims a bit sees class and base.
-            bits.store(class.full_word(word), Ordering::Release);
+            // Release: whoever claims a bit sees class and base. A swap, not a store: it shows that no
+            // bit was set, and loom 0.7 may read past a thread's own plain store.
+            let stray = bits.swap(class.full_word(word), Ordering::AcqRel);
+            debug_assert_eq!(stray, 0, "a bit was set while the slice was no slab");
         }
     }
 

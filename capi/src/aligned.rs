@@ -1,0 +1,85 @@
+//! Blocks at a stated alignment.
+
+use crate::errno::{fail, or_enomem};
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
+use neap::front;
+
+/// The largest alignment that `neap::front` serves: 1 GiB. Beyond it there is no memory.
+const LARGEST: usize = 1 << 30;
+/// What every block has anyway.
+const LEAST: usize = 16;
+
+/// A block at a multiple of `align`, a power of two; null if there is none.
+#[inline]
+pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
+    if align <= LEAST {
+        return front::allocate(size);
+    }
+    if align > LARGEST {
+        return null_mut();
+    }
+    front::allocate_aligned(size, align)
+}
+
+/// `size` bytes at a multiple of `align`, which is rounded up to a power of two
+/// as glibc does; `EINVAL` if it cannot be.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    match align.checked_next_power_of_two() {
+        Some(align) => or_enomem(allocate(size, align)),
+        None => fail(libc::EINVAL),
+    }
+}
+
+/// C11's name for [`memalign`]; like glibc 2.36 it accepts every `size` and rounds `align` up.
+#[unsafe(no_mangle)]
+extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+    memalign(align, size)
+}
+
+/// Stores a block at a multiple of `align` in `*out` and returns 0, or returns
+/// `EINVAL` (not a power of two times `sizeof(void *)`) or `ENOMEM` and leaves `*out` and `errno` alone.
+///
+/// # Safety
+/// - `out` may be written.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn posix_memalign(
+    out: *mut *mut c_void,
+    align: usize,
+    size: usize,
+) -> c_int {
+    if !align.is_power_of_two() || align < size_of::<*mut c_void>() {
+        return libc::EINVAL;
+    }
+    let block = allocate(size, align);
+    if block.is_null() {
+        return libc::ENOMEM;
+    }
+    // SAFETY: the caller says so.
+    unsafe { out.write(block.cast()) };
+    0
+}
+
+/// `size` bytes at the start of an OS page.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn valloc(size: usize) -> *mut c_void {
+    memalign(os_page_bytes(), size)
+}
+
+/// As [`valloc`], with `size` rounded up to whole OS pages.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    let page = os_page_bytes();
+    match size.checked_next_multiple_of(page) {
+        Some(bytes) => memalign(page, bytes),
+        None => fail(libc::ENOMEM),
+    }
+}
+
+/// Bytes in an OS page: 4, 16 or 64 KiB, known to the C library without a system call.
+fn os_page_bytes() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}

@@ -1,0 +1,154 @@
+//! The eight forms of `operator new`.
+
+use crate::aligned;
+use crate::cxx::machine::exhausted;
+use crate::cxx::replaced::{self, Derived};
+use core::ffi::c_void;
+use core::mem::transmute;
+use core::ptr::{NonNull, null_mut};
+use neap::front;
+
+/// A reference to `std::nothrow`: it chooses the form and is never read.
+type Nothrow = *const c_void;
+/// `operator new(size, nothrow)` of the C++ runtime.
+type PlainForm = extern "C" fn(usize, Nothrow) -> *mut c_void;
+/// `operator new(size, align, nothrow)` of the C++ runtime.
+type AlignedForm = extern "C" fn(usize, usize, Nothrow) -> *mut c_void;
+
+/// `operator new(size)`.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn _Znwm(size: usize) -> *mut c_void {
+    plain(size)
+}
+
+/// `operator new[](size)`.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn _Znam(size: usize) -> *mut c_void {
+    plain(size)
+}
+
+/// `operator new(size, align)`.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut c_void {
+    aligned(size, align)
+}
+
+/// `operator new[](size, align)`.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut c_void {
+    aligned(size, align)
+}
+
+/// `operator new(size, nothrow)`.
+#[unsafe(no_mangle)]
+extern "C" fn _ZnwmRKSt9nothrow_t(size: usize, tag: Nothrow) -> *mut c_void {
+    static BEHIND: Derived = Derived::new(c"_ZnwmRKSt9nothrow_t");
+    plain_nothrow(&BEHIND, size, tag)
+}
+
+/// `operator new[](size, nothrow)`.
+#[unsafe(no_mangle)]
+extern "C" fn _ZnamRKSt9nothrow_t(size: usize, tag: Nothrow) -> *mut c_void {
+    static BEHIND: Derived = Derived::new(c"_ZnamRKSt9nothrow_t");
+    plain_nothrow(&BEHIND, size, tag)
+}
+
+/// `operator new(size, align, nothrow)`.
+#[unsafe(no_mangle)]
+extern "C" fn _ZnwmSt11align_val_tRKSt9nothrow_t(
+    size: usize,
+    align: usize,
+    tag: Nothrow,
+) -> *mut c_void {
+    static BEHIND: Derived = Derived::new(c"_ZnwmSt11align_val_tRKSt9nothrow_t");
+    aligned_nothrow(&BEHIND, size, align, tag)
+}
+
+/// `operator new[](size, align, nothrow)`.
+#[unsafe(no_mangle)]
+extern "C" fn _ZnamSt11align_val_tRKSt9nothrow_t(
+    size: usize,
+    align: usize,
+    tag: Nothrow,
+) -> *mut c_void {
+    static BEHIND: Derived = Derived::new(c"_ZnamSt11align_val_tRKSt9nothrow_t");
+    aligned_nothrow(&BEHIND, size, align, tag)
+}
+
+/// A block, or the new-handler's loop and `std::bad_alloc`.
+#[inline(always)]
+fn plain(size: usize) -> *mut c_void {
+    let block = front::allocate(size);
+    if block.is_null() {
+        // SAFETY: a form without alignment passes 1.
+        return unsafe { exhausted(size, 1) };
+    }
+    block.cast()
+}
+
+/// An aligned block, or the new-handler's loop and `std::bad_alloc`; the latter
+/// at once for an alignment that is no power of two, as libstdc++ does.
+#[inline(always)]
+fn aligned(size: usize, align: usize) -> *mut c_void {
+    let block = attempt(size, align);
+    if block.is_null() {
+        // SAFETY: the alignment is the operator's.
+        return unsafe { exhausted(size, align) };
+    }
+    block.cast()
+}
+
+/// An aligned block; null if there is none or `align` is no power of two.
+#[inline]
+fn attempt(size: usize, align: usize) -> *mut u8 {
+    if !align.is_power_of_two() {
+        return null_mut();
+    }
+    aligned::allocate(size, align)
+}
+
+/// A block, or what the C++ runtime makes of it.
+#[inline(always)]
+fn plain_nothrow(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
+    if replaced::surely_none() {
+        let block = front::allocate(size);
+        if !block.is_null() {
+            return block.cast();
+        }
+    }
+    plain_elsewhere(behind, size, tag)
+}
+
+/// Lets the C++ runtime call the throwing form, new-handler and all, and catch.
+#[cold]
+#[inline(never)]
+fn plain_elsewhere(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
+    match replaced::runtime_form(behind) {
+        // SAFETY: the symbol is this operator's other definition.
+        Some(form) => unsafe { transmute::<NonNull<c_void>, PlainForm>(form)(size, tag) },
+        None => front::allocate(size).cast(),
+    }
+}
+
+/// As [`plain_nothrow`], at an alignment.
+#[inline(always)]
+fn aligned_nothrow(behind: &Derived, size: usize, align: usize, tag: Nothrow) -> *mut c_void {
+    if replaced::surely_none() {
+        let block = attempt(size, align);
+        if !block.is_null() {
+            return block.cast();
+        }
+    }
+    aligned_elsewhere(behind, size, align, tag)
+}
+
+/// As [`plain_elsewhere`], at an alignment.
+#[cold]
+#[inline(never)]
+fn aligned_elsewhere(behind: &Derived, size: usize, align: usize, tag: Nothrow) -> *mut c_void {
+    match replaced::runtime_form(behind) {
+        // SAFETY: the symbol is this operator's other definition.
+        Some(form) => unsafe { transmute::<NonNull<c_void>, AlignedForm>(form)(size, align, tag) },
+        None => attempt(size, align).cast(),
+    }
+}

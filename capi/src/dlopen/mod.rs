@@ -1,0 +1,57 @@
+//! `dlopen`, with `RTLD_DEEPBIND` taken out.
+//!
+//! An object loaded with that flag binds its own `malloc` and `free` to the C
+//! library, past a preloaded allocator; blocks then cross between two heaps.
+//! Debian's PHP loads its extensions so. The option `deepbind` keeps the flag.
+
+use crate::loader;
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr::{NonNull, null_mut};
+use neap::base::sync::{AtomicPtr, Ordering};
+
+#[cfg(target_arch = "aarch64")]
+#[path = "aarch64.rs"]
+mod machine;
+#[cfg(target_arch = "x86_64")]
+#[path = "x86_64.rs"]
+mod machine;
+
+/// The C library's `dlopen`, found on first use; null before. Every thread finds the same.
+static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// What the assembly does next: two registers on every machine.
+#[repr(C)]
+struct Plan {
+    target: NonNull<c_void>,
+    mode: usize,
+}
+
+/// Where a `dlopen` with `mode` goes, and with which mode.
+extern "C" fn plan(mode: c_int) -> Plan {
+    let stripped = if neap::front::deepbind_kept() {
+        mode
+    } else {
+        mode & !libc::RTLD_DEEPBIND
+    };
+    Plan {
+        target: real(),
+        mode: stripped as usize,
+    }
+}
+
+/// The C library's `dlopen`.
+fn real() -> NonNull<c_void> {
+    NonNull::new(REAL.load(Ordering::Relaxed)).unwrap_or_else(|| {
+        let found = loader::next(c"dlopen").unwrap_or(refusal());
+        REAL.store(found.as_ptr(), Ordering::Relaxed);
+        found
+    })
+}
+
+/// The function that stands in where the process has no other `dlopen`.
+fn refusal() -> NonNull<c_void> {
+    extern "C" fn refuse(_file: *const c_char, _mode: c_int) -> *mut c_void {
+        null_mut()
+    }
+    NonNull::new(refuse as *mut c_void).expect("a function has an address")
+}

@@ -1,0 +1,29 @@
+//! The only place that sets `errno`.
+
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
+
+/// Sets the calling thread's `errno`.
+#[cold]
+#[inline(never)]
+pub(crate) fn set(code: c_int) {
+    // SAFETY: glibc gives every thread an errno of its own, valid for its life.
+    unsafe { *libc::__errno_location() = code }
+}
+
+/// Sets `errno` to `code` and gives the null pointer that reports it.
+#[cold]
+#[inline(never)]
+pub(crate) fn fail(code: c_int) -> *mut c_void {
+    set(code);
+    null_mut()
+}
+
+/// Hands a block to the caller, or reports that there was none.
+#[inline(always)]
+pub(crate) fn or_enomem(block: *mut u8) -> *mut c_void {
+    if block.is_null() {
+        return fail(libc::ENOMEM);
+    }
+    block.cast()
+}

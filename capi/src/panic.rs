@@ -1,0 +1,6 @@
+//! What a panic does in the shipped, `no_std` build: the one way to die.
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    neap::os::fatal::fatal(format_args!("bug in Neap: {info}"))
+}

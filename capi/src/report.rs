@@ -1,0 +1,206 @@
+//! What glibc's reporting functions say about a Neap heap.
+//!
+//! The counts that they share, so that programs which add them up stay right:
+//! `arena` (slabs and everything not large) = `uordblks` (live) + `fordblks`
+//! (free, and Neap's own data); `hblkhd` is the bytes of large blocks; `arena + hblkhd` is
+//! the memory committed. Counts that Neap does not keep are 0.
+
+use core::ffi::c_int;
+use core::fmt::{self, Write};
+use libc::FILE;
+use neap::front;
+use neap::stats::{Snapshot, Text};
+
+/// The heap in glibc's terms, in bytes except `large_blocks`.
+struct Glibc {
+    arena: u64,
+    large_blocks: u64,
+    large: u64,
+    magazines: u64,
+    live: u64,
+    free: u64,
+    trimmable: u64,
+}
+
+impl Glibc {
+    /// The heap now.
+    fn now() -> Self {
+        Self::of(&front::snapshot())
+    }
+
+    /// Counters are read one by one while other threads run: every difference saturates.
+    fn of(heap: &Snapshot) -> Self {
+        let arena = heap.committed.saturating_sub(heap.large_bytes);
+        let live = heap.live.saturating_sub(heap.large_bytes).min(arena);
+        Self {
+            arena,
+            large_blocks: heap.large_blocks,
+            large: heap.large_bytes,
+            magazines: heap.magazines,
+            live,
+            free: arena - live,
+            trimmable: heap.free_dirty,
+        }
+    }
+}
+
+/// `value` as the old `struct mallinfo` can say it: at most `INT_MAX`, instead of glibc's wrapping.
+fn narrow(value: u64) -> c_int {
+    c_int::try_from(value).unwrap_or(c_int::MAX)
+}
+
+/// `value` in bytes as a `size_t`, which has 64 bits wherever Neap runs.
+fn wide(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+/// The heap in glibc's terms; see the head of this file for what each field holds.
+#[unsafe(no_mangle)]
+extern "C" fn mallinfo2() -> libc::mallinfo2 {
+    let heap = Glibc::now();
+    libc::mallinfo2 {
+        arena: wide(heap.arena),
+        ordblks: 0,
+        smblks: 0,
+        hblks: wide(heap.large_blocks),
+        hblkhd: wide(heap.large),
+        usmblks: 0,
+        fsmblks: wide(heap.magazines),
+        uordblks: wide(heap.live),
+        fordblks: wide(heap.free),
+        keepcost: wide(heap.trimmable),
+    }
+}
+
+/// [`mallinfo2`] in ints; what does not fit is `INT_MAX`.
+#[unsafe(no_mangle)]
+extern "C" fn mallinfo() -> libc::mallinfo {
+    let heap = Glibc::now();
+    libc::mallinfo {
+        arena: narrow(heap.arena),
+        ordblks: 0,
+        smblks: 0,
+        hblks: narrow(heap.large_blocks),
+        hblkhd: narrow(heap.large),
+        usmblks: 0,
+        fsmblks: narrow(heap.magazines),
+        uordblks: narrow(heap.live),
+        fordblks: narrow(heap.free),
+        keepcost: narrow(heap.trimmable),
+    }
+}
+
+/// Text on its way out in pieces: a report must not allocate.
+struct Pieces<Send: FnMut(&[u8]) -> fmt::Result> {
+    text: [u8; 512],
+    used: usize,
+    send: Send,
+}
+
+impl<Send: FnMut(&[u8]) -> fmt::Result> Pieces<Send> {
+    fn new(send: Send) -> Self {
+        Self {
+            text: [0; 512],
+            used: 0,
+            send,
+        }
+    }
+
+    /// Sends what has been collected.
+    fn flush(&mut self) -> fmt::Result {
+        let used = core::mem::take(&mut self.used);
+        (self.send)(&self.text[..used])
+    }
+}
+
+impl<Send: FnMut(&[u8]) -> fmt::Result> Write for Pieces<Send> {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        for piece in more.as_bytes().chunks(self.text.len()) {
+            if self.text.len() - self.used < piece.len() {
+                self.flush()?;
+            }
+            self.text[self.used..self.used + piece.len()].copy_from_slice(piece);
+            self.used += piece.len();
+        }
+        Ok(())
+    }
+}
+
+/// The document of `malloc_info`, in glibc's elements as far as they have a meaning here.
+fn xml(page: &mut impl Write) -> fmt::Result {
+    let raw = front::snapshot();
+    let heap = Glibc::of(&raw);
+    let (blocks, large) = (heap.large_blocks, heap.large);
+    writeln!(page, "<malloc version=\"1\" allocator=\"neap\">")?;
+    writeln!(
+        page,
+        "<total type=\"rest\" count=\"0\" size=\"{}\"/>",
+        heap.free
+    )?;
+    writeln!(
+        page,
+        "<total type=\"mmap\" count=\"{blocks}\" size=\"{large}\"/>"
+    )?;
+    writeln!(
+        page,
+        "<system type=\"current\" size=\"{}\"/>",
+        raw.committed
+    )?;
+    writeln!(page, "<aspace type=\"total\" size=\"{}\"/>", raw.reserved)?;
+    writeln!(
+        page,
+        "<neap live=\"{}\" resident=\"{}\"/>",
+        raw.live, raw.resident
+    )?;
+    writeln!(page, "</malloc>")
+}
+
+/// Writes the state of the heap as XML to `stream`; `options` must be 0.
+/// Returns 0, `EINVAL` for other options, or -1 if the stream refused.
+///
+/// # Safety
+/// - `stream` is an open stream.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn malloc_info(options: c_int, stream: *mut FILE) -> c_int {
+    if options != 0 {
+        return libc::EINVAL;
+    }
+    let mut page = Pieces::new(|bytes| {
+        // SAFETY: the bytes are initialised; the caller says that the stream is open.
+        let sent = unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), stream) };
+        if sent == bytes.len() {
+            Ok(())
+        } else {
+            Err(fmt::Error)
+        }
+    });
+    match xml(&mut page).and_then(|()| page.flush()) {
+        Ok(()) => 0,
+        Err(fmt::Error) => -1,
+    }
+}
+
+/// Writes the page of `neap run --stats` to standard error. Keeps `errno`.
+#[unsafe(no_mangle)]
+extern "C" fn malloc_stats() {
+    // SAFETY: every thread has an errno of its own.
+    let errno = unsafe { *libc::__errno_location() };
+    let mut page = Pieces::new(to_standard_error);
+    let heap = front::snapshot();
+    let written =
+        writeln!(page, "neap: the heap now").and_then(|()| write!(page, "{}", Text(&heap)));
+    // A closed or full descriptor loses the report: there is nobody to tell.
+    let _ = written.and_then(|()| page.flush());
+    crate::errno::set(errno);
+}
+
+/// Writes all of `bytes`.
+fn to_standard_error(mut bytes: &[u8]) -> fmt::Result {
+    while !bytes.is_empty() {
+        // SAFETY: the bytes are initialised.
+        let sent = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+        let sent = usize::try_from(sent).map_err(|_| fmt::Error)?;
+        bytes = bytes.get(sent..).unwrap_or_default();
+    }
+    Ok(())
+}

@@ -1,0 +1,8 @@
+// A derived object deleted as its base, without a virtual destructor.
+#include "misuse.h"
+#include <new>
+
+int main() {
+    operator delete(operator new(64), 100); /* HERE */
+    surface();
+}

@@ -1,0 +1,8 @@
+/* A local variable. */
+#include "misuse.h"
+
+int main(void) {
+    long local[8] = {0};
+    free(local); /* HERE */
+    surface();
+}

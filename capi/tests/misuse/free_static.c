@@ -1,0 +1,8 @@
+/* A static variable. */
+#include "misuse.h"
+
+int main(void) {
+    static long variable[8];
+    free(variable); /* HERE */
+    surface();
+}

@@ -1,0 +1,25 @@
+//! The C++ operators, and what they do when memory runs out.
+
+use crate::support::{Artifact, compile, passes, passes_with};
+
+#[test]
+fn operators() {
+    passes("programs/operators.cc");
+}
+
+#[test]
+fn out_of_memory() {
+    passes("programs/out_of_memory.cc");
+}
+
+#[test]
+fn a_program_may_replace_the_base_operators_alone() {
+    passes("programs/replaced.cc");
+}
+
+#[test]
+fn a_cxx_plugin_of_a_c_program_catches_bad_alloc() {
+    if let Some(plugin) = compile("programs/cxx_plugin.cc", Artifact::Plugin, &[]) {
+        passes_with("programs/cxx_plugin_host.c", &[], &[plugin.as_os_str()]);
+    }
+}

@@ -1,0 +1,10 @@
+//! The library from outside: what it exports, how each name behaves, what it
+//! survives. C and C++ programs are compiled here and run under the preload.
+
+mod cxx;
+mod exhaustion;
+mod misuse;
+mod process;
+mod semantics;
+mod support;
+mod symbols;

@@ -1,0 +1,172 @@
+//! Each misuse ends in SIGABRT with its own message; one tiny program each.
+//!
+//! `docs/misuse.md` says which is seen when; this file is its proof.
+
+use crate::support::{self, Artifact, compile, foreign};
+
+const DOUBLE: &str = "neap: double free of ADDR (a block of 64 bytes)\n";
+const INSIDE: &str = "which is inside a block of 64 bytes and not its start\n";
+const NOWHERE: &str = "neap: free of ADDR, where no block starts\n";
+
+/// Runs the program by default, where the misuse is seen at the latest when
+/// magazines are emptied, and in check mode, where it is seen at once.
+fn dies(source: &str, message: &str) {
+    dies_otherwise_checked(source, message, message);
+}
+
+/// [`dies`], where check mode knows more: it says `checked`.
+fn dies_otherwise_checked(source: &str, message: &str, checked: &str) {
+    let source = format!("misuse/{source}");
+    let library = support::library();
+    let Some(program) = compile(&source, Artifact::Program, &[library.as_os_str()]) else {
+        return;
+    };
+    let output = support::run(&program, &[], &[]);
+    assert_eq!(
+        support::aborted(&output, &source),
+        message,
+        "{source} by default"
+    );
+    let output = support::run(&program, &[], &[("NEAP_CHECK", "1")]);
+    assert_eq!(
+        support::aborted(&output, &source),
+        checked,
+        "{source} in check mode"
+    );
+    assert_eq!(
+        support::text(&output.stdout),
+        "",
+        "{source}: not seen at once in check mode"
+    );
+}
+
+#[test]
+fn double_free_twice() {
+    dies("double_free_twice.c", DOUBLE);
+}
+
+#[test]
+fn double_free_aba() {
+    dies("double_free_aba.c", DOUBLE);
+}
+
+#[test]
+fn double_free_later() {
+    dies("double_free_later.c", DOUBLE);
+}
+
+#[test]
+fn double_free_much_later() {
+    dies("double_free_much_later.c", DOUBLE);
+}
+
+#[test]
+fn double_free_thread() {
+    dies("double_free_thread.c", DOUBLE);
+}
+
+#[test]
+fn double_free_large() {
+    let checked = "neap: double free of ADDR (a block of 1048576 bytes)\n";
+    dies_otherwise_checked("double_free_large.c", NOWHERE, checked);
+}
+
+#[test]
+fn free_stack() {
+    dies("free_stack.c", &foreign("free"));
+}
+
+#[test]
+fn free_static() {
+    dies("free_static.c", &foreign("free"));
+}
+
+#[test]
+fn free_mapped() {
+    dies("free_mapped.c", &foreign("free"));
+}
+
+#[test]
+fn free_foreign() {
+    dies("free_foreign.c", &foreign("free"));
+}
+
+#[test]
+fn free_low() {
+    dies("free_low.c", &foreign("free"));
+}
+
+#[test]
+fn free_high() {
+    dies("free_high.c", &foreign("free"));
+}
+
+#[test]
+fn free_interior() {
+    dies("free_interior.c", &format!("neap: free of ADDR, {INSIDE}"));
+}
+
+#[test]
+fn free_unaligned() {
+    dies("free_unaligned.c", &format!("neap: free of ADDR, {INSIDE}"));
+}
+
+#[test]
+fn free_large_interior() {
+    dies("free_large_interior.c", NOWHERE);
+}
+
+#[test]
+fn free_large_near_start() {
+    let inside = "which is inside a block of 1048576 bytes and not its start\n";
+    dies(
+        "free_large_near_start.c",
+        &format!("neap: free of ADDR, {inside}"),
+    );
+}
+
+#[test]
+fn usable_size_stack() {
+    dies("usable_size_stack.c", &foreign("malloc_usable_size"));
+}
+
+#[test]
+fn realloc_freed() {
+    dies(
+        "realloc_freed.c",
+        "neap: realloc of ADDR, a block that is already free\n",
+    );
+}
+
+#[test]
+fn realloc_stack() {
+    dies("realloc_stack.c", &foreign("realloc"));
+}
+
+#[test]
+fn realloc_interior() {
+    dies(
+        "realloc_interior.c",
+        &format!("neap: realloc of ADDR, {INSIDE}"),
+    );
+}
+
+/// What a wrong `size` for a block of 64 bytes is answered with.
+fn holds(size: usize) -> String {
+    format!("neap: free_sized of ADDR with {size} bytes, but the block holds 49 to 64 bytes\n")
+}
+
+#[test]
+fn sized_too_large() {
+    dies("sized_too_large.c", &holds(100));
+}
+
+#[test]
+fn sized_too_small() {
+    dies("sized_too_small.c", &holds(10));
+}
+
+#[test]
+fn delete_wrong_size() {
+    dies("delete_wrong_size.cc", &holds(100));
+}

@@ -1,0 +1,90 @@
+//! What a process does around an allocator: fork, threads, loading, start and end.
+
+use crate::support::{self, Artifact, compile, passes, passes_with};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+#[test]
+fn fork_with_threads_running() {
+    passes("programs/fork_threads.c");
+}
+
+#[test]
+fn thread_end() {
+    passes("programs/thread_end.c");
+}
+
+/// Loads the plugin in `mode` and trades blocks with it.
+fn plugin(mode: &str) {
+    if let Some(plugin) = compile("programs/plugin.c", Artifact::Plugin, &[]) {
+        passes_with(
+            "programs/plugin_host.c",
+            &[],
+            &[plugin.as_os_str(), OsStr::new(mode)],
+        );
+    }
+}
+
+#[test]
+fn a_plugin_allocates() {
+    plugin("now");
+    plugin("lazy");
+}
+
+#[test]
+fn a_deepbind_plugin_allocates_from_the_same_heap() {
+    plugin("deepbind");
+}
+
+#[test]
+fn a_kept_deepbind_reaches_the_c_library() {
+    let Some(plugin) = compile("programs/plugin.c", Artifact::Plugin, &[]) else {
+        return;
+    };
+    let Some(host) = compile("programs/plugin_host.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let arguments = [plugin.as_os_str(), OsStr::new("deepbind")];
+    let output = support::run(&host, &arguments, &[("NEAP_DEEPBIND", "keep")]);
+    let message = support::aborted(&output, "deepbind kept");
+    assert_eq!(message, support::foreign("realloc"));
+}
+
+#[test]
+fn dlopen_keeps_its_callers_runpath() {
+    let Some(plugin) = compile("programs/plugin.c", Artifact::Plugin, &[]) else {
+        return;
+    };
+    let name = plugin.file_name().expect("a plugin has a name");
+    let mut runpath = OsString::from("-Wl,--enable-new-dtags,-rpath,");
+    runpath.push(plugin.parent().unwrap_or(Path::new("/")));
+    passes_with("programs/runpath_host.c", &[&runpath], &[name]);
+}
+
+#[test]
+fn constructors_and_exit_handlers_allocate() {
+    let Some(program) = compile("programs/early_and_late.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let output = support::run(&program, &[], &[]);
+    support::succeeds(&output, "early_and_late");
+    assert_eq!(support::text(&output.stdout), "exited\ndestroyed\n");
+}
+
+/// Preloads are initialised from last to first: a second one allocates before the library's own constructors.
+#[test]
+fn the_first_call_comes_before_any_constructor() {
+    let Some(second) = compile("programs/first_call.c", Artifact::Plugin, &[]) else {
+        return;
+    };
+    let Some(program) = compile("programs/nothing.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let mut preload = support::library().into_os_string();
+    preload.push(":");
+    preload.push(second.as_os_str());
+    let preload = preload.to_str().expect("cargo's target directory is UTF-8");
+    let output = support::run(&program, &[], &[("LD_PRELOAD", preload)]);
+    support::succeeds(&output, "first_call");
+    assert_eq!(support::text(&output.stdout), "first\n");
+}

@@ -1,0 +1,270 @@
+//! Builds the C and C++ programs of `tests/` and runs them under the library.
+//!
+//! The library under test is the one that cargo built with this test, or the
+//! file that `LIBRARY_UNDER_TEST` names (the shipped one, in `ci/dist.sh`).
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::ops::Deref;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, fs};
+
+/// A source language, and the compiler that every machine calls it by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    C,
+    Cxx,
+}
+
+impl Language {
+    fn of(source: &Path) -> Self {
+        if source.extension().is_some_and(|end| end == "cc") {
+            Self::Cxx
+        } else {
+            Self::C
+        }
+    }
+
+    fn compiler(self) -> &'static str {
+        match self {
+            Self::C => "cc",
+            Self::Cxx => "c++",
+        }
+    }
+
+    fn standard(self) -> &'static str {
+        match self {
+            Self::C => "-std=gnu11",
+            Self::Cxx => "-std=c++17",
+        }
+    }
+
+    /// Whether the compiler starts; if not, says on stderr what was left out and how to get it.
+    fn available(self) -> bool {
+        static SKIPPED: AtomicUsize = AtomicUsize::new(0);
+        let compiler = self.compiler();
+        if Command::new(compiler).arg("--version").output().is_ok() {
+            return true;
+        }
+        let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+        // Not eprintln: the harness would hide it in a test that passes.
+        let _ = writeln!(
+            io::stderr(),
+            "SKIPPED {count} test(s) so far: no `{compiler}` here (Debian: apt install g++)"
+        );
+        false
+    }
+}
+
+/// The directory of the C and C++ sources.
+pub fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+/// The library under test.
+pub fn library() -> PathBuf {
+    if let Some(path) = env::var_os("LIBRARY_UNDER_TEST") {
+        return PathBuf::from(path)
+            .canonicalize()
+            .expect("LIBRARY_UNDER_TEST names a file");
+    }
+    let test = env::current_exe().expect("a test knows its own path");
+    let deps = test.parent().expect("a test stands in a directory");
+    [deps.join("libneap_c.so"), deps.join("../libneap_c.so")]
+        .iter()
+        .find_map(|path| path.canonicalize().ok())
+        .expect("cargo built libneap_c.so beside the test")
+}
+
+/// What a compiler makes of a source.
+#[derive(Clone, Copy)]
+pub enum Artifact {
+    Program,
+    Plugin,
+}
+
+/// A compiled file, removed when the test is done with it.
+pub struct Built(PathBuf);
+
+impl Deref for Built {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Built {
+    fn drop(&mut self) {
+        // One that stays behind is in cargo's scratch directory.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Compiles `source` (below `tests/`) with more `flags`; none if there is no compiler.
+pub fn compile(source: &str, artifact: Artifact, flags: &[&OsStr]) -> Option<Built> {
+    // The compiler must neither remove nor judge the calls that are the test.
+    let lenient = ["-fno-builtin", "-w"].map(OsStr::new);
+    compile_strictly(source, artifact, &[&lenient, flags].concat())
+}
+
+/// [`compile`], with the compiler's warnings as `flags` say.
+pub fn compile_strictly(source: &str, artifact: Artifact, flags: &[&OsStr]) -> Option<Built> {
+    let source = sources().join(source);
+    let language = Language::of(&source);
+    if !language.available() {
+        return None;
+    }
+    let made = fresh_path(&source);
+    let mut command = Command::new(language.compiler());
+    command
+        .arg(language.standard())
+        .args(["-O1", "-g", "-pthread"]);
+    if matches!(artifact, Artifact::Plugin) {
+        command.args(["-shared", "-fPIC"]);
+    }
+    command
+        .arg("-I")
+        .arg(sources().join("programs"))
+        .arg("-o")
+        .arg(&made)
+        .arg(&source);
+    command.args(flags).arg("-ldl");
+    let output = command.output().expect("the compiler starts");
+    assert!(
+        output.status.success(),
+        "{command:?}:\n{}",
+        text(&output.stderr)
+    );
+    Some(Built(made))
+}
+
+/// A path in cargo's scratch directory that no other test uses.
+fn fresh_path(source: &Path) -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let stem = source
+        .file_stem()
+        .expect("a source has a name")
+        .to_string_lossy();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{stem}-{}-{number}", std::process::id());
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Runs `program` under the library, with these variables and no other of Neap's, and no core files.
+pub fn run(program: &Path, arguments: &[&OsStr], variables: &[(&str, &str)]) -> Output {
+    let mut command = preloaded(program, arguments);
+    command.envs(variables.iter().copied());
+    limit(&mut command, libc::RLIMIT_CORE, 0);
+    command.output().expect("the program starts")
+}
+
+/// Runs `program` under the library, with one resource limited to `most`.
+pub fn run_limited(
+    program: &Path,
+    arguments: &[&OsStr],
+    resource: libc::__rlimit_resource_t,
+    most: u64,
+) -> Output {
+    let mut command = preloaded(program, arguments);
+    limit(&mut command, resource, most);
+    command.output().expect("the program starts")
+}
+
+fn preloaded(program: &Path, arguments: &[&OsStr]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for (name, _) in env::vars_os() {
+        if name.to_string_lossy().starts_with("NEAP_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("LD_PRELOAD", library())
+        .env("LIBRARY_UNDER_TEST", library());
+    command
+}
+
+fn limit(command: &mut Command, resource: libc::__rlimit_resource_t, most: u64) {
+    let set = move || {
+        let limit = libc::rlimit {
+            rlim_cur: most,
+            rlim_max: most,
+        };
+        // SAFETY: the limit is a valid struct that outlives the call.
+        match unsafe { libc::setrlimit(resource, &limit) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure makes one async-signal-safe call and does not allocate.
+    unsafe { command.pre_exec(set) };
+}
+
+/// Compiles and runs a program that must exit with 0 and write nothing on stderr.
+pub fn passes(source: &str) {
+    passes_with(source, &[], &[]);
+}
+
+/// [`passes`], linked to the library besides.
+pub fn passes_linked(source: &str) {
+    passes_with(source, &[library().as_os_str()], &[]);
+}
+
+/// [`passes`], with more flags for the compiler, and arguments for the program.
+pub fn passes_with(source: &str, flags: &[&OsStr], arguments: &[&OsStr]) {
+    if let Some(program) = compile(source, Artifact::Program, flags) {
+        succeeds(&run(&program, arguments, &[]), source);
+    }
+}
+
+/// Asserts that the program exited with 0 and left stderr empty.
+pub fn succeeds(output: &Output, name: &str) {
+    let stderr = text(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{name}: {}\n{stderr}",
+        output.status
+    );
+    assert_eq!(stderr, "", "{name} wrote on stderr");
+}
+
+/// Asserts that the program died by SIGABRT, and gives what it wrote on stderr, each address as `ADDR`.
+pub fn aborted(output: &Output, name: &str) -> String {
+    let stderr = text(&output.stderr);
+    let signal = output.status.signal();
+    assert_eq!(
+        signal,
+        Some(libc::SIGABRT),
+        "{name}: {}\n{stderr}",
+        output.status
+    );
+    without_addresses(&stderr)
+}
+
+/// What Neap says of a pointer that is not its own, when `call` gets it.
+pub fn foreign(call: &str) -> String {
+    format!(
+        "neap: {call} of ADDR, which is not inside any Neap arena \
+         (stack, static, or another allocator's memory)\n"
+    )
+}
+
+/// `text` with every `0x…` replaced by `ADDR`.
+fn without_addresses(text: &str) -> String {
+    let mut parts = text.split("0x");
+    let mut clean = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        clean.push_str("ADDR");
+        clean.push_str(part.trim_start_matches(|c: char| c.is_ascii_hexdigit()));
+    }
+    clean
+}
+
+/// Bytes that a program wrote, for people.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,114 @@
+//! The verbs and flags of the command line.
+
+use crate::flags;
+use clap::builder::PossibleValue;
+use clap::{Arg, ArgAction, Command, value_parser};
+use clap_complete::Shell;
+use std::ffi::OsString;
+
+/// The whole command line.
+pub fn neap() -> Command {
+    Command::new("neap")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Run programs under the Neap memory system and see where memory goes")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(run())
+        .subcommand(env())
+        .subcommand(doctor())
+        .subcommand(lab())
+        .subcommand(completions())
+}
+
+fn run() -> Command {
+    Command::new("run")
+        .about("Run a program, and the programs it starts, under Neap")
+        .after_help(
+            "The exit status is the program's own. neap itself exits with 125 if it fails, 126 if \
+             the program cannot run under Neap, 127 if there is no such program.",
+        )
+        .override_usage("neap run [OPTIONS] [--] PROGRAM [ARGUMENTS]...")
+        .args(flags::arguments())
+        .arg(program().required(true))
+}
+
+fn env() -> Command {
+    Command::new("env")
+        .about("Print the line that puts a Dockerfile's or a shell's programs under Neap")
+        .arg(
+            Arg::new("shell")
+                .long("shell")
+                .action(ArgAction::SetTrue)
+                .help("Print export lines for a shell instead of ENV for a Dockerfile"),
+        )
+        .arg(
+            Arg::new("library")
+                .long("library")
+                .value_name("PATH")
+                .value_parser(value_parser!(OsString))
+                .help("Where the library will be, if not where it is now"),
+        )
+        .args(flags::arguments())
+}
+
+fn doctor() -> Command {
+    Command::new("doctor")
+        .about("Say what this kernel offers, and whether Neap takes for a program")
+        .after_help("Exits with 1 if a program is given and Neap does not take for it.")
+        .override_usage("neap doctor [OPTIONS] [-- PROGRAM]")
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print one JSON object instead of tables"),
+        )
+        .arg(program())
+}
+
+fn lab() -> Command {
+    Command::new("lab")
+        .about("Run Neap's experiments and benchmarks (neap-lab)")
+        .disable_help_flag(true)
+        .arg(
+            words("ARGUMENTS")
+                .allow_hyphen_values(true)
+                .help("Handed on to neap-lab"),
+        )
+}
+
+fn completions() -> Command {
+    let shells = [
+        Shell::Bash,
+        Shell::Elvish,
+        Shell::Fish,
+        Shell::PowerShell,
+        Shell::Zsh,
+    ];
+    let names = shells.map(|shell| PossibleValue::new(shell.to_string()));
+    Command::new("completions")
+        .about("Print completions for a shell")
+        .arg(Arg::new("SHELL").required(true).value_parser(names))
+}
+
+fn program() -> Arg {
+    words("PROGRAM").help("The program, found by PATH, and its arguments")
+}
+
+/// This and everything after it, untouched.
+fn words(name: &'static str) -> Arg {
+    Arg::new(name)
+        .num_args(1..)
+        .trailing_var_arg(true)
+        .value_parser(value_parser!(OsString))
+        .value_hint(clap::ValueHint::CommandWithArguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        neap().debug_assert();
+    }
+}

@@ -1,0 +1,71 @@
+//! Errors and exit codes, those of `env`, `nohup` and `timeout`.
+
+use anstyle::{AnsiColor, Style};
+use std::ffi::OsStr;
+use std::fmt;
+
+/// `neap` itself failed, or was called wrongly.
+pub const OWN: u8 = 125;
+/// The program was found and cannot be run under Neap.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// There is no such program.
+pub const NOT_FOUND: u8 = 127;
+
+/// One line for people, which says what to do, and the exit code.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    /// A failure of `neap` itself.
+    pub fn own(message: impl Into<String>) -> Self {
+        Self::with_code(OWN, message)
+    }
+
+    /// A failure with another exit code.
+    pub fn with_code(code: u8, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// Writes the line to standard error and returns the exit code.
+    pub fn report(&self) -> i32 {
+        let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+        say(&format!("{red}error:{red:#} {}", self.message));
+        i32::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
+/// One line of `neap`'s own on standard error. Nobody can be told if that fails.
+pub fn say(message: &str) {
+    use std::io::Write;
+    let _ = writeln!(anstream::stderr(), "neap: {message}");
+}
+
+/// A name as people may read it on one line, whatever bytes are in it.
+pub struct Shown<'a>(&'a OsStr);
+
+/// See [`Shown`].
+pub fn shown<S: AsRef<OsStr> + ?Sized>(name: &S) -> Shown<'_> {
+    Shown(name.as_ref())
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string_lossy();
+        match text.chars().any(char::is_control) || text.is_empty() {
+            true => write!(out, "{text:?}"),
+            false => out.write_str(&text),
+        }
+    }
+}

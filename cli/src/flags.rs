@@ -1,0 +1,83 @@
+//! The options of `neap::control` as flags of the command line and as variables.
+
+use clap::builder::{
+    OsStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser,
+};
+use clap::{Arg, ArgAction, ArgMatches, ValueHint};
+use neap::control::{self, Declaration, Flag, Kind, OPTIONS};
+use std::ffi::OsString;
+
+/// One flag for every declared option.
+pub fn arguments() -> impl Iterator<Item = Arg> {
+    OPTIONS.iter().map(argument)
+}
+
+/// The variables that the given flags stand for.
+pub fn variables(matches: &ArgMatches) -> Vec<(&'static str, OsString)> {
+    OPTIONS
+        .iter()
+        .filter_map(|option| Some((option.env, given(option, matches)?)))
+        .collect()
+}
+
+fn given(option: &Declaration, matches: &ArgMatches) -> Option<OsString> {
+    match option.flag() {
+        Flag::Off => matches.get_flag(option.name).then(|| OsString::from("0")),
+        Flag::Value | Flag::Optional(_) => matches.get_one::<OsString>(option.name).cloned(),
+    }
+}
+
+fn argument(option: &'static Declaration) -> Arg {
+    let arg = Arg::new(option.name).help(help(option));
+    match option.flag() {
+        Flag::Off => arg
+            .long(format!("no-{}", option.name))
+            .action(ArgAction::SetTrue),
+        Flag::Value => valued(arg, option),
+        Flag::Optional(bare) => valued(arg, option)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value(bare),
+    }
+}
+
+fn valued(arg: Arg, option: &'static Declaration) -> Arg {
+    let arg = arg
+        .long(option.name)
+        .value_name(unit(option.kind))
+        .value_parser(parser(option.kind));
+    match option.kind {
+        Kind::Path => arg.value_hint(ValueHint::FilePath),
+        _ => arg,
+    }
+}
+
+fn help(option: &Declaration) -> String {
+    match (option.flag(), option.kind) {
+        (Flag::Off, _) => format!("Without this flag: {}", option.doc),
+        (_, Kind::Path) => option.doc.to_owned(),
+        (_, Kind::Choice(_)) => format!("{} [default: {}]", option.doc, option.default),
+        (_, kind) => format!("{} [{kind}; default: {}]", option.doc, option.default),
+    }
+}
+
+fn unit(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Choice(_) => "WORD",
+        Kind::Bytes { .. } => "BYTES",
+        Kind::Millis { .. } => "MS",
+        Kind::Path => "FILE",
+    }
+}
+
+fn parser(kind: Kind) -> ValueParser {
+    match kind {
+        Kind::Choice(words) => PossibleValuesParser::new(words).map(OsString::from).into(),
+        Kind::Path => OsStringValueParser::new().into(),
+        Kind::Bytes { .. } | Kind::Millis { .. } => StringValueParser::new()
+            .try_map(move |text| {
+                control::parse(kind, text.as_bytes()).map(|_| OsString::from(&text))
+            })
+            .into(),
+    }
+}

@@ -1,0 +1,82 @@
+//! Becoming the program.
+
+use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, shown};
+use crate::program::Link;
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::ptr;
+
+/// A program ready to be executed: nothing is left to allocate.
+pub struct Program {
+    name: PathBuf,
+    file: CString,
+    arguments: Vec<CString>,
+}
+
+impl Program {
+    /// The program of `link`.
+    pub fn new(link: Link) -> Result<Self, Failure> {
+        let file = text(link.file.clone().into_os_string())?;
+        let arguments = link
+            .arguments
+            .into_iter()
+            .map(text)
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            name: link.file,
+            file,
+            arguments,
+        })
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> &OsStr {
+        self.name.as_os_str()
+    }
+
+    /// Replaces this process by the program, with the environment as it now is; open
+    /// files, signals and everything else that a process has stay as our caller left
+    /// them. Returns only if that fails.
+    pub fn execute(&self) -> io::Error {
+        let mut arguments: Vec<_> = self.arguments.iter().map(|text| text.as_ptr()).collect();
+        arguments.push(ptr::null());
+        // SAFETY: `file` and every argument end with a zero byte and outlive the call; the
+        // array ends with a null pointer.
+        unsafe { libc::execv(self.file.as_ptr(), arguments.as_ptr()) };
+        io::Error::last_os_error()
+    }
+
+    /// What to tell people when [`Self::execute`] has returned `error`.
+    pub fn failure(&self, error: &io::Error) -> Failure {
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => NOT_FOUND,
+            _ => NOT_EXECUTABLE,
+        };
+        Failure::with_code(
+            code,
+            format!("cannot execute {}: {error}", shown(&self.name)),
+        )
+    }
+}
+
+/// Sets variables for the program and for all that it starts.
+pub fn set_variables(variables: impl IntoIterator<Item = (&'static str, OsString)>) {
+    for (name, value) in variables {
+        // SAFETY: this program never has a second thread, so nobody reads the environment
+        // meanwhile.
+        unsafe { env::set_var(name, value) };
+    }
+}
+
+fn text(text: OsString) -> Result<CString, Failure> {
+    CString::new(text.into_vec()).map_err(|error| {
+        let bytes = error.into_vec();
+        Failure::own(format!(
+            "an argument has a zero byte: {}",
+            shown(OsStr::from_bytes(&bytes))
+        ))
+    })
+}

@@ -1,0 +1,166 @@
+//! The memory limits of the control group that this process is in.
+
+use crate::table::{Finding, State};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The findings.
+pub fn findings() -> Vec<Finding> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    match Controller::find(&groups, &mounts) {
+        Some(controller) => controller.findings(),
+        None => vec![Finding::new(
+            "cgroup",
+            State::Absent("no memory controller".to_owned()),
+            "only the system's memory bounds this process",
+        )],
+    }
+}
+
+/// Which generation of control groups counts memory here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Generation {
+    V1,
+    V2,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Controller {
+    generation: Generation,
+    mount: PathBuf,
+    group: PathBuf,
+}
+
+impl Controller {
+    /// Version 1 counts where it has a line of its own for memory, else version 2 does.
+    fn find(groups: &str, mounts: &str) -> Option<Self> {
+        let lines: Vec<Vec<&str>> = groups
+            .lines()
+            .map(|line| line.splitn(3, ':').collect())
+            .collect();
+        let v1 = lines
+            .iter()
+            .find(|line| line.len() == 3 && line[1].split(',').any(|name| name == "memory"));
+        let v2 = lines
+            .iter()
+            .find(|line| line.len() == 3 && line[1].is_empty());
+        let (generation, line) = match (v1, v2) {
+            (Some(line), _) => (Generation::V1, line),
+            (None, Some(line)) => (Generation::V2, line),
+            (None, None) => return None,
+        };
+        let mount = mounts
+            .lines()
+            .find_map(|mount| generation.mounted_at(mount))?;
+        Some(Self {
+            generation,
+            mount,
+            group: PathBuf::from(line[2].trim_start_matches('/')),
+        })
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let (version, files): (_, &[(&'static str, &str)]) = match self.generation {
+            Generation::V1 => ("version 1", &[("cgroup limit", "memory.limit_in_bytes")]),
+            Generation::V2 => (
+                "version 2",
+                &[
+                    ("cgroup memory.max", "memory.max"),
+                    ("cgroup memory.high", "memory.high"),
+                ],
+            ),
+        };
+        let place = Path::new("/").join(&self.group);
+        let first = Finding::new(
+            "cgroup",
+            State::Is(version.to_owned()),
+            format!("group {}", place.display()),
+        );
+        [first]
+            .into_iter()
+            .chain(files.iter().map(|(name, file)| self.bound(name, file)))
+            .collect()
+    }
+
+    /// The least of the group's limit and those of the groups around it.
+    fn bound(&self, name: &'static str, file: &str) -> Finding {
+        let groups = self
+            .group
+            .ancestors()
+            .map(|group| self.mount.join(group).join(file));
+        let limits = groups.filter_map(|file| fs::read_to_string(file).ok());
+        match limits
+            .filter_map(|text| text.trim().parse::<u64>().ok())
+            .filter(|&bytes| bytes < UNLIMITED)
+            .min()
+        {
+            Some(bytes) => Finding::new(
+                name,
+                State::Is(format!("{} MiB", bytes >> 20)),
+                "the group's memory must fit",
+            ),
+            None => Finding::new(
+                name,
+                State::Is("unlimited".to_owned()),
+                "only the system's memory bounds the group",
+            ),
+        }
+    }
+}
+
+/// Version 1 writes "no limit" as the largest number of pages, in bytes.
+const UNLIMITED: u64 = 1 << 62;
+
+impl Generation {
+    /// The mount point in a line of mountinfo, if it is of this kind.
+    fn mounted_at(self, line: &str) -> Option<PathBuf> {
+        let (before, after) = line.split_once(" - ")?;
+        let (kind, options) = after.split_once(' ')?;
+        let fits = match self {
+            Self::V2 => kind == "cgroup2",
+            Self::V1 => {
+                kind == "cgroup" && options.rsplit([' ', ',']).any(|option| option == "memory")
+            }
+        };
+        fits.then(|| before.split(' ').nth(4).map(PathBuf::from))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V2: &str = "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate";
+    const V1: &str = "33 24 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory";
+
+    #[test]
+    fn the_second_version_has_one_line() {
+        let found = Controller::find("0::/a/b\n", V2).unwrap();
+        assert_eq!(
+            found,
+            Controller {
+                generation: Generation::V2,
+                mount: "/sys/fs/cgroup".into(),
+                group: "a/b".into()
+            }
+        );
+    }
+
+    #[test]
+    fn the_first_version_counts_where_it_has_memory() {
+        let groups = "5:cpu,memory:/job\n0::/other\n";
+        let found = Controller::find(groups, &format!("{V2}\n{V1}")).unwrap();
+        assert_eq!(
+            (found.generation, found.mount),
+            (Generation::V1, "/sys/fs/cgroup/memory".into())
+        );
+        assert_eq!(found.group, Path::new("job"));
+    }
+
+    #[test]
+    fn without_groups_there_is_nothing() {
+        assert_eq!(Controller::find("", V2), None);
+        assert_eq!(Controller::find("0::/\n", ""), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! Memory to try things on.
+
+use std::{io, ptr};
+
+/// Private anonymous memory, unmapped when dropped.
+pub struct Map {
+    base: *mut u8,
+    length: usize,
+}
+
+impl Map {
+    /// `pages` OS pages that can be read and written.
+    pub fn pages(pages: usize) -> io::Result<Self> {
+        Self::new(pages * page_size(), libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// `length` bytes of address space that cannot be used.
+    pub fn reserved(length: usize) -> io::Result<Self> {
+        Self::new(length, libc::PROT_NONE)
+    }
+
+    fn new(length: usize, protection: i32) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: without MAP_FIXED a new mapping overlaps nothing that is in use.
+        let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
+        match base {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            base => Ok(Self {
+                base: base.cast(),
+                length,
+            }),
+        }
+    }
+
+    /// The first byte.
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// The number of bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Writes to the first byte of an OS page of [`Self::pages`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no such page.
+    pub fn touch(&self, page: usize) {
+        let offset = page * page_size();
+        assert!(offset < self.length);
+        // SAFETY: the byte is inside the mapping, which nobody else knows.
+        unsafe { self.base.add(offset).write_volatile(1) };
+    }
+
+    /// `madvise` on all of it.
+    pub fn advise(&self, advice: i32) -> io::Result<()> {
+        // SAFETY: the range is this mapping, which nobody else knows and of which only
+        // volatile accesses are made.
+        match unsafe { libc::madvise(self.base.cast(), self.length, advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `new` and is known to nobody else.
+        unsafe { libc::munmap(self.base.cast(), self.length) };
+    }
+}
+
+/// The size of an OS page, in bytes.
+pub fn page_size() -> usize {
+    // SAFETY: sysconf takes no pointers.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).expect("every Linux tells its page size")
+}

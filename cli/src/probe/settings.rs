@@ -1,0 +1,163 @@
+//! The kernel's version and the settings that Neap goes by.
+
+use super::map::{Map, page_size};
+use crate::table::{Finding, State};
+use std::fs;
+
+/// The findings.
+pub fn findings() -> Vec<Finding> {
+    vec![
+        kernel(),
+        page(),
+        overcommit(),
+        reservation(),
+        mappings(),
+        huge_pages(),
+    ]
+}
+
+fn setting(file: &str) -> Option<String> {
+    fs::read_to_string(file)
+        .ok()
+        .map(|text| text.trim().to_owned())
+}
+
+fn kernel() -> Finding {
+    let release = setting("/proc/sys/kernel/osrelease");
+    let state = release.map_or(State::Absent("no /proc".to_owned()), State::Is);
+    Finding::new(
+        "kernel",
+        state,
+        "each facility below was tried, whatever the version says",
+    )
+}
+
+fn page() -> Finding {
+    let size = page_size() / 1024;
+    Finding::new(
+        "OS page",
+        State::Is(format!("{size} KiB")),
+        "the smallest piece that can be given back",
+    )
+}
+
+fn overcommit() -> Finding {
+    let mode = setting("/proc/sys/vm/overcommit_memory");
+    let meaning = match mode.as_deref() {
+        Some("0") => "heuristic: memory is promised freely, within reason",
+        Some("1") => "always: memory is promised without limit",
+        Some("2") => {
+            "strict: what is committed counts against a limit, so malloc can return NULL early"
+        }
+        _ => "unknown: treated as strict",
+    };
+    let state = mode.map_or(State::Absent("cannot be read".to_owned()), State::Is);
+    Finding::new("overcommit", state, meaning)
+}
+
+/// The largest power of two that can be reserved at once.
+fn reservation() -> Finding {
+    let largest = (20..=46)
+        .rev()
+        .find(|&power| Map::reserved(1 << power).is_ok());
+    let (state, meaning) = match largest {
+        Some(power @ 36..) => (State::Ok(size(power)), "room for arenas of full size"),
+        Some(power) => (
+            State::Absent(format!("only {}", size(power))),
+            "arenas are smaller, and more of them",
+        ),
+        None => (
+            State::Absent(String::new()),
+            "not even 1 MiB: programs will run out of memory",
+        ),
+    };
+    Finding::new("address space", state, meaning)
+}
+
+fn size(power: u32) -> String {
+    let (shift, unit) = match power {
+        40.. => (40, "TiB"),
+        30.. => (30, "GiB"),
+        _ => (20, "MiB"),
+    };
+    format!("{} {unit}", 1_u64 << (power - shift))
+}
+
+fn mappings() -> Finding {
+    let state = setting("/proc/sys/vm/max_map_count")
+        .map_or(State::Absent("cannot be read".to_owned()), State::Is);
+    Finding::new(
+        "max_map_count",
+        state,
+        "most mappings of a process; Neap commits in 2 MiB units to need few",
+    )
+}
+
+/// A 2 MiB page is asked for and looked for in the process's own maps.
+fn huge_pages() -> Finding {
+    let mode = setting("/sys/kernel/mm/transparent_hugepage/enabled");
+    let mode = mode
+        .as_deref()
+        .and_then(bracketed)
+        .unwrap_or("not built in")
+        .to_owned();
+    match gets_huge_page() {
+        Some(true) => Finding::new(
+            "huge pages",
+            State::Ok(mode),
+            "a 2 MiB page was given when asked for: dense spans can take fewer faults",
+        ),
+        Some(false) => Finding::new(
+            "huge pages",
+            State::Absent(mode),
+            "asked for, not given: every span uses OS pages",
+        ),
+        None => Finding::new(
+            "huge pages",
+            State::Is(mode),
+            "cannot be seen from here whether one is given",
+        ),
+    }
+}
+
+/// The chosen word of `always [madvise] never`.
+fn bracketed(text: &str) -> Option<&str> {
+    text.split_once('[')?
+        .1
+        .split_once(']')
+        .map(|(word, _)| word)
+}
+
+fn gets_huge_page() -> Option<bool> {
+    const HUGE: usize = 2 << 20;
+    let map = Map::pages(2 * HUGE / page_size()).ok()?;
+    let _ = map.advise(libc::MADV_HUGEPAGE);
+    let aligned = (map.base() as usize).next_multiple_of(HUGE) - map.base() as usize;
+    map.touch(aligned / page_size());
+    let smaps = fs::read_to_string("/proc/self/smaps").ok()?;
+    let start = format!("{:x}-", map.base() as usize);
+    let entry = smaps.split_once(&format!("\n{start}"))?.1;
+    let line = entry
+        .lines()
+        .find(|line| line.starts_with("AnonHugePages:"))?;
+    Some(!line.contains(" 0 kB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chosen_mode_stands_in_brackets() {
+        assert_eq!(bracketed("always [madvise] never"), Some("madvise"));
+        assert_eq!(bracketed("always"), None);
+    }
+
+    #[test]
+    fn sizes_have_the_largest_unit() {
+        assert_eq!(
+            (size(20), size(36), size(46)),
+            ("1 MiB".into(), "64 GiB".into(), "64 TiB".into())
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! What the kernel offers for talking to other threads, and what it forbids.
+
+use crate::table::{Finding, State};
+use std::io;
+
+/// The findings.
+pub fn findings() -> Vec<Finding> {
+    vec![membarrier(), rseq(), userfaultfd(), seccomp()]
+}
+
+fn call(result: libc::c_long) -> io::Result<i64> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        value => Ok(value),
+    }
+}
+
+fn membarrier() -> Finding {
+    let command = |command: i32| {
+        // SAFETY: membarrier takes no pointers.
+        call(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) })
+    };
+    let tried = command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+        .and_then(|_| command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED));
+    let (state, meaning) = match tried {
+        Ok(_) => (
+            State::Ok(String::new()),
+            "other threads can be brought to a barrier without signals",
+        ),
+        Err(error) => (
+            State::Absent(error.to_string()),
+            "what idle threads hold cannot be taken from them",
+        ),
+    };
+    Finding::new("membarrier", state, meaning)
+}
+
+/// `struct rseq` of `linux/rseq.h`, in its first size.
+#[repr(C, align(32))]
+struct Area([u32; 8]);
+
+/// Registers an area for this thread. Where the C library has done so before, the
+/// kernel refuses a second one, which is an answer too.
+fn rseq() -> Finding {
+    const UNREGISTER: i32 = 1;
+    const SIGNATURE: u32 = 0x5305_3053;
+    let mut area = Area([0, u32::MAX, 0, 0, 0, 0, 0, 0]);
+    let mut register = |flags: i32| {
+        // SAFETY: the area lives until it is unregistered at the end of this function.
+        call(unsafe {
+            libc::syscall(
+                libc::SYS_rseq,
+                &raw mut area,
+                size_of::<Area>(),
+                flags,
+                SIGNATURE,
+            )
+        })
+    };
+    let meaning = "a thread can learn its processor without a system call";
+    match register(0) {
+        Ok(_) => {
+            let _ = register(UNREGISTER);
+            Finding::new("rseq", State::Ok(String::new()), meaning)
+        }
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EBUSY)) => {
+            Finding::new(
+                "rseq",
+                State::Ok("used by the C library".to_owned()),
+                meaning,
+            )
+        }
+        Err(error) => Finding::new(
+            "rseq",
+            State::Absent(error.to_string()),
+            "learning the processor is a call",
+        ),
+    }
+}
+
+fn userfaultfd() -> Finding {
+    const USER_MODE_ONLY: i32 = 1;
+    // SAFETY: userfaultfd takes no pointers.
+    let tried =
+        call(unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) });
+    match tried {
+        Ok(descriptor) => {
+            // SAFETY: the descriptor was just opened and is known to nobody else.
+            unsafe { libc::close(descriptor as i32) };
+            let meaning =
+                "programs may register memory: purged pages of theirs may not read as zero";
+            Finding::new(
+                "userfaultfd",
+                State::Is("open to programs".to_owned()),
+                meaning,
+            )
+        }
+        Err(error) => Finding::new(
+            "userfaultfd",
+            State::Is(error.to_string()),
+            "purged pages always read as zero",
+        ),
+    }
+}
+
+fn seccomp() -> Finding {
+    // SAFETY: PR_GET_SECCOMP takes no pointers.
+    let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
+    let (state, meaning) = match mode {
+        0 => ("off", "system calls are not filtered"),
+        2 => (
+            "filter",
+            "a sandbox filters system calls: facilities marked absent may be forbidden, not missing",
+        ),
+        _ => ("unknown", "cannot be asked"),
+    };
+    Finding::new("seccomp", State::Is(state.to_owned()), meaning)
+}

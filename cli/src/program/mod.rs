@@ -1,0 +1,12 @@
+//! Which files a command line executes, and whether the dynamic loader takes a preload
+//! for each of them.
+
+pub mod chain;
+pub mod elf;
+pub mod obstacle;
+pub mod path;
+mod privilege;
+pub mod script;
+
+pub use chain::{Chain, Link, Role, Scope, follow};
+pub use obstacle::Obstacle;

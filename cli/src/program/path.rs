@@ -1,0 +1,67 @@
+//! Finding a program by its name, as `execvp` does.
+
+use super::Obstacle;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::{env, io};
+
+/// Where `execvp` looks if `PATH` is not set.
+const WITHOUT_PATH: &str = "/bin:/usr/bin";
+
+/// The file that `name` stands for.
+pub fn locate(name: &OsStr) -> Result<PathBuf, Obstacle> {
+    if name.as_bytes().contains(&b'/') {
+        let file = PathBuf::from(name);
+        return is_executable(&file).map(|()| file);
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| OsString::from(WITHOUT_PATH));
+    search(name, &path)
+}
+
+/// The first executable file; if there is none, what stood in the way of the first
+/// file of that name.
+fn search(name: &OsStr, path: &OsStr) -> Result<PathBuf, Obstacle> {
+    let mut obstacle = Obstacle::NotFound(name.to_owned());
+    for room in env::split_paths(path) {
+        let room = if room.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            room
+        };
+        let file = room.join(name);
+        match is_executable(&file) {
+            Ok(()) if !name.is_empty() => return Ok(file),
+            Err(found @ Obstacle::NotPermitted(_)) if matches!(obstacle, Obstacle::NotFound(_)) => {
+                obstacle = found;
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Err(obstacle)
+}
+
+/// Whether this user may execute `file`.
+pub fn is_executable(file: &Path) -> Result<(), Obstacle> {
+    let meta = file.metadata().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            Obstacle::NotFound(file.as_os_str().to_owned())
+        }
+        _ => Obstacle::Unreadable {
+            file: file.to_owned(),
+            error,
+        },
+    })?;
+    match (meta.is_dir(), meta.is_file() && may_execute(file)) {
+        (true, _) => Err(Obstacle::Directory(file.to_owned())),
+        (_, true) => Ok(()),
+        (_, false) => Err(Obstacle::NotPermitted(file.to_owned())),
+    }
+}
+
+fn may_execute(file: &Path) -> bool {
+    CString::new(file.as_os_str().as_bytes()).is_ok_and(|file| {
+        // SAFETY: `file` is a string that ends with a zero byte and outlives the call.
+        unsafe { libc::faccessat(libc::AT_FDCWD, file.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
+    })
+}

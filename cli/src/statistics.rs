@@ -1,0 +1,106 @@
+//! Where the processes of a run leave their statistics, for us to print.
+//!
+//! The library appends one page (text) or one line (JSON) with a single `write` to the
+//! file named by `NEAP_STATS_FILE`, so pages of processes that end together stay whole.
+
+use crate::failure::{Failure, shown};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::{env, process};
+
+/// A file of our own, removed with its directory when dropped.
+///
+/// Processes that have changed their user can append to it: everyone may pass the
+/// directory and write the file, but only this run knows the file's name.
+pub struct Inbox {
+    room: PathBuf,
+    file: PathBuf,
+}
+
+impl Inbox {
+    /// Makes the file.
+    pub fn new() -> Result<Self, Failure> {
+        let refused = |error: io::Error| {
+            let room = env::temp_dir();
+            Failure::own(format!(
+                "cannot keep statistics in {}: {error}; set TMPDIR or use --stats-file",
+                shown(&room)
+            ))
+        };
+        let room = env::temp_dir().join(format!(
+            "neap-stats-{}-{:016x}",
+            process::id(),
+            secret().map_err(refused)?
+        ));
+        DirBuilder::new()
+            .mode(0o711)
+            .create(&room)
+            .map_err(refused)?;
+        let file = room.join(format!("{:016x}", secret().map_err(refused)?));
+        let inbox = Self { room, file };
+        File::create_new(&inbox.file)
+            .and_then(|file| file.set_permissions(fs::Permissions::from_mode(0o622)))
+            .map_err(refused)?;
+        Ok(inbox)
+    }
+
+    /// The file's name.
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
+
+    /// Writes what has arrived to standard error; says whether anything had.
+    pub fn print(&self) -> io::Result<Arrival> {
+        let pages = fs::read(&self.file)?;
+        io::stderr().write_all(&pages)?;
+        Ok(if pages.is_empty() {
+            Arrival::Nothing
+        } else {
+            Arrival::Something
+        })
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.room);
+    }
+}
+
+/// Whether any process left statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// At least one.
+    Something,
+    /// None.
+    Nothing,
+}
+
+/// Checks before the start that the program will be able to append to `file`, and
+/// returns a name for it that survives a change of directory.
+pub fn writable(file: &Path) -> Result<PathBuf, Failure> {
+    let refused = |error: io::Error| {
+        Failure::own(format!(
+            "cannot write the statistics to {}: {error}",
+            shown(file)
+        ))
+    };
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(file)
+        .map_err(refused)?;
+    std::path::absolute(file).map_err(refused)
+}
+
+fn secret() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    // SAFETY: the pointer and the length are those of `bytes`.
+    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    match count {
+        8 => Ok(u64::from_ne_bytes(bytes)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,114 @@
+//! Findings, as a table for people or as JSON for programs.
+
+use crate::Outcome;
+use crate::failure::Failure;
+use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use serde_json::{Value, json};
+use std::io::{ErrorKind, Write};
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is.
+    pub name: &'static str,
+    /// How it is.
+    pub state: State,
+    /// What follows from it.
+    pub meaning: String,
+}
+
+/// How a thing was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It works, with a value where there is one to tell.
+    Ok(String),
+    /// It does not work, and why.
+    Absent(String),
+    /// A value that is neither good nor bad.
+    Is(String),
+}
+
+impl Finding {
+    /// A finding.
+    pub fn new(name: &'static str, state: State, meaning: impl Into<String>) -> Self {
+        Self {
+            name,
+            state,
+            meaning: meaning.into(),
+        }
+    }
+
+    /// As a JSON object.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "state": self.state.word(),
+            "value": self.state.value(),
+            "meaning": self.meaning,
+        })
+    }
+}
+
+impl State {
+    /// The state's name in JSON.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Ok(_) => "ok",
+            Self::Absent(_) => "absent",
+            Self::Is(_) => "is",
+        }
+    }
+
+    fn value(&self) -> &str {
+        let (Self::Ok(value) | Self::Absent(value) | Self::Is(value)) = self;
+        value
+    }
+
+    fn cell(&self) -> Cell {
+        match self {
+            Self::Is(value) => Cell::new(value),
+            Self::Ok(value) => Cell::new(with_value("OK", value)).fg(Color::Green),
+            Self::Absent(value) => Cell::new(with_value("absent", value)).fg(Color::Yellow),
+        }
+    }
+}
+
+fn with_value(word: &str, value: &str) -> String {
+    match value {
+        "" => word.to_owned(),
+        _ => format!("{word}: {value}"),
+    }
+}
+
+/// No terminal is narrower, except one that does not know its width.
+const NARROWEST: u16 = 40;
+
+/// The findings as a table with a title. Its lines are folded only for a terminal.
+pub fn table(title: &str, findings: &[Finding]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).enforce_styling();
+    if table.width().is_some_and(|width| width >= NARROWEST) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
+    for finding in findings {
+        table.add_row([
+            Cell::new(finding.name),
+            finding.state.cell(),
+            Cell::new(&finding.meaning),
+        ]);
+    }
+    let bold = anstyle::Style::new().bold();
+    let end = if findings.is_empty() { "" } else { "\n" };
+    format!("{bold}{title}{bold:#}\n{}{end}", table.trim_fmt())
+}
+
+/// Writes `text` to standard output, without colours unless a terminal shows them. A
+/// reader that has seen enough is no error.
+pub fn print(text: &str) -> Outcome {
+    match anstream::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::own(format!(
+            "cannot write to standard output: {error}"
+        ))),
+        _ => Ok(0),
+    }
+}

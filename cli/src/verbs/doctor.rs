@@ -1,0 +1,274 @@
+//! `neap doctor`: what this kernel offers, and whether Neap takes for a program.
+
+use super::run::headers;
+use crate::failure::{Failure, shown};
+use crate::program::chain::End;
+use crate::program::elf::defines;
+use crate::program::{Chain, Link, Obstacle, Role, follow};
+use crate::table::{self, Finding, State};
+use crate::{Outcome, library, probe};
+use clap::ArgMatches;
+use neap::control;
+use serde_json::{Value, json};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Exit code for a program for which Neap does not take.
+const DOES_NOT_TAKE: i32 = 1;
+
+/// Prints the findings.
+pub fn perform(matches: &ArgMatches) -> Outcome {
+    let words: Vec<OsString> = matches
+        .get_many("PROGRAM")
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    let report = Report {
+        library: library_findings(),
+        kernel: probe::all(),
+        variables: variables(),
+        program: (!words.is_empty())
+            .then(|| Verdict::of(&words))
+            .transpose()?,
+    };
+    let text = match matches.get_flag("json") {
+        true => format!("{:#}\n", report.to_json()),
+        false => report.to_text(),
+    };
+    table::print(&text)?;
+    Ok(report.program.map_or(0, |verdict| verdict.status()))
+}
+
+struct Report {
+    library: Vec<Finding>,
+    kernel: Vec<Finding>,
+    variables: Vec<Finding>,
+    program: Option<Verdict>,
+}
+
+impl Report {
+    fn to_text(&self) -> String {
+        let mut text =
+            table::table("Library", &self.library) + "\n" + &table::table("Kernel", &self.kernel);
+        if !self.variables.is_empty() {
+            text += &format!("\n{}", table::table("Environment", &self.variables));
+        }
+        if let Some(verdict) = &self.program {
+            text += &format!(
+                "\n{}{}\n",
+                table::table("Program", &verdict.files),
+                verdict.sentence()
+            );
+        }
+        text
+    }
+
+    fn to_json(&self) -> Value {
+        let list = |findings: &[Finding]| findings.iter().map(Finding::to_json).collect::<Vec<_>>();
+        json!({
+            "library": list(&self.library),
+            "kernel": list(&self.kernel),
+            "environment": list(&self.variables),
+            "program": self.program.as_ref().map(|verdict| json!({
+                "takes": verdict.obstacle.is_none(),
+                "obstacle": verdict.obstacle,
+                "files": list(&verdict.files),
+            })),
+        })
+    }
+}
+
+fn library_findings() -> Vec<Finding> {
+    let meaning = "what neap run preloads";
+    match library::find() {
+        Err(failure) => vec![Finding::new(
+            "libneap.so",
+            State::Absent(failure.to_string()),
+            meaning,
+        )],
+        Ok(file) => {
+            let place = State::Ok(shown(&file).to_string());
+            vec![Finding::new("libneap.so", place, meaning), malloc(&file)]
+        }
+    }
+}
+
+fn malloc(library: &Path) -> Finding {
+    let state = match defines(library, "malloc") {
+        Ok(true) => State::Ok(String::new()),
+        Ok(false) => State::Absent("not exported".to_owned()),
+        Err(error) => State::Absent(error.to_string()),
+    };
+    Finding::new(
+        "malloc",
+        state,
+        "what it puts in the place of the C library's",
+    )
+}
+
+/// The variables of Neap that are set, which programs under it will read.
+fn variables() -> Vec<Finding> {
+    let ours =
+        env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(control::PREFIX.as_bytes()));
+    ours.map(|(name, value)| variable(&name, &value)).collect()
+}
+
+fn variable(name: &OsStr, value: &OsStr) -> Finding {
+    let line = format!("{}={}", shown(name), shown(value));
+    let finding = |state, meaning: String| Finding::new("variable", state, meaning);
+    let Some(option) = control::find(name.as_bytes()) else {
+        let hint = control::nearest_variable(name.as_bytes());
+        let meaning = hint.map_or("unknown".to_owned(), |near| {
+            format!("unknown; did you mean {near}?")
+        });
+        return finding(State::Absent(line), meaning);
+    };
+    match control::parse(option.kind, value.as_bytes()) {
+        Ok(_) => finding(State::Ok(line), option.doc.to_owned()),
+        Err(rejected) => finding(State::Absent(line), rejected.to_string()),
+    }
+}
+
+/// What became of the last file of a chain.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Judged,
+    Refused,
+    Unreadable,
+}
+
+impl Ending {
+    fn of(end: &Result<End, Obstacle>) -> Self {
+        match end {
+            Ok(End::Program | End::OpaqueEnv) => Self::Judged,
+            Ok(End::Unreadable) => Self::Unreadable,
+            Err(_) => Self::Refused,
+        }
+    }
+}
+
+/// What was found out about one program.
+struct Verdict {
+    files: Vec<Finding>,
+    obstacle: Option<String>,
+}
+
+impl Verdict {
+    fn of(words: &[OsString]) -> Result<Self, Failure> {
+        let library = library::find()?;
+        let preload = library::preload(&library)?;
+        let Chain { links, end } = follow(words, &headers(&library)?);
+        let ending = Ending::of(&end);
+        let mut verdict = Self {
+            files: Vec::new(),
+            obstacle: end.err().map(|found| found.to_string()),
+        };
+        let (last, links) = links
+            .split_last()
+            .map_or((None, &[][..]), |(last, links)| (Some(last), links));
+        for link in links {
+            verdict.examine(link, &library, &preload);
+        }
+        match (last, ending) {
+            (Some(link), Ending::Judged) => verdict.examine(link, &library, &preload),
+            (Some(link), Ending::Refused) => verdict.note(
+                link,
+                State::Absent,
+                "see below; judged by its headers, not started",
+            ),
+            (Some(link), Ending::Unreadable) => verdict.note(
+                link,
+                State::Is,
+                "may be executed but not read, so it was not judged",
+            ),
+            (None, _) => {}
+        }
+        Ok(verdict)
+    }
+
+    /// Has the loader load the file with the preload, without running any of its code.
+    fn examine(&mut self, link: &Link, library: &Path, preload: &OsStr) {
+        if link.elf.is_none() {
+            return self.note(link, State::Ok, "a script: what counts is its interpreter");
+        }
+        match loads(link, library, preload) {
+            Ok(()) => self.note(
+                link,
+                State::Ok,
+                "proved: the loader maps the library for it",
+            ),
+            Err(reason) => {
+                self.obstacle
+                    .get_or_insert_with(|| format!("{}: {reason}", shown(&link.file)));
+                self.note(link, State::Absent, reason);
+            }
+        }
+    }
+
+    fn note(&mut self, link: &Link, state: fn(String) -> State, meaning: impl Into<String>) {
+        self.files.push(Finding::new(
+            role(link),
+            state(shown(&link.file).to_string()),
+            meaning,
+        ));
+    }
+
+    fn status(&self) -> i32 {
+        if self.obstacle.is_some() {
+            DOES_NOT_TAKE
+        } else {
+            0
+        }
+    }
+
+    fn sentence(&self) -> String {
+        match &self.obstacle {
+            None => "Neap takes for this program.".to_owned(),
+            Some(obstacle) => format!("Neap does not take for this program. {obstacle}"),
+        }
+    }
+}
+
+fn role(link: &Link) -> &'static str {
+    match link.role {
+        Role::Named => "named",
+        Role::Interpreter => "interpreter",
+        Role::ByEnv => "found by env",
+        Role::Shell => "shell",
+    }
+}
+
+/// The loader, which is that of glibc or the chain would have ended, lists what it maps
+/// and exits before any code of the program or its libraries runs.
+fn loads(link: &Link, library: &Path, preload: &OsStr) -> Result<(), String> {
+    let output = Command::new(&link.file)
+        .env("LD_TRACE_LOADED_OBJECTS", "1")
+        .env(library::PRELOAD, preload)
+        .output()
+        .map_err(|error| format!("cannot be started: {error}"))?;
+    let names = [library.as_os_str(), library::first(preload)];
+    let mapped = output.stdout.split(|&byte| byte == b'\n').any(|line| {
+        names
+            .iter()
+            .any(|name| line.trim_ascii_start().starts_with(name.as_bytes()))
+    });
+    match mapped {
+        true => Ok(()),
+        false => Err(format!(
+            "the loader left the library out: {}",
+            first_line(&output.stderr)
+        )),
+    }
+}
+
+fn first_line(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    text.lines()
+        .next()
+        .unwrap_or("it says nothing of why")
+        .to_owned()
+}

@@ -1,0 +1,38 @@
+//! `neap lab`: becomes `neap-lab`, which is built beside this program.
+
+use crate::Outcome;
+use crate::failure::{Failure, shown};
+use crate::launch::Program;
+use crate::program::{Link, Role};
+use clap::ArgMatches;
+use std::env;
+use std::ffi::OsString;
+
+const NAME: &str = "neap-lab";
+
+/// Executes the lab with the same arguments. Returns only if that failed.
+pub fn perform(matches: &ArgMatches) -> Outcome {
+    let exe = env::current_exe()
+        .map_err(|error| Failure::own(format!("cannot tell where neap itself is: {error}")))?;
+    let file = exe.with_file_name(NAME);
+    if !file.is_file() {
+        return Err(Failure::own(format!(
+            "{} is not there: build it with cargo build --release -p {NAME}",
+            shown(&file)
+        )));
+    }
+    let words = matches
+        .get_many::<OsString>("ARGUMENTS")
+        .into_iter()
+        .flatten()
+        .cloned();
+    let arguments = [OsString::from(NAME)].into_iter().chain(words).collect();
+    let program = Program::new(Link {
+        file,
+        arguments,
+        argument: None,
+        role: Role::Named,
+        elf: None,
+    })?;
+    Err(program.failure(&program.execute()))
+}

@@ -1,0 +1,124 @@
+//! `neap run`: a program, and what it starts, under Neap.
+//!
+//! Where nothing is to be printed after the program, we become it: its process number,
+//! its signals and its exit status are right because there is nobody in between.
+
+use crate::failure::{Failure, say, shown};
+use crate::launch::{Program, set_variables};
+use crate::program::elf::Elf;
+use crate::program::{Scope, follow};
+use crate::statistics::{Arrival, Inbox, writable};
+use crate::supervise::{self, Ending};
+use crate::{Outcome, flags, library};
+use clap::ArgMatches;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::{env, io};
+
+const STATS: &str = "NEAP_STATS";
+const CHILDREN: &str = "NEAP_CHILDREN";
+const STATS_FILE: &str = "NEAP_STATS_FILE";
+
+/// Runs the program. Returns only if that failed or statistics were to be printed.
+pub fn perform(matches: &ArgMatches) -> Outcome {
+    let library = library::find()?;
+    let preload = library::preload(&library)?;
+    let words: Vec<OsString> = matches
+        .get_many("PROGRAM")
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    set_variables(flags::variables(matches));
+    let start = follow(&words, &headers(&library)?).start(scope())?;
+    let program = Program::new(start)?;
+    let destination = destination(matches)?;
+    set_variables([(library::PRELOAD, preload)]);
+    match destination {
+        Destination::Unasked => Err(program.failure(&program.execute())),
+        Destination::File(file) => {
+            set_variables([(STATS_FILE, file.into_os_string())]);
+            Err(program.failure(&program.execute()))
+        }
+        Destination::Us => run_and_print(&program),
+    }
+}
+
+/// Where the statistics go.
+enum Destination {
+    /// We do not care: none are wanted, or the library was told by its own variables.
+    Unasked,
+    /// The processes append them here.
+    File(PathBuf),
+    /// We print them when the program has ended.
+    Us,
+}
+
+/// A file for statistics without a word about their form means text.
+fn destination(matches: &ArgMatches) -> Result<Destination, Failure> {
+    let asked = matches.get_one::<OsString>("stats");
+    let named = matches.get_one::<OsString>("stats-file");
+    if asked.is_none() && named.is_some() && is_off(env::var_os(STATS).as_deref()) {
+        set_variables([(STATS, OsString::from("text"))]);
+    }
+    let file = named
+        .cloned()
+        .or_else(|| env::var_os(STATS_FILE))
+        .filter(|file| !file.is_empty());
+    Ok(match (asked.map(OsString::as_os_str), file) {
+        (None, _) if named.is_none() => Destination::Unasked,
+        (Some(word), _) if is_off(Some(word)) => Destination::Unasked,
+        (_, Some(file)) => Destination::File(writable(Path::new(&file))?),
+        (_, None) => Destination::Us,
+    })
+}
+
+fn is_off(word: Option<&OsStr>) -> bool {
+    word.is_none_or(|word| word == "off")
+}
+
+fn run_and_print(program: &Program) -> Outcome {
+    let inbox = Inbox::new()?;
+    set_variables([(STATS_FILE, inbox.path().as_os_str().to_owned())]);
+    let ending = supervise::run(program).map_err(|error| program.failure(&error))?;
+    report(&inbox, ending, program.name());
+    drop(inbox);
+    Ok(ending.imitate())
+}
+
+fn report(inbox: &Inbox, ending: Ending, program: &OsStr) {
+    let program = shown(program);
+    match (inbox.print(), ending) {
+        (Ok(Arrival::Something), _) => {}
+        (Ok(Arrival::Nothing), Ending::Signal(signal)) => {
+            say(&format!(
+                "no statistics arrived: {program} was killed by signal {signal}"
+            ));
+        }
+        (Ok(Arrival::Nothing), Ending::Exit(_)) => say(&format!(
+            "no statistics arrived: {program} ended by _exit, executed something that does not run \
+             under Neap, or could not reach our file (neap doctor -- {program} may tell)"
+        )),
+        (Err(error), _) => say(&format!("the statistics cannot be printed: {error}")),
+    }
+}
+
+/// What the flag, or our caller, has set.
+fn scope() -> Scope {
+    match env::var_os(CHILDREN) {
+        Some(word) if word == "0" => Scope::Alone,
+        _ => Scope::Tree,
+    }
+}
+
+/// The headers that programs are judged by.
+pub fn headers(library: &Path) -> Result<Elf, Failure> {
+    let damaged = |what: &dyn std::fmt::Display| {
+        Failure::own(format!(
+            "{} is damaged: {what}; install it again",
+            shown(library)
+        ))
+    };
+    let headers = Elf::read(library).map_err(|error: io::Error| damaged(&error))?;
+    headers.ok_or_else(|| damaged(&"no ELF headers"))
+}

@@ -1,0 +1,164 @@
+//! `neap doctor` tells the truth about this machine and about programs.
+
+use crate::stage::{Stage, compile, neap, printed, room, script};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+fn report(program: &[&Path]) -> (Option<i32>, Value) {
+    let mut command = neap();
+    command.args(["doctor", "--json"]);
+    if !program.is_empty() {
+        command.arg("--").args(program);
+    }
+    let output = command.output().unwrap();
+    (
+        output.status.code(),
+        serde_json::from_slice(&output.stdout).unwrap(),
+    )
+}
+
+fn finding<'a>(list: &'a Value, name: &str) -> &'a Value {
+    list.as_array()
+        .unwrap()
+        .iter()
+        .find(|finding| finding["name"] == name)
+        .unwrap()
+}
+
+#[test]
+fn json_has_a_state_and_a_meaning_for_everything() {
+    let (code, report) = report(&[]);
+    assert_eq!(code, Some(0));
+    assert_eq!(report["program"], Value::Null);
+    let findings = report["kernel"].as_array().unwrap();
+    assert!(findings.len() >= 20);
+    for finding in findings {
+        assert!(
+            ["ok", "absent", "is"].contains(&finding["state"].as_str().unwrap()),
+            "{finding}"
+        );
+        assert!(
+            !finding["meaning"].as_str().unwrap().is_empty(),
+            "{finding}"
+        );
+    }
+}
+
+#[test]
+fn values_are_those_of_this_machine() {
+    let (_, report) = report(&[]);
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert_eq!(
+        finding(&report["kernel"], "kernel")["value"],
+        release.trim()
+    );
+    let mode = fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap();
+    assert_eq!(
+        finding(&report["kernel"], "overcommit")["value"],
+        mode.trim()
+    );
+}
+
+#[test]
+fn limits_are_those_of_this_process() {
+    let shell = format!(
+        "ulimit -v 4000000; exec {} doctor --json",
+        env!("CARGO_BIN_EXE_neap")
+    );
+    let text = printed(std::process::Command::new("/bin/sh").args(["-c", &shell]));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        finding(&report["kernel"], "RLIMIT_AS")["value"],
+        "4000000 KiB"
+    );
+    let space = finding(&report["kernel"], "address space");
+    assert_eq!(
+        (&space["state"], &space["value"]),
+        (&"absent".into(), &"only 2 GiB".into())
+    );
+}
+
+#[test]
+fn tables_in_a_pipe_are_plain() {
+    let text = printed(neap().arg("doctor"));
+    assert!(text.contains("PAGEMAP_SCAN") && text.contains("max_map_count"));
+    assert!(!text.contains('\u{1b}'));
+}
+
+#[test]
+fn a_library_without_malloc_is_noticed() {
+    let text = printed(Stage::new().neap().arg("doctor"));
+    assert!(text.contains("absent: not exported"), "{text}");
+}
+
+#[test]
+fn variables_are_checked() {
+    let mut command = neap();
+    command
+        .env("NEAP_DECYA", "5")
+        .env("NEAP_CACHE", "lots")
+        .env("NEAP_CHECK", "1");
+    let text = printed(command.arg("doctor"));
+    assert!(text.contains("did you mean NEAP_DECAY?"), "{text}");
+    assert!(text.contains("expected 0 to 1024G bytes"), "{text}");
+    assert!(text.contains("OK: NEAP_CHECK=1"), "{text}");
+}
+
+#[test]
+fn a_program_and_a_script_take() {
+    let room = room();
+    let file = script(
+        room.path().join("script"),
+        "#!/usr/bin/env sh\ntouch was-run\n",
+    );
+    let (code, report) = report(&[&file]);
+    assert_eq!((code, &report["program"]["takes"]), (Some(0), &true.into()));
+    let files = report["program"]["files"].as_array().unwrap();
+    let names: Vec<_> = files
+        .iter()
+        .map(|file| file["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["named", "interpreter", "found by env"]);
+    assert!(files[2]["meaning"].as_str().unwrap().starts_with("proved"));
+    assert!(!room.path().join("was-run").exists());
+}
+
+#[test]
+fn a_library_that_the_loader_cannot_map_does_not_take() {
+    let stage = Stage::new();
+    let library = stage.library();
+    let data = fs::read(&library).unwrap();
+    fs::write(&library, &data[..4096]).unwrap();
+    let output = stage
+        .neap()
+        .args(["doctor", "--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("the loader left the library out"), "{text}");
+}
+
+#[test]
+fn a_static_program_does_not_take_and_the_reason_is_given() {
+    let room = room();
+    let source = room.path().join("start.c");
+    fs::write(&source, "void _start(void) { for (;;); }\n").unwrap();
+    let program = room.path().join("static");
+    compile(
+        ["-static", "-nostdlib", source.to_str().unwrap(), "-o"],
+        &program,
+    );
+    let (code, report) = report(&[&program]);
+    assert_eq!(
+        (code, &report["program"]["takes"]),
+        (Some(1), &false.into())
+    );
+    assert!(
+        report["program"]["obstacle"]
+            .as_str()
+            .unwrap()
+            .contains("statically linked")
+    );
+}

@@ -1,0 +1,188 @@
+//! What a program gets from `neap run`, and hands back.
+
+use crate::stage::{Stage, neap, printed, said};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Stdio;
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    for status in [0, 1, 42, 255] {
+        for flags in [&["run"][..], &["run", "--stats"]] {
+            let ended = neap()
+                .args(flags)
+                .args(["sh", "-c", &format!("exit {status}")])
+                .output()
+                .unwrap();
+            assert_eq!(ended.status.code(), Some(status));
+        }
+    }
+}
+
+#[test]
+fn arguments_arrive_as_they_were() {
+    let odd = OsStr::from_bytes(b"\xFF bytes");
+    let mut command = neap();
+    command
+        .args([
+            "run",
+            "--",
+            "printf",
+            "[%s]",
+            "two words",
+            "",
+            "--decay",
+            "*",
+        ])
+        .arg(odd);
+    let output = command.output().unwrap();
+    assert_eq!(output.stdout, b"[two words][][--decay][*][\xFF bytes]");
+}
+
+#[test]
+fn dashes_before_the_program_may_be_left_out() {
+    assert_eq!(
+        printed(neap().args(["run", "--decay", "5", "echo", "--stats", "-n"])),
+        "--stats -n\n"
+    );
+}
+
+#[test]
+fn input_and_output_are_the_programs() {
+    let output = neap().args(["run", "--", "true"]).output().unwrap();
+    assert_eq!((output.stdout, output.stderr), (vec![], vec![]));
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let input = std::fs::File::open(readme).unwrap();
+    let text = printed(
+        neap()
+            .args(["run", "--stats", "cat"])
+            .stdin(Stdio::from(input)),
+    );
+    assert_eq!(text, std::fs::read_to_string(readme).unwrap());
+}
+
+#[test]
+fn the_program_takes_the_commands_place() {
+    let mut command = neap();
+    command
+        .args(["run", "sh", "-c", "echo $$"])
+        .stdout(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let number = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("{number}\n")
+    );
+}
+
+#[test]
+fn flags_become_variables() {
+    let flags = [
+        "run",
+        "--decay",
+        "500",
+        "--thread-cache",
+        "2M",
+        "--check",
+        "--count=0",
+        "--deepbind",
+        "keep",
+    ];
+    let lines = printed(neap().args(flags).arg("env"));
+    for line in [
+        "NEAP_DECAY=500",
+        "NEAP_THREAD_CACHE=2M",
+        "NEAP_CHECK=1",
+        "NEAP_COUNT=0",
+        "NEAP_DEEPBIND=keep",
+    ] {
+        assert!(
+            lines.lines().any(|found| found == line),
+            "{line} is not in {lines}"
+        );
+    }
+    assert!(
+        !lines.contains("NEAP_CACHE="),
+        "what was not given is not set"
+    );
+}
+
+#[test]
+fn a_flag_overrules_the_variable_and_leaves_the_others() {
+    let mut command = neap();
+    command
+        .env("NEAP_DECAY", "1")
+        .env("NEAP_CACHE", "1M")
+        .args(["run", "--decay", "2", "env"]);
+    let lines = printed(&mut command);
+    assert!(
+        lines.contains("NEAP_DECAY=2\n") && lines.contains("NEAP_CACHE=1M\n"),
+        "{lines}"
+    );
+    assert!(!lines.contains("NEAP_DECAY=1\n"));
+}
+
+#[test]
+fn wrong_flags_are_refused_before_the_start() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["--decay", "5x"], "0 to 3600000 milliseconds"),
+        (&["--cache", "2000G"], "suffix K, M or G"),
+        (&["--stats=jsn"], "json"),
+        (&["--dcay", "5"], "--decay"),
+        (&["--deepbind", "strp"], "strip"),
+        (&["--check=2"], "0, 1"),
+    ];
+    for (flags, hint) in cases {
+        let output = neap()
+            .arg("run")
+            .args(flags)
+            .args(["--", "echo", "ran"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(125), "{flags:?}");
+        assert_eq!(output.stdout, b"", "{flags:?}");
+        assert!(said(&output).contains(hint), "{flags:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn only_the_program_with_no_children() {
+    let stage = Stage::new();
+    let own = "while read line; do echo \"$line\"; done < /proc/$$/maps";
+    assert!(
+        printed(stage.neap().args(["run", "--no-children", "sh", "-c", own])).contains("libneap")
+    );
+    let child = ["sh", "-c", "cat /proc/self/maps; true"];
+    assert!(!printed(stage.neap().args(["run", "--no-children"]).args(child)).contains("libneap"));
+    assert!(printed(stage.neap().arg("run").args(child)).contains("libneap"));
+}
+
+#[test]
+fn the_lab_is_told_how_to_be_built() {
+    let stage = Stage::new();
+    let output = stage
+        .neap()
+        .args(["lab", "bench", "--help"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(said(&output).contains("cargo build --release -p neap-lab"));
+    let lab = stage.library().with_file_name("neap-lab");
+    crate::stage::script(lab, "#!/bin/sh\necho \"$@\"\n");
+    assert_eq!(
+        printed(stage.neap().args(["lab", "bench", "--help"])),
+        "bench --help\n"
+    );
+}
+
+#[test]
+fn completions_know_the_options() {
+    for shell in ["bash", "fish", "zsh", "elvish", "powershell"] {
+        let script = printed(neap().args(["completions", shell]));
+        assert!(
+            script.contains("thread-cache") && script.contains("no-children"),
+            "{shell}"
+        );
+    }
+}

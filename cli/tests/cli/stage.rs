@@ -1,0 +1,107 @@
+//! What the tests stand on: the command, a stand-in library, small programs.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// The command as cargo built it, beside the real library.
+pub fn neap() -> Command {
+    clean(Path::new(env!("CARGO_BIN_EXE_neap")))
+}
+
+/// Without what the environment of the tests might say to Neap.
+pub fn clean(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| name.as_encoded_bytes().starts_with(b"NEAP_")) {
+        command.env_remove(name);
+    }
+    command.env_remove("LD_PRELOAD").stdin(Stdio::null());
+    command
+}
+
+/// A directory on a file system where programs may be executed.
+pub fn room() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A copy of the command with the stand-in library beside it.
+pub struct Stage {
+    room: TempDir,
+    bin: PathBuf,
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        Self::named("bin")
+    }
+
+    /// In a directory of this name.
+    pub fn named(name: &str) -> Self {
+        let room = room();
+        let bin = room.path().join(name);
+        fs::create_dir(&bin).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_neap"), bin.join("neap")).unwrap();
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/standin.c");
+        compile(["-shared", "-fPIC", source, "-o"], &bin.join("libneap.so"));
+        Self { room, bin }
+    }
+
+    pub fn neap(&self) -> Command {
+        clean(&self.bin.join("neap"))
+    }
+
+    pub fn library(&self) -> PathBuf {
+        self.bin.join("libneap.so").canonicalize().unwrap()
+    }
+
+    pub fn path(&self) -> &Path {
+        self.room.path()
+    }
+}
+
+/// Calls the C compiler; the last argument is followed by the name of what it makes.
+pub fn compile<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>, into: &Path) {
+    let status = Command::new("cc")
+        .args(arguments)
+        .arg(into)
+        .status()
+        .unwrap();
+    assert!(status.success(), "the C compiler failed");
+}
+
+/// A file of this text that may be executed.
+pub fn script(file: PathBuf, text: &str) -> PathBuf {
+    fs::write(&file, text).unwrap();
+    executable(&file, 0o755);
+    file
+}
+
+pub fn executable(file: &Path, mode: u32) {
+    fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// What a program printed, having ended well.
+pub fn printed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        said(&output)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a program said on standard error.
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: geteuid only reads the credentials of this process.
+    unsafe { libc::geteuid() == 0 }
+}

@@ -1,0 +1,176 @@
+//! Statistics arrive where they were asked for, after the program's own output.
+
+use crate::stage::{Stage, executable, is_root, printed, room, said};
+use std::fs;
+
+#[test]
+fn pages_of_all_processes_are_printed_at_the_end() {
+    let stage = Stage::new();
+    let program = ["timeout", "10", "sh", "-c", "echo inner >&2; exec true"];
+    let output = stage
+        .neap()
+        .args(["run", "--stats", "--"])
+        .args(program)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let text = said(&output);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (3, "inner"), "{lines:?}");
+    assert!(
+        lines[1..].iter().all(|line| line.starts_with("page of ")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn json_is_one_object_a_line() {
+    let stage = Stage::new();
+    let output = stage
+        .neap()
+        .args(["run", "--stats=json", "true"])
+        .output()
+        .unwrap();
+    let value: serde_json::Value = serde_json::from_str(&said(&output)).unwrap();
+    assert!(value["pid"].is_u64());
+}
+
+#[test]
+fn the_file_for_them_is_removed() {
+    let stage = Stage::new();
+    let temporary = room();
+    let mut command = stage.neap();
+    command.env("TMPDIR", temporary.path()).args([
+        "run",
+        "--stats",
+        "sh",
+        "-c",
+        "ls $TMPDIR; kill -9 $$",
+    ]);
+    let output = command.output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("neap-stats-"));
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_of_the_users_is_appended_to_wherever_the_program_goes() {
+    let stage = Stage::new();
+    for flags in [
+        &["--stats", "--stats-file", "pages"][..],
+        &["--stats-file", "pages"],
+    ] {
+        let mut command = stage.neap();
+        command
+            .current_dir(stage.path())
+            .arg("run")
+            .args(flags)
+            .args(["sh", "-c", "cd /; exec true"]);
+        let output = command.output().unwrap();
+        assert_eq!(said(&output), "");
+    }
+    let pages = fs::read_to_string(stage.path().join("pages")).unwrap();
+    assert_eq!(
+        pages
+            .lines()
+            .filter(|line| line.starts_with("page of "))
+            .count(),
+        2,
+        "{pages}"
+    );
+}
+
+#[test]
+fn a_file_named_by_a_variable_is_honoured() {
+    let stage = Stage::new();
+    let file = stage.path().join("pages");
+    printed(
+        stage
+            .neap()
+            .env("NEAP_STATS_FILE", &file)
+            .args(["run", "--stats=json", "true"]),
+    );
+    assert!(fs::read_to_string(file).unwrap().starts_with("{\"pid\":"));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_refused_before_the_start() {
+    let stage = Stage::new();
+    for file in ["/no/such/directory/pages", "/"] {
+        let mut command = stage.neap();
+        let output = command
+            .args(["run", "--stats", "--stats-file", file, "echo", "ran"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert_eq!(output.stdout, b"");
+        assert!(said(&output).contains(&format!("cannot write the statistics to {file}")));
+    }
+}
+
+#[test]
+fn a_temporary_directory_that_cannot_be_written_is_named() {
+    let stage = Stage::new();
+    let mut command = stage.neap();
+    let output = command
+        .env("TMPDIR", "/no/such")
+        .args(["run", "--stats", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(said(&output).contains("/no/such") && said(&output).contains("--stats-file"));
+}
+
+#[test]
+fn silence_is_explained() {
+    let stage = Stage::new();
+    let output = stage
+        .neap()
+        .args(["run", "--stats", "sh", "-c", "kill -9 $$"])
+        .output()
+        .unwrap();
+    assert!(
+        said(&output).contains("no statistics arrived")
+            && said(&output).contains("killed by signal 9")
+    );
+    let program = ["env", "-u", "NEAP_STATS_FILE", "-u", "LD_PRELOAD", "true"];
+    let output = stage
+        .neap()
+        .args(["run", "--stats"])
+        .args(program)
+        .output()
+        .unwrap();
+    assert!(
+        said(&output).contains("executed something that does not run under Neap"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn nothing_is_said_when_statistics_are_off() {
+    let stage = Stage::new();
+    let output = stage
+        .neap()
+        .args(["run", "--stats=off", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(said(&output), "");
+}
+
+#[test]
+fn processes_that_changed_their_user_can_leave_theirs() {
+    if !is_root() {
+        eprintln!("only root can change the user: this test was left out");
+        return;
+    }
+    let stage = Stage::new();
+    executable(stage.path(), 0o755);
+    let program = ["setpriv", "--reuid=1", "--clear-groups", "true"];
+    let output = stage
+        .neap()
+        .args(["run", "--stats"])
+        .args(program)
+        .output()
+        .unwrap();
+    assert!(said(&output).contains("page of "), "{}", said(&output));
+}

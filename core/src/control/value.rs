@@ -1,0 +1,213 @@
+//! Reading and naming the values of options.
+
+use super::{Kind, SWITCH, nearest};
+use core::fmt;
+
+/// An accepted value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// The word of [`Kind::Choice`] that was given.
+    Choice(&'static str),
+    /// Bytes.
+    Bytes(u64),
+    /// Milliseconds.
+    Millis(u64),
+    /// A path as it was given: bytes, not necessarily UTF-8.
+    Path(&'a [u8]),
+}
+
+/// Why a value was not accepted. Its `Display` says what would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    kind: Kind,
+    nearest: Option<&'static str>,
+}
+
+/// Reads `text` as a value of `kind`.
+///
+/// # Errors
+///
+/// [`Rejected`] if `text` is no such value or stands outside the range.
+pub fn parse(kind: Kind, text: &[u8]) -> Result<Value<'_>, Rejected> {
+    match kind {
+        Kind::Choice(words) => choice(words, text),
+        Kind::Bytes { min, max } => within(bytes(text), min, max).map(Value::Bytes),
+        Kind::Millis { min, max } => within(number(text), min, max).map(Value::Millis),
+        Kind::Path => (!text.is_empty() && !text.contains(&0)).then_some(Value::Path(text)),
+    }
+    .ok_or_else(|| Rejected {
+        kind,
+        nearest: nearest_word(kind, text),
+    })
+}
+
+fn choice(words: &'static [&'static str], text: &[u8]) -> Option<Value<'static>> {
+    words
+        .iter()
+        .find(|word| word.as_bytes() == text)
+        .map(|word| Value::Choice(word))
+}
+
+fn nearest_word(kind: Kind, text: &[u8]) -> Option<&'static str> {
+    match kind {
+        Kind::Choice(words) if kind != SWITCH => nearest(text, words.iter().copied()),
+        _ => None,
+    }
+}
+
+fn within(value: Option<u64>, min: u64, max: u64) -> Option<u64> {
+    value.filter(|value| (min..=max).contains(value))
+}
+
+fn bytes(text: &[u8]) -> Option<u64> {
+    let (last, digits) = text.split_last()?;
+    match last.to_ascii_uppercase() {
+        b'K' => number(digits)?.checked_mul(1 << 10),
+        b'M' => number(digits)?.checked_mul(1 << 20),
+        b'G' => number(digits)?.checked_mul(1 << 30),
+        _ => number(text),
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |sum, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        sum.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// The accepted values in words: `0 or 1`, `0 to 1G bytes (suffix K, M or G)`.
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Choice(words) => list(words, out),
+            Self::Bytes { min, max } => {
+                write!(
+                    out,
+                    "{} to {} bytes (suffix K, M or G)",
+                    Short(min),
+                    Short(max)
+                )
+            }
+            Self::Millis { min, max } => write!(out, "{min} to {max} milliseconds"),
+            Self::Path => out.write_str("a file path"),
+        }
+    }
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "expected {}", self.kind)?;
+        match self.nearest {
+            Some(word) => write!(out, "; did you mean {word}?"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for Rejected {}
+
+fn list(words: &[&str], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (index, word) in words.iter().enumerate() {
+        let joint = match words.len() - index {
+            _ if index == 0 => "",
+            1 => " or ",
+            _ => ", ",
+        };
+        write!(out, "{joint}{word}")?;
+    }
+    Ok(())
+}
+
+/// A number of bytes with the largest suffix that loses nothing.
+struct Short(u64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => out.write_str("0"),
+            n if n % (1 << 30) == 0 => write!(out, "{}G", n >> 30),
+            n if n % (1 << 20) == 0 => write!(out, "{}M", n >> 20),
+            n if n % (1 << 10) == 0 => write!(out, "{}K", n >> 10),
+            n => write!(out, "{n}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::format;
+
+    const SIZE: Kind = Kind::Bytes {
+        min: 4096,
+        max: 1 << 30,
+    };
+
+    #[test]
+    fn bytes_take_suffixes_and_keep_to_the_range() {
+        assert_eq!(parse(SIZE, b"4096"), Ok(Value::Bytes(4096)));
+        assert_eq!(parse(SIZE, b"4k"), Ok(Value::Bytes(4096)));
+        assert_eq!(parse(SIZE, b"512M"), Ok(Value::Bytes(512 << 20)));
+        assert_eq!(parse(SIZE, b"1G"), Ok(Value::Bytes(1 << 30)));
+        for wrong in [
+            "",
+            "K",
+            "4095",
+            "2G",
+            "-1",
+            "+5K",
+            "4 K",
+            "4KB",
+            "0x1000",
+            "99999999999999999999",
+            "18446744073709551615G",
+        ] {
+            assert!(parse(SIZE, wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn milliseconds_take_no_suffix() {
+        let kind = Kind::Millis {
+            min: 0,
+            max: 3_600_000,
+        };
+        assert_eq!(parse(kind, b"0"), Ok(Value::Millis(0)));
+        assert_eq!(parse(kind, b"3600000"), Ok(Value::Millis(3_600_000)));
+        assert!(parse(kind, b"1K").is_err());
+        assert!(parse(kind, b"3600001").is_err());
+    }
+
+    #[test]
+    fn paths_are_bytes() {
+        assert_eq!(parse(Kind::Path, b"/a\xFF b"), Ok(Value::Path(b"/a\xFF b")));
+        assert!(parse(Kind::Path, b"").is_err());
+    }
+
+    #[test]
+    fn a_rejection_says_what_is_accepted() {
+        let says = |kind, text: &str| format!("{}", parse(kind, text.as_bytes()).unwrap_err());
+        let words = Kind::Choice(&["off", "text", "json"]);
+        assert_eq!(
+            says(words, "jsn"),
+            "expected off, text or json; did you mean json?"
+        );
+        assert_eq!(
+            says(words, "TEXT"),
+            "expected off, text or json; did you mean text?"
+        );
+        assert_eq!(says(SWITCH, "2"), "expected 0 or 1");
+        assert_eq!(
+            says(SIZE, "1"),
+            "expected 4K to 1G bytes (suffix K, M or G)"
+        );
+        assert_eq!(
+            says(Kind::Millis { min: 5, max: 9 }, "x"),
+            "expected 5 to 9 milliseconds"
+        );
+    }
+}

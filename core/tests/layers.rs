@@ -1,0 +1,119 @@
+//! The rooms and their direction: each room names only what stands below it. See `src/lib.rs`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Room and the rooms it may name.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("base", &["base"]),
+    ("os", &["os", "base"]),
+    ("page", &["page", "os", "base"]),
+    ("slab", &["slab", "os", "base"]),
+    ("cache", &["cache", "slab", "page", "os", "base"]),
+    ("front", &["front", "cache", "slab", "page", "os", "base", "stats", "control"]),
+    ("stats", &["page", "slab", "base"]),
+    ("control", &[]),
+];
+
+/// Files that alone may contain a word.
+const ONLY_THERE: &[(&str, &[&str])] = &[
+    ("sync::atomic", &["base/sync.rs"]),
+    ("core::cell", &["base/sync.rs"]),
+    ("libc::abort", &["os/fatal.rs"]),
+    ("no_mangle", &[]),
+    ("export_name", &[]),
+    ("extern crate std", &[]),
+];
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Every source file: its path below `src`, and its text without comments and test modules.
+fn files() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    sources(&root, &mut paths);
+    assert!(paths.len() > 20, "the sources were not found");
+    let text_of = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap().to_string();
+        code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+    };
+    let name_of = |path: &PathBuf| path.strip_prefix(&root).unwrap().to_str().unwrap().to_string();
+    paths.iter().map(|path| (name_of(path), text_of(path))).collect()
+}
+
+fn room_of(file: &str) -> &str {
+    file.split('/').next().unwrap().trim_end_matches(".rs")
+}
+
+/// The rooms that follow `crate::` in a text, braces of a `use` included.
+fn rooms_named(text: &str) -> Vec<String> {
+    let mut named = Vec::new();
+    for (at, _) in text.match_indices("crate::") {
+        let rest = &text[at + "crate::".len()..];
+        let list = match rest.strip_prefix('{') {
+            Some(list) => list.split('}').next().unwrap().split(',').collect(),
+            None => vec![rest],
+        };
+        for item in list {
+            let word = item.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_');
+            named.push(word.collect());
+        }
+    }
+    named
+}
+
+#[test]
+fn no_room_names_one_above_it() {
+    let mut wrong = Vec::new();
+    for (file, text) in files() {
+        let room = room_of(&file);
+        if room == "lib" {
+            continue;
+        }
+        let (_, allowed) = ROOMS
+            .iter()
+            .find(|(name, _)| *name == room)
+            .unwrap_or_else(|| panic!("{file}: no such room in the table; add it to both tables"));
+        for named in rooms_named(&text) {
+            if !allowed.contains(&named.as_str()) && named != room {
+                wrong.push(format!("{file} names {named}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "upward edges: {wrong:#?}");
+}
+
+#[test]
+fn some_words_have_one_place() {
+    let mut wrong = Vec::new();
+    for (file, text) in files() {
+        for (word, places) in ONLY_THERE {
+            if text.contains(word) && !places.contains(&file.as_str()) {
+                wrong.push(format!("{file} says {word}"));
+            }
+        }
+        if text.contains("libc::") && room_of(&file) != "os" {
+            wrong.push(format!("{file} speaks to the kernel"));
+        }
+        if text.contains("asm!(") && room_of(&file) != "cache" {
+            wrong.push(format!("{file} has assembly"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_check_sees_an_upward_edge() {
+    assert_eq!(rooms_named("use crate::{page::Use, cache};"), ["page", "cache"]);
+    assert_eq!(rooms_named("let x = crate::front::free;"), ["front"]);
+}

@@ -1,0 +1,122 @@
+//! What all tests of a run share: the files under test, the tier, the scratch directory.
+
+use crate::Outcome;
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// How much work the programs do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Every program briefly: the default.
+    Quick,
+    /// The sizes the project promises: `NEAP_TIER=full`.
+    Full,
+}
+
+impl Tier {
+    fn from_environment() -> Outcome<Self> {
+        match env::var("NEAP_TIER").as_deref() {
+            Err(env::VarError::NotPresent) | Ok("quick") => Ok(Self::Quick),
+            Ok("full") => Ok(Self::Full),
+            other => Err(format!("NEAP_TIER is quick or full, not {other:?}").into()),
+        }
+    }
+
+    /// The size for this tier.
+    pub fn pick<T>(self, quick: T, full: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+}
+
+/// What all tests of a run share. Dropped, it removes the scratch directory.
+pub struct Bench {
+    /// How much work the programs do.
+    pub tier: Tier,
+    /// The library under test: a copy that every user may read.
+    pub library: PathBuf,
+    /// The witness: a copy that every user may run.
+    pub witness: PathBuf,
+    /// Kept between runs, for what is the same under every allocator and slow to make.
+    pub cache: PathBuf,
+    scratch: PathBuf,
+}
+
+impl Bench {
+    /// Copies the library (`NEAP_LIB`, or the one cargo built beside the test) and the
+    /// witness to a new scratch directory. Copied, they may be read by a server's own
+    /// user and do not change when cargo builds again meanwhile.
+    ///
+    /// # Errors
+    /// When there is no library, or the scratch directory cannot be filled.
+    pub fn new(witness: &Path, cache: &Path) -> Outcome<Self> {
+        let built = library_under_test()?;
+        let scratch = env::temp_dir().join(format!("neap-programs-{}", std::process::id()));
+        fs::create_dir_all(&scratch)?;
+        fs::set_permissions(&scratch, fs::Permissions::from_mode(0o755))?;
+        let bench = Self {
+            tier: Tier::from_environment()?,
+            library: scratch.join("libneap.so"),
+            witness: scratch.join("witness"),
+            cache: cache.to_owned(),
+            scratch,
+        };
+        copy_for_all(&built, &bench.library)?;
+        copy_for_all(witness, &bench.witness)?;
+        Ok(bench)
+    }
+
+    /// A new, empty directory in the scratch directory.
+    ///
+    /// # Errors
+    /// When it exists already or cannot be made.
+    pub fn new_directory(&self, name: &str) -> Outcome<PathBuf> {
+        let directory = self.scratch.join(name);
+        fs::create_dir(&directory)?;
+        Ok(directory)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        remove(&self.scratch);
+    }
+}
+
+/// Removes a directory that dying processes may still be writing to.
+pub fn remove(directory: &Path) {
+    for _ in 0..50 {
+        if fs::remove_dir_all(directory).is_ok() || !directory.exists() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    eprintln!("could not remove {}", directory.display());
+}
+
+fn copy_for_all(from: &Path, to: &Path) -> Outcome<()> {
+    fs::copy(from, to).map_err(|e| format!("{}: {e}", from.display()))?;
+    fs::set_permissions(to, fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
+fn library_under_test() -> Outcome<PathBuf> {
+    if let Some(named) = env::var_os("NEAP_LIB") {
+        return Ok(PathBuf::from(named));
+    }
+    let test = env::current_exe()?;
+    let beside = test.parent().unwrap_or(Path::new("."));
+    let places = [beside.join("libneap_c.so"), beside.join("../libneap_c.so")];
+    let found = places.iter().find(|place| place.is_file());
+    found.cloned().ok_or_else(|| {
+        format!(
+            "no libneap_c.so in {} or above it: set NEAP_LIB",
+            beside.display()
+        )
+        .into()
+    })
+}
