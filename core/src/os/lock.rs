@@ -143,10 +143,13 @@ mod tests {
 
     #[test]
     fn only_one_holder_at_a_time() {
-        struct Shared(FutexLock, core::cell::UnsafeCell<u64>);
+        struct Shared(FutexLock, crate::base::sync::UnsafeCell<u64>);
         // SAFETY: the cell is only touched under the lock.
         unsafe impl Sync for Shared {}
-        let shared = Arc::new(Shared(FutexLock::new(), core::cell::UnsafeCell::new(0)));
+        let shared = Arc::new(Shared(
+            FutexLock::new(),
+            crate::base::sync::UnsafeCell::new(0),
+        ));
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 let shared = Arc::clone(&shared);
