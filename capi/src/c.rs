@@ -8,6 +8,15 @@ use neap::front;
 /// `size` bytes at a multiple of 16; `malloc(0)` gives a block of its own.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn malloc(size: usize) -> *mut c_void {
+    match front::allocate_hit(size) {
+        Some(block) => block.cast(),
+        None => malloc_missed(size),
+    }
+}
+
+/// The rest of [`malloc`], out of its way: it needs a frame, the hit does not.
+#[inline(never)]
+extern "C" fn malloc_missed(size: usize) -> *mut c_void {
     or_enomem(front::allocate(size))
 }
 

@@ -5,6 +5,8 @@ pub mod budget;
 #[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]
+pub mod fast;
+#[cfg(not(loom))]
 pub mod gather;
 #[cfg(not(loom))]
 pub mod heap;

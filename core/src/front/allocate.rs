@@ -1,6 +1,7 @@
 //! Allocation: the fast path and its slow side.
 
 use super::{check, large};
+use crate::cache::fast;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::{TAG_OF_SIZE, Tag};
 use crate::cache::slot;
@@ -16,6 +17,16 @@ pub fn allocate(size: usize) -> *mut u8 {
         return pop(Tag(TAG_OF_SIZE[size]), size);
     }
     allocate_over_table(size)
+}
+
+/// What [`allocate`] can serve from the calling thread's magazine alone, else `None`. For frontends
+/// that keep all else off their hot path.
+#[inline(always)]
+pub fn allocate_hit(size: usize) -> Option<*mut u8> {
+    if size > TABLE_BYTES {
+        return None;
+    }
+    fast::pop(current(), Tag(TAG_OF_SIZE[size]))
 }
 
 /// Like [`allocate`], the bytes zero.
@@ -73,7 +84,7 @@ pub(super) fn current() -> &'static Cache {
 
 #[inline(always)]
 fn pop(tag: Tag, size: usize) -> *mut u8 {
-    match current().magazine(tag).pop() {
+    match fast::pop(current(), tag) {
         Some(block) => block,
         None => allocate_slow(size, tag),
     }

@@ -1,12 +1,11 @@
 //! Giving blocks back, and what their size is.
 
-use super::allocate::{current, entered};
+use super::allocate::entered;
 use super::{check, large};
 use crate::base::sync::{AtomicBool, Ordering};
-use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+use crate::cache::fast;
 use crate::cache::gather::give_one;
 use crate::cache::heap::{Found, HEAP, Mode};
-use crate::cache::magazine::{START_TEST, Tag};
 use crate::cache::misuse::{self, Call};
 use crate::cache::thread::Counts;
 use crate::slab::Slab;
@@ -19,18 +18,9 @@ use crate::slab::class::{Class, MAX_BLOCK};
 ///   Where this is broken, the call aborts, or a later one does: see `docs/misuse.md`.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
-    let address = block.addr();
-    let base = HEAP.pages.primary_base.load(Ordering::Relaxed);
-    let slice = address.wrapping_sub(base) >> SLICE_SHIFT;
-    if slice < HEAP.pages.primary_slices.load(Ordering::Relaxed) {
-        // SAFETY: the primary arena begins with its tag table, a byte a slice.
-        let tag = unsafe { *((base + slice) as *const u8) };
-        let test = START_TEST[tag as usize];
-        let offset = (address % SLICE_BYTES) as u32;
-        // A slab is one slice at a multiple of its size: the product tells whether a block starts here.
-        if offset.wrapping_mul(test) < test && current().magazine(Tag(tag)).push(block) {
-            return;
-        }
+    // SAFETY: the caller's promise.
+    if unsafe { fast::release(block) } {
+        return;
     }
     free_slow(block);
 }

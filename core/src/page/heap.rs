@@ -274,12 +274,13 @@ impl<O: Os> PageHeap<O> {
     }
 
     pub(super) fn locked(&self) -> Locked<'_, O> {
-        let guard = self.lock.lock();
-        // SAFETY: the lock is held as long as the reference lives: both are in one value.
+        let _guard = self.lock.lock();
+        // SAFETY: the lock is held as long as the reference lives: guard and reference are in one value.
+        let inner = unsafe { &mut *self.inner.get() };
         Locked {
             heap: self,
-            inner: unsafe { &mut *self.inner.get() },
-            _guard: guard,
+            inner,
+            _guard,
         }
     }
 

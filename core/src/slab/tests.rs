@@ -68,6 +68,15 @@ fn take(depots: &Depots, slices: &Slices, class: Class, want: usize) -> Vec<usiz
     blocks
 }
 
+/// Several refills, until there are `want` blocks.
+fn take_all(depots: &Depots, slices: &Slices, class: Class, want: usize) -> Vec<usize> {
+    let mut blocks = Vec::new();
+    while blocks.len() < want {
+        blocks.extend(take(depots, slices, class, want - blocks.len()));
+    }
+    blocks
+}
+
 fn give(depots: &Depots, slices: &Slices, class: Class, block: usize) -> Result<(), u64> {
     let slab = slices.slab(block);
     let number = class.block_at(block - slab.base()).unwrap();
@@ -85,7 +94,7 @@ fn lowest_bits_are_the_lowest() {
 fn lowest_addresses_come_first() {
     let (depots, slices) = (Depots::new(), Slices::new(2));
     let class = Class::of_size(1024);
-    let blocks = take(&depots, &slices, class, 100);
+    let blocks = take_all(&depots, &slices, class, 100);
     assert_eq!(blocks.len(), 100);
     assert!(blocks.is_sorted() && blocks[0] == 1 << 16);
     give(&depots, &slices, class, blocks[5]).unwrap();
@@ -110,7 +119,7 @@ fn only_touched_words_count_as_touched() {
     let (depots, slices) = (Depots::new(), Slices::new(2));
     let class = Class::of_size(16);
     for slab in 0..2 {
-        let blocks = take(&depots, &slices, class, if slab == 0 { 4096 } else { 70 });
+        let blocks = take_all(&depots, &slices, class, if slab == 0 { 4096 } else { 70 });
         blocks.iter().for_each(|&block| give(&depots, &slices, class, block).unwrap());
     }
     depots.cool(u64::MAX, &slices);
@@ -124,8 +133,7 @@ fn only_touched_words_count_as_touched() {
 fn one_empty_slab_stays_warm_until_it_is_old() {
     let (depots, slices) = (Depots::new(), Slices::new(3));
     let class = Class::of_size(32 << 10);
-    let blocks = take(&depots, &slices, class, 6);
-    assert_eq!(blocks.len(), 6);
+    let blocks = take_all(&depots, &slices, class, 6);
     blocks.iter().for_each(|&block| give(&depots, &slices, class, block).unwrap());
     assert_eq!(slices.free().iter().copied().collect::<Vec<_>>(), [1, 2], "the lowest stays");
     depots.cool(6, &slices);

@@ -1,0 +1,38 @@
+//! The fast path in plain Rust, for every machine.
+
+use crate::base::sync::Ordering;
+use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+use crate::cache::heap::HEAP;
+use crate::cache::magazine::{START_TEST, Tag};
+use crate::cache::slot;
+use crate::cache::thread::Cache;
+
+/// Takes the newest block of a magazine; `None` if there is none or the magazine is closed.
+#[inline(always)]
+pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    cache.magazine(tag).pop()
+}
+
+/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow path:
+/// not in the primary arena, no block of a slab, no room, or no cache.
+///
+/// # Safety
+/// - `block` is a block of this heap that is not given back, or no block of it at all.
+#[inline(always)]
+pub unsafe fn release(block: *mut u8) -> bool {
+    let base = HEAP.pages.primary_base.load(Ordering::Relaxed);
+    let slice = block.addr().wrapping_sub(base) >> SLICE_SHIFT;
+    if slice >= HEAP.pages.primary_slices.load(Ordering::Relaxed) {
+        return false;
+    }
+    // SAFETY: the primary arena begins with its tag table, a byte a slice.
+    let tag = unsafe { *((base + slice) as *const u8) };
+    // A slab is one slice at a multiple of its size: the product tells whether a block starts here.
+    let test = START_TEST[tag as usize];
+    let offset = (block.addr() % SLICE_BYTES) as u32;
+    if offset.wrapping_mul(test) >= test {
+        return false;
+    }
+    // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
+    unsafe { &*slot::get() }.magazine(Tag(tag)).push(block)
+}

@@ -1,0 +1,104 @@
+//! The fast path on x86-64.
+//!
+//! ```text
+//!   cache + tag*8                       a slice's tag is its class's magazine, in units of 8 bytes
+//!     +0  top     past the newest       pop:      top <= bottom -> slow;  block = [top-8];  top -= 8
+//!     +8  bottom  oldest                release:  top >= limit  -> slow;  [top] = block;    top += 8
+//!     +16 limit   end of the room
+//! ```
+//!
+//! `top` changes by one instruction that only the owner runs; x86 keeps stores in order, so whoever
+//! sees a new `top` sees the entry below it.
+
+use crate::base::sync::{Ordering, light_barrier};
+use crate::cache::heap::{HEAP, Heap};
+use crate::cache::magazine::{START_TEST, Tag};
+use crate::cache::thread::Cache;
+use crate::os::linux::Linux;
+use crate::page::PageHeap;
+use core::arch::asm;
+use core::mem::offset_of;
+
+/// Where the page heap keeps the primary arena's base and its number of slices.
+const BASE_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_base);
+const SLICES_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_slices);
+
+/// Takes the newest block of a magazine; `None` if there is none or the magazine is closed.
+#[inline(always)]
+pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    let top = cache.magazine(tag).top.load(Ordering::Relaxed);
+    // SAFETY: only reads the magazine's bottom; the tag is one of a magazine (see `Cache::magazine`).
+    unsafe {
+        asm!(
+            "cmp {top}, qword ptr [{cache} + {tag}*8 + 8]",
+            "jbe {slow}",
+            top = in(reg) top,
+            cache = in(reg) cache,
+            tag = in(reg) tag.0 as usize,
+            slow = label { return None },
+            options(nostack, readonly),
+        );
+    }
+    // SAFETY: entries between bottom and top are the owner's (see `Magazine::pop`).
+    let block = unsafe { *((top - 8) as *const *mut u8) };
+    // SAFETY: the owner's own word; one instruction, so no signal handler sees half of it.
+    unsafe {
+        asm!(
+            "sub qword ptr [{cache} + {tag}*8], 8",
+            cache = in(reg) cache,
+            tag = in(reg) tag.0 as usize,
+            options(nostack),
+        );
+    }
+    light_barrier();
+    Some(block)
+}
+
+/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow path:
+/// not in the primary arena, no block of a slab, no room, or no cache.
+///
+/// # Safety
+/// - `block` is a block of this heap that is not given back, or no block of it at all.
+#[inline(always)]
+pub unsafe fn release(block: *mut u8) -> bool {
+    // SAFETY: reads the arena's tag only if the slice is one of the arena's, whose table begins at its
+    // base; writes the entry only below the limit of the thread's own magazine, then its top. The
+    // cache in the slot is a sentinel (always full) or the thread's own.
+    unsafe {
+        asm!(
+            // Which slice?
+            "mov {base}, qword ptr [rip + {heap} + {base_at}]",
+            "mov {word}, {block}",
+            "sub {word}, {base}",
+            "shr {word}, 16",
+            "cmp {word}, qword ptr [rip + {heap} + {slices_at}]",
+            "jae {slow}",
+            "movzx {tag:e}, byte ptr [{base} + {word}]",
+            // Does a block of its class start here? One multiplication tells (see `Divisor`).
+            "lea {base}, [rip + {tests}]",
+            "movzx {word:e}, {block:x}",
+            "imul {word:e}, dword ptr [{base} + {tag}*4]",
+            "cmp {word:e}, dword ptr [{base} + {tag}*4]",
+            "jae {slow}",
+            // Push.
+            "mov {base}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            "mov {base}, qword ptr fs:[{base}]",
+            "mov {word}, qword ptr [{base} + {tag}*8]",
+            "cmp {word}, qword ptr [{base} + {tag}*8 + 16]",
+            "jae {slow}",
+            "mov qword ptr [{word}], {block}",
+            "add qword ptr [{base} + {tag}*8], 8",
+            block = in(reg) block,
+            base = out(reg) _,
+            word = out(reg) _,
+            tag = out(reg) _,
+            heap = sym HEAP,
+            base_at = const BASE_AT,
+            slices_at = const SLICES_AT,
+            tests = sym START_TEST,
+            slow = label { return false },
+            options(nostack),
+        );
+    }
+    true
+}
