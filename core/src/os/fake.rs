@@ -1,1 +1,339 @@
 //! An operating system for tests: real memory behind it, every rule of [`Os`] checked, failures on demand.
+
+use super::{Huge, Os, OutOfMemory, Purged, Touched};
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::sync::{Mutex, MutexGuard};
+use std::vec;
+use std::vec::Vec;
+
+/// What uncommitted memory is filled with: it must never be seen again.
+const POISON: u8 = 0xa5;
+
+/// How a fake system behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// Bytes in an OS page.
+    pub page_bytes: usize,
+    /// Whether every commit is charged.
+    pub strict: bool,
+    /// Largest reservation, in bytes.
+    pub most_reserved: usize,
+    /// Most bytes committed at once.
+    pub most_committed: usize,
+    /// `RLIMIT_AS`.
+    pub address_limit: Option<usize>,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self {
+            page_bytes: 4096,
+            strict: false,
+            most_reserved: 32 << 20,
+            most_committed: usize::MAX,
+            address_limit: None,
+        }
+    }
+}
+
+/// What can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// [`Os::reserve`].
+    Reserve,
+    /// [`Os::commit`].
+    Commit,
+    /// [`Os::uncommit`].
+    Uncommit,
+    /// [`Os::purge`].
+    Purge,
+}
+const CALLS: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Page {
+    Reserved { poisoned: bool },
+    Committed,
+}
+
+struct Reservation {
+    allocation: *mut u8,
+    layout: Layout,
+    base: usize,
+    pages: Vec<Page>,
+}
+
+/// The calls after the next `after` fail, `times` of them.
+#[derive(Clone, Copy, Default)]
+struct Failure {
+    after: u32,
+    times: u32,
+}
+
+#[derive(Default)]
+struct State {
+    reservations: Vec<Reservation>,
+    failures: [Failure; CALLS],
+    failed: usize,
+    committed_pages: usize,
+    now_ms: u64,
+}
+
+// SAFETY: the allocations belong to the state alone.
+unsafe impl Send for State {}
+
+/// The fake.
+pub struct Fake {
+    conditions: Conditions,
+    state: Mutex<State>,
+}
+
+impl Fake {
+    /// A system under these conditions, its clock at 0.
+    pub fn new(conditions: Conditions) -> Self {
+        Self {
+            conditions,
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Sets the clock forward.
+    pub fn advance(&self, ms: u64) {
+        self.state().now_ms += ms;
+    }
+
+    /// After `after` more calls of one kind, `times` of them fail.
+    pub fn fail(&self, call: Call, after: u32, times: u32) {
+        self.state().failures[call as usize] = Failure { after, times };
+    }
+
+    /// How many calls failed so far.
+    pub fn failed(&self) -> usize {
+        self.state().failed
+    }
+
+    /// Bytes committed now.
+    pub fn committed(&self) -> usize {
+        self.state().committed_pages * self.conditions.page_bytes
+    }
+
+    /// Whether the byte at `address` may be read and written.
+    pub fn is_committed(&self, address: usize) -> bool {
+        let page_bytes = self.conditions.page_bytes;
+        self.state().reservations.iter().any(|reservation| {
+            let page = address.wrapping_sub(reservation.base) / page_bytes;
+            reservation.pages.get(page) == Some(&Page::Committed)
+        })
+    }
+
+    fn check_range(&self, addr: NonNull<u8>, bytes: usize) {
+        let page = self.conditions.page_bytes;
+        assert!(bytes > 0, "an empty range");
+        assert!(
+            (addr.as_ptr() as usize).is_multiple_of(page),
+            "an address within a page"
+        );
+        assert!(bytes.is_multiple_of(page), "a part of a page");
+    }
+}
+
+impl State {
+    fn fails(&mut self, call: Call) -> bool {
+        let failure = &mut self.failures[call as usize];
+        if failure.after > 0 {
+            failure.after -= 1;
+            return false;
+        }
+        let fails = failure.times > 0;
+        failure.times -= u32::from(fails);
+        self.failed += usize::from(fails);
+        fails
+    }
+
+    /// The pages of a range, which lies in one reservation.
+    fn pages(&mut self, addr: NonNull<u8>, bytes: usize, page_bytes: usize) -> &mut [Page] {
+        let start = addr.as_ptr() as usize;
+        let holds = |reservation: &&mut Reservation| {
+            let end = reservation.base + reservation.pages.len() * page_bytes;
+            (reservation.base..end).contains(&start) && start + bytes <= end
+        };
+        let reservation = self
+            .reservations
+            .iter_mut()
+            .find(holds)
+            .expect("a range in one reservation");
+        let first = (start - reservation.base) / page_bytes;
+        &mut reservation.pages[first..first + bytes / page_bytes]
+    }
+}
+
+fn fill(addr: NonNull<u8>, bytes: usize, byte: u8) {
+    // SAFETY: the callers name ranges of a reservation, which is real memory of ours.
+    unsafe { addr.as_ptr().write_bytes(byte, bytes) }
+}
+
+impl Os for Fake {
+    fn page_bytes(&self) -> usize {
+        self.conditions.page_bytes
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let mut state = self.state();
+        let granted = align.is_power_of_two() && bytes <= self.conditions.most_reserved;
+        if !granted || state.fails(Call::Reserve) {
+            state.failed += usize::from(!granted);
+            return None;
+        }
+        // Aligned by hand: an allocation of small alignment is zeroed by the kernel, not by touching it.
+        let layout = Layout::from_size_align(bytes + align, 16).ok()?;
+        // SAFETY: the layout is not empty.
+        let allocation = unsafe { alloc_zeroed(layout) };
+        let base = (allocation as usize).next_multiple_of(align);
+        let pages = vec![Page::Reserved { poisoned: false }; bytes / self.conditions.page_bytes];
+        state.reservations.push(Reservation {
+            allocation,
+            layout,
+            base,
+            pages,
+        });
+        NonNull::new(base as *mut u8)
+    }
+
+    unsafe fn release(&self, base: NonNull<u8>, bytes: usize) {
+        let mut state = self.state();
+        let whole = |reservation: &Reservation| {
+            reservation.base == base.as_ptr() as usize
+                && reservation.pages.len() * self.conditions.page_bytes == bytes
+        };
+        let index = state
+            .reservations
+            .iter()
+            .position(whole)
+            .expect("a whole reservation");
+        let gone = state.reservations.swap_remove(index);
+        state.committed_pages -= gone
+            .pages
+            .iter()
+            .filter(|&&page| page == Page::Committed)
+            .count();
+        // SAFETY: allocated by `reserve` with this layout, and out of use.
+        unsafe { dealloc(gone.allocation, gone.layout) };
+    }
+
+    unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        self.check_range(addr, bytes);
+        let (page_bytes, mut state) = (self.conditions.page_bytes, self.state());
+        let pages = state.pages(addr, bytes, page_bytes);
+        let fresh = pages
+            .iter()
+            .filter(|&&page| page != Page::Committed)
+            .count();
+        let most = self.conditions.most_committed / page_bytes;
+        if state.committed_pages + fresh > most {
+            state.failed += 1;
+            return Err(OutOfMemory);
+        }
+        if state.fails(Call::Commit) {
+            return Err(OutOfMemory);
+        }
+        for (index, page) in state.pages(addr, bytes, page_bytes).iter_mut().enumerate() {
+            if *page == (Page::Reserved { poisoned: true }) {
+                // SAFETY: within the range.
+                fill(unsafe { addr.add(index * page_bytes) }, page_bytes, 0);
+            }
+            *page = Page::Committed;
+        }
+        state.committed_pages += fresh;
+        Ok(())
+    }
+
+    unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        self.check_range(addr, bytes);
+        let mut state = self.state();
+        if state.fails(Call::Uncommit) {
+            return Err(OutOfMemory);
+        }
+        let pages = state.pages(addr, bytes, self.conditions.page_bytes);
+        let gone = pages
+            .iter()
+            .filter(|&&page| page == Page::Committed)
+            .count();
+        pages.fill(Page::Reserved { poisoned: true });
+        state.committed_pages -= gone;
+        fill(addr, bytes, POISON);
+        Ok(())
+    }
+
+    unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
+        self.check_range(addr, bytes);
+        let mut state = self.state();
+        let pages = state.pages(addr, bytes, self.conditions.page_bytes);
+        assert!(
+            pages.iter().all(|&page| page == Page::Committed),
+            "a purge of what is not committed"
+        );
+        if state.fails(Call::Purge) {
+            return Purged::MaybeDirty;
+        }
+        fill(addr, bytes, 0);
+        Purged::Zero
+    }
+
+    unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, _huge: Huge) {
+        self.check_range(addr, bytes);
+    }
+
+    unsafe fn touched(&self, addr: NonNull<u8>, bytes: usize) -> Touched {
+        self.check_range(addr, bytes);
+        Touched::Unknown
+    }
+
+    unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), OutOfMemory> {
+        for range in [from, to] {
+            self.check_range(range, bytes);
+            let mut state = self.state();
+            let pages = state.pages(range, bytes, self.conditions.page_bytes);
+            assert!(
+                pages.iter().all(|&page| page == Page::Committed),
+                "a move of what is not committed"
+            );
+        }
+        // SAFETY: both are committed ranges; the caller promises that they are disjoint.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes) };
+        fill(from, bytes, 0);
+        Ok(())
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.state().now_ms
+    }
+
+    fn strict_commit(&self) -> bool {
+        self.conditions.strict
+    }
+
+    fn address_limit(&self) -> Option<usize> {
+        self.conditions.address_limit
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        for reservation in self.state().reservations.drain(..) {
+            // SAFETY: allocated by `reserve` with this layout; the heap above is gone.
+            unsafe { dealloc(reservation.allocation, reservation.layout) };
+        }
+    }
+}

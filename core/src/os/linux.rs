@@ -227,3 +227,110 @@ pub fn peak_resident_bytes() -> Option<usize> {
     // SAFETY: zeroed at first, then filled: valid numbers throughout.
     Some(unsafe { usage.assume_init() }.ru_maxrss as usize * 1024)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = 4 << 20;
+
+    fn reserved(align: usize) -> NonNull<u8> {
+        Linux.reserve(BYTES, align).unwrap()
+    }
+
+    #[test]
+    fn reservations_are_aligned() {
+        for shift in [12, 16, 21, 25, 30] {
+            let base = reserved(1 << shift);
+            assert!((base.as_ptr() as usize).is_multiple_of(1 << shift));
+            // SAFETY: the reservation made above, then gone.
+            unsafe {
+                Linux.commit(base, BYTES).unwrap();
+                base.add(BYTES - 1).write(1);
+                Linux.release(base, BYTES);
+            }
+        }
+        assert_eq!(Linux.reserve(usize::MAX / 4 * 2, 1 << 21), None);
+    }
+
+    #[test]
+    fn purged_and_recommitted_memory_is_zero() {
+        let base = reserved(1 << 21);
+        // SAFETY: a reservation of ours, used by nobody else.
+        unsafe {
+            Linux.commit(base, BYTES).unwrap();
+            base.as_ptr().write_bytes(1, BYTES);
+            assert_eq!(Linux.purge(base, BYTES / 2), Purged::Zero);
+            assert_eq!([base.read(), base.add(BYTES / 2).read()], [0, 1]);
+            Linux.uncommit(base, BYTES).unwrap();
+            Linux.commit(base, BYTES).unwrap();
+            assert_eq!(base.add(BYTES / 2).read(), 0);
+            Linux.advise_huge(base, BYTES, Huge::Avoid);
+            assert_eq!(Linux.touched(base, BYTES), Touched::Unknown);
+            Linux.release(base, BYTES);
+        }
+    }
+
+    #[test]
+    fn reserved_memory_is_out_of_reach() {
+        use crate::os::child::{Limit, succeeds};
+        let base = reserved(1 << 21);
+        // SAFETY: the child dies of the read, or the test fails.
+        assert!(!succeeds(Limit::None, || unsafe {
+            base.read_volatile() == 0
+        }));
+        // SAFETY: a reservation of ours; the child dies of the read, or the test fails.
+        unsafe {
+            Linux.commit(base, BYTES).unwrap();
+            assert!(succeeds(Limit::None, || base.read_volatile() == 0));
+            Linux.uncommit(base, BYTES).unwrap();
+            assert!(!succeeds(Limit::None, || base.read_volatile() == 0));
+            Linux.release(base, BYTES);
+        }
+    }
+
+    #[test]
+    fn locked_memory_is_purged_too() {
+        let base = reserved(1 << 21);
+        let page = Linux.page_bytes();
+        // SAFETY: a reservation of ours, used by nobody else.
+        unsafe {
+            Linux.commit(base, BYTES).unwrap();
+            base.write(1);
+            if libc::mlock(base.as_ptr().cast(), page) == 0 {
+                let purged = Linux.purge(base, page);
+                // Before Linux 5.18 the kernel refuses, and says so.
+                assert_eq!(base.read() == 0, purged == Purged::Zero);
+            }
+            Linux.release(base, BYTES);
+        }
+    }
+
+    #[test]
+    fn a_purge_the_kernel_refuses_is_maybe_dirty() {
+        errno::set(5);
+        // SAFETY: no mapping is there, so nothing is purged.
+        let purged = unsafe { Linux.purge(NonNull::new(0x1000 as *mut u8).unwrap(), 4096) };
+        assert_eq!((purged, errno::get()), (Purged::MaybeDirty, 5));
+    }
+
+    #[test]
+    fn limits_are_seen() {
+        use crate::os::child::{Limit, succeeds};
+        assert!(succeeds(Limit::Address(1 << 40), || {
+            Linux.address_limit() == Some(1 << 40) && Linux.reserve(2 << 40, 1 << 21).is_none()
+        }));
+    }
+
+    #[test]
+    fn clock_and_sizes() {
+        let (page, now) = (Linux.page_bytes(), Linux.now_ms());
+        assert!(page.is_power_of_two() && page >= 4096);
+        assert!(now > 0 && Linux.now_ms() >= now);
+        let (resident, peak) = (resident_bytes().unwrap(), peak_resident_bytes().unwrap());
+        assert!(resident > 0 && resident.is_multiple_of(page) && peak > 0);
+        let mode = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap();
+        assert_eq!(Linux.strict_commit(), mode.trim() == "2");
+        assert!(crate::os::thread::heavy_barrier());
+    }
+}

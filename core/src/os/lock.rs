@@ -146,7 +146,10 @@ mod tests {
         struct Shared(FutexLock, crate::base::sync::UnsafeCell<u64>);
         // SAFETY: the cell is only touched under the lock.
         unsafe impl Sync for Shared {}
-        let shared = Arc::new(Shared(FutexLock::new(), crate::base::sync::UnsafeCell::new(0)));
+        let shared = Arc::new(Shared(
+            FutexLock::new(),
+            crate::base::sync::UnsafeCell::new(0),
+        ));
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 let shared = Arc::clone(&shared);

@@ -2,6 +2,8 @@
 //!
 //! Every function here keeps the caller's `errno`.
 
+#[cfg(test)]
+pub mod child;
 pub mod errno;
 #[cfg(test)]
 pub mod fake;

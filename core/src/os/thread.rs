@@ -22,8 +22,9 @@ impl Key {
     /// Sets the calling thread's value; the destructor runs at its end unless the value is null. False when
     /// the C library has no memory for it (it may allocate).
     pub fn set(self, value: *mut c_void) -> bool {
-        // SAFETY: the key is alive (keys are never deleted), the value is only handed to the destructor.
-        keep_errno(|| unsafe { libc::pthread_setspecific(self.0, value) == 0 })
+        let kept = value.cast_const();
+        // SAFETY: the key is alive (keys are never deleted); nobody but the destructor looks at the value.
+        keep_errno(|| unsafe { libc::pthread_setspecific(self.0, kept) == 0 })
     }
 
     /// The calling thread's value, null if never set.

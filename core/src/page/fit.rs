@@ -6,6 +6,7 @@
 use super::arena::Arena;
 use super::heap::Locked;
 use super::span::{FitKey, Queue, Queued, Record, State, Warmth};
+use crate::base::tree::Node;
 use crate::os::{Os, OutOfMemory};
 use core::ptr::{self, NonNull};
 
@@ -73,7 +74,7 @@ impl<'h, O: Os> Locked<'h, O> {
             if let Some(at) = self.aligned_start(free, want) {
                 return Some((free, at));
             }
-            next = self.record(self.inner.fit.above(crate::base::tree::Node::key(free)));
+            next = self.record(self.inner.fit.above(free.key()));
         }
         let surely = key(want.slices + want.align - 1);
         let free = self

@@ -140,7 +140,7 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Makes a span longer, to `new_slices` slices, if what follows it is free; sets the bytes asked for. Nothing
+    /// Makes a span longer, to `new_slices` slices (more than it has), if what follows it is free; sets the bytes asked for. Nothing
     /// changes on `None`.
     ///
     /// # Safety
@@ -207,6 +207,7 @@ impl<O: Os> PageHeap<O> {
     ///
     /// # Safety
     /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
+    /// - What was written to the source lies within the bytes asked for, or was reported as dirty.
     pub unsafe fn move_pages(
         &self,
         from: NonNull<u8>,
@@ -218,8 +219,10 @@ impl<O: Os> PageHeap<O> {
         let mut locked = self.locked();
         locked.inner.counts.calls.move_pages += 1;
         moved?;
-        if let Some(place) = locked.span_at(from) {
-            locked.note_moved(place, bytes);
+        if let (Some(source), Some(target)) = (locked.span_at(from), locked.span_at(to)) {
+            // What came along is old data, whether its user wrote it or not.
+            locked.note_writes(target, Dirty::Prefix(bytes));
+            locked.note_moved(source, bytes);
         }
         Ok(())
     }
@@ -271,12 +274,13 @@ impl<O: Os> PageHeap<O> {
     }
 
     pub(super) fn locked(&self) -> Locked<'_, O> {
-        let guard = self.lock.lock();
-        // SAFETY: the lock is held as long as the reference lives: both are in one value.
+        let _guard = self.lock.lock();
+        // SAFETY: the lock is held as long as the reference lives: guard and reference are in one value.
+        let inner = unsafe { &mut *self.inner.get() };
         Locked {
             heap: self,
-            inner: unsafe { &mut *self.inner.get() },
-            _guard: guard,
+            inner,
+            _guard,
         }
     }
 
@@ -368,7 +372,10 @@ impl<'h, O: Os> Locked<'h, O> {
 
     fn grow(&mut self, place: Place<'h>, new_slices: usize, bytes: usize) -> Option<Extension<'h>> {
         let record = place.arena.record(place.index);
-        let (next, extra) = (record.end(), new_slices.checked_sub(record.slices.get())?);
+        let next = record.end();
+        let extra = new_slices
+            .checked_sub(record.slices.get())
+            .filter(|&extra| extra > 0)?;
         let free = self.claim_at(record.arena(), next, extra)?;
         let dirty = self.carve(free, next, extra);
         record.dirty.set(record.dirty.get() + dirty);

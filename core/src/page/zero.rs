@@ -1,6 +1,6 @@
 //! The zero state: a bit for each OS page that may be dirty, carried through every change of hands.
 
-use super::arena::Arena;
+use super::arena::{Arena, Commit};
 use super::place::Place;
 use crate::base::sync::plain::Ordering::Relaxed;
 
@@ -48,6 +48,9 @@ pub(super) struct DirtyRun {
     /// Bytes to the end of the last dirty page.
     pub(super) bytes: usize,
 }
+
+/// Most clean slices between two dirty ones that one purge passes over.
+const MOST_GAP: usize = 16;
 
 impl Arena {
     /// Pages of the slices `from..to` that may be dirty.
@@ -115,24 +118,31 @@ impl Arena {
         }
     }
 
-    /// The next dirty pages in the slices `from..to`, over at most `most` neighbouring slices with any.
-    /// Clean pages between dirty ones are in the run: purging an absent page costs less than a call.
+    /// The next dirty pages in the slices `from..to`, over at most `most` slices. Clean pages between dirty
+    /// ones are in the run where they are few: purging absent pages costs less than another call.
     pub(super) fn next_dirty(&self, from: usize, to: usize, most: usize) -> Option<DirtyRun> {
-        let dirty = |index: &usize| self.mask(*index).load(Relaxed) != 0;
-        let first = (from..to).find(dirty)?;
-        let count = (first..to.min(first.saturating_add(most.max(1))))
-            .take_while(dirty)
-            .count();
-        let last = first + count - 1;
+        let dirty = |index: usize| self.mask(index).load(Relaxed) != 0;
+        let first = (from..to).find(|&index| dirty(index))?;
+        let mut last = first;
+        for index in first + 1..to.min(first.saturating_add(most)) {
+            let committed = self.find(index, index + 1, Commit::Yes) == index;
+            if !committed || index - last > MOST_GAP {
+                break;
+            }
+            if dirty(index) {
+                last = index;
+            }
+        }
         let (layout, page) = (self.layout(), self.layout().page_bytes());
         let lead = self.mask(first).load(Relaxed).trailing_zeros() as usize;
         let used = 16 - self.mask(last).load(Relaxed).leading_zeros() as usize;
         let address = layout.address(first) + lead * page;
+        let bytes = layout.address(last) + used * page - address;
         Some(DirtyRun {
             from: first,
             to: last + 1,
             address,
-            bytes: layout.address(last) + used * page - address,
+            bytes,
         })
     }
 }
