@@ -75,10 +75,8 @@ impl Heap {
 /// Takes the entries from the floor to `bottom`, which is the floor from now on.
 fn take(open: &mut Opened<'_>, class: Class, bottom: usize, gather: &mut Gather) {
     let store = open.store(class);
-    let entries = store.floor..bottom;
+    let (floor, count) = (store.floor as *const usize, (bottom - store.floor) / 8);
     store.floor = bottom;
-    for entry in entries.step_by(8) {
-        // SAFETY: an entry of the array below the published bottom: the owner does not touch it (see above).
-        gather.add(unsafe { *(entry as *const usize) });
-    }
+    // SAFETY: entries of the array below the published bottom: the owner does not touch them (see above).
+    gather.add(unsafe { core::slice::from_raw_parts(floor, count) });
 }

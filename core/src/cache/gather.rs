@@ -2,6 +2,7 @@
 
 use super::heap::{Found, Heap};
 use super::misuse::{self, Call};
+use crate::base::units::SLICE_BYTES;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 
@@ -28,20 +29,65 @@ impl Gather {
         Gather { heap, places: [None; PLACES] }
     }
 
-    /// Adds a freed block. Aborts if it is no block or was added twice.
-    pub fn add(&mut self, address: usize) {
-        let Word { slab, class, word, bits } = locate(self.heap, address);
-        let place = &mut self.places[place_of(slab, word)];
+    /// Adds freed blocks. Aborts if one is no block or was added twice.
+    pub fn add(&mut self, mut blocks: &[usize]) {
+        while let Some(&first) = blocks.first() {
+            let (slab, class) = slab_at(self.heap, first);
+            let added = self.add_run(slab, class, blocks);
+            blocks = &blocks[added..];
+        }
+    }
+
+    /// Adds blocks as long as they are of one slab, those of one word after the other in a register.
+    /// Returns how many.
+    fn add_run(&mut self, slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
+        let base = slab.base();
+        let starts = class.starts();
+        let (mut word, mut bits) = (0, 0u64);
+        let mut added = 0;
+        while let Some(&address) = blocks.get(added) {
+            let offset = address.wrapping_sub(base);
+            if offset >= SLICE_BYTES {
+                break;
+            }
+            let Some(block) = starts.block_at(offset) else {
+                misuse::interior(Call::Free, address, class.bytes())
+            };
+            if block / 64 != word {
+                self.add_word(Word { slab, class, word, bits });
+                (word, bits) = (block / 64, 0);
+            }
+            if block % 64 == 0 && bits == 0 && is_whole_word(class, block, &blocks[added..]) {
+                bits = u64::MAX;
+                added += 64;
+                continue;
+            }
+            let before = bits;
+            bits |= 1 << (block % 64);
+            if bits == before {
+                misuse::double_free(address, class.bytes());
+            }
+            added += 1;
+        }
+        self.add_word(Word { slab, class, word, bits });
+        added
+    }
+
+    #[inline(never)]
+    fn add_word(&mut self, new: Word) {
+        if new.bits == 0 {
+            return;
+        }
+        let place = &mut self.places[place_of(new.slab, new.word)];
         match place {
-            Some(held) if core::ptr::eq(held.slab, slab) && held.word == word => {
-                if held.bits & bits != 0 {
-                    misuse::double_free(address, class.bytes());
+            Some(held) if core::ptr::eq(held.slab, new.slab) && held.word == new.word => {
+                if held.bits & new.bits != 0 {
+                    refuse_twice(new, held.bits & new.bits);
                 }
-                held.bits |= bits;
+                held.bits |= new.bits;
             }
             _ => {
-                let evicted = place.replace(Word { slab, class, word, bits });
-                if let Some(evicted) = evicted {
+                if let Some(evicted) = place.replace(new) {
                     give(self.heap, evicted);
                 }
             }
@@ -56,9 +102,35 @@ impl Gather {
     }
 }
 
+/// Whether the next 64 freed blocks are the 64 blocks from `first` on, in order: so they come when a
+/// program frees in the order of allocation. A loop without branches, which compilers make wide.
+fn is_whole_word(class: Class, first: usize, blocks: &[usize]) -> bool {
+    let Some(blocks) = blocks.first_chunk::<64>() else { return false };
+    let step = class.bytes();
+    if first + 64 > class.blocks() || blocks[63].wrapping_sub(blocks[0]) != 63 * step {
+        return false;
+    }
+    blocks.iter().enumerate().fold(true, |all, (number, &block)| all & (block == blocks[0] + number * step))
+}
+
+/// The word and the bit of a block in its slab; aborts if no block starts at `address`.
+fn place_in(class: Class, address: usize) -> (usize, u64) {
+    match class.block_at(address % SLICE_BYTES) {
+        Some(block) => (block / 64, 1 << (block % 64)),
+        None => misuse::interior(Call::Free, address, class.bytes()),
+    }
+}
+
+fn refuse_twice(word: Word, twice: u64) -> ! {
+    let block = word.word * 64 + twice.trailing_zeros() as usize;
+    misuse::double_free(word.slab.base() + block * word.class.bytes(), word.class.bytes())
+}
+
 /// Gives one block back to its slab. Aborts if it is no block or free already.
 pub fn give_one(heap: &'static Heap, address: usize) {
-    give(heap, locate(heap, address));
+    let (slab, class) = slab_at(heap, address);
+    let (word, bits) = place_in(class, address);
+    give(heap, Word { slab, class, word, bits });
 }
 
 fn place_of(slab: &Slab, word: usize) -> usize {
@@ -66,22 +138,18 @@ fn place_of(slab: &Slab, word: usize) -> usize {
     (slab + word) % PLACES
 }
 
-/// The slab, word and bit of a freed block.
-fn locate(heap: &'static Heap, address: usize) -> Word {
+/// The slab that a freed block is in.
+#[inline]
+fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
     match heap.find(address) {
-        Found::Slab(slab, class) => match class.block_at(address - slab.base()) {
-            Some(block) => Word { slab, class, word: block / 64, bits: 1 << (block % 64) },
-            None => misuse::interior(Call::Free, address, class.bytes()),
-        },
+        Found::Slab(slab, class) => (slab, class),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::Nothing | Found::Large(_) | Found::Stack => misuse::no_block(Call::Free, address),
     }
 }
 
 fn give(heap: &'static Heap, word: Word) {
-    let Word { slab, class, word, bits } = word;
-    if let Err(twice) = heap.depots.give(slab, class, word, bits, heap) {
-        let block = word * 64 + twice.trailing_zeros() as usize;
-        misuse::double_free(slab.base() + block * class.bytes(), class.bytes());
+    if let Err(twice) = heap.depots.give(word.slab, word.class, word.word, word.bits, heap) {
+        refuse_twice(word, twice);
     }
 }

@@ -54,10 +54,8 @@ impl Heap {
         store.flushes += 1;
         let base = store.base as *mut usize;
         let mut gather = Gather::new(self);
-        for entry in 0..count {
-            // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their number.
-            gather.add(unsafe { *base.add(entry) });
-        }
+        // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their number.
+        gather.add(unsafe { core::slice::from_raw_parts(base, count) });
         gather.finish();
         // SAFETY: both ranges lie in the array.
         unsafe { ptr::copy(base.add(count), base, rest) };

@@ -139,7 +139,7 @@ impl Os for Linux {
 const MADV_DONTNEED_LOCKED: i32 = 24;
 const MREMAP_DONTUNMAP: i32 = 4;
 
-const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 fn refused_if(failed: bool) -> Result<(), OutOfMemory> {
     if failed { Err(OutOfMemory) } else { Ok(()) }

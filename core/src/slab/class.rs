@@ -128,18 +128,13 @@ impl Class {
     /// Which block of its slab starts at byte `offset`; `None` if none does.
     #[inline]
     pub const fn block_at(self, offset: usize) -> Option<usize> {
-        debug_assert!(offset < SLICE_BYTES);
-        if !DIVISORS[self.0 as usize].divides(offset as u32) {
-            return None;
-        }
-        let block = self.block_containing(offset);
-        if block < self.blocks() { Some(block) } else { None }
+        self.starts().block_at(offset)
     }
 
-    /// The number of the block that `offset` falls into (past the last block in the slab's tail).
+    /// What tells where blocks start, looked up once for many.
     #[inline]
-    pub const fn block_containing(self, offset: usize) -> usize {
-        offset / self.bytes()
+    pub const fn starts(self) -> Starts {
+        Starts { divisor: DIVISORS[self.0 as usize], blocks: self.blocks() as u32 }
     }
 
     /// The fewest bytes a caller can have asked for to be given this class, alignment apart.
@@ -173,10 +168,33 @@ impl Divisor {
         Divisor(u32::MAX / divisor + 1)
     }
 
-    /// Whether the divisor divides `n`.
+    /// `n / divisor` if that leaves no rest. `n` is at most a slice's bytes.
+    ///
+    /// The low half of the product tells whether there is a rest. If there is none, the high half is the
+    /// quotient: rounding the constant up added less than `n`, so less than 2^32, to the product.
     #[inline(always)]
-    pub const fn divides(self, n: u32) -> bool {
-        n.wrapping_mul(self.0) < self.0
+    pub const fn divide_exactly(self, n: u32) -> Option<u32> {
+        let product = n as u64 * self.0 as u64;
+        if (product as u32) < self.0 { Some((product >> 32) as u32) } else { None }
+    }
+}
+
+/// Where the blocks of a class's slabs start.
+#[derive(Clone, Copy)]
+pub struct Starts {
+    divisor: Divisor,
+    blocks: u32,
+}
+
+impl Starts {
+    /// Which block of its slab starts at byte `offset` (below a slice's bytes); `None` if none does.
+    #[inline(always)]
+    pub const fn block_at(self, offset: usize) -> Option<usize> {
+        debug_assert!(offset < SLICE_BYTES);
+        match self.divisor.divide_exactly(offset as u32) {
+            Some(block) if block < self.blocks => Some(block as usize),
+            _ => None,
+        }
     }
 }
 

@@ -349,8 +349,11 @@ impl Shelf {
         match self.warm {
             Some((warm, _)) if warm == slab => None,
             Some((warm, since)) if self.is_empty_slab(warm, class) => {
-                self.warm = Some((warm.min(slab), since));
-                Some(warm.max(slab))
+                // SAFETY: slab records are type-stable.
+                let base = |slab: NonNull<Slab>| unsafe { slab.as_ref() }.base();
+                let (low, high) = if base(warm) < base(slab) { (warm, slab) } else { (slab, warm) };
+                self.warm = Some((low, since));
+                Some(high)
             }
             _ => {
                 self.warm = Some((slab, source.now_ms()));

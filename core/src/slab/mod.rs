@@ -51,12 +51,13 @@ pub struct Slab {
     free: [AtomicU64; WORDS],
 }
 
-// SAFETY: two words of the record itself; its address never changes and is its own.
+// SAFETY: two words of the record itself; its base does not change while it is a slab, is its own,
+// and only slabs are in a set.
 unsafe impl Node for Slab {
     type Key = usize;
 
     fn key(&self) -> usize {
-        core::ptr::from_ref(self).addr()
+        self.base()
     }
 
     fn link(&self, side: Side) -> &plain::AtomicPtr<Slab> {
