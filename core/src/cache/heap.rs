@@ -99,7 +99,9 @@ impl Heap {
 
     /// What stands at `address`.
     pub fn find(&'static self, address: usize) -> Found {
-        let Some(place) = self.pages.locate(address) else { return Found::Foreign };
+        let Some(place) = self.pages.locate(address) else {
+            return Found::Foreign;
+        };
         match Tag(place.tag()) {
             Tag::LARGE => Found::Large(place),
             Tag::STACK => Found::Stack,
@@ -122,7 +124,9 @@ impl Heap {
 
     /// A slice for Neap's own data.
     pub fn meta_slice(&self) -> Option<NonNull<u8>> {
-        self.pages.alloc(1, 1, Use::Meta, SLICE_BYTES).map(|span| span.base)
+        self.pages
+            .alloc(1, 1, Use::Meta, SLICE_BYTES)
+            .map(|span| span.base)
     }
 }
 
@@ -148,7 +152,9 @@ impl Source for Heap {
     fn retire(&self, slab: NonNull<Slab>, touched: usize) {
         // SAFETY: slab records are type-stable.
         let base = unsafe { slab.as_ref() }.base();
-        let Some(base) = NonNull::new(base as *mut u8) else { return };
+        let Some(base) = NonNull::new(base as *mut u8) else {
+            return;
+        };
         // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
         // only the first `touched` bytes were ever handed out.
         unsafe { self.pages.free(base, Dirty::Prefix(touched)) };

@@ -11,7 +11,10 @@ mod resize;
 mod start;
 mod trim;
 
-pub use allocate::{allocate, allocate_aligned, allocate_hit, allocate_layout, allocate_layout_zeroed, allocate_zeroed};
+pub use allocate::{
+    allocate, allocate_aligned, allocate_hit, allocate_layout, allocate_layout_zeroed,
+    allocate_zeroed,
+};
 pub use global::Neap;
 pub use release::{free, free_aligned_sized, free_deleted, free_sized, usable_size};
 pub use resize::{reallocate, reallocate_layout};
