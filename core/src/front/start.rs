@@ -4,7 +4,7 @@
 //! any constructor. Options count from the constructor on.
 
 use super::{check, trim};
-use crate::base::sync::{AtomicBool, AtomicU8, Ordering, UnsafeCell};
+use crate::base::sync::{AtomicBool, AtomicI32, AtomicU8, Ordering, UnsafeCell};
 use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
 use crate::os::fatal::warn;
@@ -14,9 +14,11 @@ use core::ffi::{CStr, c_char, c_int};
 use core::fmt::{self, Write};
 
 /// What the options of this process say, beyond what the heap itself was told.
-pub struct Settings {
+struct Settings {
     stats: AtomicU8,
     deepbind_kept: AtomicBool,
+    /// The process that the constructor, or a fork's child handler, ran in.
+    process: AtomicI32,
     /// Written once by the constructor, while the process has one thread; read when it ends.
     place: UnsafeCell<Place>,
 }
@@ -41,16 +43,12 @@ const JSON: u8 = 2;
 static SETTINGS: Settings = Settings {
     stats: AtomicU8::new(OFF),
     deepbind_kept: AtomicBool::new(false),
+    process: AtomicI32::new(0),
     place: UnsafeCell::new(Place {
         path: [0; PATH_BYTES],
         standard_error: None,
     }),
 };
-
-/// The process's settings.
-pub fn settings() -> &'static Settings {
-    &SETTINGS
-}
 
 /// Whether `dlopen` is to leave `RTLD_DEEPBIND` in its flags.
 pub fn deepbind_kept() -> bool {
@@ -69,6 +67,9 @@ static AT_END: extern "C" fn() = at_end;
 
 unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *mut *mut c_char) {
     thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    SETTINGS
+        .process
+        .store(thread::process_id(), Ordering::Relaxed);
     if thread::is_secure() {
         return;
     }
@@ -265,14 +266,31 @@ unsafe extern "C" fn after_fork_in_child() {
         HEAP.fork_child();
         check::fork_unlock();
     }
+    SETTINGS
+        .process
+        .store(thread::process_id(), Ordering::Relaxed);
 }
 
 /// The process ends: writes the statistics that were asked for.
 extern "C" fn at_end() {
-    let form = SETTINGS.stats.load(Ordering::Relaxed);
-    if form == OFF {
-        return;
+    let form = SETTINGS.stats.swap(OFF, Ordering::Relaxed);
+    if form != OFF {
+        write_statistics(form);
     }
+}
+
+/// The process ends without its exit handlers (`_exit`, as shells do): writes the statistics all the
+/// same, if that is safe. It is not in a vfork's child, nor in a signal handler that interrupted the
+/// heap, whose locks this thread then holds.
+pub fn ends_at_once() {
+    let form = SETTINGS.stats.load(Ordering::Relaxed);
+    let ours = SETTINGS.process.load(Ordering::Relaxed) == thread::process_id();
+    if form != OFF && ours && HEAP.is_quiet() {
+        at_end();
+    }
+}
+
+fn write_statistics(form: u8) {
     let figures = trim::snapshot();
     let mut page = Page {
         bytes: [0; PAGE_BYTES],
