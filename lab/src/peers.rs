@@ -323,7 +323,11 @@ pub fn locate(peer: &'static Peer, places: &Places) -> anyhow::Result<Ready> {
 fn locate_source(peer: &'static Peer, source: &Source, places: &Places) -> anyhow::Result<Ready> {
     let ready = |library, version| Ready::new(peer.name, version, library);
     match source {
-        Source::Neap => Ok(ready(locate_neap(places)?, crate::machine::revision())),
+        Source::Neap => {
+            let library = locate_neap(places)?;
+            let version = neap_version(&library)?;
+            Ok(ready(library, version))
+        }
         Source::CLibrary => Ok(ready(
             crate::identity::own_heap()?,
             crate::machine::glibc_version(),
@@ -360,6 +364,19 @@ fn built_library(peer: &Peer, version: &str, places: &Places) -> PathBuf {
     let plain: String = version.chars().filter(|c| !"()".contains(*c)).collect();
     let file = format!("lib{}-{}.so", peer.name, plain.replace(' ', "-"));
     places.peers.join(file)
+}
+
+/// The sources' revision does not prove what the library was built from: its bytes tell it apart.
+fn neap_version(library: &Path) -> anyhow::Result<String> {
+    let bytes = std::fs::read(library)?;
+    let fnv1a = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let revision = crate::machine::revision();
+    Ok(format!(
+        "sources {revision}, library of {} bytes, fnv1a {fnv1a:016x}",
+        bytes.len()
+    ))
 }
 
 fn locate_neap(places: &Places) -> anyhow::Result<PathBuf> {
@@ -424,6 +441,18 @@ mod tests {
     #[test]
     fn a_wrong_path_to_neap_is_refused() {
         assert!(Places::new(Some("/nowhere/libneap.so".into())).is_err());
+    }
+
+    #[test]
+    fn neaps_version_tells_the_librarys_bytes() {
+        let file = std::env::temp_dir().join(format!("neap-lab-version-{}", std::process::id()));
+        std::fs::write(&file, "a").unwrap();
+        let version = neap_version(&file).unwrap();
+        assert!(
+            version.ends_with("library of 1 bytes, fnv1a af63dc4c8601ec8c"),
+            "{version}"
+        );
+        std::fs::remove_file(file).unwrap();
     }
 
     #[test]

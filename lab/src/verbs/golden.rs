@@ -35,12 +35,16 @@ pub struct Arguments {
 /// Counts and compares or writes.
 ///
 /// # Errors
-/// When the library or the file is not there, or a count fails.
+/// When the library or the file is not there, a count fails, or this is a debug build.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(reason) = counts::no_instructions() {
         eprintln!("neap-lab: the golden counts cannot be taken: {reason}");
         return Ok(ExitCode::from(CANNOT_COUNT));
     }
+    ensure!(
+        !cfg!(debug_assertions),
+        "a debug build of neap-lab counts other loops: build with --release"
+    );
     let library = dist_library(arguments)?;
     let counted = golden_text(&library)?;
     let file = arguments.file.clone().unwrap_or_else(default_file);
@@ -76,7 +80,9 @@ fn dist_library(arguments: &Arguments) -> anyhow::Result<Ready> {
 /// One line a count, to the hundredth of an instruction.
 fn golden_text(library: &Ready) -> anyhow::Result<String> {
     let nothing = counts::instructions(&count::NOTHING, library)?;
-    let mut text = String::from("# instructions a call, by `neap-lab golden --bless`\n");
+    let mut text = String::from(
+        "# by `neap-lab golden --bless`\n# instructions a call, the caller's two to four included\n",
+    );
     for counted in count::ENTRIES {
         text.push_str(&line(
             counted,
