@@ -121,20 +121,52 @@ impl Snapshot {
     /// The byte figures with their names (JSON keys) and what they mean, in reading order.
     pub fn lines(&self) -> [(&'static str, u64, &'static str); 14] {
         [
-            ("live", self.live, "usable bytes of blocks in the program's hands"),
+            (
+                "live",
+                self.live,
+                "usable bytes of blocks in the program's hands",
+            ),
             ("large", self.large_bytes, "of these, in large blocks"),
-            ("magazines", self.magazines, "free blocks in the threads' magazines"),
+            (
+                "magazines",
+                self.magazines,
+                "free blocks in the threads' magazines",
+            ),
             ("slab_free", self.slab_free, "free blocks in slabs"),
-            ("quarantine", self.quarantine, "freed blocks held back by --check"),
+            (
+                "quarantine",
+                self.quarantine,
+                "freed blocks held back by --check",
+            ),
             ("free_spans", self.free_spans, "free spans"),
-            ("free_dirty", self.free_dirty, "of these, pages that may be resident"),
+            (
+                "free_dirty",
+                self.free_dirty,
+                "of these, pages that may be resident",
+            ),
             ("metadata", self.metadata, "Neap's own data"),
-            ("committed", self.committed, "backed by the kernel's promise"),
+            (
+                "committed",
+                self.committed,
+                "backed by the kernel's promise",
+            ),
             ("reserved", self.reserved, "address space"),
-            ("peak_spans", self.peak_spans, "the most bytes of spans in use at once"),
-            ("purged", self.purged_bytes, "given back to the kernel so far"),
+            (
+                "peak_spans",
+                self.peak_spans,
+                "the most bytes of spans in use at once",
+            ),
+            (
+                "purged",
+                self.purged_bytes,
+                "given back to the kernel so far",
+            ),
             ("resident", self.resident, "the whole process, in RAM now"),
-            ("peak_resident", self.peak_resident, "the whole process, the most so far"),
+            (
+                "peak_resident",
+                self.peak_resident,
+                "the whole process, the most so far",
+            ),
         ]
     }
 }
@@ -177,12 +209,25 @@ fn calls(out: &mut fmt::Formatter<'_>, figures: &Snapshot) -> fmt::Result {
 }
 
 fn classes(out: &mut fmt::Formatter<'_>, figures: &Snapshot) -> fmt::Result {
-    writeln!(out, "\n  class   slabs    blocks      live  in magazines  refills  flushes")?;
-    for class in figures.classes.iter().filter(|class| class.blocks > 0 || class.refills > 0) {
+    writeln!(
+        out,
+        "\n  class   slabs    blocks      live  in magazines  refills  flushes"
+    )?;
+    for class in figures
+        .classes
+        .iter()
+        .filter(|class| class.blocks > 0 || class.refills > 0)
+    {
         writeln!(
             out,
             "  {:>5} {:>7} {:>9} {:>9} {:>13} {:>8} {:>8}",
-            class.bytes, class.slabs, class.blocks, class.live(), class.cached, class.refills, class.flushes
+            class.bytes,
+            class.slabs,
+            class.blocks,
+            class.live(),
+            class.cached,
+            class.refills,
+            class.flushes
         )?;
     }
     Ok(())
@@ -197,7 +242,11 @@ impl fmt::Display for Json<'_> {
         for (name, bytes, _) in figures.lines() {
             write!(out, "\"{name}\":{bytes},")?;
         }
-        write!(out, "\"purges\":{},\"threads\":{},", figures.purges, figures.threads)?;
+        write!(
+            out,
+            "\"purges\":{},\"threads\":{},",
+            figures.purges, figures.threads
+        )?;
         match figures.counted {
             Some([allocations, frees, requested]) => write!(
                 out,
@@ -208,16 +257,30 @@ impl fmt::Display for Json<'_> {
         out.write_str("\"spans\":{")?;
         for (index, (name, figure)) in USE_NAMES.iter().zip(&figures.spans).enumerate() {
             let comma = if index == 0 { "" } else { "," };
-            write!(out, "{comma}\"{name}\":{{\"spans\":{},\"slices\":{}}}", figure.spans, figure.slices)?;
+            write!(
+                out,
+                "{comma}\"{name}\":{{\"spans\":{},\"slices\":{}}}",
+                figure.spans, figure.slices
+            )?;
         }
         out.write_str("},\"classes\":[")?;
-        let used = figures.classes.iter().filter(|class| class.blocks > 0 || class.refills > 0);
+        let used = figures
+            .classes
+            .iter()
+            .filter(|class| class.blocks > 0 || class.refills > 0);
         for (index, class) in used.enumerate() {
             let comma = if index == 0 { "" } else { "," };
             write!(
                 out,
                 "{comma}{{\"bytes\":{},\"slabs\":{},\"blocks\":{},\"free\":{},\"cached\":{},\"live\":{},\"refills\":{},\"flushes\":{}}}",
-                class.bytes, class.slabs, class.blocks, class.free, class.cached, class.live(), class.refills, class.flushes
+                class.bytes,
+                class.slabs,
+                class.blocks,
+                class.free,
+                class.cached,
+                class.live(),
+                class.refills,
+                class.flushes
             )?;
         }
         out.write_char(']')
@@ -235,7 +298,12 @@ impl fmt::Display for Bytes {
         }
         let step = (self.0.ilog2() as usize / 10 - 1).min(UNITS.len() - 1);
         let tenths = (self.0 as u128 * 10) >> (10 * (step + 1));
-        let short = Short::new(format_args!("{}.{} {}", tenths / 10, tenths % 10, UNITS[step]));
+        let short = Short::new(format_args!(
+            "{}.{} {}",
+            tenths / 10,
+            tenths % 10,
+            UNITS[step]
+        ));
         out.pad(short.text())
     }
 }
@@ -248,7 +316,10 @@ struct Short {
 
 impl Short {
     fn new(text: fmt::Arguments<'_>) -> Short {
-        let mut short = Short { bytes: [0; 24], len: 0 };
+        let mut short = Short {
+            bytes: [0; 24],
+            len: 0,
+        };
         // 24 bytes hold every figure that `Bytes` writes.
         let _ = short.write_fmt(text);
         short

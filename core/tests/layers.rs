@@ -10,7 +10,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("page", &["page", "os", "base"]),
     ("slab", &["slab", "os", "base"]),
     ("cache", &["cache", "slab", "page", "os", "base"]),
-    ("front", &["front", "cache", "slab", "page", "os", "base", "stats", "control"]),
+    (
+        "front",
+        &[
+            "front", "cache", "slab", "page", "os", "base", "stats", "control",
+        ],
+    ),
     ("stats", &["page", "slab", "base"]),
     ("control", &[]),
 ];
@@ -44,11 +49,27 @@ fn files() -> Vec<(String, String)> {
     assert!(paths.len() > 20, "the sources were not found");
     let text_of = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap();
-        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap().to_string();
-        code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+        let code = text
+            .split("#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap()
+            .to_string();
+        code.lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .collect::<Vec<_>>()
+            .join("\n")
     };
-    let name_of = |path: &PathBuf| path.strip_prefix(&root).unwrap().to_str().unwrap().to_string();
-    paths.iter().map(|path| (name_of(path), text_of(path))).collect()
+    let name_of = |path: &PathBuf| {
+        path.strip_prefix(&root)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_string()
+    };
+    paths
+        .iter()
+        .map(|path| (name_of(path), text_of(path)))
+        .collect()
 }
 
 fn room_of(file: &str) -> &str {
@@ -65,7 +86,10 @@ fn rooms_named(text: &str) -> Vec<String> {
             None => vec![rest],
         };
         for item in list {
-            let word = item.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_');
+            let word = item
+                .trim()
+                .chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_');
             named.push(word.collect());
         }
     }
@@ -114,6 +138,9 @@ fn some_words_have_one_place() {
 
 #[test]
 fn the_check_sees_an_upward_edge() {
-    assert_eq!(rooms_named("use crate::{page::Use, cache};"), ["page", "cache"]);
+    assert_eq!(
+        rooms_named("use crate::{page::Use, cache};"),
+        ["page", "cache"]
+    );
     assert_eq!(rooms_named("let x = crate::front::free;"), ["front"]);
 }

@@ -7,7 +7,10 @@ use std::thread;
 
 /// Operations a run: enough to go through every class and many large blocks. `NEAP_MODEL_OPERATIONS` overrides.
 fn operations() -> usize {
-    std::env::var("NEAP_MODEL_OPERATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
+    std::env::var("NEAP_MODEL_OPERATIONS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1_000_000)
 }
 
 /// xorshift64*: the runs are the same every time.
@@ -60,16 +63,25 @@ impl Block {
 
     fn fill(&self) {
         for offset in self.edges() {
+            // SAFETY: the block is live and `size` bytes long.
             unsafe { *((self.address + offset) as *mut u8) = self.byte(offset) };
         }
     }
 
     fn check_first(&self, bytes: usize) {
         for offset in self.edges().filter(|&offset| offset < bytes) {
+            // SAFETY: the block is live (or just moved) and longer than `offset`.
             let found = unsafe { *((self.address + offset) as *const u8) };
             assert_eq!(found, self.byte(offset), "byte {offset} of {self:?}");
         }
     }
+}
+
+/// Frees a block that a model has let go of.
+fn free(block: Block) {
+    block.check_first(block.size);
+    // SAFETY: live until now, and in no model any more.
+    unsafe { front::free(block.address as *mut u8) };
 }
 
 /// The naive heap: no overlap, alignment, contents.
@@ -82,15 +94,22 @@ impl Model {
     fn add(&mut self, block: Block) {
         assert_ne!(block.address, 0, "out of memory");
         assert_eq!(block.address % block.align, 0, "{block:?} is not aligned");
+        // SAFETY: a block just handed out.
         let usable = unsafe { front::usable_size(block.address as *mut u8) };
         assert!(usable >= block.size, "{block:?} has {usable} usable bytes");
         let before = self.blocks.range(..=block.address).next_back();
         if let Some((_, before)) = before {
-            assert!(before.address + before.size.max(1) <= block.address, "{before:?} overlaps {block:?}");
+            assert!(
+                before.address + before.size.max(1) <= block.address,
+                "{before:?} overlaps {block:?}"
+            );
         }
         let after = self.blocks.range(block.address..).next();
         if let Some((_, after)) = after {
-            assert!(block.address + block.size <= after.address, "{block:?} overlaps {after:?}");
+            assert!(
+                block.address + block.size <= after.address,
+                "{block:?} overlaps {after:?}"
+            );
         }
         block.fill();
         self.blocks.insert(block.address, block);
@@ -116,24 +135,49 @@ fn allocate(rng: &mut Rng) -> Block {
         2 => (front::allocate_layout_zeroed(size, 8), 8),
         _ => (front::allocate(size), 16),
     };
-    Block { address: address.addr(), size, align, seed }
+    Block {
+        address: address.addr(),
+        size,
+        align,
+        seed,
+    }
 }
 
 fn check_zero(rng: &mut Rng, model: &mut Model) {
     let size = rng.size();
     let address = front::allocate_zeroed(size);
+    // SAFETY: a block just handed out, `size` bytes long (asserted not null by `add` below).
     let bytes = unsafe { std::slice::from_raw_parts(address, size) };
-    assert!(bytes.iter().all(|&byte| byte == 0), "a calloc of {size} bytes is not zero");
-    model.add(Block { address: address.addr(), size, align: 16, seed: rng.next() as u8 });
+    assert!(
+        bytes.iter().all(|&byte| byte == 0),
+        "a calloc of {size} bytes is not zero"
+    );
+    model.add(Block {
+        address: address.addr(),
+        size,
+        align: 16,
+        seed: rng.next() as u8,
+    });
 }
 
 fn resize(rng: &mut Rng, model: &mut Model) {
-    let Some(old) = model.remove_any(rng) else { return };
+    let Some(old) = model.remove_any(rng) else {
+        return;
+    };
     let size = rng.size().max(1);
+    // SAFETY: the model held the block as live and has let go of it.
     let address = unsafe { front::reallocate_layout(old.address as *mut u8, size, old.align) };
-    let block = Block { address: address.addr(), size, ..old };
+    let block = Block {
+        address: address.addr(),
+        size,
+        ..old
+    };
     // The common part's front edge moved along.
-    Block { size: old.size, ..block }.check_first(size.min(old.size));
+    Block {
+        size: old.size,
+        ..block
+    }
+    .check_first(size.min(old.size));
     model.add(block);
 }
 
@@ -147,17 +191,16 @@ fn step(rng: &mut Rng, model: &mut Model) {
         9..11 => resize(rng, model),
         _ => {
             if let Some(block) = model.remove_any(rng) {
-                unsafe { front::free(block.address as *mut u8) };
+                free(block);
             }
         }
     }
 }
 
 fn free_all(model: &mut Model) {
-    for block in std::mem::take(&mut model.blocks).into_values() {
-        block.check_first(block.size);
-        unsafe { front::free(block.address as *mut u8) };
-    }
+    std::mem::take(&mut model.blocks)
+        .into_values()
+        .for_each(free);
 }
 
 /// Nothing is live: everything must have come home. The two tests share one heap, so they run in turn.
@@ -166,7 +209,12 @@ fn check_at_rest() {
     front::check_consistency().unwrap();
     let figures = front::snapshot();
     assert_eq!(figures.large_bytes, 0, "large blocks stayed");
-    assert_eq!(figures.live, 0, "blocks were lost: {:?}", figures.classes.iter().find(|c| c.live() > 0));
+    assert_eq!(
+        figures.live,
+        0,
+        "blocks were lost: {:?}",
+        figures.classes.iter().find(|c| c.live() > 0)
+    );
     assert_eq!(figures.free_dirty, 0, "trim left dirty pages");
 }
 
@@ -196,7 +244,9 @@ fn four_threads() {
         })
         .collect();
     drop(senders);
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
     check_at_rest();
 }
 
@@ -209,21 +259,15 @@ fn one_of_four(number: u64, inbox: mpsc::Receiver<Block>, outbox: mpsc::Sender<B
             && let Some(block) = model.remove_any(&mut rng)
         {
             // The receiver may have finished already: then the block is ours to free.
-            if outbox.send(block).is_err() {
-                unsafe { front::free(block.address as *mut u8) };
+            if let Err(unsent) = outbox.send(block) {
+                free(unsent.0);
             }
         }
-        while let Ok(block) = inbox.try_recv() {
-            block.check_first(block.size);
-            unsafe { front::free(block.address as *mut u8) };
-        }
+        inbox.try_iter().for_each(free);
     }
     drop(outbox);
     free_all(&mut model);
-    for block in inbox {
-        block.check_first(block.size);
-        unsafe { front::free(block.address as *mut u8) };
-    }
+    inbox.into_iter().for_each(free);
 }
 
 #[test]
@@ -243,7 +287,10 @@ fn threads_come_and_go() {
         .join()
         .unwrap();
         // Freed by another thread than the one that allocated, which is gone.
-        blocks.into_iter().for_each(|block| unsafe { front::free(block as *mut u8) });
+        blocks
+            .into_iter()
+            // SAFETY: handed over by the thread that allocated them, which is gone.
+            .for_each(|block| unsafe { front::free(block as *mut u8) });
     };
     (0..50).for_each(|_| round());
     front::trim(0);
@@ -251,6 +298,9 @@ fn threads_come_and_go() {
     (0..2_000).for_each(|_| round());
     check_at_rest();
     let after = front::snapshot();
-    assert_eq!(before.metadata, after.metadata, "metadata grew with the threads");
+    assert_eq!(
+        before.metadata, after.metadata,
+        "metadata grew with the threads"
+    );
     assert_eq!(before.threads, after.threads);
 }

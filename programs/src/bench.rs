@@ -17,10 +17,11 @@ pub enum Tier {
 
 impl Tier {
     fn from_environment() -> Outcome<Self> {
-        match env::var("NEAP_TIER").as_deref() {
-            Err(env::VarError::NotPresent) | Ok("quick") => Ok(Self::Quick),
-            Ok("full") => Ok(Self::Full),
-            other => Err(format!("NEAP_TIER is quick or full, not {other:?}").into()),
+        let word = env::var_os("NEAP_TIER").unwrap_or("quick".into());
+        match word.to_str() {
+            Some("quick") => Ok(Self::Quick),
+            Some("full") => Ok(Self::Full),
+            _ => Err(format!("NEAP_TIER is quick or full, not {}", word.display()).into()),
         }
     }
 
@@ -54,12 +55,13 @@ impl Bench {
     /// # Errors
     /// When there is no library, or the scratch directory cannot be filled.
     pub fn new(witness: &Path, cache: &Path) -> Outcome<Self> {
+        let tier = Tier::from_environment()?;
         let built = library_under_test()?;
         let scratch = env::temp_dir().join(format!("neap-programs-{}", std::process::id()));
         fs::create_dir_all(&scratch)?;
         fs::set_permissions(&scratch, fs::Permissions::from_mode(0o755))?;
         let bench = Self {
-            tier: Tier::from_environment()?,
+            tier,
             library: scratch.join("libneap.so"),
             witness: scratch.join("witness"),
             cache: cache.to_owned(),

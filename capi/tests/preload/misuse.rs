@@ -176,7 +176,11 @@ fn delete_wrong_size() {
     };
     let output = support::run(&program, &[], &[]);
     assert_eq!(support::text(&output.stderr), "");
-    assert_eq!(support::text(&output.stdout), "returned\n", "by default the program goes on");
+    assert_eq!(
+        support::text(&output.stdout),
+        "returned\n",
+        "by default the program goes on"
+    );
     let output = support::run(&program, &[], &[("NEAP_CHECK", "1")]);
     assert_eq!(support::aborted(&output, source), holds(100));
 }

@@ -235,6 +235,7 @@ mod tests {
         }
     }
 
+    #[allow(clippy::vec_box, reason = "nodes must stay in place")]
     fn numbers(count: u32) -> Vec<Box<Number>> {
         let number = |key| {
             Box::new(Number {

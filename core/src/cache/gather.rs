@@ -26,7 +26,10 @@ pub struct Gather {
 impl Gather {
     /// Nothing gathered yet.
     pub fn new(heap: &'static Heap) -> Gather {
-        Gather { heap, places: [None; PLACES] }
+        Gather {
+            heap,
+            places: [None; PLACES],
+        }
     }
 
     /// Adds freed blocks. Aborts if one is no block or was added twice.
@@ -54,7 +57,12 @@ impl Gather {
                 misuse::interior(Call::Free, address, class.bytes())
             };
             if block / 64 != word {
-                self.add_word(Word { slab, class, word, bits });
+                self.add_word(Word {
+                    slab,
+                    class,
+                    word,
+                    bits,
+                });
                 (word, bits) = (block / 64, 0);
             }
             if block % 64 == 0 && bits == 0 && is_whole_word(class, block, &blocks[added..]) {
@@ -69,7 +77,12 @@ impl Gather {
             }
             added += 1;
         }
-        self.add_word(Word { slab, class, word, bits });
+        self.add_word(Word {
+            slab,
+            class,
+            word,
+            bits,
+        });
         added
     }
 
@@ -105,12 +118,19 @@ impl Gather {
 /// Whether the next 64 freed blocks are the 64 blocks from `first` on, in order: so they come when a
 /// program frees in the order of allocation. A loop without branches, which compilers make wide.
 fn is_whole_word(class: Class, first: usize, blocks: &[usize]) -> bool {
-    let Some(blocks) = blocks.first_chunk::<64>() else { return false };
+    let Some(blocks) = blocks.first_chunk::<64>() else {
+        return false;
+    };
     let step = class.bytes();
     if first + 64 > class.blocks() || blocks[63].wrapping_sub(blocks[0]) != 63 * step {
         return false;
     }
-    blocks.iter().enumerate().fold(true, |all, (number, &block)| all & (block == blocks[0] + number * step))
+    blocks
+        .iter()
+        .enumerate()
+        .fold(true, |all, (number, &block)| {
+            all & (block == blocks[0] + number * step)
+        })
 }
 
 /// The word and the bit of a block in its slab; aborts if no block starts at `address`.
@@ -123,14 +143,25 @@ fn place_in(class: Class, address: usize) -> (usize, u64) {
 
 fn refuse_twice(word: Word, twice: u64) -> ! {
     let block = word.word * 64 + twice.trailing_zeros() as usize;
-    misuse::double_free(word.slab.base() + block * word.class.bytes(), word.class.bytes())
+    misuse::double_free(
+        word.slab.base() + block * word.class.bytes(),
+        word.class.bytes(),
+    )
 }
 
 /// Gives one block back to its slab. Aborts if it is no block or free already.
 pub fn give_one(heap: &'static Heap, address: usize) {
     let (slab, class) = slab_at(heap, address);
     let (word, bits) = place_in(class, address);
-    give(heap, Word { slab, class, word, bits });
+    give(
+        heap,
+        Word {
+            slab,
+            class,
+            word,
+            bits,
+        },
+    );
 }
 
 fn place_of(slab: &Slab, word: usize) -> usize {
@@ -149,7 +180,10 @@ fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
 }
 
 fn give(heap: &'static Heap, word: Word) {
-    if let Err(twice) = heap.depots.give(word.slab, word.class, word.word, word.bits, heap) {
+    if let Err(twice) = heap
+        .depots
+        .give(word.slab, word.class, word.word, word.bits, heap)
+    {
         refuse_twice(word, twice);
     }
 }

@@ -4,6 +4,7 @@ use super::budget::Budget;
 use super::magazine::Tag;
 use super::meta::Meta;
 use super::registry::Registry;
+use super::slot;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
@@ -29,6 +30,9 @@ pub struct Heap {
     mode: AtomicU8,
     decay_ms: AtomicU64,
 }
+
+/// How often [`Heap::is_quiet`] looks.
+const QUIET_TRIES: usize = 10_000;
 
 /// How calls are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +90,16 @@ impl Heap {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
+    /// Whether the locks that a report takes can be had: not so, for good, in a signal handler that
+    /// interrupted their holder. Others hold them for moments, so it looks more than once.
+    pub fn is_quiet(&self) -> bool {
+        // SAFETY: the slot holds a sentinel or the thread's own cache.
+        let own = unsafe { &*slot::get() };
+        let quiet =
+            || self.registry.lock.try_lock().is_some() && own.is_quiet() && self.pages.is_quiet();
+        (0..QUIET_TRIES).any(|_| quiet())
+    }
+
     /// The decay time in ms.
     pub fn decay_ms(&self) -> u64 {
         self.decay_ms.load(Ordering::Relaxed)
@@ -99,7 +113,9 @@ impl Heap {
 
     /// What stands at `address`.
     pub fn find(&'static self, address: usize) -> Found {
-        let Some(place) = self.pages.locate(address) else { return Found::Foreign };
+        let Some(place) = self.pages.locate(address) else {
+            return Found::Foreign;
+        };
         match Tag(place.tag()) {
             Tag::LARGE => Found::Large(place),
             Tag::STACK => Found::Stack,
@@ -122,7 +138,9 @@ impl Heap {
 
     /// A slice for Neap's own data.
     pub fn meta_slice(&self) -> Option<NonNull<u8>> {
-        self.pages.alloc(1, 1, Use::Meta, SLICE_BYTES).map(|span| span.base)
+        self.pages
+            .alloc(1, 1, Use::Meta, SLICE_BYTES)
+            .map(|span| span.base)
     }
 }
 
@@ -148,7 +166,9 @@ impl Source for Heap {
     fn retire(&self, slab: NonNull<Slab>, touched: usize) {
         // SAFETY: slab records are type-stable.
         let base = unsafe { slab.as_ref() }.base();
-        let Some(base) = NonNull::new(base as *mut u8) else { return };
+        let Some(base) = NonNull::new(base as *mut u8) else {
+            return;
+        };
         // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
         // only the first `touched` bytes were ever handed out.
         unsafe { self.pages.free(base, Dirty::Prefix(touched)) };

@@ -37,7 +37,11 @@ impl Tag {
     /// The class, if the tag is a slab's.
     pub const fn class(self) -> Option<Class> {
         let index = self.0 as usize / STRIDE;
-        if index >= 1 && index <= CLASSES { Some(Class::new(index)) } else { None }
+        if index >= 1 && index <= CLASSES {
+            Some(Class::new(index))
+        } else {
+            None
+        }
     }
 }
 
@@ -70,7 +74,10 @@ pub struct Start {
 
 /// The starts of all tags.
 pub const STARTS: [Start; MAGAZINES] = {
-    let mut starts = [Start { test: 0, _stride: [0; 2] }; MAGAZINES];
+    let mut starts = [Start {
+        test: 0,
+        _stride: [0; 2],
+    }; MAGAZINES];
     let mut index = 1;
     while index <= CLASSES {
         starts[index].test = Class::new(index).divisor();

@@ -27,7 +27,11 @@ impl World {
             bottom: AtomicUsize::new(base),
             limit: AtomicUsize::new(base + BLOCKS * 8 + 8),
         };
-        Arc::new(World { magazine, array, lock: Mutex::new(()) })
+        Arc::new(World {
+            magazine,
+            array,
+            lock: Mutex::new(()),
+        })
     }
 
     fn base(&self) -> usize {
@@ -37,7 +41,9 @@ impl World {
     /// The drainer: what it took.
     fn drain(&self) -> Vec<usize> {
         let _guard = self.lock.lock().unwrap();
-        let Some(bottom) = self.magazine.offer(self.base()) else { return Vec::new() };
+        let Some(bottom) = self.magazine.offer(self.base()) else {
+            return Vec::new();
+        };
         fence(Ordering::SeqCst);
         if self.magazine.is_ceded(bottom) {
             return self.array[..(bottom - self.base()) / 8].to_vec();
@@ -48,11 +54,13 @@ impl World {
 
     /// The owner's pop; what the fast path misses waits for the drainer and looks again.
     fn pop(&self) -> Option<usize> {
-        self.magazine.pop().or_else(|| {
-            let _guard = self.lock.lock().unwrap();
-            self.magazine.pop()
-        })
-        .map(|block| block.addr())
+        self.magazine
+            .pop()
+            .or_else(|| {
+                let _guard = self.lock.lock().unwrap();
+                self.magazine.pop()
+            })
+            .map(|block| block.addr())
     }
 }
 
@@ -82,7 +90,9 @@ fn the_owner_goes_up_and_down_meanwhile() {
         let world = World::new();
         let other = world.clone();
         let drainer = loom::thread::spawn(move || other.drain());
-        let block = world.pop().expect("the newest block is never the drainer's");
+        let block = world
+            .pop()
+            .expect("the newest block is never the drainer's");
         assert!(world.magazine.push(block as *mut u8));
         let mut hands: Vec<usize> = drainer.join().unwrap();
         hands.extend(core::iter::from_fn(|| world.pop()));

@@ -30,8 +30,15 @@ unsafe impl Sync for Meta {}
 impl Meta {
     /// An empty pool.
     pub const fn new() -> Meta {
-        let inner = Inner { free: [None; SHELVES], next: 0, end: 0 };
-        Meta { lock: Lock::new(), inner: UnsafeCell::new(inner) }
+        let inner = Inner {
+            free: [None; SHELVES],
+            next: 0,
+            end: 0,
+        };
+        Meta {
+            lock: Lock::new(),
+            inner: UnsafeCell::new(inner),
+        }
     }
 
     /// `bytes` (at most 64 KiB) at a multiple of 64; contents undefined. `slice` gives a fresh slice when the pool is dry.

@@ -27,7 +27,9 @@ impl fmt::Display for Call {
 /// A block was given back twice.
 #[cold]
 pub fn double_free(address: usize, bytes: usize) -> ! {
-    fatal(format_args!("double free of {address:#x} (a block of {bytes} bytes)"))
+    fatal(format_args!(
+        "double free of {address:#x} (a block of {bytes} bytes)"
+    ))
 }
 
 /// The address is in no arena.
@@ -49,13 +51,17 @@ pub fn interior(call: Call, address: usize, bytes: usize) -> ! {
 /// The address is in an arena, where no block starts.
 #[cold]
 pub fn no_block(call: Call, address: usize) -> ! {
-    fatal(format_args!("{call} of {address:#x}, where no block starts"))
+    fatal(format_args!(
+        "{call} of {address:#x}, where no block starts"
+    ))
 }
 
 /// A freed block was to be resized.
 #[cold]
 pub fn realloc_freed(address: usize) -> ! {
-    fatal(format_args!("realloc of {address:#x}, a block that is already free"))
+    fatal(format_args!(
+        "realloc of {address:#x}, a block that is already free"
+    ))
 }
 
 /// The size that came with a sized free cannot be the block's.

@@ -48,7 +48,10 @@ impl Registry {
 
     /// Counted calls of all threads, past and present: allocations, frees, requested bytes.
     pub fn counted(&self) -> [u64; 3] {
-        let mut sums = self.past.each_ref().map(|past| past.load(Ordering::Relaxed));
+        let mut sums = self
+            .past
+            .each_ref()
+            .map(|past| past.load(Ordering::Relaxed));
         self.for_each(|cache| {
             for (sum, count) in sums.iter_mut().zip(cache.counts.all()) {
                 *sum += count;
@@ -74,9 +77,12 @@ impl Registry {
         cache.next.store(first, Ordering::Relaxed);
         // SAFETY: caches in the list are alive while the lock is held.
         if let Some(first) = unsafe { first.as_ref() } {
-            first.previous.store(ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
+            first
+                .previous
+                .store(ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
         }
-        self.first.store(ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
+        self.first
+            .store(ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
     }
 
     fn leave(&self, cache: &Cache) {
@@ -125,7 +131,10 @@ impl Heap {
             unsafe { slot::set(&GONE) };
             return None;
         };
-        let block = self.meta.allocate(size_of::<Cache>(), || self.meta_slice())?.cast::<Cache>();
+        let block = self
+            .meta
+            .allocate(size_of::<Cache>(), || self.meta_slice())?
+            .cast::<Cache>();
         // SAFETY: the block is large enough, aligned to 64, and ours.
         unsafe { block.write(Cache::new()) };
         // SAFETY: initialised above; lives until `retire_cache`.
@@ -204,7 +213,8 @@ impl Heap {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let cache = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
         self.registry.keep_only(cache);
-        self.budget.reset(cache.map_or(0, |cache| cache.open().inner.granted));
+        self.budget
+            .reset(cache.map_or(0, |cache| cache.open().inner.granted));
         // SAFETY: all held since fork_prepare; sleepers stayed in the parent, waking nobody is harmless.
         unsafe { self.fork_parent() };
     }

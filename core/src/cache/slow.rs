@@ -69,11 +69,13 @@ impl Heap {
         // Written downwards, so that the lowest address comes out first.
         // SAFETY: want is at most the capacity, for which the array has room.
         let mut at = unsafe { base.add(want) };
-        let got = self.depots.take(class, want, self, &mut |slab, word, bits| {
-            let first = slab.base() + word * 64 * class.bytes();
-            // SAFETY: no more than `want` bits come in all.
-            at = unsafe { write_down(at, first, class.bytes(), bits) };
-        });
+        let got = self
+            .depots
+            .take(class, want, self, &mut |slab, word, bits| {
+                let first = slab.base() + word * 64 * class.bytes();
+                // SAFETY: no more than `want` bits come in all.
+                at = unsafe { write_down(at, first, class.bytes(), bits) };
+            });
         store.refills += 1;
         // SAFETY: the entries written are [at, at + got), inside the array.
         unsafe { ptr::copy(at, base, got) };
@@ -85,7 +87,11 @@ impl Heap {
         let store = open.store(class);
         store.misses += 1;
         let capacity = store.capacity as usize;
-        let wanted = if capacity == 0 { first_capacity(class) } else { capacity * 2 };
+        let wanted = if capacity == 0 {
+            first_capacity(class)
+        } else {
+            capacity * 2
+        };
         let wanted = wanted.min(most_capacity(class));
         if wanted > capacity {
             self.grow(open, class, wanted);
@@ -109,7 +115,9 @@ impl Heap {
 
     /// Moves a magazine into an array of `room` entries. False when out of memory.
     fn enlarge(&self, open: &mut Opened<'_>, class: Class, room: usize) -> bool {
-        let Some(array) = self.meta.allocate(room * 8, || self.meta_slice()) else { return false };
+        let Some(array) = self.meta.allocate(room * 8, || self.meta_slice()) else {
+            return false;
+        };
         let filled = open.filled(class);
         let store = open.store(class);
         let (old, old_room) = (store.base, store.room as usize);
@@ -129,16 +137,21 @@ impl Heap {
     /// Now and then: shrinks one magazine that was idle since the last visit, and lets time pass.
     fn tidy(&'static self, open: &mut Opened<'_>) {
         open.inner.events += 1;
-        if open.inner.events % TIDY_EVERY != 0 {
+        if !open.inner.events.is_multiple_of(TIDY_EVERY) {
             return;
         }
         let class = Class::new(open.inner.hand as usize);
-        open.inner.hand = if class == Class::LAST { 1 } else { open.inner.hand + 1 };
+        open.inner.hand = if class == Class::LAST {
+            1
+        } else {
+            open.inner.hand + 1
+        };
         if open.store(class).misses == 0 {
             self.shrink(open, class);
         }
         open.store(class).misses = 0;
-        self.depots.cool(self.now_ms().saturating_sub(self.decay_ms()), self);
+        self.depots
+            .cool(self.now_ms().saturating_sub(self.decay_ms()), self);
         self.pages.purge_due();
     }
 

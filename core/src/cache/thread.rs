@@ -125,8 +125,13 @@ impl Cache {
             refills: 0,
             flushes: 0,
         };
-        let inner =
-            Inner { stores: [STORE; CLASSES + 1], granted: 0, events: 0, hand: 1, door: Door::Open };
+        let inner = Inner {
+            stores: [STORE; CLASSES + 1],
+            granted: 0,
+            events: 0,
+            hand: 1,
+            door: Door::Open,
+        };
         Cache {
             magazines: [const { Magazine::closed() }; MAGAZINES],
             starts: STARTS,
@@ -161,12 +166,21 @@ impl Cache {
         self.starts[tag.0 as usize * 8 / size_of::<Magazine>()]
     }
 
+    /// Whether nobody holds the cache's lock now.
+    pub fn is_quiet(&self) -> bool {
+        self.is_sentinel() || self.lock.try_lock().is_some()
+    }
+
     /// Takes the cache's lock and everything it guards.
     pub fn open(&self) -> Opened<'_> {
         let guard = self.lock.lock();
         // SAFETY: the lock is held until the guard in the same value is dropped.
         let inner = unsafe { &mut *self.inner.get() };
-        Opened { cache: self, inner, _guard: guard }
+        Opened {
+            cache: self,
+            inner,
+            _guard: guard,
+        }
     }
 }
 
@@ -237,7 +251,9 @@ impl Opened<'_> {
         store.floor = to;
         // SAFETY: both ranges lie in the array; the owner is in its slow path and drainers are locked out.
         unsafe { ptr::copy(from as *const usize, to as *mut usize, filled) };
-        self.magazine(class).top.store(to + filled * 8, Ordering::Relaxed);
+        self.magazine(class)
+            .top
+            .store(to + filled * 8, Ordering::Relaxed);
         self.publish(class);
     }
 

@@ -53,7 +53,11 @@ pub fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
 #[inline(always)]
 pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
     if size <= TABLE_BYTES && align <= 16 {
-        let tag = if align <= 8 { Tag::of(Class::of_size_align8(size)) } else { current().tags[size] };
+        let tag = if align <= 8 {
+            Tag::of(Class::of_size_align8(size))
+        } else {
+            current().tags[size]
+        };
         return pop(tag, size);
     }
     allocate_layout_over_table(size, align)
@@ -112,7 +116,9 @@ fn allocate_layout_over_table(size: usize, align: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_slow(size: usize, tag: Tag) -> *mut u8 {
-    let Some(class) = tag.class() else { return ptr::null_mut() };
+    let Some(class) = tag.class() else {
+        return ptr::null_mut();
+    };
     let cache = entered();
     match (HEAP.mode(), cache) {
         (Mode::Checking, _) => check::allocate(class),

@@ -141,7 +141,9 @@ impl Inner {
 
     /// Takes an address out and closes the gap, so that every probe still finds what it looks for.
     fn remove(&mut self, address: usize) {
-        let Ok(mut gap) = self.slot_of(address) else { return };
+        let Ok(mut gap) = self.slot_of(address) else {
+            return;
+        };
         let mut slot = gap;
         loop {
             slot = (slot + 1) % SLOTS;
@@ -186,13 +188,21 @@ mod tests {
 
     #[test]
     fn the_table_holds_what_was_put_in_and_not_taken_out() {
-        let empty = Inner { ring: [(0, 0); PLACES], first: 0, count: 0, bytes: 0, slots: [0; SLOTS] };
+        let empty = Inner {
+            ring: [(0, 0); PLACES],
+            first: 0,
+            count: 0,
+            bytes: 0,
+            slots: [0; SLOTS],
+        };
         let mut inner = std::boxed::Box::new(empty);
         let mut model = BTreeSet::new();
         let mut state = 1usize;
         let mut order = Vec::new();
         for _ in 0..20_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             let address = (state >> 40) / 16 * 16 + 16;
             if order.len() < PLACES - 1 && inner.insert(address) {
                 assert!(model.insert(address));

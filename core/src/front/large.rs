@@ -29,7 +29,9 @@ pub(super) fn allocate(size: usize, align: usize) -> *mut u8 {
 /// A large block whose bytes are zero. Pages that are known to be zero are not written.
 #[inline(never)]
 pub(super) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
-    let Some(span) = span_for(size, align) else { return ptr::null_mut() };
+    let Some(span) = span_for(size, align) else {
+        return ptr::null_mut();
+    };
     if span.zero == Zero::MaybeDirty {
         // SAFETY: the span is ours, committed, and in nobody's use.
         unsafe { HEAP.pages.zero_dirty(span.base, size) };
@@ -52,7 +54,9 @@ fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     }
     let bytes = page_multiple(size.max(1))?;
     let align_slices = (align / SLICE_BYTES).max(1);
-    let span = HEAP.pages.alloc(slices_for(bytes), align_slices, Use::Large, bytes)?;
+    let span = HEAP
+        .pages
+        .alloc(slices_for(bytes), align_slices, Use::Large, bytes)?;
     span.place.set_tag(Tag::LARGE.0);
     Some(span)
 }
@@ -98,8 +102,12 @@ pub(super) unsafe fn reallocate(
         // SAFETY: the caller's promise.
         return unsafe { move_block(block, held, size, align) };
     }
-    let Some(wanted) = page_multiple(size) else { return ptr::null_mut() };
-    let Some(base) = NonNull::new(block) else { return ptr::null_mut() };
+    let Some(wanted) = page_multiple(size) else {
+        return ptr::null_mut();
+    };
+    let Some(base) = NonNull::new(block) else {
+        return ptr::null_mut();
+    };
     // SAFETY: the caller's promise.
     if unsafe { resize_in_place(place, base, held, wanted) } {
         return block;
@@ -116,7 +124,12 @@ pub(super) unsafe fn reallocate(
 ///
 /// # Safety
 /// - As [`reallocate`].
-unsafe fn resize_in_place(place: &Place<'_>, base: NonNull<u8>, held: usize, wanted: usize) -> bool {
+unsafe fn resize_in_place(
+    place: &Place<'_>,
+    base: NonNull<u8>,
+    held: usize,
+    wanted: usize,
+) -> bool {
     let (slices, needed) = (place.slices(), slices_for(wanted));
     if needed == slices {
         // SAFETY: the caller's promise.
@@ -125,7 +138,10 @@ unsafe fn resize_in_place(place: &Place<'_>, base: NonNull<u8>, held: usize, wan
     }
     if needed < slices {
         // SAFETY: the caller's promise.
-        unsafe { HEAP.pages.shrink_in_place(base, needed, wanted, Dirty::Prefix(held)) };
+        unsafe {
+            HEAP.pages
+                .shrink_in_place(base, needed, wanted, Dirty::Prefix(held))
+        };
         return true;
     }
     // SAFETY: the caller's promise.
@@ -137,7 +153,9 @@ unsafe fn resize_in_place(place: &Place<'_>, base: NonNull<u8>, held: usize, wan
 /// # Safety
 /// - `base` starts a large block of `held` bytes that nobody uses meanwhile.
 unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) -> *mut u8 {
-    let Some(span) = plain_span(size, align) else { return ptr::null_mut() };
+    let Some(span) = plain_span(size, align) else {
+        return ptr::null_mut();
+    };
     let moved = held.min(size).next_multiple_of(Linux.page_bytes());
     // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
     let by_pages = unsafe { HEAP.pages.move_pages(base, span.base, moved) };

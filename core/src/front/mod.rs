@@ -11,11 +11,14 @@ mod resize;
 mod start;
 mod trim;
 
-pub use allocate::{allocate, allocate_aligned, allocate_hit, allocate_layout, allocate_layout_zeroed, allocate_zeroed};
+pub use allocate::{
+    allocate, allocate_aligned, allocate_hit, allocate_layout, allocate_layout_zeroed,
+    allocate_zeroed,
+};
 pub use global::Neap;
 pub use release::{free, free_aligned_sized, free_deleted, free_sized, usable_size};
 pub use resize::{reallocate, reallocate_layout};
-pub use start::{deepbind_kept, settings};
+pub use start::{deepbind_kept, ends_at_once};
 pub use trim::{check_consistency, snapshot, trim};
 
 /// No block is larger: pointer differences inside it must fit `isize`.

@@ -107,7 +107,14 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
         // A large block's alignment may have made it large, whatever its size.
         Found::Large(place) => {
             let bytes = large::bytes(Call::Free, &place, address);
-            (if align <= MAX_BLOCK && bytes > MAX_BLOCK { MAX_BLOCK + 1 } else { 0 }, bytes)
+            (
+                if align <= MAX_BLOCK && bytes > MAX_BLOCK {
+                    MAX_BLOCK + 1
+                } else {
+                    0
+                },
+                bytes,
+            )
         }
         // Null, or what `free` itself reports.
         Found::Foreign | Found::Nothing | Found::Stack => return,

@@ -4,7 +4,7 @@
 //! any constructor. Options count from the constructor on.
 
 use super::{check, trim};
-use crate::base::sync::{AtomicBool, AtomicU8, Ordering, UnsafeCell};
+use crate::base::sync::{AtomicBool, AtomicI32, AtomicU8, Ordering, UnsafeCell};
 use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
 use crate::os::fatal::warn;
@@ -14,9 +14,11 @@ use core::ffi::{CStr, c_char, c_int};
 use core::fmt::{self, Write};
 
 /// What the options of this process say, beyond what the heap itself was told.
-pub struct Settings {
+struct Settings {
     stats: AtomicU8,
     deepbind_kept: AtomicBool,
+    /// The process that the constructor, or a fork's child handler, ran in.
+    process: AtomicI32,
     /// Written once by the constructor, while the process has one thread; read when it ends.
     place: UnsafeCell<Place>,
 }
@@ -41,13 +43,12 @@ const JSON: u8 = 2;
 static SETTINGS: Settings = Settings {
     stats: AtomicU8::new(OFF),
     deepbind_kept: AtomicBool::new(false),
-    place: UnsafeCell::new(Place { path: [0; PATH_BYTES], standard_error: None }),
+    process: AtomicI32::new(0),
+    place: UnsafeCell::new(Place {
+        path: [0; PATH_BYTES],
+        standard_error: None,
+    }),
 };
-
-/// The process's settings.
-pub fn settings() -> &'static Settings {
-    &SETTINGS
-}
 
 /// Whether `dlopen` is to leave `RTLD_DEEPBIND` in its flags.
 pub fn deepbind_kept() -> bool {
@@ -66,6 +67,9 @@ static AT_END: extern "C" fn() = at_end;
 
 unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *mut *mut c_char) {
     thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    SETTINGS
+        .process
+        .store(thread::process_id(), Ordering::Relaxed);
     if thread::is_secure() {
         return;
     }
@@ -97,14 +101,22 @@ unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, 
 /// # Safety
 /// - The process has one thread; `envp` is its environment.
 unsafe fn apply(envp: *mut *mut c_char, entry: &'static [u8]) {
-    let Some(equals) = entry.iter().position(|&byte| byte == b'=') else { return };
+    let Some(equals) = entry.iter().position(|&byte| byte == b'=') else {
+        return;
+    };
     let (name, text) = (&entry[..equals], &entry[equals + 1..]);
-    let Some(option) = control::find(name) else { return warn_unknown(name) };
+    let Some(option) = control::find(name) else {
+        return warn_unknown(name);
+    };
     match control::parse(option.kind, text) {
         // SAFETY: the caller's promise.
         Ok(value) => unsafe { set(envp, option.name, value) },
         Err(rejected) if !text.is_empty() => {
-            warn(format_args!("{}={} is ignored: {rejected}", option.env, Lossy(text)));
+            warn(format_args!(
+                "{}={} is ignored: {rejected}",
+                option.env,
+                Lossy(text)
+            ));
         }
         Err(_) => {}
     }
@@ -112,8 +124,14 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &'static [u8]) {
 
 fn warn_unknown(name: &[u8]) {
     match control::nearest_variable(name) {
-        Some(near) => warn(format_args!("unknown option {}: is {near} meant?", Lossy(name))),
-        None => warn(format_args!("unknown option {}: see `neap help run`", Lossy(name))),
+        Some(near) => warn(format_args!(
+            "unknown option {}: is {near} meant?",
+            Lossy(name)
+        )),
+        None => warn(format_args!(
+            "unknown option {}: see `neap help run`",
+            Lossy(name)
+        )),
     }
 }
 
@@ -122,7 +140,13 @@ fn warn_unknown(name: &[u8]) {
 unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
     match (name, value) {
         ("stats", Value::Choice(word)) => {
-            let form = if word == "json" { JSON } else if word == "text" { TEXT } else { OFF };
+            let form = if word == "json" {
+                JSON
+            } else if word == "text" {
+                TEXT
+            } else {
+                OFF
+            };
             SETTINGS.stats.store(form, Ordering::Relaxed);
             // SAFETY: the caller's promise: one thread.
             unsafe { (*SETTINGS.place.get()).standard_error = thread::file_identity(2) };
@@ -135,7 +159,9 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("thread-cache", Value::Bytes(bytes)) => HEAP.budget.set_thread(bytes as usize),
         ("cache", Value::Bytes(bytes)) => HEAP.budget.set_process(bytes as usize),
         ("deepbind", Value::Choice(word)) => {
-            SETTINGS.deepbind_kept.store(word == "keep", Ordering::Relaxed);
+            SETTINGS
+                .deepbind_kept
+                .store(word == "keep", Ordering::Relaxed);
         }
         // SAFETY: as above.
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
@@ -147,7 +173,10 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
 /// - The process has one thread.
 unsafe fn keep_path(path: &[u8]) {
     if path.len() >= PATH_BYTES {
-        return warn(format_args!("NEAP_STATS_FILE is ignored: longer than {} bytes", PATH_BYTES - 1));
+        return warn(format_args!(
+            "NEAP_STATS_FILE is ignored: longer than {} bytes",
+            PATH_BYTES - 1
+        ));
     }
     // SAFETY: the caller's promise.
     let place = unsafe { &mut *SETTINGS.place.get() };
@@ -195,7 +224,11 @@ fn without_neap(list: &mut [u8]) -> usize {
     let (mut kept, mut start) = (0, 0);
     while start < list.len() {
         let is_separator = |&byte: &u8| byte == b':' || byte == b' ';
-        let end = start + list[start..].iter().position(is_separator).unwrap_or(list.len() - start);
+        let end = start
+            + list[start..]
+                .iter()
+                .position(is_separator)
+                .unwrap_or(list.len() - start);
         if !is_neap(&list[start..end]) {
             let with_separator = (end + 1).min(list.len());
             list.copy_within(start..with_separator, kept);
@@ -233,23 +266,52 @@ unsafe extern "C" fn after_fork_in_child() {
         HEAP.fork_child();
         check::fork_unlock();
     }
+    SETTINGS
+        .process
+        .store(thread::process_id(), Ordering::Relaxed);
 }
 
 /// The process ends: writes the statistics that were asked for.
 extern "C" fn at_end() {
-    let form = SETTINGS.stats.load(Ordering::Relaxed);
-    if form == OFF {
-        return;
+    let form = SETTINGS.stats.swap(OFF, Ordering::Relaxed);
+    if form != OFF {
+        write_statistics(form);
     }
+}
+
+/// The process ends without its exit handlers (`_exit`, as shells do): writes the statistics all the
+/// same, if that is safe. It is not in a vfork's child, nor in a signal handler that interrupted the
+/// heap, whose locks this thread then holds.
+pub fn ends_at_once() {
+    let form = SETTINGS.stats.load(Ordering::Relaxed);
+    let ours = SETTINGS.process.load(Ordering::Relaxed) == thread::process_id();
+    if form != OFF && ours && HEAP.is_quiet() {
+        at_end();
+    }
+}
+
+fn write_statistics(form: u8) {
     let figures = trim::snapshot();
-    let mut page = Page { bytes: [0; PAGE_BYTES], len: 0 };
+    let mut page = Page {
+        bytes: [0; PAGE_BYTES],
+        len: 0,
+    };
     let name = Lossy(thread::program_name());
     let id = thread::process_id();
     // A page that does not fit is cut; PAGE_BYTES holds every class.
     let _ = if form == JSON {
-        writeln!(page, "{{\"program\":\"{}\",\"pid\":{id},{}}}", Escaped(name.0), Json(&figures))
+        writeln!(
+            page,
+            "{{\"program\":\"{}\",\"pid\":{id},{}}}",
+            Escaped(name.0),
+            Json(&figures)
+        )
     } else {
-        writeln!(page, "neap: {name} (process {id}) at its end\n{}", Text(&figures))
+        writeln!(
+            page,
+            "neap: {name} (process {id}) at its end\n{}",
+            Text(&figures)
+        )
     };
     // SAFETY: written by the constructor only, long ago.
     write_page(unsafe { &*SETTINGS.place.get() }, &page.bytes[..page.len]);
@@ -268,7 +330,10 @@ fn write_page(place: &Place, page: &[u8]) {
             thread::write_all(file, page);
             thread::close(file);
         }
-        None => warn(format_args!("cannot write the statistics to {}", Lossy(path.to_bytes()))),
+        None => warn(format_args!(
+            "cannot write the statistics to {}",
+            Lossy(path.to_bytes())
+        )),
     }
 }
 
@@ -296,7 +361,11 @@ impl fmt::Display for Lossy<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.utf8_chunks().try_for_each(|chunk| {
             out.write_str(chunk.valid())?;
-            out.write_str(if chunk.invalid().is_empty() { "" } else { "\u{fffd}" })
+            out.write_str(if chunk.invalid().is_empty() {
+                ""
+            } else {
+                "\u{fffd}"
+            })
         })
     }
 }
@@ -332,9 +401,15 @@ mod tests {
             std::string::String::from_utf8(list[..kept].to_vec()).unwrap()
         };
         assert_eq!(without("/opt/libneap.so"), "");
-        assert_eq!(without("/opt/libneap.so:/lib/libasan.so"), "/lib/libasan.so");
+        assert_eq!(
+            without("/opt/libneap.so:/lib/libasan.so"),
+            "/lib/libasan.so"
+        );
         assert_eq!(without("/a.so /x/libneap_c.so /b.so"), "/a.so /b.so");
-        assert_eq!(without("/a.so:/libneapolitan/b.so"), "/a.so:/libneapolitan/b.so");
+        assert_eq!(
+            without("/a.so:/libneapolitan/b.so"),
+            "/a.so:/libneapolitan/b.so"
+        );
     }
 
     #[test]

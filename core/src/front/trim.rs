@@ -64,7 +64,9 @@ fn slabs(figures: &mut Snapshot) {
         figures.classes[class.index() - 1].bytes = class.bytes() as u64;
     }
     HEAP.pages.for_each_span(Use::Slab, |place| {
-        let Some(class) = Tag(place.tag()).class() else { return };
+        let Some(class) = Tag(place.tag()).class() else {
+            return;
+        };
         // SAFETY: the side table's entry of a slice is its slab record (see `Heap::find`).
         let slab = unsafe { place.side().cast::<Slab>().as_ref() };
         let figure = &mut figures.classes[class.index() - 1];

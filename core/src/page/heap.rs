@@ -254,6 +254,11 @@ impl<O: Os> PageHeap<O> {
         });
     }
 
+    /// Whether nobody holds the lock now.
+    pub fn is_quiet(&self) -> bool {
+        self.lock.try_lock().is_some()
+    }
+
     /// Takes the lock and keeps it, so that a fork finds the heap at rest.
     ///
     /// # Safety

@@ -122,7 +122,11 @@ impl Class {
     #[inline]
     pub const fn full_word(self, word: usize) -> u64 {
         let left = self.blocks() - word * 64;
-        if left >= 64 { u64::MAX } else { (1 << left) - 1 }
+        if left >= 64 {
+            u64::MAX
+        } else {
+            (1 << left) - 1
+        }
     }
 
     /// Which block of its slab starts at byte `offset`; `None` if none does.
@@ -134,7 +138,10 @@ impl Class {
     /// What tells where blocks start, looked up once for many.
     #[inline]
     pub const fn starts(self) -> Starts {
-        Starts { divisor: DIVISORS[self.0 as usize], blocks: self.blocks() as u32 }
+        Starts {
+            divisor: DIVISORS[self.0 as usize],
+            blocks: self.blocks() as u32,
+        }
     }
 
     /// The fewest bytes a caller can have asked for to be given this class, alignment apart.
@@ -175,7 +182,11 @@ impl Divisor {
     #[inline(always)]
     pub const fn divide_exactly(self, n: u32) -> Option<u32> {
         let product = n as u64 * self.0 as u64;
-        if (product as u32) < self.0 { Some((product >> 32) as u32) } else { None }
+        if (product as u32) < self.0 {
+            Some((product >> 32) as u32)
+        } else {
+            None
+        }
     }
 }
 
@@ -221,7 +232,11 @@ static BLOCKS: [u16; CLASSES + 1] = {
     let mut index = 1;
     while index <= CLASSES {
         let fit = SLICE_BYTES / size_of_class(index);
-        blocks[index] = if fit > MAX_BLOCKS { MAX_BLOCKS as u16 } else { fit as u16 };
+        blocks[index] = if fit > MAX_BLOCKS {
+            MAX_BLOCKS as u16
+        } else {
+            fit as u16
+        };
         index += 1;
     }
     blocks
@@ -242,9 +257,9 @@ const _: () = {
     while size <= MAX_BLOCK {
         let class = Class::of_size(size);
         let bytes = class.bytes();
-        assert!(bytes >= size && bytes % 16 == 0);
+        assert!(bytes >= size && bytes.is_multiple_of(16));
         let fine = Class::of_size_align8(size);
-        assert!(fine.bytes() >= size && fine.bytes() % 8 == 0);
+        assert!(fine.bytes() >= size && fine.bytes().is_multiple_of(8));
         assert!(fine.index() == 1 || Class::new(fine.index() - 1).bytes() < size);
         assert!(size <= 64 || (fine.bytes() - size) * 8 <= fine.bytes());
         assert!(size <= FINE_BYTES || (bytes - size) * 8 <= bytes);
@@ -272,7 +287,7 @@ mod tests {
             let align = 1 << shift;
             for size in [1, 17, 100, 1000, 5000, MAX_BLOCK] {
                 let class = Class::of_layout(size, align).unwrap();
-                assert!(class.bytes() >= size && class.bytes() % align == 0);
+                assert!(class.bytes() >= size && class.bytes().is_multiple_of(align));
             }
         }
         assert_eq!(Class::of_layout(MAX_BLOCK + 1, 8), None);

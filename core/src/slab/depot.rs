@@ -28,6 +28,12 @@ struct Depot {
     shelf: UnsafeCell<Shelf>,
 }
 
+/// A depot whose lock is held.
+struct Open<'a> {
+    shelf: &'a mut Shelf,
+    _guard: Guard<'a>,
+}
+
 struct Shelf {
     /// All listed slabs, lowest address first.
     set: Tree<Slab>,
@@ -62,13 +68,17 @@ impl Depots {
     /// Empty depots.
     #[cfg(not(loom))]
     pub const fn new() -> Depots {
-        Depots { by_class: [const { Depot::new() }; DEPOTS] }
+        Depots {
+            by_class: [const { Depot::new() }; DEPOTS],
+        }
     }
 
     /// Empty depots.
     #[cfg(loom)]
     pub fn new() -> Depots {
-        Depots { by_class: core::array::from_fn(|_| Depot::new()) }
+        Depots {
+            by_class: core::array::from_fn(|_| Depot::new()),
+        }
     }
 
     fn of(&self, class: Class) -> &Depot {
@@ -191,7 +201,10 @@ impl Default for Depots {
 impl Depot {
     #[cfg(not(loom))]
     const fn new() -> Depot {
-        let shelf = Shelf { set: Tree::new(), warm: None };
+        let shelf = Shelf {
+            set: Tree::new(),
+            warm: None,
+        };
         Depot {
             lock: Lock::new(),
             current: AtomicPtr::new(ptr::null_mut()),
@@ -201,7 +214,10 @@ impl Depot {
 
     #[cfg(loom)]
     fn new() -> Depot {
-        let shelf = Shelf { set: Tree::new(), warm: None };
+        let shelf = Shelf {
+            set: Tree::new(),
+            warm: None,
+        };
         Depot {
             lock: Lock::new(),
             current: AtomicPtr::new(ptr::null_mut()),
@@ -209,23 +225,19 @@ impl Depot {
         }
     }
 
-    fn open(&self) -> (Guard<'_>, &mut Shelf) {
+    fn open(&self) -> Open<'_> {
         let guard = self.lock.lock();
-        // SAFETY: the lock is held for as long as the guard beside this reference is kept; every
-        // caller binds both and drops the guard last.
+        // SAFETY: the lock is held for as long as the guard in the same value.
         let shelf = unsafe { &mut *self.shelf.get() };
-        (guard, shelf)
+        Open {
+            shelf,
+            _guard: guard,
+        }
     }
 
     /// Makes another slab current after `seen` was found exhausted. False: there is none.
-    fn advance<S: Source>(
-        &self,
-        seen: *mut Slab,
-        class: Class,
-        source: &S,
-        fresh: Fresh,
-    ) -> bool {
-        let (_guard, shelf) = self.open();
+    fn advance<S: Source>(&self, seen: *mut Slab, class: Class, source: &S, fresh: Fresh) -> bool {
+        let Open { shelf, _guard } = &mut self.open();
         if self.current.load(Ordering::Relaxed) != seen {
             return true;
         }
@@ -238,14 +250,17 @@ impl Depot {
             Fresh::Allowed => shelf.carve(class, source),
             Fresh::No => None,
         });
-        self.current.store(next.map_or(ptr::null_mut(), NonNull::as_ptr), Ordering::Release);
+        self.current.store(
+            next.map_or(ptr::null_mut(), NonNull::as_ptr),
+            Ordering::Release,
+        );
         next.is_some()
     }
 
     /// Puts a slab that has free blocks again into the set.
     fn list<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
         {
-            let (_guard, shelf) = self.open();
+            let Open { shelf, _guard } = &mut self.open();
             // Our blocks are back, so the slab may be anything by now; under the lock its class
             // can neither become nor cease to be ours.
             let ours = slab.class() == Some(class);
@@ -263,20 +278,24 @@ impl Depot {
 
     /// Retires a slab if all its blocks are free and another slab of the class is empty already.
     fn retire_if_empty<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
-        let (guard, shelf) = self.open();
-        let Some(victim) = shelf.surplus(slab, class, source) else { return };
-        let touched = self.retire(shelf, victim, class);
-        drop(guard);
+        let open = self.open();
+        let Some(victim) = open.shelf.surplus(slab, class, source) else {
+            return;
+        };
+        let touched = self.retire(open.shelf, victim, class);
+        drop(open);
         if let Some(touched) = touched {
             source.retire(victim, touched);
         }
     }
 
     fn cool<S: Source>(&self, class: Class, before: u64, source: &S) {
-        let (guard, shelf) = self.open();
-        let Some((victim, _)) = shelf.warm.take_if(|(_, since)| *since <= before) else { return };
-        let touched = self.retire(shelf, victim, class);
-        drop(guard);
+        let open = self.open();
+        let Some((victim, _)) = open.shelf.warm.take_if(|(_, since)| *since <= before) else {
+            return;
+        };
+        let touched = self.retire(open.shelf, victim, class);
+        drop(open);
         if let Some(touched) = touched {
             source.retire(victim, touched);
         }
@@ -325,7 +344,9 @@ impl Shelf {
     fn carve<S: Source>(&mut self, class: Class, source: &S) -> Option<NonNull<Slab>> {
         let fresh = source.fresh(class)?;
         // SAFETY: slab records are type-stable.
-        unsafe { fresh.as_ref() }.listed.store(LISTED, Ordering::Relaxed);
+        unsafe { fresh.as_ref() }
+            .listed
+            .store(LISTED, Ordering::Relaxed);
         // SAFETY: fresh, so in no tree; records are type-stable.
         unsafe { self.set.insert(fresh) };
         Some(fresh)
@@ -341,7 +362,12 @@ impl Shelf {
     }
 
     /// Given a slab seen empty: keeps one empty slab warm, the lowest, and names the other.
-    fn surplus<S: Source>(&mut self, slab: &Slab, class: Class, source: &S) -> Option<NonNull<Slab>> {
+    fn surplus<S: Source>(
+        &mut self,
+        slab: &Slab,
+        class: Class,
+        source: &S,
+    ) -> Option<NonNull<Slab>> {
         let slab = NonNull::from(slab);
         if !self.is_empty_slab(slab, class) {
             return None;
@@ -351,7 +377,11 @@ impl Shelf {
             Some((warm, since)) if self.is_empty_slab(warm, class) => {
                 // SAFETY: slab records are type-stable.
                 let base = |slab: NonNull<Slab>| unsafe { slab.as_ref() }.base();
-                let (low, high) = if base(warm) < base(slab) { (warm, slab) } else { (slab, warm) };
+                let (low, high) = if base(warm) < base(slab) {
+                    (warm, slab)
+                } else {
+                    (slab, warm)
+                };
                 self.warm = Some((low, since));
                 Some(high)
             }

@@ -20,8 +20,10 @@ mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering, full_barrier_after_rmw};
 use crate::base::sync::plain;
+use crate::base::sync::{
+    AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering, full_barrier_after_rmw,
+};
 use crate::base::tree::{Node, Side};
 use class::{Class, MAX_BLOCKS};
 
@@ -132,7 +134,10 @@ impl Slab {
 
     /// How many blocks the bitmap holds as free. A snapshot.
     pub fn free_blocks(&self) -> usize {
-        self.free.iter().map(|bits| bits.load(Ordering::Relaxed).count_ones() as usize).sum()
+        self.free
+            .iter()
+            .map(|bits| bits.load(Ordering::Relaxed).count_ones() as usize)
+            .sum()
     }
 
     fn words(&self, class: Class) -> &[AtomicU64] {
@@ -161,7 +166,8 @@ impl Slab {
         }
         // fetch_max: two claimers of different words must not lower each other's mark.
         if (self.high_water.load(Ordering::Relaxed) as usize) <= word {
-            self.high_water.fetch_max(word as u16 + 1, Ordering::Relaxed);
+            self.high_water
+                .fetch_max(word as u16 + 1, Ordering::Relaxed);
         }
     }
 
@@ -200,7 +206,9 @@ impl Slab {
     }
 
     fn any_free(&self, class: Class) -> bool {
-        self.words(class).iter().any(|bits| bits.load(Ordering::Acquire) != 0)
+        self.words(class)
+            .iter()
+            .any(|bits| bits.load(Ordering::Acquire) != 0)
     }
 
     /// Claims every block; true if all were free, else all are given back.

@@ -29,7 +29,11 @@ impl Pool {
     fn new(slabs: usize) -> Pool {
         let slabs: Vec<Slab> = (0..slabs).map(|_| Slab::blank()).collect();
         let free = Mutex::new((0..slabs.len()).rev().collect());
-        Pool { free, slabs, lock: Lock::new() }
+        Pool {
+            free,
+            slabs,
+            lock: Lock::new(),
+        }
     }
 }
 
@@ -43,7 +47,11 @@ impl Source for Pool {
     }
 
     fn retire(&self, slab: NonNull<Slab>, _touched: usize) {
-        let number = self.slabs.iter().position(|held| NonNull::from(held) == slab).unwrap();
+        let number = self
+            .slabs
+            .iter()
+            .position(|held| NonNull::from(held) == slab)
+            .unwrap();
         let _guard = self.lock.lock();
         self.free.lock().unwrap().push(number);
     }
@@ -66,19 +74,24 @@ type Hand = Vec<(usize, usize, u64)>;
 impl World {
     fn new(slabs: usize) -> Arc<World> {
         let held = Mutex::new((0..slabs).map(|_| [0; 2]).collect());
-        Arc::new(World { depots: Depots::new(), pool: Pool::new(slabs), held })
+        Arc::new(World {
+            depots: Depots::new(),
+            pool: Pool::new(slabs),
+            held,
+        })
     }
 
     fn take(&self, class: Class, want: usize) -> Hand {
         let mut hand = Hand::new();
-        self.depots.take(class, want, &self.pool, &mut |slab, word, bits| {
-            assert_eq!(slab.class(), Some(class), "blocks of another class");
-            let number = (slab.base() >> 16) - 1;
-            let held = &mut self.held.lock().unwrap()[number][word];
-            assert_eq!(*held & bits, 0, "a block in two hands");
-            *held |= bits;
-            hand.push((number, word, bits));
-        });
+        self.depots
+            .take(class, want, &self.pool, &mut |slab, word, bits| {
+                assert_eq!(slab.class(), Some(class), "blocks of another class");
+                let number = (slab.base() >> 16) - 1;
+                let held = &mut self.held.lock().unwrap()[number][word];
+                assert_eq!(*held & bits, 0, "a block in two hands");
+                *held |= bits;
+                hand.push((number, word, bits));
+            });
         hand
     }
 
@@ -86,14 +99,19 @@ impl World {
         for (number, word, bits) in hand {
             self.held.lock().unwrap()[number][word] &= !bits;
             let slab = &self.pool.slabs[number];
-            self.depots.give(slab, class, word, bits, &self.pool).expect("taken for a double free");
+            self.depots
+                .give(slab, class, word, bits, &self.pool)
+                .expect("taken for a double free");
         }
     }
 
     /// Nobody holds a block: every slab is whole, listed, or back in the pool.
     fn check_at_rest(&self, most_slabs: usize) {
         let in_pool = self.pool.free.lock().unwrap().len();
-        assert!(self.pool.slabs.len() - in_pool <= most_slabs, "an empty slab stayed");
+        assert!(
+            self.pool.slabs.len() - in_pool <= most_slabs,
+            "an empty slab stayed"
+        );
         for slab in &self.pool.slabs {
             let Some(class) = slab.class() else {
                 assert_eq!(slab.free_blocks(), 0, "a bit outside of a slab");

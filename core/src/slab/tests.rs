@@ -3,32 +3,30 @@
 use super::class::Class;
 use super::depot::{Depots, Source};
 use super::{Given, Slab, lowest_bits};
-use crate::base::sync::UnsafeCell;
 use core::ptr::NonNull;
 use proptest::prelude::*;
-use std::boxed::Box;
+use std::cell::{RefCell, RefMut};
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
 /// Slices without memory behind them: only their addresses count.
 struct Slices {
-    slabs: Vec<Box<Slab>>,
-    free: UnsafeCell<BTreeSet<usize>>,
-    touched: UnsafeCell<Vec<usize>>,
+    slabs: Vec<Slab>,
+    free: RefCell<BTreeSet<usize>>,
+    touched: RefCell<Vec<usize>>,
 }
 
 impl Slices {
     fn new(count: usize) -> Slices {
         Slices {
-            slabs: (0..count).map(|_| Box::new(Slab::blank())).collect(),
-            free: UnsafeCell::new((0..count).collect()),
-            touched: UnsafeCell::new(Vec::new()),
+            slabs: (0..count).map(|_| Slab::blank()).collect(),
+            free: RefCell::new((0..count).collect()),
+            touched: RefCell::new(Vec::new()),
         }
     }
 
-    fn free(&self) -> &mut BTreeSet<usize> {
-        // SAFETY: tests have one thread, and no caller keeps the reference.
-        unsafe { &mut *self.free.get() }
+    fn free(&self) -> RefMut<'_, BTreeSet<usize>> {
+        self.free.borrow_mut()
     }
 
     fn slab(&self, address: usize) -> &Slab {
@@ -40,15 +38,14 @@ impl Source for Slices {
     fn fresh(&self, class: Class) -> Option<NonNull<Slab>> {
         let number = self.free().pop_first()?;
         self.slabs[number].carve(class, (number + 1) << 16);
-        Some(NonNull::from(&*self.slabs[number]))
+        Some(NonNull::from(&self.slabs[number]))
     }
 
     fn retire(&self, slab: NonNull<Slab>, touched: usize) {
-        // SAFETY: tests have one thread; the record lives in `slabs`.
-        unsafe {
-            (*self.touched.get()).push(touched);
-            self.free().insert((slab.as_ref().base() >> 16) - 1);
-        }
+        self.touched.borrow_mut().push(touched);
+        // SAFETY: the record lives in `slabs`.
+        let base = unsafe { slab.as_ref() }.base();
+        self.free().insert((base >> 16) - 1);
     }
 
     fn now_ms(&self) -> u64 {
@@ -111,7 +108,10 @@ fn a_second_free_is_seen() {
     let blocks = take(&depots, &slices, class, 10);
     give(&depots, &slices, class, blocks[4]).unwrap();
     assert_eq!(give(&depots, &slices, class, blocks[4]), Err(1 << 4));
-    assert_eq!(slices.slab(blocks[4]).give(class, 0, 1 << 20), Given::Twice(1 << 20));
+    assert_eq!(
+        slices.slab(blocks[4]).give(class, 0, 1 << 20),
+        Given::Twice(1 << 20)
+    );
 }
 
 #[test]
@@ -120,12 +120,17 @@ fn only_touched_words_count_as_touched() {
     let class = Class::of_size(16);
     for slab in 0..2 {
         let blocks = take_all(&depots, &slices, class, if slab == 0 { 4096 } else { 70 });
-        blocks.iter().for_each(|&block| give(&depots, &slices, class, block).unwrap());
+        blocks
+            .iter()
+            .for_each(|&block| give(&depots, &slices, class, block).unwrap());
     }
     depots.cool(u64::MAX, &slices);
-    // SAFETY: one thread.
-    let touched = unsafe { &*slices.touched.get() };
-    assert_eq!(touched, &[65536], "one slab served both rounds, all of it was touched");
+    let touched = slices.touched.borrow();
+    assert_eq!(
+        *touched,
+        [65536],
+        "one slab served both rounds, all of it was touched"
+    );
     assert_eq!(slices.free().len(), 2);
 }
 
@@ -134,8 +139,14 @@ fn one_empty_slab_stays_warm_until_it_is_old() {
     let (depots, slices) = (Depots::new(), Slices::new(3));
     let class = Class::of_size(32 << 10);
     let blocks = take_all(&depots, &slices, class, 6);
-    blocks.iter().for_each(|&block| give(&depots, &slices, class, block).unwrap());
-    assert_eq!(slices.free().iter().copied().collect::<Vec<_>>(), [1, 2], "the lowest stays");
+    blocks
+        .iter()
+        .for_each(|&block| give(&depots, &slices, class, block).unwrap());
+    assert_eq!(
+        slices.free().iter().copied().collect::<Vec<_>>(),
+        [1, 2],
+        "the lowest stays"
+    );
     depots.cool(6, &slices);
     assert_eq!(slices.free().len(), 2);
     depots.cool(7, &slices);

@@ -33,17 +33,28 @@ mod tests {
         assert!(core::ptr::eq(slot::get(), cache));
         let mut blocks: Vec<*mut u8> = std::vec![first];
         loop {
-            let next = if blocks.len() % 2 == 0 { portable::pop(cache, tag) } else { super::pop(cache, tag) };
+            let next = if blocks.len().is_multiple_of(2) {
+                portable::pop(cache, tag)
+            } else {
+                super::pop(cache, tag)
+            };
             let Some(block) = next else { break };
             assert!(!blocks.contains(&block));
             blocks.push(block);
         }
         assert!(blocks.len() > 4);
-        assert_eq!((portable::pop(cache, tag), super::pop(cache, tag)), (None, None));
+        assert_eq!(
+            (portable::pop(cache, tag), super::pop(cache, tag)),
+            (None, None)
+        );
         for (number, &block) in blocks.iter().enumerate() {
             // SAFETY: blocks of the heap, each given back once.
             let pushed = unsafe {
-                if number % 2 == 0 { super::release(block) } else { portable::release(block) }
+                if number.is_multiple_of(2) {
+                    super::release(block)
+                } else {
+                    portable::release(block)
+                }
             };
             assert!(pushed);
         }

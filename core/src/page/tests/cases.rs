@@ -425,6 +425,7 @@ fn side_entries_are_apart_zero_and_stable() {
     for (number, span) in spans.iter().enumerate() {
         // SAFETY: as above; entries outlive their spans.
         assert_eq!(
+            // SAFETY: side entries of spans are readable and longer than a word.
             unsafe { span.place.side().cast::<u64>().read() },
             number as u64 + 1
         );
