@@ -15,6 +15,9 @@ use crate::work::count::{self, Counted};
 /// The exit code when the counts cannot be taken here.
 const CANNOT_COUNT: u8 = 3;
 
+/// Its batch spans many slabs: how the harness's own few blocks lie among them moves it by a tenth.
+const LAYOUT_DEPENDENT: &str = "fifo-1024";
+
 /// The arguments of `golden`.
 #[derive(Args)]
 pub struct Arguments {
@@ -91,7 +94,7 @@ fn golden_text(library: &Ready) -> anyhow::Result<String> {
         ));
     }
     text.push_str("# instructions a malloc and free, loop included\n");
-    for counted in count::PAIRS {
+    for counted in count::PAIRS.iter().filter(|c| c.name != LAYOUT_DEPENDENT) {
         text.push_str(&line(counted, counts::instructions(counted, library)?));
     }
     Ok(text)
