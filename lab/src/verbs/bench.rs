@@ -180,7 +180,7 @@ fn keep(arguments: &Arguments, record: &Record, base: &str) -> anyhow::Result<()
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("records");
     let folder = match &arguments.records {
         Some(folder) => folder.clone(),
-        None if arguments.quick || !own.is_dir() => return Ok(()),
+        None if arguments.quick => return Ok(()),
         None => own,
     };
     fs::create_dir_all(&folder)?;
