@@ -21,9 +21,7 @@ mod models;
 mod tests;
 
 use crate::base::sync::plain;
-use crate::base::sync::{
-    AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering, full_barrier_after_rmw,
-};
+use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
 use crate::base::tree::{Node, Side};
 use class::{Class, MAX_BLOCKS};
 
@@ -39,8 +37,8 @@ const LISTED: u8 = 1;
 pub struct Slab {
     /// The links of the depot's set; guarded by the depot's lock.
     links: [plain::AtomicPtr<Slab>; 2],
-    /// Address of the first block. Written by [`Slab::carve`] only.
-    base: AtomicUsize,
+    /// Address of the first block: the slice's, so the same in every life of the record.
+    base: plain::AtomicUsize,
     /// The class number, 0 while the slice is no slab. Changes only while no block is out and no bit is set.
     class: AtomicU8,
     /// [`LISTED`] or [`UNLISTED`]; changes under the depot's lock.
@@ -86,7 +84,7 @@ impl Slab {
     fn blank() -> Slab {
         Slab {
             links: [const { plain::AtomicPtr::new(core::ptr::null_mut()) }; 2],
-            base: AtomicUsize::new(0),
+            base: plain::AtomicUsize::new(0),
             class: AtomicU8::new(0),
             listed: AtomicU8::new(UNLISTED),
             lowest: AtomicU16::new(0),
