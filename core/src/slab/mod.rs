@@ -146,16 +146,15 @@ impl Slab {
     /// word that has free blocks. Returns the word's number and the claimed bits.
     fn claim(&self, class: Class, want: usize) -> Option<(usize, u64)> {
         let words = self.words(class);
-        let start = self.lowest.load(Ordering::Relaxed) as usize % words.len();
-        let order = (start..words.len()).chain(0..start);
-        order.into_iter().find_map(|word| {
+        let start = (self.lowest.load(Ordering::Relaxed) as usize).min(words.len() - 1);
+        let claimed = |word: usize| {
             let got = claim_bits(&words[word], want);
-            if got == 0 {
-                return None;
-            }
-            self.note_claim(word);
-            Some((word, got))
-        })
+            if got == 0 { None } else { Some((word, got)) }
+        };
+        let found = (start..words.len()).find_map(claimed);
+        let (word, got) = found.or_else(|| (0..start).find_map(claimed))?;
+        self.note_claim(word);
+        Some((word, got))
     }
 
     fn note_claim(&self, word: usize) {
@@ -197,10 +196,8 @@ impl Slab {
     /// address order are still out.
     fn all_free(&self, class: Class, word: usize) -> bool {
         let words = self.words(class);
-        (1..=words.len()).all(|step| {
-            let word = (word + step) % words.len();
-            words[word].load(Ordering::Acquire) == class.full_word(word)
-        })
+        let is_whole = |word: usize| words[word].load(Ordering::Acquire) == class.full_word(word);
+        (word + 1..words.len()).all(is_whole) && (0..=word).all(is_whole)
     }
 
     fn any_free(&self, class: Class) -> bool {
