@@ -41,10 +41,12 @@ mkdir tests
 # On a virtual machine whose vsock leads to its host alone, test_socket's VSOCK tests wait
 # for ever, under whatever malloc.
 run() {
-    local name=$1 preload=$2 objects=$3 module=$4
+    local name=$1 preload=$2 objects=$3 module=$4 path=
+    # Only what Debian leaves out is taken from the copy: test_ctypes fails in one.
+    if grep -qx "$module" tests/left-out; then path=$work/tests; fi
     mkdir "$name.dir"
     timeout -k 10 600 env -C "$name.dir" ${preload:+LD_PRELOAD="$preload"} \
-        PYTHONMALLOC="$objects" PYTHONPATH="$work/tests" \
+        PYTHONMALLOC="$objects" ${path:+PYTHONPATH="$path"} \
         $python -m test --junit-xml "$work/$name.xml" --ignore '*VSOCK*' "$module" \
         >"$name.log" 2>&1 </dev/null
 }
