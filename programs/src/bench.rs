@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 pub enum Tier {
     /// Every program briefly: the default.
     Quick,
-    /// The sizes the project promises: `NEAP_TIER=full`.
+    /// The sizes the project promises: `TEST_TIER=full`.
     Full,
 }
 
 impl Tier {
     fn from_environment() -> Outcome<Self> {
-        let word = env::var_os("NEAP_TIER").unwrap_or("quick".into());
+        let word = env::var_os("TEST_TIER").unwrap_or("quick".into());
         match word.to_str() {
             Some("quick") => Ok(Self::Quick),
             Some("full") => Ok(Self::Full),
-            _ => Err(format!("NEAP_TIER is quick or full, not {}", word.display()).into()),
+            _ => Err(format!("TEST_TIER is quick or full, not {}", word.display()).into()),
         }
     }
 
@@ -48,7 +48,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Copies the library (`NEAP_LIB`, or the one cargo built beside the test) and the
+    /// Copies the library (`LIBRARY_UNDER_TEST`, or the one cargo built beside the test) and the
     /// witness to a new scratch directory. Copied, they may be read by a server's own
     /// user and do not change when cargo builds again meanwhile.
     ///
@@ -107,7 +107,7 @@ fn copy_for_all(from: &Path, to: &Path) -> Outcome<()> {
 }
 
 fn library_under_test() -> Outcome<PathBuf> {
-    if let Some(named) = env::var_os("NEAP_LIB") {
+    if let Some(named) = env::var_os("LIBRARY_UNDER_TEST") {
         return Ok(PathBuf::from(named));
     }
     let test = env::current_exe()?;
@@ -116,7 +116,7 @@ fn library_under_test() -> Outcome<PathBuf> {
     let found = places.iter().find(|place| place.is_file());
     found.cloned().ok_or_else(|| {
         format!(
-            "no libneap_c.so in {} or above it: set NEAP_LIB",
+            "no libneap_c.so in {} or above it: set LIBRARY_UNDER_TEST",
             beside.display()
         )
         .into()
