@@ -107,6 +107,12 @@ fn free_interior() {
 }
 
 #[test]
+fn free_tail() {
+    let inside = "which is inside a block of 48 bytes and not its start\n";
+    dies("free_tail.c", &format!("neap: free of ADDR, {inside}"));
+}
+
+#[test]
 fn free_unaligned() {
     dies("free_unaligned.c", &format!("neap: free of ADDR, {INSIDE}"));
 }
@@ -134,6 +140,15 @@ fn usable_size_stack() {
 fn realloc_freed() {
     dies(
         "realloc_freed.c",
+        "neap: realloc of ADDR, a block that is already free\n",
+    );
+}
+
+#[test]
+fn realloc_freed_large() {
+    dies_otherwise_checked(
+        "realloc_freed_large.c",
+        "neap: realloc of ADDR, where no block starts\n",
         "neap: realloc of ADDR, a block that is already free\n",
     );
 }

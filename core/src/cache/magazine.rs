@@ -61,26 +61,29 @@ pub const TAGS_BY_SIZE: [Tag; TABLE_BYTES + 1] = {
     tags
 };
 
-/// What `free` must know of a tag: the constant of the divisibility test (see
-/// [`crate::slab::class::Divisor`]); 0 for tags of no class, which no offset passes. As long as half a
+/// What `free` must know of a tag: the test whether a block starts at an offset (see
+/// [`Class::start_test`]); 0 for tags of no class, which no offset passes. As long as half a
 /// magazine, so that a tag finds it without a shift.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Start {
     /// The constant.
     pub test: u32,
-    _stride: [u32; 2],
+    /// What the product must be below.
+    pub limit: u32,
+    _stride: u32,
 }
 
 /// The starts of all tags.
 pub const STARTS: [Start; MAGAZINES] = {
     let mut starts = [Start {
         test: 0,
-        _stride: [0; 2],
+        limit: 0,
+        _stride: 0,
     }; MAGAZINES];
     let mut index = 1;
     while index <= CLASSES {
-        starts[index].test = Class::new(index).divisor();
+        (starts[index].test, starts[index].limit) = Class::new(index).start_test();
         index += 1;
     }
     starts

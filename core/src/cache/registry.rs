@@ -139,10 +139,11 @@ impl Heap {
         unsafe { block.write(Cache::new()) };
         // SAFETY: initialised above; lives until `retire_cache`.
         let cache = unsafe { block.as_ref() };
+        self.registry.enroll(cache);
+        // Looked at once the cache is in the list: whoever changes the mode later finds it there.
         if self.mode() != Mode::Plain {
             cache.open().close_door();
         }
-        self.registry.enroll(cache);
         // From here on calls from inside `key.set` find the cache.
         // SAFETY: the cache lives until the thread's end, where the slot is set again.
         unsafe { slot::set(cache) };

@@ -1,6 +1,6 @@
 //! Allocation: the fast path and its slow side.
 
-use super::{check, large};
+use super::{check, large, start};
 use crate::cache::fast;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
@@ -135,7 +135,10 @@ fn allocate_slow(size: usize, tag: Tag) -> *mut u8 {
 pub(super) fn entered() -> Option<&'static Cache> {
     let cache = current();
     if ptr::eq(cache, &EMPTY) {
-        return HEAP.enter();
+        let entered = HEAP.enter();
+        // After it, for registering may allocate.
+        start::prepare_for_fork();
+        return entered;
     }
     Some(cache).filter(|cache| !cache.is_sentinel())
 }

@@ -104,11 +104,14 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
             let exact = align <= 16 && SIZES_ARE_EXACT.load(Ordering::Relaxed);
             (if exact { class.least_request() } else { 0 }, class.bytes())
         }
-        // A large block's alignment may have made it large, whatever its size.
+        // A large block's alignment may have made it large, whatever its size, or a realloc without memory.
         Found::Large(place) => {
             let bytes = large::bytes(Call::Free, &place, address);
             (
-                if align <= MAX_BLOCK && bytes > MAX_BLOCK {
+                if align <= MAX_BLOCK
+                    && bytes > MAX_BLOCK
+                    && SIZES_ARE_EXACT.load(Ordering::Relaxed)
+                {
                     MAX_BLOCK + 1
                 } else {
                     0

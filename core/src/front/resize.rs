@@ -38,8 +38,13 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
             // SAFETY: the caller's promise; a slab block of this class holds so many bytes.
             unsafe { move_block(block, class.bytes(), size, align) }
         }
-        // SAFETY: the caller's promise.
-        Found::Large(place) => unsafe { large::reallocate(&place, block, size, align) },
+        Found::Large(place) => {
+            if is_quarantined(address) {
+                misuse::realloc_freed(address);
+            }
+            // SAFETY: the caller's promise.
+            unsafe { large::reallocate(&place, block, size, align) }
+        }
         Found::Foreign => misuse::foreign(Call::Realloc, address),
         Found::Nothing | Found::Stack => misuse::no_block(Call::Realloc, address),
     }
@@ -48,10 +53,14 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
 /// Aborts if the block is seen to be free: its bit is set, or it lies on top of this thread's magazine.
 fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     let number = start_of(Call::Realloc, slab, class, block.addr());
-    let waits = HEAP.mode() == Mode::Checking && check::holds(block.addr());
+    let waits = is_quarantined(block.addr());
     if waits || slab.is_free(number) || current().magazine(Tag::of(class)).newest() == Some(block) {
         misuse::realloc_freed(block.addr());
     }
+}
+
+fn is_quarantined(address: usize) -> bool {
+    HEAP.mode() == Mode::Checking && check::holds(address)
 }
 
 /// Moves a block's contents to a new one of `size` bytes.

@@ -26,13 +26,22 @@ type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c
 static AT_START: Constructor = at_start;
 
 unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *mut *mut c_char) {
-    thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    prepare_for_fork();
     statistics::note_process();
     if thread::is_secure() {
         return;
     }
     // SAFETY: the C library hands constructors the environment, and there is one thread.
     unsafe { each_entry(envp, apply) };
+}
+
+/// Registers what runs around fork, once. As early as can be, by the first call that needs a cache: handlers
+/// registered before ours run while ours hold every lock, and may allocate.
+pub(super) fn prepare_for_fork() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if !DONE.swap(true, Ordering::Relaxed) {
+        thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    }
 }
 
 /// Calls `apply` with every string of an environment.

@@ -83,7 +83,8 @@ pub trait Os: Sync {
     /// # Safety
     /// - The range is committed.
     unsafe fn touched(&self, addr: NonNull<u8>, bytes: usize) -> Touched;
-    /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero.
+    /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero. On an error
+    /// both stay committed, and the contents of `from` what they were.
     ///
     /// # Safety
     /// - Both ranges are committed, `bytes` long, disjoint, and nobody else uses either.

@@ -115,7 +115,7 @@ impl<'h, O: Os> Locked<'h, O> {
     /// passes over becomes free.
     fn extend_to(&mut self, id: usize, from: usize, to: usize) -> Result<(), OutOfMemory> {
         let arena = self.arena(id);
-        self.ready_tables(id, to)?;
+        self.commit_with_tables(id, from, to)?;
         self.commit(arena, from, to, arena.ready())?;
         let old = arena.frontier();
         if to > old {

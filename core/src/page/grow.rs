@@ -80,7 +80,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Commits what slices below `to` need in the tables.
-    pub(super) fn ready_tables(&mut self, id: usize, to: usize) -> Result<(), OutOfMemory> {
+    fn ready_tables(&mut self, id: usize, to: usize) -> Result<(), OutOfMemory> {
         let arena = self.arena(id);
         if let Some(step) = arena.tags_step(to) {
             self.commit_step(step)?;
@@ -94,6 +94,39 @@ impl<'h, O: Os> Locked<'h, O> {
             arena.set_ready(step.slices);
         }
         Ok(())
+    }
+
+    /// Commits those of the slices `from..to` that have no tables yet, and their tables. The slices first:
+    /// tables are never given back, so a request that is refused must not have paid for them.
+    pub(super) fn commit_with_tables(
+        &mut self,
+        id: usize,
+        from: usize,
+        to: usize,
+    ) -> Result<(), OutOfMemory> {
+        let arena = self.arena(id);
+        let from = from.max(arena.ready());
+        if from >= to {
+            return self.ready_tables(id, to);
+        }
+        let (address, bytes) = (arena.layout().address(from), (to - from) * SLICE_BYTES);
+        self.commit_bytes(address, bytes)?;
+        if let Err(refused) = self.ready_tables(id, to) {
+            self.take_back(address, bytes);
+            return Err(refused);
+        }
+        self.inner.counts.committed_slices += arena.note(from, to, Commit::Yes);
+        Ok(())
+    }
+
+    /// Uncommits what was committed just now and has no tables.
+    fn take_back(&mut self, address: usize, bytes: usize) {
+        self.inner.counts.calls.uncommit += 1;
+        if let Some(start) = NonNull::new(address as *mut u8) {
+            // SAFETY: slices beyond the tables belong to nobody. If the kernel refuses, they stay readable,
+            // and are committed once more when they are needed.
+            let _ = unsafe { self.heap.os.uncommit(start, bytes) };
+        }
     }
 
     /// Opens a new arena in which the request fits. Its number; `None` when there is no address space, an

@@ -153,9 +153,12 @@ impl Class {
         }
     }
 
-    /// The constant of the class's divisibility test, see [`Divisor`].
-    pub const fn divisor(self) -> u32 {
-        DIVISORS[self.0 as usize].0
+    /// The constant `test` and the limit of the test, see [`Divisor`]: a block starts at byte `offset` of a
+    /// slab iff `offset * test` modulo 2^32 is below the limit.
+    pub const fn start_test(self) -> (u32, u32) {
+        let test = DIVISORS[self.0 as usize].0;
+        let step = test.wrapping_mul(self.bytes() as u32);
+        (test, step * self.blocks() as u32)
     }
 
     /// All classes, smallest first.
@@ -164,15 +167,16 @@ impl Class {
     }
 }
 
-/// Tests divisibility by a constant with one multiplication (Lemire, Kaser, Kurz: "Faster
-/// remainder by direct computation", 2019): `n` is a multiple of `d` iff `n * ceil(2^32 / d)`
-/// modulo 2^32 is less than `ceil(2^32 / d)`.
+/// Tests divisibility by a constant with one multiplication (after Lemire, Kaser, Kurz: "Faster
+/// remainder by direct computation", 2019). With `c = floor(2^32 / d) + 1` and `e = c * d - 2^32`, `n * c`
+/// modulo 2^32 is `k * e` for `n = k * d`, and at least `c` where `n` leaves a rest. So one compare with
+/// `b * e` tells whether `n` is one of the first `b` multiples.
 #[derive(Clone, Copy)]
 pub struct Divisor(u32);
 
 impl Divisor {
     const fn new(divisor: u32) -> Divisor {
-        Divisor(u32::MAX / divisor + 1)
+        Divisor(((1 << 32) / divisor as u64 + 1) as u32)
     }
 
     /// `n / divisor` if that leaves no rest. `n` is at most a slice's bytes.
@@ -301,6 +305,8 @@ mod tests {
                 let (block, rest) = (offset / class.bytes(), offset % class.bytes());
                 let naive = (rest == 0 && block < class.blocks()).then_some(block);
                 assert_eq!(class.block_at(offset), naive);
+                let (test, limit) = class.start_test();
+                assert_eq!((offset as u32).wrapping_mul(test) < limit, naive.is_some());
             }
         }
     }

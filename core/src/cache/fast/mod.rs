@@ -17,6 +17,7 @@ pub use x86_64::{pop, release};
 #[cfg(test)]
 mod tests {
     use super::portable;
+    use crate::base::units::SLICE_BYTES;
     use crate::cache::heap::HEAP;
     use crate::cache::magazine::Tag;
     use crate::cache::slot;
@@ -60,7 +61,10 @@ mod tests {
         }
         let middle = (blocks[0].addr() + 8) as *mut u8;
         let outside = (&raw const middle).cast_mut().cast::<u8>();
-        for refused in [middle, outside, core::ptr::null_mut()] {
+        // Past the slab's last block, at a multiple of the block's size.
+        let slab = blocks[0].addr() / SLICE_BYTES * SLICE_BYTES;
+        let tail = (slab + class.blocks() * class.bytes()) as *mut u8;
+        for refused in [middle, outside, tail, core::ptr::null_mut()] {
             // SAFETY: refused before anything is written.
             assert!(unsafe { !super::release(refused) && !portable::release(refused) });
         }

@@ -30,9 +30,9 @@ pub unsafe fn release(block: *mut u8) -> bool {
     // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
     let cache = unsafe { &*slot::get() };
     // A slab is one slice at a multiple of its size: the product tells whether a block starts here.
-    let test = cache.start(Tag(tag)).test;
+    let start = cache.start(Tag(tag));
     let offset = (block.addr() % SLICE_BYTES) as u32;
-    if offset.wrapping_mul(test) >= test {
+    if offset.wrapping_mul(start.test) >= start.limit {
         return false;
     }
     cache.magazine(Tag(tag)).push(block)

@@ -13,7 +13,7 @@
 
 use crate::base::sync::{Ordering, light_barrier};
 use crate::cache::heap::{HEAP, Heap};
-use crate::cache::magazine::Tag;
+use crate::cache::magazine::{Start, Tag};
 use crate::cache::thread::Cache;
 use crate::os::linux::Linux;
 use crate::page::PageHeap;
@@ -80,7 +80,7 @@ pub unsafe fn release(block: *mut u8) -> bool {
             "mov {base}, qword ptr fs:[{base}]",
             "movzx {word:e}, {block:x}",
             "imul {word:e}, dword ptr [{base} + {tag}*4 + {starts_at}]",
-            "cmp {word:e}, dword ptr [{base} + {tag}*4 + {starts_at}]",
+            "cmp {word:e}, dword ptr [{base} + {tag}*4 + {limits_at}]",
             "jae {slow}",
             // Push.
             "mov {word}, qword ptr [{base} + {tag}*8]",
@@ -96,6 +96,7 @@ pub unsafe fn release(block: *mut u8) -> bool {
             base_at = const BASE_AT,
             slices_at = const SLICES_AT,
             starts_at = const offset_of!(Cache, starts),
+            limits_at = const offset_of!(Cache, starts) + offset_of!(Start, limit),
             slow = label { return false },
             options(nostack),
         );

@@ -243,6 +243,38 @@ fn refused_commits_fall_back_to_the_exact_need() {
 }
 
 #[test]
+fn a_refused_request_leaves_no_tables_behind() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        most_committed: 32 * MIB,
+        ..Conditions::default()
+    });
+    large(&heap, 1).unwrap();
+    let before = heap.totals();
+    assert!(large(&heap, 8000).is_none());
+    let after = heap.totals();
+    assert_eq!(after.metadata, before.metadata);
+    assert_eq!(heap.os().committed(), after.committed);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn slices_whose_tables_are_refused_are_uncommitted() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        ..Conditions::default()
+    });
+    large(&heap, 1).unwrap();
+    let before = heap.totals();
+    heap.os().fail(Call::Commit, 1, 1);
+    assert!(large(&heap, 8000).is_none());
+    assert_eq!(heap.totals().committed, before.committed);
+    assert_eq!(heap.os().committed(), before.committed);
+    assert!(large(&heap, 8000).is_some());
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
 fn an_arena_whose_tables_fail_is_released() {
     let heap = heap(Conditions::default());
     heap.os().fail(Call::Commit, 0, u32::MAX);
