@@ -2,14 +2,14 @@
 # The long runs, on the shipped files: real programs at full size, all of the Python modules.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export NEAP_REQUIRE_ALL=1 CARGO_TERM_COLOR=never
+export REQUIRE_ALL=1 CARGO_TERM_COLOR=never
 . ci/tiers.sh
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 
 required install ci/install.sh
 required dist ci/dist.sh
-tier programs env NEAP_TIER=full NEAP_LIB="$target/dist/libneap.so" cargo test -q -p neap-programs
+tier programs env TEST_TIER=full LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-programs
 tier python ci/python-suite.sh full
 tier bench "$target/dist/neap-lab" bench
 summary

@@ -38,17 +38,28 @@ mkdir tests
 "$complete" "$work/tests" "${modules[@]}"
 
 # run NAME PRELOAD OBJECTS MODULE: NAME.xml and NAME.log; the status is Python's.
+# On a virtual machine whose vsock leads to its host alone, test_socket's VSOCK tests wait
+# for ever, under whatever malloc.
 run() {
-    local name=$1 preload=$2 objects=$3 module=$4
+    local name=$1 preload=$2 objects=$3 module=$4 path=
+    # Only what Debian leaves out is taken from the copy: test_ctypes fails in one.
+    if grep -qx "$module" tests/left-out; then path=$work/tests; fi
     mkdir "$name.dir"
-    timeout -k 10 900 env -C "$name.dir" ${preload:+LD_PRELOAD="$preload"} PYTHONMALLOC="$objects" \
-        PYTHONPATH="$work/tests" $python -m test --junit-xml "$work/$name.xml" "$module" >"$name.log" 2>&1 </dev/null
+    timeout -k 10 600 env -C "$name.dir" ${preload:+LD_PRELOAD="$preload"} \
+        PYTHONMALLOC="$objects" ${path:+PYTHONPATH="$path"} \
+        $python -m test --junit-xml "$work/$name.xml" --ignore '*VSOCK*' "$module" \
+        >"$name.log" 2>&1 </dev/null
 }
 
 # check OBJECTS MODULE
 check() {
     local objects=$1 module=$2 name=$2-$1 observed=() verdict=fails status attempt
     run "$name-system" "" "$objects" "$module" || true
+    if [ ! -e "$name-system.xml" ]; then
+        echo "$name: no result under the system's malloc"
+        tail -n 40 "$name-system.log"
+        return 1
+    fi
     for attempt in $(seq $attempts); do
         status=0
         run "$name-$attempt" "$library" "$objects" "$module" || status=$?

@@ -2,7 +2,8 @@
 # ci/python-tests.sh DIRECTORY MODULE...
 #
 # Makes DIRECTORY/test: CPython's test package as Debian ships it, and the MODULEs it
-# leaves out (3.11: test_sqlite3) from the same version's source, as apt gives it.
+# leaves out (3.11: test_sqlite3) from the same version's source, as apt gives it. Those are
+# listed in DIRECTORY/left-out.
 set -euo pipefail
 
 directory=$(realpath "$1")
@@ -11,10 +12,12 @@ version=$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])
 cp -rs "/usr/lib/python$version/test" "$directory/test"
 
 left_out=()
+: >"$directory/left-out"
 for module in "$@"; do
     [ -e "$directory/test/$module" ] || [ -e "$directory/test/$module.py" ] || left_out+=("$module")
 done
 [ ${#left_out[@]} -gt 0 ] || exit 0
+printf '%s\n' "${left_out[@]}" >"$directory/left-out"
 echo "from the source of Python $version: ${left_out[*]}"
 
 # The machine's own Debian repositories, asked for sources, without touching its lists.

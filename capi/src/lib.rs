@@ -12,6 +12,7 @@
 //! | `libc_names.rs` | the same under glibc's internal `__libc_*` names |
 //! | `cxx/` | the 20 replaceable forms of `operator new` and `operator delete` |
 //! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
+//! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out, too |
 //! | `version.rs` | `neap_version` |
 //!
 //! `errno` follows one rule: a C entry point that fails to get memory sets
@@ -27,6 +28,7 @@ mod control;
 mod cxx;
 mod dlopen;
 mod errno;
+mod exit;
 mod libc_names;
 mod loader;
 #[cfg(panic = "abort")]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;
 
-/// Operations a run: enough to go through every class and many large blocks. `NEAP_MODEL_OPERATIONS` overrides.
+/// Operations a run: enough to go through every class and many large blocks. `MODEL_OPERATIONS` overrides.
 fn operations() -> usize {
-    std::env::var("NEAP_MODEL_OPERATIONS")
+    std::env::var("MODEL_OPERATIONS")
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(1_000_000)

@@ -1,9 +1,9 @@
 //! The allocators that are compared, as data: where each is found or what it is built from.
 
+mod locate;
 mod obtain;
 
-use std::path::{Path, PathBuf};
-
+pub use locate::{Places, Ready, locate};
 pub use obtain::obtain;
 
 /// An allocator.
@@ -231,60 +231,6 @@ pub const ALL: &[Peer] = &[
     },
 ];
 
-/// A peer whose library is there.
-#[derive(Clone, Debug)]
-pub struct Ready {
-    /// Its name.
-    pub name: &'static str,
-    /// Its version, as far as it is known.
-    pub version: String,
-    /// The file to preload.
-    pub library: PathBuf,
-    /// The file to preload under valgrind; nearly always the same.
-    pub counted: PathBuf,
-}
-
-impl Ready {
-    fn new(name: &'static str, version: String, library: PathBuf) -> Ready {
-        Ready {
-            name,
-            version,
-            counted: library.clone(),
-            library,
-        }
-    }
-}
-
-/// Where libraries are looked for.
-pub struct Places {
-    /// Where peers are built.
-    pub peers: PathBuf,
-    /// Neap's library, when the user names it.
-    pub neap: Option<PathBuf>,
-}
-
-impl Places {
-    /// The places around this executable, `<target>/<profile>/neap-lab`.
-    ///
-    /// # Errors
-    /// When the executable's own path cannot be read, or `neap` is no file.
-    pub fn new(neap: Option<PathBuf>) -> anyhow::Result<Places> {
-        if let Some(path) = &neap {
-            anyhow::ensure!(path.is_file(), "there is no library {path:?}");
-        }
-        let mut target = std::env::current_exe()?;
-        target.pop();
-        if target.ends_with("deps") {
-            target.pop();
-        }
-        target.pop();
-        Ok(Places {
-            peers: target.join("peers"),
-            neap,
-        })
-    }
-}
-
 /// The peer of that name.
 pub fn find(name: &str) -> Option<&'static Peer> {
     ALL.iter().find(|p| p.name == name)
@@ -305,126 +251,9 @@ pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Peer>> {
     only.iter().map(named).collect()
 }
 
-/// The first of the peer's sources whose library is there already.
-///
-/// # Errors
-/// When none is: the reason, and what would bring it.
-pub fn locate(peer: &'static Peer, places: &Places) -> anyhow::Result<Ready> {
-    let mut reasons = Vec::new();
-    for source in peer.sources {
-        match locate_source(peer, source, places) {
-            Ok(ready) => return Ok(ready),
-            Err(reason) => reasons.push(reason.to_string()),
-        }
-    }
-    anyhow::bail!("{}", reasons.join("; "))
-}
-
-fn locate_source(peer: &'static Peer, source: &Source, places: &Places) -> anyhow::Result<Ready> {
-    let ready = |library, version| Ready::new(peer.name, version, library);
-    match source {
-        Source::Neap => Ok(ready(locate_neap(places)?, crate::machine::revision())),
-        Source::CLibrary => Ok(ready(
-            crate::identity::own_heap()?,
-            crate::machine::glibc_version(),
-        )),
-        Source::System { file, package } => {
-            let library = system_library(file)
-                .ok_or_else(|| anyhow::anyhow!("no {file} here (Debian: {package})"))?;
-            Ok(ready(library, package_version(package)))
-        }
-        Source::Wheel { version, .. } | Source::Crate { version, .. } => {
-            let library = built_library(peer, version, places);
-            anyhow::ensure!(
-                library.is_file(),
-                "{version} is not built (neap-lab peers builds it)"
-            );
-            let counted = counted_library(peer, version, places);
-            let ready = ready(library, version.to_string());
-            Ok(if counted.is_file() {
-                Ready { counted, ..ready }
-            } else {
-                ready
-            })
-        }
-    }
-}
-
-/// Where the second build of a source stands, if it has one.
-fn counted_library(peer: &Peer, version: &str, places: &Places) -> PathBuf {
-    built_library(peer, version, places).with_extension("counted.so")
-}
-
-/// Where the library of a built source stands; the version is part of the name.
-fn built_library(peer: &Peer, version: &str, places: &Places) -> PathBuf {
-    let plain: String = version.chars().filter(|c| !"()".contains(*c)).collect();
-    let file = format!("lib{}-{}.so", peer.name, plain.replace(' ', "-"));
-    places.peers.join(file)
-}
-
-fn locate_neap(places: &Places) -> anyhow::Result<PathBuf> {
-    if let Some(path) = &places.neap {
-        return Ok(path.canonicalize()?);
-    }
-    let here = std::env::current_exe()?;
-    let here = here.parent().unwrap_or(Path::new("."));
-    let candidates = [
-        here.join("../dist/libneap.so"),
-        here.join("libneap.so"),
-        here.join("libneap_c.so"),
-        here.join("deps/libneap_c.so"),
-    ];
-    let found = candidates.iter().find(|path| path.is_file());
-    let found = found.ok_or_else(|| {
-        anyhow::anyhow!("no libneap.so in target/dist or beside this program (--neap names one)")
-    })?;
-    Ok(found.canonicalize()?)
-}
-
-fn system_library(file: &str) -> Option<PathBuf> {
-    let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
-    [
-        "/usr/local/lib",
-        &format!("/usr/lib/{multiarch}"),
-        "/usr/lib64",
-        "/usr/lib",
-    ]
-    .iter()
-    .map(|folder| Path::new(folder).join(file))
-    .find(|path| path.is_file())
-}
-
-fn package_version(package: &str) -> String {
-    let query = std::process::Command::new("dpkg-query")
-        .args(["-W", "-f", "${Version}", package])
-        .output();
-    match query {
-        Ok(output) if output.status.success() => {
-            String::from_utf8_lossy(&output.stdout).into_owned()
-        }
-        _ => "of this machine".into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn glibc_is_always_there_and_an_unbuilt_peer_says_why_not() {
-        let mut places = Places::new(None).unwrap();
-        assert!(locate(find("glibc").unwrap(), &places).is_ok());
-        places.peers = "/nowhere".into();
-        let reason = locate(find("snmalloc").unwrap(), &places)
-            .unwrap_err()
-            .to_string();
-        assert!(reason.contains("neap-lab peers"), "{reason}");
-    }
-
-    #[test]
-    fn a_wrong_path_to_neap_is_refused() {
-        assert!(Places::new(Some("/nowhere/libneap.so".into())).is_err());
-    }
 
     #[test]
     fn an_unknown_peer_is_refused() {

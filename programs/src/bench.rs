@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 pub enum Tier {
     /// Every program briefly: the default.
     Quick,
-    /// The sizes the project promises: `NEAP_TIER=full`.
+    /// The sizes the project promises: `TEST_TIER=full`.
     Full,
 }
 
 impl Tier {
     fn from_environment() -> Outcome<Self> {
-        match env::var("NEAP_TIER").as_deref() {
-            Err(env::VarError::NotPresent) | Ok("quick") => Ok(Self::Quick),
-            Ok("full") => Ok(Self::Full),
-            other => Err(format!("NEAP_TIER is quick or full, not {other:?}").into()),
+        let word = env::var_os("TEST_TIER").unwrap_or("quick".into());
+        match word.to_str() {
+            Some("quick") => Ok(Self::Quick),
+            Some("full") => Ok(Self::Full),
+            _ => Err(format!("TEST_TIER is quick or full, not {}", word.display()).into()),
         }
     }
 
@@ -47,19 +48,20 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Copies the library (`NEAP_LIB`, or the one cargo built beside the test) and the
+    /// Copies the library (`LIBRARY_UNDER_TEST`, or the one cargo built beside the test) and the
     /// witness to a new scratch directory. Copied, they may be read by a server's own
     /// user and do not change when cargo builds again meanwhile.
     ///
     /// # Errors
     /// When there is no library, or the scratch directory cannot be filled.
     pub fn new(witness: &Path, cache: &Path) -> Outcome<Self> {
+        let tier = Tier::from_environment()?;
         let built = library_under_test()?;
         let scratch = env::temp_dir().join(format!("neap-programs-{}", std::process::id()));
         fs::create_dir_all(&scratch)?;
         fs::set_permissions(&scratch, fs::Permissions::from_mode(0o755))?;
         let bench = Self {
-            tier: Tier::from_environment()?,
+            tier,
             library: scratch.join("libneap.so"),
             witness: scratch.join("witness"),
             cache: cache.to_owned(),
@@ -105,7 +107,7 @@ fn copy_for_all(from: &Path, to: &Path) -> Outcome<()> {
 }
 
 fn library_under_test() -> Outcome<PathBuf> {
-    if let Some(named) = env::var_os("NEAP_LIB") {
+    if let Some(named) = env::var_os("LIBRARY_UNDER_TEST") {
         return Ok(PathBuf::from(named));
     }
     let test = env::current_exe()?;
@@ -114,7 +116,7 @@ fn library_under_test() -> Outcome<PathBuf> {
     let found = places.iter().find(|place| place.is_file());
     found.cloned().ok_or_else(|| {
         format!(
-            "no libneap_c.so in {} or above it: set NEAP_LIB",
+            "no libneap_c.so in {} or above it: set LIBRARY_UNDER_TEST",
             beside.display()
         )
         .into()

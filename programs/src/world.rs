@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Variables that steer the suite. They are kept from the programs: the library would
 /// take them for misspelt options.
-const OWN_VARIABLES: [&str; 3] = ["NEAP_LIB", "NEAP_TIER", "NEAP_REQUIRE_ALL"];
+const OWN_VARIABLES: [&str; 3] = ["LIBRARY_UNDER_TEST", "TEST_TIER", "REQUIRE_ALL"];
 
 /// Who serves malloc in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 
 mod cxx;
 mod exhaustion;
+mod faults;
 mod misuse;
 mod process;
 mod semantics;

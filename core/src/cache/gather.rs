@@ -121,16 +121,17 @@ fn is_whole_word(class: Class, first: usize, blocks: &[usize]) -> bool {
     let Some(blocks) = blocks.first_chunk::<64>() else {
         return false;
     };
-    let step = class.bytes();
-    if first + 64 > class.blocks() || blocks[63].wrapping_sub(blocks[0]) != 63 * step {
+    let (start, step) = (blocks[0], class.bytes());
+    if first + 64 > class.blocks() || blocks[63].wrapping_sub(start) != 63 * step {
         return false;
     }
-    blocks
-        .iter()
-        .enumerate()
-        .fold(true, |all, (number, &block)| {
-            all & (block == blocks[0] + number * step)
-        })
+    let mut expected = start;
+    let mut wrong = 0;
+    for &block in blocks {
+        wrong |= block ^ expected;
+        expected = expected.wrapping_add(step);
+    }
+    wrong == 0
 }
 
 /// The word and the bit of a block in its slab; aborts if no block starts at `address`.

@@ -4,6 +4,7 @@ use super::budget::Budget;
 use super::magazine::Tag;
 use super::meta::Meta;
 use super::registry::Registry;
+use super::slot;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
@@ -29,6 +30,9 @@ pub struct Heap {
     mode: AtomicU8,
     decay_ms: AtomicU64,
 }
+
+/// How often [`Heap::is_quiet`] looks.
+const QUIET_TRIES: usize = 10_000;
 
 /// How calls are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +88,16 @@ impl Heap {
     /// Changes how calls are served. Caches made from now on follow; see [`Registry`] for those that exist.
     pub fn set_mode(&self, mode: Mode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Whether the locks that a report takes can be had: not so, for good, in a signal handler that
+    /// interrupted their holder. Others hold them for moments, so it looks more than once.
+    pub fn is_quiet(&self) -> bool {
+        // SAFETY: the slot holds a sentinel or the thread's own cache.
+        let own = unsafe { &*slot::get() };
+        let quiet =
+            || self.registry.lock.try_lock().is_some() && own.is_quiet() && self.pages.is_quiet();
+        (0..QUIET_TRIES).any(|_| quiet())
     }
 
     /// The decay time in ms.

@@ -77,8 +77,10 @@ impl Heap {
                 at = unsafe { write_down(at, first, class.bytes(), bits) };
             });
         store.refills += 1;
-        // SAFETY: the entries written are [at, at + got), inside the array.
-        unsafe { ptr::copy(at, base, got) };
+        if at != base {
+            // SAFETY: the entries written are [at, at + got), inside the array.
+            unsafe { ptr::copy(at, base, got) };
+        }
         open.set_filled(class, got);
     }
 
@@ -175,13 +177,8 @@ impl Heap {
 /// - There is room for as many entries below `at` as `bits` has set bits.
 unsafe fn write_down(mut at: *mut usize, first: usize, bytes: usize, mut bits: u64) -> *mut usize {
     if bits == u64::MAX {
-        // The common case of a fresh word, kept a plain loop.
-        for block in 0..64 {
-            // SAFETY: the caller's promise.
-            unsafe { *at.sub(block + 1) = first + block * bytes };
-        }
-        // SAFETY: as above.
-        return unsafe { at.sub(64) };
+        // SAFETY: the caller's promise.
+        return unsafe { write_word_down(at, first, bytes) };
     }
     while bits != 0 {
         // SAFETY: as above.
@@ -191,6 +188,21 @@ unsafe fn write_down(mut at: *mut usize, first: usize, bytes: usize, mut bits: u
         bits &= bits - 1;
     }
     at
+}
+
+/// [`write_down`] for a whole word, the common case of a fresh slab: a plain loop.
+///
+/// # Safety
+/// - There is room for 64 entries below `at`.
+unsafe fn write_word_down(at: *mut usize, first: usize, bytes: usize) -> *mut usize {
+    // SAFETY: the caller's promise.
+    let entries = unsafe { &mut *at.sub(64).cast::<[usize; 64]>() };
+    let mut address = first + 63 * bytes;
+    for entry in entries.iter_mut() {
+        *entry = address;
+        address = address.wrapping_sub(bytes);
+    }
+    entries.as_mut_ptr()
 }
 
 fn first_capacity(class: Class) -> usize {

@@ -166,6 +166,11 @@ impl Cache {
         self.starts[tag.0 as usize * 8 / size_of::<Magazine>()]
     }
 
+    /// Whether nobody holds the cache's lock now.
+    pub fn is_quiet(&self) -> bool {
+        self.is_sentinel() || self.lock.try_lock().is_some()
+    }
+
     /// Takes the cache's lock and everything it guards.
     pub fn open(&self) -> Opened<'_> {
         let guard = self.lock.lock();

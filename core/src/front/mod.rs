@@ -9,6 +9,7 @@ mod large;
 mod release;
 mod resize;
 mod start;
+mod statistics;
 mod trim;
 
 pub use allocate::{
@@ -18,7 +19,8 @@ pub use allocate::{
 pub use global::Neap;
 pub use release::{free, free_aligned_sized, free_deleted, free_sized, usable_size};
 pub use resize::{reallocate, reallocate_layout};
-pub use start::{deepbind_kept, settings};
+pub use start::deepbind_kept;
+pub use statistics::ends_at_once;
 pub use trim::{check_consistency, snapshot, trim};
 
 /// No block is larger: pointer differences inside it must fit `isize`.

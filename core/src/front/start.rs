@@ -1,60 +1,22 @@
-//! What happens once a process: options are read, fork is prepared for, statistics are written at the end.
+//! What happens once a process: options are read, fork is prepared for.
 //!
 //! Allocation does not wait for any of this: the first call may come from the dynamic loader, before
 //! any constructor. Options count from the constructor on.
 
-use super::{check, trim};
-use crate::base::sync::{AtomicBool, AtomicU8, Ordering, UnsafeCell};
+use super::check;
+use super::statistics::{self, Lossy};
+use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
 use crate::os::fatal::warn;
-use crate::os::thread::{self, FileIdentity};
-use crate::stats::{Json, Text};
+use crate::os::thread;
 use core::ffi::{CStr, c_char, c_int};
-use core::fmt::{self, Write};
 
-/// What the options of this process say, beyond what the heap itself was told.
-pub struct Settings {
-    stats: AtomicU8,
-    deepbind_kept: AtomicBool,
-    /// Written once by the constructor, while the process has one thread; read when it ends.
-    place: UnsafeCell<Place>,
-}
-
-/// Where statistics go.
-struct Place {
-    /// A path that ends in 0, empty for standard error.
-    path: [u8; PATH_BYTES],
-    /// What standard error was at the start: a program may have closed it and opened something else there.
-    standard_error: Option<FileIdentity>,
-}
-
-const PATH_BYTES: usize = 4096;
-
-// SAFETY: `place` is written by the constructor only.
-unsafe impl Sync for Settings {}
-
-const OFF: u8 = 0;
-const TEXT: u8 = 1;
-const JSON: u8 = 2;
-
-static SETTINGS: Settings = Settings {
-    stats: AtomicU8::new(OFF),
-    deepbind_kept: AtomicBool::new(false),
-    place: UnsafeCell::new(Place {
-        path: [0; PATH_BYTES],
-        standard_error: None,
-    }),
-};
-
-/// The process's settings.
-pub fn settings() -> &'static Settings {
-    &SETTINGS
-}
+static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
 
 /// Whether `dlopen` is to leave `RTLD_DEEPBIND` in its flags.
 pub fn deepbind_kept() -> bool {
-    SETTINGS.deepbind_kept.load(Ordering::Relaxed)
+    DEEPBIND_KEPT.load(Ordering::Relaxed)
 }
 
 type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c_char);
@@ -63,12 +25,9 @@ type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c
 #[unsafe(link_section = ".init_array")]
 static AT_START: Constructor = at_start;
 
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static AT_END: extern "C" fn() = at_end;
-
 unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *mut *mut c_char) {
     prepare_for_fork();
+    statistics::note_process();
     if thread::is_secure() {
         return;
     }
@@ -147,49 +106,22 @@ fn warn_unknown(name: &[u8]) {
 /// - As [`apply`].
 unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
     match (name, value) {
-        ("stats", Value::Choice(word)) => {
-            let form = if word == "json" {
-                JSON
-            } else if word == "text" {
-                TEXT
-            } else {
-                OFF
-            };
-            SETTINGS.stats.store(form, Ordering::Relaxed);
-            // SAFETY: the caller's promise: one thread.
-            unsafe { (*SETTINGS.place.get()).standard_error = thread::file_identity(2) };
-        }
+        // SAFETY: the caller's promise: one thread.
+        ("stats", Value::Choice(word)) => unsafe { statistics::choose(word) },
         // SAFETY: as above.
-        ("stats-file", Value::Path(path)) => unsafe { keep_path(path) },
+        ("stats-file", Value::Path(path)) => unsafe { statistics::keep_path(path) },
         ("count", Value::Choice("1")) => switch(Mode::Counting),
         ("check", Value::Choice("1")) => switch(Mode::Checking),
         ("decay", Value::Millis(ms)) => HEAP.set_decay_ms(ms),
         ("thread-cache", Value::Bytes(bytes)) => HEAP.budget.set_thread(bytes as usize),
         ("cache", Value::Bytes(bytes)) => HEAP.budget.set_process(bytes as usize),
         ("deepbind", Value::Choice(word)) => {
-            SETTINGS
-                .deepbind_kept
-                .store(word == "keep", Ordering::Relaxed);
+            DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
         // SAFETY: as above.
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
         _ => {}
     }
-}
-
-/// # Safety
-/// - The process has one thread.
-unsafe fn keep_path(path: &[u8]) {
-    if path.len() >= PATH_BYTES {
-        return warn(format_args!(
-            "NEAP_STATS_FILE is ignored: longer than {} bytes",
-            PATH_BYTES - 1
-        ));
-    }
-    // SAFETY: the caller's promise.
-    let place = unsafe { &mut *SETTINGS.place.get() };
-    place.path[..path.len()].copy_from_slice(path);
-    place.path[path.len()] = 0;
 }
 
 /// Shuts the fast path off for the caches that exist and all to come. Checking outranks counting.
@@ -274,115 +206,12 @@ unsafe extern "C" fn after_fork_in_child() {
         HEAP.fork_child();
         check::fork_unlock();
     }
-}
-
-/// The process ends: writes the statistics that were asked for.
-extern "C" fn at_end() {
-    let form = SETTINGS.stats.load(Ordering::Relaxed);
-    if form == OFF {
-        return;
-    }
-    let figures = trim::snapshot();
-    let mut page = Page {
-        bytes: [0; PAGE_BYTES],
-        len: 0,
-    };
-    let name = Lossy(thread::program_name());
-    let id = thread::process_id();
-    // A page that does not fit is cut; PAGE_BYTES holds every class.
-    let _ = if form == JSON {
-        writeln!(
-            page,
-            "{{\"program\":\"{}\",\"pid\":{id},{}}}",
-            Escaped(name.0),
-            Json(&figures)
-        )
-    } else {
-        writeln!(
-            page,
-            "neap: {name} (process {id}) at its end\n{}",
-            Text(&figures)
-        )
-    };
-    // SAFETY: written by the constructor only, long ago.
-    write_page(unsafe { &*SETTINGS.place.get() }, &page.bytes[..page.len]);
-}
-
-fn write_page(place: &Place, page: &[u8]) {
-    let path = CStr::from_bytes_until_nul(&place.path).unwrap_or(c"");
-    if path.is_empty() {
-        if place.standard_error.is_some() && thread::file_identity(2) == place.standard_error {
-            thread::write_all(2, page);
-        }
-        return;
-    }
-    match thread::open_append(path) {
-        Some(file) => {
-            thread::write_all(file, page);
-            thread::close(file);
-        }
-        None => warn(format_args!(
-            "cannot write the statistics to {}",
-            Lossy(path.to_bytes())
-        )),
-    }
-}
-
-const PAGE_BYTES: usize = 32 << 10;
-
-struct Page {
-    bytes: [u8; PAGE_BYTES],
-    len: usize,
-}
-
-impl Write for Page {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.len + text.len();
-        let room = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
-        room.copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
-    }
-}
-
-/// Bytes that are most likely text.
-struct Lossy<'a>(&'a [u8]);
-
-impl fmt::Display for Lossy<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.utf8_chunks().try_for_each(|chunk| {
-            out.write_str(chunk.valid())?;
-            out.write_str(if chunk.invalid().is_empty() {
-                ""
-            } else {
-                "\u{fffd}"
-            })
-        })
-    }
-}
-
-/// The same inside a JSON string.
-struct Escaped<'a>(&'a [u8]);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for chunk in self.0.utf8_chunks() {
-            for letter in chunk.valid().chars() {
-                match letter {
-                    '"' | '\\' => write!(out, "\\{letter}")?,
-                    control if control.is_control() => write!(out, "\\u{:04x}", control as u32)?,
-                    plain => out.write_char(plain)?,
-                }
-            }
-        }
-        Ok(())
-    }
+    statistics::note_process();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::format;
 
     #[test]
     fn neap_leaves_the_preload_list() {
@@ -401,10 +230,5 @@ mod tests {
             without("/a.so:/libneapolitan/b.so"),
             "/a.so:/libneapolitan/b.so"
         );
-    }
-
-    #[test]
-    fn names_are_escaped_in_json() {
-        assert_eq!(format!("{}", Escaped(b"a\"b\\c\n")), "a\\\"b\\\\c\\u000a");
     }
 }

@@ -316,6 +316,18 @@ impl Os for Fake {
         Ok(())
     }
 
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        self.check_range(addr, bytes);
+        let mut state = self.state();
+        let pages = state.pages(addr, bytes, self.conditions.page_bytes);
+        assert!(
+            pages.iter().all(|&page| page == Page::Committed),
+            "a renewal of what is not committed"
+        );
+        fill(addr, bytes, 0);
+        Ok(())
+    }
+
     fn now_ms(&self) -> u64 {
         self.state().now_ms
     }

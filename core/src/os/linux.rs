@@ -117,6 +117,21 @@ impl Os for Linux {
         })
     }
 
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        let (start, access): (*mut c_void, _) =
+            (addr.as_ptr().cast(), libc::PROT_READ | libc::PROT_WRITE);
+        let flags = RESERVED | libc::MAP_FIXED;
+        keep_errno(|| {
+            // SAFETY: the caller's promise: replaces memory of ours that nobody uses.
+            let mapped = unsafe { libc::mmap(start, bytes, access, flags, -1, 0) };
+            if mapped == libc::MAP_FAILED {
+                // SAFETY: the caller's promise.
+                unsafe { restore(start, bytes) };
+            }
+            refused_if(mapped == libc::MAP_FAILED)
+        })
+    }
+
     fn now_ms(&self) -> u64 {
         let mut time = libc::timespec {
             tv_sec: 0,

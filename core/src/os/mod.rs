@@ -94,6 +94,12 @@ pub trait Os: Sync {
         to: NonNull<u8>,
         bytes: usize,
     ) -> Result<(), OutOfMemory>;
+    /// Maps a committed range afresh: it stays committed and reads as zero, and its mapping can merge with
+    /// its neighbours'. On an error it is committed all the same, its contents unknown.
+    ///
+    /// # Safety
+    /// - The range is committed and nobody uses it.
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
     /// Monotonic time in ms, cheap and coarse.
     fn now_ms(&self) -> u64;
     /// Whether every commit is charged against a limit (`vm.overcommit_memory` = 2).

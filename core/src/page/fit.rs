@@ -19,6 +19,9 @@ pub(super) struct Want {
     pub(super) align: usize,
 }
 
+/// Longest span (8 TiB): its OS pages are counted in 32 bits.
+const MOST_SLICES: usize = u32::MAX as usize / 32;
+
 /// How many free spans that may be too short for an alignment are looked at before one that cannot be.
 const ALIGNED_TRIES: usize = 8;
 
@@ -29,7 +32,7 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// A free span and the slice in it from which on the request fits and is committed.
     pub(super) fn find(&mut self, want: &Want) -> Option<(&'h Record, usize)> {
-        if want.slices > u32::MAX as usize / 2 {
+        if want.slices > MOST_SLICES {
             return None;
         }
         match self.find_once(want) {

@@ -11,8 +11,8 @@ use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicU64, AtomicUsize, Ordering};
 use crate::base::tree::Tree;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+use crate::os::Os;
 use crate::os::lock::{FutexGuard, FutexLock};
-use crate::os::{Os, OutOfMemory};
 use core::ptr::NonNull;
 
 /// Most arenas of one heap.
@@ -37,6 +37,8 @@ pub struct PageHeap<O: Os> {
     pub primary_slices: AtomicUsize,
     arenas_in_use: AtomicUsize,
     pub(super) decay_ms: AtomicU64,
+    /// Spans in use whose pages were moved into them; see [`super::moves`].
+    pub(super) moved_spans: AtomicUsize,
     pub(super) os: O,
     pub(super) side_bytes: usize,
     lock: FutexLock,
@@ -81,6 +83,7 @@ impl<O: Os> PageHeap<O> {
             primary_slices: AtomicUsize::new(0),
             arenas_in_use: AtomicUsize::new(0),
             decay_ms: AtomicU64::new(DEFAULT_DECAY_MS),
+            moved_spans: AtomicUsize::new(0),
             os,
             side_bytes,
             lock: FutexLock::new(),
@@ -133,6 +136,9 @@ impl<O: Os> PageHeap<O> {
     /// - `base` is the first byte of a span in use, which nobody uses any more.
     /// - `dirty` covers all that was written to it since it was given out.
     pub unsafe fn free(&self, base: NonNull<u8>, dirty: Dirty) {
+        // SAFETY: the caller's promise: nobody uses the span.
+        let renewed = unsafe { self.renew_if_moved(base) };
+        let dirty = if renewed { Dirty::Zeroed } else { dirty };
         let mut locked = self.locked();
         if let Some(place) = locked.span_at(base) {
             locked.free(place, dirty);
@@ -170,6 +176,8 @@ impl<O: Os> PageHeap<O> {
         bytes: usize,
         dirty: Dirty,
     ) {
+        // SAFETY: the caller's promise: nobody uses what is given back.
+        unsafe { self.renew_end_if_moved(base, new_slices) };
         let mut locked = self.locked();
         if let Some(place) = locked.span_at(base) {
             locked.shrink(place, new_slices, bytes, dirty);
@@ -201,32 +209,6 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Moves the pages of the first `bytes` bytes (a multiple of the OS page) from one span to another without
-    /// copying. The source then reads as zero there and counts as asked for 0 bytes, so that its free with
-    /// [`Dirty::Prefix`] of [`Place::bytes`] has nothing to add. Nothing changes on an error.
-    ///
-    /// # Safety
-    /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
-    /// - What was written to the source lies within the bytes asked for, or was reported as dirty.
-    pub unsafe fn move_pages(
-        &self,
-        from: NonNull<u8>,
-        to: NonNull<u8>,
-        bytes: usize,
-    ) -> Result<(), OutOfMemory> {
-        // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
-        let moved = unsafe { self.os.move_pages(from, to, bytes) };
-        let mut locked = self.locked();
-        locked.inner.counts.calls.move_pages += 1;
-        moved?;
-        if let (Some(source), Some(target)) = (locked.span_at(from), locked.span_at(to)) {
-            // What came along is old data, whether its user wrote it or not.
-            locked.note_writes(target, Dirty::Prefix(bytes));
-            locked.note_moved(source, bytes);
-        }
-        Ok(())
-    }
-
     /// The slice at `address`; `None` outside the arenas. Takes no lock.
     #[inline]
     pub fn locate(&self, address: usize) -> Option<Place<'_>> {
@@ -252,6 +234,11 @@ impl<O: Os> PageHeap<O> {
                 visit(place);
             }
         });
+    }
+
+    /// Whether nobody holds the lock now.
+    pub fn is_quiet(&self) -> bool {
+        self.lock.try_lock().is_some()
     }
 
     /// Takes the lock and keeps it, so that a fork finds the heap at rest.
@@ -320,7 +307,7 @@ pub(super) fn address_of(place: Place<'_>) -> NonNull<u8> {
 
 impl<'h, O: Os> Locked<'h, O> {
     /// The span in use that starts at `base`.
-    fn span_at(&self, base: NonNull<u8>) -> Option<Place<'h>> {
+    pub(super) fn span_at(&self, base: NonNull<u8>) -> Option<Place<'h>> {
         let address = base.as_ptr() as usize;
         let place = self
             .heap
@@ -421,7 +408,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Carries what the user wrote into the masks of a span in use.
-    fn note_writes(&mut self, place: Place<'h>, dirty: Dirty) {
+    pub(super) fn note_writes(&mut self, place: Place<'h>, dirty: Dirty) {
         let record = place.arena.record(place.index);
         let change = place.arena.apply_dirty(place.index, record.end(), dirty);
         record
@@ -429,20 +416,7 @@ impl<'h, O: Os> Locked<'h, O> {
             .set(record.dirty.get().wrapping_add_signed(change));
     }
 
-    /// The first `bytes` bytes of a span in use read as zero; the rest of what was asked for does not.
-    fn note_moved(&mut self, place: Place<'h>, bytes: usize) {
-        let asked = place.bytes();
-        self.note_writes(place, Dirty::Prefix(asked));
-        let record = place.arena.record(place.index);
-        let cleared =
-            place
-                .arena
-                .clear_prefix(place.index, record.end(), bytes / self.page_bytes());
-        record.dirty.set(record.dirty.get() - cleared);
-        self.set_bytes(place, 0);
-    }
-
-    fn set_bytes(&mut self, place: Place<'h>, bytes: usize) {
+    pub(super) fn set_bytes(&mut self, place: Place<'h>, bytes: usize) {
         let Some(use_) = place.use_() else { return };
         let old = place.arena.record(place.index).swap_bytes(bytes);
         let figure = &mut self.inner.counts.by_use[use_ as usize - 1];

@@ -3,13 +3,14 @@
 //! - `arena`: one reserved range, its tables and bits. `span`: a record a slice.
 //! - `fit`: which free span serves a request; splitting and merging. `grow`: what is committed when.
 //! - `zero`: which OS pages may be dirty. `purge`: when and how pages go back to the kernel.
-//! - `heap`: the operations. `totals`: the figures. `check`: the invariants, as code.
+//! - `heap`: the operations. `moves`: pages moved from span to span. `totals`: the figures. `check`: the invariants, as code.
 
 mod arena;
 mod check;
 mod fit;
 mod grow;
 mod heap;
+mod moves;
 mod place;
 mod purge;
 mod span;

@@ -74,6 +74,11 @@ impl Place<'_> {
         }
     }
 
+    /// The record of a slice that a span has or had.
+    pub(super) fn record(&self) -> &Record {
+        self.arena.record(self.index)
+    }
+
     fn has_record(&self) -> bool {
         self.index >= self.arena.layout().head && self.index < self.arena.frontier()
     }

@@ -72,6 +72,8 @@ pub(super) struct Record {
     queued: AtomicU8,
     /// 0 when warm; see [`Warmth`].
     cold: AtomicU8,
+    /// 1 in a span in use that pages were moved into; see [`super::moves`].
+    moved: AtomicU8,
 }
 
 /// Bytes of a record; the tables are laid out by it.
@@ -129,6 +131,16 @@ impl Record {
     /// Sets the bytes asked for; returns the former number.
     pub(super) fn swap_bytes(&self, bytes: usize) -> usize {
         self.stamp.swap(bytes, Relaxed)
+    }
+
+    /// Whether pages were moved into this span in use.
+    pub(super) fn is_moved(&self) -> bool {
+        self.moved.load(Relaxed) != 0
+    }
+
+    /// Notes whether pages were moved into this span in use; returns what was noted before.
+    pub(super) fn swap_moved(&self, moved: bool) -> bool {
+        self.moved.swap(u8::from(moved), Relaxed) != 0
     }
 
     /// When the free span became free, in ms.

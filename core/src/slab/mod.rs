@@ -21,9 +21,7 @@ mod models;
 mod tests;
 
 use crate::base::sync::plain;
-use crate::base::sync::{
-    AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering, full_barrier_after_rmw,
-};
+use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
 use crate::base::tree::{Node, Side};
 use class::{Class, MAX_BLOCKS};
 
@@ -39,8 +37,8 @@ const LISTED: u8 = 1;
 pub struct Slab {
     /// The links of the depot's set; guarded by the depot's lock.
     links: [plain::AtomicPtr<Slab>; 2],
-    /// Address of the first block. Written by [`Slab::carve`] only.
-    base: AtomicUsize,
+    /// Address of the first block: the slice's, so the same in every life of the record.
+    base: plain::AtomicUsize,
     /// The class number, 0 while the slice is no slab. Changes only while no block is out and no bit is set.
     class: AtomicU8,
     /// [`LISTED`] or [`UNLISTED`]; changes under the depot's lock.
@@ -86,7 +84,7 @@ impl Slab {
     fn blank() -> Slab {
         Slab {
             links: [const { plain::AtomicPtr::new(core::ptr::null_mut()) }; 2],
-            base: AtomicUsize::new(0),
+            base: plain::AtomicUsize::new(0),
             class: AtomicU8::new(0),
             listed: AtomicU8::new(UNLISTED),
             lowest: AtomicU16::new(0),
@@ -148,16 +146,15 @@ impl Slab {
     /// word that has free blocks. Returns the word's number and the claimed bits.
     fn claim(&self, class: Class, want: usize) -> Option<(usize, u64)> {
         let words = self.words(class);
-        let start = self.lowest.load(Ordering::Relaxed) as usize % words.len();
-        let order = (start..words.len()).chain(0..start);
-        order.into_iter().find_map(|word| {
+        let start = (self.lowest.load(Ordering::Relaxed) as usize).min(words.len() - 1);
+        let claimed = |word: usize| {
             let got = claim_bits(&words[word], want);
-            if got == 0 {
-                return None;
-            }
-            self.note_claim(word);
-            Some((word, got))
-        })
+            if got == 0 { None } else { Some((word, got)) }
+        };
+        let found = (start..words.len()).find_map(claimed);
+        let (word, got) = found.or_else(|| (0..start).find_map(claimed))?;
+        self.note_claim(word);
+        Some((word, got))
     }
 
     fn note_claim(&self, word: usize) {
@@ -199,10 +196,8 @@ impl Slab {
     /// address order are still out.
     fn all_free(&self, class: Class, word: usize) -> bool {
         let words = self.words(class);
-        (1..=words.len()).all(|step| {
-            let word = (word + step) % words.len();
-            words[word].load(Ordering::Acquire) == class.full_word(word)
-        })
+        let is_whole = |word: usize| words[word].load(Ordering::Acquire) == class.full_word(word);
+        (word + 1..words.len()).all(is_whole) && (0..=word).all(is_whole)
     }
 
     fn any_free(&self, class: Class) -> bool {

@@ -1,6 +1,6 @@
 //! Models of the protocol, explored by loom: every interleaving within the stated bounds.
 //!
-//! Bounds: two threads, three preemptions (`PREEMPTIONS`), one or two slabs of one word (64 blocks
+//! Bounds: two threads (three in one model, with two preemptions), five preemptions (`PREEMPTIONS`), one or two slabs of one word (64 blocks
 //! of 1,024 bytes, or 128 blocks of 512 in two words), a pool of slices that all classes share.
 //! What each model checks at every step: no block is in two hands, no give-back is taken for a double
 //! free; and at the end: no block is lost, every slab with free blocks is in its depot's set, and an
@@ -15,7 +15,7 @@ use loom::sync::Arc;
 use std::sync::Mutex;
 use std::vec::Vec;
 
-const PREEMPTIONS: usize = 3;
+const PREEMPTIONS: usize = 5;
 
 /// A pool of slices, as the page heap is to the depots.
 struct Pool {
@@ -125,8 +125,12 @@ impl World {
 }
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
+    explore_within(PREEMPTIONS, model);
+}
+
+fn explore_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
@@ -256,5 +260,26 @@ fn cooling_meets_a_refill() {
         world.give(class, hand);
         thread.join().unwrap();
         world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn three_threads_and_two_classes() {
+    explore_within(2, || {
+        let world = World::new(2);
+        let (one, two) = (kilobyte(), half_kilobyte());
+        let (first, second) = (world.take(one, 64), world.take(one, 64));
+        world.give(one, first);
+        let (giver, carver) = (world.clone(), world.clone());
+        let giver = loom::thread::spawn(move || giver.give(one, second));
+        let carver = loom::thread::spawn(move || {
+            let hand = carver.take(two, 64);
+            carver.give(two, hand);
+        });
+        let hand = world.take(one, 1);
+        world.give(one, hand);
+        giver.join().unwrap();
+        carver.join().unwrap();
+        world.check_at_rest(2);
     });
 }

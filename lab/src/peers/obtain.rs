@@ -7,10 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
-use super::{
-    Archive, Build, Peer, Places, Ready, Root, Source, built_library, counted_library,
-    locate_source,
-};
+use super::locate::{built_library, counted_library, locate_source};
+use super::{Archive, Build, Peer, Places, Ready, Root, Source};
 
 /// The first of the peer's sources that can be had, built where need be. `say` is told what is
 /// being done.

@@ -54,6 +54,13 @@ pub struct Arguments {
     seed: u64,
 }
 
+/// How the workers' own loops were compiled.
+const HARNESS: &str = if cfg!(debug_assertions) {
+    "debug build"
+} else {
+    "optimised"
+};
+
 /// Runs the campaign.
 ///
 /// # Errors
@@ -142,6 +149,7 @@ fn head(plan: &Plan, arguments: &Arguments) -> Vec<(String, String)> {
             format!("{:?}", plan.extent).to_lowercase(),
         ),
         ("seed".to_string(), arguments.seed.to_string()),
+        ("harness".to_string(), HARNESS.to_string()),
     ];
     head.extend(
         machine::describe()
@@ -172,7 +180,7 @@ fn keep(arguments: &Arguments, record: &Record, base: &str) -> anyhow::Result<()
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("records");
     let folder = match &arguments.records {
         Some(folder) => folder.clone(),
-        None if arguments.quick || !own.is_dir() => return Ok(()),
+        None if arguments.quick => return Ok(()),
         None => own,
     };
     fs::create_dir_all(&folder)?;

@@ -15,6 +15,9 @@ use crate::work::count::{self, Counted};
 /// The exit code when the counts cannot be taken here.
 const CANNOT_COUNT: u8 = 3;
 
+/// Its batch spans many slabs: how the harness's own few blocks lie among them moves it by a tenth.
+const LAYOUT_DEPENDENT: &str = "fifo-1024";
+
 /// The arguments of `golden`.
 #[derive(Args)]
 pub struct Arguments {
@@ -35,12 +38,16 @@ pub struct Arguments {
 /// Counts and compares or writes.
 ///
 /// # Errors
-/// When the library or the file is not there, or a count fails.
+/// When the library or the file is not there, a count fails, or this is a debug build.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(reason) = counts::no_instructions() {
         eprintln!("neap-lab: the golden counts cannot be taken: {reason}");
         return Ok(ExitCode::from(CANNOT_COUNT));
     }
+    ensure!(
+        !cfg!(debug_assertions),
+        "a debug build of neap-lab counts other loops: build with --release"
+    );
     let library = dist_library(arguments)?;
     let counted = golden_text(&library)?;
     let file = arguments.file.clone().unwrap_or_else(default_file);
@@ -73,25 +80,28 @@ fn dist_library(arguments: &Arguments) -> anyhow::Result<Ready> {
     Ok(ready)
 }
 
-/// One line a count, to the hundredth of an instruction.
+/// One line a count, to the tenth of an instruction: what happens once in a process is less.
 fn golden_text(library: &Ready) -> anyhow::Result<String> {
-    let nothing = counts::instructions(&count::NOTHING, library)?;
-    let mut text = String::from("# instructions a call, by `neap-lab golden --bless`\n");
+    // A function that does nothing is one instruction long: its return.
+    let around = counts::instructions(&count::NOTHING, library)? - 1.0;
+    let mut text = String::from(
+        "# by `neap-lab golden --bless`\n# instructions of one call, the return included\n",
+    );
     for counted in count::ENTRIES {
         text.push_str(&line(
             counted,
-            counts::instructions(counted, library)? - nothing,
+            counts::instructions(counted, library)? - around,
         ));
     }
     text.push_str("# instructions a malloc and free, loop included\n");
-    for counted in count::PAIRS {
+    for counted in count::PAIRS.iter().filter(|c| c.name != LAYOUT_DEPENDENT) {
         text.push_str(&line(counted, counts::instructions(counted, library)?));
     }
     Ok(text)
 }
 
 fn line(counted: &Counted, count: f64) -> String {
-    format!("{:<12}{count:>8.2}\n", counted.name)
+    format!("{:<12}{count:>8.1}\n", counted.name)
 }
 
 /// Prints the lines that differ.
@@ -131,13 +141,13 @@ mod tests {
 
     #[test]
     fn a_changed_count_is_a_difference_in_both_directions() {
-        let golden = "malloc-64      12.00\nfree-64         8.00\n";
+        let golden = "malloc-64      12.0\nfree-64         8.0\n";
         assert!(differences(golden, golden).is_empty());
-        let counted = golden.replace("12.00", "13.00");
+        let counted = golden.replace("12.0", "13.0");
         assert_eq!(
             differences(golden, &counted),
-            ["- malloc-64      12.00", "+ malloc-64      13.00"]
+            ["- malloc-64      12.0", "+ malloc-64      13.0"]
         );
-        assert_eq!(differences(golden, "malloc-64      12.00\n").len(), 1);
+        assert_eq!(differences(golden, "malloc-64      12.0\n").len(), 1);
     }
 }

@@ -2,10 +2,12 @@
 //! compiler makes of them what it makes of the C loop: a call through the global offset table
 //! for malloc, one for free, and two to four instructions around them.
 
+use std::ffi::c_void;
+
 use anyhow::Context as _;
 
 use super::heap;
-use super::toggle::{self, toggle};
+use super::toggle::{self, counted_call, toggle};
 
 /// A stretch of code whose instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub enum Stretch {
 /// A call that finds what it needs at hand (a *hit*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Nothing: what the counting itself costs, to be subtracted.
+    /// A function that only returns: what the counting itself costs, and one instruction.
     Nothing,
     /// `malloc(64)`.
     Malloc,
@@ -90,7 +92,7 @@ pub const ENTRIES: &[Counted] = &[
     entry("delete-64", Entry::Delete),
 ];
 
-/// The cost of the counting itself, subtracted from every entry.
+/// What is counted beside an entry point, and the one `ret` of a function that does nothing.
 pub const NOTHING: Counted = entry("nothing", Entry::Nothing);
 
 /// The counted stretch of that name.
@@ -146,58 +148,69 @@ fn count_fifo(size: usize, count: usize, ops: u64) {
 }
 
 fn count_entry(entry: Entry, ops: u64) -> anyhow::Result<()> {
-    let operators = || heap::operators().context("no library here has operator new");
-    match entry {
-        Entry::Nothing => (0..ops).for_each(|_| counted(|| ())),
-        Entry::Malloc => (0..ops).for_each(|_| free(counted(|| heap::malloc(64)))),
-        Entry::Calloc => (0..ops).for_each(|_| free(counted(|| heap::calloc(64)))),
-        Entry::Free => (0..ops).for_each(|_| {
-            let p = heap::malloc(64);
-            counted(|| free(p));
-        }),
-        Entry::Realloc => (0..ops).for_each(|_| {
-            let p = heap::malloc(60);
-            // SAFETY: `p` is live, and only the result is used after.
-            free(counted(|| unsafe { heap::realloc(p, 64) }));
-        }),
-        Entry::New => count_new(operators()?, ops),
-        Entry::Delete => count_delete(operators()?, ops),
+    let function = entry.function()?;
+    for _ in 0..ops {
+        let (a, b) = entry.arguments()?;
+        // SAFETY: `function` is the entry point of that name, and the arguments are made for it.
+        let result = unsafe { counted_call(function, a, b) };
+        entry.tidy(result)?;
     }
     Ok(())
 }
 
-fn count_new((new, delete): (heap::OperatorNew, heap::OperatorDelete), ops: u64) {
-    for _ in 0..ops {
-        // SAFETY: operator new has no precondition.
-        let p = counted(|| unsafe { new(64) });
-        // SAFETY: `p` came from operator new just now.
-        unsafe { delete(p) };
+impl Entry {
+    /// The address that a call from this program reaches.
+    fn function(self) -> anyhow::Result<*const c_void> {
+        let name = match self {
+            Entry::Nothing => return Ok(toggle::nothing()),
+            Entry::Malloc => c"malloc",
+            Entry::Free => c"free",
+            Entry::Calloc => c"calloc",
+            Entry::Realloc => c"realloc",
+            Entry::New => c"_Znwm",
+            Entry::Delete => c"_ZdlPv",
+        };
+        let address =
+            heap::symbol(name).with_context(|| format!("no library here has {name:?}"))?;
+        Ok(address.cast_const())
+    }
+
+    /// Arguments for one call: sizes, or a fresh block.
+    fn arguments(self) -> anyhow::Result<(usize, usize)> {
+        Ok(match self {
+            Entry::Nothing => (0, 0),
+            Entry::Malloc | Entry::New => (64, 0),
+            Entry::Calloc => (1, 64),
+            Entry::Free => (heap::malloc(64) as usize, 0),
+            Entry::Realloc => (heap::malloc(60) as usize, 64),
+            Entry::Delete => {
+                let (new, _) = operators()?;
+                // SAFETY: operator new has no precondition.
+                (unsafe { new(64) } as usize, 0)
+            }
+        })
+    }
+
+    /// Frees what the call left.
+    fn tidy(self, result: usize) -> anyhow::Result<()> {
+        match self {
+            Entry::Nothing | Entry::Free | Entry::Delete => {}
+            // SAFETY: the call returned a live block, which nobody else knows.
+            Entry::Malloc | Entry::Calloc | Entry::Realloc => unsafe {
+                heap::free(result as *mut u8);
+            },
+            Entry::New => {
+                let (_, delete) = operators()?;
+                // SAFETY: the call returned a live object, which nobody else knows.
+                unsafe { delete(result as *mut c_void) };
+            }
+        }
+        Ok(())
     }
 }
 
-fn count_delete((new, delete): (heap::OperatorNew, heap::OperatorDelete), ops: u64) {
-    for _ in 0..ops {
-        // SAFETY: operator new has no precondition.
-        let p = unsafe { new(64) };
-        // SAFETY: `p` came from operator new just now.
-        counted(|| unsafe { delete(p) });
-    }
-}
-
-/// Counts the call of `f` and nothing else.
-#[inline(always)]
-fn counted<T>(f: impl FnOnce() -> T) -> T {
-    toggle();
-    let result = f();
-    toggle();
-    result
-}
-
-/// Frees what a count of this file allocated.
-#[inline(always)]
-fn free(p: *mut u8) {
-    // SAFETY: callers are in this file and hand over a live block that they then forget.
-    unsafe { heap::free(p) }
+fn operators() -> anyhow::Result<(heap::OperatorNew, heap::OperatorDelete)> {
+    heap::operators().context("no library here has the C++ operators")
 }
 
 #[cfg(test)]
@@ -214,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_loops_run_outside_of_valgrind() {
-        for counted in PAIRS.iter().chain([&NOTHING]) {
+        for counted in PAIRS.iter().chain(&ENTRIES[..4]).chain([&NOTHING]) {
             carry_out(counted.stretch, counted.lengths.0).unwrap();
         }
     }

@@ -20,15 +20,6 @@ pub fn malloc(size: usize) -> *mut u8 {
     p
 }
 
-/// A zeroed block of `size` bytes; null when the heap has none.
-#[inline(always)]
-pub fn calloc(size: usize) -> *mut u8 {
-    // SAFETY: calloc has no precondition.
-    let p = unsafe { libc::calloc(1, size) }.cast();
-    escape(p);
-    p
-}
-
 /// # Safety
 /// - `p` came from this heap and was not freed since, or is null.
 /// - Nothing uses `p` after the call unless the result is null.

@@ -1,7 +1,7 @@
 //! The suite: every program in both worlds, as tests of a libtest-like harness.
 //!
 //! A program that is not installed is a skipped test with the line that installs it;
-//! with `NEAP_REQUIRE_ALL=1` it is a failed one.
+//! with `REQUIRE_ALL=1` it is a failed one.
 
 mod compilers;
 mod git;
@@ -88,7 +88,7 @@ fn trial(program: &'static Program, bench: &Arc<Bench>, notes: &Arc<Notes>) -> T
             return check(program, &bench, &notes);
         }
         let advice = format!("apt-get install {}", missing.join(" "));
-        if std::env::var_os("NEAP_REQUIRE_ALL").is_some_and(|value| value == "1") {
+        if std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1") {
             return Err(Failed::from(format!("not installed: {advice}")));
         }
         lines(&notes.skipped).push(format!("{} ({advice})", program.name));

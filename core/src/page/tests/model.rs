@@ -283,7 +283,11 @@ impl<'h> Model<'h> {
         };
         let bytes = held.slices.min(slices) * SLICE_BYTES;
         // SAFETY: two spans that the model holds, each at least that long.
-        unsafe { self.heap.move_pages(pointer(base), pointer(target), bytes) }.unwrap();
+        let moved = unsafe { self.heap.move_pages(pointer(base), pointer(target), bytes) };
+        assert_eq!(moved.is_err(), self.conditions.strict);
+        if moved.is_err() {
+            return;
+        }
         let kept = held.written.range(..bytes / self.conditions.page_bytes);
         let kept: BTreeMap<_, _> = kept.map(|(&page, &stamp)| (page, stamp)).collect();
         self.spans.get_mut(&target).unwrap().written = kept;

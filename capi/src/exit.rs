@@ -1,0 +1,19 @@
+//! Ends without exit handlers. Shells and forking servers leave by `_exit`, and `NEAP_STATS` is to
+//! speak for them too.
+
+use core::ffi::c_int;
+use neap::front;
+use neap::os::thread;
+
+/// Ends the process at once, after the statistics that were asked for.
+#[unsafe(no_mangle)]
+extern "C" fn _exit(status: c_int) -> ! {
+    front::ends_at_once();
+    thread::exit_at_once(status)
+}
+
+/// C99's name for [`_exit`].
+#[unsafe(no_mangle)]
+extern "C" fn _Exit(status: c_int) -> ! {
+    _exit(status)
+}

@@ -1,0 +1,40 @@
+//! What a hostile or merely large program does: crowds of threads, trims, children, signals.
+
+use crate::support::{passes, passes_with};
+use std::ffi::OsStr;
+
+#[test]
+fn short_threads_leave_nothing() {
+    passes("programs/short_threads.c");
+}
+
+#[test]
+fn a_crowd_keeps_to_the_bound_of_the_process() {
+    let arguments = ["2000", "67108864"].map(OsStr::new);
+    passes_with("programs/crowd.c", &[], &arguments);
+}
+
+#[test]
+fn trimming_races_with_allocation() {
+    passes("programs/trim_race.c");
+}
+
+#[test]
+fn children_of_every_kind() {
+    passes("programs/children.c");
+}
+
+#[test]
+fn signals_interrupt_malloc() {
+    passes("programs/interrupted.c");
+}
+
+#[test]
+fn all_keys_taken_and_all_destructor_rounds() {
+    passes("programs/no_keys.c");
+}
+
+#[test]
+fn enormous_sizes_are_refused() {
+    passes("programs/enormous.c");
+}

@@ -1,0 +1,57 @@
+/* Many short threads, in batches: what they leave behind does not grow with their number. */
+#include "check.h"
+#include <malloc.h>
+#include <pthread.h>
+
+enum { BATCH = 50 };
+
+static void *short_life(void *carried) {
+    void *blocks[40];
+    for (int i = 0; i < 40; i++) {
+        blocks[i] = malloc(16 << (i % 10));
+        CHECK(blocks[i]);
+        memset(blocks[i], i, 16);
+    }
+    for (int i = 0; i < 40; i++) free(blocks[i]);
+    free(carried);
+    return malloc(300);
+}
+
+static void threads(int count) {
+    for (int done = 0; done < count; done += BATCH) {
+        pthread_t ids[BATCH];
+        for (int i = 0; i < BATCH; i++)
+            CHECK(pthread_create(&ids[i], NULL, short_life, malloc(3000)) == 0);
+        for (int i = 0; i < BATCH; i++) {
+            void *left;
+            CHECK(pthread_join(ids[i], &left) == 0 && left);
+            free(left);
+        }
+    }
+}
+
+static size_t resident(void) {
+    char text[128] = {0};
+    int file = open("/proc/self/statm", O_RDONLY);
+    CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0);
+    close(file);
+    return strtoul(strchr(text, ' '), NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+int main(int arguments, char **argument) {
+    int count = arguments > 1 ? atoi(argument[1]) : 20000;
+    CHECK(served_by_neap("malloc"));
+    threads(1000);
+    struct mallinfo2 before = mallinfo2();
+    size_t at_first = resident();
+    threads(count);
+    struct mallinfo2 after = mallinfo2();
+    /* How many of a batch live at once varies: room for a batch's caches, and none for the count's. */
+    if (arguments > 1)
+        printf("%d threads: arena %zu -> %zu, live %zu -> %zu, resident %zu -> %zu\n", count,
+            before.arena, after.arena, before.uordblks, after.uordblks, at_first, resident());
+    CHECK(after.uordblks < before.uordblks + (256 << 10));
+    CHECK(after.arena < before.arena + (8 << 20));
+    CHECK(resident() < at_first + (8 << 20));
+    return 0;
+}

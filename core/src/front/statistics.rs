@@ -1,0 +1,217 @@
+//! Statistics at the process's end, for `NEAP_STATS`.
+
+use super::trim;
+use crate::base::sync::{AtomicI32, AtomicU8, Ordering, UnsafeCell};
+use crate::cache::heap::HEAP;
+use crate::os::fatal::warn;
+use crate::os::thread::{self, FileIdentity};
+use crate::stats::{Json, Text};
+use core::ffi::CStr;
+use core::fmt::{self, Write};
+
+/// What was asked for.
+struct Request {
+    /// [`OFF`], [`TEXT`] or [`JSON`].
+    form: AtomicU8,
+    /// The process that the constructor, or a fork's child handler, ran in.
+    process: AtomicI32,
+    /// Written once by the constructor, while the process has one thread; read when it ends.
+    place: UnsafeCell<Place>,
+}
+
+/// Where the page goes.
+struct Place {
+    /// A path that ends in 0, empty for standard error.
+    path: [u8; PATH_BYTES],
+    /// What standard error was at the start: a program may have closed it and opened something else there.
+    standard_error: Option<FileIdentity>,
+}
+
+const PATH_BYTES: usize = 4096;
+
+// SAFETY: `place` is written by the constructor only.
+unsafe impl Sync for Request {}
+
+const OFF: u8 = 0;
+const TEXT: u8 = 1;
+const JSON: u8 = 2;
+
+static REQUEST: Request = Request {
+    form: AtomicU8::new(OFF),
+    process: AtomicI32::new(0),
+    place: UnsafeCell::new(Place {
+        path: [0; PATH_BYTES],
+        standard_error: None,
+    }),
+};
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_END: extern "C" fn() = at_end;
+
+/// Says in which form the page is wanted: `off`, `text` or `json`.
+///
+/// # Safety
+/// - The process has one thread.
+pub(super) unsafe fn choose(word: &str) {
+    let form = match word {
+        "text" => TEXT,
+        "json" => JSON,
+        _ => OFF,
+    };
+    REQUEST.form.store(form, Ordering::Relaxed);
+    // SAFETY: the caller's promise.
+    unsafe { (*REQUEST.place.get()).standard_error = thread::file_identity(2) };
+}
+
+/// Says that this process, and no vfork's child of it, may write the page.
+pub(super) fn note_process() {
+    REQUEST
+        .process
+        .store(thread::process_id(), Ordering::Relaxed);
+}
+
+/// Says where the page is wanted.
+///
+/// # Safety
+/// - The process has one thread.
+pub(super) unsafe fn keep_path(path: &[u8]) {
+    if path.len() >= PATH_BYTES {
+        return warn(format_args!(
+            "NEAP_STATS_FILE is ignored: longer than {} bytes",
+            PATH_BYTES - 1
+        ));
+    }
+    // SAFETY: the caller's promise.
+    let place = unsafe { &mut *REQUEST.place.get() };
+    place.path[..path.len()].copy_from_slice(path);
+    place.path[path.len()] = 0;
+}
+
+/// The process ends: writes the statistics that were asked for.
+extern "C" fn at_end() {
+    let form = REQUEST.form.swap(OFF, Ordering::Relaxed);
+    if form != OFF {
+        write_statistics(form);
+    }
+}
+
+/// The process ends without its exit handlers (`_exit`, as shells do): writes the statistics all the
+/// same, if that is safe. It is not in a vfork's child, nor in a signal handler that interrupted the
+/// heap, whose locks this thread then holds.
+pub fn ends_at_once() {
+    let form = REQUEST.form.load(Ordering::Relaxed);
+    let ours = REQUEST.process.load(Ordering::Relaxed) == thread::process_id();
+    if form != OFF && ours && HEAP.is_quiet() {
+        at_end();
+    }
+}
+
+fn write_statistics(form: u8) {
+    let figures = trim::snapshot();
+    let mut page = Page {
+        bytes: [0; PAGE_BYTES],
+        len: 0,
+    };
+    let name = Lossy(thread::program_name());
+    let id = thread::process_id();
+    // A page that does not fit is cut; PAGE_BYTES holds every class.
+    let _ = if form == JSON {
+        writeln!(
+            page,
+            "{{\"program\":\"{}\",\"pid\":{id},{}}}",
+            Escaped(name.0),
+            Json(&figures)
+        )
+    } else {
+        writeln!(
+            page,
+            "neap: {name} (process {id}) at its end\n{}",
+            Text(&figures)
+        )
+    };
+    // SAFETY: written by the constructor only, long ago.
+    write_page(unsafe { &*REQUEST.place.get() }, &page.bytes[..page.len]);
+}
+
+fn write_page(place: &Place, page: &[u8]) {
+    let path = CStr::from_bytes_until_nul(&place.path).unwrap_or(c"");
+    if path.is_empty() {
+        if place.standard_error.is_some() && thread::file_identity(2) == place.standard_error {
+            thread::write_all(2, page);
+        }
+        return;
+    }
+    match thread::open_append(path) {
+        Some(file) => {
+            thread::write_all(file, page);
+            thread::close(file);
+        }
+        None => warn(format_args!(
+            "cannot write the statistics to {}",
+            Lossy(path.to_bytes())
+        )),
+    }
+}
+
+const PAGE_BYTES: usize = 32 << 10;
+
+struct Page {
+    bytes: [u8; PAGE_BYTES],
+    len: usize,
+}
+
+impl Write for Page {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len + text.len();
+        let room = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// Bytes that are most likely text.
+pub(super) struct Lossy<'a>(pub(super) &'a [u8]);
+
+impl fmt::Display for Lossy<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| {
+            out.write_str(chunk.valid())?;
+            out.write_str(if chunk.invalid().is_empty() {
+                ""
+            } else {
+                "\u{fffd}"
+            })
+        })
+    }
+}
+
+/// The same inside a JSON string.
+struct Escaped<'a>(&'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for letter in chunk.valid().chars() {
+                match letter {
+                    '"' | '\\' => write!(out, "\\{letter}")?,
+                    control if control.is_control() => write!(out, "\\u{:04x}", control as u32)?,
+                    plain => out.write_char(plain)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::format;
+
+    #[test]
+    fn names_are_escaped_in_json() {
+        assert_eq!(format!("{}", Escaped(b"a\"b\\c\n")), "a\\\"b\\\\c\\u000a");
+    }
+}

@@ -1,0 +1,219 @@
+//! Finds the peers' libraries where they are: on the machine, among the builds, beside this program.
+
+use std::path::{Path, PathBuf};
+
+use super::{Peer, Source};
+
+/// A peer whose library is there.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version, as far as it is known.
+    pub version: String,
+    /// The file to preload.
+    pub library: PathBuf,
+    /// The file to preload under valgrind; nearly always the same.
+    pub counted: PathBuf,
+}
+
+impl Ready {
+    fn new(name: &'static str, version: String, library: PathBuf) -> Ready {
+        Ready {
+            name,
+            version,
+            counted: library.clone(),
+            library,
+        }
+    }
+}
+
+/// Where libraries are looked for.
+pub struct Places {
+    /// Where peers are built.
+    pub peers: PathBuf,
+    /// Neap's library, when the user names it.
+    pub neap: Option<PathBuf>,
+}
+
+impl Places {
+    /// The places around this executable, `<target>/<profile>/neap-lab`.
+    ///
+    /// # Errors
+    /// When the executable's own path cannot be read, or `neap` is no file.
+    pub fn new(neap: Option<PathBuf>) -> anyhow::Result<Places> {
+        if let Some(path) = &neap {
+            anyhow::ensure!(path.is_file(), "there is no library {path:?}");
+        }
+        let mut target = std::env::current_exe()?;
+        target.pop();
+        if target.ends_with("deps") {
+            target.pop();
+        }
+        target.pop();
+        Ok(Places {
+            peers: target.join("peers"),
+            neap,
+        })
+    }
+}
+
+/// The first of the peer's sources whose library is there already.
+///
+/// # Errors
+/// When none is: the reason, and what would bring it.
+pub fn locate(peer: &'static Peer, places: &Places) -> anyhow::Result<Ready> {
+    let mut reasons = Vec::new();
+    for source in peer.sources {
+        match locate_source(peer, source, places) {
+            Ok(ready) => return Ok(ready),
+            Err(reason) => reasons.push(reason.to_string()),
+        }
+    }
+    anyhow::bail!("{}", reasons.join("; "))
+}
+
+/// The library of one source, when it is there already.
+///
+/// # Errors
+/// When it is not.
+pub fn locate_source(
+    peer: &'static Peer,
+    source: &Source,
+    places: &Places,
+) -> anyhow::Result<Ready> {
+    let ready = |library, version| Ready::new(peer.name, version, library);
+    match source {
+        Source::Neap => {
+            let library = locate_neap(places)?;
+            let version = neap_version(&library)?;
+            Ok(ready(library, version))
+        }
+        Source::CLibrary => Ok(ready(
+            crate::identity::own_heap()?,
+            crate::machine::glibc_version(),
+        )),
+        Source::System { file, package } => {
+            let library = system_library(file)
+                .ok_or_else(|| anyhow::anyhow!("no {file} here (Debian: {package})"))?;
+            Ok(ready(library, package_version(package)))
+        }
+        Source::Wheel { version, .. } | Source::Crate { version, .. } => {
+            let library = built_library(peer, version, places);
+            anyhow::ensure!(
+                library.is_file(),
+                "{version} is not built (neap-lab peers builds it)"
+            );
+            let counted = counted_library(peer, version, places);
+            let ready = ready(library, version.to_string());
+            Ok(if counted.is_file() {
+                Ready { counted, ..ready }
+            } else {
+                ready
+            })
+        }
+    }
+}
+
+/// Where the second build of a source stands, if it has one.
+pub fn counted_library(peer: &Peer, version: &str, places: &Places) -> PathBuf {
+    built_library(peer, version, places).with_extension("counted.so")
+}
+
+/// Where the library of a built source stands; the version is part of the name.
+pub fn built_library(peer: &Peer, version: &str, places: &Places) -> PathBuf {
+    let plain: String = version.chars().filter(|c| !"()".contains(*c)).collect();
+    let file = format!("lib{}-{}.so", peer.name, plain.replace(' ', "-"));
+    places.peers.join(file)
+}
+
+/// The sources' revision does not prove what the library was built from: its bytes tell it apart.
+fn neap_version(library: &Path) -> anyhow::Result<String> {
+    let bytes = std::fs::read(library)?;
+    let fnv1a = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let revision = crate::machine::revision();
+    Ok(format!(
+        "sources {revision}, library of {} bytes, fnv1a {fnv1a:016x}",
+        bytes.len()
+    ))
+}
+
+fn locate_neap(places: &Places) -> anyhow::Result<PathBuf> {
+    if let Some(path) = &places.neap {
+        return Ok(path.canonicalize()?);
+    }
+    let here = std::env::current_exe()?;
+    let here = here.parent().unwrap_or(Path::new("."));
+    let candidates = [
+        here.join("../dist/libneap.so"),
+        here.join("libneap.so"),
+        here.join("libneap_c.so"),
+        here.join("deps/libneap_c.so"),
+    ];
+    let found = candidates.iter().find(|path| path.is_file());
+    let found = found.ok_or_else(|| {
+        anyhow::anyhow!("no libneap.so in target/dist or beside this program (--neap names one)")
+    })?;
+    Ok(found.canonicalize()?)
+}
+
+fn system_library(file: &str) -> Option<PathBuf> {
+    let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
+    [
+        "/usr/local/lib",
+        &format!("/usr/lib/{multiarch}"),
+        "/usr/lib64",
+        "/usr/lib",
+    ]
+    .iter()
+    .map(|folder| Path::new(folder).join(file))
+    .find(|path| path.is_file())
+}
+
+fn package_version(package: &str) -> String {
+    let query = std::process::Command::new("dpkg-query")
+        .args(["-W", "-f", "${Version}", package])
+        .output();
+    match query {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        }
+        _ => "of this machine".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::find;
+
+    #[test]
+    fn glibc_is_always_there_and_an_unbuilt_peer_says_why_not() {
+        let mut places = Places::new(None).unwrap();
+        assert!(locate(find("glibc").unwrap(), &places).is_ok());
+        places.peers = "/nowhere".into();
+        let reason = locate(find("snmalloc").unwrap(), &places)
+            .unwrap_err()
+            .to_string();
+        assert!(reason.contains("neap-lab peers"), "{reason}");
+    }
+
+    #[test]
+    fn a_wrong_path_to_neap_is_refused() {
+        assert!(Places::new(Some("/nowhere/libneap.so".into())).is_err());
+    }
+
+    #[test]
+    fn neaps_version_tells_the_librarys_bytes() {
+        let file = std::env::temp_dir().join(format!("neap-lab-version-{}", std::process::id()));
+        std::fs::write(&file, "a").unwrap();
+        let version = neap_version(&file).unwrap();
+        assert!(
+            version.ends_with("library of 1 bytes, fnv1a af63dc4c8601ec8c"),
+            "{version}"
+        );
+        std::fs::remove_file(file).unwrap();
+    }
+}
