@@ -9,6 +9,16 @@ fn fork_with_threads_running() {
     passes("programs/fork_threads.c");
 }
 
+/// The library is linked to the program, so its constructor would run first if the order were the loader's usual one.
+#[test]
+fn fork_handlers_of_libraries_allocate() {
+    let Some(library) = compile("programs/atfork_library.c", Artifact::Plugin, &[]) else {
+        return;
+    };
+    let flags = [OsStr::new("-Wl,--no-as-needed"), library.as_os_str()];
+    passes_with("programs/atfork.c", &flags, &[]);
+}
+
 #[test]
 fn thread_end() {
     passes("programs/thread_end.c");

@@ -1,0 +1,8 @@
+//! How the shared library is linked.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    // Initialised before every other object, so that its fork handlers are the first to be registered and
+    // the last to run before a fork: those of others may allocate. (core/src/front/start.rs)
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
+}
