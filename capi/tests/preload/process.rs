@@ -3,10 +3,24 @@
 use crate::support::{self, Artifact, compile, passes, passes_with};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn fork_with_threads_running() {
     passes("programs/fork_threads.c");
+}
+
+/// Without the preload: opened, used and closed by the program.
+#[test]
+fn a_closed_library_stays() {
+    let Some(program) = compile("programs/unload.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let output = Command::new(&*program)
+        .arg(support::library())
+        .output()
+        .expect("the program starts");
+    support::succeeds(&output, "unload");
 }
 
 /// The library is linked to the program, so its constructor would run first if the order were the loader's usual one.
