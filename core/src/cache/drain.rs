@@ -17,9 +17,12 @@
 use super::gather::Gather;
 use super::heap::Heap;
 use super::slot;
-use super::thread::{Cache, Opened};
+use super::slow::first_capacity;
+use super::thread::{Cache, Door, Opened};
+use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
 use crate::slab::class::{CLASSES, Class};
+use crate::slab::depot::Source;
 use core::ptr;
 
 impl Heap {
@@ -45,30 +48,68 @@ impl Heap {
         }
     }
 
-    /// Takes the older blocks of another thread's magazines.
+    /// Takes the older blocks of another thread's magazines, and what was granted for them.
     fn drain(&'static self, cache: &Cache) {
         let mut open = cache.open();
         let mut bottoms = [0; CLASSES + 1];
         for class in Class::all() {
-            let floor = open.store(class).floor;
-            bottoms[class.index()] = open.magazine(class).offer(floor).unwrap_or(0);
+            bottoms[class.index()] = offer(&mut open, class).unwrap_or(0);
         }
-        if bottoms.iter().all(|&bottom| bottom == 0) {
-            return;
-        }
-        let barrier = heavy_barrier();
+        let offered = bottoms.iter().any(|&bottom| bottom != 0);
+        let barrier = !offered || heavy_barrier();
         let mut gather = Gather::new(self);
         for class in Class::all() {
             let bottom = bottoms[class.index()];
-            if bottom == 0 {
-                continue;
-            }
-            if barrier && open.magazine(class).is_ceded(bottom) {
+            if bottom != 0 && barrier && open.magazine(class).is_ceded(bottom) {
                 take(&mut open, class, bottom, &mut gather);
             }
+            self.take_grant_back(&mut open, class);
             open.publish(class);
         }
         gather.finish();
+    }
+
+    /// Lowers a capacity to the first one. The array keeps its room, so a push under way stays inside it.
+    fn take_grant_back(&self, open: &mut Opened<'_>, class: Class) {
+        let store = open.store(class);
+        let capacity = store.capacity as usize;
+        let kept = capacity.min(first_capacity(class));
+        store.capacity = kept as u32;
+        let less = (capacity - kept) * class.bytes();
+        open.inner.granted -= less;
+        self.budget.restore(less);
+    }
+
+    /// For a thread that gets no capacity, because others hold all that the process may: drains them, so
+    /// that what sleeping threads hold goes to those that work. At most once in [`RECLAIM_MS`].
+    /// The caller holds no cache's lock.
+    pub fn reclaim(&'static self) {
+        let now = self.now_ms();
+        let last = self.reclaimed_at.load(Ordering::Relaxed);
+        let due = now >= last + RECLAIM_MS;
+        let exchange = |old| {
+            self.reclaimed_at
+                .compare_exchange(old, now, Ordering::Relaxed, Ordering::Relaxed)
+        };
+        if due && exchange(last).is_ok() {
+            self.drain_all();
+        }
+    }
+}
+
+/// Least time between two reclaims, in ms: draining disturbs the threads that work, too.
+const RECLAIM_MS: u64 = 100;
+
+/// Publishes a bottom below the newest block of `class`, if there is something to take. Behind a closed
+/// door the owner does nothing without the lock, so nothing needs to be published.
+fn offer(open: &mut Opened<'_>, class: Class) -> Option<usize> {
+    let floor = open.store(class).floor;
+    match open.inner.door {
+        Door::Open => open.magazine(class).offer(floor),
+        Door::Closed => {
+            let filled = open.filled(class);
+            (filled >= 2).then(|| floor + (filled - 1) * 8)
+        }
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Heap {
     pub registry: Registry,
     mode: AtomicU8,
     decay_ms: AtomicU64,
+    /// When other threads' magazines were last drained for one that had no capacity, in ms.
+    pub(super) reclaimed_at: AtomicU64,
 }
 
 /// How often [`Heap::is_quiet`] looks.
@@ -73,6 +75,7 @@ impl Heap {
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             decay_ms: AtomicU64::new(1000),
+            reclaimed_at: AtomicU64::new(0),
         }
     }
 

@@ -21,6 +21,8 @@ impl Heap {
         }
         self.learn(&mut open, class);
         if open.store(class).capacity == 0 {
+            drop(open);
+            self.reclaim();
             return self.take_one(class);
         }
         self.fill(&mut open, class);
@@ -39,7 +41,9 @@ impl Heap {
         let half = open.filled(class).div_ceil(2);
         self.flush(&mut open, class, half);
         if !open.push(class, block) {
-            give_one(self, block.addr());
+            drop(open);
+            self.reclaim();
+            return give_one(self, block.addr());
         }
         self.tidy(&mut open);
     }
@@ -205,7 +209,7 @@ unsafe fn write_word_down(at: *mut usize, first: usize, bytes: usize) -> *mut us
     entries.as_mut_ptr()
 }
 
-fn first_capacity(class: Class) -> usize {
+pub(super) fn first_capacity(class: Class) -> usize {
     (FIRST_BYTES / class.bytes()).clamp(1, FIRST_ENTRIES)
 }
 
