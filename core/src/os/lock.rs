@@ -111,14 +111,6 @@ impl FutexLock {
             keep_errno(|| self.wake_one());
         }
     }
-
-    /// Frees the lock in a fork's child, where every sleeper stayed behind in the parent.
-    ///
-    /// # Safety
-    /// - The process has one thread, and it holds the lock (guard forgotten) or nobody does.
-    pub unsafe fn reset(&self) {
-        self.state.store(FREE, Ordering::Release);
-    }
 }
 
 impl Default for FutexLock {
@@ -170,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn try_lock_and_reset() {
+    fn a_held_lock_is_not_had_until_it_is_given_up() {
         let lock = FutexLock::new();
         core::mem::forget(lock.lock());
         assert!(lock.try_lock().is_none());
         // SAFETY: this thread holds it, the guard is forgotten.
-        unsafe { lock.reset() };
+        unsafe { lock.force_unlock() };
         assert!(lock.try_lock().is_some());
     }
 

@@ -47,14 +47,6 @@ impl Lock {
     pub unsafe fn force_unlock(&self) {
         self.held.store(false, Ordering::Release);
     }
-
-    /// Frees the lock in a fork's child.
-    ///
-    /// # Safety
-    /// - The process has one thread, and it holds the lock (guard forgotten) or nobody does.
-    pub unsafe fn reset(&self) {
-        self.held.store(false, Ordering::Release);
-    }
 }
 
 impl Default for Lock {

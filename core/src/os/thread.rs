@@ -65,12 +65,6 @@ pub fn heavy_barrier() -> bool {
     })
 }
 
-/// The kernel's number of the calling thread.
-pub fn thread_id() -> i32 {
-    // SAFETY: no arguments, cannot fail. The raw call: old C libraries have no `gettid`.
-    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
-}
-
 /// The kernel's number of the process.
 pub fn process_id() -> i32 {
     // SAFETY: no arguments, cannot fail.
@@ -92,46 +86,7 @@ pub fn is_secure() -> bool {
 }
 
 unsafe extern "C" {
-    static environ: *const *const c_char;
     static program_invocation_short_name: *const c_char;
-}
-
-/// The strings `NAME=value` of the environment.
-///
-/// # Safety
-/// - No other thread changes the environment while the iterator is in use.
-/// - The strings are used before the environment next changes.
-pub unsafe fn environment() -> impl Iterator<Item = &'static CStr> {
-    // SAFETY: the C library's own variable, read as a plain word.
-    let mut next = unsafe { environ };
-    core::iter::from_fn(move || {
-        if next.is_null() {
-            return None;
-        }
-        // SAFETY: `environ` is an array that ends in a null pointer, which we have not passed.
-        let entry = unsafe { *next };
-        if entry.is_null() {
-            return None;
-        }
-        // SAFETY: not past the end: this entry was not the null.
-        next = unsafe { next.add(1) };
-        // SAFETY: entries of the environment are C strings.
-        Some(unsafe { CStr::from_ptr(entry) })
-    })
-}
-
-/// The value of one environment variable.
-///
-/// # Safety
-/// - As [`environment`].
-pub unsafe fn variable(name: &str) -> Option<&'static [u8]> {
-    // SAFETY: the caller's promise.
-    unsafe { environment() }.find_map(|entry| {
-        entry
-            .to_bytes()
-            .strip_prefix(name.as_bytes())?
-            .strip_prefix(b"=")
-    })
 }
 
 /// Writes all of `bytes` to `descriptor`, over interruptions and short writes. False on an error.
@@ -224,15 +179,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_is_found() {
-        let path = std::env::var("PATH").unwrap();
-        // SAFETY: no test changes the environment.
-        assert_eq!(unsafe { variable("PATH") }, Some(path.as_bytes()));
-        // SAFETY: as above.
-        assert_eq!(unsafe { variable("PAT") }, None);
-    }
-
-    #[test]
     fn descriptors_are_told_apart() {
         let folder = std::env::temp_dir().join(std::format!("neap-thread-{}", process_id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -262,10 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_knows_itself() {
-        let here = thread_id();
-        let there = std::thread::spawn(thread_id).join().unwrap();
-        assert_ne!(here, there);
+    fn the_process_knows_itself() {
         assert_eq!(process_id() as u32, std::process::id());
         assert!(!program_name().is_empty());
         assert!(!is_secure());
