@@ -38,3 +38,8 @@ fn all_keys_taken_and_all_destructor_rounds() {
 fn enormous_sizes_are_refused() {
     passes("programs/enormous.c");
 }
+
+#[test]
+fn moved_pages_keep_few_mappings() {
+    passes("programs/moved_mappings.c");
+}
