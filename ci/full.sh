@@ -11,5 +11,8 @@ required install ci/install.sh
 required dist ci/dist.sh
 tier programs env TEST_TIER=full LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -q -p neap-programs
 tier python ci/python-suite.sh full
+# Every way of charging commits, if this machine lets us choose; put back whatever happens.
+tier overcommit ci/overcommit.sh "$target/dist/libneap.so"
+tier peers "$target/dist/neap-lab" peers
 tier bench "$target/dist/neap-lab" bench
 summary
