@@ -13,6 +13,7 @@
 //! | `cxx/` | the 20 replaceable forms of `operator new` and `operator delete` |
 //! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
 //! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out, too |
+//! | `start.rs` | the constructor |
 //! | `version.rs` | `neap_version` |
 //!
 //! `errno` follows one rule: a C entry point that fails to get memory sets
@@ -35,4 +36,5 @@ mod loader;
 mod panic;
 mod report;
 mod sized;
+mod start;
 mod version;

@@ -144,7 +144,7 @@ impl Snapshot {
                 self.free_dirty,
                 "of these, pages that may be resident",
             ),
-            ("metadata", self.metadata, "Neap's own data"),
+            ("metadata", self.metadata, "Neap's own tables and caches"),
             (
                 "committed",
                 self.committed,

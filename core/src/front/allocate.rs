@@ -6,6 +6,7 @@ use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::slot;
 use crate::cache::thread::{Cache, Counts, EMPTY};
+use crate::os::thread;
 use crate::slab::class::{Class, MAX_BLOCK, TABLE_BYTES};
 use core::ptr;
 
@@ -137,7 +138,8 @@ pub(super) fn entered() -> Option<&'static Cache> {
     if ptr::eq(cache, &EMPTY) {
         let entered = HEAP.enter();
         // After it, for registering may allocate.
-        start::prepare_for_fork();
+        // SAFETY: the C library's own array; the process's first call comes before `main`, from one thread.
+        unsafe { start::begin(thread::environment()) };
         return entered;
     }
     Some(cache).filter(|cache| !cache.is_sentinel())

@@ -10,7 +10,7 @@ use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
 use crate::os::fatal::warn;
 use crate::os::thread;
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char};
 
 static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
 
@@ -19,28 +19,23 @@ pub fn deepbind_kept() -> bool {
     DEEPBIND_KEPT.load(Ordering::Relaxed)
 }
 
-type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c_char);
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_START: Constructor = at_start;
-
-unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *mut *mut c_char) {
-    prepare_for_fork();
-    statistics::note_process();
-    if thread::is_secure() {
+/// Begins the process, once: reads the options, prepares for fork. `libneap.so` calls it from its
+/// constructor; in a Rust program the first call that needs a cache does, before `main`.
+///
+/// Early, for fork handlers registered before ours run while ours hold every lock, and may allocate.
+///
+/// # Safety
+/// - `envp` is null (then nothing is done) or the process's environment, which no other thread changes meanwhile.
+pub unsafe fn begin(envp: *mut *mut c_char) {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if envp.is_null() || DONE.swap(true, Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the C library hands constructors the environment, and there is one thread.
-    unsafe { each_entry(envp, apply) };
-}
-
-/// Registers what runs around fork, once. As early as can be, by the first call that needs a cache: handlers
-/// registered before ours run while ours hold every lock, and may allocate.
-pub(super) fn prepare_for_fork() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if !DONE.swap(true, Ordering::Relaxed) {
-        thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    statistics::note_process();
+    if !thread::is_secure() {
+        // SAFETY: the caller's promise.
+        unsafe { each_entry(envp, apply) };
     }
 }
 

@@ -25,6 +25,8 @@ struct Place {
     path: [u8; PATH_BYTES],
     /// What standard error was at the start: a program may have closed it and opened something else there.
     standard_error: Option<FileIdentity>,
+    /// A descriptor of ours on the same file: many programs close theirs before they end.
+    ours: i32,
 }
 
 const PATH_BYTES: usize = 4096;
@@ -42,6 +44,7 @@ static REQUEST: Request = Request {
     place: UnsafeCell::new(Place {
         path: [0; PATH_BYTES],
         standard_error: None,
+        ours: 2,
     }),
 };
 
@@ -61,7 +64,11 @@ pub(super) unsafe fn choose(word: &str) {
     };
     REQUEST.form.store(form, Ordering::Relaxed);
     // SAFETY: the caller's promise.
-    unsafe { (*REQUEST.place.get()).standard_error = thread::file_identity(2) };
+    let place = unsafe { &mut *REQUEST.place.get() };
+    if form != OFF && place.standard_error.is_none() {
+        place.standard_error = thread::file_identity(2);
+        place.ours = thread::duplicate(2).unwrap_or(2);
+    }
 }
 
 /// Says that this process, and no vfork's child of it, may write the page.
@@ -137,8 +144,12 @@ fn write_statistics(form: u8) {
 fn write_page(place: &Place, page: &[u8]) {
     let path = CStr::from_bytes_until_nul(&place.path).unwrap_or(c"");
     if path.is_empty() {
-        if place.standard_error.is_some() && thread::file_identity(2) == place.standard_error {
-            thread::write_all(2, page);
+        // Only where the number still means what it meant.
+        let meant = |descriptor: &i32| thread::file_identity(*descriptor) == place.standard_error;
+        if place.standard_error.is_some()
+            && let Some(descriptor) = [place.ours, 2].into_iter().find(meant)
+        {
+            thread::write_all(descriptor, page);
         }
         return;
     }

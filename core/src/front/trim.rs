@@ -1,6 +1,7 @@
 //! Giving memory back on request, and the figures of the whole heap.
 
 use super::check;
+use crate::base::units::SLICE_SHIFT;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::os::linux;
@@ -24,7 +25,8 @@ pub fn snapshot() -> Snapshot {
     let mut figures = Snapshot {
         reserved: totals.reserved as u64,
         committed: totals.committed as u64,
-        metadata: totals.metadata as u64,
+        metadata: (totals.metadata + (totals.by_use[Use::Meta as usize - 1].slices << SLICE_SHIFT))
+            as u64,
         free_spans: totals.free as u64,
         free_dirty: totals.free_dirty as u64,
         large_bytes: totals.by_use[Use::Large as usize - 1].bytes as u64,
@@ -38,6 +40,8 @@ pub fn snapshot() -> Snapshot {
         granted: HEAP.budget.granted() as u64,
         ..Snapshot::default()
     };
+    // The kernel notes its peak now and then, later than what it counts now.
+    figures.peak_resident = figures.peak_resident.max(figures.resident);
     spans(&mut figures, &totals);
     slabs(&mut figures);
     magazines(&mut figures);

@@ -86,7 +86,21 @@ pub fn is_secure() -> bool {
 }
 
 unsafe extern "C" {
+    static mut environ: *mut *mut c_char;
     static program_invocation_short_name: *const c_char;
+}
+
+/// The process's environment, null before the C library has set it.
+pub fn environment() -> *mut *mut c_char {
+    // SAFETY: the C library's own variable, read as a plain word.
+    unsafe { environ }
+}
+
+/// A second descriptor of the same file, above those that programs use, not inherited through `exec`.
+pub fn duplicate(descriptor: i32) -> Option<i32> {
+    // SAFETY: plain numbers.
+    let second = keep_errno(|| unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 200) });
+    (second >= 0).then_some(second)
 }
 
 /// Writes all of `bytes` to `descriptor`, over interruptions and short writes. False on an error.
