@@ -1,5 +1,6 @@
-//! Words every room shares: units, bits, the façade for atomics, the ordered tree.
+//! Words every room shares: units, bits, zeros, the façade for atomics, the ordered tree.
 
+pub mod clear;
 pub mod sync;
 pub mod tree;
 pub mod units;

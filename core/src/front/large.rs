@@ -32,9 +32,10 @@ pub(super) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
     let Some(span) = span_for(size, align) else {
         return ptr::null_mut();
     };
-    if span.zero == Zero::MaybeDirty {
+    match span.zero {
+        Zero::AllZero => HEAP.pages.note_spared(size),
         // SAFETY: the span is ours, committed, and in nobody's use.
-        unsafe { HEAP.pages.zero_dirty(span.base, size) };
+        Zero::MaybeDirty => unsafe { HEAP.pages.zero_dirty(span.base, size) },
     }
     span.base.as_ptr()
 }

@@ -1,6 +1,6 @@
 //! An operating system for tests: real memory behind it, every rule of [`Os`] checked, failures on demand.
 
-use super::{Huge, Os, OutOfMemory, Purged, Touched};
+use super::{Backing, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::{Mutex, MutexGuard};
@@ -48,8 +48,10 @@ pub enum Call {
     Uncommit,
     /// [`Os::purge`].
     Purge,
+    /// [`Os::populated`], by the page.
+    Ask,
 }
-const CALLS: usize = 4;
+const CALLS: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
@@ -290,9 +292,38 @@ impl Os for Fake {
         self.check_range(addr, bytes);
     }
 
-    unsafe fn touched(&self, addr: NonNull<u8>, bytes: usize) -> Touched {
+    /// Populated is what is not zero, page by page; every third of them is in swap.
+    unsafe fn populated(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        mut visit: impl FnMut(Populated),
+    ) -> Result<(), Unknown> {
         self.check_range(addr, bytes);
-        Touched::Unknown
+        let page = self.conditions.page_bytes;
+        for start in (addr.as_ptr().addr()..addr.as_ptr().addr() + bytes).step_by(page) {
+            if self.state().fails(Call::Ask) {
+                return Err(Unknown { from: start });
+            }
+            assert!(
+                self.is_committed(start),
+                "a question about what is not committed"
+            );
+            // SAFETY: a committed page.
+            let contents = unsafe { core::slice::from_raw_parts(start as *const u8, page) };
+            if contents.iter().any(|&byte| byte != 0) {
+                let backing = match start / page % 3 {
+                    0 => Backing::Swap,
+                    _ => Backing::Ram,
+                };
+                visit(Populated {
+                    start,
+                    bytes: page,
+                    backing,
+                });
+            }
+        }
+        Ok(())
     }
 
     unsafe fn move_pages(

@@ -1,12 +1,17 @@
 //! The real [`Os`].
 
 use super::errno::{self, keep_errno};
-use super::fatal::fatal;
 use super::thread::read_file;
-use super::{Huge, Os, OutOfMemory, Purged, Touched};
+use super::{Huge, Os, OutOfMemory, Populated, Purged, Unknown};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use core::ffi::c_void;
 use core::ptr::NonNull;
+
+mod descriptor;
+mod moves;
+mod pagemap;
+
+pub use descriptor::forbid as forbid_pagemap;
 
 /// Linux.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,8 +95,14 @@ impl Os for Linux {
         keep_errno(|| unsafe { libc::madvise(addr.as_ptr().cast(), bytes, advice) });
     }
 
-    unsafe fn touched(&self, _addr: NonNull<u8>, _bytes: usize) -> Touched {
-        Touched::Unknown
+    unsafe fn populated(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        visit: impl FnMut(Populated),
+    ) -> Result<(), Unknown> {
+        // SAFETY: the caller's promise.
+        keep_errno(|| unsafe { pagemap::populated(addr, bytes, self.page_bytes(), visit) })
     }
 
     unsafe fn move_pages(
@@ -100,36 +111,13 @@ impl Os for Linux {
         to: NonNull<u8>,
         bytes: usize,
     ) -> Result<(), OutOfMemory> {
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
-        let (source, target): (*mut c_void, *mut c_void) =
-            (from.as_ptr().cast(), to.as_ptr().cast());
-        keep_errno(|| {
-            // SAFETY: the caller's promise: committed, and used by nobody else.
-            refused_if(!unsafe { is_one_mapping(from, bytes, self.page_bytes()) })?;
-            // SAFETY: the caller's promise: both ranges are committed, disjoint and used by nobody else.
-            let moved = unsafe { libc::mremap(source, bytes, bytes, flags, target) };
-            // EINVAL: before Linux 5.7 there is no such move, and nothing was done.
-            if moved == libc::MAP_FAILED && errno::get() != libc::EINVAL {
-                // SAFETY: the caller's promise.
-                unsafe { restore(target, bytes) };
-            }
-            refused_if(moved == libc::MAP_FAILED)
-        })
+        // SAFETY: the caller's promise.
+        keep_errno(|| unsafe { moves::move_pages(from, to, bytes, self.page_bytes()) })
     }
 
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
-        let (start, access): (*mut c_void, _) =
-            (addr.as_ptr().cast(), libc::PROT_READ | libc::PROT_WRITE);
-        let flags = RESERVED | libc::MAP_FIXED;
-        keep_errno(|| {
-            // SAFETY: the caller's promise: replaces memory of ours that nobody uses.
-            let mapped = unsafe { libc::mmap(start, bytes, access, flags, -1, 0) };
-            if mapped == libc::MAP_FAILED {
-                // SAFETY: the caller's promise.
-                unsafe { restore(start, bytes) };
-            }
-            refused_if(mapped == libc::MAP_FAILED)
-        })
+        // SAFETY: the caller's promise.
+        keep_errno(|| unsafe { moves::renew(addr, bytes) })
     }
 
     fn now_ms(&self) -> u64 {
@@ -162,45 +150,8 @@ impl Os for Linux {
 
 /// Not in the `libc` crate for every C library.
 const MADV_DONTNEED_LOCKED: i32 = 24;
-const MREMAP_DONTUNMAP: i32 = 4;
 
 const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-
-/// Whether a range is one mapping of the kernel's, which is all that Linux before 6.17 can move. It must be
-/// known before: `MREMAP_FIXED` unmaps the target first and looks at the source then. Mappings part where
-/// pages were moved to, and where the program locked or advised its memory.
-///
-/// A growth that may not move fails for several mappings (`EFAULT`) before anything else is looked at, for
-/// one because what follows is mapped.
-///
-/// # Safety
-/// - The range is committed and nobody else uses it.
-unsafe fn is_one_mapping(from: NonNull<u8>, bytes: usize, page: usize) -> bool {
-    let start: *mut c_void = from.as_ptr().cast();
-    // SAFETY: changes nothing but where the address space beyond the range is free, and that is undone.
-    unsafe {
-        if libc::mremap(start, bytes, bytes + page, 0) == libc::MAP_FAILED {
-            return errno::get() == libc::ENOMEM || errno::get() == libc::EAGAIN;
-        }
-        unmap(from.as_ptr().add(bytes), page);
-    }
-    true
-}
-
-/// Commits the target of a failed move again, if the kernel had unmapped it already.
-///
-/// # Safety
-/// - The range was committed before the move and is the caller's.
-unsafe fn restore(target: *mut c_void, bytes: usize) {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = RESERVED | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: replaces no mapping.
-    let mapped = unsafe { libc::mmap(target, bytes, access, flags, -1, 0) };
-    // EEXIST: the target was never unmapped.
-    if mapped != target && errno::get() != libc::EEXIST {
-        fatal(format_args!("the kernel took memory away in a realloc"));
-    }
-}
 
 fn refused_if(failed: bool) -> Result<(), OutOfMemory> {
     if failed { Err(OutOfMemory) } else { Ok(()) }
@@ -260,8 +211,24 @@ fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Option<NonNull<u
     }
 }
 
+/// A new page or more, all zero, that is all zero again in every child that has memory of its own.
+fn map_wiped(bytes: usize) -> Option<NonNull<u8>> {
+    let at = map_reserved(bytes)?;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: mapped just above.
+    let ready = unsafe {
+        libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) == 0
+            && libc::mprotect(at.as_ptr().cast(), bytes, access) == 0
+    };
+    if !ready {
+        // SAFETY: mapped just above, shown to nobody.
+        unsafe { unmap(at.as_ptr(), bytes) };
+    }
+    ready.then_some(at)
+}
+
 /// # Safety
-/// - The range is mapped by this file and out of use, or empty.
+/// - The range is mapped by this room and out of use, or empty.
 unsafe fn unmap(at: *mut u8, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the caller's promise.
@@ -327,7 +294,6 @@ mod tests {
             Linux.commit(base, BYTES).unwrap();
             assert_eq!(base.add(BYTES / 2).read(), 0);
             Linux.advise_huge(base, BYTES, Huge::Avoid);
-            assert_eq!(Linux.touched(base, BYTES), Touched::Unknown);
             Linux.release(base, BYTES);
         }
     }
@@ -363,46 +329,6 @@ mod tests {
                 // Before Linux 5.18 the kernel refuses, and says so.
                 assert_eq!(base.read() == 0, purged == Purged::Zero);
             }
-            Linux.release(base, BYTES);
-        }
-    }
-
-    #[test]
-    fn pages_of_one_mapping_move_and_of_several_stay() {
-        let base = reserved(1 << 21);
-        let (half, page) = (BYTES / 2, Linux.page_bytes());
-        // SAFETY: a reservation of ours, used by nobody else; the two halves are disjoint.
-        unsafe {
-            let target = base.add(half);
-            Linux.commit(base, BYTES).unwrap();
-            base.as_ptr().write_bytes(1, half);
-            assert!(is_one_mapping(base, half, page));
-            assert_eq!(Linux.move_pages(base, target, half), Ok(()));
-            assert_eq!([base.read(), target.add(half - 1).read()], [0, 1]);
-            base.as_ptr().write_bytes(2, half);
-            // A program may give advice for a part of its block.
-            let part = base.add(half / 2).as_ptr().cast();
-            assert_eq!(libc::madvise(part, page, libc::MADV_DONTFORK), 0);
-            assert_eq!(Linux.move_pages(base, target, half), Err(OutOfMemory));
-            assert_eq!([base.read(), base.add(half - 1).read()], [2, 2]);
-            assert_eq!([target.read(), target.add(half - 1).read()], [1, 1]);
-            Linux.release(base, BYTES);
-        }
-    }
-
-    #[test]
-    fn the_target_of_a_failed_move_is_committed_again() {
-        let base = reserved(1 << 21);
-        let page = Linux.page_bytes();
-        // SAFETY: a reservation of ours, used by nobody else.
-        unsafe {
-            Linux.commit(base, BYTES).unwrap();
-            base.as_ptr().write_bytes(1, 2 * page);
-            unmap(base.as_ptr(), page);
-            restore(base.as_ptr().cast(), page);
-            restore(base.add(page).as_ptr().cast(), page);
-            assert_eq!([base.read(), base.add(page).read()], [0, 1]);
-            base.write(1);
             Linux.release(base, BYTES);
         }
     }

@@ -38,11 +38,31 @@ pub enum Huge {
     Avoid,
 }
 
-/// Which OS pages of a range have been populated.
+/// What stands behind populated pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touched {
-    /// Nobody can say: treat all as dirty.
-    Unknown,
+pub enum Backing {
+    /// RAM.
+    Ram,
+    /// Swap: touching them waits for a disk.
+    Swap,
+}
+
+/// A run of populated OS pages: not known to be zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Populated {
+    /// Address of the first.
+    pub start: usize,
+    /// Bytes of the run.
+    pub bytes: usize,
+    /// What stands behind them.
+    pub backing: Backing,
+}
+
+/// Nobody can say which pages are populated, from an address on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// Everything before it was told.
+    pub from: usize,
 }
 
 /// What Neap asks of an operating system. `Linux` is the real one; tests have a fake.
@@ -78,11 +98,17 @@ pub trait Os: Sync {
     /// # Safety
     /// - The range is committed.
     unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge);
-    /// Which pages of a committed range are populated.
+    /// Calls `visit` with every run of populated pages of a committed range, in the order of addresses. All
+    /// others read as zero.
     ///
     /// # Safety
     /// - The range is committed.
-    unsafe fn touched(&self, addr: NonNull<u8>, bytes: usize) -> Touched;
+    unsafe fn populated(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        visit: impl FnMut(Populated),
+    ) -> Result<(), Unknown>;
     /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero. On an error
     /// both stay committed, and the contents of `from` what they were.
     ///

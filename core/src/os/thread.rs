@@ -98,8 +98,13 @@ pub fn environment() -> *mut *mut c_char {
 
 /// A second descriptor of the same file, above those that programs use, not inherited through `exec`.
 pub fn duplicate(descriptor: i32) -> Option<i32> {
+    duplicate_above(descriptor, 200)
+}
+
+/// Like [`duplicate`], the number at least `least`.
+pub fn duplicate_above(descriptor: i32, least: i32) -> Option<i32> {
     // SAFETY: plain numbers.
-    let second = keep_errno(|| unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 200) });
+    let second = keep_errno(|| unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, least) });
     (second >= 0).then_some(second)
 }
 
@@ -121,16 +126,29 @@ pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
 /// Reads a small file into `buffer`; the number of bytes read, or `None` when it cannot be opened or read.
 pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     keep_errno(|| {
-        // SAFETY: a C string and plain flags.
-        let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if descriptor < 0 {
-            return None;
-        }
+        let descriptor = open_read(path)?;
         // SAFETY: the buffer is writable for its length; the descriptor was opened here.
         let read = unsafe { libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len()) };
         close(descriptor);
         usize::try_from(read).ok()
     })
+}
+
+/// Opens `path` for reading, not inherited through `exec`.
+pub fn open_read(path: &CStr) -> Option<i32> {
+    // SAFETY: a C string and plain flags.
+    let descriptor =
+        keep_errno(|| unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) });
+    (descriptor >= 0).then_some(descriptor)
+}
+
+/// Whether `descriptor` is open on a file of the kernel's own `/proc`.
+pub fn is_proc(descriptor: i32) -> bool {
+    let mut system = core::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the buffer is as large as the kernel's answer.
+    keep_errno(|| unsafe { libc::fstatfs(descriptor, system.as_mut_ptr()) }) == 0
+        // SAFETY: filled by the kernel; zeros are valid, too.
+        && unsafe { system.assume_init() }.f_type == libc::PROC_SUPER_MAGIC
 }
 
 /// Opens `path` to append to it, creates it if need be (mode 0644), not inherited through `exec`.

@@ -279,6 +279,20 @@ impl Arena {
         unsafe { &*((masks + 2 * place) as *const AtomicU16) }
     }
 
+    /// The masks of the slices `from..to`, all in `head..ready`, in pieces as they stand in memory.
+    pub(super) fn masks(&self, from: usize, to: usize) -> impl Iterator<Item = &[AtomicU16]> {
+        let group_slices = 1 << self.layout().group_shift;
+        let mut at = from;
+        core::iter::from_fn(move || {
+            let (_, place) = (at < to).then(|| self.group(at))?;
+            let count = (group_slices - place).min(to - at);
+            let first: *const AtomicU16 = self.mask(at);
+            at += count;
+            // SAFETY: masks of one group stand side by side, and all are of slices below `ready`.
+            Some(unsafe { core::slice::from_raw_parts(first, count) })
+        })
+    }
+
     /// The side entry of a slice in `head..ready`.
     pub(super) fn side(&self, index: usize) -> NonNull<u8> {
         let (group, place) = self.group(index);

@@ -3,7 +3,7 @@
 use super::arena::{Arena, Commit};
 use super::heap::{Locked, PageHeap};
 use super::place::Place;
-use super::span::{Queue, Queued, Record, State};
+use super::span::{Detail, Queue, Queued, Record, State};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
 use crate::os::Os;
@@ -116,8 +116,12 @@ impl<'h, O: Os> Locked<'h, O> {
             arena.record(end - 1).back.get() == end - 1 - first,
             "a span's end does not lead back",
         )?;
+        let dirty = match record.detail() {
+            Detail::Masks => arena.count_dirty(first, end),
+            Detail::Blanket => (end - first) * arena.layout().pages_per_slice,
+        };
         require(
-            arena.count_dirty(first, end) == record.dirty.get(),
+            dirty == record.dirty.get(),
             "a span's dirty pages are miscounted",
         )?;
         for index in first + 1..end {
@@ -163,8 +167,8 @@ impl<'h, O: Os> Locked<'h, O> {
             "a queue and a span's dirty pages disagree",
         )?;
         let lost = (first..end).any(|index| {
-            arena.mask(index).load(Relaxed) != 0
-                && arena.find(index, index + 1, Commit::Yes) > index
+            let dirty = record.detail() == Detail::Blanket || arena.mask(index).load(Relaxed) != 0;
+            dirty && arena.find(index, index + 1, Commit::Yes) > index
         });
         require(!lost, "a dirty slice is not committed")
     }

@@ -5,7 +5,7 @@
 
 use super::arena::Arena;
 use super::heap::Locked;
-use super::span::{FitKey, Queue, Queued, Record, State, Warmth};
+use super::span::{Detail, FitKey, Queue, Queued, Record, State, Warmth};
 use crate::base::tree::Node;
 use crate::os::{Os, OutOfMemory};
 use core::ptr::{self, NonNull};
@@ -46,7 +46,9 @@ impl<'h, O: Os> Locked<'h, O> {
     /// back what is free help.
     fn find_once(&mut self, want: &Want) -> Result<Option<(&'h Record, usize)>, OutOfMemory> {
         if let Some((free, at)) = self.find_fit(want) {
-            self.commit(self.arena(free.arena()), at, at + want.slices, free.end())?;
+            if free.detail() == Detail::Masks {
+                self.commit(self.arena(free.arena()), at, at + want.slices, free.end())?;
+            }
             return Ok(Some((free, at)));
         }
         for id in 0..self.heap.arenas().len() {
@@ -123,9 +125,19 @@ impl<'h, O: Os> Locked<'h, O> {
         let old = arena.frontier();
         if to > old {
             arena.set_frontier(to);
-            self.add_free(id, old, to - old, 0);
+            self.add_free(self.fresh(id, old, to - old));
         }
         Ok(())
+    }
+
+    /// The record of slices that never were in a span.
+    fn fresh(&self, id: usize, first: usize, slices: usize) -> &'h Record {
+        let record = self.arena(id).record(first);
+        record.place(id as u8, first);
+        record.dirty.set(0);
+        record.set_detail(Detail::Masks);
+        self.set_length(record, slices);
+        record
     }
 
     /// The free span that starts at slice `at` and has room for `slices`, committed.
@@ -168,17 +180,18 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Cuts the slices `at..at + slices` out of a free span; what is left before and after them stays free and
-    /// as old as it was. Returns the number of dirty pages in what was cut out.
-    pub(super) fn carve(&mut self, free: &'h Record, at: usize, slices: usize) -> usize {
+    /// as old as it was. Returns the record of what was cut out, complete but for a state.
+    pub(super) fn carve(&mut self, free: &'h Record, at: usize, slices: usize) -> &'h Record {
         let arena = self.arena(free.arena());
         let (first, cut, end) = (free.index.get(), at + slices, free.end());
+        let (id, detail) = (free.arena() as u8, free.detail());
         self.detach(free);
         let all = free.dirty.get();
         let before = self.share(free, first, at);
         let taken = self.share(free, at, cut);
         if cut < end {
             let tail = arena.record(cut);
-            tail.place(free.arena() as u8, cut);
+            tail.place(id, cut);
             self.split_off(free, tail, end - cut, all - before - taken);
         }
         if before == 0 {
@@ -190,12 +203,18 @@ impl<'h, O: Os> Locked<'h, O> {
             self.set_length(free, at - first);
             self.attach(free);
         }
-        taken
+        let part = arena.record(at);
+        part.place(id, at);
+        part.dirty.set(taken);
+        self.set_length(part, slices);
+        self.keep_detail(part, detail);
+        part
     }
 
     /// Makes `tail` a free span, of the age and in the queue of the one it is cut from.
     fn split_off(&mut self, whole: &Record, tail: &'h Record, slices: usize, dirty: usize) {
         tail.dirty.set(dirty);
+        tail.set_detail(whole.detail());
         tail.set_freed_at(whole.freed_at());
         self.set_length(tail, slices);
         if dirty > 0
@@ -206,49 +225,35 @@ impl<'h, O: Os> Locked<'h, O> {
         self.attach(tail);
     }
 
-    /// Dirty pages in a part of a span.
-    fn share(&self, span: &Record, from: usize, to: usize) -> usize {
-        let arena = self.arena(span.arena());
-        let per_slice = arena.layout().pages_per_slice;
-        match span.dirty.get() {
-            0 => 0,
-            all if all == span.slices.get() * per_slice => (to - from) * per_slice,
-            _ => arena.count_dirty(from, to),
-        }
-    }
-
     /// Makes slices that belong to nobody a free span, merged with its free neighbours.
     ///
     /// The result is as old as its part with the most dirty pages: small spans that come and go beside a
     /// large one must not keep it young for ever.
-    pub(super) fn add_free(&mut self, id: usize, first: usize, slices: usize, dirty: usize) {
-        let arena = self.arena(id);
-        let before = self.free_before(arena, first);
-        let after = self.free_at(arena, first + slices);
+    pub(super) fn add_free(&mut self, span: &'h Record) {
+        let arena = self.arena(span.arena());
+        let before = self.free_before(arena, span.index.get());
+        let after = self.free_at(arena, span.end());
         let neighbours = [before, after];
-        let end = after.map_or(first + slices, Record::end);
-        let merged = before.unwrap_or_else(|| arena.record(first));
         for neighbour in neighbours.into_iter().flatten() {
             self.detach(neighbour);
         }
-        let total = dirty
-            + neighbours
-                .iter()
-                .flatten()
-                .map(|n| n.dirty.get())
-                .sum::<usize>();
+        let parts = [before, Some(span), after];
+        let detail = self.agree(&parts);
+        let sum = |of: fn(&Record) -> usize| parts.into_iter().flatten().map(of).sum::<usize>();
+        let (slices, dirty) = (sum(|part| part.slices.get()), sum(|part| part.dirty.get()));
         let heir = neighbours
             .into_iter()
             .flatten()
-            .filter(|n| n.dirty.get() > dirty)
+            .filter(|n| n.dirty.get() > span.dirty.get())
             .max_by_key(|n| n.dirty.get());
-        merged.place(id as u8, before.map_or(first, |before| before.index.get()));
-        self.inherit(neighbours, heir, merged, total);
-        for neighbour in neighbours.into_iter().flatten() {
-            neighbour.set_state(State::Blank);
+        let merged = before.unwrap_or(span);
+        self.inherit(neighbours, heir, merged, dirty);
+        for part in parts.into_iter().flatten() {
+            part.set_state(State::Blank);
         }
-        merged.dirty.set(total);
-        self.set_length(merged, end - merged.index.get());
+        merged.dirty.set(dirty);
+        merged.set_detail(detail);
+        self.set_length(merged, slices);
         self.attach(merged);
     }
 

@@ -1,12 +1,13 @@
 //! The page heap and its operations. One lock: all of this is off the fast paths.
 
+use super::Use;
 use super::arena::Arena;
 use super::fit::Want;
 use super::place::{Extension, Place, Span};
 use super::span::{Queue, Queued, Record, State};
 use super::totals::Counts;
 use super::zero::{Dirty, Zero};
-use super::{Use, zero};
+use super::zeroing::{Habits, Zeroing};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicU64, AtomicUsize, Ordering};
 use crate::base::tree::Tree;
@@ -37,6 +38,9 @@ pub struct PageHeap<O: Os> {
     pub primary_slices: AtomicUsize,
     arenas_in_use: AtomicUsize,
     pub(super) decay_ms: AtomicU64,
+    /// What large reused blocks were found to be.
+    pub(super) habits: Habits,
+    pub(super) zeroing: Zeroing,
     /// Spans in use whose pages were moved into them; see [`super::moves`].
     pub(super) moved_spans: AtomicUsize,
     pub(super) os: O,
@@ -83,6 +87,8 @@ impl<O: Os> PageHeap<O> {
             primary_slices: AtomicUsize::new(0),
             arenas_in_use: AtomicUsize::new(0),
             decay_ms: AtomicU64::new(DEFAULT_DECAY_MS),
+            habits: Habits::new(),
+            zeroing: Zeroing::new(),
             moved_spans: AtomicUsize::new(0),
             os,
             side_bytes,
@@ -195,17 +201,6 @@ impl<O: Os> PageHeap<O> {
         if let Some(place) = locked.span_at(base) {
             locked.note_writes(place, dirty);
             locked.set_bytes(place, bytes);
-        }
-    }
-
-    /// Writes zeros to those of the first `bytes` bytes of a span just given out that may hold old data.
-    ///
-    /// # Safety
-    /// - `base` is the first byte of a span in use, the caller's, at least `bytes` long and unused so far.
-    pub unsafe fn zero_dirty(&self, base: NonNull<u8>, bytes: usize) {
-        if let Some(place) = self.locate(base.as_ptr() as usize) {
-            // SAFETY: the caller's promise: committed, and nobody else's.
-            unsafe { zero::zero_dirty(place, bytes) }
         }
     }
 
@@ -326,22 +321,17 @@ impl<'h, O: Os> Locked<'h, O> {
 
     fn alloc(&mut self, want: &Want, use_: Use, bytes: usize) -> Option<(Place<'h>, Zero)> {
         let (free, at) = self.find(want)?;
-        let id = free.arena();
-        let arena = self.arena(id);
-        let dirty = self.carve(free, at, want.slices);
-        let record = arena.record(at);
-        record.place(id as u8, at);
+        let arena = self.arena(free.arena());
+        let record = self.carve(free, at, want.slices);
         record.set_state(State::Used(use_));
         record.swap_bytes(bytes);
-        record.dirty.set(dirty);
-        self.set_length(record, want.slices);
         let counts = &mut self.inner.counts;
         counts.take(want.slices);
         let figure = &mut counts.by_use[use_ as usize - 1];
         figure.spans += 1;
         figure.slices += want.slices;
         figure.bytes += bytes;
-        Some((Place { arena, index: at }, Zero::of(dirty)))
+        Some((Place { arena, index: at }, Zero::of(record.dirty.get())))
     }
 
     fn free(&mut self, place: Place<'h>, dirty: Dirty) {
@@ -354,7 +344,7 @@ impl<'h, O: Os> Locked<'h, O> {
             self.inner.counts.by_use[use_ as usize - 1].spans -= 1;
         }
         record.set_state(State::Blank);
-        self.add_free(record.arena(), place.index, slices, record.dirty.get());
+        self.add_free(record);
     }
 
     fn grow(&mut self, place: Place<'h>, new_slices: usize, bytes: usize) -> Option<Extension<'h>> {
@@ -364,22 +354,22 @@ impl<'h, O: Os> Locked<'h, O> {
             .checked_sub(record.slices.get())
             .filter(|&extra| extra > 0)?;
         let free = self.claim_at(record.arena(), next, extra)?;
-        let dirty = self.carve(free, next, extra);
-        record.dirty.set(record.dirty.get() + dirty);
-        self.set_length(record, new_slices);
+        let added = self.carve(free, next, extra);
+        let zero = Zero::of(added.dirty.get());
+        self.join(record, added);
         self.set_bytes(place, bytes);
         self.inner.counts.take(extra);
         if let Some(use_) = place.use_() {
             self.inner.counts.by_use[use_ as usize - 1].slices += extra;
         }
-        let added = Place {
-            arena: place.arena,
+        let place = Place {
             index: next,
+            ..place
         };
         Some(Extension {
             slices: extra,
-            zero: Zero::of(dirty),
-            place: added,
+            zero,
+            place,
         })
     }
 
@@ -392,11 +382,9 @@ impl<'h, O: Os> Locked<'h, O> {
         if cut >= end || new_slices == 0 {
             return;
         }
-        let given = place.arena.count_dirty(cut, end);
-        record.dirty.set(record.dirty.get() - given);
-        self.set_length(record, new_slices);
+        let rest = self.cut_off(record, cut);
         self.uncount(place, end - cut);
-        self.add_free(record.arena(), cut, end - cut, given);
+        self.add_free(rest);
     }
 
     /// Slices go from a span in use to nobody.
@@ -405,15 +393,6 @@ impl<'h, O: Os> Locked<'h, O> {
         if let Some(use_) = place.use_() {
             self.inner.counts.by_use[use_ as usize - 1].slices -= slices;
         }
-    }
-
-    /// Carries what the user wrote into the masks of a span in use.
-    pub(super) fn note_writes(&mut self, place: Place<'h>, dirty: Dirty) {
-        let record = place.arena.record(place.index);
-        let change = place.arena.apply_dirty(place.index, record.end(), dirty);
-        record
-            .dirty
-            .set(record.dirty.get().wrapping_add_signed(change));
     }
 
     pub(super) fn set_bytes(&mut self, place: Place<'h>, bytes: usize) {

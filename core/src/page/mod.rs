@@ -2,13 +2,16 @@
 //!
 //! - `arena`: one reserved range, its tables and bits. `span`: a record a slice.
 //! - `fit`: which free span serves a request; splitting and merging. `grow`: what is committed when.
-//! - `zero`: which OS pages may be dirty. `purge`: when and how pages go back to the kernel.
+//! - `zero`: which OS pages may be dirty, in masks; `blanket`: for whole spans at once. `zeroing`: how `calloc` makes
+//!   them zero; `habits`: what it expects. `purge`: when and how pages go back to the kernel.
 //! - `heap`: the operations. `moves`: pages moved from span to span. `totals`: the figures. `check`: the invariants, as code.
 
 mod arena;
+mod blanket;
 mod check;
 mod fit;
 mod grow;
+mod habits;
 mod heap;
 mod moves;
 mod place;
@@ -18,11 +21,13 @@ mod span;
 mod tests;
 mod totals;
 mod zero;
+mod zeroing;
 
 pub use heap::PageHeap;
 pub use place::{Extension, Place, Span};
 pub use totals::{Calls, Totals, UseTotals};
 pub use zero::{Dirty, Zero};
+pub use zeroing::ZeroingTotals;
 
 /// What a span is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -95,7 +95,8 @@ impl<'h, O: Os> Locked<'h, O> {
     fn note_moved(&mut self, place: Place<'h>, bytes: usize) {
         let asked = place.bytes();
         self.note_writes(place, Dirty::Prefix(asked));
-        let record = place.arena.record(place.index);
+        let record = place.record();
+        self.spell_out(record);
         let cleared =
             place
                 .arena

@@ -2,7 +2,7 @@
 
 use super::Use;
 use super::arena::Arena;
-use super::span::{Record, State};
+use super::span::{Detail, Record, State};
 use super::zero::Zero;
 use crate::base::sync::plain::Ordering::Relaxed;
 use core::ptr::NonNull;
@@ -64,10 +64,10 @@ impl Place<'_> {
         self.used().map_or(0, |(record, _)| record.bytes())
     }
 
-    /// Which OS pages of this slice may hold old data, the lowest page in the lowest bit. While the span is
-    /// in use: as it was when the span was given out. All ones outside of spans.
+    /// Which OS pages of the slice that starts this span may hold old data, the lowest page in the lowest bit.
+    /// While the span is in use: as it was when the span was given out. All ones outside of spans.
     pub fn dirty_mask(&self) -> u16 {
-        if self.has_record() {
+        if self.has_record() && self.record().detail() == Detail::Masks {
             self.arena.mask(self.index).load(Relaxed)
         } else {
             u16::MAX

@@ -120,6 +120,7 @@ impl<'h, O: Os> Locked<'h, O> {
     fn purge_span(&mut self, span: &'h Record, work: &mut Work) {
         let arena = self.arena(span.arena());
         self.detach(span);
+        self.spell_out(span);
         if self.heap.os.strict_commit() {
             work.bytes += self.uncommit_units(arena, span);
         }
@@ -194,6 +195,7 @@ impl<'h, O: Os> Locked<'h, O> {
 
     fn relinquish_span(&mut self, arena: &Arena, span: &'h Record) -> usize {
         self.detach(span);
+        self.spell_out(span);
         let bytes = self.uncommit_units(arena, span);
         if span.dirty.get() == 0 && span.queued() != Queued::No {
             self.unqueue(span);

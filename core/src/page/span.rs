@@ -50,6 +50,16 @@ pub(super) enum Queued {
     Refused = 2,
 }
 
+/// Where the zero state of a span stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// In its slices' masks.
+    Masks,
+    /// Every page counts as dirty, and the masks are out of date: a large span is freed and taken again without
+    /// a look at them. See [`super::blanket`].
+    Blanket,
+}
+
 /// The record of one slice. Zeroed memory is a blank record.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -63,7 +73,7 @@ pub(super) struct Record {
     pub(super) index: Field,
     /// Slices in the span.
     pub(super) slices: Field,
-    /// OS pages of the span whose mask bit says maybe dirty.
+    /// OS pages of the span that may be dirty: as many as its masks say, or all.
     pub(super) dirty: Field,
     /// In the record of a span's last slice: how many slices back its first one is.
     pub(super) back: Field,
@@ -74,6 +84,8 @@ pub(super) struct Record {
     cold: AtomicU8,
     /// 1 in a span in use that pages were moved into; see [`super::moves`].
     moved: AtomicU8,
+    /// 1 for [`Detail::Blanket`].
+    blanket: AtomicU8,
 }
 
 /// Bytes of a record; the tables are laid out by it.
@@ -141,6 +153,20 @@ impl Record {
     /// Notes whether pages were moved into this span in use; returns what was noted before.
     pub(super) fn swap_moved(&self, moved: bool) -> bool {
         self.moved.swap(u8::from(moved), Relaxed) != 0
+    }
+
+    /// Where the span's zero state stands.
+    pub(super) fn detail(&self) -> Detail {
+        if self.blanket.load(Relaxed) == 0 {
+            Detail::Masks
+        } else {
+            Detail::Blanket
+        }
+    }
+
+    pub(super) fn set_detail(&self, detail: Detail) {
+        self.blanket
+            .store(u8::from(detail == Detail::Blanket), Relaxed);
     }
 
     /// When the free span became free, in ms.

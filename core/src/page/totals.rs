@@ -2,6 +2,7 @@
 
 use super::USES;
 use super::heap::{Locked, PageHeap};
+use super::zeroing::ZeroingTotals;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 
@@ -62,6 +63,8 @@ pub struct Totals {
     pub refused_purges: usize,
     /// What the kernel was asked.
     pub calls: Calls,
+    /// What zeroed blocks cost.
+    pub zeroing: ZeroingTotals,
 }
 
 /// The running counts behind [`Totals`], in the units they change by.
@@ -140,6 +143,7 @@ impl<O: Os> Locked<'_, O> {
             purged_bytes: counts.purged_bytes,
             refused_purges: counts.refused_purges,
             calls: counts.calls,
+            zeroing: self.heap.zeroing.totals(),
         }
     }
 }

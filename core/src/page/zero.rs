@@ -53,18 +53,26 @@ pub(super) struct DirtyRun {
 const MOST_GAP: usize = 16;
 
 impl Arena {
-    /// Pages of the slices `from..to` that may be dirty.
+    /// Pages of the slices `from..to` whose masks say maybe dirty.
     pub(super) fn count_dirty(&self, from: usize, to: usize) -> usize {
-        (from..to)
-            .map(|index| self.mask(index).load(Relaxed).count_ones() as usize)
+        self.masks(from, to)
+            .flatten()
+            .map(|mask| mask.load(Relaxed).count_ones() as usize)
             .sum()
     }
 
     /// Notes that nothing in the slices `from..to` is dirty. Returns how many pages were.
     pub(super) fn clear_dirty(&self, from: usize, to: usize) -> usize {
-        (from..to)
-            .map(|index| self.mask(index).swap(0, Relaxed).count_ones() as usize)
-            .sum()
+        let dirty = self.count_dirty(from, to);
+        self.fill_masks(from, to, 0);
+        dirty
+    }
+
+    /// Gives all slices `from..to` the same mask.
+    pub(super) fn fill_masks(&self, from: usize, to: usize, mask: u16) {
+        for old in self.masks(from, to).flatten() {
+            old.store(mask, Relaxed);
+        }
     }
 
     /// Notes that the first `pages` OS pages of the slices `from..to` may be dirty. Returns how many
@@ -105,19 +113,6 @@ impl Arena {
         cleared
     }
 
-    /// Carries what a user did to the span of slices `from..to` into its masks. Returns the change in the
-    /// number of dirty pages.
-    pub(super) fn apply_dirty(&self, from: usize, to: usize, dirty: Dirty) -> isize {
-        match dirty {
-            Dirty::AsBefore => 0,
-            Dirty::Zeroed => -(self.clear_dirty(from, to) as isize),
-            Dirty::All => self.mark_dirty(from, to, usize::MAX) as isize,
-            Dirty::Prefix(bytes) => {
-                self.mark_dirty(from, to, bytes.div_ceil(self.layout().page_bytes())) as isize
-            }
-        }
-    }
-
     /// The next dirty pages in the slices `from..to`, over at most `most` slices. Clean pages between dirty
     /// ones are in the run where they are few: purging absent pages costs less than another call.
     pub(super) fn next_dirty(&self, from: usize, to: usize, most: usize) -> Option<DirtyRun> {
@@ -147,28 +142,28 @@ impl Arena {
     }
 }
 
-/// Writes zeros to the dirty OS pages among the first `bytes` bytes of a span, in runs as long as they come.
-///
-/// # Safety
-/// - The caller holds the span that starts at `place`, at least `bytes` long, and nobody else uses it.
-pub(super) unsafe fn zero_dirty(place: Place<'_>, bytes: usize) {
-    let (base, page) = (place.slice_base(), place.arena.layout().page_bytes());
-    let per_slice = place.arena.layout().pages_per_slice;
-    let is_dirty = |number: usize| {
-        let mask = place
-            .arena
-            .mask(place.index + number / per_slice)
-            .load(Relaxed);
-        mask & (1 << (number % per_slice)) != 0
-    };
-    let pages = bytes.div_ceil(page);
-    let mut next = 0;
-    while let Some(first) = (next..pages).find(|&number| is_dirty(number)) {
-        next = (first..pages)
-            .find(|&number| !is_dirty(number))
-            .unwrap_or(pages);
-        let (start, end) = (first * page, (next * page).min(bytes));
-        // SAFETY: within the first `bytes` bytes of the span, which is committed and the caller's.
-        unsafe { core::ptr::write_bytes((base + start) as *mut u8, 0, end - start) };
+impl Place<'_> {
+    /// Calls `visit` with the offset and the length of every run of pages among the first `bytes` bytes of the
+    /// span that starts here that its masks call dirty. The last run may end within a page.
+    pub(super) fn each_dirty_run(&self, bytes: usize, mut visit: impl FnMut(usize, usize)) {
+        let (page, per_slice) = (
+            self.arena.layout().page_bytes(),
+            self.arena.layout().pages_per_slice,
+        );
+        let is_dirty = |number: usize| {
+            let mask = self
+                .arena
+                .mask(self.index + number / per_slice)
+                .load(Relaxed);
+            mask & (1 << (number % per_slice)) != 0
+        };
+        let pages = bytes.div_ceil(page);
+        let mut next = 0;
+        while let Some(first) = (next..pages).find(|&number| is_dirty(number)) {
+            next = (first..pages)
+                .find(|&number| !is_dirty(number))
+                .unwrap_or(pages);
+            visit(first * page, (next * page).min(bytes) - first * page);
+        }
     }
 }

@@ -161,7 +161,8 @@ fn decay_on_the_way_is_bounded() {
         ..Conditions::default()
     });
     let span = large(&heap, 64 * MIB / SLICE_BYTES).unwrap();
-    let other = large(&heap, 1).unwrap();
+    // Long enough to keep its own zero state beside the other's.
+    let other = large(&heap, 65).unwrap();
     // SAFETY: the spans are ours.
     unsafe { heap.free(span.base, Dirty::All) };
     heap.os().advance(1000);

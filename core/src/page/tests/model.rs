@@ -3,6 +3,7 @@
 use super::{ends, heap};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
+use crate::page::span::Detail;
 use crate::page::{Dirty, PageHeap, Place, Use, Zero};
 use core::ptr::NonNull;
 use proptest::prelude::*;
@@ -40,6 +41,10 @@ enum Step {
     Advance(u64),
     PurgeDue,
     PurgeAll,
+    Zeroed {
+        slices: usize,
+        short: usize,
+    },
     Fail {
         call: Call,
         after: u32,
@@ -52,16 +57,26 @@ fn use_() -> impl Strategy<Value = Use> {
 }
 
 fn call() -> impl Strategy<Value = Call> {
-    prop::sample::select(&[Call::Reserve, Call::Commit, Call::Uncommit, Call::Purge][..])
+    prop::sample::select(
+        &[
+            Call::Reserve,
+            Call::Commit,
+            Call::Uncommit,
+            Call::Purge,
+            Call::Ask,
+        ][..],
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let which = || 0usize..64;
     prop_oneof![
-        8 => (prop_oneof![1usize..3, 1usize..48], 0u32..7, use_()).prop_map(|(slices, align, use_)| {
+        8 => (prop_oneof![1usize..3, 1usize..80], 0u32..7, use_()).prop_map(|(slices, align, use_)| {
             Step::Alloc { slices, align: if align < 4 { 0 } else { align }, use_ }
         }),
-        8 => (which(), 0usize..64, 1usize..64)
+        4 => (1usize..80, 0usize..SLICE_BYTES)
+            .prop_map(|(slices, short)| Step::Zeroed { slices, short }),
+        8 => (which(), 0usize..64, 1usize..2048)
             .prop_map(|(which, from, pages)| Step::Write { which, from, pages }),
         6 => (which(), any::<bool>()).prop_map(|(which, precisely)| Step::Free { which, precisely }),
         3 => (which(), 1usize..20).prop_map(|(which, by)| Step::Grow { which, by }),
@@ -136,7 +151,11 @@ impl<'h> Model<'h> {
         let mut dirty = 0;
         for slice in 0..slices {
             let start = base + slice * SLICE_BYTES;
-            let mask = self.place(start).dirty_mask();
+            let mask = match self.place(base).record().detail() {
+                _ if zero == Zero::AllZero => 0,
+                Detail::Masks => self.place(start).dirty_mask(),
+                Detail::Blanket => u16::MAX,
+            };
             dirty += mask.count_ones();
             for page in (0..self.pages_per_slice()).filter(|page| mask & (1 << page) == 0) {
                 for word in self.ends(start, page) {
@@ -210,6 +229,23 @@ impl<'h> Model<'h> {
         Some(base)
     }
 
+    /// A span as `calloc` takes it: every byte asked for is zero.
+    fn alloc_zeroed(&mut self, slices: usize, short: usize) {
+        let Some(base) = self.alloc(slices, 0, Use::Large) else {
+            return;
+        };
+        let bytes = slices * SLICE_BYTES - short;
+        // SAFETY: a span that the model holds, just given out.
+        let contents = unsafe {
+            self.heap.zero_dirty(pointer(base), bytes);
+            core::slice::from_raw_parts(base as *const u128, bytes / 16)
+        };
+        assert!(
+            contents.iter().all(|&word| word == 0),
+            "zeroed, and not zero"
+        );
+    }
+
     fn write(&mut self, base: usize, from: usize, pages: usize) {
         self.stamp += 1;
         let stamp = self.stamp;
@@ -249,7 +285,9 @@ impl<'h> Model<'h> {
         };
         assert_eq!((extension.slices, extension.place.slice_base()), (by, end));
         self.no_overlap_after(end, by);
-        self.check_zero(end, by, extension.zero);
+        if extension.zero == Zero::AllZero {
+            self.check_zero(end, by, Zero::AllZero);
+        }
         self.spans.get_mut(&base).unwrap().slices += by;
     }
 
@@ -306,6 +344,7 @@ impl<'h> Model<'h> {
             } => {
                 self.alloc(slices, align, use_);
             }
+            Step::Zeroed { slices, short } => self.alloc_zeroed(slices, short),
             Step::Write { which, from, pages } => {
                 self.with(which, |model, base| model.write(base, from, pages));
             }
@@ -375,7 +414,13 @@ fn run(conditions: Conditions, decay_ms: u64, steps: Vec<Step>) {
         unsafe { heap.free(pointer(base), Dirty::All) };
     }
     model.check();
-    for call in [Call::Reserve, Call::Commit, Call::Uncommit, Call::Purge] {
+    for call in [
+        Call::Reserve,
+        Call::Commit,
+        Call::Uncommit,
+        Call::Purge,
+        Call::Ask,
+    ] {
         heap.os().fail(call, 0, 0);
     }
     heap.purge_all();

@@ -1,0 +1,141 @@
+//! Pages that change their address, and memory that is mapped afresh.
+
+use super::super::OutOfMemory;
+use super::super::errno;
+use super::super::fatal::fatal;
+use super::{RESERVED, refused_if, unmap};
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
+/// Not in the `libc` crate for every C library.
+const MREMAP_DONTUNMAP: i32 = 4;
+
+/// As [`crate::os::Os::move_pages`].
+///
+/// # Safety
+/// - Both ranges are committed, `bytes` long, disjoint, and nobody else uses either.
+pub(super) unsafe fn move_pages(
+    from: NonNull<u8>,
+    to: NonNull<u8>,
+    bytes: usize,
+    page: usize,
+) -> Result<(), OutOfMemory> {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
+    let (source, target): (*mut c_void, *mut c_void) = (from.as_ptr().cast(), to.as_ptr().cast());
+    // SAFETY: the caller's promise: committed, and used by nobody else.
+    refused_if(!unsafe { is_one_mapping(from, bytes, page) })?;
+    // SAFETY: the caller's promise: both ranges are committed, disjoint and used by nobody else.
+    let moved = unsafe { libc::mremap(source, bytes, bytes, flags, target) };
+    // EINVAL: before Linux 5.7 there is no such move, and nothing was done.
+    if moved == libc::MAP_FAILED && errno::get() != libc::EINVAL {
+        // SAFETY: the caller's promise.
+        unsafe { restore(target, bytes) };
+    }
+    refused_if(moved == libc::MAP_FAILED)
+}
+
+/// As [`crate::os::Os::renew`].
+///
+/// # Safety
+/// - The range is committed and nobody uses it.
+pub(super) unsafe fn renew(addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+    let (start, access): (*mut c_void, _) =
+        (addr.as_ptr().cast(), libc::PROT_READ | libc::PROT_WRITE);
+    let flags = RESERVED | libc::MAP_FIXED;
+    // SAFETY: the caller's promise: replaces memory of ours that nobody uses.
+    let mapped = unsafe { libc::mmap(start, bytes, access, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        // SAFETY: the caller's promise.
+        unsafe { restore(start, bytes) };
+    }
+    refused_if(mapped == libc::MAP_FAILED)
+}
+
+/// Whether a range is one mapping of the kernel's, which is all that Linux before 6.17 can move. It must be
+/// known before: `MREMAP_FIXED` unmaps the target first and looks at the source then. Mappings part where
+/// pages were moved to, and where the program locked or advised its memory.
+///
+/// A growth that may not move fails for several mappings (`EFAULT`) before anything else is looked at, for
+/// one because what follows is mapped.
+///
+/// # Safety
+/// - The range is committed and nobody else uses it.
+unsafe fn is_one_mapping(from: NonNull<u8>, bytes: usize, page: usize) -> bool {
+    let start: *mut c_void = from.as_ptr().cast();
+    // SAFETY: changes nothing but where the address space beyond the range is free, and that is undone.
+    unsafe {
+        if libc::mremap(start, bytes, bytes + page, 0) == libc::MAP_FAILED {
+            return errno::get() == libc::ENOMEM || errno::get() == libc::EAGAIN;
+        }
+        unmap(from.as_ptr().add(bytes), page);
+    }
+    true
+}
+
+/// Commits the target of a failed move again, if the kernel had unmapped it already.
+///
+/// # Safety
+/// - The range was committed before the move and is the caller's.
+unsafe fn restore(target: *mut c_void, bytes: usize) {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = RESERVED | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: replaces no mapping.
+    let mapped = unsafe { libc::mmap(target, bytes, access, flags, -1, 0) };
+    // EEXIST: the target was never unmapped.
+    if mapped != target && errno::get() != libc::EEXIST {
+        fatal(format_args!("the kernel took memory away in a realloc"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Linux;
+    use super::*;
+    use crate::os::Os;
+
+    const BYTES: usize = 4 << 20;
+
+    fn reserved(align: usize) -> NonNull<u8> {
+        Linux.reserve(BYTES, align).unwrap()
+    }
+
+    #[test]
+    fn pages_of_one_mapping_move_and_of_several_stay() {
+        let base = reserved(1 << 21);
+        let (half, page) = (BYTES / 2, Linux.page_bytes());
+        // SAFETY: a reservation of ours, used by nobody else; the two halves are disjoint.
+        unsafe {
+            let target = base.add(half);
+            Linux.commit(base, BYTES).unwrap();
+            base.as_ptr().write_bytes(1, half);
+            assert!(is_one_mapping(base, half, page));
+            assert_eq!(Linux.move_pages(base, target, half), Ok(()));
+            assert_eq!([base.read(), target.add(half - 1).read()], [0, 1]);
+            base.as_ptr().write_bytes(2, half);
+            // A program may give advice for a part of its block.
+            let part = base.add(half / 2).as_ptr().cast();
+            assert_eq!(libc::madvise(part, page, libc::MADV_DONTFORK), 0);
+            assert_eq!(Linux.move_pages(base, target, half), Err(OutOfMemory));
+            assert_eq!([base.read(), base.add(half - 1).read()], [2, 2]);
+            assert_eq!([target.read(), target.add(half - 1).read()], [1, 1]);
+            Linux.release(base, BYTES);
+        }
+    }
+
+    #[test]
+    fn the_target_of_a_failed_move_is_committed_again() {
+        let base = reserved(1 << 21);
+        let page = Linux.page_bytes();
+        // SAFETY: a reservation of ours, used by nobody else.
+        unsafe {
+            Linux.commit(base, BYTES).unwrap();
+            base.as_ptr().write_bytes(1, 2 * page);
+            unmap(base.as_ptr(), page);
+            restore(base.as_ptr().cast(), page);
+            restore(base.add(page).as_ptr().cast(), page);
+            assert_eq!([base.read(), base.add(page).read()], [0, 1]);
+            base.write(1);
+            Linux.release(base, BYTES);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! How `calloc` makes a span zero without touching what is zero.
+//!
+//! Pages that the zero state calls zero are left alone. Of the others, short runs are written. For long
+//! ones the kernel is asked which pages are populated, and only those are written, in place: that costs a
+//! twentieth of faulting them in again. Pages in swap are purged, for writing would first read them.
+//! Where nobody can tell, long runs are purged. `docs/zero.md` has the measurements behind the numbers.
+
+use super::habits::Finding;
+use super::heap::PageHeap;
+use super::span::Detail;
+use crate::base::clear::clear;
+use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
+use crate::os::{Backing, Os, Populated, Purged, Unknown};
+use core::ptr::NonNull;
+
+pub(super) use super::habits::Habits;
+
+/// Runs shorter than this are written: asking costs as much.
+const LEAST_ASKED: usize = 128 << 10;
+
+/// Runs at most this long are written without asking where that is what asking led to of late: for each
+/// page that is populated, asking costs a quarter to a half of writing.
+const MOST_UNASKED: usize = 4 << 20;
+
+/// Longer ones are asked about by samples: so long each, one for every MiB, at most so many.
+const SAMPLE: usize = 64 << 10;
+const SAMPLED: usize = 1 << 20;
+const MOST_SAMPLES: usize = 16;
+
+/// What making spans zero has cost and spared, in bytes unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZeroingTotals {
+    /// Written with zeros.
+    pub written: usize,
+    /// Asked for as zero, and neither written nor purged.
+    pub spared: usize,
+    /// Purged instead of written, populated or not.
+    pub purged: usize,
+    /// How often the kernel was asked which pages are populated.
+    pub asked: usize,
+    /// How often it could not be asked, or did not tell all.
+    pub unknown: usize,
+}
+
+/// The running counts behind [`ZeroingTotals`].
+#[derive(Debug)]
+pub(super) struct Zeroing {
+    written: AtomicUsize,
+    spared: AtomicUsize,
+    purged: AtomicUsize,
+    asked: AtomicUsize,
+    unknown: AtomicUsize,
+}
+
+impl Zeroing {
+    pub(super) const fn new() -> Self {
+        Self {
+            written: AtomicUsize::new(0),
+            spared: AtomicUsize::new(0),
+            purged: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
+            unknown: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn totals(&self) -> ZeroingTotals {
+        ZeroingTotals {
+            written: self.written.load(Relaxed),
+            spared: self.spared.load(Relaxed),
+            purged: self.purged.load(Relaxed),
+            asked: self.asked.load(Relaxed),
+            unknown: self.unknown.load(Relaxed),
+        }
+    }
+}
+
+/// A run of bytes that are to read as zero: its ends lie at a page's start, or where the block ends.
+#[derive(Clone, Copy)]
+struct Run {
+    start: usize,
+    bytes: usize,
+}
+
+impl<O: Os> PageHeap<O> {
+    /// Makes the first `bytes` bytes of a span just given out zero.
+    ///
+    /// # Safety
+    /// - `base` is the first byte of a span in use, the caller's, at least `bytes` long and unused so far.
+    pub unsafe fn zero_dirty(&self, base: NonNull<u8>, bytes: usize) {
+        let start = base.as_ptr().addr();
+        let Some(place) = self.locate(start) else {
+            return;
+        };
+        let mut done = 0;
+        let mut zero = |offset, bytes| {
+            let start = start + offset;
+            // SAFETY: within the span: the caller's promise.
+            done += unsafe { self.zero_run(Run { start, bytes }) };
+        };
+        match place.record().detail() {
+            Detail::Masks => place.each_dirty_run(bytes, zero),
+            Detail::Blanket => zero(0, bytes),
+        }
+        self.zeroing.spared.fetch_add(bytes - done, Relaxed);
+    }
+
+    /// Notes that `bytes` bytes were asked for as zero and known to be.
+    pub fn note_spared(&self, bytes: usize) {
+        self.zeroing.spared.fetch_add(bytes, Relaxed);
+    }
+
+    /// Makes a run zero that may be dirty. Returns how many bytes were written or purged.
+    ///
+    /// # Safety
+    /// - The run lies in a span in use, unused so far.
+    unsafe fn zero_run(&self, run: Run) -> usize {
+        // SAFETY: the caller's promise, each time.
+        unsafe {
+            if run.bytes < LEAST_ASKED {
+                return self.write(run);
+            }
+            match self.habits.expected(run.bytes) {
+                Finding::Untouched if self.purge_run(run) => run.bytes,
+                Finding::Full if self.seems_full(run) => self.write(run),
+                _ => self.ask(run),
+            }
+        }
+    }
+
+    /// Writes zeros to the populated pages of a run.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn ask(&self, run: Run) -> usize {
+        let mut done = 0;
+        let visit = |found: Populated| {
+            done += found.bytes;
+            // SAFETY: a part of the run: the caller's promise.
+            unsafe { self.zero_populated(run.clip(found.start, found.bytes), found.backing) };
+        };
+        // SAFETY: the caller's promise.
+        match unsafe { self.populated(run, visit) } {
+            Ok(()) => self.learn(run, done),
+            // SAFETY: a part of the run: the caller's promise.
+            Err(unknown) => done += unsafe { self.zero_unknown(run, unknown) },
+        }
+        done.min(run.bytes)
+    }
+
+    /// Asks the kernel about a run and the rest of its last page.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn populated(&self, run: Run, visit: impl FnMut(Populated)) -> Result<(), Unknown> {
+        self.zeroing.asked.fetch_add(1, Relaxed);
+        let Some(start) = NonNull::new(run.start as *mut u8) else {
+            return Ok(());
+        };
+        // SAFETY: the caller's promise: spans in use are committed, and hold whole pages.
+        unsafe { self.os.populated(start, self.whole_pages(run), visit) }
+    }
+
+    fn whole_pages(&self, run: Run) -> usize {
+        run.bytes.next_multiple_of(self.os.page_bytes())
+    }
+
+    fn learn(&self, run: Run, populated: usize) {
+        let finding = match populated {
+            0 => Finding::Untouched,
+            all if all == self.whole_pages(run) => Finding::Full,
+            _ => Finding::Mixed,
+        };
+        self.habits.note(run.bytes, finding);
+    }
+
+    /// Whether a run that is expected to be full seems to be. Wrong at most about holes between two samples.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn seems_full(&self, run: Run) -> bool {
+        if run.bytes <= MOST_UNASKED {
+            return true;
+        }
+        let count = (run.bytes / SAMPLED).min(MOST_SAMPLES);
+        let apart = (run.bytes / count) & !(SAMPLE - 1);
+        (1..=count).all(|number| {
+            let sample = run.clip(run.start + number * apart - SAMPLE, SAMPLE);
+            let mut found = 0;
+            // SAFETY: a part of the run: the caller's promise.
+            let known = unsafe { self.populated(sample, |run| found += run.bytes) };
+            known.is_ok() && found == SAMPLE
+        })
+    }
+
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn zero_populated(&self, run: Run, backing: Backing) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if backing != Backing::Swap || !self.purge_run(run) {
+                self.write(run);
+            }
+        }
+    }
+
+    /// Makes zero what nobody can tell about: a long run by a purge, for that costs little where nothing was
+    /// touched, and a fifth more than its worth where all was; writing may page in all of it.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn zero_unknown(&self, run: Run, unknown: Unknown) -> usize {
+        self.zeroing.unknown.fetch_add(1, Relaxed);
+        let rest = run.clip(unknown.from, usize::MAX - unknown.from);
+        // SAFETY: a part of the run: the caller's promise.
+        unsafe {
+            if rest.bytes < LEAST_ASKED || !self.purge_run(rest) {
+                self.write(rest);
+            }
+        }
+        rest.bytes
+    }
+
+    /// Gives the pages of a run back to the kernel, the rest of its last page included. False if it refused.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn purge_run(&self, run: Run) -> bool {
+        let bytes = self.whole_pages(run);
+        let Some(start) = NonNull::new(run.start as *mut u8) else {
+            return false;
+        };
+        // SAFETY: the caller's promise; nobody uses the end of the last page either.
+        let purged = unsafe { self.os.purge(start, bytes) } == Purged::Zero;
+        if purged {
+            self.zeroing.purged.fetch_add(bytes, Relaxed);
+        }
+        purged
+    }
+
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn write(&self, run: Run) -> usize {
+        // SAFETY: the caller's promise: committed, and nobody else's.
+        unsafe { clear(run.start as *mut u8, run.bytes) };
+        self.zeroing.written.fetch_add(run.bytes, Relaxed);
+        run.bytes
+    }
+}
+
+impl Run {
+    /// The part of the run among `bytes` bytes at `start`, which is not before it.
+    fn clip(self, start: usize, bytes: usize) -> Self {
+        let left = (self.start + self.bytes).saturating_sub(start);
+        Self {
+            start,
+            bytes: bytes.min(left),
+        }
+    }
+}
