@@ -48,6 +48,15 @@ pub enum Mode {
     Checking = 2,
 }
 
+/// What is known of a block's contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// They read as zero.
+    Zero,
+    /// They may be anything.
+    Nothing,
+}
+
 /// The process's heap.
 pub static HEAP: Heap = Heap::new();
 
@@ -131,12 +140,22 @@ impl Heap {
 
     /// A block of `class` straight from a slab, past all magazines. Null when out of memory.
     pub fn take_one(&self, class: Class) -> *mut u8 {
-        let mut block = 0;
-        self.depots.take(class, 1, self, &mut |slab, word, bits| {
-            let number = word * 64 + bits.trailing_zeros() as usize;
-            block = slab.base() + number * class.bytes();
+        self.take_known(class).0
+    }
+
+    /// Like [`Heap::take_one`]; tells whether the block is known to read as zero.
+    pub fn take_known(&self, class: Class) -> (*mut u8, Known) {
+        let mut taken = (0, Known::Nothing);
+        self.depots.take(class, 1, self, &mut |slab, claim| {
+            let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
+            let known = if claim.fresh == 0 {
+                Known::Nothing
+            } else {
+                Known::Zero
+            };
+            taken = (slab.base() + number * class.bytes(), known);
         });
-        block as *mut u8
+        (taken.0 as *mut u8, taken.1)
     }
 
     /// A slice for Neap's own data.
@@ -161,7 +180,8 @@ impl Source for Heap {
         let place = self.pages.locate(base)?;
         // SAFETY: as in `slab_of`.
         let slab = unsafe { place.side().cast::<Slab>().as_ref() };
-        slab.carve(class, base);
+        let pages = SLICE_BYTES / Linux.page_bytes().min(SLICE_BYTES);
+        slab.carve(class, base, !span.place.dirty_mask(), pages);
         place.set_tag(Tag::of(class).0);
         Some(NonNull::from(slab))
     }

@@ -73,13 +73,11 @@ impl Heap {
         // Written downwards, so that the lowest address comes out first.
         // SAFETY: want is at most the capacity, for which the array has room.
         let mut at = unsafe { base.add(want) };
-        let got = self
-            .depots
-            .take(class, want, self, &mut |slab, word, bits| {
-                let first = slab.base() + word * 64 * class.bytes();
-                // SAFETY: no more than `want` bits come in all.
-                at = unsafe { write_down(at, first, class.bytes(), bits) };
-            });
+        let got = self.depots.take(class, want, self, &mut |slab, claim| {
+            let first = slab.base() + claim.word * 64 * class.bytes();
+            // SAFETY: no more than `want` bits come in all.
+            at = unsafe { write_down(at, first, class.bytes(), claim.bits) };
+        });
         store.refills += 1;
         if at != base {
             // SAFETY: the entries written are [at, at + got), inside the array.

@@ -2,12 +2,12 @@
 
 use super::{check, large, start};
 use crate::cache::fast;
-use crate::cache::heap::{HEAP, Mode};
+use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::slot;
 use crate::cache::thread::{Cache, Counts, EMPTY};
 use crate::os::thread;
-use crate::slab::class::{Class, MAX_BLOCK, TABLE_BYTES};
+use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
 use core::ptr;
 
 /// A block of at least `size` bytes at a multiple of 16; null when out of memory. A `size` of 0
@@ -34,10 +34,10 @@ pub fn allocate_hit(size: usize) -> Option<*mut u8> {
 /// Like [`allocate`], the bytes zero.
 #[inline]
 pub fn allocate_zeroed(size: usize) -> *mut u8 {
-    if size > MAX_BLOCK {
-        return large::allocate_zeroed(size, 1);
+    if size < FRESH_BYTES {
+        return zeroed(allocate(size), size);
     }
-    zeroed(allocate(size), size)
+    allocate_layout_zeroed_large(size, 1)
 }
 
 /// A block of at least `size` bytes at a multiple of `align` (and of 16); null when out of memory.
@@ -67,10 +67,30 @@ pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
 /// Like [`allocate_layout`], the bytes zero.
 #[inline]
 pub fn allocate_layout_zeroed(size: usize, align: usize) -> *mut u8 {
-    if size > MAX_BLOCK || align > MAX_BLOCK {
-        return large::allocate_zeroed(size, align);
+    if size < FRESH_BYTES && align < FRESH_BYTES {
+        return zeroed(allocate_layout(size, align), size);
     }
-    zeroed(allocate_layout(size, align), size)
+    allocate_layout_zeroed_large(size, align)
+}
+
+/// Zeroed blocks of sizes where it pays to know what is zero.
+#[inline(never)]
+fn allocate_layout_zeroed_large(size: usize, align: usize) -> *mut u8 {
+    let Some(class) = Class::of_layout(size, align) else {
+        return large::allocate_zeroed(size, align);
+    };
+    if let Some(block) = fast::pop(current(), Tag::of(class)) {
+        return zeroed(block, size);
+    }
+    // A thread without a cache gets one by the slow path; the other modes have their own ways.
+    let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain;
+    if simply || !HEAP.depots.next_is_fresh(class) {
+        return zeroed(allocate_slow(size, Tag::of(class)), size);
+    }
+    match HEAP.take_known(class) {
+        (block, Known::Zero) => block,
+        (block, Known::Nothing) => zeroed(block, size),
+    }
 }
 
 fn zeroed(block: *mut u8, size: usize) -> *mut u8 {

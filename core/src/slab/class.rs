@@ -18,6 +18,8 @@ pub const CLASSES: usize = 80;
 pub const MAX_BLOCK: usize = 32 << 10;
 /// Most blocks of one slab: the bits of its bitmap. Blocks of 8 bytes leave half of their slice unused (untouched, so it costs no RAM).
 pub const MAX_BLOCKS: usize = 4096;
+/// Blocks from this many bytes on are noted as fresh until they are handed out.
+pub const FRESH_BYTES: usize = 4 << 10;
 /// Requests up to this many bytes find their class in a table.
 pub const TABLE_BYTES: usize = 1024;
 
@@ -110,6 +112,28 @@ impl Class {
     #[inline]
     pub const fn blocks(self) -> usize {
         BLOCKS[self.0 as usize] as usize
+    }
+
+    /// Whether slabs of this class note which blocks were never handed out: from 4 KiB on, finding that out costs
+    /// `calloc` less than zeros do. At most 16 blocks.
+    #[inline]
+    pub const fn tells_fresh(self) -> bool {
+        self.bytes() >= FRESH_BYTES
+    }
+
+    /// The blocks of which every OS page is among those of `zero`, if this class [tells](Class::tells_fresh).
+    /// `pages` is the number of OS pages in a slice: the bits of `zero` that count.
+    pub fn fresh_blocks(self, zero: u16, pages: usize) -> u16 {
+        let page = SLICE_BYTES / pages;
+        let reads_zero = |block: &usize| {
+            let (first, last) = (block * self.bytes(), (block + 1) * self.bytes() - 1);
+            (first / page..=last / page).all(|page| zero & (1 << page) != 0)
+        };
+        if !self.tells_fresh() {
+            return 0;
+        }
+        let blocks = (0..self.blocks()).filter(reads_zero);
+        blocks.fold(0, |bits, block| bits | 1 << block)
     }
 
     /// Words of a slab's bitmap.

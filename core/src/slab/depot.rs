@@ -1,7 +1,7 @@
 //! Depots: what all threads share of one size class.
 
 use super::class::{CLASSES, Class};
-use super::{Given, LISTED, Slab, UNLISTED};
+use super::{Claim, Given, LISTED, Slab, UNLISTED};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell, full_barrier_after_rmw};
 use crate::base::tree::Tree;
 use crate::os::lock::{Guard, Lock};
@@ -86,7 +86,7 @@ impl Depots {
     }
 
     /// Claims about `want` blocks of `class`, lowest addresses first, and hands each word's share to
-    /// `sink` as (slab, word, bits). Returns how many; 0 only when out of memory.
+    /// `sink`. Returns how many; 0 only when out of memory.
     ///
     /// Costs one atomic operation for each word with free blocks and a load of the shared `current`;
     /// when a slab is exhausted, the depot's lock and a step in its set.
@@ -95,7 +95,7 @@ impl Depots {
         class: Class,
         want: usize,
         source: &S,
-        sink: &mut impl FnMut(&Slab, usize, u64),
+        sink: &mut impl FnMut(&Slab, Claim),
     ) -> usize {
         let depot = self.of(class);
         let (mut got, mut steps) = (0, 0);
@@ -104,9 +104,9 @@ impl Depots {
             // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
             let slab = unsafe { current.as_ref() };
             let claimed = slab.and_then(|slab| self.claim_from(slab, class, want - got, source));
-            if let (Some(slab), Some((word, bits))) = (slab, claimed) {
-                got += bits.count_ones() as usize;
-                sink(slab, word, bits);
+            if let (Some(slab), Some(claim)) = (slab, claimed) {
+                got += claim.bits.count_ones() as usize;
+                sink(slab, claim);
                 continue;
             }
             steps += usize::from(got > 0);
@@ -125,17 +125,24 @@ impl Depots {
         class: Class,
         want: usize,
         source: &S,
-    ) -> Option<(usize, u64)> {
-        let (word, bits) = slab.claim(class, want)?;
+    ) -> Option<Claim> {
+        let claim = slab.claim(class, want)?;
         // The claimed bits pin the slab, so its class stands still now.
         match slab.class() {
-            Some(now) if now == class => Some((word, bits)),
+            Some(now) if now == class => Some(claim),
             Some(other) => {
-                let _ = self.give(slab, other, word, bits, source);
+                let _ = self.give(slab, other, claim.word, claim.bits, source);
                 None
             }
             None => unreachable!("a slab with claimed blocks has a class"),
         }
+    }
+
+    /// Whether the next block of `class` will most likely be one that is known to read as zero. A hint.
+    pub fn next_is_fresh(&self, class: Class) -> bool {
+        let current = self.of(class).current.load(Ordering::Acquire);
+        // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
+        unsafe { current.as_ref() }.is_none_or(Slab::next_is_fresh)
     }
 
     /// Gives the blocks `bits` of `word` back. `Err` holds the bits that were free already (a double free).

@@ -47,6 +47,9 @@ pub struct Slab {
     lowest: AtomicU16,
     /// Words from this one up were never claimed from since carving, so their blocks were never touched.
     high_water: AtomicU16,
+    /// Blocks that read as zero and were never claimed since carving. Only in classes that have
+    /// [`Class::tells_fresh`]; else 0. Bits of free blocks only change from 1 to 0, by who claims the block.
+    fresh: AtomicU16,
     /// Free blocks, lowest address first.
     free: [AtomicU64; WORDS],
 }
@@ -63,6 +66,17 @@ unsafe impl Node for Slab {
     fn link(&self, side: Side) -> &plain::AtomicPtr<Slab> {
         &self.links[side as usize]
     }
+}
+
+/// Blocks claimed from one word of a slab's bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The word's number.
+    pub word: usize,
+    /// The claimed bits.
+    pub bits: u64,
+    /// Those of them that are known to read as zero.
+    pub fresh: u64,
 }
 
 /// What came of giving blocks back.
@@ -89,16 +103,20 @@ impl Slab {
             listed: AtomicU8::new(UNLISTED),
             lowest: AtomicU16::new(0),
             high_water: AtomicU16::new(0),
+            fresh: AtomicU16::new(0),
             free: core::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 
-    /// Turns the record of a fresh slice into a slab of `class` with all blocks free. Not yet listed.
-    pub fn carve(&self, class: Class, base: usize) {
+    /// Turns the record of a fresh slice into a slab of `class` with all blocks free. Not yet listed. In `zero` a
+    /// set bit is an OS page of the slice that reads as zero, the slice has `pages` of them.
+    pub fn carve(&self, class: Class, base: usize, zero: u16, pages: usize) {
         debug_assert_eq!(self.class.load(Ordering::Relaxed), 0);
         self.base.store(base, Ordering::Relaxed);
         self.lowest.store(0, Ordering::Relaxed);
         self.high_water.store(0, Ordering::Relaxed);
+        self.fresh
+            .store(class.fresh_blocks(zero, pages), Ordering::Relaxed);
         self.listed.store(UNLISTED, Ordering::Relaxed);
         self.class.store(class.index() as u8, Ordering::Relaxed);
         for (word, bits) in self.words(class).iter().enumerate() {
@@ -126,8 +144,20 @@ impl Slab {
 
     /// Bytes from the slab's start that may have been written since it was carved.
     pub fn touched_bytes(&self, class: Class) -> usize {
+        if class.tells_fresh() {
+            let all = class.full_word(0) as u16;
+            let claimed = all & !self.fresh.load(Ordering::Relaxed);
+            return (u16::BITS - claimed.leading_zeros()) as usize * class.bytes();
+        }
         let blocks = self.high_water.load(Ordering::Relaxed) as usize * 64;
         blocks.min(class.blocks()) * class.bytes()
+    }
+
+    /// Whether the next block to be claimed is known to read as zero, or there is none. A hint.
+    pub fn next_is_fresh(&self) -> bool {
+        let free = self.free[0].load(Ordering::Relaxed);
+        let next = free & free.wrapping_neg();
+        free == 0 || u64::from(self.fresh.load(Ordering::Relaxed)) & next != 0
     }
 
     /// How many blocks the bitmap holds as free. A snapshot.
@@ -143,8 +173,8 @@ impl Slab {
     }
 
     /// Claims up to `want` blocks from one word, lowest addresses first: one atomic operation on a
-    /// word that has free blocks. Returns the word's number and the claimed bits.
-    fn claim(&self, class: Class, want: usize) -> Option<(usize, u64)> {
+    /// word that has free blocks.
+    fn claim(&self, class: Class, want: usize) -> Option<Claim> {
         let words = self.words(class);
         let start = (self.lowest.load(Ordering::Relaxed) as usize).min(words.len() - 1);
         let claimed = |word: usize| {
@@ -152,9 +182,18 @@ impl Slab {
             if got == 0 { None } else { Some((word, got)) }
         };
         let found = (start..words.len()).find_map(claimed);
-        let (word, got) = found.or_else(|| (0..start).find_map(claimed))?;
+        let (word, bits) = found.or_else(|| (0..start).find_map(claimed))?;
         self.note_claim(word);
-        Some((word, got))
+        let fresh = self.take_fresh(bits);
+        Some(Claim { word, bits, fresh })
+    }
+
+    /// Which of some blocks of the first word, just claimed, are fresh. They are no more.
+    fn take_fresh(&self, bits: u64) -> u64 {
+        match self.fresh.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => u64::from(self.fresh.fetch_and(!(bits as u16), Ordering::Relaxed)) & bits,
+        }
     }
 
     fn note_claim(&self, word: usize) {

@@ -8,7 +8,7 @@
 
 use super::class::Class;
 use super::depot::{Depots, Source};
-use super::{LISTED, Slab};
+use super::{Claim, LISTED, Slab};
 use crate::os::lock::Lock;
 use core::ptr::NonNull;
 use loom::sync::Arc;
@@ -21,6 +21,8 @@ const PREEMPTIONS: usize = 5;
 struct Pool {
     slabs: Vec<Slab>,
     free: Mutex<Vec<usize>>,
+    /// For every slab the blocks of its first word that were handed out since it was carved.
+    used: Mutex<Vec<u64>>,
     /// Orders a retiring before the carving that follows it, as the page heap's lock does.
     lock: Lock,
 }
@@ -31,6 +33,7 @@ impl Pool {
         let free = Mutex::new((0..slabs.len()).rev().collect());
         Pool {
             free,
+            used: Mutex::new(std::vec![0; slabs.len()]),
             slabs,
             lock: Lock::new(),
         }
@@ -42,7 +45,8 @@ impl Source for Pool {
         let guard = self.lock.lock();
         let number = self.free.lock().unwrap().pop()?;
         drop(guard);
-        self.slabs[number].carve(class, (number + 1) << 16);
+        self.used.lock().unwrap()[number] = 0;
+        self.slabs[number].carve(class, (number + 1) << 16, u16::MAX, 16);
         Some(NonNull::from(&self.slabs[number]))
     }
 
@@ -83,15 +87,24 @@ impl World {
 
     fn take(&self, class: Class, want: usize) -> Hand {
         let mut hand = Hand::new();
-        self.depots
-            .take(class, want, &self.pool, &mut |slab, word, bits| {
+        self.depots.take(
+            class,
+            want,
+            &self.pool,
+            &mut |slab, Claim { word, bits, fresh }| {
                 assert_eq!(slab.class(), Some(class), "blocks of another class");
                 let number = (slab.base() >> 16) - 1;
+                let used = &mut self.pool.used.lock().unwrap()[number];
+                assert_eq!(*used & fresh, 0, "a block is fresh twice");
+                if word == 0 {
+                    *used |= bits;
+                }
                 let held = &mut self.held.lock().unwrap()[number][word];
                 assert_eq!(*held & bits, 0, "a block in two hands");
                 *held |= bits;
                 hand.push((number, word, bits));
-            });
+            },
+        );
         hand
     }
 
@@ -142,6 +155,31 @@ fn kilobyte() -> Class {
 /// 128 blocks, two words.
 fn half_kilobyte() -> Class {
     Class::of_size(512)
+}
+
+/// 8 blocks, which are fresh at first.
+fn two_pages() -> Class {
+    Class::of_size(8192)
+}
+
+#[test]
+fn a_block_is_fresh_once() {
+    explore(|| {
+        let world = World::new(2);
+        let (old, new) = (two_pages(), half_kilobyte());
+        let (first, second) = (world.take(old, 8), world.take(old, 3));
+        world.give(old, second);
+        let other = world.clone();
+        // The second slab retires, and is carved as another class or as the same again.
+        let thread = loom::thread::spawn(move || {
+            other.give(old, first);
+            let hand = other.take(new, 2);
+            other.give(new, hand);
+        });
+        let hand = world.take(old, 2);
+        world.give(old, hand);
+        thread.join().unwrap();
+    });
 }
 
 #[test]

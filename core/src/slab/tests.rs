@@ -2,7 +2,7 @@
 
 use super::class::Class;
 use super::depot::{Depots, Source};
-use super::{Given, Slab, lowest_bits};
+use super::{Claim, Given, Slab, lowest_bits};
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::cell::{RefCell, RefMut};
@@ -37,7 +37,7 @@ impl Slices {
 impl Source for Slices {
     fn fresh(&self, class: Class) -> Option<NonNull<Slab>> {
         let number = self.free().pop_first()?;
-        self.slabs[number].carve(class, (number + 1) << 16);
+        self.slabs[number].carve(class, (number + 1) << 16, u16::MAX, 16);
         Some(NonNull::from(&self.slabs[number]))
     }
 
@@ -55,13 +55,18 @@ impl Source for Slices {
 
 fn take(depots: &Depots, slices: &Slices, class: Class, want: usize) -> Vec<usize> {
     let mut blocks = Vec::new();
-    depots.take(class, want, slices, &mut |slab, word, mut bits| {
-        while bits != 0 {
-            let block = word * 64 + bits.trailing_zeros() as usize;
-            blocks.push(slab.base() + block * class.bytes());
-            bits &= bits - 1;
-        }
-    });
+    depots.take(
+        class,
+        want,
+        slices,
+        &mut |slab, Claim { word, mut bits, .. }| {
+            while bits != 0 {
+                let block = word * 64 + bits.trailing_zeros() as usize;
+                blocks.push(slab.base() + block * class.bytes());
+                bits &= bits - 1;
+            }
+        },
+    );
     blocks
 }
 
@@ -132,6 +137,44 @@ fn only_touched_words_count_as_touched() {
         "one slab served both rounds, all of it was touched"
     );
     assert_eq!(slices.free().len(), 2);
+}
+
+#[test]
+fn blocks_are_fresh_until_they_are_handed_out() {
+    let (depots, slices) = (Depots::new(), Slices::new(2));
+    let class = Class::of_size(8192);
+    let fresh = |want: usize| {
+        let mut found = Vec::new();
+        depots.take(class, want, &slices, &mut |_, claim| {
+            found.push((claim.bits, claim.fresh));
+        });
+        found
+    };
+    assert!(depots.next_is_fresh(class), "before the first slab");
+    assert_eq!(fresh(3), [(0b111, 0b111)]);
+    give(&depots, &slices, class, (1 << 16) + 8192).unwrap();
+    assert!(!depots.next_is_fresh(class));
+    assert_eq!(fresh(2), [(0b1010, 0b1000)]);
+    assert!(depots.next_is_fresh(class));
+    for block in 0..4 {
+        give(&depots, &slices, class, (1 << 16) + block * 8192).unwrap();
+    }
+    depots.cool(u64::MAX, &slices);
+    // Only the first four blocks were ever in somebody's hands.
+    assert_eq!(*slices.touched.borrow(), [4 * 8192]);
+}
+
+#[test]
+fn blocks_on_a_dirty_page_are_not_fresh() {
+    let (small, odd) = (Class::of_size(4000), Class::of_size(4608));
+    assert!(!Class::of_size(2048).tells_fresh() && odd.tells_fresh());
+    assert_eq!(small.fresh_blocks(u16::MAX, 16), u16::MAX);
+    assert_eq!(small.fresh_blocks(!0b101, 16), !0b101);
+    // Blocks of 4,608 bytes: the second page has parts of the first two.
+    assert_eq!(odd.bytes(), 4608);
+    assert_eq!(odd.fresh_blocks(!0b10, 16), 0x3fff & !0b11);
+    assert_eq!(odd.fresh_blocks(1, 1), 0x3fff);
+    assert_eq!(Class::of_size(64).fresh_blocks(u16::MAX, 16), 0);
 }
 
 #[test]
