@@ -144,6 +144,14 @@ pub static OPTIONS: &[Declaration] = &[
         doc: "Most bytes of free blocks that all magazines of the process may hold.",
     },
     Declaration {
+        name: "ask",
+        env: "NEAP_ASK",
+        kind: SWITCH,
+        default: "1",
+        bare: None,
+        doc: "Ask the kernel which pages of a reused block were touched before calloc zeroes it (an ioctl, which a sandbox may forbid).",
+    },
+    Declaration {
         name: "deepbind",
         env: "NEAP_DEEPBIND",
         kind: Kind::Choice(&["strip", "keep"]),

@@ -41,6 +41,14 @@ pub struct Snapshot {
     pub purges: u64,
     /// Bytes given back so far.
     pub purged_bytes: u64,
+    /// Written with zeros for callers who asked for zeros in large blocks.
+    pub zeroed: u64,
+    /// Asked for as zero in large blocks, and known to be zero, so not written.
+    pub zero_spared: u64,
+    /// Times the kernel was asked which pages of a reused block are populated.
+    pub questions: u64,
+    /// Of these, without a full answer.
+    pub unanswered: u64,
     /// Threads that have a cache.
     pub threads: u64,
     /// By [`crate::page::Use`], in its order.
@@ -106,6 +114,10 @@ impl Default for Snapshot {
             peak_spans: 0,
             purges: 0,
             purged_bytes: 0,
+            zeroed: 0,
+            zero_spared: 0,
+            questions: 0,
+            unanswered: 0,
             threads: 0,
             spans: [SpanFigures::default(); USES],
             classes: [ClassFigures::default(); CLASSES],
@@ -119,7 +131,7 @@ pub const USE_NAMES: [&str; USES] = ["slabs", "large blocks", "stacks", "metadat
 
 impl Snapshot {
     /// The byte figures with their names (JSON keys) and what they mean, in reading order.
-    pub fn lines(&self) -> [(&'static str, u64, &'static str); 14] {
+    pub fn lines(&self) -> [(&'static str, u64, &'static str); 16] {
         [
             (
                 "live",
@@ -160,6 +172,16 @@ impl Snapshot {
                 "purged",
                 self.purged_bytes,
                 "given back to the kernel so far",
+            ),
+            (
+                "zeroed",
+                self.zeroed,
+                "written with zeros for large callocs",
+            ),
+            (
+                "zero_spared",
+                self.zero_spared,
+                "of large callocs, known to be zero and not written",
             ),
             ("resident", self.resident, "the whole process, in RAM now"),
             (
@@ -203,6 +225,11 @@ fn calls(out: &mut fmt::Formatter<'_>, figures: &Snapshot) -> fmt::Result {
     }
     writeln!(
         out,
+        "  questions      {} to the kernel about touched pages, {} not answered",
+        figures.questions, figures.unanswered
+    )?;
+    writeln!(
+        out,
         "  magazines      {refills} refills, {flushes} flushes, {} threads now",
         figures.threads
     )
@@ -244,8 +271,8 @@ impl fmt::Display for Json<'_> {
         }
         write!(
             out,
-            "\"purges\":{},\"threads\":{},",
-            figures.purges, figures.threads
+            "\"purges\":{},\"questions\":{},\"unanswered\":{},\"threads\":{},",
+            figures.purges, figures.questions, figures.unanswered, figures.threads
         )?;
         match figures.counted {
             Some([allocations, frees, requested]) => write!(

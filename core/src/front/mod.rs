@@ -19,7 +19,7 @@ pub use allocate::{
 pub use global::Neap;
 pub use release::{free, free_aligned_sized, free_deleted, free_sized, usable_size};
 pub use resize::{reallocate, reallocate_layout};
-pub use start::{begin, deepbind_kept};
+pub use start::{ask_no_more, begin, deepbind_kept, note_mapped_over};
 pub use statistics::ends_at_once;
 pub use trim::{check_consistency, snapshot, trim};
 

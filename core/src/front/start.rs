@@ -9,6 +9,7 @@ use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
 use crate::os::fatal::warn;
+use crate::os::linux::forbid_pagemap;
 use crate::os::thread;
 use core::ffi::{CStr, c_char};
 
@@ -37,6 +38,18 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
         // SAFETY: the caller's promise.
         unsafe { each_entry(envp, apply) };
     }
+}
+
+/// From now on the kernel is not asked which pages are populated: the program forbids itself system calls (or is about
+/// to), and knows nothing of ours.
+pub fn ask_no_more() {
+    forbid_pagemap();
+}
+
+/// Notes that the program mapped something of its own over `bytes` bytes at `address`. What it covers of blocks
+/// is mapped afresh when they are freed.
+pub fn note_mapped_over(address: usize, bytes: usize) {
+    HEAP.pages.note_foreign(address, bytes);
 }
 
 /// Calls `apply` with every string of an environment.
@@ -114,6 +127,7 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
             DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
         // SAFETY: as above.
+        ("ask", Value::Choice("0")) => ask_no_more(),
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
         _ => {}
     }

@@ -64,7 +64,7 @@ impl Os for Linux {
         let flags = RESERVED | libc::MAP_FIXED;
         let at: *mut c_void = addr.as_ptr().cast();
         // SAFETY: the caller's promise: the range lies in one reservation and nobody uses it.
-        let mapped = keep_errno(|| unsafe { libc::mmap(at, bytes, libc::PROT_NONE, flags, -1, 0) });
+        let mapped = keep_errno(|| unsafe { map(at, bytes, libc::PROT_NONE, flags) });
         refused_if(mapped == libc::MAP_FAILED)
     }
 
@@ -177,19 +177,19 @@ fn ask_strict() -> bool {
     strict
 }
 
+/// Anonymous memory. By number, for libneap.so has an `mmap` of its own, which watches the program's.
+///
+/// # Safety
+/// - As `mmap(2)`.
+unsafe fn map(at: *mut c_void, bytes: usize, access: i32, flags: i32) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mmap, at, bytes, access, flags, -1, 0) as *mut c_void }
+}
+
 /// A mapping without access at an address of the kernel's choice.
 fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: a new mapping takes nothing from anybody.
-    let at = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            bytes,
-            libc::PROT_NONE,
-            RESERVED,
-            -1,
-            0,
-        )
-    };
+    let at = unsafe { map(core::ptr::null_mut(), bytes, libc::PROT_NONE, RESERVED) };
     if at == libc::MAP_FAILED {
         None
     } else {

@@ -4,10 +4,12 @@
 //! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
 //! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once, and mapped afresh when
 //! they are freed: that gives their pages back to the kernel and lets the mappings merge again.
+//! Spans that the program mapped something over are marked in the same way.
 //! Where every commit is charged nothing is moved, for there mapping afresh may be refused.
 
 use super::heap::{Locked, PageHeap};
 use super::place::Place;
+use super::span::State;
 use super::zero::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
@@ -81,6 +83,24 @@ impl<O: Os> PageHeap<O> {
             // SAFETY: the caller's promise; the end lies in the span.
             let _ = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), given) };
         }
+    }
+
+    /// Notes that the range was mapped anew by somebody else: spans in use that it touches are no longer what
+    /// the kernel says of anonymous memory, and are mapped afresh when they are freed. Outside of the arenas this
+    /// costs a comparison for each.
+    pub fn note_foreign(&self, address: usize, bytes: usize) {
+        if self.locate(address).is_none() {
+            return;
+        }
+        let locked = self.locked();
+        let end = address.saturating_add(bytes);
+        locked.for_each_record(|place, record| {
+            let first = place.slice_base();
+            let touched = first < end && address < first + record.slices.get() * SLICE_BYTES;
+            if touched && matches!(record.state(), State::Used(_)) && !record.swap_moved(true) {
+                self.moved_spans.fetch_add(1, Relaxed);
+            }
+        });
     }
 
     /// The span in use at `base`, if pages were moved into it.

@@ -3,7 +3,7 @@
 use super::super::OutOfMemory;
 use super::super::errno;
 use super::super::fatal::fatal;
-use super::{RESERVED, refused_if, unmap};
+use super::{RESERVED, map, refused_if, unmap};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
@@ -43,7 +43,7 @@ pub(super) unsafe fn renew(addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfM
         (addr.as_ptr().cast(), libc::PROT_READ | libc::PROT_WRITE);
     let flags = RESERVED | libc::MAP_FIXED;
     // SAFETY: the caller's promise: replaces memory of ours that nobody uses.
-    let mapped = unsafe { libc::mmap(start, bytes, access, flags, -1, 0) };
+    let mapped = unsafe { map(start, bytes, access, flags) };
     if mapped == libc::MAP_FAILED {
         // SAFETY: the caller's promise.
         unsafe { restore(start, bytes) };
@@ -80,7 +80,7 @@ unsafe fn restore(target: *mut c_void, bytes: usize) {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = RESERVED | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: replaces no mapping.
-    let mapped = unsafe { libc::mmap(target, bytes, access, flags, -1, 0) };
+    let mapped = unsafe { map(target, bytes, access, flags) };
     // EEXIST: the target was never unmapped.
     if mapped != target && errno::get() != libc::EEXIST {
         fatal(format_args!("the kernel took memory away in a realloc"));
