@@ -1,0 +1,514 @@
+//! Which pages of a block somebody wrote, as the kernel tells it: how many bytes a `calloc`
+//! zeroed by itself.
+//!
+//! Userfaultfd's asynchronous write protection (Linux 6.7) marks pages; a write takes the mark
+//! off without stopping anybody, and `PAGEMAP_SCAN` lists the populated pages without the mark.
+//! Only populated pages are marked. A mark on an unpopulated page would itself be an entry of
+//! the page table, which an allocator that asks the kernel sees as a page swapped out.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+
+use anyhow::{Context as _, ensure};
+
+/// `struct pm_scan_arg` of linux/fs.h.
+#[repr(C)]
+#[derive(Default)]
+struct ScanArguments {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    regions: u64,
+    regions_len: u64,
+    max_pages: u64,
+    inverted: u64,
+    all_of: u64,
+    any_of: u64,
+    returned: u64,
+}
+
+/// `struct page_region`: addresses, and the categories that were asked for.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610_u32 as libc::Ioctl;
+const WRITTEN: u64 = 1 << 1;
+const PRESENT: u64 = 1 << 3;
+const SWAPPED: u64 = 1 << 4;
+const ZERO_PAGE: u64 = 1 << 5;
+const HUGE: u64 = 1 << 6;
+/// Mark what matches.
+const MARK: u64 = 1 << 0;
+/// Fail where marks are not possible.
+const MARKS_NEEDED: u64 = 1 << 1;
+
+/// `struct uffdio_api`.
+#[repr(C)]
+struct Handshake {
+    version: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+/// `struct uffdio_register`.
+#[repr(C)]
+struct Registration {
+    start: u64,
+    len: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+const UFFDIO_API: libc::Ioctl = 0xc018_aa3f_u32 as libc::Ioctl;
+const UFFDIO_REGISTER: libc::Ioctl = 0xc020_aa00_u32 as libc::Ioctl;
+const USER_MODE_ONLY: libc::c_int = 1;
+const MARK_PAGES: u64 = 1 << 1;
+/// The features behind marks: the flag in a fault, unpopulated pages, no stop at a write.
+const ASYNCHRONOUS_MARKS: u64 = 1 << 0 | 1 << 13 | 1 << 15;
+
+const HUGE_PAGE: u64 = 2 << 20;
+
+/// What a scan looks for.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// In memory or in the swap, the kernel's zero page aside.
+    Populated,
+    /// The same, and no mark.
+    Written,
+    /// Mapped by a huge page.
+    Huge,
+}
+
+impl Wanted {
+    /// `inverted`, `all_of` and `any_of` of the arguments.
+    fn masks(self) -> (u64, u64, u64) {
+        match self {
+            Wanted::Populated => (ZERO_PAGE, ZERO_PAGE, PRESENT | SWAPPED),
+            Wanted::Written => (ZERO_PAGE, ZERO_PAGE | WRITTEN, PRESENT | SWAPPED),
+            Wanted::Huge => (0, HUGE | PRESENT, 0),
+        }
+    }
+}
+
+/// The page map of this process.
+struct PageMap(File);
+
+impl PageMap {
+    fn open() -> anyhow::Result<PageMap> {
+        let file = File::open("/proc/self/pagemap").context("cannot open /proc/self/pagemap")?;
+        Ok(PageMap(file))
+    }
+
+    /// The address ranges within `start..end` whose pages are `wanted`, in order.
+    fn ranges(&self, start: u64, end: u64, wanted: Wanted) -> anyhow::Result<Vec<(u64, u64)>> {
+        let (mut at, mut found) = (start, Vec::new());
+        let mut regions = [Region::default(); 512];
+        while at < end {
+            let mut arguments = arguments(at, end, wanted);
+            arguments.regions = regions.as_mut_ptr() as u64;
+            arguments.regions_len = regions.len() as u64;
+            let count = self.scan(&mut arguments)?;
+            found.extend(regions[..count].iter().map(|r| (r.start, r.end)));
+            ensure!(arguments.walk_end > at, "PAGEMAP_SCAN stands still");
+            at = arguments.walk_end;
+        }
+        Ok(found)
+    }
+
+    /// Marks every populated page of `start..end`.
+    fn mark(&self, start: u64, end: u64) -> anyhow::Result<()> {
+        let mut arguments = arguments(start, end, Wanted::Populated);
+        // The zero page too: a write to it is a write.
+        (arguments.inverted, arguments.all_of) = (0, 0);
+        arguments.flags = MARK | MARKS_NEEDED;
+        self.scan(&mut arguments).map(|_| ())
+    }
+
+    /// The number of regions filled in.
+    fn scan(&self, arguments: &mut ScanArguments) -> anyhow::Result<usize> {
+        // SAFETY: the argument is the structure that the request names, with its own size in it,
+        // and `regions` is null or has room for `regions_len` entries.
+        let count = unsafe {
+            libc::ioctl(
+                self.0.as_raw_fd(),
+                PAGEMAP_SCAN,
+                std::ptr::from_mut(arguments),
+            )
+        };
+        let why = std::io::Error::last_os_error();
+        usize::try_from(count)
+            .map_err(|_| why)
+            .context("PAGEMAP_SCAN (Linux 6.7)")
+    }
+}
+
+fn arguments(start: u64, end: u64, wanted: Wanted) -> ScanArguments {
+    let (inverted, all_of, any_of) = wanted.masks();
+    ScanArguments {
+        size: size_of::<ScanArguments>() as u64,
+        start,
+        end,
+        inverted,
+        all_of,
+        any_of,
+        returned: WRITTEN | PRESENT | SWAPPED,
+        ..ScanArguments::default()
+    }
+}
+
+/// A watch over private anonymous memory of this process. Memory mapped after its start is
+/// watched by itself: whatever is populated there was written (or prefaulted) since.
+pub struct Watch {
+    pagemap: PageMap,
+    /// Its end takes all marks off.
+    marks: OwnedFd,
+}
+
+impl Watch {
+    /// Watches all of it; no other thread may map or unmap meanwhile.
+    ///
+    /// # Errors
+    /// When this kernel has no marks, or does not give them.
+    pub fn start() -> anyhow::Result<Watch> {
+        let maps = std::fs::read_to_string("/proc/self/maps").context("no /proc/self/maps")?;
+        let anonymous: Vec<(u64, u64)> = maps.lines().filter_map(private_anonymous).collect();
+        Watch::over(&anonymous)
+    }
+
+    /// Marks what is populated in `ranges` now. No new huge page comes while it watches: a huge
+    /// page is populated as a whole by its first byte.
+    fn over(ranges: &[(u64, u64)]) -> anyhow::Result<Watch> {
+        huge_pages(HugePages::None)?;
+        let watch = Watch {
+            pagemap: PageMap::open()?,
+            marks: userfaultfd()?,
+        };
+        for &(start, end) in ranges {
+            watch
+                .cover(start, end)
+                .with_context(|| format!("in {start:x}-{end:x}"))?;
+        }
+        Ok(watch)
+    }
+
+    fn cover(&self, start: u64, end: u64) -> anyhow::Result<()> {
+        register(&self.marks, start, end)?;
+        // Marking a part of a huge page maps it by small pages, each with a mark of its own.
+        for (from, to) in self.pagemap.ranges(start, end, Wanted::Huge)? {
+            for huge in (from..to).step_by(HUGE_PAGE as usize) {
+                self.pagemap.mark(huge, huge + page_size())?;
+            }
+        }
+        self.pagemap.mark(start, end)
+    }
+
+    /// Bytes of the block that were written since the start, to the page. A page at an edge
+    /// that is shared with something else counts only when its neighbour within the block
+    /// was written too: a block's header is not its contents.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn written(&self, block: *const u8, len: usize) -> anyhow::Result<u64> {
+        let page = page_size();
+        let (start, end) = (block as u64, block as u64 + len as u64);
+        let first = start / page * page;
+        let ranges = self
+            .pagemap
+            .ranges(first, end.next_multiple_of(page), Wanted::Written)?;
+        Ok(contents(&ranges, start, end, page))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // What cannot be switched back costs this worker huge pages and nothing else.
+        let _ = huge_pages(HugePages::AsConfigured);
+    }
+}
+
+/// Bytes of `start..end` in `ranges` of whole pages, header pages left out as [`Watch::written`] says.
+fn contents(ranges: &[(u64, u64)], start: u64, end: u64, page: u64) -> u64 {
+    let inner = (start.next_multiple_of(page), end / page * page);
+    let within = |&(from, to): &(u64, u64)| {
+        let touches_inner = from < inner.1 && to > inner.0;
+        let (low, high) = if touches_inner { (start, end) } else { inner };
+        to.min(high).saturating_sub(from.max(low))
+    };
+    // Pages that lie side by side may come as two ranges.
+    joined(ranges).iter().map(within).sum()
+}
+
+fn joined(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for &(from, to) in ranges {
+        match joined.last_mut() {
+            Some(last) if last.1 == from => last.1 = to,
+            _ => joined.push((from, to)),
+        }
+    }
+    joined
+}
+
+/// Fails unless all of the block is zero. Pages that are not populated are zero, and stay so
+/// where the kernel can list the others.
+///
+/// # Errors
+/// When a byte is not zero: which.
+///
+/// # Safety
+/// - `block` has `len` readable bytes, which nobody writes meanwhile.
+pub unsafe fn ensure_zero(block: *const u8, len: usize) -> anyhow::Result<()> {
+    let (start, end) = (block as u64, block as u64 + len as u64);
+    let page = page_size();
+    let (first, last) = (start / page * page, end.next_multiple_of(page));
+    let scanned = PageMap::open().and_then(|map| map.ranges(first, last, Wanted::Populated));
+    for (from, to) in scanned.unwrap_or_else(|_| vec![(start, end)]) {
+        let (from, to) = (from.max(start), to.min(end));
+        // SAFETY: the range lies within the block, which the caller vouches for.
+        let bytes = unsafe { std::slice::from_raw_parts(from as *const u8, (to - from) as usize) };
+        if let Some(at) = first_nonzero(bytes) {
+            anyhow::bail!(
+                "calloc's byte {} of {len} is not zero",
+                from - start + at as u64
+            );
+        }
+    }
+    Ok(())
+}
+
+fn first_nonzero(bytes: &[u8]) -> Option<usize> {
+    // Whole chunks compare as fast as memory is read.
+    let chunk = bytes
+        .chunks(4_096)
+        .position(|c| c.iter().fold(0, |all, b| all | b) != 0)?;
+    let start = chunk * 4_096;
+    bytes[start..]
+        .iter()
+        .position(|&b| b != 0)
+        .map(|at| start + at)
+}
+
+fn userfaultfd() -> anyhow::Result<OwnedFd> {
+    // SAFETY: the call takes flags and gives a descriptor or -1.
+    let number = unsafe {
+        libc::syscall(
+            libc::SYS_userfaultfd,
+            libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY,
+        )
+    };
+    let why = std::io::Error::last_os_error();
+    let number = i32::try_from(number).ok().filter(|n| *n >= 0);
+    let number = number.ok_or(why).context("userfaultfd")?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let marks = unsafe { OwnedFd::from_raw_fd(number) };
+    let mut handshake = Handshake {
+        version: 0xaa,
+        features: ASYNCHRONOUS_MARKS,
+        ioctls: 0,
+    };
+    // SAFETY: the argument is the structure that the request names.
+    let rc = unsafe { libc::ioctl(marks.as_raw_fd(), UFFDIO_API, &raw mut handshake) };
+    let why = std::io::Error::last_os_error();
+    ensure!(
+        rc == 0,
+        "userfaultfd has no asynchronous marks (Linux 6.7): {why}"
+    );
+    Ok(marks)
+}
+
+fn register(marks: &OwnedFd, start: u64, end: u64) -> anyhow::Result<()> {
+    let mut registration = Registration {
+        start,
+        len: end - start,
+        mode: MARK_PAGES,
+        ioctls: 0,
+    };
+    // SAFETY: the argument is the structure that the request names; asynchronous marks change
+    // nothing that the program sees.
+    let rc = unsafe { libc::ioctl(marks.as_raw_fd(), UFFDIO_REGISTER, &raw mut registration) };
+    let why = std::io::Error::last_os_error();
+    ensure!(rc == 0, "userfaultfd refuses a mapping: {why}");
+    Ok(())
+}
+
+/// Whether new huge pages may come.
+#[derive(Clone, Copy)]
+enum HugePages {
+    None,
+    AsConfigured,
+}
+
+fn huge_pages(rule: HugePages) -> anyhow::Result<()> {
+    let disable = libc::c_ulong::from(matches!(rule, HugePages::None));
+    let unused: libc::c_ulong = 0;
+    // SAFETY: the call takes numbers and changes a rule of this process for later faults.
+    let rc = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, disable, unused, unused, unused) };
+    ensure!(
+        rc == 0,
+        "PR_SET_THP_DISABLE: {}",
+        std::io::Error::last_os_error()
+    );
+    Ok(())
+}
+
+/// The range of a line of /proc/PID/maps that is private memory without a file, the stacks aside.
+fn private_anonymous(line: &str) -> Option<(u64, u64)> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (range, rights, inode) = (fields.first()?, fields.get(1)?, fields.get(4)?);
+    let name = fields.get(5).copied().unwrap_or("");
+    let anonymous = *inode == "0" && (["", "[heap]"].contains(&name) || name.starts_with("[anon:"));
+    let (start, end) = range.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    (rights.ends_with('p') && anonymous).then_some((number(start)?, number(end)?))
+}
+
+/// Bytes of an OS page.
+pub fn page_size() -> u64 {
+    // SAFETY: the call has no precondition.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).unwrap_or(4_096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A private mapping of its own, given back at the end.
+    struct Mapping(*mut u8, usize);
+
+    impl Mapping {
+        fn new(len: usize) -> Mapping {
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            // SAFETY: a new mapping at an address of the kernel's choice.
+            let p = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, kind, -1, 0) };
+            assert_ne!(p, libc::MAP_FAILED);
+            Mapping(p.cast(), len)
+        }
+
+        fn write(&self, page: usize) {
+            // SAFETY: the tests name pages within the mapping.
+            unsafe { self.0.add(page * page_size() as usize).write_volatile(1) };
+        }
+
+        fn read(&self, page: usize) -> u8 {
+            // SAFETY: as above.
+            unsafe { self.0.add(page * page_size() as usize).read_volatile() }
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: the mapping is this value's own.
+            unsafe { libc::munmap(self.0.cast(), self.1) };
+        }
+    }
+
+    /// `None`, told, where the kernel is older.
+    fn watch(mapping: &Mapping) -> Option<Watch> {
+        let start = mapping.0 as u64;
+        match Watch::over(&[(start, start + mapping.1 as u64)]) {
+            Ok(watch) => Some(watch),
+            Err(reason) => {
+                eprintln!("skipped: {reason:#}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn only_pages_written_under_the_watch_count() {
+        let page = page_size();
+        let old = Mapping::new(64 * page as usize);
+        (0..8).for_each(|number| old.write(number));
+        let Some(watch) = watch(&old) else { return };
+        let new = Mapping::new(64 * page as usize);
+        assert_eq!(watch.written(old.0, old.1).unwrap(), 0);
+        // One populated before, one not, one only read; and one in a mapping made later.
+        old.write(3);
+        old.write(20);
+        assert_eq!(old.read(30) + old.read(4), 1);
+        new.write(5);
+        assert_eq!(watch.written(old.0, old.1).unwrap(), 2 * page);
+        assert_eq!(watch.written(new.0, new.1).unwrap(), page);
+    }
+
+    #[test]
+    fn a_huge_page_counts_by_its_small_pages() {
+        let mapping = Mapping::new(3 * HUGE_PAGE as usize);
+        // SAFETY: advice about the test's own mapping.
+        unsafe { libc::madvise(mapping.0.cast(), mapping.1, libc::MADV_HUGEPAGE) };
+        let pages = mapping.1 / page_size() as usize;
+        (0..pages).for_each(|number| mapping.write(number));
+        let Some(watch) = watch(&mapping) else { return };
+        mapping.write(pages / 2);
+        assert_eq!(watch.written(mapping.0, mapping.1).unwrap(), page_size());
+    }
+
+    #[test]
+    fn unpopulated_pages_stay_unpopulated_for_whoever_asks() {
+        let mapping = Mapping::new(16 * page_size() as usize);
+        mapping.write(2);
+        let Some(_watch) = watch(&mapping) else {
+            return;
+        };
+        let (start, end) = (mapping.0 as u64, mapping.0 as u64 + mapping.1 as u64);
+        let found = PageMap::open()
+            .unwrap()
+            .ranges(start, end, Wanted::Populated)
+            .unwrap();
+        let third = start + 2 * page_size();
+        assert_eq!(found, [(third, third + page_size())]);
+    }
+
+    #[test]
+    fn a_header_is_no_content() {
+        // A block of 3 pages that starts 16 bytes behind a page's start.
+        let count = |ranges: &[(u64, u64)]| contents(ranges, 0x1010, 0x4010, 0x1000);
+        assert_eq!(count(&[(0x1000, 0x2000)]), 0);
+        assert_eq!(count(&[(0x1000, 0x2000), (0x4000, 0x5000)]), 0);
+        assert_eq!(count(&[(0x2000, 0x3000)]), 0x1000);
+        assert_eq!(count(&[(0x1000, 0x3000), (0x3000, 0x5000)]), 0x3000);
+        assert_eq!(
+            contents(&[(0x1000, 0x2000)], 0x1000, 0x2000, 0x1000),
+            0x1000
+        );
+    }
+
+    #[test]
+    fn a_byte_that_is_not_zero_is_named() {
+        let mapping = Mapping::new(8 * page_size() as usize);
+        // SAFETY: the mapping is readable and nobody writes it meanwhile.
+        let check = || unsafe { ensure_zero(mapping.0, mapping.1) };
+        check().unwrap();
+        mapping.write(5);
+        let error = check().unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("byte {} ", 5 * page_size())),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn maps_tell_anonymous_memory() {
+        let heap = "55d0a000-55d0b000 rw-p 00000000 00:00 0                  [heap]";
+        assert_eq!(private_anonymous(heap), Some((0x55d0_a000, 0x55d0_b000)));
+        let named = "7f00-7f10 ---p 00000000 00:00 0 [anon:x y]";
+        assert_eq!(private_anonymous(named), Some((0x7f00, 0x7f10)));
+        for line in [
+            "7f00-7f10 rw-s 00000000 00:01 9 /dev/zero (deleted)",
+            "7f00-7f10 rw-p 00000000 08:01 11 /lib/libc.so.6",
+            "7f00-7f10 rw-p 00000000 00:00 0 [stack]",
+            "7f00-7f10 r--p 00000000 00:00 0 [vvar]",
+        ] {
+            assert_eq!(private_anonymous(line), None, "{line}");
+        }
+    }
+}
