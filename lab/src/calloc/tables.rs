@@ -16,7 +16,7 @@ struct Figure {
 
 const FIGURES: [Figure; 4] = [
     Figure {
-        title: "time of a pair: the median over the rounds ± half the quartiles' distance",
+        title: "time of a pair, the median over the rounds ± half the quartiles' distance",
         text: |cell| cell.ns.map_or(MISSING.into(), |ns| with_spread(&ns)),
     },
     Figure {

@@ -278,11 +278,13 @@ impl<P: Policy> Loop<P> {
     }
 
     fn account(&mut self, pairs: u64) -> anyhow::Result<Account> {
+        let watch = Watch::prepare();
         self.warm_up(Duration::from_secs(1));
         mark();
         (0..pairs).for_each(|_| self.pair());
         mark();
-        let watch = Watch::start();
+        // Nothing may touch the heap between the last free and this calloc.
+        let watch = watch.and_then(Watch::start);
         let p = self.policy.calloc(self.size);
         assert!(!p.is_null(), "calloc({}) failed", self.size);
         let zeroed = watch.and_then(|watch| watch.written(p, self.size));

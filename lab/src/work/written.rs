@@ -7,9 +7,12 @@
 //! the page table, which an allocator that asks the kernel sees as a page swapped out.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use anyhow::{Context as _, ensure};
+
+use super::libmalloc116::{Kernel, Pages as _};
 
 /// `struct pm_scan_arg` of linux/fs.h.
 #[repr(C)]
@@ -108,18 +111,36 @@ impl PageMap {
 
     /// The address ranges within `start..end` whose pages are `wanted`, in order.
     fn ranges(&self, start: u64, end: u64, wanted: Wanted) -> anyhow::Result<Vec<(u64, u64)>> {
-        let (mut at, mut found) = (start, Vec::new());
+        let mut found = Vec::new();
+        self.each_range(start, end, wanted, |from, to| {
+            found.push((from, to));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// The same, one by one and without the heap.
+    fn each_range(
+        &self,
+        start: u64,
+        end: u64,
+        wanted: Wanted,
+        mut tell: impl FnMut(u64, u64) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut at = start;
         let mut regions = [Region::default(); 512];
         while at < end {
             let mut arguments = arguments(at, end, wanted);
             arguments.regions = regions.as_mut_ptr() as u64;
             arguments.regions_len = regions.len() as u64;
             let count = self.scan(&mut arguments)?;
-            found.extend(regions[..count].iter().map(|r| (r.start, r.end)));
+            for region in &regions[..count] {
+                tell(region.start, region.end)?;
+            }
             ensure!(arguments.walk_end > at, "PAGEMAP_SCAN stands still");
             at = arguments.walk_end;
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Marks every populated page of `start..end`.
@@ -163,49 +184,90 @@ fn arguments(start: u64, end: u64, wanted: Wanted) -> ScanArguments {
     }
 }
 
+/// Memory straight from the kernel, given back when dropped.
+struct Mapping {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Mapping {
+    fn new(len: usize) -> anyhow::Result<Mapping> {
+        let start = Kernel.map(len);
+        ensure!(!start.is_null(), "no {len} bytes from the kernel");
+        Ok(Mapping { start, len })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping has `len` bytes, and writers hold it exclusively.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping has `len` bytes, and is held exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `new` mapped it, and nobody uses it any more.
+        unsafe { Kernel.unmap(self.start, self.len) };
+    }
+}
+
+/// Room for the text of /proc/self/maps.
+const MAPS_LEN: usize = 1 << 20;
+
 /// A watch over private anonymous memory of this process. Memory mapped after its start is
 /// watched by itself: whatever is populated there was written (or prefaulted) since.
 pub struct Watch {
     pagemap: PageMap,
     /// Its end takes all marks off.
     marks: OwnedFd,
+    /// Where the maps are read to, without the heap that is watched.
+    maps: Mapping,
 }
 
 impl Watch {
-    /// Watches all of it; no other thread may map or unmap meanwhile.
+    /// Makes ready what a watch needs.
     ///
     /// # Errors
     /// When this kernel has no marks, or does not give them.
-    pub fn start() -> anyhow::Result<Watch> {
-        let maps = std::fs::read_to_string("/proc/self/maps").context("no /proc/self/maps")?;
-        let anonymous: Vec<(u64, u64)> = maps.lines().filter_map(private_anonymous).collect();
-        Watch::over(&anonymous)
-    }
-
-    /// Marks what is populated in `ranges` now. No new huge page comes while it watches: a huge
-    /// page is populated as a whole by its first byte.
-    fn over(ranges: &[(u64, u64)]) -> anyhow::Result<Watch> {
-        huge_pages(HugePages::None)?;
-        let watch = Watch {
+    pub fn prepare() -> anyhow::Result<Watch> {
+        Ok(Watch {
             pagemap: PageMap::open()?,
             marks: userfaultfd()?,
-        };
-        for &(start, end) in ranges {
-            watch
-                .cover(start, end)
+            maps: Mapping::new(MAPS_LEN)?,
+        })
+    }
+
+    /// Starts: marks everything that is populated now. It leaves the heap alone, so that the
+    /// next block is the one it would have been. No new huge page comes from here on: a huge
+    /// page is populated as a whole by its first byte. No other thread may map or unmap
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel refuses a mark.
+    pub fn start(mut self) -> anyhow::Result<Watch> {
+        huge_pages(HugePages::None)?;
+        let len = read_maps(self.maps.bytes_mut())?;
+        let maps = std::str::from_utf8(&self.maps.bytes()[..len]).context("odd names in maps")?;
+        for (start, end) in maps.lines().filter_map(private_anonymous) {
+            self.cover(start, end)
                 .with_context(|| format!("in {start:x}-{end:x}"))?;
         }
-        Ok(watch)
+        Ok(self)
     }
 
     fn cover(&self, start: u64, end: u64) -> anyhow::Result<()> {
         register(&self.marks, start, end)?;
         // Marking a part of a huge page maps it by small pages, each with a mark of its own.
-        for (from, to) in self.pagemap.ranges(start, end, Wanted::Huge)? {
-            for huge in (from..to).step_by(HUGE_PAGE as usize) {
-                self.pagemap.mark(huge, huge + page_size())?;
-            }
-        }
+        self.pagemap
+            .each_range(start, end, Wanted::Huge, |from, to| {
+                (from..to)
+                    .step_by(HUGE_PAGE as usize)
+                    .try_for_each(|huge| self.pagemap.mark(huge, huge + page_size()))
+            })?;
         self.pagemap.mark(start, end)
     }
 
@@ -230,6 +292,19 @@ impl Drop for Watch {
     fn drop(&mut self) {
         // What cannot be switched back costs this worker huge pages and nothing else.
         let _ = huge_pages(HugePages::AsConfigured);
+    }
+}
+
+/// The length of the text of /proc/self/maps, read into `buffer`.
+fn read_maps(buffer: &mut [u8]) -> anyhow::Result<usize> {
+    let mut file = File::open("/proc/self/maps").context("cannot open /proc/self/maps")?;
+    let mut len = 0;
+    loop {
+        ensure!(len < buffer.len(), "/proc/self/maps is too long");
+        match file.read(&mut buffer[len..])? {
+            0 => return Ok(len),
+            read => len += read,
+        }
     }
 }
 
@@ -360,10 +435,10 @@ fn huge_pages(rule: HugePages) -> anyhow::Result<()> {
 
 /// The range of a line of /proc/PID/maps that is private memory without a file, the stacks aside.
 fn private_anonymous(line: &str) -> Option<(u64, u64)> {
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let (range, rights, inode) = (fields.first()?, fields.get(1)?, fields.get(4)?);
-    let name = fields.get(5).copied().unwrap_or("");
-    let anonymous = *inode == "0" && (["", "[heap]"].contains(&name) || name.starts_with("[anon:"));
+    let mut fields = line.split_whitespace();
+    let (range, rights, inode) = (fields.next()?, fields.next()?, fields.nth(2)?);
+    let name = fields.next().unwrap_or("");
+    let anonymous = inode == "0" && (["", "[heap]"].contains(&name) || name.starts_with("[anon:"));
     let (start, end) = range.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
     (rights.ends_with('p') && anonymous).then_some((number(start)?, number(end)?))
@@ -380,86 +455,86 @@ pub fn page_size() -> u64 {
 mod tests {
     use super::*;
 
-    /// A private mapping of its own, given back at the end.
-    struct Mapping(*mut u8, usize);
+    fn pages(count: u64) -> Mapping {
+        Mapping::new((count * page_size()) as usize).unwrap()
+    }
 
     impl Mapping {
-        fn new(len: usize) -> Mapping {
-            let rights = libc::PROT_READ | libc::PROT_WRITE;
-            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            // SAFETY: a new mapping at an address of the kernel's choice.
-            let p = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, kind, -1, 0) };
-            assert_ne!(p, libc::MAP_FAILED);
-            Mapping(p.cast(), len)
+        fn range(&self) -> (u64, u64) {
+            (self.start as u64, self.start as u64 + self.len as u64)
         }
 
         fn write(&self, page: usize) {
-            // SAFETY: the tests name pages within the mapping.
-            unsafe { self.0.add(page * page_size() as usize).write_volatile(1) };
+            // SAFETY: the tests name pages within the mapping, and hold no slice of it.
+            unsafe {
+                self.start
+                    .add(page * page_size() as usize)
+                    .write_volatile(1)
+            };
         }
 
         fn read(&self, page: usize) -> u8 {
             // SAFETY: as above.
-            unsafe { self.0.add(page * page_size() as usize).read_volatile() }
+            unsafe { self.start.add(page * page_size() as usize).read_volatile() }
         }
     }
 
-    impl Drop for Mapping {
-        fn drop(&mut self) {
-            // SAFETY: the mapping is this value's own.
-            unsafe { libc::munmap(self.0.cast(), self.1) };
-        }
-    }
-
-    /// `None`, told, where the kernel is older.
+    /// A watch over one mapping, as other tests run in the same process; `None`, told, where
+    /// the kernel is older.
     fn watch(mapping: &Mapping) -> Option<Watch> {
-        let start = mapping.0 as u64;
-        match Watch::over(&[(start, start + mapping.1 as u64)]) {
-            Ok(watch) => Some(watch),
+        let watch = match Watch::prepare() {
+            Ok(watch) => watch,
             Err(reason) => {
                 eprintln!("skipped: {reason:#}");
-                None
+                return None;
             }
-        }
+        };
+        let (start, end) = mapping.range();
+        huge_pages(HugePages::None).unwrap();
+        watch.cover(start, end).unwrap();
+        Some(watch)
     }
 
     #[test]
     fn only_pages_written_under_the_watch_count() {
         let page = page_size();
-        let old = Mapping::new(64 * page as usize);
+        let old = pages(64);
         (0..8).for_each(|number| old.write(number));
         let Some(watch) = watch(&old) else { return };
-        let new = Mapping::new(64 * page as usize);
-        assert_eq!(watch.written(old.0, old.1).unwrap(), 0);
+        let new = pages(64);
+        assert_eq!(watch.written(old.start, old.len).unwrap(), 0);
         // One populated before, one not, one only read; and one in a mapping made later.
         old.write(3);
         old.write(20);
         assert_eq!(old.read(30) + old.read(4), 1);
         new.write(5);
-        assert_eq!(watch.written(old.0, old.1).unwrap(), 2 * page);
-        assert_eq!(watch.written(new.0, new.1).unwrap(), page);
+        assert_eq!(watch.written(old.start, old.len).unwrap(), 2 * page);
+        assert_eq!(watch.written(new.start, new.len).unwrap(), page);
     }
 
     #[test]
     fn a_huge_page_counts_by_its_small_pages() {
-        let mapping = Mapping::new(3 * HUGE_PAGE as usize);
+        let mapping = pages(3 * HUGE_PAGE / page_size());
         // SAFETY: advice about the test's own mapping.
-        unsafe { libc::madvise(mapping.0.cast(), mapping.1, libc::MADV_HUGEPAGE) };
-        let pages = mapping.1 / page_size() as usize;
+        unsafe { libc::madvise(mapping.start.cast(), mapping.len, libc::MADV_HUGEPAGE) };
+        let pages = mapping.len / page_size() as usize;
         (0..pages).for_each(|number| mapping.write(number));
         let Some(watch) = watch(&mapping) else { return };
         mapping.write(pages / 2);
-        assert_eq!(watch.written(mapping.0, mapping.1).unwrap(), page_size());
+        assert_eq!(
+            watch.written(mapping.start, mapping.len).unwrap(),
+            page_size()
+        );
     }
 
     #[test]
     fn unpopulated_pages_stay_unpopulated_for_whoever_asks() {
-        let mapping = Mapping::new(16 * page_size() as usize);
+        let mapping = pages(16);
         mapping.write(2);
         let Some(_watch) = watch(&mapping) else {
             return;
         };
-        let (start, end) = (mapping.0 as u64, mapping.0 as u64 + mapping.1 as u64);
+        let (start, end) = mapping.range();
         let found = PageMap::open()
             .unwrap()
             .ranges(start, end, Wanted::Populated)
@@ -484,9 +559,9 @@ mod tests {
 
     #[test]
     fn a_byte_that_is_not_zero_is_named() {
-        let mapping = Mapping::new(8 * page_size() as usize);
+        let mapping = pages(8);
         // SAFETY: the mapping is readable and nobody writes it meanwhile.
-        let check = || unsafe { ensure_zero(mapping.0, mapping.1) };
+        let check = || unsafe { ensure_zero(mapping.start, mapping.len) };
         check().unwrap();
         mapping.write(5);
         let error = check().unwrap_err().to_string();
