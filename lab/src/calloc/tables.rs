@@ -84,8 +84,12 @@ fn told<T>(figure: Option<Option<T>>, text: fn(T) -> String) -> String {
     }
 }
 
+/// One round has no spread.
 fn with_spread(ns: &Median) -> String {
-    format!("{} ±{:.0}%", duration(ns.value), 100.0 * ns.spread())
+    match ns.rounds {
+        1 => duration(ns.value),
+        _ => format!("{} ±{:.0}%", duration(ns.value), 100.0 * ns.spread()),
+    }
 }
 
 /// Three digits and a unit.
@@ -196,7 +200,7 @@ mod tests {
             "Nothing touched: time",
             "All pages touched: system calls",
             "2.50 µs ±10%",
-            "5.00 ms ±0%",
+            "5.00 ms │",
             "4.00 KiB",
             "1.25",
         ] {

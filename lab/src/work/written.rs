@@ -87,6 +87,9 @@ enum Wanted {
     Written,
     /// Mapped by a huge page.
     Huge,
+    /// Populated, the zero page too: a write to it is a write. The scan marks them. (A scan
+    /// that returns no regions would mark unpopulated pages as well, whatever it looks for.)
+    Marked,
 }
 
 impl Wanted {
@@ -96,6 +99,14 @@ impl Wanted {
             Wanted::Populated => (ZERO_PAGE, ZERO_PAGE, PRESENT | SWAPPED),
             Wanted::Written => (ZERO_PAGE, ZERO_PAGE | WRITTEN, PRESENT | SWAPPED),
             Wanted::Huge => (0, HUGE | PRESENT, 0),
+            Wanted::Marked => (0, 0, PRESENT | SWAPPED),
+        }
+    }
+
+    fn flags(self) -> u64 {
+        match self {
+            Wanted::Marked => MARK | MARKS_NEEDED,
+            Wanted::Populated | Wanted::Written | Wanted::Huge => 0,
         }
     }
 }
@@ -143,13 +154,9 @@ impl PageMap {
         Ok(())
     }
 
-    /// Marks every populated page of `start..end`.
+    /// Marks every populated page of `start..end`, and no other.
     fn mark(&self, start: u64, end: u64) -> anyhow::Result<()> {
-        let mut arguments = arguments(start, end, Wanted::Populated);
-        // The zero page too: a write to it is a write.
-        (arguments.inverted, arguments.all_of) = (0, 0);
-        arguments.flags = MARK | MARKS_NEEDED;
-        self.scan(&mut arguments).map(|_| ())
+        self.each_range(start, end, Wanted::Marked, |_, _| Ok(()))
     }
 
     /// The number of regions filled in.
@@ -174,6 +181,7 @@ fn arguments(start: u64, end: u64, wanted: Wanted) -> ScanArguments {
     let (inverted, all_of, any_of) = wanted.masks();
     ScanArguments {
         size: size_of::<ScanArguments>() as u64,
+        flags: wanted.flags(),
         start,
         end,
         inverted,
