@@ -135,7 +135,7 @@ impl Campaign<'_> {
             Value::Timed { timed, .. } if row.is_of(cell, contender.name) => Some(timed),
             _ => None,
         });
-        Some((2e8 / timed?.ns_median).clamp(2.0, 100.0) as u64)
+        Some((2e8 / timed?.ns_median).clamp(1.0, 100.0) as u64)
     }
 
     fn say(&self, what: &str, cell: &Cell, contender: &Contender) {

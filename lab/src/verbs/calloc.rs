@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Start no run after this many seconds
     #[arg(long, default_value_t = 3_600)]
     seconds: u64,
-    /// How long a timed run lasts, in milliseconds; three readings at least
+    /// How long a timed run lasts, in milliseconds; slow pairs longer, up to one beyond four times
     #[arg(long, default_value_t = 300)]
     milliseconds: u64,
     /// Up to 10 MiB, once and briefly: shows that all works, measures nothing

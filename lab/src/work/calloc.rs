@@ -138,8 +138,9 @@ const READINGS: usize = 20_000;
 /// Pairs before the first that counts: after the third even an allocator that learns from its
 /// frees (glibc's threshold for mappings) has settled.
 const WARM_UP: u64 = 3;
-/// At least so many readings, however slow they are.
+/// At least so many readings, unless they take [`PATIENCE`] times the time of a run: then one.
 const FEWEST: usize = 3;
+const PATIENCE: u32 = 4;
 
 /// The argument of a `close` that can only fail: the two marks in a system call trace.
 pub const MARK: i32 = -7_116;
@@ -244,21 +245,25 @@ impl<P: Policy> Loop<P> {
     }
 
     /// Ends early after `limit`, so that a slow cell does not warm up for longer than it runs.
-    fn warm_up(&mut self, limit: Duration) {
+    /// Gives the time of the last pair.
+    fn warm_up(&mut self, limit: Duration) -> Duration {
         let start = Instant::now();
+        let mut last = Duration::ZERO;
         for _ in 0..WARM_UP {
-            self.pair();
+            last = self.pairs(1);
             if start.elapsed() > limit {
                 break;
             }
         }
+        last
     }
 
-    /// Pairs that one clock reading covers.
-    fn batch(&mut self) -> u64 {
-        let mut batch = 1;
-        while self.pairs(batch) < READING {
+    /// Pairs that one clock reading covers, where one takes about `single`.
+    fn batch(&mut self, single: Duration) -> u64 {
+        let (mut batch, mut elapsed) = (1, single);
+        while elapsed < READING {
             batch *= 2;
+            elapsed = self.pairs(batch);
         }
         batch
     }
@@ -266,12 +271,20 @@ impl<P: Policy> Loop<P> {
     fn time(&mut self, limit: Duration) -> Timed {
         let mut readings = vec![f64::NAN; READINGS];
         readings.clear();
-        self.warm_up(limit);
-        let batch = self.batch();
+        let single = self.warm_up(limit);
+        let batch = self.batch(single);
         let before = machine::own_faults();
         let start = Instant::now();
-        while readings.len() < READINGS && (start.elapsed() < limit || readings.len() < FEWEST) {
+        while readings.len() < READINGS {
             readings.push(self.pairs(batch).as_nanos() as f64 / batch as f64);
+            let fewest = if start.elapsed() < PATIENCE * limit {
+                FEWEST
+            } else {
+                1
+            };
+            if start.elapsed() >= limit && readings.len() >= fewest {
+                break;
+            }
         }
         let after = machine::own_faults();
         Timed::of(&readings, batch, (after.0 - before.0, after.1 - before.1))
@@ -344,7 +357,7 @@ mod tests {
                     touch,
                 };
                 let timed = time(work, Duration::from_millis(1));
-                assert!(timed.pairs >= FEWEST as u64, "{work:?}: {timed:?}");
+                assert!(timed.pairs > 0, "{work:?}: {timed:?}");
                 assert!(
                     timed.ns_least > 0.0 && timed.ns_least <= timed.ns_median,
                     "{timed:?}"
