@@ -6,7 +6,8 @@ use clap::ValueEnum;
 
 use super::heap;
 use super::libmalloc116::{Kernel, Libmalloc116};
-use super::written::{self, Watch, page_size};
+use super::pagemap::page_size;
+use super::written::{self, Watch};
 use crate::machine;
 
 /// Whoever answers `calloc` and `free`.

@@ -8,7 +8,7 @@
 
 use super::calloc::Policy;
 use super::heap;
-use super::written::page_size;
+use super::pagemap::page_size;
 
 /// Regions that wait for a new user.
 const RING: usize = 16;

@@ -8,11 +8,12 @@ mod grow;
 pub mod heap;
 mod libmalloc116;
 mod live;
+mod pagemap;
 mod sharing;
 mod single;
 mod toggle;
 pub mod tour;
-pub mod written;
+mod written;
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 
 use super::heap;
-use super::written::page_size;
+use super::pagemap::page_size;
 use crate::machine;
 use crate::memory::{Snapshot, Step, Told};
 
