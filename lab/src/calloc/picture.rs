@@ -132,7 +132,8 @@ fn panel(out: &mut String, summary: &Summary, touch: Touch, axes: &Axes, corner:
     text(out, (left + PANEL.0 / 2.0, top - 8.0), "middle", &title);
     time_axis(out, axes, corner);
     size_axis(out, axes, &summary.sizes(), corner);
-    for peer in summary.peers() {
+    // The first of the legend lies on top.
+    for peer in summary.peers().into_iter().rev() {
         line(out, summary, (touch, peer), axes, corner);
     }
 }
