@@ -24,14 +24,16 @@ pub struct Accounted {
 /// # Errors
 /// When the process's heap cannot be told.
 pub fn report_timed(timed: &Timed) -> anyhow::Result<()> {
-    println!(
-        "pairs={}\nns_median={}\nns_least={}",
-        timed.pairs, timed.ns_median, timed.ns_least
-    );
-    println!(
-        "minor_faults={}\nmajor_faults={}",
-        timed.minor_faults, timed.major_faults
-    );
+    let Timed {
+        pairs,
+        ns_median,
+        ns_least,
+        minor_faults,
+        major_faults,
+    } = timed;
+    // As many digits as the record keeps, so that tables of a run and of its record agree.
+    println!("pairs={pairs}\nns_median={ns_median:.1}\nns_least={ns_least:.1}");
+    println!("minor_faults={minor_faults:.4}\nmajor_faults={major_faults:.4}");
     println!("heap={}", identity::own_heap()?.display());
     Ok(())
 }
@@ -105,7 +107,7 @@ pub fn accounted(cell: &Cell, contender: &Contender, pairs: u64) -> anyhow::Resu
     run::ensure_heap(&report, &contender.peer.library)?;
     let zeroed = run::field(&report, "zeroed").map(str::parse).transpose()?;
     let calls = trace.as_deref().map(calls_between_marks).transpose()?;
-    let system_calls = calls.map(|calls| calls as f64 / pairs as f64);
+    let system_calls = calls.map(|calls| (100.0 * calls as f64 / pairs as f64).round() / 100.0);
     Ok(Accounted {
         zeroed,
         system_calls,
