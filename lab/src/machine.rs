@@ -103,6 +103,29 @@ pub fn faults(pid: u32) -> anyhow::Result<(u64, u64)> {
     Ok((number(7)?, number(9)?))
 }
 
+/// Minor and major page faults of this process so far, without an allocation.
+pub fn own_faults() -> (u64, u64) {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is the one that the call fills in.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    (usage.ru_minflt as u64, usage.ru_majflt as u64)
+}
+
+/// Bytes that this process can still have without swapping: the kernel's estimate, or less
+/// where a cgroup says so.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn available_bytes() -> anyhow::Result<u64> {
+    let kib = kib_of("/proc/meminfo", "MemAvailable").context("no MemAvailable")?;
+    let number =
+        |file: &str| -> Option<u64> { first_line(&format!("/sys/fs/cgroup/{file}")).parse().ok() };
+    let of_group =
+        number("memory.max").map(|most| most.saturating_sub(number("memory.current").unwrap_or(0)));
+    Ok((kib * 1_024).min(of_group.unwrap_or(u64::MAX)))
+}
+
 /// Today in UTC as `YYYY-MM-DD`.
 pub fn today() -> String {
     let seconds = SystemTime::now()

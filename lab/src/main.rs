@@ -8,13 +8,17 @@
 //! | `programs` | workloads that are programs of others |
 //! | `run`, `counts` | one measurement: time, memory and faults; instructions and system calls |
 //! | `identity` | whose malloc a process really uses |
+//! | `calloc/` | the campaign of calloc and free |
+//! | `memory` | the steps of the tour of virtual memory |
 //! | `bench`, `stats`, `summary` | interleaved rounds, and what they prove |
 //! | `record`, `report`, `plot` | the CSV file, the tables, the SVG picture |
 
 mod bench;
+mod calloc;
 mod counts;
 mod identity;
 mod machine;
+mod memory;
 mod peers;
 mod plot;
 mod programs;
@@ -44,6 +48,10 @@ struct CommandLine {
 enum Verb {
     /// Compare allocators: time, memory, faults, instructions and system calls
     Bench(verbs::bench::Arguments),
+    /// The write-up's calloc and free in a loop: time, faults, zeroed bytes, system calls
+    Calloc(verbs::calloc::Arguments),
+    /// A tour of virtual memory in a live process, step by step
+    Memory(verbs::memory::Arguments),
     /// Build the peers that the machine does not bring, and show all
     Peers(verbs::peers::Arguments),
     /// Compare the shipped library's instruction counts with the golden file
@@ -58,6 +66,8 @@ enum Verb {
 fn main() -> ExitCode {
     let result = match CommandLine::parse().verb {
         Verb::Bench(arguments) => verbs::bench::run(&arguments),
+        Verb::Calloc(arguments) => verbs::calloc::run(&arguments),
+        Verb::Memory(arguments) => verbs::memory::run(&arguments),
         Verb::Peers(arguments) => verbs::peers::run(&arguments),
         Verb::Golden(arguments) => verbs::golden::run(&arguments),
         Verb::Show(arguments) => verbs::show::run(&arguments),

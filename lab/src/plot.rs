@@ -15,7 +15,7 @@ const TOP: f64 = 70.0;
 const RANGE: (f64, f64) = (0.25, 8.0);
 const TICKS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 /// Okabe and Ito's palette, told apart with every kind of colour vision.
-const COLOURS: [&str; 9] = [
+pub const COLOURS: [&str; 9] = [
     "#000000", "#999999", "#0072b2", "#56b4e9", "#d55e00", "#009e73", "#f0e442", "#e69f00",
     "#cc79a7",
 ];

@@ -43,13 +43,7 @@ const COLUMNS: &str =
 impl Record {
     /// The file's text. The head is in lines `# key: value`; names hold no comma.
     pub fn to_csv(&self) -> String {
-        let mut text = String::new();
-        for (key, value) in &self.head {
-            push_line(
-                &mut text,
-                format_args!("# {key}: {}", value.replace('\n', " ")),
-            );
-        }
+        let mut text = head_lines(&self.head);
         push_line(&mut text, format_args!("{COLUMNS}"));
         for row in &self.rows {
             push_row(&mut text, row);
@@ -62,19 +56,43 @@ impl Record {
     /// # Errors
     /// When a line is not as it writes them.
     pub fn from_csv(text: &str) -> anyhow::Result<Record> {
-        let (head, body): (Vec<&str>, Vec<&str>) = text.lines().partition(|l| l.starts_with("# "));
-        let head = head
-            .iter()
-            .map(|line| head_line(line))
-            .collect::<anyhow::Result<_>>()?;
-        let (columns, rows) = body.split_first().context("no line of columns")?;
-        ensure!(*columns == COLUMNS, "other columns: {columns}");
+        let (head, columns, rows) = split_head(text)?;
+        ensure!(columns == COLUMNS, "other columns: {columns}");
         let row = |line: &&str| parse_row(line).with_context(|| format!("in the line {line:?}"));
         Ok(Record {
             head,
             rows: rows.iter().map(row).collect::<anyhow::Result<_>>()?,
         })
     }
+}
+
+/// The lines `# key: value` at a record's start.
+pub fn head_lines(head: &[(String, String)]) -> String {
+    let mut text = String::new();
+    for (key, value) in head {
+        push_line(
+            &mut text,
+            format_args!("# {key}: {}", value.replace('\n', " ")),
+        );
+    }
+    text
+}
+
+/// A record's head, its line of columns and its rows.
+pub type Parts<'a> = (Vec<(String, String)>, &'a str, Vec<&'a str>);
+
+/// Splits a record's text.
+///
+/// # Errors
+/// When it has no columns, or a line of the head is none.
+pub fn split_head(text: &str) -> anyhow::Result<Parts<'_>> {
+    let (head, body): (Vec<&str>, Vec<&str>) = text.lines().partition(|l| l.starts_with("# "));
+    let head = head
+        .iter()
+        .map(|line| head_line(line))
+        .collect::<anyhow::Result<_>>()?;
+    let (columns, rows) = body.split_first().context("no line of columns")?;
+    Ok((head, *columns, rows.to_vec()))
 }
 
 fn push_line(text: &mut String, line: std::fmt::Arguments) {

@@ -73,7 +73,8 @@ pub fn campaign(record: &Record, base: &str) -> String {
     text
 }
 
-fn table(header: &[&str]) -> Table {
+/// An empty table of this program's look.
+pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
     table.set_header(header);

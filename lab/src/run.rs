@@ -57,28 +57,40 @@ pub fn report(outcome: &Outcome) -> anyhow::Result<()> {
 /// # Errors
 /// When a number is missing, or the worker's malloc was another.
 pub fn parse(report: &str, library: &Path) -> anyhow::Result<Sample> {
-    let value = |key: &str| {
-        let of = |line: &str| {
-            Some(
-                line.strip_prefix(key)?
-                    .strip_prefix('=')?
-                    .trim()
-                    .to_string(),
-            )
-        };
-        report.lines().find_map(of)
-    };
-    let needed = |key: &str| value(key).with_context(|| format!("the worker did not tell {key}"));
-    identity::ensure_same(Path::new(&needed("heap")?), library)?;
+    ensure_heap(report, library)?;
     Ok(Sample {
-        ns_per_op: needed("ns_per_op")?.parse()?,
-        peak_rss_kib: needed("peak_rss_kib")?.parse()?,
+        ns_per_op: needed(report, "ns_per_op")?.parse()?,
+        peak_rss_kib: needed(report, "peak_rss_kib")?.parse()?,
         faults: (
-            needed("minor_faults")?.parse()?,
-            needed("major_faults")?.parse()?,
+            needed(report, "minor_faults")?.parse()?,
+            needed(report, "major_faults")?.parse()?,
         ),
-        bytes_per_block: value("bytes_per_block").map(|v| v.parse()).transpose()?,
+        bytes_per_block: field(report, "bytes_per_block")
+            .map(str::parse)
+            .transpose()?,
     })
+}
+
+/// The value of a report's line `key=value`.
+pub fn field<'a>(report: &'a str, key: &str) -> Option<&'a str> {
+    let of = |line: &'a str| line.strip_prefix(key)?.strip_prefix('=');
+    report.lines().find_map(of).map(str::trim)
+}
+
+/// The same.
+///
+/// # Errors
+/// When there is no such line.
+pub fn needed<'a>(report: &'a str, key: &str) -> anyhow::Result<&'a str> {
+    field(report, key).with_context(|| format!("the worker did not tell {key}"))
+}
+
+/// Fails unless the worker that wrote `report` used `library`.
+///
+/// # Errors
+/// When its malloc was another, or it does not tell.
+pub fn ensure_heap(report: &str, library: &Path) -> anyhow::Result<()> {
+    identity::ensure_same(Path::new(needed(report, "heap")?), library)
 }
 
 /// The command of a worker process for `ops` operations of `workload`, without its preload.

@@ -1,20 +1,19 @@
 //! `neap-lab bench`: runs a campaign, shows it and keeps its record.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::bench::{self, Counts, Extent, Plan, Results};
+use super::campaign::{self, Kept};
+use crate::bench::{self, Counts, Extent, Plan};
 use crate::peers::{self, Places, Ready};
 use crate::record::Record;
 use crate::summary::Summary;
 use crate::workloads::Workload;
-use crate::{machine, plot, report, workloads};
+use crate::{plot, report, workloads};
 
 /// The arguments of `bench`.
 #[derive(Args)]
@@ -54,13 +53,6 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// How the workers' own loops were compiled.
-const HARNESS: &str = if cfg!(debug_assertions) {
-    "debug build"
-} else {
-    "optimised"
-};
-
 /// Runs the campaign.
 ///
 /// # Errors
@@ -72,7 +64,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let ready = present_peers(arguments)?;
     let base = base_name(&arguments.base, &ready);
     let plan = plan(arguments, workloads, ready);
-    let bar = progress_bar(&plan);
+    let bar = campaign::progress_bar(bench::steps(&plan));
     let results = bench::carry_out(&plan, &bar);
     bar.finish_and_clear();
     let record = Record {
@@ -81,7 +73,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     show(arguments, &record, &base);
     keep(arguments, &record, &base)?;
-    Ok(verdict(&results))
+    Ok(campaign::verdict(&results.left_out, &results.failures))
 }
 
 fn present_peers(arguments: &Arguments) -> anyhow::Result<Vec<Ready>> {
@@ -131,37 +123,14 @@ fn plan(arguments: &Arguments, workloads: Vec<&'static Workload>, peers: Vec<Rea
     }
 }
 
-fn progress_bar(plan: &Plan) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} ({elapsed} of {eta} left)");
-    let bar = ProgressBar::new(bench::steps(plan));
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
-}
-
 fn head(plan: &Plan, arguments: &Arguments) -> Vec<(String, String)> {
-    let mut head = vec![
-        ("date".to_string(), machine::today()),
-        ("revision".to_string(), machine::revision()),
-        ("rounds".to_string(), plan.rounds.to_string()),
-        (
-            "extent".to_string(),
-            format!("{:?}", plan.extent).to_lowercase(),
-        ),
-        ("seed".to_string(), arguments.seed.to_string()),
-        ("harness".to_string(), HARNESS.to_string()),
+    let extent = format!("{:?}", plan.extent).to_lowercase();
+    let options = [
+        ("rounds", plan.rounds.to_string()),
+        ("extent", extent),
+        ("seed", arguments.seed.to_string()),
     ];
-    head.extend(
-        machine::describe()
-            .into_iter()
-            .map(|(key, value)| (key.to_string(), value)),
-    );
-    head.extend(
-        plan.peers
-            .iter()
-            .map(|p| (format!("version of {}", p.name), p.version.clone())),
-    );
-    head
+    campaign::head(&options, &plan.peers)
 }
 
 fn show(arguments: &Arguments, record: &Record, base: &str) {
@@ -175,35 +144,17 @@ fn show(arguments: &Arguments, record: &Record, base: &str) {
     println!("{}", report::campaign(record, base));
 }
 
-/// Writes `DATE-bench.csv` and `DATE-bench.svg`.
 fn keep(arguments: &Arguments, record: &Record, base: &str) -> anyhow::Result<()> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("records");
-    let folder = match &arguments.records {
-        Some(folder) => folder.clone(),
-        None if arguments.quick => return Ok(()),
-        None => own,
+    let kept = match arguments.quick {
+        true => Kept::WhereAsked,
+        false => Kept::Always,
     };
-    fs::create_dir_all(&folder)?;
-    let file = folder.join(format!("{}-bench.csv", machine::today()));
-    fs::write(&file, record.to_csv()).with_context(|| format!("cannot write {file:?}"))?;
-    fs::write(
-        file.with_extension("svg"),
-        plot::svg(&Summary::of(record), base),
-    )?;
-    eprintln!("the record is {}, the picture beside it", file.display());
-    Ok(())
-}
-
-fn verdict(results: &Results) -> ExitCode {
-    for what in &results.left_out {
-        eprintln!("left out: {what}");
-    }
-    for failure in &results.failures {
-        eprintln!("failed: {failure}");
-    }
-    if results.failures.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    let picture = plot::svg(&Summary::of(record), base);
+    campaign::keep(
+        "bench",
+        &record.to_csv(),
+        &picture,
+        arguments.records.as_deref(),
+        kept,
+    )
 }

@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::record::Record;
 use crate::summary::Summary;
-use crate::{plot, report};
+use crate::{calloc, plot, report};
 
 /// The arguments of `show`.
 #[derive(Args)]
@@ -34,6 +34,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let file = &arguments.record;
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {file:?}"))?;
+    if calloc::record::Record::recognises(&text) {
+        return show_calloc(arguments, &text);
+    }
     let record = Record::from_csv(&text).with_context(|| format!("{file:?} is no record"))?;
     let summary = Summary::of(&record);
     let base = arguments.base.as_str();
@@ -47,6 +50,21 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match arguments.json {
         true => println!("{:#}", report::json(&record, base)),
         false => println!("{}", report::campaign(&record, base)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The base is of no use here: the figures are absolute.
+fn show_calloc(arguments: &Arguments, text: &str) -> anyhow::Result<ExitCode> {
+    let record = calloc::record::Record::from_csv(text)
+        .with_context(|| format!("{:?} is no record", arguments.record))?;
+    if let Some(picture) = &arguments.svg {
+        let summary = calloc::summary::Summary::of(&record);
+        fs::write(picture, calloc::picture::svg(&summary))?;
+    }
+    match arguments.json {
+        true => println!("{:#}", calloc::tables::json(&record)),
+        false => println!("{}", calloc::tables::campaign(&record)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,14 @@
 //! `neap-lab worker`: what the harness runs under a preload.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
-use crate::work::{self, count};
+use crate::calloc::measure;
+use crate::work::calloc::{self, PolicyName, Touch, Work};
+use crate::work::{self, count, tour};
 use crate::{identity, run, workloads};
 
 /// The arguments of `worker`.
@@ -21,6 +24,34 @@ enum Job {
     Run(Named),
     /// Carry out a counted loop, for valgrind
     Count(Named),
+    /// Time pairs of calloc and free, or account for them
+    Calloc(Calloc),
+    /// Take the tour of virtual memory
+    Memory(Memory),
+}
+
+#[derive(Args)]
+struct Calloc {
+    /// Who answers
+    policy: PolicyName,
+    /// What is written into a block
+    touch: Touch,
+    /// Bytes of a block
+    bytes: usize,
+    /// How long pairs are timed
+    #[arg(long, default_value_t = 300)]
+    milliseconds: u64,
+    /// Account for so many pairs instead
+    #[arg(long)]
+    account: Option<u64>,
+}
+
+#[derive(Args)]
+struct Memory {
+    /// Bytes of the block
+    bytes: usize,
+    /// Bytes of the file
+    file_bytes: usize,
 }
 
 #[derive(Args)]
@@ -52,6 +83,30 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             count::carry_out(counted.stretch, named.ops)?;
             println!("heap={}", identity::own_heap()?.display());
         }
+        Job::Calloc(arguments) => run_calloc(arguments)?,
+        Job::Memory(sizes) => {
+            tour::take(sizes.bytes, sizes.file_bytes)?;
+            println!("heap={}", identity::own_heap()?.display());
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_calloc(arguments: &Calloc) -> anyhow::Result<()> {
+    let &Calloc {
+        policy,
+        touch,
+        bytes,
+        milliseconds,
+        account,
+    } = arguments;
+    let work = Work {
+        policy,
+        size: bytes,
+        touch,
+    };
+    match account {
+        Some(pairs) => measure::report_account(&calloc::account(work, pairs)?),
+        None => measure::report_timed(&calloc::time(work, Duration::from_millis(milliseconds))),
+    }
 }

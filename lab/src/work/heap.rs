@@ -20,6 +20,28 @@ pub fn malloc(size: usize) -> *mut u8 {
     p
 }
 
+/// A zeroed block of `size` bytes; null when the heap has none.
+#[inline(always)]
+pub fn calloc(size: usize) -> *mut u8 {
+    // SAFETY: calloc has no precondition.
+    let p = unsafe { libc::calloc(1, size) }.cast();
+    escape(p);
+    p
+}
+
+/// The same by `malloc` and memset: `escape` between them keeps the compiler from making one
+/// `calloc` of both.
+#[inline(always)]
+pub fn zeroed_malloc(size: usize) -> *mut u8 {
+    let p = malloc(size);
+    if !p.is_null() {
+        // SAFETY: the block has `size` bytes.
+        unsafe { p.write_bytes(0, size) };
+        escape(p);
+    }
+    p
+}
+
 /// # Safety
 /// - `p` came from this heap and was not freed since, or is null.
 /// - Nothing uses `p` after the call unless the result is null.

@@ -1,14 +1,19 @@
 //! What a worker process does: carries out one shape, checks every block's contents, and
 //! tells what it cost. Nothing but the workload allocates between the two clock readings.
 
+pub mod calloc;
 mod churn;
 pub mod count;
 mod grow;
 pub mod heap;
+mod libmalloc116;
 mod live;
+mod pagemap;
 mod sharing;
 mod single;
 mod toggle;
+pub mod tour;
+mod written;
 
 use std::time::Duration;
 

@@ -1,0 +1,294 @@
+//! What is compared: sizes, patterns and allocators.
+
+use anyhow::{bail, ensure};
+
+use crate::peers::{self, Places, Ready};
+use crate::work::calloc::{PolicyName, Touch};
+
+const MIB: u64 = 1 << 20;
+
+/// A size of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Its name on the command line and in the records.
+    pub name: &'static str,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// All sizes, in the order of the report.
+#[rustfmt::skip]
+pub const SIZES: &[Size] = &[
+    Size { name: "64K", bytes: 64 << 10 },
+    Size { name: "256K", bytes: 256 << 10 },
+    Size { name: "1M", bytes: MIB },
+    Size { name: "10M", bytes: 10 * MIB },
+    Size { name: "100M", bytes: 100 * MIB },
+    Size { name: "1000M", bytes: 1_000 * MIB },
+    STAND_IN,
+    LARGEST,
+];
+
+/// The largest, and what stands in for it where the machine has too little memory.
+const LARGEST: Size = Size {
+    name: "4G",
+    bytes: 4_096 * MIB,
+};
+const STAND_IN: Size = Size {
+    name: "2000M",
+    bytes: 2_000 * MIB,
+};
+
+/// The largest size of a quick run.
+const LARGEST_QUICK: u64 = 10 * MIB;
+
+/// The size of that name.
+pub fn find_size(name: &str) -> Option<&'static Size> {
+    SIZES.iter().find(|size| size.name == name)
+}
+
+/// The pattern of that name.
+pub fn find_touch(name: &str) -> Option<Touch> {
+    Touch::ALL.into_iter().find(|touch| touch.name() == name)
+}
+
+/// Which sizes are taken when none is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All that the machine has memory for.
+    Full,
+    /// The small ones.
+    Quick,
+}
+
+/// What is to be run, and what is not for want of memory.
+#[derive(Debug, PartialEq)]
+pub struct Chosen {
+    /// The rows.
+    pub sizes: Vec<&'static Size>,
+    /// The patterns.
+    pub touches: Vec<Touch>,
+    /// Why a size was left out.
+    pub left_out: Vec<String>,
+}
+
+/// The sizes and patterns named in `only`, or all where none of the kind is named, as far as
+/// `available` bytes of memory allow.
+///
+/// # Errors
+/// When a name is neither, or nothing is left.
+pub fn choose(only: &[String], reach: Reach, available: u64) -> anyhow::Result<Chosen> {
+    let unknown = only
+        .iter()
+        .find(|n| find_size(n).is_none() && find_touch(n).is_none());
+    if let Some(name) = unknown {
+        bail!(
+            "no size and no pattern {name:?}; there are {}",
+            known().join(", ")
+        );
+    }
+    let named = |name: &str| only.iter().any(|n| n == name);
+    let mut touches = Touch::ALL.to_vec();
+    if only.iter().any(|n| find_touch(n).is_some()) {
+        touches.retain(|touch| named(touch.name()));
+    }
+    let asked: Vec<&'static Size> = SIZES.iter().filter(|size| named(size.name)).collect();
+    let (sizes, left_out) = match asked.is_empty() {
+        true => default_sizes(reach, available),
+        false => allowed(&asked, available),
+    };
+    ensure!(!sizes.is_empty(), "nothing to run: {}", left_out.join(", "));
+    Ok(Chosen {
+        sizes,
+        touches,
+        left_out,
+    })
+}
+
+fn known() -> Vec<&'static str> {
+    let sizes = SIZES.iter().map(|size| size.name);
+    sizes.chain(Touch::ALL.map(Touch::name)).collect()
+}
+
+/// The stand-in is for a machine without memory for the largest.
+fn default_sizes(reach: Reach, available: u64) -> (Vec<&'static Size>, Vec<String>) {
+    let unwanted = if needed(&LARGEST) <= available {
+        &STAND_IN
+    } else {
+        &LARGEST
+    };
+    let wanted = |size: &&Size| match reach {
+        Reach::Full => *size != unwanted,
+        Reach::Quick => size.bytes <= LARGEST_QUICK,
+    };
+    let sizes: Vec<&'static Size> = SIZES.iter().filter(wanted).collect();
+    allowed(&sizes, available)
+}
+
+fn allowed(sizes: &[&'static Size], available: u64) -> (Vec<&'static Size>, Vec<String>) {
+    let (fit, large): (Vec<_>, Vec<_>) = sizes.iter().partition(|size| needed(size) <= available);
+    let reason = |size: &&Size| {
+        let (needed, available) = (needed(size) / MIB, available / MIB);
+        format!(
+            "{}: needs {needed} MiB of memory, {available} MiB are available",
+            size.name
+        )
+    };
+    (fit, large.iter().map(reason).collect())
+}
+
+/// An allocator may keep a freed block while it takes the next.
+fn needed(size: &Size) -> u64 {
+    2 * size.bytes + 256 * MIB
+}
+
+/// An allocator that is measured: a peer's library, or a policy of ours over the C library.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// Its name on the command line and in the records.
+    pub name: &'static str,
+    /// What answers in the worker.
+    pub policy: PolicyName,
+    /// The library that is preloaded.
+    pub peer: Ready,
+}
+
+/// The policies of ours; all stand over glibc.
+const POLICIES: [(&str, PolicyName); 2] = [
+    ("naive", PolicyName::Naive),
+    ("libmalloc-116", PolicyName::Libmalloc116),
+];
+
+/// Every allocator's name, in the order of the report.
+pub fn contenders() -> impl Iterator<Item = &'static str> {
+    peers::ALL
+        .iter()
+        .map(|peer| peer.name)
+        .chain(POLICIES.iter().map(|(name, _)| *name))
+}
+
+/// The allocators named in `only`, or all when it is empty, and for those that are not here the
+/// reason.
+///
+/// # Errors
+/// When a name is unknown, or nothing is here.
+pub fn present(only: &[String], places: &Places) -> anyhow::Result<(Vec<Contender>, Vec<String>)> {
+    if let Some(name) = only
+        .iter()
+        .find(|name| !contenders().any(|known| known == *name))
+    {
+        let known: Vec<&str> = contenders().collect();
+        bail!("no allocator {name:?}; there are {}", known.join(", "));
+    }
+    let wanted = |name: &&str| only.is_empty() || only.iter().any(|n| n == name);
+    let (mut found, mut absent) = (Vec::new(), Vec::new());
+    for name in contenders().filter(wanted) {
+        match contender(name, places) {
+            Ok(contender) => found.push(contender),
+            Err(reason) => absent.push(format!("{name} is absent: {reason:#}")),
+        }
+    }
+    ensure!(
+        !found.is_empty(),
+        "no allocator is here: {}",
+        absent.join(", ")
+    );
+    Ok((found, absent))
+}
+
+fn contender(name: &'static str, places: &Places) -> anyhow::Result<Contender> {
+    let ours = POLICIES.iter().find(|(known, _)| *known == name);
+    let policy = ours.map_or(PolicyName::Heap, |(_, policy)| *policy);
+    let library = if ours.is_some() { "glibc" } else { name };
+    let Some(peer) = peers::find(library) else {
+        bail!("no peer {library:?}")
+    };
+    Ok(Contender {
+        name,
+        policy,
+        peer: peers::locate(peer, places)?,
+    })
+}
+
+/// One cell: what one worker process does under one allocator.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// The size of a block.
+    pub size: &'static Size,
+    /// What is written into it.
+    pub touch: Touch,
+}
+
+impl Cell {
+    /// Every cell of the chosen sizes and patterns. Small sizes first: where the time is up,
+    /// what is missing are the cells that take longest.
+    pub fn all(chosen: &Chosen) -> Vec<Cell> {
+        let of = |size: &&'static Size| {
+            let size = *size;
+            chosen
+                .touches
+                .iter()
+                .map(move |&touch| Cell { size, touch })
+                .collect::<Vec<_>>()
+        };
+        chosen.sizes.iter().flat_map(of).collect()
+    }
+
+    /// For messages: `100M none`.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.size.name, self.touch.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(chosen: &Chosen) -> Vec<&'static str> {
+        chosen.sizes.iter().map(|size| size.name).collect()
+    }
+
+    #[test]
+    fn memory_decides_which_size_is_the_largest() {
+        let rich = choose(&[], Reach::Full, 64 << 30).unwrap();
+        assert_eq!(
+            names(&rich),
+            ["64K", "256K", "1M", "10M", "100M", "1000M", "4G"]
+        );
+        let poor = choose(&[], Reach::Full, 6 << 30).unwrap();
+        assert_eq!(names(&poor).last(), Some(&"2000M"));
+        assert!(poor.left_out.is_empty() && poor.touches == Touch::ALL);
+        let poorest = choose(&[], Reach::Full, 1 << 30).unwrap();
+        assert_eq!(names(&poorest).last(), Some(&"100M"));
+        assert_eq!(poorest.left_out.len(), 2, "{:?}", poorest.left_out);
+        assert!(choose(&["4G".into()], Reach::Full, 1 << 30).is_err());
+    }
+
+    #[test]
+    fn names_choose_sizes_and_patterns_apart() {
+        let only = ["10M".to_string(), "all".into(), "first".into()];
+        let chosen = choose(&only, Reach::Quick, 64 << 30).unwrap();
+        assert_eq!(names(&chosen), ["10M"]);
+        assert_eq!(chosen.touches, [Touch::First, Touch::All]);
+        assert_eq!(Cell::all(&chosen).len(), 2);
+        assert!(choose(&["11M".into()], Reach::Full, 64 << 30).is_err());
+        assert_eq!(
+            names(&choose(&[], Reach::Quick, 64 << 30).unwrap()).last(),
+            Some(&"10M")
+        );
+    }
+
+    #[test]
+    fn our_policies_stand_over_the_c_library() {
+        let places = Places::new(None).unwrap();
+        let only = ["naive".to_string(), "glibc".into(), "libmalloc-116".into()];
+        let (found, absent) = present(&only, &places).unwrap();
+        assert!(absent.is_empty() && found.len() == 3);
+        assert!(
+            found
+                .iter()
+                .all(|c| c.peer.library == found[0].peer.library)
+        );
+        assert!(present(&["dlmalloc".into()], &places).is_err());
+    }
+}

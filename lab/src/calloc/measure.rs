@@ -1,0 +1,170 @@
+//! One cell in a process of its own: timed, or accounted for without a clock.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use super::cells::{Cell, Contender};
+use crate::programs::which;
+use crate::work::calloc::{Account, MARK, Timed};
+use crate::{identity, run};
+
+/// What the accounting process of a cell found out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Accounted {
+    /// Bytes that one `calloc` zeroed by itself; `None` where the kernel does not tell.
+    pub zeroed: Option<u64>,
+    /// System calls a pair; `None` without strace.
+    pub system_calls: Option<f64>,
+}
+
+/// Prints, in the worker, what [`timed`] reads in the harness.
+///
+/// # Errors
+/// When the process's heap cannot be told.
+pub fn report_timed(timed: &Timed) -> anyhow::Result<()> {
+    let Timed {
+        pairs,
+        ns_median,
+        ns_least,
+        minor_faults,
+        major_faults,
+    } = timed;
+    // As many digits as the record keeps, so that tables of a run and of its record agree.
+    println!("pairs={pairs}\nns_median={ns_median:.1}\nns_least={ns_least:.1}");
+    println!("minor_faults={minor_faults:.4}\nmajor_faults={major_faults:.4}");
+    println!("heap={}", identity::own_heap()?.display());
+    Ok(())
+}
+
+/// Prints, in the worker, what [`accounted`] reads in the harness.
+///
+/// # Errors
+/// When the process's heap cannot be told.
+pub fn report_account(account: &Account) -> anyhow::Result<()> {
+    match &account.zeroed {
+        Ok(bytes) => println!("zeroed={bytes}"),
+        Err(reason) => eprintln!("the zeroed bytes are unknown: {reason:#}"),
+    }
+    println!("pairs={}", account.pairs);
+    println!("heap={}", identity::own_heap()?.display());
+    Ok(())
+}
+
+fn worker(cell: &Cell, contender: &Contender) -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([
+        "worker",
+        "calloc",
+        contender.policy.name(),
+        cell.touch.name(),
+    ]);
+    command.arg(cell.size.bytes.to_string());
+    Ok(command)
+}
+
+/// Runs pairs for about `time` under the contender.
+///
+/// # Errors
+/// When the worker fails, hangs, or used another malloc.
+pub fn timed(cell: &Cell, contender: &Contender, time: Duration) -> anyhow::Result<Timed> {
+    let mut command = worker(cell, contender)?;
+    command.args(["--milliseconds", &time.as_millis().to_string()]);
+    command.env("LD_PRELOAD", &contender.peer.library);
+    let report = run::output(&mut command)?;
+    run::ensure_heap(&report, &contender.peer.library)?;
+    parse_timed(&report)
+}
+
+fn parse_timed(report: &str) -> anyhow::Result<Timed> {
+    Ok(Timed {
+        pairs: run::needed(report, "pairs")?.parse()?,
+        ns_median: run::needed(report, "ns_median")?.parse()?,
+        ns_least: run::needed(report, "ns_least")?.parse()?,
+        minor_faults: run::needed(report, "minor_faults")?.parse()?,
+        major_faults: run::needed(report, "major_faults")?.parse()?,
+    })
+}
+
+/// Accounts for `pairs` pairs under the contender: with strace, where it is installed.
+///
+/// # Errors
+/// When the worker fails, hangs, found a byte that is not zero, or used another malloc.
+pub fn accounted(cell: &Cell, contender: &Contender, pairs: u64) -> anyhow::Result<Accounted> {
+    let mut worker = worker(cell, contender)?;
+    worker.args(["--account", &pairs.to_string()]);
+    let (report, trace) = match which("strace") {
+        Some(_) => {
+            let (report, errors) = run::outputs(&mut under_strace(&worker, contender))?;
+            (report, Some(errors))
+        }
+        None => {
+            worker.env("LD_PRELOAD", &contender.peer.library);
+            (run::output(&mut worker)?, None)
+        }
+    };
+    run::ensure_heap(&report, &contender.peer.library)?;
+    let zeroed = run::field(&report, "zeroed").map(str::parse).transpose()?;
+    let calls = trace.as_deref().map(calls_between_marks).transpose()?;
+    let system_calls = calls.map(|calls| (100.0 * calls as f64 / pairs as f64).round() / 100.0);
+    Ok(Accounted {
+        zeroed,
+        system_calls,
+    })
+}
+
+fn under_strace(worker: &Command, contender: &Contender) -> Command {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "--signal=none", "-s", "0", "-E"]);
+    strace.arg(format!("LD_PRELOAD={}", contender.peer.library.display()));
+    strace.arg(worker.get_program()).args(worker.get_args());
+    strace
+}
+
+/// The calls in strace's log between the two marks of the worker, of all threads.
+fn calls_between_marks(log: &str) -> anyhow::Result<u64> {
+    let mark = format!("close({MARK})");
+    let parts: Vec<&str> = log.split(&mark).collect();
+    let [_, between, _] = parts[..] else {
+        anyhow::bail!("{} marks in the system call trace", parts.len() - 1);
+    };
+    // The rest of the first mark's own line, and what stands before the second mark in its.
+    let (_, calls) = between.split_once('\n').context("a mark without an end")?;
+    let (calls, _) = calls.rsplit_once('\n').unwrap_or(("", calls));
+    let is_call = |line: &&str| line.contains('(') && !line.contains(" resumed>");
+    Ok(calls.lines().filter(is_call).count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timed_report_is_read() {
+        let report =
+            "pairs=12\nns_median=900.5\nns_least=800\nminor_faults=1.5\nmajor_faults=0\nheap=/x\n";
+        let expected = Timed {
+            pairs: 12,
+            ns_median: 900.5,
+            ns_least: 800.0,
+            minor_faults: 1.5,
+            major_faults: 0.0,
+        };
+        assert_eq!(parse_timed(report).unwrap(), expected);
+        assert!(parse_timed("pairs=12\n").is_err());
+    }
+
+    #[test]
+    fn calls_are_counted_between_the_marks_only() {
+        let log = "mmap(NULL, 1) = 0x1\n\
+                   close(-7116) = -1 EBADF (Bad file descriptor)\n\
+                   [pid 7] munmap(0x1, 1) = 0\n[pid 8] futex(0x2 <unfinished ...>\n\
+                   [pid 7] mmap(NULL, 1) = 0x1\n[pid 8] <... futex resumed>) = 0\n\
+                   [pid 7] close(-7116) = -1 EBADF (Bad file descriptor)\nexit_group(0) = ?\n";
+        assert_eq!(calls_between_marks(log).unwrap(), 3);
+        let none = "close(-7116) = -1 EBADF (Bad)\nclose(-7116) = -1 EBADF (Bad)\n";
+        assert_eq!(calls_between_marks(none).unwrap(), 0);
+        assert!(calls_between_marks("mmap(NULL, 1) = 0x1\n").is_err());
+    }
+}

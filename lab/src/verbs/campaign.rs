@@ -1,0 +1,97 @@
+//! What the verbs that measure have in common: the head of a record, its place, the verdict.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::machine;
+use crate::peers::Ready;
+
+/// How the workers' own loops were compiled.
+const HARNESS: &str = if cfg!(debug_assertions) {
+    "debug build"
+} else {
+    "optimised"
+};
+
+/// A bar of `steps`.
+pub fn progress_bar(steps: u64) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} ({elapsed} of {eta} left)");
+    let bar = ProgressBar::new(steps);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// The head of a record: the date, the sources, the options, the machine, the versions.
+pub fn head(options: &[(&str, String)], peers: &[Ready]) -> Vec<(String, String)> {
+    let first = [
+        ("date", machine::today()),
+        ("revision", machine::revision()),
+    ];
+    let mut head: Vec<(String, String)> = first
+        .into_iter()
+        .chain(options.iter().cloned())
+        .chain([("harness", HARNESS.to_string())])
+        .chain(machine::describe())
+        .map(|(key, value)| (key.to_string(), value))
+        .collect();
+    head.extend(
+        peers
+            .iter()
+            .map(|p| (format!("version of {}", p.name), p.version.clone())),
+    );
+    head
+}
+
+/// Whether a record is kept when no folder is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// In the lab's own folder.
+    Always,
+    /// Only where a folder was asked for.
+    WhereAsked,
+}
+
+/// Writes `DATE-NAME.csv` and `DATE-NAME.svg`.
+///
+/// # Errors
+/// When the folder cannot be made or a file not be written.
+pub fn keep(
+    name: &str,
+    csv: &str,
+    svg: &str,
+    folder: Option<&Path>,
+    kept: Kept,
+) -> anyhow::Result<()> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("records");
+    let folder = match folder {
+        Some(folder) => folder,
+        None if kept == Kept::WhereAsked => return Ok(()),
+        None => &own,
+    };
+    fs::create_dir_all(folder)?;
+    let file = folder.join(format!("{}-{name}.csv", machine::today()));
+    fs::write(&file, csv).with_context(|| format!("cannot write {file:?}"))?;
+    let picture = file.with_extension("svg");
+    fs::write(&picture, svg).with_context(|| format!("cannot write {picture:?}"))?;
+    eprintln!("the record is {}, the picture beside it", file.display());
+    Ok(())
+}
+
+/// Tells what was left out and what failed; a failure makes the exit code 1.
+pub fn verdict(left_out: &[String], failures: &[String]) -> ExitCode {
+    for what in left_out {
+        eprintln!("left out: {what}");
+    }
+    for failure in failures {
+        eprintln!("failed: {failure}");
+    }
+    match failures.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,369 @@
+//! The write-up's program: `calloc(N)` and `free` in a loop, with a little touching between.
+
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+
+use super::heap;
+use super::libmalloc116::{Kernel, Libmalloc116};
+use super::pagemap::page_size;
+use super::written::{self, Watch};
+use crate::machine;
+
+/// Whoever answers `calloc` and `free`.
+pub trait Policy {
+    /// A zeroed block; null when there is no memory.
+    fn calloc(&mut self, size: usize) -> *mut u8;
+
+    /// # Safety
+    /// - `calloc` of this policy gave `p`, it was not freed since, and nobody uses it any more.
+    unsafe fn free(&mut self, p: *mut u8);
+}
+
+/// Which policy a worker uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyName {
+    /// The heap's own calloc.
+    Heap,
+    /// The heap's malloc, then memset.
+    Naive,
+    /// macOS's libmalloc-116, see [`super::libmalloc116`].
+    #[value(name = "libmalloc-116")]
+    Libmalloc116,
+}
+
+impl PolicyName {
+    /// As on a worker's command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            PolicyName::Heap => "heap",
+            PolicyName::Naive => "naive",
+            PolicyName::Libmalloc116 => "libmalloc-116",
+        }
+    }
+}
+
+/// Which pages of a block the program writes, one byte each, before it frees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub enum Touch {
+    /// None.
+    None,
+    /// Those of the first 64 KiB, as a TLS read does.
+    First,
+    /// Every sixteenth.
+    Sixteenth,
+    /// All.
+    All,
+}
+
+impl Touch {
+    /// Every pattern, in the order of the report.
+    pub const ALL: [Touch; 4] = [Touch::None, Touch::First, Touch::Sixteenth, Touch::All];
+
+    /// Its name on the command line and in the records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Touch::None => "none",
+            Touch::First => "first",
+            Touch::Sixteenth => "sixteenth",
+            Touch::All => "all",
+        }
+    }
+
+    /// Its name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Touch::None => "nothing touched",
+            Touch::First => "the first 64 KiB touched",
+            Touch::Sixteenth => "every 16th page touched",
+            Touch::All => "all pages touched",
+        }
+    }
+
+    /// How far it reaches into a block of `size` bytes, and by which steps.
+    fn extent(self, size: usize, page: usize) -> (usize, usize) {
+        match self {
+            Touch::None => (0, page),
+            Touch::First => (size.min(64 << 10), page),
+            Touch::Sixteenth => (size, 16 * page),
+            Touch::All => (size, page),
+        }
+    }
+
+    /// Pages that it writes.
+    pub fn pages(self, size: usize) -> usize {
+        let (end, step) = self.extent(size, page_size() as usize);
+        end.div_ceil(step)
+    }
+}
+
+/// One cell's work.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Who answers.
+    pub policy: PolicyName,
+    /// Bytes of a block.
+    pub size: usize,
+    /// What is written into it.
+    pub touch: Touch,
+}
+
+/// What a timed run measured. A pair is calloc, touch and free.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timed {
+    /// Pairs that were timed.
+    pub pairs: u64,
+    /// The median of the clock's readings, in nanoseconds a pair.
+    pub ns_median: f64,
+    /// The least of them.
+    pub ns_least: f64,
+    /// Minor faults a pair.
+    pub minor_faults: f64,
+    /// Major faults a pair.
+    pub major_faults: f64,
+}
+
+/// What an accounting run found out, without a clock.
+#[derive(Debug)]
+pub struct Account {
+    /// Pairs between the two marks in the system call trace.
+    pub pairs: u64,
+    /// Bytes that the `calloc` after those pairs zeroed by itself, or why nobody knows.
+    pub zeroed: anyhow::Result<u64>,
+}
+
+/// A clock reading covers pairs of at least this time together: the clock itself takes 30 ns.
+const READING: Duration = Duration::from_micros(20);
+/// Readings that are kept; more do not change a median.
+const READINGS: usize = 20_000;
+/// Pairs before the first that counts: after the third even an allocator that learns from its
+/// frees (glibc's threshold for mappings) has settled.
+const WARM_UP: u64 = 3;
+/// At least so many readings, unless they take [`PATIENCE`] times the time of a run: then one.
+const FEWEST: usize = 3;
+const PATIENCE: u32 = 4;
+
+/// The argument of a `close` that can only fail: the two marks in a system call trace.
+pub const MARK: i32 = -7_116;
+
+/// Runs pairs for about `time` and measures them.
+///
+/// # Panics
+/// When there is no memory.
+pub fn time(work: Work, time: Duration) -> Timed {
+    match work.policy {
+        PolicyName::Heap => Loop::new(Heap, work).time(time),
+        PolicyName::Naive => Loop::new(Naive, work).time(time),
+        PolicyName::Libmalloc116 => Loop::new(Libmalloc116::new(Kernel), work).time(time),
+    }
+}
+
+/// Runs `pairs` between two marks, then looks at what one `calloc` writes, and checks that
+/// all of its block is zero.
+///
+/// # Errors
+/// When the block is not zero.
+///
+/// # Panics
+/// When there is no memory.
+pub fn account(work: Work, pairs: u64) -> anyhow::Result<Account> {
+    match work.policy {
+        PolicyName::Heap => Loop::new(Heap, work).account(pairs),
+        PolicyName::Naive => Loop::new(Naive, work).account(pairs),
+        PolicyName::Libmalloc116 => Loop::new(Libmalloc116::new(Kernel), work).account(pairs),
+    }
+}
+
+/// The process's heap.
+struct Heap;
+
+impl Policy for Heap {
+    #[inline(always)]
+    fn calloc(&mut self, size: usize) -> *mut u8 {
+        heap::calloc(size)
+    }
+
+    #[inline(always)]
+    unsafe fn free(&mut self, p: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { heap::free(p) }
+    }
+}
+
+/// calloc as one writes it first: an overflow check (of 1 times the size), malloc, memset.
+struct Naive;
+
+impl Policy for Naive {
+    #[inline(always)]
+    fn calloc(&mut self, size: usize) -> *mut u8 {
+        heap::zeroed_malloc(size)
+    }
+
+    #[inline(always)]
+    unsafe fn free(&mut self, p: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { heap::free(p) }
+    }
+}
+
+/// The loop over one policy.
+struct Loop<P: Policy> {
+    policy: P,
+    size: usize,
+    /// Where touching ends, and its step.
+    extent: (usize, usize),
+}
+
+impl<P: Policy> Loop<P> {
+    fn new(policy: P, work: Work) -> Loop<P> {
+        let extent = work.touch.extent(work.size, page_size() as usize);
+        Loop {
+            policy,
+            size: work.size,
+            extent,
+        }
+    }
+
+    #[inline(always)]
+    fn pair(&mut self) {
+        let p = self.policy.calloc(self.size);
+        assert!(!p.is_null(), "calloc({}) failed", self.size);
+        let (end, step) = self.extent;
+        let mut at = 0;
+        while at < end {
+            // SAFETY: `end` is at most the block's size, and the block is live.
+            unsafe { p.add(at).write_volatile(1) };
+            at += step;
+        }
+        // SAFETY: taken above, freed once.
+        unsafe { self.policy.free(p) };
+    }
+
+    fn pairs(&mut self, count: u64) -> Duration {
+        let start = Instant::now();
+        (0..count).for_each(|_| self.pair());
+        start.elapsed()
+    }
+
+    /// Ends early after `limit`, so that a slow cell does not warm up for longer than it runs.
+    /// Gives the time of the last pair.
+    fn warm_up(&mut self, limit: Duration) -> Duration {
+        let start = Instant::now();
+        let mut last = Duration::ZERO;
+        for _ in 0..WARM_UP {
+            last = self.pairs(1);
+            if start.elapsed() > limit {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Pairs that one clock reading covers, where one takes about `single`.
+    fn batch(&mut self, single: Duration) -> u64 {
+        let (mut batch, mut elapsed) = (1, single);
+        while elapsed < READING {
+            batch *= 2;
+            elapsed = self.pairs(batch);
+        }
+        batch
+    }
+
+    fn time(&mut self, limit: Duration) -> Timed {
+        let mut readings = vec![f64::NAN; READINGS];
+        readings.clear();
+        let single = self.warm_up(limit);
+        let batch = self.batch(single);
+        let before = machine::own_faults();
+        let start = Instant::now();
+        while readings.len() < READINGS {
+            readings.push(self.pairs(batch).as_nanos() as f64 / batch as f64);
+            let fewest = if start.elapsed() < PATIENCE * limit {
+                FEWEST
+            } else {
+                1
+            };
+            if start.elapsed() >= limit && readings.len() >= fewest {
+                break;
+            }
+        }
+        let after = machine::own_faults();
+        Timed::of(&readings, batch, (after.0 - before.0, after.1 - before.1))
+    }
+
+    fn account(&mut self, pairs: u64) -> anyhow::Result<Account> {
+        let watch = Watch::prepare();
+        self.warm_up(Duration::from_secs(1));
+        mark();
+        (0..pairs).for_each(|_| self.pair());
+        mark();
+        // Nothing may touch the heap between the last free and this calloc.
+        let watch = watch.and_then(Watch::start);
+        let p = self.policy.calloc(self.size);
+        assert!(!p.is_null(), "calloc({}) failed", self.size);
+        let zeroed = watch.and_then(|watch| watch.written(p, self.size));
+        // SAFETY: the block is live and this thread's own.
+        unsafe { written::ensure_zero(p, self.size)? };
+        // SAFETY: taken above, freed once.
+        unsafe { self.policy.free(p) };
+        Ok(Account { pairs, zeroed })
+    }
+}
+
+fn mark() {
+    // SAFETY: no descriptor has a negative number, so the call does nothing but fail.
+    unsafe { libc::close(MARK) };
+}
+
+impl Timed {
+    fn of(readings: &[f64], batch: u64, (minor, major): (u64, u64)) -> Timed {
+        let pairs = readings.len() as u64 * batch;
+        Timed {
+            pairs,
+            ns_median: crate::stats::quantile(readings, 0.5),
+            ns_least: crate::stats::quantile(readings, 0.0),
+            minor_faults: minor as f64 / pairs as f64,
+            major_faults: major as f64 / pairs as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn patterns_write_the_pages_they_say() {
+        let page = page_size() as usize;
+        assert_eq!(Touch::None.pages(MIB), 0);
+        assert_eq!(Touch::First.pages(MIB), (64 << 10) / page);
+        assert_eq!(Touch::First.pages(page), 1);
+        assert_eq!(Touch::Sixteenth.pages(MIB), MIB / page / 16);
+        assert_eq!(Touch::All.pages(MIB), MIB / page);
+    }
+
+    #[test]
+    fn every_policy_and_pattern_runs_and_counts() {
+        for policy in [
+            PolicyName::Heap,
+            PolicyName::Naive,
+            PolicyName::Libmalloc116,
+        ] {
+            for touch in Touch::ALL {
+                let work = Work {
+                    policy,
+                    size: 300_000,
+                    touch,
+                };
+                let timed = time(work, Duration::from_millis(1));
+                assert!(timed.pairs > 0, "{work:?}: {timed:?}");
+                assert!(
+                    timed.ns_least > 0.0 && timed.ns_least <= timed.ns_median,
+                    "{timed:?}"
+                );
+            }
+        }
+    }
+}

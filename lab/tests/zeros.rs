@@ -1,0 +1,240 @@
+//! `calloc` and `memory` as a user runs them, with tiny sizes: whose heap, and what must hold on
+//! every machine. Nothing here depends on time.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lab(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_neap-lab"));
+    command
+        .args(arguments)
+        .output()
+        .expect("neap-lab does not start")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = lab(arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("no JSON")
+}
+
+/// The number behind `key` in a worker's report; `None` where the worker does not know it.
+fn number(arguments: &[&str], key: &str) -> Option<f64> {
+    let output = lab(arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report = text(&output.stdout);
+    let heap = report
+        .lines()
+        .find_map(|line| line.strip_prefix("heap="))
+        .expect("no heap");
+    assert!(heap.contains("libc"), "{heap}");
+    let line = report.lines().find_map(|line| line.strip_prefix(key));
+    if line.is_none() {
+        let errors = text(&output.stderr);
+        assert!(errors.contains("are unknown: "), "{errors}");
+        eprintln!("skipped: {errors}");
+    }
+    line.map(|number| number.parse().expect("no number"))
+}
+
+/// What `calloc` zeroes of a block of `bytes` after two pairs.
+fn zeroed(policy: &str, touch: &str, bytes: u64) -> Option<f64> {
+    let bytes = bytes.to_string();
+    number(
+        &["worker", "calloc", policy, touch, &bytes, "--account", "2"],
+        "zeroed=",
+    )
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn malloc_and_memset_zero_every_byte_and_no_other() {
+    for bytes in [64 << 10, MIB, MIB + 12_345] {
+        for touch in ["none", "all"] {
+            if let Some(zeroed) = zeroed("naive", touch, bytes) {
+                assert_eq!(zeroed, bytes as f64, "{touch}");
+            }
+        }
+    }
+}
+
+#[test]
+fn libmallocs_policy_zeroes_below_its_limit_and_maps_above_it() {
+    if let Some(zeroed) = zeroed("libmalloc-116", "none", 8 * MIB) {
+        assert_eq!(zeroed, (8 * MIB) as f64);
+    }
+    if let Some(zeroed) = zeroed("libmalloc-116", "first", 129 * MIB) {
+        assert_eq!(zeroed, 0.0);
+    }
+}
+
+#[test]
+fn fresh_pages_of_the_kernel_are_not_counted_as_zeroed() {
+    // Over 32 MiB glibc maps and unmaps each block; its header shares the block's first page.
+    if let Some(zeroed) = zeroed("heap", "first", 40 * MIB) {
+        assert_eq!(zeroed, 0.0);
+    }
+}
+
+#[test]
+fn a_page_touched_in_a_fresh_mapping_is_a_fault() {
+    let bytes = (40 * MIB).to_string();
+    let run = |touch: &str| {
+        let arguments = [
+            "worker",
+            "calloc",
+            "heap",
+            touch,
+            &bytes,
+            "--milliseconds",
+            "1",
+        ];
+        number(&arguments, "minor_faults=").expect("no faults")
+    };
+    // SAFETY: the call has no precondition.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    let (none, all) = (run("none"), run("all"));
+    // Where the system gives huge pages to everybody, one fault brings many pages.
+    let thp = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let pages = match thp.unwrap_or_default().contains("[always]") {
+        true => 40 * MIB / (2 << 20),
+        false => 40 * MIB / page,
+    };
+    assert!(
+        all >= pages as f64 && none < 16.0,
+        "{all} faults, {none} untouched"
+    );
+}
+
+/// A folder of this test's own, empty.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("cannot make a folder");
+    folder
+}
+
+#[test]
+fn a_campaign_leaves_a_record_that_can_be_shown() {
+    let records = folder("calloc");
+    let records = records.to_str().expect("a path of text");
+    let only = [
+        "--peers",
+        "glibc,naive,libmalloc-116",
+        "--only",
+        "64K,1M,first",
+    ];
+    let arguments = [&["calloc", "--quick", "--records", records][..], &only].concat();
+    let output = lab(&arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let tables = text(&output.stdout);
+    for part in [
+        "The first 64 KiB touched: page faults",
+        "libmalloc-116",
+        "version of naive: over glibc",
+    ] {
+        assert!(tables.contains(part), "no {part:?} in {tables}");
+    }
+    let files = std::fs::read_dir(records).expect("no folder of records");
+    let files: Vec<PathBuf> = files.map(|entry| entry.expect("an entry").path()).collect();
+    let with = |extension: &str| {
+        let mut found = files
+            .iter()
+            .filter(|f| f.extension().is_some_and(|e| e == extension));
+        found
+            .next()
+            .expect("no such file")
+            .to_str()
+            .expect("a path of text")
+    };
+    let picture = std::fs::read_to_string(with("svg")).expect("no picture");
+    assert_eq!(picture.matches("<polyline").count(), 3);
+    let shown = text(&lab(&["show", with("csv")]).stdout);
+    assert!(tables.contains(shown.trim()), "{shown}");
+}
+
+#[test]
+fn a_campaigns_figures_are_of_the_allocator_they_name() {
+    let arguments = [
+        "calloc", "--quick", "--json", "--peers", "naive", "--only", "1M,none",
+    ];
+    let campaign = json(&arguments);
+    let row = &campaign["rows"][0];
+    assert_eq!(row["peer"], "naive");
+    assert!(
+        row["ns_per_pair"]["median"]
+            .as_f64()
+            .is_some_and(|ns| ns > 0.0)
+    );
+    if !row["zeroed_bytes"].is_null() {
+        assert_eq!(row["zeroed_bytes"].as_u64(), Some(MIB));
+    }
+}
+
+#[test]
+fn a_library_that_does_not_take_fails_the_cell() {
+    let wrong = folder("wrong-calloc").join("libneap.so");
+    std::fs::write(&wrong, "no library").expect("cannot write");
+    let wrong = wrong.to_str().expect("a path of text");
+    for arguments in [
+        &[
+            "calloc", "--neap", wrong, "--peers", "neap", "--only", "64K,none", "--quick",
+        ][..],
+        &["memory", "--neap", wrong, "--mib", "1"],
+    ] {
+        let output = lab(arguments);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(
+            errors.contains("the process uses the malloc of"),
+            "{errors}"
+        );
+    }
+}
+
+#[test]
+fn a_budget_of_nothing_leaves_every_cell_out_and_says_so() {
+    let output = lab(&["calloc", "--quick", "--peers", "glibc", "--seconds", "0"]);
+    let errors = text(&output.stderr);
+    assert!(
+        errors.contains("left out: time is up in round 1 of 1, before 64K none"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn the_tour_shows_when_memory_is_taken() {
+    const KIB: u64 = 64 << 10;
+    let tour = json(&["memory", "--peer", "glibc", "--mib", "64", "--json"]);
+    let step = |name: &str| {
+        let steps = tour["steps"].as_array().expect("no steps");
+        let found = steps.iter().find(|step| step["step"] == name);
+        found.unwrap_or_else(|| panic!("no step {name}")).clone()
+    };
+    let grown = |name: &str, what: &str| {
+        let (step, number) = (step(name), |v: &Value| v[what].as_i64().expect("no number"));
+        number(&step["after"]) - number(&step["before"])
+    };
+    let most = KIB as i64 * 9 / 10;
+    let little = KIB as i64 / 10;
+    assert!(grown("malloc", "virtual_kib") >= KIB as i64);
+    for step in ["malloc", "calloc", "read"] {
+        assert!(grown(step, "rss_anon_kib") < little, "{step}");
+    }
+    assert!(
+        grown("read", "minor_faults") >= 64 / 2,
+        "at least one a huge page"
+    );
+    assert!(grown("write", "rss_anon_kib") > most);
+    assert!(grown("free", "rss_anon_kib") < -most);
+    assert!(grown("write-file", "rss_file_kib") + grown("write-file", "rss_shmem_kib") > most);
+    assert!(grown("write-file", "rss_anon_kib") < little);
+    assert!(grown("unmap-file", "virtual_kib") <= -(KIB as i64));
+}
