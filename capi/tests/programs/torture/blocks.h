@@ -142,8 +142,7 @@ static void paint(struct block *block) {
         for (size_t at = 0; at < block->known; at += CHUNK) expect(block, at, 1, 0);
 }
 
-/* The first calloc with the number `plant`, and each thereafter in the same page, meets a wrong
-   byte, so that the check is checked. */
+/* Spoils the calloc whose number was asked for, so that the check is checked. */
 static void plant(struct block *block, uint64_t *state) {
     unsigned long number = atomic_fetch_add(&totals->callocs, 1) + 1;
     if (options.plant != 0 && number == options.plant)

@@ -78,11 +78,14 @@ static void freed(char *block, struct uffdio_range range, int stays) {
     calloc_is_zero();
 }
 
-static void missing(int stays) {
+static void start_server(void) {
     pthread_t server;
     open_faults(0);
     memset(served_page, 0x77, sizeof served_page);
     CHECK(pthread_create(&server, NULL, serve, NULL) == 0);
+}
+
+static void missing(int stays) {
     char *block = dirty_block();
     struct uffdio_range range = registered(block, UFFDIO_REGISTER_MODE_MISSING);
     /* The first half is gone; a quarter comes back from the server. */
@@ -93,7 +96,6 @@ static void missing(int stays) {
 }
 
 static void protected_pages(void) {
-    open_faults(UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_UNPOPULATED);
     char *block = dirty_block();
     struct uffdio_range range = registered(block, UFFDIO_REGISTER_MODE_WP);
     CHECK(madvise(pages(range), SIZE / 2, MADV_DONTNEED) == 0);
@@ -106,13 +108,16 @@ int main(int count, char **arguments) {
     const char *kind = count == 2 ? arguments[1] : "";
     CHECK(served_by_neap("malloc"));
     alarm(30); /* a fault that nobody serves ends as SIGALRM */
-    for (int i = 0; i < TURNS; i++) {
-        if (!strcmp(kind, "protected"))
-            protected_pages();
-        else if (!strcmp(kind, "missing") || !strcmp(kind, "kept"))
-            missing(!strcmp(kind, "kept"));
-        else
-            CHECK(!"an argument: missing, protected or kept");
+    if (!strcmp(kind, "protected")) {
+        open_faults(UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_UNPOPULATED);
+        for (int i = 0; i < TURNS; i++) protected_pages();
+    } else if (!strcmp(kind, "missing")) {
+        start_server();
+        for (int i = 0; i < TURNS; i++) missing(0);
+    } else {
+        CHECK(!strcmp(kind, "kept"));
+        start_server();
+        missing(1);
     }
     return 0;
 }

@@ -46,13 +46,26 @@ static void all_checked(struct worker *worker) {
         if (worker->slots[i]) worker->slots[i]->checked = 1;
 }
 
+/* Blocks that are dirty here and were not where the child came from, zeroed again. */
+static void soil_and_zero(struct worker *worker) {
+    uint64_t *state = &worker->state;
+    for (int i = 0; i < 4; i++) {
+        size_t size = spread(state, 256 << 10, 4 << 20);
+        char *soiled = malloc(size);
+        if (soiled) memset(soiled, 0x6b, size);
+        free(soiled);
+        struct block *block = take(state, size, ZERO);
+        if (block) give_back(block, state);
+    }
+}
+
 /* In a child with an address space of its own: the blocks it inherited, then rounds of its own. */
 __attribute__((noreturn)) static void live_on(struct worker *worker, unsigned long share) {
     alarm(CHILD_SECONDS);
     pthread_mutex_init(&descriptors, NULL);
     worker->generation++;
     worker->state ^= 0x6368696c64;
-    if (one_in(&worker->state, 2)) verify_all(worker);
+    if (share > 0) soil_and_zero(worker);
     rounds(worker, share);
     verify_all(worker);
     _exit(0);
@@ -122,8 +135,10 @@ static void cloned_vm(struct worker *worker) {
 
 static void start_child(struct worker *worker) {
     static void (*const kinds[])(struct worker *) = {forked, forked, cloned, vforked, cloned_vm};
-    if (!options.no_children && worker->generation < GENERATIONS)
-        kinds[below(&worker->state, 5)](worker);
+    if (options.no_children || worker->generation == GENERATIONS) return;
+    /* Pages that are given back here are ones that a stale answer calls untouched. */
+    if (one_in(&worker->state, 2)) malloc_trim(0);
+    kinds[below(&worker->state, 5)](worker);
 }
 
 static void fill(struct worker *worker, struct block **slot, size_t size) {
@@ -152,9 +167,9 @@ static void one_round(struct worker *worker) {
     uint64_t *state = &worker->state, chance = below(state, 1000);
     struct block **slot = &worker->slots[below(state, SLOTS)];
     if (attack && one_in(state, 25)) attack(worker);
-    if (chance < 2) {
+    if (chance < 4) {
         start_child(worker);
-    } else if (chance < 7) {
+    } else if (chance < 9) {
         malloc_trim(0);
     } else if (!*slot) {
         fill(worker, slot, choose_size(state));
