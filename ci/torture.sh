@@ -5,9 +5,10 @@
 #   free    no limit
 #   as      RLIMIT_AS of 150 MB, so that requests are refused
 #   data    RLIMIT_DATA of 100 MB, the same
-#   cgroup  128 MiB and no swap, beside a reader of a larger file: pages after MADV_FREE vanish
-#   swap    48 MiB and a swap file: pages go out and come back
+#   cgroup  192 MiB and no swap, beside a reader of a larger file: pages after MADV_FREE vanish
+#   swap    64 MiB for blocks of 100 MB, and a swap file: pages go out and come back
 # As root: with KSM at work, if the machine has it. Everything is put back whatever happens.
+# SEED=N chooses other random numbers (1 unless told).
 # TORTURE_MORE="MODE…" adds modes; "remap" stands for the switch --remap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -77,7 +78,7 @@ make_swap() {
     swap=$work/swap
 }
 
-# Streams a file of twice the limit through the group's page cache.
+# Streams a file larger than the limit through the group's page cache.
 start_reader() {
     (
         echo "$BASHPID" > "$group/cgroup.procs"
@@ -159,6 +160,12 @@ torture() { # torture PERCENT MEMORY MODE ARGS…: so many of all rounds
         set -- --remap "$@"
     fi
     [ $# -eq 0 ] || name="$name ${*#--}"
+    case $memory in
+        # A child of each thread may copy all of it; nothing can be swapped out.
+        cgroup) set -- --max-bytes 33554432 "$@" ;;
+        # More than the limit.
+        swap) set -- --max-bytes 100000000 "$@" ;;
+    esac
     row "$name" "$memory" "$work/torture" --mode "$mode" --rounds $((all * percent / 100)) \
         --seed $((${#rows[@]} + ${SEED:-1})) "$@"
 }
@@ -177,14 +184,16 @@ fi
 for kind in fork clone planted; do row "stale $kind" free "$work/stale_parent" $kind; done
 for kind in missing protected kept; do row "uffd $kind" free "$work/userfaultfd" $kind; done
 
-torture 11 free plain
-torture 9 free plain --threads 1
+torture 9 free plain
+torture 7 free plain --threads 1
 for mode in close closefrom replace; do torture 6 free $mode --threads 3; done
 torture 3 free replace --threads 1
 for mode in hidden hidden-late nofile nofile-late nondumpable nondumpable-late \
     seccomp-late seccomp-call-late; do
     torture 4 free $mode
 done
+torture 2 free locked
+torture 2 free locked-late
 torture 4 as plain
 torture 4 data plain
 for mode in ${TORTURE_MORE:-}; do torture 4 free "$mode"; done
@@ -194,7 +203,7 @@ if [ -z "$group" ]; then
 elif [ "$(wc -l < /proc/swaps)" -gt 1 ]; then
     skipped cgroup "the machine has swap of its own"
 else
-    echo 134217728 > "$limit_file"
+    echo 201326592 > "$limit_file"
     start_reader
     torture 6 cgroup plain
     torture 3 cgroup replace
@@ -203,7 +212,7 @@ else
 fi
 if [ -n "$group" ]; then
     if make_swap; then
-        echo 50331648 > "$limit_file"
+        echo 67108864 > "$limit_file"
         before=$(swapped_out)
         torture 6 swap plain
         torture 2 swap plain --threads 1

@@ -62,6 +62,11 @@ fn no_descriptors_left() {
 }
 
 #[test]
+fn all_memory_locked() {
+    survives(&["locked", "locked-late"]);
+}
+
+#[test]
 fn questions_kill() {
     survives(&["seccomp-late", "seccomp-call-late"]);
 }

@@ -101,6 +101,11 @@ static void become_private(void) {
     may_exec = 0;
 }
 
+/* Every page is populated as soon as it can be, and MADV_DONTNEED fails. */
+static void lock_everything(void) {
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) skip("mlockall");
+}
+
 #define KILL_AT(number)                                                                           \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1),                                           \
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
@@ -147,6 +152,7 @@ static const struct mode modes[] = {
     {"hidden", hide_proc, NULL},
     {"nofile", exhaust_descriptors, NULL},
     {"nondumpable", become_private, NULL},
+    {"locked", lock_everything, NULL},
     {"seccomp", filter_by_prctl, NULL},
     {"seccomp-call", filter_by_call, NULL},
 };

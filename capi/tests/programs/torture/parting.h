@@ -3,6 +3,7 @@
 #define PARTING_H
 
 #include "blocks.h"
+#include <sys/resource.h>
 
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT 21
@@ -50,16 +51,26 @@ static void advise_mapping(struct block *block, uint64_t *state) {
     if (pages.bytes) madvise(pages.at, pages.bytes, advice[below(state, 5)]);
 }
 
+/* Freed while still locked, now and then: MADV_DONTNEED fails on such pages. Seldom in all, since
+   they can neither be purged nor swapped out. */
+static int stays_locked(uint64_t *state) {
+    enum { MOST = 16 };
+    static atomic_int count;
+    return one_in(state, 8) && count < MOST && atomic_fetch_add(&count, 1) < MOST;
+}
+
 static void lock_pages(struct block *block, uint64_t *state) {
     struct pages pages = some_pages(block, 65536, state);
     if (!pages.bytes || mlock(pages.at, smaller(pages.bytes, 256 << 10)) != 0) return;
-    /* Freed while still locked, now and then: MADV_DONTNEED fails on such pages. */
-    if (!one_in(state, 8)) munlock(pages.at, smaller(pages.bytes, 256 << 10));
+    if (!stays_locked(state)) munlock(pages.at, smaller(pages.bytes, 256 << 10));
 }
 
 static void protect_pages(struct block *block, uint64_t *state) {
     struct pages pages = some_pages(block, 4096, state);
-    if (!pages.bytes) return;
+    struct rlimit data;
+    /* Under a limit of writable memory, what is given up may not be had again. */
+    if (!pages.bytes || getrlimit(RLIMIT_DATA, &data) != 0 || data.rlim_cur != RLIM_INFINITY)
+        return;
     int protection = one_in(state, 2) ? PROT_NONE : PROT_READ;
     if (mprotect(pages.at, pages.bytes, protection) != 0) return;
     CHECK(mprotect(pages.at, pages.bytes, PROT_READ | PROT_WRITE) == 0);

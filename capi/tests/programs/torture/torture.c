@@ -5,7 +5,8 @@
 static const char usage[] =
     "torture [--rounds N] [--threads N] [--seed N] [--max-bytes N] [--mode NAME[,NAME…]]\n"
     "        [--remap] [--no-children] [--plant N]\n"
-    "modes: plain close closefrom replace hidden nofile nondumpable seccomp seccomp-call;\n"
+    "modes: plain close closefrom replace hidden nofile nondumpable locked seccomp\n"
+    "       seccomp-call;\n"
     "       NAME-late comes into force after some rounds\n"
     "--max-bytes   the most that the blocks of one process hold\n"
     "--remap       files are mapped over pages of blocks, which are then freed\n"
