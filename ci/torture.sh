@@ -155,11 +155,11 @@ row() { # row NAME MEMORY COMMAND…: runs it, and keeps a line for the table
 torture() { # torture PERCENT MEMORY MODE ARGS…: so many of all rounds
     local percent=$1 memory=$2 mode=$3 name=$3
     shift 3
+    [ $# -eq 0 ] || name="$name ${*#--}"
     if [ "$mode" = remap ]; then
         mode=plain
         set -- --remap "$@"
     fi
-    [ $# -eq 0 ] || name="$name ${*#--}"
     case $memory in
         # A child of each thread may copy all of it; nothing can be swapped out.
         cgroup) set -- --max-bytes 33554432 "$@" ;;
