@@ -9,3 +9,4 @@ mod process;
 mod semantics;
 mod support;
 mod symbols;
+mod torture;

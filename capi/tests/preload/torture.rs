@@ -1,0 +1,173 @@
+//! Every byte that calloc gives is zero, whatever became of the way to ask the kernel.
+//!
+//! The short form of `ci/torture.sh`, and proof that the programs can fail: with a byte spoiled,
+//! and with a calloc in front of the library that trusts its descriptor (`torture/unguarded.c`).
+
+use crate::support::{self, Artifact, Built, aborted, compile_strictly, run, succeeds, text};
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::process::Output;
+
+/// The exit status of a program that the kernel or a missing privilege keeps from its test.
+const SKIPPED: i32 = 77;
+
+/// Compiles `torture/NAME.c`, with every warning an error.
+fn built(name: &str, artifact: Artifact) -> Option<Built> {
+    let flags = ["-fno-builtin", "-Wall", "-Wextra", "-Werror"].map(OsStr::new);
+    compile_strictly(&format!("programs/torture/{name}.c"), artifact, &flags)
+}
+
+/// Asserts success, or says on stderr what could not be tested here.
+fn succeeds_or_skips(output: &Output, name: &str) {
+    if output.status.code() == Some(SKIPPED) {
+        // Not eprintln: the harness would hide it in a test that passes.
+        let _ = write!(io::stderr(), "{name}: {}", text(&output.stdout));
+    } else {
+        succeeds(output, name);
+    }
+}
+
+/// Runs each mode by several threads, and by one, which alone may allocate after a raw clone.
+fn survives(modes: &[&str]) {
+    let Some(program) = built("torture", Artifact::Program) else {
+        return;
+    };
+    for mode in modes {
+        for threads in ["1", "3"] {
+            let arguments = ["--rounds", "1500", "--threads", threads, "--mode", mode];
+            let output = run(&program, &arguments.map(OsStr::new), &[]);
+            succeeds_or_skips(&output, &format!("torture, {mode}, threads: {threads}"));
+        }
+    }
+}
+
+#[test]
+fn nothing_in_the_way() {
+    survives(&["plain"]);
+}
+
+#[test]
+fn descriptors_closed_and_replaced() {
+    survives(&["close", "closefrom", "replace", "close,replace"]);
+}
+
+#[test]
+fn proc_out_of_reach() {
+    survives(&["hidden", "hidden-late", "nondumpable", "nondumpable-late"]);
+}
+
+#[test]
+fn no_descriptors_left() {
+    survives(&["nofile", "nofile-late"]);
+}
+
+#[test]
+fn all_memory_locked() {
+    survives(&["locked", "locked-late"]);
+}
+
+#[test]
+fn questions_kill() {
+    survives(&["seccomp-late", "seccomp-call-late"]);
+}
+
+/// From before the first large block on.
+#[test]
+#[ignore = "the library opens /proc/sys/vm/overcommit_memory when it first purges"]
+fn questions_kill_from_the_start() {
+    survives(&["seccomp", "seccomp-call"]);
+}
+
+#[test]
+#[ignore = "pages that the program mapped over stay mapped, and a purge does not zero them"]
+fn files_mapped_over_freed_pages() {
+    let Some(program) = built("torture", Artifact::Program) else {
+        return;
+    };
+    let arguments = ["--rounds", "3000", "--remap"].map(OsStr::new);
+    succeeds(&run(&program, &arguments, &[]), "torture, remap");
+}
+
+#[test]
+fn a_stale_parent_is_not_believed() {
+    let Some(program) = built("stale_parent", Artifact::Program) else {
+        return;
+    };
+    for kind in ["fork", "clone", "planted"] {
+        succeeds(&run(&program, &[OsStr::new(kind)], &[]), kind);
+    }
+}
+
+#[test]
+fn pages_under_userfaultfd() {
+    let Some(program) = built("userfaultfd", Artifact::Program) else {
+        return;
+    };
+    for kind in ["missing", "protected", "kept"] {
+        let output = run(&program, &[OsStr::new(kind)], &[]);
+        succeeds_or_skips(&output, &format!("userfaultfd, {kind}"));
+    }
+}
+
+#[test]
+fn a_spoiled_byte_is_found() {
+    let Some(program) = built("torture", Artifact::Program) else {
+        return;
+    };
+    for number in ["1", "40", "400"] {
+        let arguments = ["--rounds", "3000", "--plant", number].map(OsStr::new);
+        let message = aborted(&run(&program, &arguments, &[]), number);
+        assert!(
+            message.starts_with("torture: wrong byte ADDR, not ADDR, at ADDR: offset "),
+            "{message}"
+        );
+    }
+}
+
+/// Runs the program under a calloc that trusts its descriptor, which stands before the library.
+fn unguarded(name: &str, arguments: &[&str]) -> Option<Output> {
+    let plugin = built("unguarded", Artifact::Plugin)?;
+    let program = built(name, Artifact::Program)?;
+    let mut preload = plugin.as_os_str().to_owned();
+    preload.push(":");
+    preload.push(support::library());
+    let preload = preload.to_str().expect("cargo's target directory is UTF-8");
+    let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+    Some(run(&program, &arguments, &[("LD_PRELOAD", preload)]))
+}
+
+/// Asserts that the program, run so, dies of a wrong byte.
+fn fails_unguarded(name: &str, arguments: &[&str]) {
+    if let Some(output) = unguarded(name, arguments) {
+        let message = aborted(&output, name);
+        assert!(
+            message.contains(": wrong byte "),
+            "{arguments:?}: {message}"
+        );
+    }
+}
+
+#[test]
+fn a_trusting_calloc_fails() {
+    for kind in ["fork", "clone", "planted"] {
+        fails_unguarded("stale_parent", &[kind]);
+    }
+    fails_unguarded("torture", &["--rounds", "20000"]);
+    let replaced = ["--rounds", "20000", "--no-children", "--mode", "replace"];
+    fails_unguarded("torture", &replaced);
+}
+
+/// What the attacks find and meet, while every answer is an honest one.
+#[test]
+fn attacks_reach_the_descriptor() {
+    let arguments = ["--rounds", "3000", "--no-children", "--mode", "close"];
+    let Some(output) = unguarded("torture", &arguments) else {
+        return;
+    };
+    succeeds(&output, "torture, close, unguarded");
+    let said = text(&output.stdout);
+    assert!(
+        said.contains(" descriptors attacked") && !said.contains(" 0 descriptors attacked"),
+        "{said}"
+    );
+}
