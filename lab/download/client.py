@@ -1,0 +1,111 @@
+"""One download by requests over pyOpenSSL with the receive buffers of 2016.
+
+Arguments: the URL, the certificate to trust, the chunk in bytes, the limit in seconds, and the
+buffers, `zeroed` (as in 2016) or `unzeroed` (as pyOpenSSL makes them today). Prints `key=value`
+lines, the last of which is `heap`: the file that this process's malloc comes from.
+
+What was slow in 2016 (psf/requests#3729, pyca/pyopenssl#577): `iter_content(chunk)` asks the
+buffered reader of http.client for a chunk, which asks pyOpenSSL, read by read, for all that is
+left of it. For each of these reads pyOpenSSL made a buffer so large, `_ffi.new("char[]", n)`,
+which cffi fills with zeros; but a TLS read gives one record, at most 16 KiB, and the buffer is
+freed. All of this is still so in the versions of `requirements.txt`, save one thing: since 17.0
+pyOpenSSL makes the buffer by `_no_zero_allocator`. `restore_2016` gives that name its old value.
+That one assignment is the whole change; the rest is the packages' own code.
+
+The zeros are calloc's: since 1.10 cffi's `ffi.new` calls the C library's calloc, and nothing else
+(its issue 295). Up to 1.9 it called malloc and memset, which
+costs the same under every allocator and can tell nothing about them.
+"""
+
+import ctypes
+import resource
+import sys
+import time
+import zlib
+
+import OpenSSL.SSL
+import requests
+import urllib3.contrib.pyopenssl
+
+
+def restore_2016():
+    if not hasattr(OpenSSL.SSL, "_no_zero_allocator"):
+        sys.exit("this pyOpenSSL has no _no_zero_allocator: the experiment is another")
+    OpenSSL.SSL._no_zero_allocator = OpenSSL.SSL._ffi.new
+
+
+class Connection(OpenSSL.SSL.Connection):
+    """Counts the reads, and ends the stream when time is up.
+
+    An end, not an error: what came until then is handed out and checked as usual.
+    """
+
+    deadline = None
+    out_of_time = False
+    reads = 0
+    largest = 0
+
+    def recv_into(self, buffer, nbytes=None, flags=None):
+        if Connection.deadline is not None:
+            if time.perf_counter() > Connection.deadline:
+                Connection.out_of_time = True
+                return 0
+            Connection.reads += 1
+            Connection.largest = max(Connection.largest, len(buffer))
+        return super().recv_into(buffer, nbytes, flags)
+
+
+def download(url, certificate, chunk, limit):
+    """Bytes, their CRC-32, and the seconds from the head of the answer to the last byte.
+
+    The check is within the time: left out, the server would work on unclocked, and the more so
+    the smaller the chunk is.
+    """
+    total, crc = 0, 0
+    session = requests.Session()
+    session.trust_env = False
+    with session.get(url, verify=certificate, stream=True) as response:
+        response.raise_for_status()
+        start = time.perf_counter()
+        Connection.deadline = start + limit
+        for content in response.iter_content(chunk):
+            total += len(content)
+            crc = zlib.crc32(content, crc)
+        return total, crc, time.perf_counter() - start
+
+
+def home(name):
+    """The file mapped where the process's function `name` is."""
+    address = ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value
+    for line in open("/proc/self/maps"):
+        fields = line.rstrip("\n").split(None, 5)
+        start, end = (int(part, 16) for part in fields[0].split("-"))
+        if start <= address < end:
+            return fields[5] if len(fields) == 6 else "anonymous memory"
+    return "nowhere"
+
+
+def heap():
+    files = {home(name) for name in ("malloc", "free", "calloc", "realloc")}
+    if len(files) != 1:
+        sys.exit("malloc, free, calloc and realloc are of several files: %s" % sorted(files))
+    return files.pop()
+
+
+def main():
+    url, certificate, chunk, limit, buffers = sys.argv[1:]
+    if buffers == "zeroed":
+        restore_2016()
+    OpenSSL.SSL.Connection = Connection
+    urllib3.contrib.pyopenssl.inject_into_urllib3()
+    total, crc, seconds = download(url, certificate, int(chunk), float(limit))
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    print("bytes=%d\ncrc32=%d\nseconds=%.6f" % (total, crc, seconds))
+    print("end=%s" % ("time" if Connection.out_of_time else "body"))
+    print("reads=%d\nlargest_buffer=%d" % (Connection.reads, Connection.largest))
+    print("peak_rss_kib=" + status["VmHWM"].split()[0])
+    print("minor_faults=%d" % resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+    print("heap=" + heap())
+
+
+main()
