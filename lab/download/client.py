@@ -13,8 +13,8 @@ pyOpenSSL makes the buffer by `_no_zero_allocator`. `restore_2016` gives that na
 That one assignment is the whole change; the rest is the packages' own code.
 
 The zeros are calloc's: since 1.10 cffi's `ffi.new` calls the C library's calloc, and nothing else
-(its issue 295). Up to 1.9 it called malloc and memset, which
-costs the same under every allocator and can tell nothing about them.
+(its issue 295). Up to 1.9 it called malloc and memset, which writes every byte under any
+allocator and so would tell nothing about them; that part of 2016 is not restored.
 """
 
 import ctypes

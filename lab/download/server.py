@@ -8,6 +8,7 @@ input, so it cannot outlive the lab, however that ends.
 
 import http.server
 import random
+import signal
 import ssl
 import sys
 import threading
@@ -59,6 +60,8 @@ class Server(http.server.ThreadingHTTPServer):
 
 def main():
     key, certificate, megabytes = sys.argv[1:]
+    # An interrupt from the terminal is for the lab; here it would only print a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     bits = random.Random(2016)
     body = b"".join(bits.randbytes(1 << 20) for _ in range(int(megabytes)))
     server = Server(key, certificate, body)

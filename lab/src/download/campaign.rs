@@ -4,7 +4,7 @@ use crate::peers::Ready;
 use crate::rng::Rng;
 
 use super::MB;
-use super::cell::{self, Sample, Terms};
+use super::cell::{self, Buffers, Cell, Sample, Terms};
 use super::environment::Environment;
 use super::server::Server;
 
@@ -15,6 +15,8 @@ pub struct Run {
     pub chunk_mb: u64,
     /// The allocator.
     pub peer: String,
+    /// The receive buffers.
+    pub buffers: Buffers,
     /// The round, from 0.
     pub round: u32,
     /// What came out.
@@ -29,16 +31,19 @@ pub struct Plan {
     pub chunks_mb: Vec<u64>,
     /// The allocators.
     pub peers: Vec<Ready>,
+    /// The receive buffers.
+    pub buffers: Vec<Buffers>,
     /// How often.
     pub rounds: u32,
-    /// Seeds the order of the peers within a round.
+    /// Seeds the order within a round.
     pub seed: u64,
 }
 
 impl Plan {
     /// Downloads in all.
     pub fn cells(&self) -> u64 {
-        (self.chunks_mb.len() * self.peers.len()) as u64 * u64::from(self.rounds)
+        let of_a_round = self.chunks_mb.len() * self.peers.len() * self.buffers.len();
+        of_a_round as u64 * u64::from(self.rounds)
     }
 }
 
@@ -80,14 +85,27 @@ pub fn carry_out(
     let mut rng = Rng::new(plan.seed);
     for round in 0..plan.rounds {
         for &chunk_mb in &plan.chunks_mb {
-            let mut peers = usable.clone();
-            rng.shuffle(&mut peers);
-            peers
+            let mut cells = cells_of(&usable, &plan.buffers, chunk_mb);
+            rng.shuffle(&mut cells);
+            cells
                 .iter()
-                .for_each(|peer| campaign.one_cell(chunk_mb, peer, round));
+                .for_each(|&cell| campaign.one_cell(cell, round));
         }
     }
     Ok(campaign.results)
+}
+
+/// Every peer with every kind of buffers.
+fn cells_of<'a>(peers: &[&'a Ready], buffers: &[Buffers], chunk_mb: u64) -> Vec<Cell<'a>> {
+    let of_peer = |&peer: &&'a Ready| {
+        let cell = move |&buffers: &Buffers| Cell {
+            peer,
+            chunk_mb,
+            buffers,
+        };
+        buffers.iter().map(cell)
+    };
+    peers.iter().flat_map(of_peer).collect()
 }
 
 struct Campaign<'a> {
@@ -111,31 +129,26 @@ impl<'a> Campaign<'a> {
         usable
     }
 
-    fn one_cell(&mut self, chunk_mb: u64, peer: &Ready, round: u32) {
-        let rounds = self.plan.rounds;
-        let what = format!(
-            "round {} of {rounds}: {chunk_mb} MB, {}",
-            round + 1,
-            peer.name
-        );
-        self.watch.begin(&what);
-        let terms = &self.plan.terms;
-        let result = cell::once(
-            self.environment,
-            &mut self.server,
-            terms,
+    fn one_cell(&mut self, cell: Cell, round: u32) {
+        let Cell {
             peer,
-            chunk_mb * MB,
-        );
+            chunk_mb,
+            buffers,
+        } = cell;
+        let what = format!("{chunk_mb} MB, {}, {}", peer.name, buffers.name());
+        let (now, of) = (round + 1, self.plan.rounds);
+        self.watch.begin(&format!("round {now} of {of}: {what}"));
+        let result = cell::once(self.environment, &mut self.server, &self.plan.terms, cell);
         self.watch.end(&result);
         match result {
             Ok(sample) => self.results.runs.push(Run {
                 chunk_mb,
                 peer: peer.name.to_string(),
+                buffers,
                 round,
                 sample,
             }),
-            Err(error) => self.fail(format!("{chunk_mb} MB under {}: {error:#}", peer.name)),
+            Err(error) => self.fail(format!("{what}: {error:#}")),
         }
     }
 

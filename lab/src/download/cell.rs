@@ -23,7 +23,7 @@ const RECORD: u64 = 16 << 10;
 pub enum Buffers {
     /// Zero-filled, as in 2016: the experiment.
     Zeroed,
-    /// Not zeroed, as today: what the rest of a download costs.
+    /// Not zeroed, as today: the control, which shows what the rest of a download costs.
     Unzeroed,
 }
 
@@ -37,12 +37,21 @@ impl Buffers {
     }
 }
 
-/// What every cell of a campaign has in common.
+/// What every download of a campaign has in common.
 pub struct Terms {
     /// Bytes of the body.
     pub body: u64,
     /// A download ends after this time, whatever came.
     pub limit: Duration,
+}
+
+/// What one download is.
+#[derive(Clone, Copy)]
+pub struct Cell<'a> {
+    /// The client's allocator.
+    pub peer: &'a Ready,
+    /// The chunk in MB.
+    pub chunk_mb: u64,
     /// The receive buffers.
     pub buffers: Buffers,
 }
@@ -103,19 +112,19 @@ pub fn once(
     environment: &Environment,
     server: &mut Server,
     terms: &Terms,
-    peer: &Ready,
-    chunk: u64,
+    cell: Cell,
 ) -> anyhow::Result<Sample> {
+    let (chunk, library) = (cell.chunk_mb * MB, &cell.peer.library);
     let mut client = environment.program(SOURCE);
     client
         .arg(server.url())
         .arg(environment.certificate())
         .arg(chunk.to_string())
         .arg(terms.limit.as_secs_f64().to_string())
-        .arg(terms.buffers.name())
-        .env("LD_PRELOAD", &peer.library);
+        .arg(cell.buffers.name())
+        .env("LD_PRELOAD", library);
     let told = Told::parse(&run::output(&mut client)?)?;
-    identity::ensure_same(Path::new(&told.heap), &peer.library)?;
+    identity::ensure_same(Path::new(&told.heap), library)?;
     told.ensure_right(terms, chunk, server.crc32(told.sample.bytes)?)?;
     Ok(told.sample)
 }
@@ -196,7 +205,6 @@ mod tests {
     const TERMS: Terms = Terms {
         body: 2 * MB,
         limit: Duration::from_secs(1),
-        buffers: Buffers::Zeroed,
     };
 
     #[test]

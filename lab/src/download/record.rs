@@ -6,7 +6,7 @@ use super::campaign::Run;
 use super::cell::End;
 
 const COLUMNS: &str =
-    "chunk_mb,peer,round,mb_per_s,bytes,seconds,end,reads,peak_rss_kib,minor_faults";
+    "chunk_mb,peer,buffers,round,mb_per_s,bytes,seconds,end,reads,peak_rss_kib,minor_faults";
 
 /// The file's text. The head is in lines `# key: value`.
 pub fn csv(head: &[(String, String)], runs: &[Run]) -> String {
@@ -31,9 +31,11 @@ fn push_run(text: &mut String, run: &Run) {
     let Run {
         chunk_mb,
         peer,
+        buffers,
         round,
         sample,
     } = run;
+    let buffers = buffers.name();
     let end = match sample.end {
         End::Whole => "body",
         End::TimeUp => "time",
@@ -41,7 +43,7 @@ fn push_run(text: &mut String, run: &Run) {
     push_line(
         text,
         format_args!(
-            "{chunk_mb},{peer},{round},{:.4},{},{:.6},{end},{},{},{}",
+            "{chunk_mb},{peer},{buffers},{round},{:.4},{},{:.6},{end},{},{},{}",
             sample.rate(),
             sample.bytes,
             sample.seconds,
@@ -55,7 +57,7 @@ fn push_run(text: &mut String, run: &Run) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::download::cell::Sample;
+    use crate::download::cell::{Buffers, Sample};
 
     #[test]
     fn every_run_is_a_line_with_all_columns() {
@@ -70,6 +72,7 @@ mod tests {
         let run = Run {
             chunk_mb: 100,
             peer: "glibc".into(),
+            buffers: Buffers::Zeroed,
             round: 2,
             sample,
         };
@@ -80,7 +83,7 @@ mod tests {
         assert_eq!(lines[1].split(',').count(), lines[2].split(',').count());
         assert_eq!(
             lines[2],
-            "100,glibc,2,0.5000,1572864,3.000000,time,96,1000,12"
+            "100,glibc,zeroed,2,0.5000,1572864,3.000000,time,96,1000,12"
         );
     }
 }

@@ -4,20 +4,21 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 use super::campaign::Run;
-use super::cell::{End, Sample};
+use super::cell::{Buffers, End, Sample};
 use crate::peers;
 use crate::plot::lines::{Line, Picture, Point};
 use crate::stats::quantile;
 
-/// The rounds of one allocator with one chunk size.
+/// The rounds of one allocator with one chunk size and one kind of buffers.
 struct Cell<'a> {
     samples: Vec<&'a Sample>,
 }
 
 impl<'a> Cell<'a> {
     /// `None` when no round of it succeeded.
-    fn of(runs: &'a [Run], peer: &str, chunk_mb: u64) -> Option<Cell<'a>> {
-        let of_cell = |run: &&Run| run.peer == peer && run.chunk_mb == chunk_mb;
+    fn of(runs: &'a [Run], peer: &str, chunk_mb: u64, buffers: Buffers) -> Option<Cell<'a>> {
+        let of_cell =
+            |run: &&Run| run.peer == peer && run.chunk_mb == chunk_mb && run.buffers == buffers;
         let samples: Vec<&Sample> = runs.iter().filter(of_cell).map(|r| &r.sample).collect();
         (!samples.is_empty()).then_some(Cell { samples })
     }
@@ -86,19 +87,65 @@ fn chunks_of(runs: &[Run]) -> Vec<u64> {
     chunks
 }
 
-/// MB a second: one row an allocator, one column a chunk size, and what is left of the smallest
-/// chunk's rate with the largest.
-pub fn table(runs: &[Run]) -> String {
+/// MB a second with those buffers: one row an allocator, one column a chunk size, and what is
+/// left of the smallest chunk's rate with the largest.
+pub fn rates(runs: &[Run], buffers: Buffers) -> String {
     let chunks = chunks_of(runs);
+    let rate = |peer: &str, mb| Some(Cell::of(runs, peer, mb, buffers)?.text());
+    let mut columns = chunk_columns(runs, &chunks, &rate);
+    let remainders = peers_of(runs).into_iter();
+    let remainder = |peer| remainder(runs, peer, &chunks, buffers);
+    columns.push(Column {
+        title: "last / first".into(),
+        texts: remainders.map(remainder).collect(),
+    });
+    peer_table(runs, &columns)
+}
+
+/// What the zeros leave of the rate without them; `None` when the control was not run.
+pub fn against_control(runs: &[Run]) -> Option<String> {
+    if !runs.iter().any(|run| run.buffers == Buffers::Unzeroed) {
+        return None;
+    }
+    let rate = |peer: &str, mb, buffers| Some(Cell::of(runs, peer, mb, buffers)?.rate(0.5));
+    let share = |peer: &str, mb| {
+        let control = rate(peer, mb, Buffers::Unzeroed)?;
+        Some(percent(rate(peer, mb, Buffers::Zeroed)?, control))
+    };
+    let columns = chunk_columns(runs, &chunks_of(runs), &share);
+    Some(peer_table(runs, &columns))
+}
+
+/// A column of a table: a text for each peer.
+struct Column {
+    title: String,
+    texts: Vec<String>,
+}
+
+fn chunk_columns(
+    runs: &[Run],
+    chunks: &[u64],
+    text: &dyn Fn(&str, u64) -> Option<String>,
+) -> Vec<Column> {
+    let texts = |mb| {
+        let peers = peers_of(runs).into_iter();
+        peers.map(move |peer| text(peer, mb).unwrap_or_else(|| "–".into()))
+    };
+    let column = |&mb: &u64| Column {
+        title: format!("{mb} MB chunks"),
+        texts: texts(mb).collect(),
+    };
+    chunks.iter().map(column).collect()
+}
+
+fn peer_table(runs: &[Run], columns: &[Column]) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
-    let titles = chunks.iter().map(|mb| format!("{mb} MB chunks"));
-    let header = std::iter::once("allocator".to_string()).chain(titles);
-    table.set_header(header.chain(["last / first".to_string()]));
-    for peer in peers_of(runs) {
-        let cell = |&mb: &u64| Cell::of(runs, peer, mb).map_or("–".into(), |cell| cell.text());
-        let row = std::iter::once(peer.to_string()).chain(chunks.iter().map(cell));
-        table.add_row(row.chain([remainder(runs, peer, &chunks)]));
+    let titles = columns.iter().map(|column| column.title.as_str());
+    table.set_header(std::iter::once("allocator").chain(titles));
+    for (place, peer) in peers_of(runs).into_iter().enumerate() {
+        let texts = columns.iter().map(|column| column.texts[place].as_str());
+        table.add_row(std::iter::once(peer).chain(texts));
     }
     table
         .column_iter_mut()
@@ -107,11 +154,18 @@ pub fn table(runs: &[Run]) -> String {
     table.to_string()
 }
 
-fn remainder(runs: &[Run], peer: &str, chunks: &[u64]) -> String {
-    let rate = |mb: Option<&u64>| Some(Cell::of(runs, peer, *mb?)?.rate(0.5));
+fn remainder(runs: &[Run], peer: &str, chunks: &[u64], buffers: Buffers) -> String {
+    let rate = |mb: Option<&u64>| Some(Cell::of(runs, peer, *mb?, buffers)?.rate(0.5));
     match (rate(chunks.first()), rate(chunks.last())) {
-        (Some(first), Some(last)) if first > 0.0 => format!("{:.1} %", 100.0 * last / first),
+        (Some(first), Some(last)) => percent(last, first),
         _ => "–".into(),
+    }
+}
+
+fn percent(part: f64, whole: f64) -> String {
+    match whole > 0.0 {
+        true => format!("{:.1} %", 100.0 * part / whole),
+        false => "–".into(),
     }
 }
 
@@ -132,24 +186,36 @@ pub fn json(head: &[(String, String)], runs: &[Run]) -> serde_json::Value {
     let mut cells = Vec::new();
     for chunk_mb in chunks_of(runs) {
         for peer in peers_of(runs) {
-            let Some(cell) = Cell::of(runs, peer, chunk_mb) else {
-                continue;
-            };
-            cells.push(
-                json!({ "chunk_mb": chunk_mb, "peer": peer, "rounds": cell.samples.len(),
-                "mb_per_s": cell.rate(0.5), "least": cell.rate(0.0), "most": cell.rate(1.0),
-                "out_of_time": cell.ran_out_of_time() }),
+            let kinds = [Buffers::Zeroed, Buffers::Unzeroed];
+            cells.extend(
+                kinds
+                    .iter()
+                    .filter_map(|&b| json_cell(runs, peer, chunk_mb, b)),
             );
         }
     }
     json!({ "head": head, "cells": cells })
 }
 
-/// MB a second against the chunk, a line an allocator, both axes logarithmic.
+fn json_cell(
+    runs: &[Run],
+    peer: &str,
+    chunk_mb: u64,
+    buffers: Buffers,
+) -> Option<serde_json::Value> {
+    let cell = Cell::of(runs, peer, chunk_mb, buffers)?;
+    Some(
+        json!({ "chunk_mb": chunk_mb, "peer": peer, "buffers": buffers.name(),
+            "rounds": cell.samples.len(), "mb_per_s": cell.rate(0.5), "least": cell.rate(0.0),
+            "most": cell.rate(1.0), "out_of_time": cell.ran_out_of_time() }),
+    )
+}
+
+/// MB a second with zeroed buffers against the chunk, a line an allocator.
 pub fn picture(runs: &[Run]) -> Picture<'static> {
     let line = |peer: &'static str| {
         let point = |mb| {
-            let cell = Cell::of(runs, peer, mb)?;
+            let cell = Cell::of(runs, peer, mb, Buffers::Zeroed)?;
             // Nothing has no place on a logarithmic axis: the bound stands for it.
             let value = |q| match cell.rate(q) {
                 0.0 => cell.bound(),
@@ -190,6 +256,7 @@ mod tests {
         Run {
             chunk_mb,
             peer: peer.into(),
+            buffers: Buffers::Zeroed,
             round,
             sample,
         }
@@ -208,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_table_has_medians_and_spreads_and_says_what_is_below_its_limit() {
-        let text = table(&runs());
+        let text = rates(&runs(), Buffers::Zeroed);
         let row = |name| text.lines().find(|line| line.contains(name)).unwrap();
         for part in ["220 (200 to 300)", "110 (100 to 150)", "50.0 %"] {
             assert!(row("jemalloc").contains(part), "no {part:?} in {text}");
@@ -228,9 +295,22 @@ mod tests {
             run("glibc", 1, 0, 7, End::Whole),
             run("neap", 10, 0, 7, End::Whole),
         ];
-        let text = table(&runs);
+        let text = rates(&runs, Buffers::Zeroed);
         assert_eq!(text.matches('–').count(), 4, "{text}");
         assert!(text.contains("3.5"), "{text}");
+    }
+
+    #[test]
+    fn the_control_shows_what_zeros_leave_of_the_rate() {
+        assert_eq!(against_control(&runs()), None);
+        let mut both = runs();
+        both.push(Run {
+            buffers: Buffers::Unzeroed,
+            ..run("jemalloc", 1_000, 0, 440, End::Whole)
+        });
+        let text = against_control(&both).unwrap();
+        let row = text.lines().find(|line| line.contains("jemalloc")).unwrap();
+        assert!(row.contains("50.0 %") && row.contains('–'), "{text}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::download::campaign::{self, Plan, Results, Watch};
+use crate::download::campaign::{self, Plan, Results, Run, Watch};
 use crate::download::cell::{Buffers, Sample, Terms};
 use crate::download::environment::{self, Environment, Making, Outcome};
 use crate::download::{MB, record, report};
@@ -45,9 +45,10 @@ pub struct Arguments {
     /// Interleaved rounds
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Buffers as pyOpenSSL makes them today: what is left to pay when nothing is zeroed
+    /// Also with buffers that are not zeroed, as pyOpenSSL makes them today: shows what a large
+    /// chunk costs apart from its zeros
     #[arg(long)]
-    unzeroed: bool,
+    control: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -58,11 +59,11 @@ pub struct Arguments {
     /// Tell no progress
     #[arg(long)]
     quiet: bool,
-    /// Seeds the order of the peers within a round
+    /// Seeds the order within a round
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only set up the Python packages
-    #[arg(long, conflicts_with = "offline")]
+    /// Only set up the Python packages (with --offline: only look)
+    #[arg(long)]
     prepare: bool,
     /// Set up nothing: without the Python packages exit with 3
     #[arg(long)]
@@ -133,10 +134,10 @@ fn plan(arguments: &Arguments, peers: Vec<Ready>) -> Plan {
         terms: Terms {
             body: arguments.mb * MB,
             limit: Duration::from_secs(arguments.limit),
-            buffers: match arguments.unzeroed {
-                true => Buffers::Unzeroed,
-                false => Buffers::Zeroed,
-            },
+        },
+        buffers: match arguments.control {
+            true => vec![Buffers::Zeroed, Buffers::Unzeroed],
+            false => vec![Buffers::Zeroed],
         },
         chunks_mb: arguments.chunks.clone(),
         peers,
@@ -207,7 +208,6 @@ fn head(plan: &Plan, environment: &Environment) -> Vec<(String, String)> {
         ("seed".to_string(), plan.seed.to_string()),
         ("download".to_string(), format!("{} MB", terms.body / MB)),
         ("limit".to_string(), format!("{} s", terms.limit.as_secs())),
-        ("buffers".to_string(), terms.buffers.name().to_string()),
         ("packages".to_string(), environment.versions.clone()),
     ];
     let machine = machine::describe().into_iter();
@@ -225,8 +225,18 @@ fn show(arguments: &Arguments, head: &[(String, String)], results: &Results) {
     for (key, value) in head {
         println!("{key}: {value}");
     }
-    println!("\nMB a second, {}", report::legend(&results.runs));
-    println!("{}", report::table(&results.runs));
+    show_tables(&results.runs);
+}
+
+fn show_tables(runs: &[Run]) {
+    println!("\nMB a second, {}", report::legend(runs));
+    println!("{}", report::rates(runs, Buffers::Zeroed));
+    if let Some(shares) = report::against_control(runs) {
+        println!("\nThe same with buffers that are not zeroed");
+        println!("{}", report::rates(runs, Buffers::Unzeroed));
+        println!("\nWhat the zeros leave of that");
+        println!("{shares}");
+    }
 }
 
 /// Writes `DATE-download.csv` and `DATE-download.svg`.
@@ -235,11 +245,7 @@ fn keep(arguments: &Arguments, head: &[(String, String)], results: &Results) -> 
         return Ok(());
     };
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {folder:?}"))?;
-    let kind = match arguments.unzeroed {
-        true => "download-unzeroed",
-        false => "download",
-    };
-    let file = folder.join(format!("{}-{kind}.csv", machine::today()));
+    let file = folder.join(format!("{}-download.csv", machine::today()));
     fs::write(&file, record::csv(head, &results.runs))
         .with_context(|| format!("cannot write {file:?}"))?;
     let picture = lines::svg(&report::picture(&results.runs));
