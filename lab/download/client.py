@@ -1,8 +1,9 @@
-"""One download by requests over pyOpenSSL with the receive buffers of 2016.
+"""Downloads by requests over pyOpenSSL with the receive buffers of 2016.
 
-Arguments: the URL, the certificate to trust, the chunk in bytes, the limit in seconds, and the
-buffers, `zeroed` (as in 2016) or `unzeroed` (as pyOpenSSL makes them today). Prints `key=value`
-lines, the last of which is `heap`: the file that this process's malloc comes from.
+Arguments: the URL, the certificate to trust, the chunk in bytes, the limit in seconds, how many
+downloads, and the buffers, `zeroed` (as in 2016) or `unzeroed` (as pyOpenSSL makes them today).
+Prints `key=value` lines: `download` for each, with its bytes and their CRC-32, and among the
+others `heap`, the file that this process's malloc comes from.
 
 What was slow in 2016 (psf/requests#3729, pyca/pyopenssl#577): `iter_content(chunk)` asks the
 buffered reader of http.client for a chunk, which asks pyOpenSSL, read by read, for all that is
@@ -55,23 +56,30 @@ class Connection(OpenSSL.SSL.Connection):
         return super().recv_into(buffer, nbytes, flags)
 
 
-def download(url, certificate, chunk, limit):
+def download(session, url, certificate, chunk, limit):
     """Bytes, their CRC-32, and the seconds from the head of the answer to the last byte.
 
     The check is within the time: left out, the server would work on unclocked, and the more so
     the smaller the chunk is.
     """
     total, crc = 0, 0
-    session = requests.Session()
-    session.trust_env = False
     with session.get(url, verify=certificate, stream=True) as response:
         response.raise_for_status()
         start = time.perf_counter()
-        Connection.deadline = start + limit
+        Connection.deadline = Connection.deadline or start + limit
         for content in response.iter_content(chunk):
             total += len(content)
             crc = zlib.crc32(content, crc)
         return total, crc, time.perf_counter() - start
+
+
+def downloads(url, certificate, chunk, limit, times):
+    """Downloads one after the other, as many as the limit allows."""
+    with requests.Session() as session:
+        session.trust_env = False
+        while times > 0 and not Connection.out_of_time:
+            yield download(session, url, certificate, chunk, limit)
+            times -= 1
 
 
 def home(name):
@@ -93,14 +101,16 @@ def heap():
 
 
 def main():
-    url, certificate, chunk, limit, buffers = sys.argv[1:]
+    url, certificate, chunk, limit, times, buffers = sys.argv[1:]
     if buffers == "zeroed":
         restore_2016()
     OpenSSL.SSL.Connection = Connection
     urllib3.contrib.pyopenssl.inject_into_urllib3()
-    total, crc, seconds = download(url, certificate, int(chunk), float(limit))
+    done = list(downloads(url, certificate, int(chunk), float(limit), int(times)))
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-    print("bytes=%d\ncrc32=%d\nseconds=%.6f" % (total, crc, seconds))
+    for total, crc, _ in done:
+        print("download=%d:%d" % (total, crc))
+    print("seconds=%.6f" % sum(seconds for _, _, seconds in done))
     print("end=%s" % ("time" if Connection.out_of_time else "body"))
     print("reads=%d\nlargest_buffer=%d" % (Connection.reads, Connection.largest))
     print("peak_rss_kib=" + status["VmHWM"].split()[0])

@@ -167,7 +167,7 @@ fn wrong_arguments() -> Result<(), Failed> {
 }
 
 fn small_download() -> Result<(), Failed> {
-    let output = tiny(&["--json", "--control"]);
+    let output = tiny(&["--json", "--control", "--downloads", "2"]);
     let said = errors(&output, 0)?;
     ensure(said.contains("round 1 of 1: 1 MB, glibc, zeroed"), &said)?;
     let json: serde_json::Value = serde_json::from_slice(&output.stdout)?;

@@ -40,7 +40,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Downloads in all.
+    /// Clients in all.
     pub fn cells(&self) -> u64 {
         let of_a_round = self.chunks_mb.len() * self.peers.len() * self.buffers.len();
         of_a_round as u64 * u64::from(self.rounds)
@@ -58,7 +58,7 @@ pub struct Results {
 
 /// Hears of the campaign's progress.
 pub trait Watch {
-    /// A download begins.
+    /// A client begins.
     fn begin(&self, what: &str);
     /// It ended.
     fn end(&self, result: &anyhow::Result<Sample>);

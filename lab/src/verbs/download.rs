@@ -38,7 +38,10 @@ pub struct Arguments {
     #[arg(long, default_value_t = 64, value_name = "MB",
         value_parser = clap::value_parser!(u64).range(1..=4_096))]
     mb: u64,
-    /// A download stops after so many seconds, and is judged by what came
+    /// Downloads one after the other in one client: after the first its memory is warm
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    downloads: u32,
+    /// A client stops after so many seconds, and is judged by what came
     #[arg(long, default_value_t = 10, value_name = "SECONDS",
         value_parser = clap::value_parser!(u64).range(1..=120))]
     limit: u64,
@@ -133,6 +136,7 @@ fn plan(arguments: &Arguments, peers: Vec<Ready>) -> Plan {
     Plan {
         terms: Terms {
             body: arguments.mb * MB,
+            downloads: arguments.downloads,
             limit: Duration::from_secs(arguments.limit),
         },
         buffers: match arguments.control {
@@ -168,13 +172,13 @@ impl Watch for Silence {
     fn end(&self, _: &anyhow::Result<Sample>) {}
 }
 
-/// A bar on a terminal, a line a download elsewhere.
+/// A bar on a terminal, a line or two a client elsewhere.
 struct Shown(ProgressBar);
 
 impl Shown {
     fn new(plan: &Plan) -> Shown {
         let (cells, limit) = (plan.cells(), plan.terms.limit.as_secs());
-        eprintln!("{cells} downloads of at most {limit} s each");
+        eprintln!("{cells} clients of at most {limit} s each");
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} ({elapsed})");
         let bar = ProgressBar::new(cells);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -206,7 +210,10 @@ fn head(plan: &Plan, environment: &Environment) -> Vec<(String, String)> {
         ("revision".to_string(), machine::revision()),
         ("rounds".to_string(), plan.rounds.to_string()),
         ("seed".to_string(), plan.seed.to_string()),
-        ("download".to_string(), format!("{} MB", terms.body / MB)),
+        (
+            "download".to_string(),
+            format!("{} times {} MB", terms.downloads, terms.body / MB),
+        ),
         ("limit".to_string(), format!("{} s", terms.limit.as_secs())),
         ("packages".to_string(), environment.versions.clone()),
     ];
