@@ -19,6 +19,7 @@ allocator and so would tell nothing about them; that part of 2016 is not restore
 """
 
 import ctypes
+import os
 import resource
 import sys
 import time
@@ -95,6 +96,9 @@ def home(name):
 
 def heap():
     files = {home(name) for name in ("malloc", "free", "calloc", "realloc")}
+    # A program that takes a function's address lends it a stub of its own, as Debian's python3
+    # does. Where stubs lead the loader's log tells, which the lab reads before.
+    files.discard(os.path.realpath("/proc/self/exe"))
     if len(files) != 1:
         sys.exit("malloc, free, calloc and realloc are of several files: %s" % sorted(files))
     return files.pop()

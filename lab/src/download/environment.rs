@@ -205,6 +205,10 @@ fn make(folder: &Path) -> anyhow::Result<()> {
         .arg(new.join("key.pem"))
         .arg(new.join("certificate.pem"));
     run(&mut certificate).context("cannot make the server's certificate")?;
+    // Another process may have been faster, and uses it.
+    if Environment::open(folder).is_ok() {
+        return Ok(());
+    }
     part.finish(folder)
 }
 

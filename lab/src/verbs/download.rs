@@ -99,8 +99,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments, present(&chosen, &places)?);
     let results = carry_out(arguments, &plan, &environment)?;
     let head = head(&plan, &environment);
-    show(arguments, &head, &results);
-    keep(arguments, &head, &results)?;
+    if !results.runs.is_empty() {
+        show(arguments, &head, &results);
+        keep(arguments, &head, &results)?;
+    }
     Ok(verdict(&results))
 }
 
