@@ -82,10 +82,18 @@ pub fn ensure_bound(program: &mut Command, library: &Path) -> anyhow::Result<()>
         .output()
         .with_context(|| format!("cannot run {program:?}"))?;
     let log = String::from_utf8_lossy(&output.stderr);
-    let Some(found) = log.lines().find_map(malloc_target) else {
+    let Some(found) = bound_to(&log, Path::new(program.get_program())) else {
         bail!("the dynamic loader says nothing about malloc in {program:?}");
     };
     ensure_same(Path::new(found), library)
+}
+
+/// The file whose malloc `program` calls, by the loader's `log`. A program that takes malloc's
+/// address lends a stub of its own to all who take it (Debian's python3); where the stub leads,
+/// another line tells.
+fn bound_to<'a>(log: &'a str, program: &Path) -> Option<&'a str> {
+    let mut targets = log.lines().filter_map(malloc_target);
+    targets.find(|target| Path::new(target) != program)
 }
 
 /// The target in `binding file A [0] to B [0]: normal symbol `malloc'`.
@@ -127,6 +135,15 @@ mod tests {
         let line = "  77:\tbinding file /bin/x [0] to /lib/libc.so.6 [0]: normal symbol `malloc' [GLIBC_2.2.5]";
         assert_eq!(malloc_target(line), Some("/lib/libc.so.6"));
         assert_eq!(malloc_target(&line.replace("malloc", "malloc_trim")), None);
+    }
+
+    #[test]
+    fn a_stub_that_a_program_lends_is_not_its_malloc() {
+        let line =
+            |from, to| format!("binding file {from} [0] to {to} [0]: normal symbol `malloc'\n");
+        let log = line("/lib/libc.so.6", "/bin/x") + &line("/bin/x", "/lib/one.so");
+        assert_eq!(bound_to(&log, Path::new("/bin/x")), Some("/lib/one.so"));
+        assert_eq!(bound_to(&log, Path::new("/bin/y")), Some("/bin/x"));
     }
 
     #[test]

@@ -11,11 +11,13 @@
 //! | `calloc/` | the campaign of calloc and free |
 //! | `memory` | the steps of the tour of virtual memory |
 //! | `bench`, `stats`, `summary` | interleaved rounds, and what they prove |
+//! | `download/` | the published download: its environment, its server, its cells and their report |
 //! | `record`, `report`, `plot` | the CSV file, the tables, the SVG picture |
 
 mod bench;
 mod calloc;
 mod counts;
+mod download;
 mod identity;
 mod machine;
 mod memory;
@@ -58,6 +60,8 @@ enum Verb {
     Golden(verbs::golden::Arguments),
     /// Show the tables of a record
     Show(verbs::show::Arguments),
+    /// Measure an HTTPS download with buffers of the chunk's size, as PyOpenSSL made them in 2016
+    Download(verbs::download::Arguments),
     /// Carry out one workload in this process and report (used by the other verbs)
     #[command(hide = true)]
     Worker(verbs::worker::Arguments),
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Verb::Peers(arguments) => verbs::peers::run(&arguments),
         Verb::Golden(arguments) => verbs::golden::run(&arguments),
         Verb::Show(arguments) => verbs::show::run(&arguments),
+        Verb::Download(arguments) => verbs::download::run(&arguments),
         Verb::Worker(arguments) => verbs::worker::run(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -1,5 +1,7 @@
 //! The campaign as a picture: one row a workload, one dot a peer, ratios on a log scale.
 
+pub mod lines;
+
 use std::fmt::Write as _;
 
 use crate::stats::Comparison;

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod calloc;
 mod campaign;
+pub mod download;
 pub mod golden;
 pub mod memory;
 pub mod peers;

@@ -1,0 +1,299 @@
+//! One client process under one allocator with one chunk size.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+
+use super::MB;
+use super::environment::Environment;
+use super::server::Server;
+use crate::peers::Ready;
+use crate::{identity, run};
+
+const SOURCE: &str = include_str!("../../download/client.py");
+
+/// The most bytes that one TLS read gives.
+const RECORD: u64 = 16 << 10;
+
+/// How pyOpenSSL makes its receive buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffers {
+    /// Zero-filled, as in 2016: the experiment.
+    Zeroed,
+    /// Not zeroed, as today: the control, which shows what the rest of a download costs.
+    Unzeroed,
+}
+
+impl Buffers {
+    /// The word for the client and for the record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Buffers::Zeroed => "zeroed",
+            Buffers::Unzeroed => "unzeroed",
+        }
+    }
+}
+
+/// What every download of a campaign has in common.
+pub struct Terms {
+    /// Bytes of the body.
+    pub body: u64,
+    /// How often it is downloaded, one after the other in one client.
+    pub downloads: u32,
+    /// The client ends after this time, whatever came.
+    pub limit: Duration,
+}
+
+/// What one client is.
+#[derive(Clone, Copy)]
+pub struct Cell<'a> {
+    /// The client's allocator.
+    pub peer: &'a Ready,
+    /// The chunk in MB.
+    pub chunk_mb: u64,
+    /// The receive buffers.
+    pub buffers: Buffers,
+}
+
+/// How a client ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All came.
+    Whole,
+    /// Time was up.
+    TimeUp,
+}
+
+/// What one client measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Bytes that came, and were right.
+    pub bytes: u64,
+    /// From the heads of the answers to the last bytes.
+    pub seconds: f64,
+    /// How it ended.
+    pub end: End,
+    /// TLS reads, each with a buffer of its own.
+    pub reads: u64,
+    /// The most KiB that the client had resident.
+    pub peak_rss_kib: u64,
+    /// The client's minor faults.
+    pub minor_faults: u64,
+}
+
+impl Sample {
+    /// MB a second; 0 when nothing came.
+    pub fn rate(&self) -> f64 {
+        self.bytes as f64 / MB as f64 / self.seconds
+    }
+
+    /// What the rate is below when nothing came: not even one record within the time.
+    pub fn bound(&self) -> f64 {
+        RECORD as f64 / MB as f64 / self.seconds
+    }
+}
+
+/// Makes sure that the client's malloc is the peer's when it is preloaded.
+///
+/// # Errors
+/// When it is another.
+pub fn ensure_preload_takes(environment: &Environment, peer: &Ready) -> anyhow::Result<()> {
+    let mut python = Command::new(environment.python());
+    identity::ensure_bound(python.args(["-I", "-c", ""]), &peer.library)
+}
+
+/// Runs one client.
+///
+/// # Errors
+/// When the client fails, hangs, used another malloc or buffers of another size, or got other
+/// bytes than the server sent.
+pub fn once(
+    environment: &Environment,
+    server: &mut Server,
+    terms: &Terms,
+    cell: Cell,
+) -> anyhow::Result<Sample> {
+    let (chunk, library) = (cell.chunk_mb * MB, &cell.peer.library);
+    let mut client = environment.program(SOURCE);
+    client
+        .arg(server.url())
+        .arg(environment.certificate())
+        .arg(chunk.to_string())
+        .arg(terms.limit.as_secs_f64().to_string())
+        .arg(terms.downloads.to_string())
+        .arg(cell.buffers.name())
+        .env("LD_PRELOAD", library);
+    let told = Told::parse(&run::output(&mut client)?)?;
+    identity::ensure_same(Path::new(&told.heap), library)?;
+    told.ensure_right(terms, chunk, &mut |bytes| server.crc32(bytes))?;
+    Ok(told.sample)
+}
+
+/// What a client told.
+struct Told {
+    sample: Sample,
+    /// The bytes of each download, and their CRC-32.
+    downloads: Vec<(u64, u32)>,
+    largest_buffer: u64,
+    heap: String,
+}
+
+impl Told {
+    fn parse(report: &str) -> anyhow::Result<Told> {
+        let pairs: HashMap<&str, &str> = report.lines().filter_map(|l| l.split_once('=')).collect();
+        let value = |key: &str| {
+            let found = pairs.get(key).copied();
+            found.with_context(|| format!("the client did not tell {key}"))
+        };
+        let number = |key: &str| -> anyhow::Result<u64> {
+            let text = value(key)?;
+            text.parse().with_context(|| format!("{key} is {text:?}"))
+        };
+        let seconds: f64 = value("seconds")?.parse()?;
+        ensure!(seconds > 0.0, "the download took {seconds} s");
+        let downloads = downloads_in(report)?;
+        let end = match value("end")? {
+            "body" => End::Whole,
+            "time" => End::TimeUp,
+            other => bail!("no such end: {other:?}"),
+        };
+        Ok(Told {
+            sample: Sample {
+                bytes: downloads.iter().map(|&(bytes, _)| bytes).sum(),
+                seconds,
+                end,
+                reads: number("reads")?,
+                peak_rss_kib: number("peak_rss_kib")?,
+                minor_faults: number("minor_faults")?,
+            },
+            downloads,
+            largest_buffer: number("largest_buffer")?,
+            heap: value("heap")?.to_string(),
+        })
+    }
+
+    /// Fails unless the bytes are the server's, which `crc32` tells about the first so many of
+    /// its body, and the buffers were of the chunk's size.
+    fn ensure_right(
+        &self,
+        terms: &Terms,
+        chunk: u64,
+        crc32: &mut dyn FnMut(u64) -> anyhow::Result<u32>,
+    ) -> anyhow::Result<()> {
+        self.ensure_whole(terms)?;
+        for &(bytes, told) in &self.downloads {
+            let sent = crc32(bytes)?;
+            ensure!(
+                told == sent,
+                "the {bytes} bytes that came are not those that were sent (CRC-32 {told:08x}, \
+                 not {sent:08x})"
+            );
+        }
+        // The buffered reader rounds down to whole blocks of its own; nothing more may be lost.
+        ensure!(
+            self.sample.reads == 0 || self.largest_buffer > chunk / 2,
+            "the largest buffer had {} bytes, not the chunk's {chunk}",
+            self.largest_buffer
+        );
+        Ok(())
+    }
+
+    /// Fails when a download fell short, unless it is the last and time was up.
+    fn ensure_whole(&self, terms: &Terms) -> anyhow::Result<()> {
+        let body = terms.body;
+        let whole = self.downloads.iter().take_while(|&&(b, _)| b == body);
+        let (count, whole) = (self.downloads.len(), whole.count());
+        let enough = match self.sample.end {
+            End::Whole => whole == terms.downloads as usize,
+            End::TimeUp => whole + 1 >= count,
+        };
+        let over = self.downloads.iter().any(|&(bytes, _)| bytes > body);
+        let all = &self.downloads;
+        ensure!(enough && !over, "of {body} bytes a download came {all:?}");
+        Ok(())
+    }
+}
+
+/// The lines `download=BYTES:CRC32`.
+fn downloads_in(report: &str) -> anyhow::Result<Vec<(u64, u32)>> {
+    let lines = report.lines().filter_map(|l| l.strip_prefix("download="));
+    let download = |text: &str| -> anyhow::Result<(u64, u32)> {
+        let (bytes, crc32) = text.split_once(':').context("no download")?;
+        Ok((bytes.parse()?, crc32.parse()?))
+    };
+    lines.map(download).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "download=2097152:77\ndownload=2097152:77\nseconds=0.5\nend=body\n\
+                          reads=260\nlargest_buffer=1048576\npeak_rss_kib=4096\n\
+                          minor_faults=9\nheap=/lib/lib=one.so\n";
+
+    const TERMS: Terms = Terms {
+        body: 2 * MB,
+        downloads: 2,
+        limit: Duration::from_secs(1),
+    };
+
+    /// Judges a report, where the server's checksum is always 77.
+    fn judge(report: &str) -> anyhow::Result<()> {
+        Told::parse(report)?.ensure_right(&TERMS, MB, &mut |_| Ok(77))
+    }
+
+    #[test]
+    fn a_report_is_read_and_its_rate_is_in_mb_a_second() {
+        let told = Told::parse(REPORT).unwrap();
+        assert_eq!(told.sample.rate(), 8.0);
+        assert_eq!((told.sample.end, told.sample.reads), (End::Whole, 260));
+        assert_eq!(told.heap, "/lib/lib=one.so");
+        assert!(judge(REPORT).is_ok());
+    }
+
+    #[test]
+    fn a_damaged_report_is_refused() {
+        for (good, bad) in [
+            ("download=2097152:", "download=many:"),
+            ("seconds=0.5", "seconds=0"),
+            ("end=body", "end=never"),
+            ("heap=", "home="),
+        ] {
+            assert!(Told::parse(&REPORT.replace(good, bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn wrong_bytes_missing_bytes_and_small_buffers_are_refused() {
+        let refusal = |good, bad| {
+            judge(&REPORT.replacen(good, bad, 1))
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(refusal(":77", ":78").contains("not those that were sent"));
+        let short = refusal("=2097152:", "=1048576:");
+        assert!(short.contains("(1048576, 77), (2097152, 77)"), "{short}");
+        assert!(refusal("download=2097152:77\n", "").contains("of 2097152 bytes"));
+        assert!(refusal("=2097152:", "=2097153:").contains("2097153"));
+        assert!(refusal("buffer=1048576", "buffer=8192").contains("not the chunk's"));
+    }
+
+    #[test]
+    fn when_time_was_up_the_last_download_may_be_short_or_empty() {
+        let timed = REPORT.replace("end=body", "end=time");
+        assert!(judge(&timed.replacen("\ndownload=2097152", "\ndownload=16384", 1)).is_ok());
+        assert!(judge(&timed.replacen("download=2097152", "download=16384", 1)).is_err());
+        let one = timed.replacen("download=2097152:77\n", "", 1);
+        let record = Told::parse(&one.replace("2097152", "16384"))
+            .unwrap()
+            .sample;
+        assert_eq!(record.rate(), record.bound());
+        let nothing = one.replace("2097152", "0");
+        assert_eq!(Told::parse(&nothing).unwrap().sample.rate(), 0.0);
+        assert!(judge(&nothing).is_ok());
+    }
+}

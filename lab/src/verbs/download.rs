@@ -1,0 +1,274 @@
+//! `neap-lab download`: the published download, under every allocator.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::download::campaign::{self, Plan, Results, Run, Watch};
+use crate::download::cell::{Buffers, Sample, Terms};
+use crate::download::environment::{self, Environment, Making, Outcome};
+use crate::download::{MB, record, report};
+use crate::machine;
+use crate::peers::{self, Places, Ready};
+use crate::plot::lines;
+use crate::report::progress;
+
+/// The exit code when there is no environment and none may be made.
+const NO_ENVIRONMENT: u8 = 3;
+
+/// The arguments of `download`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Neap's library (else target/dist/libneap.so, or the one beside this program)
+    #[arg(long, value_name = "PATH")]
+    neap: Option<PathBuf>,
+    /// Only these peers
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    peers: Vec<String>,
+    /// The chunk sizes in MB
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000", value_name = "MB",
+        value_parser = clap::value_parser!(u64).range(1..=2_000))]
+    chunks: Vec<u64>,
+    /// The size of a download in MB
+    #[arg(long, default_value_t = 64, value_name = "MB",
+        value_parser = clap::value_parser!(u64).range(1..=4_096))]
+    mb: u64,
+    /// Downloads one after the other in one client: after the first its memory is warm
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    downloads: u32,
+    /// A client stops after so many seconds, and is judged by what came
+    #[arg(long, default_value_t = 10, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=120))]
+    limit: u64,
+    /// Interleaved rounds
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Also with buffers that are not zeroed, as pyOpenSSL makes them today: shows what a large
+    /// chunk costs apart from its zeros
+    #[arg(long)]
+    control: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Keep the record and the picture, in FOLDER or in lab/records
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1,
+        default_missing_value = concat!(env!("CARGO_MANIFEST_DIR"), "/records"))]
+    records: Option<PathBuf>,
+    /// Tell no progress
+    #[arg(long)]
+    quiet: bool,
+    /// Seeds the order within a round
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only set up the Python packages (with --offline: only look)
+    #[arg(long)]
+    prepare: bool,
+    /// Set up nothing: without the Python packages exit with 3
+    #[arg(long)]
+    offline: bool,
+    /// Where the Python packages are or are set up (else target/download)
+    #[arg(long, value_name = "FOLDER")]
+    env: Option<PathBuf>,
+}
+
+/// Sets up what is missing, runs the campaign, shows it, and keeps its record when asked.
+///
+/// # Errors
+/// When a name is unknown, no peer is there, the packages cannot be had, or the record cannot
+/// be written. A cell that fails is told, and the exit code is 1.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let places = Places::new(arguments.neap.clone())?;
+    let chosen = peers::select(&arguments.peers)?;
+    let folder = environment_folder(arguments, &places)?;
+    let Outcome::Ready(environment) = environment(arguments, &folder)? else {
+        eprintln!(
+            "neap-lab: no Python packages in {} (neap-lab download --prepare sets them up)",
+            folder.display()
+        );
+        return Ok(ExitCode::from(NO_ENVIRONMENT));
+    };
+    if arguments.prepare {
+        println!("{}: {}", folder.display(), environment.versions);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let plan = plan(arguments, present(&chosen, &places)?);
+    let results = carry_out(arguments, &plan, &environment)?;
+    let head = head(&plan, &environment);
+    if !results.runs.is_empty() {
+        show(arguments, &head, &results);
+        keep(arguments, &head, &results)?;
+    }
+    Ok(verdict(&results))
+}
+
+/// An absolute path: the client and the server are given files in it.
+fn environment_folder(arguments: &Arguments, places: &Places) -> anyhow::Result<PathBuf> {
+    let default = || environment::default_folder(places);
+    let folder = arguments.env.clone().unwrap_or_else(default);
+    Ok(std::path::absolute(folder)?)
+}
+
+fn environment(arguments: &Arguments, folder: &Path) -> anyhow::Result<Outcome> {
+    let making = match arguments.offline {
+        true => Making::Forbidden,
+        false => Making::Allowed,
+    };
+    // Said even when no progress is: something is written and fetched.
+    Environment::get(folder, making, &|what| eprintln!("{what}"))
+}
+
+fn present(chosen: &[&'static peers::Peer], places: &Places) -> anyhow::Result<Vec<Ready>> {
+    let mut ready = Vec::new();
+    for peer in chosen {
+        match peers::locate(peer, places) {
+            Ok(found) => ready.push(found),
+            Err(reason) => eprintln!("{} is absent: {reason:#}", peer.name),
+        }
+    }
+    anyhow::ensure!(!ready.is_empty(), "no peer is here");
+    Ok(ready)
+}
+
+fn plan(arguments: &Arguments, peers: Vec<Ready>) -> Plan {
+    Plan {
+        terms: Terms {
+            body: arguments.mb * MB,
+            downloads: arguments.downloads,
+            limit: Duration::from_secs(arguments.limit),
+        },
+        buffers: match arguments.control {
+            true => vec![Buffers::Zeroed, Buffers::Unzeroed],
+            false => vec![Buffers::Zeroed],
+        },
+        chunks_mb: arguments.chunks.clone(),
+        peers,
+        rounds: arguments.rounds,
+        seed: arguments.seed,
+    }
+}
+
+fn carry_out(
+    arguments: &Arguments,
+    plan: &Plan,
+    environment: &Environment,
+) -> anyhow::Result<Results> {
+    if arguments.quiet {
+        return campaign::carry_out(plan, environment, &Silence);
+    }
+    let shown = Shown::new(plan);
+    let results = campaign::carry_out(plan, environment, &shown);
+    shown.0.finish_and_clear();
+    results
+}
+
+/// Tells nothing.
+struct Silence;
+
+impl Watch for Silence {
+    fn begin(&self, _: &str) {}
+    fn end(&self, _: &anyhow::Result<Sample>) {}
+}
+
+/// A bar on a terminal, a line or two a client elsewhere.
+struct Shown(ProgressBar);
+
+impl Shown {
+    fn new(plan: &Plan) -> Shown {
+        let (cells, limit) = (plan.cells(), plan.terms.limit.as_secs());
+        eprintln!("{cells} clients of at most {limit} s each");
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} ({elapsed})");
+        let bar = ProgressBar::new(cells);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Shown(bar)
+    }
+}
+
+impl Watch for Shown {
+    fn begin(&self, what: &str) {
+        progress(&self.0, what);
+    }
+
+    fn end(&self, result: &anyhow::Result<Sample>) {
+        self.0.inc(1);
+        if self.0.is_hidden() {
+            match result {
+                Ok(sample) => eprintln!("  {:.2} MB/s", sample.rate()),
+                Err(error) => eprintln!("  failed: {error:#}"),
+            }
+        }
+    }
+}
+
+fn head(plan: &Plan, environment: &Environment) -> Vec<(String, String)> {
+    let terms = &plan.terms;
+    let mut head = vec![
+        ("date".to_string(), machine::today()),
+        ("revision".to_string(), machine::revision()),
+        ("rounds".to_string(), plan.rounds.to_string()),
+        ("seed".to_string(), plan.seed.to_string()),
+        (
+            "download".to_string(),
+            format!("{} times {} MB", terms.downloads, terms.body / MB),
+        ),
+        ("limit".to_string(), format!("{} s", terms.limit.as_secs())),
+        ("packages".to_string(), environment.versions.clone()),
+    ];
+    let machine = machine::describe().into_iter();
+    head.extend(machine.map(|(key, value)| (key.to_string(), value)));
+    let version = |peer: &Ready| (format!("version of {}", peer.name), peer.version.clone());
+    head.extend(plan.peers.iter().map(version));
+    head
+}
+
+fn show(arguments: &Arguments, head: &[(String, String)], results: &Results) {
+    if arguments.json {
+        println!("{:#}", report::json(head, &results.runs));
+        return;
+    }
+    for (key, value) in head {
+        println!("{key}: {value}");
+    }
+    show_tables(&results.runs);
+}
+
+fn show_tables(runs: &[Run]) {
+    println!("\nMB a second, {}", report::legend(runs));
+    println!("{}", report::rates(runs, Buffers::Zeroed));
+    if let Some(shares) = report::against_control(runs) {
+        println!("\nThe same with buffers that are not zeroed");
+        println!("{}", report::rates(runs, Buffers::Unzeroed));
+        println!("\nWhat the zeros leave of that");
+        println!("{shares}");
+    }
+}
+
+/// Writes `DATE-download.csv` and `DATE-download.svg`.
+fn keep(arguments: &Arguments, head: &[(String, String)], results: &Results) -> anyhow::Result<()> {
+    let Some(folder) = &arguments.records else {
+        return Ok(());
+    };
+    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {folder:?}"))?;
+    let file = folder.join(format!("{}-download.csv", machine::today()));
+    fs::write(&file, record::csv(head, &results.runs))
+        .with_context(|| format!("cannot write {file:?}"))?;
+    let picture = lines::svg(&report::picture(&results.runs));
+    fs::write(file.with_extension("svg"), picture)?;
+    eprintln!("the record is {}, the picture beside it", file.display());
+    Ok(())
+}
+
+fn verdict(results: &Results) -> ExitCode {
+    for failure in &results.failures {
+        eprintln!("failed: {failure}");
+    }
+    match results.failures.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}

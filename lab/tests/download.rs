@@ -1,0 +1,282 @@
+//! `neap-lab download` as a user runs it. What needs the Python packages uses those that are
+//! there already and fetches nothing; a skip shows as ignored, with what to do, and with
+//! `REQUIRE_ALL=1` it is a failure.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output};
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+const ADVICE: &str = "no Python packages: neap-lab download --prepare";
+
+/// The exit code of `--offline` without the packages.
+const NO_ENVIRONMENT: i32 = 3;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let trials = vec![
+        trial("without_python_it_says_what_to_install", no_python),
+        trial("without_the_venv_module_it_says_what_to_install", no_venv),
+        trial("without_an_index_it_says_so_and_leaves_nothing", no_index),
+        trial("offline_it_sets_up_nothing", offline),
+        trial("wrong_arguments_are_refused", wrong_arguments),
+        with_packages("a_small_download_comes_whole", small_download),
+        with_packages("a_record_and_a_picture_are_kept", record),
+        with_packages("quiet_means_quiet", quiet),
+        with_packages("another_heap_fails_the_cell", another_heap),
+        with_packages("wrong_bytes_fail_the_cell", wrong_bytes),
+        with_packages("time_ends_a_download", out_of_time),
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+type Check = fn() -> Result<(), Failed>;
+
+fn trial(name: &'static str, check: Check) -> Trial {
+    Trial::test(name, check)
+}
+
+fn with_packages(name: &'static str, check: Check) -> Trial {
+    Trial::ignorable_test(name, move || {
+        if packages_are_there() {
+            return check().map(|()| Completion::Completed);
+        }
+        match std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1") {
+            true => Err(Failed::from(ADVICE)),
+            false => Ok(Completion::ignored_with(ADVICE)),
+        }
+    })
+}
+
+fn packages_are_there() -> bool {
+    let output = run(&mut download(&["--offline", "--prepare"]));
+    output.status.code() != Some(NO_ENVIRONMENT)
+}
+
+const TINY: &[&str] = &["--rounds", "1", "--mb", "1", "--chunks", "1"];
+
+fn download(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_neap-lab"));
+    command.arg("download").args(arguments);
+    command
+}
+
+fn run(command: &mut Command) -> Output {
+    command.output().expect("neap-lab does not start")
+}
+
+/// A tiny download under the C library, offline.
+fn tiny(arguments: &[&str]) -> Output {
+    run(download(&["--offline", "--peers", "glibc"])
+        .args(TINY)
+        .args(arguments))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Fails unless the command ended with `code`, and gives what it said on standard error.
+fn errors(output: &Output, code: i32) -> Result<String, Failed> {
+    let errors = text(&output.stderr);
+    match output.status.code() == Some(code) {
+        true => Ok(errors),
+        false => Err(format!("{}, not {code}: {errors}", output.status).into()),
+    }
+}
+
+fn ensure(holds: bool, told: &str) -> Result<(), Failed> {
+    match holds {
+        true => Ok(()),
+        false => Err(Failed::from(told)),
+    }
+}
+
+/// A folder of this test's own, empty.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("download-{name}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("cannot make a folder");
+    folder
+}
+
+/// Runs a set-up where `python3` is the shell script `script`, or absent, and gives what was said.
+/// Nothing may be left where the packages should be.
+fn set_up_with(name: &str, script: Option<&str>) -> Result<String, Failed> {
+    let home = folder(name);
+    let (programs, target) = (home.join("bin"), home.join("packages"));
+    fs::create_dir_all(&programs)?;
+    fs::create_dir_all(&target)?;
+    if let Some(script) = script {
+        let python = programs.join("python3");
+        fs::write(&python, format!("#!/bin/sh\n{script}\n"))?;
+        fs::set_permissions(&python, fs::Permissions::from_mode(0o755))?;
+    }
+    let mut command = download(&["--prepare", "--env"]);
+    command.arg(target.join("python")).env("PATH", &programs);
+    let said = errors(&run(&mut command), 1)?;
+    let left = fs::read_dir(&target)?.count();
+    ensure(left == 0, &format!("{left} entries are left: {said}"))?;
+    ensure(said.contains("setting up Python packages"), &said)?;
+    Ok(said)
+}
+
+fn no_python() -> Result<(), Failed> {
+    let said = set_up_with("no-python", None)?;
+    let told = said.contains("python3 does not run") && said.contains("apt-get install");
+    ensure(told, &said)
+}
+
+fn no_venv() -> Result<(), Failed> {
+    let script = "[ \"$2\" != venv ] || { echo 'ensurepip is not available'; exit 1; }";
+    let said = set_up_with("no-venv", Some(script))?;
+    let told = said.contains("apt-get install python3-venv") && said.contains("ensurepip");
+    ensure(told, &said)
+}
+
+/// This Python makes an environment in which it is itself, and cannot install.
+fn no_index() -> Result<(), Failed> {
+    let script = "case \"$2\" in
+        venv) /bin/mkdir -p \"$3/bin\" && /bin/cp \"$0\" \"$3/bin/python\";;
+        pip) echo 'No matching distribution found' >&2; exit 1;;
+    esac";
+    let said = set_up_with("no-index", Some(script))?;
+    let told = said.contains("needs the package index") && said.contains("No matching");
+    ensure(told && said.contains("PIP_FIND_LINKS"), &said)
+}
+
+fn offline() -> Result<(), Failed> {
+    let home = folder("offline");
+    let target = home.join("python");
+    let mut command = download(&["--offline", "--env"]);
+    let said = errors(&run(command.arg(&target)), NO_ENVIRONMENT)?;
+    ensure(said.contains("download --prepare"), &said)?;
+    ensure(!target.exists(), "it made something")
+}
+
+fn wrong_arguments() -> Result<(), Failed> {
+    let unknown = run(&mut download(&["--offline", "--peers", "dlmalloc"]));
+    let said = errors(&unknown, 1)?;
+    ensure(said.starts_with("neap-lab: no peer"), &said)?;
+    for arguments in [["--chunks", "0"], ["--limit", "0"], ["--rounds", "0"]] {
+        errors(&run(&mut download(&arguments)), 2)?;
+    }
+    Ok(())
+}
+
+fn small_download() -> Result<(), Failed> {
+    let output = tiny(&["--json", "--control", "--downloads", "2"]);
+    let said = errors(&output, 0)?;
+    ensure(said.contains("round 1 of 1: 1 MB, glibc, zeroed"), &said)?;
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let cells = json["cells"].as_array().ok_or("no cells")?;
+    let buffers: Vec<_> = cells.iter().map(|cell| cell["buffers"].as_str()).collect();
+    ensure(
+        buffers == [Some("zeroed"), Some("unzeroed")],
+        &format!("{cells:?}"),
+    )?;
+    let fast = |cell: &serde_json::Value| cell["mb_per_s"].as_f64().is_some_and(|r| r > 0.0);
+    ensure(cells.iter().all(fast), &format!("{cells:?}"))?;
+    let packages = json["head"]["packages"].as_str().ok_or("no packages")?;
+    ensure(packages.contains("cffi 2."), packages)
+}
+
+fn record() -> Result<(), Failed> {
+    let records = folder("records");
+    let path = records.to_str().ok_or("a path of text")?;
+    let output = tiny(&["--records", path]);
+    errors(&output, 0)?;
+    let table = text(&output.stdout);
+    ensure(
+        table.contains("1 MB chunks") && table.contains("processor: "),
+        &table,
+    )?;
+    let mut files: Vec<PathBuf> = fs::read_dir(&records)?
+        .map(|e| Ok(e?.path()))
+        .collect::<Result<_, std::io::Error>>()?;
+    files.sort();
+    let [csv, svg] = &files[..] else {
+        return Err(format!("{files:?}").into());
+    };
+    let csv = fs::read_to_string(csv)?;
+    ensure(
+        csv.contains("\n1,glibc,zeroed,0,") && csv.contains("# packages: "),
+        &csv,
+    )?;
+    ensure(
+        fs::read_to_string(svg)?.contains(">glibc</text>"),
+        "no glibc in the picture",
+    )
+}
+
+fn quiet() -> Result<(), Failed> {
+    let said = errors(&tiny(&["--quiet"]), 0)?;
+    ensure(said.is_empty(), &said)
+}
+
+fn another_heap() -> Result<(), Failed> {
+    let wrong = folder("wrong").join("libneap.so");
+    fs::write(&wrong, "no library")?;
+    let mut command = download(&["--offline", "--peers", "neap", "--neap"]);
+    let said = errors(&run(command.arg(&wrong).args(TINY)), 1)?;
+    ensure(said.contains("the process uses the malloc of"), &said)
+}
+
+/// The C library's functions again, with something done on the way.
+const MALLOC: &str = r#"
+#include <stddef.h>
+#include <unistd.h>
+
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+extern void __libc_free(void *);
+
+enum { large = 500000 };
+
+void *malloc(size_t size) { return __libc_malloc(size); }
+void free(void *block) { __libc_free(block); }
+
+void *calloc(size_t count, size_t size) {
+    if (count > large) BEFORE_LARGE_CALLOC;
+    return __libc_calloc(count, size);
+}
+
+void *realloc(void *block, size_t size) {
+    char *moved = __libc_realloc(block, size);
+    if (moved && size > large) AFTER_LARGE_REALLOC;
+    return moved;
+}
+"#;
+
+/// A download of 1 MB by chunks of 10 under [`MALLOC`] with those statements.
+fn download_under(name: &str, calloc: &str, realloc: &str) -> Result<Output, Failed> {
+    let home = folder(name);
+    let (source, library) = (home.join("malloc.c"), home.join("libneap.so"));
+    let text = MALLOC.replace("BEFORE_LARGE_CALLOC", calloc);
+    fs::write(&source, text.replace("AFTER_LARGE_REALLOC", realloc))?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-o"]);
+    let compiled = compiler.args([&library, &source]).output()?;
+    let errors = String::from_utf8_lossy(&compiled.stderr);
+    ensure(compiled.status.success(), &errors)?;
+    let mut command = download(&["--offline", "--peers", "neap", "--rounds", "1", "--mb", "1"]);
+    command.args(["--chunks", "10", "--limit", "1", "--neap"]);
+    Ok(run(command.arg(&library)))
+}
+
+/// The buffered reader gives back, by realloc, what it could not fill of a chunk.
+fn wrong_bytes() -> Result<(), Failed> {
+    let output = download_under("forgetful", "", "moved[size / 2] += 1")?;
+    let said = errors(&output, 1)?;
+    ensure(said.contains("are not those that were sent"), &said)
+}
+
+/// Every read sleeps for a tenth of the time there is: a few of the 64 records come.
+fn out_of_time() -> Result<(), Failed> {
+    let output = download_under("slow", "usleep(100000)", "")?;
+    errors(&output, 0)?;
+    let table = text(&output.stdout);
+    ensure(table.contains("its time was up"), &table)
+}
