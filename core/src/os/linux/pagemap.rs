@@ -54,7 +54,8 @@ const MOST_WORDS: usize = 512;
 const WORD_PRESENT: u64 = 1 << 63;
 const WORD_SWAPPED: u64 = 1 << 62;
 
-/// Calls `visit` with every run of populated pages of a range, in the order of addresses.
+/// Calls `visit` with every run of populated pages of a range, in the order of addresses. They count only if the
+/// result does.
 ///
 /// # Safety
 /// - The range is mapped by this process, and page-aligned.
@@ -75,7 +76,12 @@ pub(super) unsafe fn populated(
         };
         at = answered.ok_or(nobody_knows(at))?;
     }
-    Ok(())
+    // Another thread may have put another file there while it was asked: then nothing of this counts.
+    if proven.still_holds() {
+        Ok(())
+    } else {
+        Err(nobody_knows(start.as_ptr().addr()))
+    }
 }
 
 /// Asks once. Returns up to where the kernel answered: more than `at`, at most `end`.
