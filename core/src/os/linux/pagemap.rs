@@ -100,9 +100,10 @@ fn scan(proven: Proven, at: usize, end: usize, visit: &mut impl FnMut(Populated)
         returned: SWAPPED,
         ..Scan::default()
     };
+    // By number, for libneap.so has an `ioctl` of its own, which watches the program's.
     // SAFETY: the kernel writes the struct and at most `most_regions` regions; both are ours. The descriptor
     // was proven to be a pagemap, whose ioctl writes nothing else.
-    let count = unsafe { libc::ioctl(proven.number, PAGEMAP_SCAN as _, &mut scan) };
+    let count = unsafe { libc::syscall(libc::SYS_ioctl, proven.number, PAGEMAP_SCAN, &mut scan) };
     if count < 0 {
         // A kernel without it says so; the file can still be read, from here on.
         let file_is_left = errno::get() == libc::ENOTTY;
