@@ -1,14 +1,63 @@
 //! Calls of the C library that Neap must know of: who maps over the heap or fills its pages, and who
 //! enters a sandbox.
 //!
-//! Each is the kernel's call by its number, as in the C library, so they may be called wherever those may:
-//! in a signal handler, in a child of `vfork`.
+//! Each goes on to the next library's, found once by the constructor, or straight to the kernel before that. They
+//! take no lock and allocate nothing, so they may be called wherever those may: in a signal handler, in a child
+//! of `vfork`.
 
-use core::ffi::{c_int, c_long, c_ulong, c_void};
+use crate::loader;
+use core::ffi::{CStr, c_int, c_long, c_ulong, c_void};
+use core::mem::transmute;
+use core::ptr::null_mut;
+use neap::base::sync::{AtomicPtr, Ordering};
 use neap::front;
 
-/// Maps memory. What the program maps over a block (`MAP_FIXED`: a file, shared memory) is no memory of the
-/// heap, and must not come back from `calloc` when the block was freed.
+/// A function of the next library in the search order; null until it was looked for, or if there is none.
+struct Next {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Next {
+    const fn new(name: &'static CStr) -> Self {
+        Self {
+            name,
+            found: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    fn look(&self) {
+        if let Some(found) = loader::next(self.name) {
+            self.found.store(found.as_ptr(), Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self) -> *mut c_void {
+        self.found.load(Ordering::Relaxed)
+    }
+}
+
+static MMAP: Next = Next::new(c"mmap");
+static MREMAP: Next = Next::new(c"mremap");
+static SHMAT: Next = Next::new(c"shmat");
+static IOCTL: Next = Next::new(c"ioctl");
+static PRCTL: Next = Next::new(c"prctl");
+
+type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> *mut c_void;
+type Mremap = unsafe extern "C" fn(*mut c_void, usize, usize, c_int, ...) -> *mut c_void;
+type Shmat = unsafe extern "C" fn(c_int, *const c_void, c_int) -> *mut c_void;
+type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
+type Prctl = unsafe extern "C" fn(c_int, ...) -> c_int;
+
+/// Looks for the functions that these stand in front of. Before it they speak to the kernel.
+pub(crate) fn begin() {
+    for next in [&MMAP, &MREMAP, &SHMAT, &IOCTL, &PRCTL] {
+        next.look();
+    }
+}
+
+/// Maps memory. What the program maps over a block (a file, shared memory) is no memory of the heap, and must not
+/// come back from `calloc` when the block was freed.
 ///
 /// # Safety
 /// - As `mmap(2)`.
@@ -21,13 +70,18 @@ unsafe extern "C" fn mmap(
     file: c_int,
     offset: c_long,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
-    let mapped =
-        unsafe { libc::syscall(libc::SYS_mmap, address, bytes, access, flags, file, offset) };
-    let mapped = mapped as *mut c_void;
-    if flags & libc::MAP_FIXED != 0 && mapped != libc::MAP_FAILED {
-        front::note_mapped_over(mapped.addr(), bytes);
-    }
+    // SAFETY: null, or the C library's function of this name and so of this type; the caller's promise.
+    let mapped = unsafe {
+        match transmute::<*mut c_void, Option<Mmap>>(MMAP.get()) {
+            Some(next) => next(address, bytes, access, flags, file, offset),
+            None => {
+                let [access, flags, file] = [access, flags, file].map(c_long::from);
+                libc::syscall(libc::SYS_mmap, address, bytes, access, flags, file, offset)
+                    as *mut c_void
+            }
+        }
+    };
+    note(mapped, bytes);
     mapped
 }
 
@@ -48,6 +102,61 @@ unsafe extern "C" fn mmap64(
     unsafe { mmap(address, bytes, access, flags, file, offset) }
 }
 
+/// Moves a mapping, perhaps over a block.
+///
+/// C declares the last argument as variable; on the machines that Neap runs on it comes in the same register.
+///
+/// # Safety
+/// - As `mremap(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_bytes: usize,
+    bytes: usize,
+    flags: c_int,
+    new: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: as in `mmap`.
+    let mapped = unsafe {
+        match transmute::<*mut c_void, Option<Mremap>>(MREMAP.get()) {
+            Some(next) => next(old, old_bytes, bytes, flags, new),
+            None => {
+                let flags = c_long::from(flags);
+                libc::syscall(libc::SYS_mremap, old, old_bytes, bytes, flags, new) as *mut c_void
+            }
+        }
+    };
+    note(mapped, bytes);
+    mapped
+}
+
+/// Attaches shared memory, perhaps over a block (`SHM_REMAP`). How long it is only the kernel knows; what is marked
+/// is the span it begins in, for a program may attach it only over memory of its own, which is one block.
+///
+/// # Safety
+/// - As `shmat(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
+    // SAFETY: as in `mmap`.
+    let mapped = unsafe {
+        match transmute::<*mut c_void, Option<Shmat>>(SHMAT.get()) {
+            Some(next) => next(id, address, flags),
+            None => {
+                let [id, flags] = [id, flags].map(c_long::from);
+                libc::syscall(libc::SYS_shmat, id, address, flags) as *mut c_void
+            }
+        }
+    };
+    note(mapped, 1);
+    mapped
+}
+
+fn note(mapped: *mut c_void, bytes: usize) {
+    if mapped != libc::MAP_FAILED {
+        front::note_mapped_over(mapped.addr(), bytes);
+    }
+}
+
 /// The kernel's `struct uffdio_range`, with which the argument of `UFFDIO_REGISTER` begins.
 #[repr(C)]
 struct Range {
@@ -55,8 +164,8 @@ struct Range {
     bytes: u64,
 }
 
-/// `UFFDIO_REGISTER`: `_IOWR(0xaa, 0, struct uffdio_register)`, which is 32 bytes long.
-const UFFDIO_REGISTER: c_ulong = 3 << 30 | 32 << 16 | 0xaa << 8;
+/// `UFFDIO_REGISTER`: `_IOWR(0xaa, 0, struct uffdio_register)`, which is 32 bytes long. The kernel looks at 32 bits.
+const UFFDIO_REGISTER: u32 = 3 << 30 | 32 << 16 | 0xaa << 8;
 
 /// Asks a device. Pages that the program fills itself (userfaultfd) do not read as zero when they are
 /// absent, so blocks with such pages are mapped afresh when they are freed.
@@ -67,9 +176,14 @@ const UFFDIO_REGISTER: c_ulong = 3 << 30 | 32 << 16 | 0xaa << 8;
 /// - As `ioctl(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
-    let answer = unsafe { libc::syscall(libc::SYS_ioctl, file, request, argument) } as c_int;
-    if request == UFFDIO_REGISTER && answer == 0 {
+    // SAFETY: as in `mmap`.
+    let answer = unsafe {
+        match transmute::<*mut c_void, Option<Ioctl>>(IOCTL.get()) {
+            Some(next) => next(file, request, argument),
+            None => libc::syscall(libc::SYS_ioctl, c_long::from(file), request, argument) as c_int,
+        }
+    };
+    if request as u32 == UFFDIO_REGISTER && answer == 0 {
         // SAFETY: the kernel took the range from there just now.
         let range = unsafe { argument.cast::<Range>().read_unaligned() };
         front::note_mapped_over(range.start as usize, range.bytes as usize);
@@ -96,7 +210,14 @@ unsafe extern "C" fn prctl(
     if matches!(operation, libc::PR_SET_SECCOMP | libc::PR_SET_NO_NEW_PRIVS) {
         front::ask_no_more();
     }
-    // SAFETY: the caller's promise.
-    let answer = unsafe { libc::syscall(libc::SYS_prctl, operation, second, third, fourth, fifth) };
-    answer as c_int
+    // SAFETY: as in `mmap`.
+    unsafe {
+        match transmute::<*mut c_void, Option<Prctl>>(PRCTL.get()) {
+            Some(next) => next(operation, second, third, fourth, fifth),
+            None => {
+                let operation = c_long::from(operation);
+                libc::syscall(libc::SYS_prctl, operation, second, third, fourth, fifth) as c_int
+            }
+        }
+    }
 }

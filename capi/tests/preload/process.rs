@@ -112,3 +112,13 @@ fn the_first_call_comes_before_any_constructor() {
     support::succeeds(&output, "first_call");
     assert_eq!(support::text(&output.stdout), "first\n");
 }
+
+#[test]
+fn blocks_that_were_mapped_over() {
+    passes("programs/mapped_over.c");
+}
+
+#[test]
+fn generations_leave_no_descriptors() {
+    passes("programs/generations.c");
+}

@@ -10,7 +10,7 @@ use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
 use crate::os::Os;
 use crate::os::fatal::warn;
-use crate::os::linux::{Linux, forbid_pagemap};
+use crate::os::linux::{Linux, close_inherited_pagemap, forbid_pagemap};
 use crate::os::thread;
 use core::ffi::{CStr, c_char};
 
@@ -51,8 +51,8 @@ pub fn ask_no_more() {
     Linux.strict_commit();
 }
 
-/// Notes that the program mapped something of its own over `bytes` bytes at `address`. What it covers of blocks
-/// is mapped afresh when they are freed.
+/// Notes that the program mapped something of its own over `bytes` bytes at `address`, or fills these pages itself. The
+/// spans of the blocks that it covers, which are the caller's, are mapped afresh when they are freed. Takes no lock.
 pub fn note_mapped_over(address: usize, bytes: usize) {
     HEAP.pages.note_foreign(address, bytes);
 }
@@ -220,6 +220,7 @@ unsafe extern "C" fn after_fork_in_child() {
         HEAP.fork_child();
         check::fork_unlock();
     }
+    close_inherited_pagemap();
     statistics::note_process();
 }
 

@@ -11,7 +11,7 @@ mod descriptor;
 mod moves;
 mod pagemap;
 
-pub use descriptor::forbid as forbid_pagemap;
+pub use descriptor::{close_inherited as close_inherited_pagemap, forbid as forbid_pagemap};
 
 /// Linux.
 #[derive(Clone, Copy, Debug, Default)]
@@ -182,8 +182,11 @@ fn ask_strict() -> bool {
 /// # Safety
 /// - As `mmap(2)`.
 unsafe fn map(at: *mut c_void, bytes: usize, access: i32, flags: i32) -> *mut c_void {
+    let [access, flags, no_file] = [access, flags, -1].map(core::ffi::c_long::from);
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mmap, at, bytes, access, flags, -1, 0) as *mut c_void }
+    unsafe {
+        libc::syscall(libc::SYS_mmap, at, bytes, access, flags, no_file, 0usize) as *mut c_void
+    }
 }
 
 /// A mapping without access at an address of the kernel's choice.

@@ -43,6 +43,8 @@ pub enum Huge {
 pub enum Backing {
     /// RAM.
     Ram,
+    /// RAM, as a huge page.
+    HugePage,
     /// Swap: touching them waits for a disk.
     Swap,
 }

@@ -82,6 +82,12 @@ pub fn process_id() -> i32 {
     unsafe { libc::getpid() }
 }
 
+/// Whether a process with this number exists.
+pub fn process_exists(id: i32) -> bool {
+    // SAFETY: signal 0 is sent to nobody; plain numbers.
+    keep_errno(|| unsafe { libc::kill(id, 0) == 0 || errno::get() != libc::ESRCH })
+}
+
 /// Ends the process, all its threads, without exit handlers.
 pub fn exit_at_once(status: i32) -> ! {
     loop {

@@ -1,16 +1,19 @@
 //! What large reused blocks of about one size were found to be of late: untouched, or written all over.
 //!
 //! Programs repeat themselves: a buffer that is asked for again and again is mostly used in the same
-//! way. After [`SURE`] findings in a row the next is expected to be the same; every [`LOOK_EVERY`]th time
+//! way. After some findings in a row the next is expected to be the same; every [`LOOK_EVERY`]th time
 //! the kernel is asked all the same. An expectation never makes a result wrong, only dear or cheap.
 
 use crate::base::sync::plain::{AtomicI8, AtomicU8, Ordering::Relaxed};
 
-/// Findings in a row that make a habit.
-const SURE: i8 = 4;
+/// Findings of [`Finding::Full`] in a row that make a habit: to be wrong costs a write.
+const SURELY_FULL: i8 = 4;
+/// Findings of [`Finding::Untouched`] in a row that make one: to be wrong throws away pages, which cost some 40 times
+/// as much to fault in as to write. Who uses a block every 32nd time or more often never gets there.
+const SURELY_UNTOUCHED: i8 = 32;
 /// How often a habit is looked at again.
 const LOOK_EVERY: i8 = 8;
-/// Where the counting starts over: far over [`SURE`], a multiple of [`LOOK_EVERY`].
+/// Where the counting starts over: far over the two, a multiple of [`LOOK_EVERY`].
 const MOST: i8 = 120;
 
 /// Steps of size in a doubling.
@@ -31,7 +34,7 @@ pub(super) enum Finding {
 /// What to do with a block's samples; see [`super::samples`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// They were purged the last time: what they tell counts now.
+    /// They were purged a while ago: what they tell counts.
     Judge,
     /// It is time to purge them.
     Probe,
@@ -41,13 +44,17 @@ pub(super) enum Look {
 
 /// Every so many long blocks with populated pages the samples of one are purged.
 const PROBE_EVERY: u8 = 4;
-/// Set where samples were purged.
-const PROBED: u8 = 1 << 7;
+/// From here on samples were purged, and so many times since nobody had touched them.
+const PROBED: u8 = 64;
+/// So many times in a row make a block idle: until then it was written for as much as it costs to fault a part
+/// of it in again.
+const SURELY_IDLE: u8 = 16;
 
 /// A memory of findings, by size. Zeroed, it remembers nothing.
 #[derive(Debug)]
 pub(super) struct Habits {
-    /// [`PROBED`], and how many times [`Habits::next_look`] was asked.
+    /// Below [`PROBED`]: how many times [`Habits::next_look`] was asked. The samples of the blocks of one size are
+    /// not told apart.
     looks: [AtomicU8; SIZES],
     /// How many findings in a row: above 0 of [`Finding::Untouched`], below 0 of [`Finding::Full`].
     rows: [AtomicI8; SIZES],
@@ -69,26 +76,38 @@ impl Habits {
     pub(super) fn next_look(&self, bytes: usize) -> Look {
         let looks = &self.looks[row_of(bytes)];
         let count = looks.load(Relaxed);
-        looks.store(count.wrapping_add(1) & !PROBED, Relaxed);
-        if count & PROBED != 0 {
-            Look::Judge
-        } else if count.is_multiple_of(PROBE_EVERY) {
-            Look::Probe
-        } else {
-            Look::Wait
+        if count >= PROBED {
+            return Look::Judge;
         }
+        looks.store((count + 1) % PROBE_EVERY, Relaxed);
+        if count == 0 { Look::Probe } else { Look::Wait }
     }
 
     /// The samples of a block of this size were purged.
     pub(super) fn note_probe(&self, bytes: usize) {
-        self.looks[row_of(bytes)].fetch_or(PROBED, Relaxed);
+        self.looks[row_of(bytes)].store(PROBED, Relaxed);
+    }
+
+    /// Somebody touched the samples that were purged.
+    pub(super) fn note_use(&self, bytes: usize) {
+        self.looks[row_of(bytes)].store(1, Relaxed);
+    }
+
+    /// Nobody did. True when that is so often enough.
+    pub(super) fn note_idle(&self, bytes: usize) -> bool {
+        let looks = &self.looks[row_of(bytes)];
+        let times = looks.load(Relaxed).max(PROBED) - PROBED + 1;
+        let enough = times >= SURELY_IDLE;
+        looks.store(if enough { 1 } else { PROBED + times }, Relaxed);
+        enough
     }
 
     /// What a block of this size is expected to be; [`Finding::Mixed`] when the kernel is to be asked.
     pub(super) fn expected(&self, bytes: usize) -> Finding {
         let row = self.row(bytes);
         let count = row.load(Relaxed);
-        if count.abs() < SURE || count % LOOK_EVERY == 0 {
+        let unsure = (-SURELY_FULL + 1..SURELY_UNTOUCHED).contains(&count);
+        if unsure || count % LOOK_EVERY == 0 {
             return Finding::Mixed;
         }
         row.store(longer(count), Relaxed);
@@ -137,9 +156,13 @@ mod tests {
 
     #[test]
     fn a_habit_takes_findings_in_a_row() {
-        for finding in [Finding::Untouched, Finding::Full] {
+        let sure = [
+            (Finding::Untouched, SURELY_UNTOUCHED + 1),
+            (Finding::Full, SURELY_FULL),
+        ];
+        for (finding, sure) in sure {
             let habits = Habits::new();
-            for round in 1..=SURE as usize {
+            for round in 1..=sure as usize {
                 assert_eq!(habits.expected(MIB), Finding::Mixed);
                 assert_eq!(habits.note(MIB, finding), round);
             }
@@ -175,16 +198,24 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_judged_after_they_were_purged() {
+    fn samples_are_judged_until_they_tell() {
         let habits = Habits::new();
         for _ in 0..100 {
             assert_eq!(habits.next_look(MIB), Look::Probe);
             habits.note_probe(MIB);
-            assert_eq!(habits.next_look(MIB), Look::Judge);
-            for _ in 2..PROBE_EVERY {
+            for _ in 1..SURELY_IDLE {
+                assert_eq!(habits.next_look(MIB), Look::Judge);
+                assert!(!habits.note_idle(MIB));
+            }
+            assert!(habits.note_idle(MIB));
+            for _ in 1..PROBE_EVERY {
                 assert_eq!(habits.next_look(MIB), Look::Wait);
             }
         }
+        assert_eq!(habits.next_look(MIB), Look::Probe);
+        habits.note_probe(MIB);
+        habits.note_use(MIB);
+        assert_eq!(habits.next_look(MIB), Look::Wait);
     }
 
     #[test]

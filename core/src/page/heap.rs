@@ -3,6 +3,7 @@
 use super::Use;
 use super::arena::Arena;
 use super::fit::Want;
+use super::moves::Renewal;
 use super::place::{Extension, Place, Span};
 use super::span::{Queue, Queued, Record, State};
 use super::totals::Counts;
@@ -136,15 +137,19 @@ impl<O: Os> PageHeap<O> {
         })
     }
 
-    /// Takes a whole span back. Its tag becomes 0.
+    /// Takes a whole span back. Its tag becomes 0. A span that somebody mapped over, and that the kernel refuses to map
+    /// afresh, stays in use for good.
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, which nobody uses any more.
     /// - `dirty` covers all that was written to it since it was given out.
     pub unsafe fn free(&self, base: NonNull<u8>, dirty: Dirty) {
         // SAFETY: the caller's promise: nobody uses the span.
-        let renewed = unsafe { self.renew_if_moved(base) };
-        let dirty = if renewed { Dirty::Zeroed } else { dirty };
+        let dirty = match unsafe { self.renew_from(base, 0) } {
+            Renewal::NoNeed => dirty,
+            Renewal::Zero => Dirty::Zeroed,
+            Renewal::Refused => return,
+        };
         let mut locked = self.locked();
         if let Some(place) = locked.span_at(base) {
             locked.free(place, dirty);
@@ -183,10 +188,14 @@ impl<O: Os> PageHeap<O> {
         dirty: Dirty,
     ) {
         // SAFETY: the caller's promise: nobody uses what is given back.
-        unsafe { self.renew_end_if_moved(base, new_slices) };
+        let renewal = unsafe { self.renew_from(base, new_slices) };
         let mut locked = self.locked();
         if let Some(place) = locked.span_at(base) {
-            locked.shrink(place, new_slices, bytes, dirty);
+            let kept = match renewal {
+                Renewal::Refused => place.slices(),
+                Renewal::NoNeed | Renewal::Zero => new_slices,
+            };
+            locked.shrink(place, kept, bytes, dirty);
             locked.decay();
         }
     }

@@ -33,7 +33,12 @@ impl<O: Os> PageHeap<O> {
         to: NonNull<u8>,
         bytes: usize,
     ) -> Result<(), OutOfMemory> {
-        if self.os.strict_commit() || self.moved_spans.load(Relaxed) >= MOST_MOVED {
+        let foreign = |at: NonNull<u8>| {
+            let place = self.locate(at.as_ptr() as usize);
+            place.is_some_and(|place| place.record().is_foreign())
+        };
+        let too_many = self.moved_spans.load(Relaxed) >= MOST_MOVED;
+        if self.os.strict_commit() || too_many || foreign(from) {
             return Err(OutOfMemory);
         }
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
@@ -52,62 +57,72 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
-    /// Maps a span afresh that pages were moved into; true if its bytes are all zero now. The lock is not
-    /// held: giving pages back takes long, and the span is still the caller's.
+    /// Maps a span afresh that pages were moved into, or that somebody mapped over. The lock is not held: giving
+    /// pages back takes long, and the span is still the caller's.
     ///
     /// # Safety
-    /// - `base` is the first byte of a span in use, which nobody uses any more.
-    pub(super) unsafe fn renew_if_moved(&self, base: NonNull<u8>) -> bool {
-        let Some(place) = self.moved_at(base) else {
-            return false;
+    /// - `base` is the first byte of a span in use, of which nobody uses what is beyond the first `kept` slices any more.
+    pub(super) unsafe fn renew_from(&self, base: NonNull<u8>, kept: usize) -> Renewal {
+        let Some(place) = self.locate(base.as_ptr() as usize) else {
+            return Renewal::NoNeed;
         };
+        let (record, slices) = (place.record(), place.slices());
+        if slices <= kept || !(record.is_moved() || record.is_foreign()) {
+            return Renewal::NoNeed;
+        }
+        let bytes = (slices - kept) * SLICE_BYTES;
         // SAFETY: the caller's promise; a span in use is committed.
-        let renewed = unsafe { self.os.renew(base, place.slices() * SLICE_BYTES) }.is_ok();
-        if renewed && place.record().swap_moved(false) {
-            self.moved_spans.fetch_sub(1, Relaxed);
+        let renewed = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) }.is_ok();
+        if !renewed && record.is_foreign() {
+            return Renewal::Refused;
         }
-        renewed
+        if renewed && kept == 0 {
+            record.set_foreign(false);
+            if record.swap_moved(false) {
+                self.moved_spans.fetch_sub(1, Relaxed);
+            }
+        }
+        // Moved pages that could not be mapped afresh are memory of ours all the same.
+        if renewed {
+            Renewal::Zero
+        } else {
+            Renewal::NoNeed
+        }
     }
 
-    /// Maps the end of a span afresh, beyond its first `kept` slices, if pages were moved into it.
-    ///
-    /// # Safety
-    /// - `base` is the first byte of a span in use, of which nobody uses that end any more.
-    pub(super) unsafe fn renew_end_if_moved(&self, base: NonNull<u8>, kept: usize) {
-        let Some(place) = self.moved_at(base) else {
+    /// Notes that a range was mapped anew by somebody else, or is filled by somebody else: the spans in use that it
+    /// touches, which are the caller's, are no longer what the kernel says of anonymous memory, and are mapped afresh when they
+    /// are freed. Takes no lock. Outside of the arenas it costs a comparison for each of them.
+    pub fn note_foreign(&self, address: usize, bytes: usize) {
+        let Some(place) = self.locate(address) else {
             return;
         };
-        let given = place.slices().saturating_sub(kept) * SLICE_BYTES;
-        if given > 0 {
-            // If the kernel refuses, the mapping stays apart; the end counts as maybe dirty either way.
-            // SAFETY: the caller's promise; the end lies in the span.
-            let _ = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), given) };
-        }
-    }
-
-    /// Notes that the range was mapped anew by somebody else: spans in use that it touches are no longer what
-    /// the kernel says of anonymous memory, and are mapped afresh when they are freed. Outside of the arenas this
-    /// costs a comparison for each.
-    pub fn note_foreign(&self, address: usize, bytes: usize) {
-        if self.locate(address).is_none() {
+        let arena = place.arena;
+        let (head, frontier) = (arena.layout().head, arena.frontier());
+        let starts_span = |index: &usize| arena.record(*index).state() != State::Blank;
+        let inside = head..=place.index.min(frontier.saturating_sub(1));
+        let Some(mut index) = inside.rev().find(starts_span) else {
             return;
-        }
-        let locked = self.locked();
-        let end = address.saturating_add(bytes);
-        locked.for_each_record(|place, record| {
-            let first = place.slice_base();
-            let touched = first < end && address < first + record.slices.get() * SLICE_BYTES;
-            if touched && matches!(record.state(), State::Used(_)) && !record.swap_moved(true) {
-                self.moved_spans.fetch_add(1, Relaxed);
+        };
+        while index < frontier && arena.layout().address(index) < address.saturating_add(bytes) {
+            let record = arena.record(index);
+            if matches!(record.state(), State::Used(_)) {
+                record.set_foreign(true);
             }
-        });
+            index = record.end().max(index + 1);
+        }
     }
+}
 
-    /// The span in use at `base`, if pages were moved into it.
-    fn moved_at(&self, base: NonNull<u8>) -> Option<Place<'_>> {
-        let place = self.locate(base.as_ptr() as usize)?;
-        (place.use_().is_some() && place.record().is_moved()).then_some(place)
-    }
+/// What came of mapping a span afresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renewal {
+    /// It is what it was.
+    NoNeed,
+    /// It reads as zero.
+    Zero,
+    /// The kernel refused, and somebody else's mapping is still there: nobody may have the span.
+    Refused,
 }
 
 impl<'h, O: Os> Locked<'h, O> {

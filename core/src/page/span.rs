@@ -86,6 +86,8 @@ pub(super) struct Record {
     moved: AtomicU8,
     /// 1 for [`Detail::Blanket`].
     blanket: AtomicU8,
+    /// 1 in a span in use that somebody mapped over; see [`super::moves`].
+    foreign: AtomicU8,
 }
 
 /// Bytes of a record; the tables are laid out by it.
@@ -153,6 +155,16 @@ impl Record {
     /// Notes whether pages were moved into this span in use; returns what was noted before.
     pub(super) fn swap_moved(&self, moved: bool) -> bool {
         self.moved.swap(u8::from(moved), Relaxed) != 0
+    }
+
+    /// Whether somebody mapped over this span in use, or fills its pages.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.foreign.load(Relaxed) != 0
+    }
+
+    /// Notes whether somebody did.
+    pub(super) fn set_foreign(&self, foreign: bool) {
+        self.foreign.store(u8::from(foreign), Relaxed);
     }
 
     /// Where the span's zero state stands.

@@ -87,6 +87,8 @@ struct Tally {
     bytes: usize,
     /// How many of the samples.
     sampled: usize,
+    /// Whether a huge page was among them: purging a part of one would split it.
+    huge: bool,
 }
 
 impl Tally {
@@ -98,7 +100,7 @@ impl Tally {
 
     /// Whether most of the samples are populated where the rest is: only then can they tell anything later.
     fn is_telling(&self, whole: usize) -> bool {
-        self.sampled * 2 * whole >= self.samples.count() * self.bytes
+        !self.huge && self.sampled * 2 * whole >= self.samples.count() * self.bytes
     }
 }
 
@@ -141,7 +143,7 @@ impl<O: Os> PageHeap<O> {
                 return self.write(run);
             }
             match self.habits.expected(run.bytes) {
-                Finding::Untouched if self.purge_run(run) => run.bytes,
+                Finding::Untouched if self.give_back(run) => run.bytes,
                 Finding::Full if self.seems_full(run) => self.write(run),
                 _ => self.ask(run),
             }
@@ -157,11 +159,13 @@ impl<O: Os> PageHeap<O> {
             samples: Samples::of(run, self.os.page_bytes()),
             bytes: 0,
             sampled: 0,
+            huge: false,
         };
         let visit = |found: Populated| {
             let part = run.clip(found.start, found.bytes);
             tally.bytes += found.bytes;
             tally.sampled += tally.samples.among(part);
+            tally.huge |= found.backing == Backing::HugePage;
             // SAFETY: a part of the run: the caller's promise.
             unsafe { self.zero_populated(part, found.backing) };
         };
@@ -208,21 +212,38 @@ impl<O: Os> PageHeap<O> {
         if tally.bytes <= MOST_UNASKED {
             return;
         }
-        let next = self.habits.next_look(run.bytes);
         // SAFETY: the caller's promise; a refused purge leaves zeros as well.
         unsafe {
-            match next {
-                Look::Judge if tally.is_idle(whole) => {
-                    self.purge_run(run);
-                }
-                Look::Probe if tally.is_telling(whole) => {
-                    self.habits.note_probe(run.bytes);
-                    tally.samples.pages().for_each(|page| {
-                        self.purge_run(page);
-                    });
-                }
-                _ => {}
+            match self.habits.next_look(run.bytes) {
+                Look::Judge => self.judge(run, tally.is_idle(whole)),
+                Look::Probe if tally.is_telling(whole) => self.probe(run, tally.samples),
+                Look::Probe | Look::Wait => {}
             }
+        }
+    }
+
+    /// Purges a run that is idle, and was so often enough.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn judge(&self, run: Run, idle: bool) {
+        if !idle {
+            self.habits.note_use(run.bytes);
+        } else if self.habits.note_idle(run.bytes) {
+            // SAFETY: the caller's promise.
+            unsafe { self.give_back(run) };
+        }
+    }
+
+    /// Purges the samples of a run.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn probe(&self, run: Run, samples: Samples) {
+        self.habits.note_probe(run.bytes);
+        for page in samples.pages() {
+            // SAFETY: a part of the run: the caller's promise.
+            unsafe { self.give_back(page) };
         }
     }
 
@@ -248,7 +269,7 @@ impl<O: Os> PageHeap<O> {
     unsafe fn zero_populated(&self, run: Run, backing: Backing) {
         // SAFETY: the caller's promise.
         unsafe {
-            if backing != Backing::Swap || !self.purge_run(run) {
+            if backing != Backing::Swap || !self.give_back(run) {
                 self.write(run);
             }
         }
@@ -264,7 +285,7 @@ impl<O: Os> PageHeap<O> {
         let rest = run.clip(unknown.from, usize::MAX - unknown.from);
         // SAFETY: a part of the run: the caller's promise.
         unsafe {
-            if rest.bytes <= MOST_WRITTEN || !self.purge_run(rest) {
+            if rest.bytes <= MOST_WRITTEN || !self.give_back(rest) {
                 self.write(rest);
             }
         }
@@ -275,7 +296,7 @@ impl<O: Os> PageHeap<O> {
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
-    unsafe fn purge_run(&self, run: Run) -> bool {
+    unsafe fn give_back(&self, run: Run) -> bool {
         let bytes = self.whole_pages(run);
         let Some(start) = NonNull::new(run.start as *mut u8) else {
             return false;

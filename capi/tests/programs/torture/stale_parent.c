@@ -76,9 +76,10 @@ static int reused_under_a_lie(size_t size) {
     return reused;
 }
 
-static void in_the_child(int planted) {
-    /* The number is the parent's still: nothing has allocated here. */
-    if (library_number >= 0) CHECK(fcntl(library_number, F_GETFD) >= 0);
+static void in_the_child(int planted, int cloned) {
+    /* After a raw clone the number is the parent's still: nothing has allocated here. After fork the
+       library's handler has closed it. */
+    if (library_number >= 0 && cloned) CHECK(fcntl(library_number, F_GETFD) >= 0);
     int reused = 0;
     if (planted) {
         free(zeroed(sizes[0]));
@@ -102,7 +103,7 @@ int main(int count, char **arguments) {
     make_it_ask();
     library_number = library_pagemap();
     pid_t pid = cloned ? (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL) : fork();
-    if (pid == 0) in_the_child(planted);
+    if (pid == 0) in_the_child(planted, cloned);
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
     dprintf(1, "the library's pagemap: %d\n", library_number);
     if (WIFSIGNALED(status)) raise(WTERMSIG(status));

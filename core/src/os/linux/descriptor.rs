@@ -13,6 +13,7 @@
 //! - There may be no `/proc`, no right to open it, no free number, or a sandbox that kills who asks.
 
 use super::super::thread::{self, FileIdentity};
+use super::pagemap::{self, Way};
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
@@ -28,8 +29,8 @@ struct Kept {
     owner: AtomicU32,
     /// How often this process opened one, or tried to.
     attempts: AtomicU32,
-    /// Whether the kernel told this process that it knows no `PAGEMAP_SCAN`.
-    cannot_scan: AtomicBool,
+    /// How it is asked: 1 by reading, else by `PAGEMAP_SCAN`.
+    reads: AtomicBool,
 }
 
 const NONE: u64 = 0;
@@ -41,13 +42,31 @@ const FIRST: u64 = 2;
 const MOST_ATTEMPTS: u32 = 64;
 
 /// The numbers that ours shall lie above, best first: programs use low ones, shells up to 255, and many
-/// processes may have only 1,024.
-const ABOVE: [i32; 3] = [1000, 500, 200];
+/// processes may have only 1,024. Never one of the three that programs close and open again.
+const ABOVE: [i32; 6] = [1000, 500, 200, 64, 16, 3];
 
 const PATH: &CStr = c"/proc/self/pagemap";
 
 static KEPT: AtomicPtr<Kept> = AtomicPtr::new(null_mut());
 static ALLOWED: AtomicBool = AtomicBool::new(true);
+
+/// The number last opened, plus [`FIRST`], and its file; unlike [`Kept`], a child finds them.
+static LAST: AtomicU64 = AtomicU64::new(NONE);
+static LAST_DEVICE: AtomicU64 = AtomicU64::new(0);
+static LAST_INODE: AtomicU64 = AtomicU64::new(0);
+
+/// Closes the parent's descriptor, in a child that `fork` made, if its number still is the parent's pagemap: or every
+/// generation would inherit one more.
+pub fn close_inherited() {
+    let number = LAST.swap(NONE, Ordering::Relaxed);
+    let parents = FileIdentity {
+        device: LAST_DEVICE.load(Ordering::Relaxed),
+        inode: LAST_INODE.load(Ordering::Relaxed),
+    };
+    if number >= FIRST && thread::file_identity((number - FIRST) as i32) == Some(parents) {
+        thread::close((number - FIRST) as i32);
+    }
+}
 
 /// Never asks again, in this process and its children to come: no system call that the program may have
 /// forbidden itself.
@@ -59,43 +78,42 @@ pub fn forbid() {
 #[derive(Clone, Copy)]
 pub(super) struct Proven {
     pub(super) number: i32,
+    pub(super) way: Way,
     kept: &'static Kept,
 }
 
 impl Proven {
-    /// Whether the kernel may know `PAGEMAP_SCAN`.
-    pub(super) fn can_scan(&self) -> bool {
-        !self.kept.cannot_scan.load(Ordering::Relaxed)
-    }
-
     /// Whether it is our pagemap still, and so was it when it was asked.
     pub(super) fn still_holds(&self) -> bool {
         self.kept.holds(thread::file_identity(self.number))
     }
-
-    /// The kernel knows no `PAGEMAP_SCAN`.
-    pub(super) fn note_no_scan(&self) {
-        self.kept.cannot_scan.store(true, Ordering::Relaxed);
-    }
 }
 
-/// The process's pagemap, opened at the first need. `None` when there is none to be had.
-pub(super) fn proven() -> Option<Proven> {
+/// The process's pagemap, opened at the first need. `None` when there is none to be had. An OS page has `page` bytes.
+pub(super) fn proven(page: usize) -> Option<Proven> {
     if !ALLOWED.load(Ordering::Relaxed) {
         return None;
     }
-    let kept = kept()?;
-    let number = kept.number.load(Ordering::Acquire);
-    if number >= FIRST {
-        let number = (number - FIRST) as i32;
-        if kept.holds(thread::file_identity(number)) {
-            return Some(Proven { number, kept });
+    let kept = kept(page)?;
+    match kept.number.load(Ordering::Acquire) {
+        NONE => kept.open(page),
+        OPENING if kept.owner_is_gone() => {
+            kept.forget(OPENING);
+            None
         }
-        if !kept.forget(number) {
-            return None;
+        OPENING => None,
+        number if kept.holds(thread::file_identity((number - FIRST) as i32)) => {
+            Some(kept.proven((number - FIRST) as i32))
+        }
+        number => {
+            let mine = kept.owner.load(Ordering::Relaxed) == thread::process_id() as u32;
+            if !mine && !kept.owner_is_gone() {
+                return None;
+            }
+            kept.forget(number);
+            kept.open(page)
         }
     }
-    kept.open()
 }
 
 impl Kept {
@@ -106,39 +124,65 @@ impl Kept {
         })
     }
 
-    /// Gives up a number that is ours no more. False in a process that did not open it.
-    fn forget(&self, number: i32) -> bool {
-        if self.owner.load(Ordering::Relaxed) != thread::process_id() as u32 {
-            return false;
+    fn proven(&'static self, number: i32) -> Proven {
+        let way = if self.reads.load(Ordering::Relaxed) {
+            Way::Read
+        } else {
+            Way::Scan
+        };
+        Proven {
+            number,
+            way,
+            kept: self,
         }
-        let lost = number as u64 + FIRST;
-        // If another thread was first, it has opened a new one by now, or will.
+    }
+
+    /// Whether the process that opened is no more: a child that shared our memory.
+    fn owner_is_gone(&self) -> bool {
+        let owner = self.owner.load(Ordering::Relaxed) as i32;
+        owner != 0 && owner != thread::process_id() && !thread::process_exists(owner)
+    }
+
+    /// Gives up a number that is ours no more, unless another thread was first.
+    fn forget(&self, number: u64) {
         let _ = self
             .number
-            .compare_exchange(lost, NONE, Ordering::Relaxed, Ordering::Relaxed);
-        true
+            .compare_exchange(number, NONE, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Opens the file, if no other thread does, and if it has not failed too often.
-    fn open(&'static self) -> Option<Proven> {
+    fn open(&'static self, page: usize) -> Option<Proven> {
         if self.attempts.load(Ordering::Relaxed) >= MOST_ATTEMPTS {
             return None;
         }
+        let me = thread::process_id() as u32;
         self.number
             .compare_exchange(NONE, OPENING, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
+        self.owner.store(me, Ordering::Relaxed);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        let opened = open_pagemap();
-        if let Some((_, identity)) = opened {
+        let opened = open_pagemap().filter(|&(number, _)| self.accepts(number, page));
+        if let Some((number, identity)) = opened {
             self.device.store(identity.device, Ordering::Relaxed);
             self.inode.store(identity.inode, Ordering::Relaxed);
-            self.owner
-                .store(thread::process_id() as u32, Ordering::Relaxed);
+            LAST_DEVICE.store(identity.device, Ordering::Relaxed);
+            LAST_INODE.store(identity.inode, Ordering::Relaxed);
+            LAST.store(number as u64 + FIRST, Ordering::Relaxed);
         }
         let number = opened.map_or(NONE, |(number, _)| number as u64 + FIRST);
         self.number.store(number, Ordering::Release);
-        let (number, _) = opened?;
-        Some(Proven { number, kept: self })
+        opened.map(|(number, _)| self.proven(number))
+    }
+
+    /// Whether the file just opened tells the truth about this page, which was written, and the next, which never
+    /// was. Closes it if not.
+    fn accepts(&self, number: i32, page: usize) -> bool {
+        let way = pagemap::truthful_way(number, core::ptr::from_ref(self).addr(), page);
+        self.reads.store(way == Some(Way::Read), Ordering::Relaxed);
+        if way.is_none() {
+            thread::close(number);
+        }
+        way.is_some()
     }
 }
 
@@ -148,10 +192,8 @@ fn open_pagemap() -> Option<(i32, FileIdentity)> {
     let high = ABOVE
         .into_iter()
         .find_map(|least| thread::duplicate_above(low, least));
-    if high.is_some() {
-        thread::close(low);
-    }
-    let number = high.unwrap_or(low);
+    thread::close(low);
+    let number = high?;
     // By its name too, for another thread may have replaced it already; it is not ours to close then.
     let identity = thread::file_identity(number)
         .filter(|&found| thread::path_identity(PATH) == Some(found))?;
@@ -162,29 +204,33 @@ fn open_pagemap() -> Option<(i32, FileIdentity)> {
     None
 }
 
-/// The page that fork wipes; `None` where the kernel cannot (before Linux 4.14).
-fn kept() -> Option<&'static Kept> {
+/// The page that fork wipes, and behind it one that nobody touches; `None` where the kernel cannot (before Linux 4.14).
+fn kept(page: usize) -> Option<&'static Kept> {
     // SAFETY: null, or a mapping made below and never unmapped; zeros are a valid `Kept`.
     match unsafe { KEPT.load(Ordering::Acquire).as_ref() } {
         Some(kept) => Some(kept),
-        None => make_kept(),
+        None => make_kept(page),
     }
 }
 
 #[cold]
-fn make_kept() -> Option<&'static Kept> {
-    let page: NonNull<Kept> = super::map_wiped(size_of::<Kept>())?.cast();
+fn make_kept(page: usize) -> Option<&'static Kept> {
+    let Some(pages) = super::map_wiped(2 * page) else {
+        forbid();
+        return None;
+    };
+    let pages: NonNull<Kept> = pages.cast();
     let made = KEPT.compare_exchange(
         null_mut(),
-        page.as_ptr(),
+        pages.as_ptr(),
         Ordering::AcqRel,
         Ordering::Acquire,
     );
     let kept = match made {
-        Ok(_) => page.as_ptr(),
+        Ok(_) => pages.as_ptr(),
         Err(earlier) => {
             // SAFETY: mapped just above and shown to nobody.
-            unsafe { super::unmap(page.as_ptr().cast(), size_of::<Kept>()) };
+            unsafe { super::unmap(pages.as_ptr().cast(), 2 * page) };
             earlier
         }
     };
@@ -198,6 +244,8 @@ mod tests {
     use crate::os::child::{Limit, succeeds};
     use crate::os::errno;
 
+    const PAGE: usize = 4096;
+
     /// In a child each, for the state is the process's.
     fn in_child(work: impl FnOnce() -> bool) -> bool {
         succeeds(Limit::None, work)
@@ -206,10 +254,10 @@ mod tests {
     #[test]
     fn a_descriptor_is_kept_high_and_closed_by_exec() {
         assert!(in_child(|| {
-            let first = proven().unwrap().number;
+            let first = proven(PAGE).unwrap().number;
             // SAFETY: plain numbers.
             let flags = unsafe { libc::fcntl(first, libc::F_GETFD) };
-            first >= 200 && flags & libc::FD_CLOEXEC != 0 && proven().unwrap().number == first
+            first >= 200 && flags & libc::FD_CLOEXEC != 0 && proven(PAGE).unwrap().number == first
         }));
     }
 
@@ -217,7 +265,7 @@ mod tests {
     fn errno_survives() {
         assert!(in_child(|| {
             errno::set(77);
-            proven().is_some() && errno::get() == 77
+            proven(PAGE).is_some() && errno::get() == 77
         }));
     }
 
@@ -225,16 +273,16 @@ mod tests {
     fn a_closed_descriptor_is_opened_again_and_not_for_ever() {
         assert!(in_child(|| {
             for _ in 0..MOST_ATTEMPTS {
-                thread::close(proven().unwrap().number);
+                thread::close(proven(PAGE).unwrap().number);
             }
-            proven().is_none()
+            proven(PAGE).is_none()
         }));
     }
 
     #[test]
     fn an_answer_of_a_descriptor_replaced_meanwhile_does_not_count() {
         assert!(in_child(|| {
-            let first = proven().unwrap();
+            let first = proven(PAGE).unwrap();
             assert!(first.still_holds());
             thread::close(first.number);
             !first.still_holds()
@@ -244,11 +292,11 @@ mod tests {
     #[test]
     fn a_replaced_descriptor_is_left_alone() {
         assert!(in_child(|| {
-            let first = proven().unwrap().number;
+            let first = proven(PAGE).unwrap().number;
             let other = thread::open_read(c"/dev/null").unwrap();
             // SAFETY: plain numbers.
             unsafe { libc::dup2(other, first) };
-            let second = proven().unwrap().number;
+            let second = proven(PAGE).unwrap().number;
             // Still open on what the program put there.
             second != first && thread::file_identity(first) == thread::file_identity(other)
         }));
@@ -257,10 +305,10 @@ mod tests {
     #[test]
     fn a_child_opens_its_own() {
         assert!(in_child(|| {
-            let parents = proven().unwrap().number;
+            let parents = proven(PAGE).unwrap().number;
             let identity = thread::file_identity(parents);
             in_child(|| {
-                let own = proven().unwrap().number;
+                let own = proven(PAGE).unwrap().number;
                 // The parent's is still open here, and not taken for ours.
                 own != parents
                     && thread::file_identity(parents) == identity
@@ -270,10 +318,21 @@ mod tests {
     }
 
     #[test]
+    fn a_child_of_fork_closes_the_parents() {
+        assert!(in_child(|| {
+            let parents = proven(PAGE).unwrap().number;
+            in_child(|| {
+                close_inherited();
+                thread::file_identity(parents).is_none()
+            }) && thread::file_identity(parents).is_some()
+        }));
+    }
+
+    #[test]
     fn who_is_forbidden_does_not_open() {
         assert!(in_child(|| {
             forbid();
-            proven().is_none() && KEPT.load(Ordering::Relaxed).is_null()
+            proven(PAGE).is_none() && KEPT.load(Ordering::Relaxed).is_null()
         }));
     }
 
@@ -286,7 +345,7 @@ mod tests {
             };
             // SAFETY: a valid buffer; only this child is limited.
             unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) };
-            proven().is_none()
+            proven(PAGE).is_none()
         }));
     }
 }

@@ -25,7 +25,7 @@ pub(super) unsafe fn move_pages(
     // SAFETY: the caller's promise: committed, and used by nobody else.
     refused_if(!unsafe { is_one_mapping(from, bytes, page) })?;
     // SAFETY: the caller's promise: both ranges are committed, disjoint and used by nobody else.
-    let moved = unsafe { libc::mremap(source, bytes, bytes, flags, target) };
+    let moved = unsafe { remap(source, bytes, bytes, flags, target) };
     // EINVAL: before Linux 5.7 there is no such move, and nothing was done.
     if moved == libc::MAP_FAILED && errno::get() != libc::EINVAL {
         // SAFETY: the caller's promise.
@@ -51,6 +51,22 @@ pub(super) unsafe fn renew(addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfM
     refused_if(mapped == libc::MAP_FAILED)
 }
 
+/// By number, for libneap.so has an `mremap` of its own, which watches the program's.
+///
+/// # Safety
+/// - As `mremap(2)`.
+unsafe fn remap(
+    old: *mut c_void,
+    old_bytes: usize,
+    bytes: usize,
+    flags: i32,
+    new: *mut c_void,
+) -> *mut c_void {
+    let flags = core::ffi::c_long::from(flags);
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, bytes, flags, new) as *mut c_void }
+}
+
 /// Whether a range is one mapping of the kernel's, which is all that Linux before 6.17 can move. It must be
 /// known before: `MREMAP_FIXED` unmaps the target first and looks at the source then. Mappings part where
 /// pages were moved to, and where the program locked or advised its memory.
@@ -64,7 +80,7 @@ unsafe fn is_one_mapping(from: NonNull<u8>, bytes: usize, page: usize) -> bool {
     let start: *mut c_void = from.as_ptr().cast();
     // SAFETY: changes nothing but where the address space beyond the range is free, and that is undone.
     unsafe {
-        if libc::mremap(start, bytes, bytes + page, 0) == libc::MAP_FAILED {
+        if remap(start, bytes, bytes + page, 0, start) == libc::MAP_FAILED {
             return errno::get() == libc::ENOMEM || errno::get() == libc::EAGAIN;
         }
         unmap(from.as_ptr().add(bytes), page);

@@ -4,9 +4,8 @@
 //! is not, where the kernel tells it apart (`PAGEMAP_SCAN` does, the file does not).
 //! Documentation/admin-guide/mm/pagemap.rst of the kernel describes both.
 
-use super::super::errno;
 use super::super::{Backing, Populated, Unknown};
-use super::descriptor::{self, Proven};
+use super::descriptor;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
@@ -44,6 +43,7 @@ const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<Scan>() as u64) << 16 | (b'f' as 
 const PRESENT: u64 = 1 << 3;
 const SWAPPED: u64 = 1 << 4;
 const ZERO_PAGE: u64 = 1 << 5;
+const HUGE: u64 = 1 << 6;
 
 /// Regions of one call: 3 KiB of stack.
 const MOST_REGIONS: usize = 128;
@@ -65,27 +65,68 @@ pub(super) unsafe fn populated(
     page: usize,
     mut visit: impl FnMut(Populated),
 ) -> Result<(), Unknown> {
-    let mut at = start.as_ptr().addr();
-    let end = at + bytes;
-    let nobody_knows = |from| Unknown { from };
-    let proven = descriptor::proven().ok_or(nobody_knows(at))?;
-    while at < end {
-        let answered = match proven.can_scan() {
-            true => scan(proven, at, end, &mut visit),
-            false => read(proven, at, end, page, &mut visit),
-        };
-        at = answered.ok_or(nobody_knows(at))?;
-    }
+    let from = start.as_ptr().addr();
+    let proven = descriptor::proven(page).ok_or(Unknown { from })?;
+    let answered = ask(
+        proven.number,
+        proven.way,
+        from,
+        from + bytes,
+        page,
+        &mut visit,
+    );
     // Another thread may have put another file there while it was asked: then nothing of this counts.
-    if proven.still_holds() {
-        Ok(())
-    } else {
-        Err(nobody_knows(start.as_ptr().addr()))
+    if answered.is_ok() && !proven.still_holds() {
+        return Err(Unknown { from });
     }
+    answered
+}
+
+/// How a pagemap is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By `PAGEMAP_SCAN`.
+    Scan,
+    /// By reading it.
+    Read,
+}
+
+/// Asks about all of a range.
+fn ask(
+    number: i32,
+    way: Way,
+    start: usize,
+    end: usize,
+    page: usize,
+    visit: &mut impl FnMut(Populated),
+) -> Result<(), Unknown> {
+    let mut at = start;
+    while at < end {
+        let answered = match way {
+            Way::Scan => scan(number, at, end, visit),
+            Way::Read => read(number, at, end, page, visit),
+        };
+        at = answered.ok_or(Unknown { from: at })?;
+    }
+    Ok(())
+}
+
+/// Which way of asking tells the truth: that the page at `written` is populated and the one after it, which nobody ever
+/// touched, is not. An emulator's pagemap may be about other addresses than ours, and tells neither.
+pub(super) fn truthful_way(number: i32, written: usize, page: usize) -> Option<Way> {
+    let is_true = |way: &Way| {
+        let (mut found, end) = (0, written + 2 * page);
+        let visit = &mut |run: Populated| {
+            // Both pages would be more than a page, the wrong one would start elsewhere.
+            found += run.bytes + run.start - written;
+        };
+        ask(number, *way, written, end, page, visit).is_ok() && found == page
+    };
+    [Way::Scan, Way::Read].into_iter().find(is_true)
 }
 
 /// Asks once. Returns up to where the kernel answered: more than `at`, at most `end`.
-fn scan(proven: Proven, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -> Option<usize> {
+fn scan(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -> Option<usize> {
     let mut regions = [const { MaybeUninit::<Region>::uninit() }; MOST_REGIONS];
     let mut scan = Scan {
         size: size_of::<Scan>() as u64,
@@ -97,20 +138,15 @@ fn scan(proven: Proven, at: usize, end: usize, visit: &mut impl FnMut(Populated)
         inverted: ZERO_PAGE,
         all_of: ZERO_PAGE,
         any_of: PRESENT | SWAPPED,
-        returned: SWAPPED,
+        returned: SWAPPED | HUGE,
         ..Scan::default()
     };
     // By number, for libneap.so has an `ioctl` of its own, which watches the program's.
     // SAFETY: the kernel writes the struct and at most `most_regions` regions; both are ours. The descriptor
     // was proven to be a pagemap, whose ioctl writes nothing else.
-    let count = unsafe { libc::syscall(libc::SYS_ioctl, proven.number, PAGEMAP_SCAN, &mut scan) };
+    let count = unsafe { libc::syscall(libc::SYS_ioctl, number, PAGEMAP_SCAN, &mut scan) };
     if count < 0 {
-        // A kernel without it says so; the file can still be read, from here on.
-        let file_is_left = errno::get() == libc::ENOTTY;
-        if file_is_left {
-            proven.note_no_scan();
-        }
-        return file_is_left.then_some(at);
+        return None;
     }
     let found = regions.get(..count as usize)?;
     for region in found {
@@ -126,6 +162,7 @@ impl Region {
         let (start, end) = (self.start as usize, self.end as usize);
         let backing = match self.categories {
             swapped if swapped & SWAPPED != 0 => Backing::Swap,
+            huge if huge & HUGE != 0 => Backing::HugePage,
             _ => Backing::Ram,
         };
         (from <= start && start < end && end <= to).then_some(Populated {
@@ -138,7 +175,7 @@ impl Region {
 
 /// Reads the words of the next pages. Returns up to where.
 fn read(
-    proven: Proven,
+    number: i32,
     at: usize,
     end: usize,
     page: usize,
@@ -149,7 +186,7 @@ fn read(
     let offset = i64::try_from(at / page * size_of::<u64>()).ok()?;
     let bytes = pages * size_of::<u64>();
     // SAFETY: the buffer is ours and at least that long.
-    let got = unsafe { libc::pread64(proven.number, words.as_mut_ptr().cast(), bytes, offset) };
+    let got = unsafe { libc::pread64(number, words.as_mut_ptr().cast(), bytes, offset) };
     if got != bytes as isize {
         return None;
     }
@@ -242,20 +279,39 @@ mod tests {
             let base = memory();
             // SAFETY: memory of ours.
             assert_eq!(unsafe { base.read_volatile() }, 0);
-            let scans = descriptor::proven().unwrap().can_scan();
+            let way = descriptor::proven(Linux.page_bytes()).unwrap().way;
             let answer = asked(base).unwrap();
-            answer.is_empty() || (!scans && answer == [0])
+            answer.is_empty() || (way == Way::Read && answer == [0])
         }));
     }
 
     #[test]
-    fn the_file_answers_where_the_kernel_cannot_scan() {
+    fn the_file_tells_the_same() {
         assert!(succeeds(Limit::None, || {
-            let base = memory();
-            descriptor::proven().unwrap().note_no_scan();
+            let (base, page) = (memory(), Linux.page_bytes());
             let written = [0, 7, 8, 511, 512, 513, PAGES - 1];
             written.iter().for_each(|&page| touch(base, page));
-            asked(base) == Ok(written.to_vec())
+            let (start, mut found) = (base.as_ptr().addr(), Vec::new());
+            let visit = &mut |run: Populated| {
+                found.extend((0..run.bytes / page).map(|next| (run.start - start) / page + next));
+            };
+            let number = descriptor::proven(page).unwrap().number;
+            let answer = ask(number, Way::Read, start, start + PAGES * page, page, visit);
+            answer.is_ok() && found == written
+        }));
+    }
+
+    #[test]
+    fn a_file_that_does_not_tell_the_truth_is_seen() {
+        assert!(succeeds(Limit::None, || {
+            let (base, page) = (memory(), Linux.page_bytes());
+            let start = base.as_ptr().addr();
+            let number = descriptor::proven(page).unwrap().number;
+            assert_eq!(truthful_way(number, start, page), None, "nothing written");
+            touch(base, 0);
+            assert!(truthful_way(number, start, page).is_some());
+            touch(base, 1);
+            truthful_way(number, start, page).is_none()
         }));
     }
 

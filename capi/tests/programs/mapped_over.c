@@ -1,0 +1,99 @@
+/* Blocks that the program maps over by whatever route give zeros again when they come back from calloc,
+   the mapped file keeps its contents, and none of it deadlocks in a signal handler. */
+#include "check.h"
+#include <signal.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/time.h>
+
+#define SIZE (8ul << 20)
+#define PAGE 4096ul
+
+static int file;
+
+static void *over_fixed(char *at, size_t bytes) {
+    return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+}
+
+static void *over_noreplace(char *at, size_t bytes) {
+    CHECK(munmap(at, bytes) == 0);
+    return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, 0);
+}
+
+static void *over_hint(char *at, size_t bytes) {
+    CHECK(munmap(at, bytes) == 0);
+    return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+}
+
+static void *over_mremap(char *at, size_t bytes) {
+    void *elsewhere = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(elsewhere != MAP_FAILED);
+    return mremap(elsewhere, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at);
+}
+
+static void *over_shmat(char *at, size_t bytes) {
+    int id = shmget(IPC_PRIVATE, bytes, IPC_CREAT | 0600);
+    CHECK(id >= 0);
+    char *attached = shmat(id, at, SHM_REMAP);
+    CHECK(shmctl(id, IPC_RMID, NULL) == 0);
+    if (attached == at) memset(attached, 0xa5, bytes);
+    return attached;
+}
+
+static void comes_back_zero(void *(*over)(char *, size_t)) {
+    for (int turn = 0; turn < 4; turn++) {
+        char *block = aligned_alloc(65536, SIZE);
+        CHECK(block != NULL);
+        memset(block, 1, SIZE);
+        CHECK(over(block + PAGE, SIZE / 2) == block + PAGE);
+        free(block);
+        char *again = calloc(1, SIZE);
+        CHECK(again == block);
+        for (size_t at = 0; at < SIZE; at++)
+            CHECK(again[at] == 0);
+        memset(again, 2, SIZE);
+        free(again);
+        char text[PAGE];
+        CHECK(pread(file, text, PAGE, 0) == (ssize_t)PAGE && text[0] == (char)0xa5);
+    }
+}
+
+static char *own;
+static volatile int handled;
+
+static void handler(int signal) {
+    (void)signal;
+    CHECK(mmap(own, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == own);
+    handled++;
+}
+
+static void in_a_handler(void) {
+    own = aligned_alloc(PAGE, SIZE);
+    CHECK(own != NULL && signal(SIGALRM, handler) != SIG_ERR);
+    struct itimerval often = {{0, 200}, {0, 200}};
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    while (handled < 500) {
+        char *block = malloc(SIZE / 4);
+        CHECK(block != NULL);
+        free(block);
+    }
+    struct itimerval never = {{0, 0}, {0, 0}};
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    free(own);
+}
+
+int main(void) {
+    CHECK(served_by_neap("malloc"));
+    CHECK((file = memfd_create("over", MFD_CLOEXEC)) >= 0 && ftruncate(file, SIZE) == 0);
+    char *contents = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(contents != MAP_FAILED);
+    memset(contents, 0xa5, SIZE);
+    comes_back_zero(over_fixed);
+    comes_back_zero(over_noreplace);
+    comes_back_zero(over_hint);
+    comes_back_zero(over_mremap);
+    comes_back_zero(over_shmat);
+    in_a_handler();
+    return 0;
+}
