@@ -174,7 +174,7 @@ mod tests {
             ("100,glibc", "100,x,glibc"),
             ("glibc", "dlmalloc"),
             ("0.5000", "fast"),
-            ("2,3,t", "2,0,t"),
+            ("864,3,time", "864,0,time"),
             ("unzeroed", "raw"),
             ("time", "noon"),
             ("chunk_mb,", "chunk,"),
