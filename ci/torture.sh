@@ -9,7 +9,6 @@
 #   swap    64 MiB for blocks of 100 MB, and a swap file: pages go out and come back
 # As root: with KSM at work, if the machine has it. Everything is put back whatever happens.
 # SEED=N chooses other random numbers (1 unless told).
-# TORTURE_MORE="MODE…" adds modes; "remap" stands for the switch --remap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -189,14 +188,13 @@ torture 7 free plain --threads 1
 for mode in close closefrom replace; do torture 6 free $mode --threads 3; done
 torture 3 free replace --threads 1
 for mode in hidden hidden-late nofile nofile-late nondumpable nondumpable-late \
-    seccomp-late seccomp-call-late; do
+    seccomp seccomp-call seccomp-late seccomp-call-late remap; do
     torture 4 free $mode
 done
 torture 2 free locked
 torture 2 free locked-late
 torture 4 as plain
 torture 4 data plain
-for mode in ${TORTURE_MORE:-}; do torture 4 free "$mode"; done
 
 if [ -z "$group" ]; then
     skipped "cgroup and swap" "no cgroup with a memory controller can be made here"

@@ -15,7 +15,7 @@
 //! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out, too |
 //! | `start.rs` | the constructor |
 //! | `version.rs` | `neap_version` |
-//! | `watch.rs` | `mmap` `mmap64` `prctl`: who maps over the heap, and who enters a sandbox |
+//! | `watch.rs` | `mmap` `mmap64` `ioctl` `prctl`: who maps over the heap or fills its pages, and who enters a sandbox |
 //!
 //! `errno` follows one rule: a C entry point that fails to get memory sets
 //! `ENOMEM`; nothing else touches it (`neap::front` keeps it).

@@ -8,8 +8,9 @@ use super::statistics::{self, Lossy};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
+use crate::os::Os;
 use crate::os::fatal::warn;
-use crate::os::linux::forbid_pagemap;
+use crate::os::linux::{Linux, forbid_pagemap};
 use crate::os::thread;
 use core::ffi::{CStr, c_char};
 
@@ -40,10 +41,14 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
     }
 }
 
-/// From now on the kernel is not asked which pages are populated: the program forbids itself system calls (or is about
-/// to), and knows nothing of ours.
+/// From now on the kernel is asked nothing new: the program forbids itself system calls, or is about to, and
+/// knows nothing of ours. What is left are those that every allocator makes. In a child of `vfork` this is for the
+/// parent, too.
 pub fn ask_no_more() {
     forbid_pagemap();
+    thread::forbid_barrier();
+    // Asked once in a process, at the first large allocation: now, so that it is not later.
+    Linux.strict_commit();
 }
 
 /// Notes that the program mapped something of its own over `bytes` bytes at `address`. What it covers of blocks
@@ -126,8 +131,8 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("deepbind", Value::Choice(word)) => {
             DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
+        ("ask", Value::Choice("0")) => forbid_pagemap(),
         // SAFETY: as above.
-        ("ask", Value::Choice("0")) => ask_no_more(),
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
         _ => {}
     }

@@ -3,6 +3,7 @@
 //! Every function keeps the caller's `errno`.
 
 use super::errno::{self, keep_errno};
+use crate::base::sync::plain::{AtomicBool, Ordering};
 use core::ffi::{CStr, c_char, c_void};
 
 /// A thread-specific slot whose destructor runs at thread end.
@@ -51,6 +52,13 @@ pub fn at_fork(
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
+static BARRIER_ALLOWED: AtomicBool = AtomicBool::new(true);
+
+/// Never calls `membarrier` again: the program is about to forbid itself system calls. [`heavy_barrier`] is false then.
+pub fn forbid_barrier() {
+    BARRIER_ALLOWED.store(false, Ordering::Relaxed);
+}
+
 fn membarrier(command: i32) -> bool {
     // SAFETY: membarrier takes no pointers.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
@@ -59,6 +67,9 @@ fn membarrier(command: i32) -> bool {
 /// Makes every running thread of the process pass a full memory barrier before it returns. Registers the
 /// process on first use. False when the kernel refuses: then nothing is promised.
 pub fn heavy_barrier() -> bool {
+    if !BARRIER_ALLOWED.load(Ordering::Relaxed) {
+        return false;
+    }
     keep_errno(|| {
         membarrier(PRIVATE_EXPEDITED)
             || (membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED))
@@ -176,12 +187,22 @@ pub struct FileIdentity {
 
 /// What `descriptor` is open on; `None` when it is closed.
 pub fn file_identity(descriptor: i32) -> Option<FileIdentity> {
+    // SAFETY: `identity` hands over a buffer as large as the kernel's answer.
+    identity(|status| unsafe { libc::fstat(descriptor, status) })
+}
+
+/// Which file `path` names now; `None` when there is none.
+pub fn path_identity(path: &CStr) -> Option<FileIdentity> {
+    // SAFETY: a C string; `identity` hands over a buffer as large as the kernel's answer.
+    identity(|status| unsafe { libc::stat(path.as_ptr(), status) })
+}
+
+fn identity(ask: impl FnOnce(*mut libc::stat) -> i32) -> Option<FileIdentity> {
     let mut status = core::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the buffer is as large as the kernel's answer.
-    if keep_errno(|| unsafe { libc::fstat(descriptor, status.as_mut_ptr()) }) != 0 {
+    if keep_errno(|| ask(status.as_mut_ptr())) != 0 {
         return None;
     }
-    // SAFETY: fstat returned 0, so it filled the buffer.
+    // SAFETY: the call returned 0, so it filled the buffer.
     let status = unsafe { status.assume_init() };
     #[allow(
         clippy::unnecessary_cast,

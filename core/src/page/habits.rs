@@ -4,8 +4,7 @@
 //! way. After [`SURE`] findings in a row the next is expected to be the same; every [`LOOK_EVERY`]th time
 //! the kernel is asked all the same. An expectation never makes a result wrong, only dear or cheap.
 
-use crate::base::sync::plain::AtomicI8;
-use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::sync::plain::{AtomicI8, AtomicU8, Ordering::Relaxed};
 
 /// Findings in a row that make a habit.
 const SURE: i8 = 4;
@@ -29,9 +28,27 @@ pub(super) enum Finding {
     Mixed,
 }
 
+/// What to do with a block's samples; see [`super::samples`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// They were purged the last time: what they tell counts now.
+    Judge,
+    /// It is time to purge them.
+    Probe,
+    /// Neither.
+    Wait,
+}
+
+/// Every so many long blocks with populated pages the samples of one are purged.
+const PROBE_EVERY: u8 = 4;
+/// Set where samples were purged.
+const PROBED: u8 = 1 << 7;
+
 /// A memory of findings, by size. Zeroed, it remembers nothing.
 #[derive(Debug)]
 pub(super) struct Habits {
+    /// [`PROBED`], and how many times [`Habits::next_look`] was asked.
+    looks: [AtomicU8; SIZES],
     /// How many findings in a row: above 0 of [`Finding::Untouched`], below 0 of [`Finding::Full`].
     rows: [AtomicI8; SIZES],
 }
@@ -39,14 +56,32 @@ pub(super) struct Habits {
 impl Habits {
     pub(super) const fn new() -> Self {
         Self {
+            looks: [const { AtomicU8::new(0) }; SIZES],
             rows: [const { AtomicI8::new(0) }; SIZES],
         }
     }
 
     fn row(&self, bytes: usize) -> &AtomicI8 {
-        let shift = bytes.max(STEPS).ilog2();
-        let step = bytes >> (shift - STEPS.ilog2()) & (STEPS - 1);
-        &self.rows[shift as usize * STEPS + step]
+        &self.rows[row_of(bytes)]
+    }
+
+    /// What to do with the samples of a block of this size that had populated pages.
+    pub(super) fn next_look(&self, bytes: usize) -> Look {
+        let looks = &self.looks[row_of(bytes)];
+        let count = looks.load(Relaxed);
+        looks.store(count.wrapping_add(1) & !PROBED, Relaxed);
+        if count & PROBED != 0 {
+            Look::Judge
+        } else if count.is_multiple_of(PROBE_EVERY) {
+            Look::Probe
+        } else {
+            Look::Wait
+        }
+    }
+
+    /// The samples of a block of this size were purged.
+    pub(super) fn note_probe(&self, bytes: usize) {
+        self.looks[row_of(bytes)].fetch_or(PROBED, Relaxed);
     }
 
     /// What a block of this size is expected to be; [`Finding::Mixed`] when the kernel is to be asked.
@@ -76,6 +111,13 @@ impl Habits {
         row.store(count, Relaxed);
         count.unsigned_abs() as usize
     }
+}
+
+/// The number of the row of blocks of about this size.
+fn row_of(bytes: usize) -> usize {
+    let shift = bytes.max(STEPS).ilog2();
+    let step = bytes >> (shift - STEPS.ilog2()) & (STEPS - 1);
+    shift as usize * STEPS + step
 }
 
 /// One more of the same.
@@ -129,6 +171,19 @@ mod tests {
                 (10_000 / LOOK_EVERY as usize..1_500).contains(&asked),
                 "{asked}"
             );
+        }
+    }
+
+    #[test]
+    fn samples_are_judged_after_they_were_purged() {
+        let habits = Habits::new();
+        for _ in 0..100 {
+            assert_eq!(habits.next_look(MIB), Look::Probe);
+            habits.note_probe(MIB);
+            assert_eq!(habits.next_look(MIB), Look::Judge);
+            for _ in 2..PROBE_EVERY {
+                assert_eq!(habits.next_look(MIB), Look::Wait);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! - `arena`: one reserved range, its tables and bits. `span`: a record a slice.
 //! - `fit`: which free span serves a request; splitting and merging. `grow`: what is committed when.
 //! - `zero`: which OS pages may be dirty, in masks; `blanket`: for whole spans at once. `zeroing`: how `calloc` makes
-//!   them zero; `habits`: what it expects. `purge`: when and how pages go back to the kernel.
+//!   them zero; `habits`, `samples`: what it expects. `purge`: when and how pages go back to the kernel.
 //! - `heap`: the operations. `moves`: pages moved from span to span. `totals`: the figures. `check`: the invariants, as code.
 
 mod arena;
@@ -16,6 +16,7 @@ mod heap;
 mod moves;
 mod place;
 mod purge;
+mod samples;
 mod span;
 #[cfg(test)]
 mod tests;

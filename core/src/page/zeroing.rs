@@ -5,8 +5,9 @@
 //! twentieth of faulting them in again. Pages in swap are purged, for writing would first read them.
 //! Where nobody can tell, long runs are purged. `docs/zero.md` has the measurements behind the numbers.
 
-use super::habits::Finding;
+use super::habits::{Finding, Look};
 use super::heap::PageHeap;
+use super::samples::Samples;
 use super::span::Detail;
 use crate::base::clear::clear;
 use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
@@ -19,13 +20,12 @@ pub(super) use super::habits::Habits;
 const LEAST_ASKED: usize = 128 << 10;
 
 /// Runs at most this long are written without asking where that is what asking led to of late: for each
-/// page that is populated, asking costs a quarter to a half of writing.
-const MOST_UNASKED: usize = 4 << 20;
+/// page that is populated, asking costs a quarter to a half of writing. Longer ones have [`Samples`].
+const MOST_UNASKED: usize = 1 << 20;
 
-/// Longer ones are asked about by samples: so long each, one for every MiB, at most so many.
-const SAMPLE: usize = 64 << 10;
-const SAMPLED: usize = 1 << 20;
-const MOST_SAMPLES: usize = 16;
+/// Where nobody can tell, runs at most this long are written: so much is paged in for nothing at worst. Longer
+/// ones are purged.
+const MOST_WRITTEN: usize = 4 << 20;
 
 /// What making spans zero has cost and spared, in bytes unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,10 +75,31 @@ impl Zeroing {
 }
 
 /// A run of bytes that are to read as zero: its ends lie at a page's start, or where the block ends.
-#[derive(Clone, Copy)]
-struct Run {
-    start: usize,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) start: usize,
+    pub(super) bytes: usize,
+}
+
+/// What was populated in a run.
+struct Tally {
+    samples: Samples,
     bytes: usize,
+    /// How many of the samples.
+    sampled: usize,
+}
+
+impl Tally {
+    /// Whether the samples, purged a while ago, are populated so much less than the rest of `whole` bytes that nobody
+    /// can use the rest.
+    fn is_idle(&self, whole: usize) -> bool {
+        self.sampled * 4 * whole <= self.samples.count() * self.bytes
+    }
+
+    /// Whether most of the samples are populated where the rest is: only then can they tell anything later.
+    fn is_telling(&self, whole: usize) -> bool {
+        self.sampled * 2 * whole >= self.samples.count() * self.bytes
+    }
 }
 
 impl<O: Os> PageHeap<O> {
@@ -132,19 +153,26 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - As [`PageHeap::zero_run`].
     unsafe fn ask(&self, run: Run) -> usize {
-        let mut done = 0;
-        let visit = |found: Populated| {
-            done += found.bytes;
-            // SAFETY: a part of the run: the caller's promise.
-            unsafe { self.zero_populated(run.clip(found.start, found.bytes), found.backing) };
+        let mut tally = Tally {
+            samples: Samples::of(run, self.os.page_bytes()),
+            bytes: 0,
+            sampled: 0,
         };
-        // SAFETY: the caller's promise.
-        match unsafe { self.populated(run, visit) } {
-            Ok(()) => self.learn(run, done),
+        let visit = |found: Populated| {
+            let part = run.clip(found.start, found.bytes);
+            tally.bytes += found.bytes;
+            tally.sampled += tally.samples.among(part);
             // SAFETY: a part of the run: the caller's promise.
-            Err(unknown) => done += unsafe { self.zero_unknown(run, unknown) },
+            unsafe { self.zero_populated(part, found.backing) };
+        };
+        // SAFETY: the caller's promise, each time.
+        unsafe {
+            match self.populated(run, visit) {
+                Ok(()) => self.learn(run, &tally),
+                Err(unknown) => tally.bytes += self.zero_unknown(run, unknown),
+            }
         }
-        done.min(run.bytes)
+        tally.bytes.min(run.bytes)
     }
 
     /// Asks the kernel about a run and the rest of its last page.
@@ -164,13 +192,38 @@ impl<O: Os> PageHeap<O> {
         run.bytes.next_multiple_of(self.os.page_bytes())
     }
 
-    fn learn(&self, run: Run, populated: usize) {
-        let finding = match populated {
+    /// Remembers what was found in a run, which is zero now. Now and then purges its samples; all of it, if those
+    /// of the last time tell that nobody uses it, so that it is not written again and again.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn learn(&self, run: Run, tally: &Tally) {
+        let whole = self.whole_pages(run);
+        let finding = match tally.bytes {
             0 => Finding::Untouched,
-            all if all == self.whole_pages(run) => Finding::Full,
+            all if all == whole => Finding::Full,
             _ => Finding::Mixed,
         };
         self.habits.note(run.bytes, finding);
+        if tally.bytes <= MOST_UNASKED {
+            return;
+        }
+        let next = self.habits.next_look(run.bytes);
+        // SAFETY: the caller's promise; a refused purge leaves zeros as well.
+        unsafe {
+            match next {
+                Look::Judge if tally.is_idle(whole) => {
+                    self.purge_run(run);
+                }
+                Look::Probe if tally.is_telling(whole) => {
+                    self.habits.note_probe(run.bytes);
+                    tally.samples.pages().for_each(|page| {
+                        self.purge_run(page);
+                    });
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Whether a run that is expected to be full seems to be. Wrong at most about holes between two samples.
@@ -181,15 +234,13 @@ impl<O: Os> PageHeap<O> {
         if run.bytes <= MOST_UNASKED {
             return true;
         }
-        let count = (run.bytes / SAMPLED).min(MOST_SAMPLES);
-        let apart = (run.bytes / count) & !(SAMPLE - 1);
-        (1..=count).all(|number| {
-            let sample = run.clip(run.start + number * apart - SAMPLE, SAMPLE);
+        let is_full = |slice: Run| {
             let mut found = 0;
             // SAFETY: a part of the run: the caller's promise.
-            let known = unsafe { self.populated(sample, |run| found += run.bytes) };
-            known.is_ok() && found == SAMPLE
-        })
+            let known = unsafe { self.populated(slice, |run| found += run.bytes) };
+            known.is_ok() && found == slice.bytes
+        };
+        Samples::of(run, self.os.page_bytes()).slices().all(is_full)
     }
 
     /// # Safety
@@ -203,8 +254,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Makes zero what nobody can tell about: a long run by a purge, for that costs little where nothing was
-    /// touched, and a fifth more than its worth where all was; writing may page in all of it.
+    /// Makes zero what nobody can tell about: a long run by a purge, which costs little where nothing was touched,
+    /// while writing would page in all of it.
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
@@ -213,7 +264,7 @@ impl<O: Os> PageHeap<O> {
         let rest = run.clip(unknown.from, usize::MAX - unknown.from);
         // SAFETY: a part of the run: the caller's promise.
         unsafe {
-            if rest.bytes < LEAST_ASKED || !self.purge_run(rest) {
+            if rest.bytes <= MOST_WRITTEN || !self.purge_run(rest) {
                 self.write(rest);
             }
         }

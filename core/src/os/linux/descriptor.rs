@@ -6,7 +6,7 @@
 //!   untouched. Its number therefore stands in a page of its own with `MADV_WIPEONFORK`: a child
 //!   that has its own memory finds zeros there, and opens its own.
 //! - Programs close numbers that they do not know, and open other files under them. So device and inode
-//!   are compared before every use: every `pagemap` file of every process has an inode of its own, which
+//!   are compared before every use and after it: every `pagemap` file of every process has an inode of its own, which
 //!   no other file gets while ours is open. A number that is not ours any more is forgotten, never closed.
 //! - A child that shares the memory but not the descriptors (`vfork`) may have closed its copy. It
 //!   must not replace the parent's number, so only the process that opened opens again.
@@ -14,6 +14,7 @@
 
 use super::super::thread::{self, FileIdentity};
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 
 /// What is known of the descriptor. All zero in a new page, and in a child after fork.
@@ -43,6 +44,8 @@ const MOST_ATTEMPTS: u32 = 64;
 /// processes may have only 1,024.
 const ABOVE: [i32; 3] = [1000, 500, 200];
 
+const PATH: &CStr = c"/proc/self/pagemap";
+
 static KEPT: AtomicPtr<Kept> = AtomicPtr::new(null_mut());
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 
@@ -63,6 +66,11 @@ impl Proven {
     /// Whether the kernel may know `PAGEMAP_SCAN`.
     pub(super) fn can_scan(&self) -> bool {
         !self.kept.cannot_scan.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is our pagemap still, and so was it when it was asked.
+    pub(super) fn still_holds(&self) -> bool {
+        self.kept.holds(thread::file_identity(self.number))
     }
 
     /// The kernel knows no `PAGEMAP_SCAN`.
@@ -136,7 +144,7 @@ impl Kept {
 
 /// Opens the process's pagemap at a high number.
 fn open_pagemap() -> Option<(i32, FileIdentity)> {
-    let low = thread::open_read(c"/proc/self/pagemap")?;
+    let low = thread::open_read(PATH)?;
     let high = ABOVE
         .into_iter()
         .find_map(|least| thread::duplicate_above(low, least));
@@ -144,13 +152,14 @@ fn open_pagemap() -> Option<(i32, FileIdentity)> {
         thread::close(low);
     }
     let number = high.unwrap_or(low);
-    match thread::file_identity(number) {
-        Some(identity) if thread::is_proc(number) => Some((number, identity)),
-        _ => {
-            thread::close(number);
-            None
-        }
+    // By its name too, for another thread may have replaced it already; it is not ours to close then.
+    let identity = thread::file_identity(number)
+        .filter(|&found| thread::path_identity(PATH) == Some(found))?;
+    if thread::is_proc(number) {
+        return Some((number, identity));
     }
+    thread::close(number);
+    None
 }
 
 /// The page that fork wipes; `None` where the kernel cannot (before Linux 4.14).
@@ -219,6 +228,16 @@ mod tests {
                 thread::close(proven().unwrap().number);
             }
             proven().is_none()
+        }));
+    }
+
+    #[test]
+    fn an_answer_of_a_descriptor_replaced_meanwhile_does_not_count() {
+        assert!(in_child(|| {
+            let first = proven().unwrap();
+            assert!(first.still_holds());
+            thread::close(first.number);
+            !first.still_holds()
         }));
     }
 

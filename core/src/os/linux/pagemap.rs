@@ -54,7 +54,8 @@ const MOST_WORDS: usize = 512;
 const WORD_PRESENT: u64 = 1 << 63;
 const WORD_SWAPPED: u64 = 1 << 62;
 
-/// Calls `visit` with every run of populated pages of a range, in the order of addresses.
+/// Calls `visit` with every run of populated pages of a range, in the order of addresses. They count only if the
+/// result does.
 ///
 /// # Safety
 /// - The range is mapped by this process, and page-aligned.
@@ -75,7 +76,12 @@ pub(super) unsafe fn populated(
         };
         at = answered.ok_or(nobody_knows(at))?;
     }
-    Ok(())
+    // Another thread may have put another file there while it was asked: then nothing of this counts.
+    if proven.still_holds() {
+        Ok(())
+    } else {
+        Err(nobody_knows(start.as_ptr().addr()))
+    }
 }
 
 /// Asks once. Returns up to where the kernel answered: more than `at`, at most `end`.
@@ -94,9 +100,10 @@ fn scan(proven: Proven, at: usize, end: usize, visit: &mut impl FnMut(Populated)
         returned: SWAPPED,
         ..Scan::default()
     };
+    // By number, for libneap.so has an `ioctl` of its own, which watches the program's.
     // SAFETY: the kernel writes the struct and at most `most_regions` regions; both are ours. The descriptor
     // was proven to be a pagemap, whose ioctl writes nothing else.
-    let count = unsafe { libc::ioctl(proven.number, PAGEMAP_SCAN as _, &mut scan) };
+    let count = unsafe { libc::syscall(libc::SYS_ioctl, proven.number, PAGEMAP_SCAN, &mut scan) };
     if count < 0 {
         // A kernel without it says so; the file can still be read, from here on.
         let file_is_left = errno::get() == libc::ENOTTY;
