@@ -22,3 +22,8 @@ fn sized() {
 fn control() {
     passes("programs/control.c");
 }
+
+#[test]
+fn calloc_touches_nothing_that_is_zero() {
+    passes("programs/untouched_calloc.c");
+}

@@ -23,6 +23,8 @@ pub struct Conditions {
     pub most_committed: usize,
     /// `RLIMIT_AS`.
     pub address_limit: Option<usize>,
+    /// Every so many populated pages one is in swap.
+    pub swapped: usize,
 }
 
 impl Default for Conditions {
@@ -33,6 +35,7 @@ impl Default for Conditions {
             most_reserved: 32 << 20,
             most_committed: usize::MAX,
             address_limit: None,
+            swapped: usize::MAX,
         }
     }
 }
@@ -64,6 +67,9 @@ struct Reservation {
     layout: Layout,
     base: usize,
     pages: Vec<Page>,
+    /// Pages that a question found to be populated, and that were not given back since: what zeros are written
+    /// to stays populated.
+    populated: Vec<bool>,
 }
 
 /// The calls after the next `after` fail, `times` of them.
@@ -135,6 +141,28 @@ impl Fake {
         })
     }
 
+    fn is_populated(&self, at: NonNull<u8>) -> Result<bool, Unknown> {
+        let (page, mut state) = (self.conditions.page_bytes, self.state());
+        if state.fails(Call::Ask) {
+            let from = at.as_ptr().addr();
+            return Err(Unknown { from });
+        }
+        let (pages, populated) = state.range(at, page, page);
+        assert_eq!(pages, [Page::Committed], "a question about what is not");
+        // SAFETY: a committed page.
+        let contents = unsafe { core::slice::from_raw_parts(at.as_ptr(), page) };
+        populated[0] |= contents.iter().any(|&byte| byte != 0);
+        Ok(populated[0])
+    }
+
+    /// What stands behind the populated page at `address`.
+    pub fn backing(&self, address: usize) -> Backing {
+        match address / self.conditions.page_bytes % self.conditions.swapped {
+            0 => Backing::Swap,
+            _ => Backing::Ram,
+        }
+    }
+
     fn check_range(&self, addr: NonNull<u8>, bytes: usize) {
         let page = self.conditions.page_bytes;
         assert!(bytes > 0, "an empty range");
@@ -161,6 +189,16 @@ impl State {
 
     /// The pages of a range, which lies in one reservation.
     fn pages(&mut self, addr: NonNull<u8>, bytes: usize, page_bytes: usize) -> &mut [Page] {
+        self.range(addr, bytes, page_bytes).0
+    }
+
+    /// The pages of a range, and which of them were found populated.
+    fn range(
+        &mut self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        page_bytes: usize,
+    ) -> (&mut [Page], &mut [bool]) {
         let start = addr.as_ptr() as usize;
         let holds = |reservation: &&mut Reservation| {
             let end = reservation.base + reservation.pages.len() * page_bytes;
@@ -172,7 +210,11 @@ impl State {
             .find(holds)
             .expect("a range in one reservation");
         let first = (start - reservation.base) / page_bytes;
-        &mut reservation.pages[first..first + bytes / page_bytes]
+        let range = first..first + bytes / page_bytes;
+        (
+            &mut reservation.pages[range.clone()],
+            &mut reservation.populated[range],
+        )
     }
 }
 
@@ -203,6 +245,7 @@ impl Os for Fake {
             allocation,
             layout,
             base,
+            populated: vec![false; pages.len()],
             pages,
         });
         NonNull::new(base as *mut u8)
@@ -268,6 +311,10 @@ impl Os for Fake {
             .filter(|&&page| page == Page::Committed)
             .count();
         pages.fill(Page::Reserved { poisoned: true });
+        state
+            .range(addr, bytes, self.conditions.page_bytes)
+            .1
+            .fill(false);
         state.committed_pages -= gone;
         fill(addr, bytes, POISON);
         Ok(())
@@ -284,6 +331,10 @@ impl Os for Fake {
         if state.fails(Call::Purge) {
             return Purged::MaybeDirty;
         }
+        state
+            .range(addr, bytes, self.conditions.page_bytes)
+            .1
+            .fill(false);
         fill(addr, bytes, 0);
         Purged::Zero
     }
@@ -292,7 +343,7 @@ impl Os for Fake {
         self.check_range(addr, bytes);
     }
 
-    /// Populated is what is not zero, page by page; every third of them is in swap.
+    /// Populated is what is not zero, or was not when it was asked about before; every third of these is in swap.
     unsafe fn populated(
         &self,
         addr: NonNull<u8>,
@@ -301,25 +352,14 @@ impl Os for Fake {
     ) -> Result<(), Unknown> {
         self.check_range(addr, bytes);
         let page = self.conditions.page_bytes;
-        for start in (addr.as_ptr().addr()..addr.as_ptr().addr() + bytes).step_by(page) {
-            if self.state().fails(Call::Ask) {
-                return Err(Unknown { from: start });
-            }
-            assert!(
-                self.is_committed(start),
-                "a question about what is not committed"
-            );
-            // SAFETY: a committed page.
-            let contents = unsafe { core::slice::from_raw_parts(start as *const u8, page) };
-            if contents.iter().any(|&byte| byte != 0) {
-                let backing = match start / page % 3 {
-                    0 => Backing::Swap,
-                    _ => Backing::Ram,
-                };
+        for offset in (0..bytes).step_by(page) {
+            // SAFETY: within the range.
+            let at = unsafe { addr.add(offset) };
+            if self.is_populated(at)? {
                 visit(Populated {
-                    start,
+                    start: at.as_ptr().addr(),
                     bytes: page,
-                    backing,
+                    backing: self.backing(at.as_ptr().addr()),
                 });
             }
         }

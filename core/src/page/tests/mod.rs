@@ -3,6 +3,7 @@
 mod cases;
 mod model;
 mod real;
+mod zeros;
 
 use super::{PageHeap, Place, Span, Use};
 use crate::base::units::SLICE_BYTES;

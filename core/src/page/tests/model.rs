@@ -101,6 +101,7 @@ fn conditions() -> impl Strategy<Value = Conditions> {
             most_reserved,
             most_committed,
             address_limit: None,
+            swapped: 3,
         },
     )
 }
