@@ -10,6 +10,7 @@
 //! | `identity` | whose malloc a process really uses |
 //! | `calloc/` | the campaign of calloc and free |
 //! | `memory` | the steps of the tour of virtual memory |
+//! | `prices/` | what it costs here to know and to make memory zero |
 //! | `bench`, `stats`, `summary` | interleaved rounds, and what they prove |
 //! | `download/` | the published download: its environment, its server, its cells and their report |
 //! | `record`, `report`, `plot` | the CSV file, the tables, the SVG picture |
@@ -23,6 +24,7 @@ mod machine;
 mod memory;
 mod peers;
 mod plot;
+mod prices;
 mod programs;
 mod record;
 mod report;
@@ -54,6 +56,8 @@ enum Verb {
     Calloc(verbs::calloc::Arguments),
     /// A tour of virtual memory in a live process, step by step
     Memory(verbs::memory::Arguments),
+    /// What it costs on this machine to know and to make memory zero
+    Prices(verbs::prices::Arguments),
     /// Build the peers that the machine does not bring, and show all
     Peers(verbs::peers::Arguments),
     /// Compare the shipped library's instruction counts with the golden file
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Verb::Bench(arguments) => verbs::bench::run(&arguments),
         Verb::Calloc(arguments) => verbs::calloc::run(&arguments),
         Verb::Memory(arguments) => verbs::memory::run(&arguments),
+        Verb::Prices(arguments) => verbs::prices::run(&arguments),
         Verb::Peers(arguments) => verbs::peers::run(&arguments),
         Verb::Golden(arguments) => verbs::golden::run(&arguments),
         Verb::Show(arguments) => verbs::show::run(&arguments),

@@ -7,5 +7,6 @@ pub mod download;
 pub mod golden;
 pub mod memory;
 pub mod peers;
+pub mod prices;
 pub mod show;
 pub mod worker;

@@ -8,7 +8,7 @@ mod grow;
 pub mod heap;
 mod libmalloc116;
 mod live;
-mod pagemap;
+pub mod pagemap;
 mod sharing;
 mod single;
 mod toggle;

@@ -1,0 +1,197 @@
+//! The ways, what they find populated, and the sizes, as data.
+
+use anyhow::Context as _;
+
+/// What is populated in a block. The order is that of measuring: each is had from the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holding {
+    /// Nothing ever was.
+    Nothing,
+    /// The first [`FIRST`] bytes.
+    First,
+    /// Every page.
+    All,
+    /// Nothing any more: every page was, and was given back.
+    GivenBack,
+}
+
+/// What [`Holding::First`] populates, in bytes.
+pub const FIRST: usize = 64 << 10;
+
+impl Holding {
+    /// As tables and records call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Holding::Nothing => "nothing",
+            Holding::First => "first 64 KiB",
+            Holding::All => "all",
+            Holding::GivenBack => "given back",
+        }
+    }
+
+    /// The populated bytes of a block of `bytes`.
+    pub fn bytes(self, bytes: usize) -> usize {
+        match self {
+            Holding::Nothing | Holding::GivenBack => 0,
+            Holding::First => FIRST.min(bytes),
+            Holding::All => bytes,
+        }
+    }
+}
+
+/// What is done to a whole block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// `PAGEMAP_SCAN` for its populated pages.
+    Scan,
+    /// All its words of the pagemap file, 4 KiB a call.
+    ReadWords,
+    /// `MADV_DONTNEED`.
+    Discard,
+    /// One byte of each page is written.
+    Touch,
+    /// `memset`.
+    Memset,
+    /// Zeros that pass the caches by.
+    Stream,
+}
+
+/// What is asked of the kernel apart from any block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `getppid`: the least that a system call costs.
+    ParentId,
+    /// `fstat` of the pagemap's descriptor.
+    Status,
+    /// Opening and closing the pagemap.
+    OpenAndClose,
+}
+
+/// An act on a block that holds something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub act: Act,
+    pub holding: Holding,
+}
+
+impl Way {
+    /// Whether the act leaves the block as it was: then it can be repeated at once.
+    pub fn repeats(self) -> bool {
+        match self.act {
+            Act::Scan | Act::ReadWords | Act::Memset | Act::Stream => true,
+            Act::Discard => self.holding == Holding::Nothing,
+            Act::Touch => false,
+        }
+    }
+}
+
+impl Act {
+    /// As tables and records call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Act::Scan => "PAGEMAP_SCAN",
+            Act::ReadWords => "pread of the pagemap",
+            Act::Discard => "MADV_DONTNEED",
+            Act::Touch => "touch every page",
+            Act::Memset => "memset",
+            Act::Stream => "streaming stores",
+        }
+    }
+}
+
+impl Call {
+    /// As tables and records call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Call::ParentId => "getppid",
+            Call::Status => "fstat of the pagemap",
+            Call::OpenAndClose => "open and close of the pagemap",
+        }
+    }
+}
+
+/// All calls.
+pub const CALLS: [Call; 3] = [Call::ParentId, Call::Status, Call::OpenAndClose];
+
+const fn way(act: Act, holding: Holding) -> Way {
+    Way { act, holding }
+}
+
+/// All ways, in the order of the table.
+pub const WAYS: [Way; 11] = [
+    way(Act::Scan, Holding::Nothing),
+    way(Act::Scan, Holding::GivenBack),
+    way(Act::Scan, Holding::First),
+    way(Act::Scan, Holding::All),
+    way(Act::ReadWords, Holding::Nothing),
+    way(Act::ReadWords, Holding::All),
+    way(Act::Discard, Holding::Nothing),
+    way(Act::Discard, Holding::All),
+    way(Act::Touch, Holding::GivenBack),
+    way(Act::Memset, Holding::All),
+    way(Act::Stream, Holding::All),
+];
+
+/// A block's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    pub name: &'static str,
+    pub bytes: usize,
+}
+
+/// All sizes.
+pub const SIZES: [Size; 7] = [
+    size("64K", 64 << 10),
+    size("128K", 128 << 10),
+    size("256K", 256 << 10),
+    size("1M", 1 << 20),
+    size("10M", 10 << 20),
+    size("100M", 100 << 20),
+    size("1000M", 1_000 << 20),
+];
+
+const fn size(name: &'static str, bytes: usize) -> Size {
+    Size { name, bytes }
+}
+
+/// The sizes of these names, all of them when none is named.
+///
+/// # Errors
+/// When a name is unknown.
+pub fn sizes(names: &[String]) -> anyhow::Result<Vec<Size>> {
+    if names.is_empty() {
+        return Ok(SIZES.to_vec());
+    }
+    let known = || SIZES.map(|size| size.name).join(" ");
+    let find = |name: &String| {
+        let size = SIZES.into_iter().find(|size| size.name == name);
+        size.with_context(|| format!("no size {name:?}; there are {}", known()))
+    };
+    names.iter().map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_chosen_by_name() {
+        assert_eq!(sizes(&[]).unwrap(), SIZES);
+        assert_eq!(sizes(&["10M".into()]).unwrap()[0].bytes, 10 << 20);
+        let error = sizes(&["1M".into(), "11M".into()]).unwrap_err().to_string();
+        assert!(
+            error.contains("\"11M\"") && error.contains("1000M"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn only_what_changes_nothing_is_repeated_at_once() {
+        let repeated: Vec<Way> = WAYS.into_iter().filter(|way| !way.repeats()).collect();
+        let changing = [
+            way(Act::Discard, Holding::All),
+            way(Act::Touch, Holding::GivenBack),
+        ];
+        assert_eq!(repeated, changing);
+    }
+}
