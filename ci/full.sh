@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The long runs, on the shipped files: real programs at full size, all of the Python modules.
+# The long runs, on the shipped files: real programs at full size, all of the Python modules, the
+# torture test's 10^6 rounds, every experiment of the lab (the published ones briefly).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export REQUIRE_ALL=1 CARGO_TERM_COLOR=never
@@ -13,6 +14,10 @@ tier programs env TEST_TIER=full LIBRARY_UNDER_TEST="$target/dist/libneap.so" ca
 tier python ci/python-suite.sh full
 # Every way of charging commits, if this machine lets us choose; put back whatever happens.
 tier overcommit ci/overcommit.sh "$target/dist/libneap.so"
+tier torture ci/torture.sh "$target/dist/libneap.so"
 tier peers "$target/dist/neap-lab" peers
 tier bench "$target/dist/neap-lab" bench
+tier calloc "$target/dist/neap-lab" calloc --quick
+tier memory "$target/dist/neap-lab" memory --mib 256
+tier download "$target/dist/neap-lab" download --offline --rounds 1 --mb 16 --chunks 1,10,100
 summary

@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
-# Installs what the checks need beyond cargo and a C compiler, from Debian's archive.
+# Installs what the checks need beyond cargo and a C compiler: from Debian's archive, and from
+# Python's package index what `neap-lab download` runs (into the target directory, once).
 # Run as root. What is there already, from wherever, is left alone.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 # command or file that proves it is there : package that brings it
 wanted=(
-    gcc:gcc g++:g++ make:make git:git setpriv:util-linux
+    gcc:gcc g++:g++ make:make git:git
+    setpriv:util-linux unshare:util-linux mkswap:util-linux swapon:mount
+    # The torture test's userfaultfd, seccomp and page map.
+    /usr/include/linux/userfaultfd.h:linux-libc-dev
     valgrind:valgrind strace:strace
     /usr/bin/python3:python3 /usr/lib/python3*/test/test_json/__init__.py:libpython3-testsuite
+    /usr/lib/python3*/ensurepip/__init__.py:python3-venv
     perl:perl /usr/bin/ruby:ruby sqlite3:sqlite3 node:nodejs java:default-jre-headless go:golang-go
     redis-server:redis-server redis-benchmark:redis-tools nginx:nginx-light wrk:wrk
     memcached:memcached /usr/lib/postgresql/*/bin/postgres:postgresql
@@ -31,27 +37,32 @@ missing=()
 for entry in "${wanted[@]}"; do
     is_there "${entry%:*}" || missing+=("${entry##*:}")
 done
-if [ ${#missing[@]} -eq 0 ]; then
-    echo "all there"
-    exit 0
-fi
 
 # Packages of servers would start them; this file tells Debian's scripts not to.
 policy=/usr/sbin/policy-rc.d
-if [ ! -e $policy ]; then
-    trap 'rm -f $policy' EXIT
-    printf '#!/bin/sh\nexit 101\n' >$policy
-    chmod 755 $policy
+
+install_missing() {
+    local python
+    if [ ! -e $policy ]; then
+        trap 'rm -f $policy' EXIT
+        printf '#!/bin/sh\nexit 101\n' >$policy
+        chmod 755 $policy
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    # The test suite's package is named after the version of the distribution's Python.
+    python=$(apt-cache depends python3 | sed -n 's/^ *Depends: \(python3\.[0-9]*\)$/\1/p')
+    missing=("${missing[@]/#libpython3-testsuite/lib$python-testsuite}")
+    echo "installing: ${missing[*]}"
+    apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+    for entry in "${wanted[@]}"; do
+        is_there "${entry%:*}" || { echo "still missing: $entry" >&2; exit 1; }
+    done
+}
+
+if [ ${#missing[@]} -eq 0 ]; then
+    echo "Debian's packages: all there"
+else
+    install_missing
 fi
-
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
-# The test suite's package is named after the version of the distribution's Python.
-python=$(apt-cache depends python3 | sed -n 's/^ *Depends: \(python3\.[0-9]*\)$/\1/p')
-missing=("${missing[@]/#libpython3-testsuite/lib$python-testsuite}")
-echo "installing: ${missing[*]}"
-apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
-
-for entry in "${wanted[@]}"; do
-    is_there "${entry%:*}" || { echo "still missing: $entry" >&2; exit 1; }
-done
+cargo run -q -p neap-lab -- download --prepare

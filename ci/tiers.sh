@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by .ci/run and ci/full.sh: steps with a name and a time, and a closing summary.
 # A failed tier does not stop the others; a failed `required` one, on which the others
 # stand, does.

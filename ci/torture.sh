@@ -131,10 +131,29 @@ limited() { # limited MEMORY COMMAND…: replaces this shell
     exec timeout 900 env LIBRARY_UNDER_TEST="$library" LD_PRELOAD="$library" "$@"
 }
 
+# How many processes the kernel has killed for want of memory in the group.
+killed_for_memory() {
+    local file
+    for file in "$group/memory.events" "$group/memory.oom_control"; do
+        [ -n "$group" ] && [ -e "$file" ] || continue
+        awk '$1 == "oom_kill" { print $2 }' "$file"
+        return
+    done
+    echo 0
+}
+
 row() { # row NAME MEMORY COMMAND…: runs it, and keeps a line for the table
-    local name=$1 memory=$2 start=$SECONDS status=0 verdict rounds
+    local name=$1 memory=$2 start=$SECONDS status verdict rounds attempt killed
     shift 2
-    (limited "$memory" "$@") > "$work/said" 2>&1 || status=$?
+    # Under heavy use the kernel now and then gives up on a group whose pages it could swap out. A process
+    # that it killed for that has shown nothing, so it starts again, twice at most.
+    for attempt in 1 2 3; do
+        status=0
+        killed=$(killed_for_memory)
+        (limited "$memory" "$@") > "$work/said" 2>&1 || status=$?
+        if [ $status -ne 137 ] || [ "$(killed_for_memory)" -eq "$killed" ]; then break; fi
+        echo "    $name, $memory, attempt $attempt: killed by the kernel for want of memory"
+    done
     sed "s/^/    /" "$work/said"
     case $status in
         0) verdict=ok ;;

@@ -200,6 +200,14 @@ fn record() -> Result<(), Failed> {
     let [csv, svg] = &files[..] else {
         return Err(format!("{files:?}").into());
     };
+    let mut show = Command::new(env!("CARGO_BIN_EXE_neap-lab"));
+    let shown = run(show.arg("show").arg(csv));
+    errors(&shown, 0)?;
+    let shown = text(&shown.stdout);
+    ensure(
+        shown.contains("1 MB chunks") && table.contains(shown.trim()),
+        &shown,
+    )?;
     let csv = fs::read_to_string(csv)?;
     ensure(
         csv.contains("\n1,glibc,zeroed,0,") && csv.contains("# packages: "),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 
 use super::MB;
 use super::environment::Environment;
@@ -34,6 +34,12 @@ impl Buffers {
             Buffers::Zeroed => "zeroed",
             Buffers::Unzeroed => "unzeroed",
         }
+    }
+
+    /// The buffers of that name.
+    pub fn find(name: &str) -> Option<Buffers> {
+        let all = [Buffers::Zeroed, Buffers::Unzeroed];
+        all.into_iter().find(|buffers| buffers.name() == name)
     }
 }
 
@@ -65,6 +71,22 @@ pub enum End {
     Whole,
     /// Time was up.
     TimeUp,
+}
+
+impl End {
+    /// The client's word, and the record's.
+    pub fn name(self) -> &'static str {
+        match self {
+            End::Whole => "body",
+            End::TimeUp => "time",
+        }
+    }
+
+    /// The end of that name.
+    pub fn find(name: &str) -> Option<End> {
+        let all = [End::Whole, End::TimeUp];
+        all.into_iter().find(|end| end.name() == name)
+    }
 }
 
 /// What one client measured.
@@ -155,11 +177,8 @@ impl Told {
         let seconds: f64 = value("seconds")?.parse()?;
         ensure!(seconds > 0.0, "the download took {seconds} s");
         let downloads = downloads_in(report)?;
-        let end = match value("end")? {
-            "body" => End::Whole,
-            "time" => End::TimeUp,
-            other => bail!("no such end: {other:?}"),
-        };
+        let end = value("end")?;
+        let end = End::find(end).with_context(|| format!("no such end: {end:?}"))?;
         Ok(Told {
             sample: Sample {
                 bytes: downloads.iter().map(|&(bytes, _)| bytes).sum(),

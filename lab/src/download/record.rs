@@ -1,33 +1,59 @@
 //! The record of a campaign: a CSV file that tells the machine, the versions, and every download.
 
-use std::fmt::Write as _;
+use anyhow::{Context as _, bail, ensure};
 
 use super::campaign::Run;
-use super::cell::End;
+use super::cell::{Buffers, End, Sample};
+use crate::peers;
+use crate::record::{head_lines, split_head};
 
 const COLUMNS: &str =
     "chunk_mb,peer,buffers,round,mb_per_s,bytes,seconds,end,reads,peak_rss_kib,minor_faults";
 
-/// The file's text. The head is in lines `# key: value`.
-pub fn csv(head: &[(String, String)], runs: &[Run]) -> String {
-    let mut text = String::new();
-    for (key, value) in head {
-        push_line(
-            &mut text,
-            format_args!("# {key}: {}", value.replace('\n', " ")),
-        );
+/// A whole campaign.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// The machine, the versions, the terms.
+    pub head: Vec<(String, String)>,
+    /// Every download.
+    pub runs: Vec<Run>,
+}
+
+impl Record {
+    /// Whether a file is a record of this kind.
+    pub fn recognises(text: &str) -> bool {
+        text.lines().any(|line| line == COLUMNS)
     }
-    push_line(&mut text, format_args!("{COLUMNS}"));
-    runs.iter().for_each(|run| push_run(&mut text, run));
-    text
+
+    /// The file's text. The head is in lines `# key: value`.
+    pub fn to_csv(&self) -> String {
+        let mut text = head_lines(&self.head);
+        text.push_str(COLUMNS);
+        text.push('\n');
+        for run in &self.runs {
+            text.push_str(&line(run));
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Reads what [`Record::to_csv`] wrote. The rate is reckoned again.
+    ///
+    /// # Errors
+    /// When a line is not as it writes them, or there is none.
+    pub fn from_csv(text: &str) -> anyhow::Result<Record> {
+        let (head, columns, rows) = split_head(text)?;
+        ensure!(columns == COLUMNS, "other columns: {columns}");
+        ensure!(!rows.is_empty(), "no downloads");
+        let run = |line: &&str| parse(line).with_context(|| format!("in the line {line:?}"));
+        Ok(Record {
+            head,
+            runs: rows.iter().map(run).collect::<anyhow::Result<_>>()?,
+        })
+    }
 }
 
-fn push_line(text: &mut String, line: std::fmt::Arguments) {
-    // Writing into a string cannot fail.
-    let _ = writeln!(text, "{line}");
-}
-
-fn push_run(text: &mut String, run: &Run) {
+fn line(run: &Run) -> String {
     let Run {
         chunk_mb,
         peer,
@@ -35,32 +61,67 @@ fn push_run(text: &mut String, run: &Run) {
         round,
         sample,
     } = run;
-    let buffers = buffers.name();
-    let end = match sample.end {
-        End::Whole => "body",
-        End::TimeUp => "time",
+    let (buffers, rate) = (buffers.name(), sample.rate());
+    let Sample {
+        bytes,
+        seconds,
+        end,
+        reads,
+        peak_rss_kib,
+        minor_faults,
+    } = sample;
+    let end = end.name();
+    // All digits of the seconds: tables of a run and of its record agree.
+    format!(
+        "{chunk_mb},{peer},{buffers},{round},{rate:.4},{bytes},{seconds},{end},{reads},\
+         {peak_rss_kib},{minor_faults}"
+    )
+}
+
+fn parse(line: &str) -> anyhow::Result<Run> {
+    let fields: Vec<&str> = line.split(',').collect();
+    let [
+        chunk,
+        peer,
+        buffers,
+        round,
+        rate,
+        bytes,
+        seconds,
+        end,
+        reads,
+        rss,
+        faults,
+    ] = fields[..]
+    else {
+        bail!("{} fields", fields.len());
     };
-    push_line(
-        text,
-        format_args!(
-            "{chunk_mb},{peer},{buffers},{round},{:.4},{},{:.6},{end},{},{},{}",
-            sample.rate(),
-            sample.bytes,
-            sample.seconds,
-            sample.reads,
-            sample.peak_rss_kib,
-            sample.minor_faults
-        ),
-    );
+    let _: f64 = rate.parse()?;
+    let seconds: f64 = seconds.parse()?;
+    ensure!(seconds > 0.0, "a download in {seconds} s");
+    Ok(Run {
+        chunk_mb: chunk.parse()?,
+        peer: peers::find(peer)
+            .map(|peer| peer.name.to_string())
+            .with_context(|| format!("no peer {peer:?}"))?,
+        buffers: Buffers::find(buffers).with_context(|| format!("no buffers {buffers:?}"))?,
+        round: round.parse()?,
+        sample: Sample {
+            bytes: bytes.parse()?,
+            seconds,
+            end: End::find(end).with_context(|| format!("no end {end:?}"))?,
+            reads: reads.parse()?,
+            peak_rss_kib: rss.parse()?,
+            minor_faults: faults.parse()?,
+        },
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::download::cell::{Buffers, Sample};
 
-    #[test]
-    fn every_run_is_a_line_with_all_columns() {
+    fn example() -> Record {
         let sample = Sample {
             bytes: 3 << 19,
             seconds: 3.0,
@@ -69,21 +130,62 @@ mod tests {
             peak_rss_kib: 1_000,
             minor_faults: 12,
         };
-        let run = Run {
+        let whole = Sample {
+            seconds: 1.0 / 3.0,
+            end: End::Whole,
+            ..sample
+        };
+        let run = |buffers, sample| Run {
             chunk_mb: 100,
             peer: "glibc".into(),
-            buffers: Buffers::Zeroed,
+            buffers,
             round: 2,
             sample,
         };
-        let head = [("date".to_string(), "a\nb".to_string())];
-        let text = csv(&head, &[run]);
+        Record {
+            head: vec![("date".into(), "a b".into())],
+            runs: vec![run(Buffers::Zeroed, sample), run(Buffers::Unzeroed, whole)],
+        }
+    }
+
+    #[test]
+    fn every_run_is_a_line_with_all_columns() {
+        let text = example().to_csv();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "# date: a b");
         assert_eq!(lines[1].split(',').count(), lines[2].split(',').count());
         assert_eq!(
             lines[2],
-            "100,glibc,zeroed,2,0.5000,1572864,3.000000,time,96,1000,12"
+            "100,glibc,zeroed,2,0.5000,1572864,3,time,96,1000,12"
         );
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was() {
+        let text = example().to_csv();
+        assert!(Record::recognises(&text));
+        assert_eq!(Record::from_csv(&text).unwrap(), example());
+    }
+
+    #[test]
+    fn a_damaged_record_is_refused() {
+        let csv = example().to_csv();
+        for (right, wrong) in [
+            ("100,glibc", "100,x,glibc"),
+            ("glibc", "dlmalloc"),
+            ("0.5000", "fast"),
+            ("864,3,time", "864,0,time"),
+            ("unzeroed", "raw"),
+            ("time", "noon"),
+            ("chunk_mb,", "chunk,"),
+        ] {
+            assert!(csv.contains(right), "{right}");
+            assert!(
+                Record::from_csv(&csv.replace(right, wrong)).is_err(),
+                "{wrong}"
+            );
+        }
+        let without_runs: Vec<&str> = csv.lines().take(2).collect();
+        assert!(Record::from_csv(&without_runs.join("\n")).is_err());
     }
 }

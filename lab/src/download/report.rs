@@ -87,9 +87,23 @@ fn chunks_of(runs: &[Run]) -> Vec<u64> {
     chunks
 }
 
+/// Every table of a campaign.
+pub fn campaign(runs: &[Run]) -> String {
+    let (legend, zeroed) = (legend(runs), rates(runs, Buffers::Zeroed));
+    let mut text = format!("MB a second, {legend}\n{zeroed}");
+    if let Some(shares) = against_control(runs) {
+        let unzeroed = rates(runs, Buffers::Unzeroed);
+        text.push_str(&format!(
+            "\n\nThe same with buffers that are not zeroed\n{unzeroed}\n\n\
+             What the zeros leave of that\n{shares}"
+        ));
+    }
+    text
+}
+
 /// MB a second with those buffers: one row an allocator, one column a chunk size, and what is
 /// left of the smallest chunk's rate with the largest.
-pub fn rates(runs: &[Run], buffers: Buffers) -> String {
+fn rates(runs: &[Run], buffers: Buffers) -> String {
     let chunks = chunks_of(runs);
     let rate = |peer: &str, mb| Some(Cell::of(runs, peer, mb, buffers)?.text());
     let mut columns = chunk_columns(runs, &chunks, &rate);
@@ -103,7 +117,7 @@ pub fn rates(runs: &[Run], buffers: Buffers) -> String {
 }
 
 /// What the zeros leave of the rate without them; `None` when the control was not run.
-pub fn against_control(runs: &[Run]) -> Option<String> {
+fn against_control(runs: &[Run]) -> Option<String> {
     if !runs.iter().any(|run| run.buffers == Buffers::Unzeroed) {
         return None;
     }
@@ -170,7 +184,7 @@ fn percent(part: f64, whole: f64) -> String {
 }
 
 /// What the table's marks mean.
-pub fn legend(runs: &[Run]) -> &'static str {
+fn legend(runs: &[Run]) -> &'static str {
     match runs.iter().any(|run| run.sample.end == End::TimeUp) {
         true => "medians (least to most); *: stopped when its time was up, with what had come",
         false => "medians (least to most)",

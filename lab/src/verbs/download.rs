@@ -1,18 +1,18 @@
 //! `neap-lab download`: the published download, under every allocator.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::download::campaign::{self, Plan, Results, Run, Watch};
+use super::campaign::{self, Kept};
+use crate::download::campaign::{Plan, Results, Watch, carry_out};
 use crate::download::cell::{Buffers, Sample, Terms};
 use crate::download::environment::{self, Environment, Making, Outcome};
-use crate::download::{MB, record, report};
+use crate::download::record::Record;
+use crate::download::{MB, report};
 use crate::machine;
 use crate::peers::{self, Places, Ready};
 use crate::plot::lines;
@@ -97,13 +97,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let plan = plan(arguments, present(&chosen, &places)?);
-    let results = carry_out(arguments, &plan, &environment)?;
-    let head = head(&plan, &environment);
-    if !results.runs.is_empty() {
-        show(arguments, &head, &results);
-        keep(arguments, &head, &results)?;
+    let results = watched(arguments, &plan, &environment)?;
+    let record = Record {
+        head: head(&plan, &environment),
+        runs: results.runs,
+    };
+    if !record.runs.is_empty() {
+        show(arguments, &record);
+        keep(arguments, &record)?;
     }
-    Ok(verdict(&results))
+    Ok(campaign::verdict(&[], &results.failures))
 }
 
 /// An absolute path: the client and the server are given files in it.
@@ -152,16 +155,16 @@ fn plan(arguments: &Arguments, peers: Vec<Ready>) -> Plan {
     }
 }
 
-fn carry_out(
+fn watched(
     arguments: &Arguments,
     plan: &Plan,
     environment: &Environment,
 ) -> anyhow::Result<Results> {
     if arguments.quiet {
-        return campaign::carry_out(plan, environment, &Silence);
+        return carry_out(plan, environment, &Silence);
     }
     let shown = Shown::new(plan);
-    let results = campaign::carry_out(plan, environment, &shown);
+    let results = carry_out(plan, environment, &shown);
     shown.0.finish_and_clear();
     results
 }
@@ -226,49 +229,24 @@ fn head(plan: &Plan, environment: &Environment) -> Vec<(String, String)> {
     head
 }
 
-fn show(arguments: &Arguments, head: &[(String, String)], results: &Results) {
+fn show(arguments: &Arguments, record: &Record) {
     if arguments.json {
-        println!("{:#}", report::json(head, &results.runs));
+        println!("{:#}", report::json(&record.head, &record.runs));
         return;
     }
-    for (key, value) in head {
+    for (key, value) in &record.head {
         println!("{key}: {value}");
     }
-    show_tables(&results.runs);
+    println!("\n{}", report::campaign(&record.runs));
 }
 
-fn show_tables(runs: &[Run]) {
-    println!("\nMB a second, {}", report::legend(runs));
-    println!("{}", report::rates(runs, Buffers::Zeroed));
-    if let Some(shares) = report::against_control(runs) {
-        println!("\nThe same with buffers that are not zeroed");
-        println!("{}", report::rates(runs, Buffers::Unzeroed));
-        println!("\nWhat the zeros leave of that");
-        println!("{shares}");
-    }
-}
-
-/// Writes `DATE-download.csv` and `DATE-download.svg`.
-fn keep(arguments: &Arguments, head: &[(String, String)], results: &Results) -> anyhow::Result<()> {
-    let Some(folder) = &arguments.records else {
-        return Ok(());
-    };
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {folder:?}"))?;
-    let file = folder.join(format!("{}-download.csv", machine::today()));
-    fs::write(&file, record::csv(head, &results.runs))
-        .with_context(|| format!("cannot write {file:?}"))?;
-    let picture = lines::svg(&report::picture(&results.runs));
-    fs::write(file.with_extension("svg"), picture)?;
-    eprintln!("the record is {}, the picture beside it", file.display());
-    Ok(())
-}
-
-fn verdict(results: &Results) -> ExitCode {
-    for failure in &results.failures {
-        eprintln!("failed: {failure}");
-    }
-    match results.failures.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
+fn keep(arguments: &Arguments, record: &Record) -> anyhow::Result<()> {
+    let picture = lines::svg(&report::picture(&record.runs));
+    campaign::keep(
+        "download",
+        &record.to_csv(),
+        &picture,
+        arguments.records.as_deref(),
+        Kept::WhereAsked,
+    )
 }

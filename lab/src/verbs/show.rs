@@ -4,19 +4,19 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 
 use crate::record::Record;
 use crate::summary::Summary;
-use crate::{calloc, plot, report};
+use crate::{calloc, download, plot, report};
 
 /// The arguments of `show`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The record, a CSV file
+    /// The record, a CSV file of bench, calloc or download
     record: PathBuf,
-    /// The allocator that the others are compared with
+    /// The allocator that the others are compared with; for records of bench only
     #[arg(long, default_value = "mimalloc3", value_name = "NAME")]
     base: String,
     /// Print JSON
@@ -27,44 +27,74 @@ pub struct Arguments {
     svg: Option<PathBuf>,
 }
 
+/// A record's tables, JSON and picture.
+struct Shown {
+    tables: String,
+    json: serde_json::Value,
+    picture: String,
+}
+
 /// Shows the record.
 ///
 /// # Errors
-/// When the record cannot be read, has no such base, or the picture cannot be written.
+/// When the file is no record or a damaged one, has no such base, or the picture cannot be written.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let file = &arguments.record;
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {file:?}"))?;
-    if calloc::record::Record::recognises(&text) {
-        return show_calloc(arguments, &text);
-    }
-    let record = Record::from_csv(&text).with_context(|| format!("{file:?} is no record"))?;
-    let summary = Summary::of(&record);
-    let base = arguments.base.as_str();
-    anyhow::ensure!(
-        summary.peers().contains(&base),
-        "the record has no {base:?}"
-    );
+    let shown =
+        shown(&text, &arguments.base).with_context(|| format!("cannot show {}", file.display()))?;
     if let Some(picture) = &arguments.svg {
-        fs::write(picture, plot::svg(&summary, base))?;
+        fs::write(picture, &shown.picture).with_context(|| format!("cannot write {picture:?}"))?;
     }
     match arguments.json {
-        true => println!("{:#}", report::json(&record, base)),
-        false => println!("{}", report::campaign(&record, base)),
+        true => println!("{:#}", shown.json),
+        false => println!("{}", shown.tables),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The base is of no use here: the figures are absolute.
-fn show_calloc(arguments: &Arguments, text: &str) -> anyhow::Result<ExitCode> {
-    let record = calloc::record::Record::from_csv(text)
-        .with_context(|| format!("{:?} is no record", arguments.record))?;
-    if let Some(picture) = &arguments.svg {
-        let summary = calloc::summary::Summary::of(&record);
-        fs::write(picture, calloc::picture::svg(&summary))?;
+/// Which verb's record it is shows in the line of columns.
+fn shown(text: &str, base: &str) -> anyhow::Result<Shown> {
+    if Record::recognises(text) {
+        return of_bench(&Record::from_csv(text)?, base);
     }
-    match arguments.json {
-        true => println!("{:#}", calloc::tables::json(&record)),
-        false => println!("{}", calloc::tables::campaign(&record)),
+    // The figures of these are absolute: the base is of no use.
+    if calloc::record::Record::recognises(text) {
+        return Ok(of_calloc(&calloc::record::Record::from_csv(text)?));
     }
-    Ok(ExitCode::SUCCESS)
+    if download::record::Record::recognises(text) {
+        return Ok(of_download(&download::record::Record::from_csv(text)?));
+    }
+    bail!("it does not have the columns of a record of bench, calloc or download")
+}
+
+fn of_bench(record: &Record, base: &str) -> anyhow::Result<Shown> {
+    let summary = Summary::of(record);
+    ensure!(
+        summary.peers().contains(&base),
+        "the record has no {base:?}"
+    );
+    Ok(Shown {
+        tables: report::campaign(record, base),
+        json: report::json(record, base),
+        picture: plot::svg(&summary, base),
+    })
+}
+
+fn of_calloc(record: &calloc::record::Record) -> Shown {
+    let summary = calloc::summary::Summary::of(record);
+    Shown {
+        tables: calloc::tables::campaign(record),
+        json: calloc::tables::json(record),
+        picture: calloc::picture::svg(&summary),
+    }
+}
+
+fn of_download(record: &download::record::Record) -> Shown {
+    let runs = &record.runs;
+    Shown {
+        tables: download::report::campaign(runs),
+        json: download::report::json(&record.head, runs),
+        picture: plot::lines::svg(&download::report::picture(runs)),
+    }
 }
