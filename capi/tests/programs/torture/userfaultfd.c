@@ -49,7 +49,8 @@ static void *serve(void *unused) {
 static struct uffdio_range registered(char *block, uint64_t mode) {
     uintptr_t low = ((uintptr_t)block + 4095) & -4096ul, high = ((uintptr_t)block + SIZE) & -4096ul;
     struct uffdio_register request = {.range = {low, high - low}, .mode = mode};
-    if (ioctl(faults, UFFDIO_REGISTER, &request) != 0) skip("UFFDIO_REGISTER");
+    /* As an int, which the kernel takes as well, for it looks at 32 bits. */
+    if (ioctl(faults, (int)UFFDIO_REGISTER, &request) != 0) skip("UFFDIO_REGISTER");
     return request.range;
 }
 
