@@ -45,9 +45,11 @@ pub struct Snapshot {
     pub zeroed: u64,
     /// Asked for as zero in large blocks, and known to be zero, so not written.
     pub zero_spared: u64,
-    /// Times the kernel was asked which pages of a reused block are populated.
+    /// Given back to the kernel instead, so that they read as zero; not in `purged_bytes`, which is about free spans.
+    pub zero_purged: u64,
+    /// Times the kernel was asked which pages of a reused block, or of samples of it, are populated.
     pub questions: u64,
-    /// Of these, without a full answer.
+    /// Times it could not be asked, or did not tell all.
     pub unanswered: u64,
     /// Threads that have a cache.
     pub threads: u64,
@@ -116,6 +118,7 @@ impl Default for Snapshot {
             purged_bytes: 0,
             zeroed: 0,
             zero_spared: 0,
+            zero_purged: 0,
             questions: 0,
             unanswered: 0,
             threads: 0,
@@ -131,7 +134,7 @@ pub const USE_NAMES: [&str; USES] = ["slabs", "large blocks", "stacks", "metadat
 
 impl Snapshot {
     /// The byte figures with their names (JSON keys) and what they mean, in reading order.
-    pub fn lines(&self) -> [(&'static str, u64, &'static str); 16] {
+    pub fn lines(&self) -> [(&'static str, u64, &'static str); 17] {
         [
             (
                 "live",
@@ -171,7 +174,7 @@ impl Snapshot {
             (
                 "purged",
                 self.purged_bytes,
-                "given back to the kernel so far",
+                "of free spans, given back to the kernel so far",
             ),
             (
                 "zeroed",
@@ -182,6 +185,11 @@ impl Snapshot {
                 "zero_spared",
                 self.zero_spared,
                 "of large callocs, known to be zero and not written",
+            ),
+            (
+                "zero_purged",
+                self.zero_purged,
+                "of large callocs, given back to the kernel instead",
             ),
             ("resident", self.resident, "the whole process, in RAM now"),
             (
@@ -225,7 +233,7 @@ fn calls(out: &mut fmt::Formatter<'_>, figures: &Snapshot) -> fmt::Result {
     }
     writeln!(
         out,
-        "  questions      {} to the kernel about touched pages, {} not answered",
+        "  questions      {} to the kernel about touched pages; {} times it could not tell",
         figures.questions, figures.unanswered
     )?;
     writeln!(

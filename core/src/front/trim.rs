@@ -36,6 +36,7 @@ pub fn snapshot() -> Snapshot {
         purged_bytes: totals.purged_bytes as u64,
         zeroed: totals.zeroing.written as u64,
         zero_spared: totals.zeroing.spared as u64,
+        zero_purged: totals.zeroing.purged as u64,
         questions: totals.zeroing.asked as u64,
         unanswered: totals.zeroing.unknown as u64,
         resident: linux::resident_bytes().unwrap_or(0) as u64,

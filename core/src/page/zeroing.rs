@@ -184,12 +184,15 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - As [`PageHeap::zero_run`].
     unsafe fn populated(&self, run: Run, visit: impl FnMut(Populated)) -> Result<(), Unknown> {
-        self.zeroing.asked.fetch_add(1, Relaxed);
         let Some(start) = NonNull::new(run.start as *mut u8) else {
             return Ok(());
         };
         // SAFETY: the caller's promise: spans in use are committed, and hold whole pages.
-        unsafe { self.os.populated(start, self.whole_pages(run), visit) }
+        let answer = unsafe { self.os.populated(start, self.whole_pages(run), visit) };
+        // Who could not tell about the first page was not even asked, most likely.
+        let asked = !matches!(answer, Err(Unknown { from }) if from == run.start);
+        self.zeroing.asked.fetch_add(usize::from(asked), Relaxed);
+        answer
     }
 
     fn whole_pages(&self, run: Run) -> usize {

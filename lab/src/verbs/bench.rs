@@ -61,6 +61,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let workloads = workloads::select(&arguments.only)?;
     peers::find(&arguments.base).with_context(|| format!("no peer {:?}", arguments.base))?;
+    campaign::ready(arguments.records.as_deref())?;
     let ready = present_peers(arguments)?;
     let base = base_name(&arguments.base, &ready);
     let plan = plan(arguments, workloads, ready);

@@ -61,6 +61,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         reach(arguments),
         machine::available_bytes()?,
     )?;
+    campaign::ready(arguments.records.as_deref())?;
     let places = Places::new(arguments.neap.clone())?;
     let (contenders, absent) = cells::present(&arguments.peers, &places)?;
     absent.iter().for_each(|reason| eprintln!("{reason}"));

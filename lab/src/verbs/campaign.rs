@@ -56,7 +56,20 @@ pub enum Kept {
     WhereAsked,
 }
 
-/// Writes `DATE-NAME.csv` and `DATE-NAME.svg`.
+/// Makes the folder of the records, before anything is measured.
+///
+/// # Errors
+/// When it cannot be made, or no file can be made in it.
+pub fn ready(folder: Option<&Path>) -> anyhow::Result<()> {
+    let Some(folder) = folder else { return Ok(()) };
+    let probe = folder.join(format!(".probe-{}", std::process::id()));
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&probe, ""))
+        .and_then(|()| fs::remove_file(&probe))
+        .with_context(|| format!("cannot keep records in {folder:?}: name a folder that can be written with --records"))
+}
+
+/// Writes `DATE-NAME.csv` and `DATE-NAME.svg`. Those of an earlier run of the same day are replaced.
 ///
 /// # Errors
 /// When the folder cannot be made or a file not be written.
@@ -73,8 +86,11 @@ pub fn keep(
         None if kept == Kept::WhereAsked => return Ok(()),
         None => &own,
     };
-    fs::create_dir_all(folder)?;
+    ready(Some(folder))?;
     let file = folder.join(format!("{}-{name}.csv", machine::today()));
+    if file.exists() {
+        eprintln!("replacing {}", file.display());
+    }
     fs::write(&file, csv).with_context(|| format!("cannot write {file:?}"))?;
     let picture = file.with_extension("svg");
     fs::write(&picture, svg).with_context(|| format!("cannot write {picture:?}"))?;

@@ -84,6 +84,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let places = Places::new(arguments.neap.clone())?;
     let chosen = peers::select(&arguments.peers)?;
+    campaign::ready(arguments.records.as_deref())?;
     let folder = environment_folder(arguments, &places)?;
     let Outcome::Ready(environment) = environment(arguments, &folder)? else {
         eprintln!(

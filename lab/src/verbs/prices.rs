@@ -48,6 +48,7 @@ const LARGEST_QUICK: usize = 1 << 20;
 /// so in its cell. Counts of pages that cannot be are told, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments)?;
+    campaign::ready(arguments.records.as_deref())?;
     let bar = campaign::progress_bar(plan.steps());
     let rows = carry_out(&plan, |_| bar.inc(1));
     bar.finish_and_clear();
@@ -95,7 +96,6 @@ fn keep(arguments: &Arguments, head: &[(String, String)], rows: &[Row]) -> anyho
     let Some(folder) = &arguments.records else {
         return Ok(());
     };
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {folder:?}"))?;
     let file = folder.join(format!("{}-prices.csv", machine::today()));
     fs::write(&file, record::csv(head, rows)).with_context(|| format!("cannot write {file:?}"))?;
     eprintln!("the record is {}", file.display());
