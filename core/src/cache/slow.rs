@@ -11,6 +11,15 @@ use core::ptr;
 /// After so many slow events one magazine is looked at for shrinking, and the clock is read.
 const TIDY_EVERY: u32 = 64;
 
+/// What a thread has of the capacity that the process may grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    /// Enough to work with.
+    Fair,
+    /// Next to nothing, because others hold the rest.
+    Crumbs,
+}
+
 impl Heap {
     /// Fills the magazine of `class` to half of its capacity and takes one block. Null when out of memory.
     pub fn refill(&'static self, cache: &Cache, class: Class) -> *mut u8 {
@@ -19,7 +28,7 @@ impl Heap {
         if let Some(block) = open.pop(class) {
             return block;
         }
-        self.learn(&mut open, class);
+        let share = self.learn(&mut open, class);
         if open.store(class).capacity == 0 {
             drop(open);
             self.reclaim();
@@ -27,7 +36,12 @@ impl Heap {
         }
         self.fill(&mut open, class);
         self.tidy(&mut open);
-        open.pop(class).unwrap_or(ptr::null_mut())
+        let block = open.pop(class).unwrap_or(ptr::null_mut());
+        drop(open);
+        if share == Share::Crumbs {
+            self.reclaim();
+        }
+        block
     }
 
     /// Takes a freed block into the magazine of `class`; a full one first gives its older half back.
@@ -87,7 +101,7 @@ impl Heap {
     }
 
     /// A magazine that misses is too small: double it, within the bounds.
-    fn learn(&self, open: &mut Opened<'_>, class: Class) {
+    fn learn(&self, open: &mut Opened<'_>, class: Class) -> Share {
         let store = open.store(class);
         store.misses += 1;
         let capacity = store.capacity as usize;
@@ -99,6 +113,12 @@ impl Heap {
         let wanted = wanted.min(most_capacity(class));
         if wanted > capacity {
             self.grow(open, class, wanted);
+        }
+        let refused = (open.store(class).capacity as usize) < wanted;
+        if refused && capacity <= first_capacity(class) {
+            Share::Crumbs
+        } else {
+            Share::Fair
         }
     }
 
