@@ -25,7 +25,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// The samples of a run of at least [`Samples::least`] bytes, in OS pages of `page` bytes.
+    /// The samples of a run of at least two slices, in OS pages of `page` bytes.
     pub(super) fn of(run: Run, page: usize) -> Self {
         let count = (run.bytes / APART).clamp(2, MOST);
         Self {

@@ -20,7 +20,7 @@ pub(super) use super::habits::Habits;
 const LEAST_ASKED: usize = 128 << 10;
 
 /// Runs at most this long are written without asking where that is what asking led to of late: for each
-/// page that is populated, asking costs a quarter to a half of writing. Longer ones have [`Samples`].
+/// page that is populated, asking costs a quarter to three fifths of writing. Longer ones have [`Samples`].
 const MOST_UNASKED: usize = 1 << 20;
 
 /// Where nobody can tell, runs at most this long are written: so much is paged in for nothing at worst. Longer

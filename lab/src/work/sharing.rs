@@ -117,10 +117,10 @@ pub fn false_sharing(sharing: Sharing, ops: u64) -> Outcome {
         each
     });
     if sharing == Sharing::Active {
-        // SAFETY: no thread gave these blocks.
         first
             .iter()
             .zip(0..)
+            // SAFETY: no thread gave these blocks.
             .for_each(|(block, stamp)| unsafe { block.give(stamp) });
     }
     outcome
