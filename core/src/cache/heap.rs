@@ -9,10 +9,11 @@ use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::page::{Dirty, PageHeap, Place, Use};
+use crate::page::{Dirty, From, PageHeap, Place, Use};
 use crate::slab::Slab;
 use crate::slab::class::Class;
-use crate::slab::depot::{Depots, Source};
+use crate::slab::depot::{Depots, Pages, Source, Touched};
+use crate::slab::withheld::Units;
 use core::ptr::NonNull;
 
 /// Everything the threads share.
@@ -174,27 +175,48 @@ fn slab_of(place: &Place<'static>) -> &'static Slab {
 }
 
 impl Source for Heap {
-    fn fresh(&self, class: Class) -> Option<NonNull<Slab>> {
-        let span = self.pages.alloc(1, 1, Use::Slab, SLICE_BYTES)?;
+    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
+        let from = match pages {
+            Pages::Resident => From::Dirty,
+            Pages::Any => From::Anywhere,
+        };
+        let span = self.pages.alloc_from(from, 1, 1, Use::Slab, SLICE_BYTES)?;
         let base = span.base.as_ptr().addr();
         let place = self.pages.locate(base)?;
         // SAFETY: as in `slab_of`.
         let slab = unsafe { place.side().cast::<Slab>().as_ref() };
-        let pages = SLICE_BYTES / Linux.page_bytes().min(SLICE_BYTES);
-        slab.carve(class, base, !span.place.dirty_mask(), pages);
+        slab.carve(class, base, !span.place.dirty_mask(), self.pages());
         place.set_tag(Tag::of(class).0);
         Some(NonNull::from(slab))
     }
 
-    fn retire(&self, slab: NonNull<Slab>, touched: usize) {
+    fn retire(&self, slab: NonNull<Slab>, touched: Touched) {
         // SAFETY: slab records are type-stable.
         let base = unsafe { slab.as_ref() }.base();
         let Some(base) = NonNull::new(base as *mut u8) else {
             return;
         };
+        let dirty = Dirty::PrefixBut {
+            bytes: touched.bytes,
+            clean: touched.clean.whole_pages(self.pages()),
+        };
         // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
-        // only the first `touched` bytes were ever handed out.
-        unsafe { self.pages.free(base, Dirty::Prefix(touched)) };
+        // only the first bytes were ever handed out, of which the clean pages were purged since.
+        unsafe { self.pages.free(base, dirty) };
+    }
+
+    fn pages(&self) -> usize {
+        SLICE_BYTES / Linux.page_bytes().min(SLICE_BYTES)
+    }
+
+    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+        // SAFETY: slab records are type-stable.
+        let base = unsafe { slab.as_ref() }.base();
+        units.byte_runs().all(|run| {
+            NonNull::new((base + run.start) as *mut u8)
+                // SAFETY: the caller's promise: nobody uses these pages of a span in use.
+                .is_some_and(|start| unsafe { self.pages.purge_in_use(start, run.len()) })
+        })
     }
 
     fn now_ms(&self) -> u64 {

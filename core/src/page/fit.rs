@@ -1,7 +1,7 @@
 //! Which free span serves a request; splitting and merging.
 //!
-//! Policy: warm spans (mostly resident) before cold ones, then the smallest that fits, then the lowest
-//! place; then the frontier of each arena; then a new arena.
+//! Policy: warm spans (mostly resident) before tepid ones (partly), these before cold ones, then the smallest that
+//! fits, then the lowest place; then the frontier of each arena; then a new arena.
 
 use super::arena::Arena;
 use super::heap::Locked;
@@ -17,6 +17,17 @@ pub(super) struct Want {
     pub(super) slices: usize,
     /// At a multiple of how many slices: a power of two.
     pub(super) align: usize,
+    /// From where.
+    pub(super) from: From,
+}
+
+/// Where a span may come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// Wherever there is room, free spans with dirty pages first.
+    Anywhere,
+    /// Free spans with dirty pages only: what is resident is used again, and nothing is faulted in.
+    Dirty,
 }
 
 /// Longest span (8 TiB): its OS pages are counted in 32 bits.
@@ -51,6 +62,9 @@ impl<'h, O: Os> Locked<'h, O> {
             }
             return Ok(Some((free, at)));
         }
+        if want.from == From::Dirty {
+            return Ok(None);
+        }
         for id in 0..self.heap.arenas().len() {
             if let Some(found) = self.extend(id, want)? {
                 return Ok(Some(found));
@@ -63,8 +77,14 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn find_fit(&self, want: &Want) -> Option<(&'h Record, usize)> {
-        let warm = self.find_among(Warmth::Warm, want);
-        warm.or_else(|| self.find_among(Warmth::Cold, want))
+        let order = [Warmth::Warm, Warmth::Tepid, Warmth::Cold];
+        let allowed = match want.from {
+            From::Anywhere => 3,
+            From::Dirty => 2,
+        };
+        order[..allowed]
+            .iter()
+            .find_map(|&warmth| self.find_among(warmth, want))
     }
 
     fn find_among(&self, warmth: Warmth, want: &Want) -> Option<(&'h Record, usize)> {
@@ -228,8 +248,8 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Makes slices that belong to nobody a free span, merged with its free neighbours.
     ///
     /// The result is as old as its part with the most dirty pages: small spans that come and go beside a
-    /// large one must not keep it young for ever.
-    pub(super) fn add_free(&mut self, span: &'h Record) {
+    /// large one must not keep it young for ever. Returns it.
+    pub(super) fn add_free(&mut self, span: &'h Record) -> &'h Record {
         let arena = self.arena(span.arena());
         let before = self.free_before(arena, span.index.get());
         let after = self.free_at(arena, span.end());
@@ -255,6 +275,7 @@ impl<'h, O: Os> Locked<'h, O> {
         merged.set_detail(detail);
         self.set_length(merged, slices);
         self.attach(merged);
+        merged
     }
 
     /// Puts a merged span into the queue in the place of its heir, or as the newest.
