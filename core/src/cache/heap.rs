@@ -1,6 +1,7 @@
 //! The heap: one value that holds every shared part, and the lookup from an address to its block.
 
 use super::budget::Budget;
+use super::decay::Tide;
 use super::magazine::Tag;
 use super::meta::Meta;
 use super::registry::Registry;
@@ -9,7 +10,7 @@ use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::page::{Dirty, From, PageHeap, Place, Use};
+use crate::page::{Age, Dirty, From, PageHeap, Place, Use};
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::slab::depot::{Depots, Pages, Source, Touched};
@@ -30,6 +31,8 @@ pub struct Heap {
     pub registry: Registry,
     mode: AtomicU8,
     decay_ms: AtomicU64,
+    /// What the rounds of decay need to know.
+    pub tide: Tide,
     /// When other threads' magazines were last drained for one that had no capacity, in ms.
     pub(super) reclaimed_at: AtomicU64,
 }
@@ -85,6 +88,7 @@ impl Heap {
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             decay_ms: AtomicU64::new(1000),
+            tide: Tide::new(),
             reclaimed_at: AtomicU64::new(0),
         }
     }
@@ -191,18 +195,7 @@ impl Source for Heap {
     }
 
     fn retire(&self, slab: NonNull<Slab>, touched: Touched) {
-        // SAFETY: slab records are type-stable.
-        let base = unsafe { slab.as_ref() }.base();
-        let Some(base) = NonNull::new(base as *mut u8) else {
-            return;
-        };
-        let dirty = Dirty::PrefixBut {
-            bytes: touched.bytes,
-            clean: touched.clean.whole_pages(self.pages()),
-        };
-        // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
-        // only the first bytes were ever handed out, of which the clean pages were purged since.
-        unsafe { self.pages.free(base, dirty) };
+        self.retire_aged(slab, touched, Age::New);
     }
 
     fn pages(&self) -> usize {
@@ -221,5 +214,23 @@ impl Source for Heap {
 
     fn now_ms(&self) -> u64 {
         Linux.now_ms()
+    }
+}
+
+impl Heap {
+    /// Gives the slice of a slab that retired to the page heap.
+    pub(super) fn retire_aged(&self, slab: NonNull<Slab>, touched: Touched, age: Age) {
+        // SAFETY: slab records are type-stable.
+        let base = unsafe { slab.as_ref() }.base();
+        let Some(base) = NonNull::new(base as *mut u8) else {
+            return;
+        };
+        let dirty = Dirty::PrefixBut {
+            bytes: touched.bytes,
+            clean: touched.clean.whole_pages(self.pages()),
+        };
+        // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
+        // only the first bytes were ever handed out, of which the clean pages were purged since.
+        unsafe { self.pages.free_aged(base, dirty, age) };
     }
 }

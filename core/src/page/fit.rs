@@ -6,6 +6,7 @@
 use super::arena::Arena;
 use super::heap::Locked;
 use super::span::{Detail, FitKey, Queue, Queued, Record, State, Warmth};
+use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
 use crate::os::{Os, OutOfMemory};
 use core::ptr::{self, NonNull};
@@ -28,6 +29,15 @@ pub enum From {
     Anywhere,
     /// Free spans with dirty pages only: what is resident is used again, and nothing is faulted in.
     Dirty,
+}
+
+/// How long nobody has used a span that becomes free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// It was in use until now.
+    New,
+    /// Longer than the decay time: it may be purged at once.
+    Old,
 }
 
 /// Longest span (8 TiB): its OS pages are counted in 32 bits.
@@ -145,7 +155,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let old = arena.frontier();
         if to > old {
             arena.set_frontier(to);
-            self.add_free(self.fresh(id, old, to - old));
+            self.add_free(self.fresh(id, old, to - old), Age::New);
         }
         Ok(())
     }
@@ -249,7 +259,7 @@ impl<'h, O: Os> Locked<'h, O> {
     ///
     /// The result is as old as its part with the most dirty pages: small spans that come and go beside a
     /// large one must not keep it young for ever. Returns it.
-    pub(super) fn add_free(&mut self, span: &'h Record) -> &'h Record {
+    pub(super) fn add_free(&mut self, span: &'h Record, age: Age) -> &'h Record {
         let arena = self.arena(span.arena());
         let before = self.free_before(arena, span.index.get());
         let after = self.free_at(arena, span.end());
@@ -267,7 +277,10 @@ impl<'h, O: Os> Locked<'h, O> {
             .filter(|n| n.dirty.get() > span.dirty.get())
             .max_by_key(|n| n.dirty.get());
         let merged = before.unwrap_or(span);
-        self.inherit(neighbours, heir, merged, dirty);
+        self.inherit(neighbours, heir, merged);
+        if heir.is_none() && dirty > 0 {
+            self.line_up(merged, age);
+        }
         for part in parts.into_iter().flatten() {
             part.set_state(State::Blank);
         }
@@ -278,13 +291,12 @@ impl<'h, O: Os> Locked<'h, O> {
         merged
     }
 
-    /// Puts a merged span into the queue in the place of its heir, or as the newest.
+    /// Puts a merged span into the queue in the place of its heir, if it has one, and its parts out of it.
     fn inherit(
         &mut self,
         neighbours: [Option<&'h Record>; 2],
         heir: Option<&'h Record>,
         merged: &'h Record,
-        dirty: usize,
     ) {
         for neighbour in neighbours.into_iter().flatten() {
             if !heir.is_some_and(|heir| ptr::eq(heir, neighbour)) {
@@ -300,11 +312,23 @@ impl<'h, O: Os> Locked<'h, O> {
                 }
                 self.unqueue(heir);
             }
-            None => {
-                merged.set_freed_at(self.heap.os.now_ms());
-                if dirty > 0 {
-                    self.inner.aging.push(merged);
-                }
+            None => {}
+        }
+    }
+
+    /// Puts a span that becomes free into the queue by its age.
+    fn line_up(&mut self, span: &'h Record, age: Age) {
+        let now = self.heap.os.now_ms();
+        match age {
+            Age::New => {
+                span.set_freed_at(now);
+                self.inner.aging.push(span);
+            }
+            Age::Old => {
+                let due = now.saturating_sub(self.heap.decay_ms.load(Relaxed));
+                let oldest = self.inner.aging.oldest().map_or(due, Record::freed_at);
+                span.set_freed_at(due.min(oldest));
+                self.inner.aging.push_oldest(span);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Use;
 use super::arena::Arena;
-use super::fit::{From, Want};
+use super::fit::{Age, From, Want};
 use super::limits::{Limits, Verdict};
 use super::moves::Renewal;
 use super::place::{Extension, Place, Span};
@@ -163,6 +163,15 @@ impl<O: Os> PageHeap<O> {
     /// - `base` is the first byte of a span in use, which nobody uses any more.
     /// - `dirty` covers all that was written to it since it was given out.
     pub unsafe fn free(&self, base: NonNull<u8>, dirty: Dirty) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free_aged(base, dirty, Age::New) }
+    }
+
+    /// Like [`PageHeap::free`]; says how long nobody has used the span.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::free`].
+    pub unsafe fn free_aged(&self, base: NonNull<u8>, dirty: Dirty, age: Age) {
         // SAFETY: the caller's promise: nobody uses the span.
         let dirty = match unsafe { self.renew_from(base, 0) } {
             Renewal::NoNeed => dirty,
@@ -171,7 +180,7 @@ impl<O: Os> PageHeap<O> {
         };
         let mut locked = self.locked();
         if let Some(place) = locked.span_at(base) {
-            locked.free(place, dirty);
+            locked.free(place, dirty, age);
         }
         self.end(locked);
     }
@@ -235,6 +244,11 @@ impl<O: Os> PageHeap<O> {
                 return None;
             }
         }
+    }
+
+    /// Does what is due: for callers that have not come by for a while.
+    pub fn tend(&self) {
+        self.end(self.locked());
     }
 
     /// Gives up the lock, then does what is due.
@@ -391,7 +405,7 @@ impl<'h, O: Os> Locked<'h, O> {
         Some((Place { arena, index: at }, Zero::of(record.dirty.get())))
     }
 
-    fn free(&mut self, place: Place<'h>, dirty: Dirty) {
+    fn free(&mut self, place: Place<'h>, dirty: Dirty, age: Age) {
         let (record, slices) = (place.arena.record(place.index), place.slices());
         self.note_writes(place, dirty);
         self.set_bytes(place, 0);
@@ -401,7 +415,7 @@ impl<'h, O: Os> Locked<'h, O> {
             self.inner.counts.by_use[use_ as usize - 1].spans -= 1;
         }
         record.set_state(State::Blank);
-        self.add_free(record);
+        self.add_free(record, age);
     }
 
     fn grow(&mut self, place: Place<'h>, new_slices: usize, bytes: usize) -> Option<Extension<'h>> {
@@ -441,7 +455,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
         let rest = self.cut_off(record, cut);
         self.uncount(place, end - cut);
-        self.add_free(rest);
+        self.add_free(rest, Age::New);
     }
 
     /// Slices go from a span in use to nobody.

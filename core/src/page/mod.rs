@@ -26,7 +26,7 @@ mod totals;
 mod zero;
 mod zeroing;
 
-pub use fit::From;
+pub use fit::{Age, From};
 pub use heap::PageHeap;
 pub use limits::{Footprint, Limits, STACK_BYTES};
 pub use place::{Extension, Place, Span};

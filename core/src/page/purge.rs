@@ -7,6 +7,7 @@
 //! refuses to purge stays dirty, out of the queue.
 
 use super::arena::{Arena, Commit};
+use super::fit::Age;
 use super::heap::{Locked, PageHeap};
 use super::span::{Queued, Record, State};
 use super::zero::DirtyRun;
@@ -103,6 +104,14 @@ impl<O: Os> PageHeap<O> {
         self.chores.store(chores as u8, Relaxed);
     }
 
+    /// Who purges what is past the decay time.
+    pub fn chores(&self) -> Chores {
+        match self.chores.load(Relaxed) {
+            0 => Chores::Callers,
+            _ => Chores::Elsewhere,
+        }
+    }
+
     /// When the oldest free dirty pages became free, in ms; `None` when there are none that the kernel takes.
     pub fn oldest_dirty(&self) -> Option<u64> {
         self.locked().inner.aging.oldest().map(Record::freed_at)
@@ -192,7 +201,8 @@ impl<'h, O: Os> Locked<'h, O> {
         if self.inner.counts.free_dirty_pages > most {
             return Due::Above(most);
         }
-        let elsewhere = self.heap.chores.load(Relaxed) == Chores::Elsewhere as u8;
+        let at_once = self.heap.decay_ms.load(Relaxed) == 0;
+        let elsewhere = self.heap.chores() == Chores::Elsewhere && !at_once;
         if elsewhere || self.inner.aging.oldest().is_none() {
             return Due::Nothing;
         }
@@ -245,10 +255,10 @@ impl<'h, O: Os> Locked<'h, O> {
             let arena = self.arena(part.arena());
             arena.clear_dirty(part.index.get(), part.end());
             part.dirty.set(0);
-            self.add_free(part);
+            self.add_free(part, Age::New);
             return;
         }
-        let merged = self.add_free(part);
+        let merged = self.add_free(part, Age::New);
         self.unqueue(merged);
         self.inner.refused.push(merged);
     }

@@ -296,6 +296,11 @@ impl Queue {
         self.insert(self.newest, entry);
     }
 
+    /// Puts a span in as the oldest.
+    pub(super) fn push_oldest(&mut self, entry: &Record) {
+        self.insert(null_mut(), entry);
+    }
+
     /// Puts a span in just after `anchor`, which is in this queue.
     pub(super) fn push_after(&mut self, anchor: &Record, entry: &Record) {
         debug_assert_eq!(anchor.queued(), self.kind);

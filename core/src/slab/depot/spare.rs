@@ -46,6 +46,14 @@ impl Cursor {
         }
     }
 
+    /// At the end.
+    pub const fn end() -> Cursor {
+        Cursor {
+            class: None,
+            key: 0,
+        }
+    }
+
     /// At the start of one class.
     #[cfg(all(test, loom))]
     pub fn at(class: Class) -> Cursor {
