@@ -168,7 +168,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: Kind::Choice(&["auto", "never", "always"]),
         default: "auto",
         bare: None,
-        doc: "Where the kernel may use huge pages: for new slabs of processes that have 128 MiB of them, nowhere, or everywhere (faster, and resident memory may grow).",
+        doc: "Where the kernel may use huge pages: for new slabs of processes that have 64 MiB of them, nowhere, or everywhere (faster, and resident memory may grow).",
     },
     Declaration {
         name: "thread-cache",

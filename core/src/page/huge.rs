@@ -16,8 +16,8 @@ use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Huge, Os};
 use core::ptr::NonNull;
 
-/// From so many bytes of slabs on new slabs come from units: a part empty unit is less than 2 % of them.
-const LEAST_SLAB_BYTES: usize = 128 << 20;
+/// From so many bytes of slabs on new slabs come from units: the last unit, part empty, is at most a thirtieth of them.
+const LEAST_SLAB_BYTES: usize = 64 << 20;
 
 /// When slabs come from huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
