@@ -64,7 +64,10 @@ impl<'h, O: Os> Locked<'h, O> {
             (_, Dirty::Zeroed) => self.note_zero(place.arena, span),
             (_, Dirty::AsBefore) | (Detail::Blanket, _) => {}
             (Detail::Masks, Dirty::Prefix(bytes)) => self.note_prefix(place.arena, span, bytes),
-            (Detail::Masks, Dirty::All) => self.note_prefix(place.arena, span, usize::MAX),
+            // Asked is who gives up a whole span, before it comes here: see [`super::asked`].
+            (Detail::Masks, Dirty::All | Dirty::Asked) => {
+                self.note_prefix(place.arena, span, usize::MAX)
+            }
         }
     }
 

@@ -146,6 +146,8 @@ impl<O: Os> PageHeap<O> {
     pub unsafe fn free(&self, base: NonNull<u8>, dirty: Dirty) {
         // SAFETY: the caller's promise: nobody uses the span.
         let dirty = match unsafe { self.renew_from(base, 0) } {
+            // SAFETY: as above.
+            Renewal::NoNeed if dirty == Dirty::Asked => unsafe { self.ask_span(base) },
             Renewal::NoNeed => dirty,
             Renewal::Zero => Dirty::Zeroed,
             Renewal::Refused => return,
