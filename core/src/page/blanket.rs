@@ -64,10 +64,7 @@ impl<'h, O: Os> Locked<'h, O> {
             (_, Dirty::Zeroed) => self.note_zero(place.arena, span),
             (_, Dirty::AsBefore) | (Detail::Blanket, _) => {}
             (Detail::Masks, Dirty::Prefix(bytes)) => self.note_prefix(place.arena, span, bytes),
-            // Asked is who gives up a whole span, before it comes here: see [`super::asked`].
-            (Detail::Masks, Dirty::All | Dirty::Asked) => {
-                self.note_prefix(place.arena, span, usize::MAX)
-            }
+            (Detail::Masks, Dirty::All) => self.note_prefix(place.arena, span, usize::MAX),
         }
     }
 

@@ -146,8 +146,6 @@ impl<O: Os> PageHeap<O> {
     pub unsafe fn free(&self, base: NonNull<u8>, dirty: Dirty) {
         // SAFETY: the caller's promise: nobody uses the span.
         let dirty = match unsafe { self.renew_from(base, 0) } {
-            // SAFETY: as above.
-            Renewal::NoNeed if dirty == Dirty::Asked => unsafe { self.ask_span(base) },
             Renewal::NoNeed => dirty,
             Renewal::Zero => Dirty::Zeroed,
             Renewal::Refused => return,
@@ -345,7 +343,7 @@ impl<'h, O: Os> Locked<'h, O> {
         Some((Place { arena, index: at }, Zero::of(record.dirty.get())))
     }
 
-    fn free(&mut self, place: Place<'h>, dirty: Dirty) {
+    pub(super) fn free(&mut self, place: Place<'h>, dirty: Dirty) {
         let (record, slices) = (place.arena.record(place.index), place.slices());
         self.note_writes(place, dirty);
         self.set_bytes(place, 0);

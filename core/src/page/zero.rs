@@ -32,9 +32,6 @@ pub enum Dirty {
     Prefix(usize),
     /// Anything.
     All,
-    /// Anything, but most likely little: [`super::PageHeap::free`] asks the kernel which pages are populated, and just
-    /// these are dirty.
-    Asked,
     /// All of it reads as zero now, whatever it was before (its pages were moved away or purged).
     Zeroed,
 }

@@ -51,17 +51,20 @@ pub(super) unsafe fn install<O: Os>(
 /// Takes the guards of neighbours away. False if the kernel refuses: then some may still be there.
 ///
 /// # Safety
-/// - The stacks are neighbours, in order, committed, and only this thread uses them.
-pub(super) unsafe fn remove<O: Os>(os: &O, stacks: &[Record], counts: &Counts) -> bool {
-    let (Some(first), Some(last)) = (stacks.first(), stacks.last()) else {
-        return true;
-    };
-    let having = |guard| stacks.iter().filter(move |stack| stack.guard() == guard);
+/// - The stacks are neighbours without a gap, lowest first, committed, and only this thread uses them.
+pub(super) unsafe fn remove<'h, O: Os>(
+    os: &O,
+    stacks: impl Iterator<Item = &'h Record> + Clone,
+    counts: &Counts,
+) -> bool {
+    let having = |guard| stacks.clone().filter(move |stack| stack.guard() == guard);
     let (advised, mapped) = (
         having(Guard::Advice).count(),
         having(Guard::Mapping).count(),
     );
-    let bytes = last.top() - first.base();
+    let (Some(first), bytes) = (stacks.clone().next(), bytes_of(stacks.clone())) else {
+        return true;
+    };
     // SAFETY: the caller's promise: what is between the guards is theirs, and committed.
     unsafe {
         if advised > 0 && os.remove_guard(page_of(first), bytes).is_err() {
@@ -73,8 +76,13 @@ pub(super) unsafe fn remove<O: Os>(os: &O, stacks: &[Record], counts: &Counts) -
     }
     counts.advised.fetch_sub(advised, Relaxed);
     counts.mapped.fetch_sub(mapped, Relaxed);
-    stacks.iter().for_each(|stack| stack.set_guard(Guard::None));
+    stacks.for_each(|stack| stack.set_guard(Guard::None));
     true
+}
+
+/// Bytes of address of some stacks.
+pub(super) fn bytes_of<'h>(stacks: impl Iterator<Item = &'h Record>) -> usize {
+    stacks.map(|stack| stack.size().bytes()).sum()
 }
 
 /// The page that is a stack's guard.

@@ -124,8 +124,8 @@ impl Pool {
         }
         self.counts.add_span(size, pages.os().page_bytes());
         forget_contents(pages, &span, size);
-        self.install(pages, row)?;
         link_of(&span.place).store(row.as_ptr().cast_mut(), Relaxed);
+        self.install(pages, row)?;
         span.place.set_tag(TAG);
         self.locked().open(row);
         Ok(&row[0])
@@ -133,15 +133,15 @@ impl Pool {
 
     /// Puts the guards of a new span up; gives the span back if that fails.
     fn install<O: Os>(&self, pages: &PageHeap<O>, row: &[Record]) -> Result<(), StackError> {
-        for (number, stack) in row.iter().enumerate() {
+        let installed = row.iter().try_for_each(|stack| {
             // SAFETY: the span is committed, and was shown to nobody yet.
-            if let Err(error) = unsafe { guard::install(pages.os(), stack, &self.counts) } {
-                // SAFETY: as above.
-                unsafe { self.give_up(pages, row, number) };
-                return Err(error);
-            }
+            unsafe { guard::install(pages.os(), stack, &self.counts) }
+        });
+        if installed.is_err() {
+            // SAFETY: as above.
+            unsafe { self.give_up(pages, row.iter()) };
         }
-        Ok(())
+        installed
     }
 
     /// Takes a stack back that nobody runs on any more.

@@ -7,7 +7,7 @@ use super::size::{SIZES, Size};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, Populated, Purged};
-use crate::page::{Dirty, PageHeap};
+use crate::page::PageHeap;
 use core::ptr::{NonNull, null_mut};
 
 /// Most idle stacks of one size, whatever the size.
@@ -139,16 +139,22 @@ impl Pool {
         pages: &PageHeap<O>,
         stacks: &mut [Option<&Record>],
     ) {
-        stacks.sort_unstable_by_key(|stack| stack.map(Record::base));
-        for stack in stacks.iter().flatten() {
-            // SAFETY: the caller's promise.
-            unsafe {
-                if stack.size().per_span() > 1 {
-                    self.release_cell(pages, stack);
-                } else {
-                    self.give_up(pages, core::slice::from_ref(stack), 1);
-                }
+        if let Some(Some(stack)) = stacks.first()
+            && stack.size().per_span() > 1
+        {
+            for stack in stacks.iter().flatten() {
+                // SAFETY: the caller's promise.
+                unsafe { self.release_cell(pages, stack) };
             }
+            return;
+        }
+        stacks.sort_unstable_by_key(|stack| stack.map(Record::base));
+        let is_next = |stack: &Option<&Record>, next: &Option<&Record>| {
+            stack.map(Record::top) == next.map(Record::base)
+        };
+        for neighbours in stacks.chunk_by(is_next) {
+            // SAFETY: the caller's promise.
+            unsafe { self.give_up(pages, neighbours.iter().flatten().copied()) };
         }
     }
 
@@ -164,38 +170,46 @@ impl Pool {
         let whole = self.locked().set_aside(stack, row);
         if whole {
             // SAFETY: all of the slice's stacks are this thread's now.
-            unsafe { self.give_up(pages, row, row.len()) };
+            unsafe { self.give_up(pages, row.iter()) };
         }
     }
 
-    /// Gives a span of stacks back, of which the first `guarded` have guards.
+    /// Gives neighbouring spans of stacks back, as far as they have guards, without them.
     ///
     /// # Safety
-    /// - They are all the stacks of one span, and only this thread uses them.
-    pub(super) unsafe fn give_up<O: Os>(
+    /// - They are all the stacks of at most [`BATCH`] neighbouring spans, lowest first, and only this thread uses them.
+    pub(super) unsafe fn give_up<'h, O: Os>(
         &self,
         pages: &PageHeap<O>,
-        row: &[Record],
-        guarded: usize,
+        stacks: impl Iterator<Item = &'h Record> + Clone,
     ) {
-        let size = row[0].size();
-        self.counts.remove_span(size, pages.os().page_bytes());
+        let Some(first) = stacks.clone().next() else {
+            return;
+        };
+        let page = pages.os().page_bytes();
+        let starts = |stack: &&Record| stack.base().is_multiple_of(SLICE_BYTES);
+        let spans = stacks.clone().filter(starts);
+        spans
+            .clone()
+            .for_each(|stack| self.counts.remove_span(stack.size(), page));
         // SAFETY: the caller's promise.
-        if !unsafe { guard::remove(pages.os(), &row[..guarded], &self.counts) } {
+        if !unsafe { guard::remove(pages.os(), stacks.clone(), &self.counts) } {
             // With a guard in it, it can be nothing else ever again.
-            self.counts.lost.fetch_add(row.len(), Relaxed);
+            self.counts.lost.fetch_add(stacks.count(), Relaxed);
             return;
         }
-        let base = row[0].base();
-        if let Some(place) = pages.locate(base) {
-            link_of(&place).store(null_mut(), Relaxed);
+        let mut rows = [None; BATCH];
+        for (row, stack) in rows.iter_mut().zip(spans) {
+            *row = take_row(pages, stack);
         }
-        row.iter().for_each(|stack| stack.set_state(State::Blank));
-        if let Some(base) = NonNull::new(base as *mut u8) {
-            // SAFETY: a span given out by `make`, without guards, and nobody uses it.
-            unsafe { pages.free(base, Dirty::Asked) };
+        if let Some(base) = NonNull::new(first.base() as *mut u8) {
+            // SAFETY: spans given out by `make`, without guards, and nobody uses them.
+            unsafe { pages.free_asked(base, guard::bytes_of(stacks)) };
         }
-        self.locked().inner.store.give(row);
+        let locked = self.locked();
+        for row in rows.into_iter().flatten() {
+            locked.inner.store.give(row);
+        }
     }
 
     /// Trims a stack that just ended, if it is time.
@@ -238,7 +252,7 @@ impl Pool {
     }
 }
 
-/// The records of all stacks in the slice of a small one.
+/// The records of all stacks of the span that a stack is in.
 fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
     let place = pages.locate(stack.base() / SLICE_BYTES * SLICE_BYTES)?;
     let first = link_of(&place).load(Relaxed);
@@ -247,6 +261,14 @@ fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Reco
     }
     // SAFETY: the row of the slice's stacks, of which this is one: it has a record for each.
     Some(unsafe { core::slice::from_raw_parts(first, stack.size().per_span()) })
+}
+
+/// The same, for who gives the slice up: nobody finds them by an address from now on.
+fn take_row<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
+    let row = row_of(pages, stack)?;
+    link_of(&pages.locate(stack.base())?).store(null_mut(), Relaxed);
+    row.iter().for_each(|stack| stack.set_state(State::Blank));
+    Some(row)
 }
 
 /// Gives the pages from one address to another back.
