@@ -34,7 +34,7 @@ mod tests;
 mod totals;
 
 pub use pool::Pool;
-pub use record::Record;
+pub use record::{Record, State};
 pub use size::Size;
 pub use totals::StackTotals;
 
@@ -81,5 +81,3 @@ pub struct Overflow {
     /// Whether the stack was in use, not idle.
     pub state: State,
 }
-
-pub use record::State;
