@@ -112,8 +112,8 @@ impl Pool {
         let span = pages
             .alloc(size.slices(), 1, Use::Stack, bytes)
             .ok_or(StackError::OutOfMemory)?;
-        let slice = || record_slice(pages);
-        let row = self.locked().inner.store.take(size.per_span(), slice);
+        let records = |slices| record_span(pages, slices);
+        let row = self.locked().inner.store.take(size.per_span(), records);
         let Some(row) = row else {
             // SAFETY: given out above, shown to nobody, untouched.
             unsafe { pages.free(span.base, Dirty::AsBefore) };
@@ -229,12 +229,13 @@ pub(super) fn link_of<'h>(place: &Place<'h>) -> &'h AtomicPtr<Record> {
     unsafe { place.side().cast::<AtomicPtr<Record>>().as_ref() }
 }
 
-/// A slice of zeros for records.
-fn record_slice<O: Os>(pages: &PageHeap<O>) -> Option<NonNull<u8>> {
-    let span = pages.alloc(1, 1, Use::Meta, SLICE_BYTES)?;
+/// A span of zeros for records.
+fn record_span<O: Os>(pages: &PageHeap<O>, slices: usize) -> Option<NonNull<u8>> {
+    let bytes = slices * SLICE_BYTES;
+    let span = pages.alloc(slices, 1, Use::Meta, bytes)?;
     if span.zero == Zero::MaybeDirty {
         // SAFETY: given out just now, unused so far.
-        unsafe { pages.zero_dirty(span.base, SLICE_BYTES) };
+        unsafe { pages.zero_dirty(span.base, bytes) };
     }
     Some(span.base)
 }
