@@ -36,6 +36,17 @@ fn report(address: usize) -> bool {
     true
 }
 
+impl Overflow {
+    /// The owner's name, empty if it has none.
+    fn owner(&self) -> &[u8] {
+        if self.owner.is_null() {
+            return b"";
+        }
+        // SAFETY: whoever named the stack promised a string that lives as long as the stack is in use.
+        unsafe { CStr::from_ptr(self.owner) }.to_bytes()
+    }
+}
+
 struct Line {
     address: usize,
     overflow: Overflow,
@@ -49,10 +60,9 @@ impl fmt::Display for Line {
             out,
             "stack overflow at {address:#x}, in the guard of a stack of {bytes} bytes"
         )?;
-        if !overflow.owner.is_null() {
-            // SAFETY: whoever named the stack promised a string that lives as long as the stack is in use.
-            let owner = unsafe { CStr::from_ptr(overflow.owner) };
-            write!(out, " (owner \"{}\")", Lossy(owner.to_bytes()))?;
+        let owner = overflow.owner();
+        if !owner.is_empty() {
+            write!(out, " (owner \"{}\")", Lossy(owner))?;
         }
         if overflow.state != State::Used {
             out.write_str(", which was given back before")?;
