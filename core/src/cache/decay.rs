@@ -145,6 +145,7 @@ impl Heap {
             Round::Idle => self.drain_idle(&source),
             Round::All => self.drain_all(),
         }
+        self.stacks.release_idle(&self.pages, before);
         self.depots.cool(before, &source);
         let spare = self.purge_spare(round, &source);
         spare
@@ -190,7 +191,9 @@ impl Heap {
         round.next = now + pause;
         self.look_around();
         self.drain_idle(&source);
-        self.depots.cool(now.saturating_sub(self.decay_ms()), self);
+        let before = now.saturating_sub(self.decay_ms());
+        self.stacks.release_idle(&self.pages, before);
+        self.depots.cool(before, self);
     }
 
     /// Empties the magazines of threads that have not used them since the last round.

@@ -16,6 +16,7 @@ use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::slab::depot::{Depots, Pages, Source, Touched};
 use crate::slab::withheld::Units;
+use crate::stacks::Pool;
 use core::ptr::NonNull;
 
 /// Everything the threads share.
@@ -28,6 +29,8 @@ pub struct Heap {
     pub meta: Meta,
     /// The bounds of the magazines.
     pub budget: Budget,
+    /// Stacks for coroutines.
+    pub stacks: Pool,
     /// All caches.
     pub registry: Registry,
     mode: AtomicU8,
@@ -39,6 +42,8 @@ pub struct Heap {
     /// When other threads' magazines were last drained for one that had no capacity, in ms.
     pub(super) reclaimed_at: AtomicU64,
 }
+
+const _: () = assert!(Tag::STACK.0 == crate::stacks::TAG);
 
 /// How often [`Heap::is_quiet`] looks.
 const QUIET_TRIES: usize = 10_000;
@@ -88,6 +93,7 @@ impl Heap {
             depots: Depots::new(),
             meta: Meta::new(),
             budget: Budget::new(),
+            stacks: Pool::new(),
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             decay_ms: AtomicU64::new(1000),

@@ -71,3 +71,9 @@ pub fn wrong_size(address: usize, said: usize, low: usize, high: usize) -> ! {
         "free_sized of {address:#x} with {said} bytes, but the block holds {low} to {high} bytes"
     ))
 }
+
+/// What came as the top of a stack is none, or not in use.
+#[cold]
+pub fn no_stack(top: usize) -> ! {
+    fatal(format_args!("{top:#x} is not the top of a stack in use"))
+}

@@ -10,6 +10,7 @@ mod large;
 pub mod purge;
 mod release;
 mod resize;
+pub mod stack;
 mod start;
 mod statistics;
 mod trim;

@@ -20,6 +20,16 @@ impl Key {
         (failed == 0).then_some(Self(key))
     }
 
+    /// The key as a number, for who keeps it in an atomic.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The key with a number that [`Key::number`] gave.
+    pub fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+
     /// Sets the calling thread's value; the destructor runs at its end unless the value is null. False when
     /// the C library has no memory for it (it may allocate).
     pub fn set(self, value: *mut c_void) -> bool {

@@ -260,7 +260,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Gives up the lock, then does what is due.
-    fn end(&self, locked: Locked<'_, O>) {
+    pub(super) fn end(&self, locked: Locked<'_, O>) {
         let due = locked.chores();
         drop(locked);
         self.do_chores(due);
@@ -413,7 +413,7 @@ impl<'h, O: Os> Locked<'h, O> {
         Some((Place { arena, index: at }, Zero::of(record.dirty.get())))
     }
 
-    fn free(&mut self, place: Place<'h>, dirty: Dirty, age: Age) {
+    pub(super) fn free(&mut self, place: Place<'h>, dirty: Dirty, age: Age) {
         let (record, slices) = (place.arena.record(place.index), place.slices());
         self.note_writes(place, dirty);
         self.set_bytes(place, 0);
