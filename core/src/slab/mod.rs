@@ -237,11 +237,12 @@ impl Slab {
 
     /// Gives the blocks `bits` of `word` back: one atomic operation.
     pub fn give(&self, class: Class, word: usize, bits: u64) -> Given {
+        // Before the bits are set: from then on they may be claimed and withheld like any other.
+        let withheld = self.withheld_bits(class, word);
         let before = self.free[word].fetch_or(bits, Ordering::AcqRel);
         full_barrier_after_rmw();
-        let free = before | self.withheld_bits(class, word);
-        if free & bits != 0 {
-            return Given::Twice(free & bits);
+        if (before | withheld) & bits != 0 {
+            return Given::Twice((before | withheld) & bits);
         }
         self.note_use();
         if (self.lowest.load(Ordering::Relaxed) as usize) > word {
@@ -250,7 +251,7 @@ impl Slab {
         if self.listed.load(Ordering::Relaxed) != LISTED {
             return Given::Unlisted;
         }
-        if free | bits == class.full_word(word) && self.all_free(class, word) {
+        if before | bits == self.offered_word(class, word) && self.all_free(class, word) {
             return Given::MaybeEmpty;
         }
         Given::Done

@@ -345,6 +345,23 @@ fn purging_meets_a_refill() {
 }
 
 #[test]
+fn purging_meets_a_give_back() {
+    explore(|| {
+        let world = World::new(1);
+        let class = kilobyte();
+        let (kept, last) = (world.take(class, 60), world.take(class, 4));
+        let first = last[..].to_vec();
+        let other = world.clone();
+        // The page is spare as soon as its bits are set: it may be withheld before the giver has looked about.
+        let thread = loom::thread::spawn(move || other.give(class, first));
+        world.purge_spare(class);
+        thread.join().unwrap();
+        world.give(class, kept);
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
 fn purging_meets_the_last_give_back() {
     explore_within(3, || {
         let world = World::new(2);
