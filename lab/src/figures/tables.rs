@@ -111,9 +111,9 @@ mod tests {
             "{text}"
         );
         let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap();
-        assert!(line(" kept").contains("2.0") && line(" kept").contains('–'));
-        assert!(line(" tasks").contains(" 1 "));
-        assert!(line(" time").contains("1.23 µs"));
+        assert!(line("│ kept").contains("2.0") && line("│ kept").contains('–'));
+        assert!(line("│ tasks").contains(" 1 "));
+        assert!(line("│ time").contains("1.23 µs"));
     }
 
     #[test]
