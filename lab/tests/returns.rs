@@ -46,7 +46,8 @@ fn every_pattern_of_retention_fills_and_is_left_alone() {
         } else {
             4 << 20
         };
-        assert!(grown >= f64::from(least), "{pattern}: {grown}");
+        // What was resident and free before counts for nothing.
+        assert!(grown >= 0.9 * f64::from(least), "{pattern}: {grown}");
         assert!(figure("kept at once") < grown, "{pattern}");
         assert!(figure("kept after 0.1 s") < grown, "{pattern}");
         assert_eq!(figure("tasks then"), tasks, "{pattern}");
