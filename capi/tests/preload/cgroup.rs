@@ -141,7 +141,7 @@ impl Drop for Killed {
 /// What the group uses when a churning program has freed nine tenths; `None` when it was killed.
 fn churn(heap: Heap, program: &Path, enough: u64) -> Option<u64> {
     let group = Group::new()?;
-    let mut command = heap.command(program, &[OsStr::new("104857600")]);
+    let mut command = heap.command(program, &[OsStr::new("67108864")]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = Killed(group.start(&mut command));
     let mut line = String::new();
@@ -179,8 +179,9 @@ fn a_churning_program_lives_and_gives_back() {
 
 /// A redis-server in a group, over a socket of its own.
 struct Redis {
-    group: Group,
+    // Dropped before the group: one with a process in it cannot be removed.
     process: Killed,
+    group: Group,
     socket: PathBuf,
 }
 
@@ -204,8 +205,8 @@ impl Redis {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let process = Killed(group.start(&mut command));
         let redis = Redis {
-            group,
             process,
+            group,
             socket,
         };
         redis.is_ready();
