@@ -38,4 +38,4 @@ pub mod slab;
 pub mod stats;
 
 #[cfg(not(loom))]
-pub use front::Neap;
+pub use front::{Neap, purge};

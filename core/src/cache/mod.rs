@@ -3,6 +3,8 @@
 #[cfg(not(loom))]
 pub mod budget;
 #[cfg(not(loom))]
+pub mod decay;
+#[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]
 pub mod fast;

@@ -85,6 +85,7 @@ pub(super) fn free(place: &Place<'_>, address: usize) {
     if let Some(base) = NonNull::new(address as *mut u8) {
         // SAFETY: a live large block, whose tag only this call took.
         unsafe { HEAP.pages.free(base, Dirty::Prefix(bytes)) };
+        HEAP.tide.note_freed(bytes);
     }
 }
 

@@ -97,10 +97,10 @@ impl<'h, O: Os> Locked<'h, O> {
                 "two free spans are neighbours",
             )?;
             self.check_span(arena, record)?;
-            if free {
-                self.check_free(arena, record, sums)?
-            } else {
-                check_used(arena, record, sums)?
+            match record.state() {
+                State::Free => self.check_free(arena, record, sums)?,
+                State::Purging => sums.free += record.slices.get(),
+                State::Used(_) | State::Blank => check_used(arena, record, sums)?,
             }
             (at, before) = (record.end(), record.state());
         }

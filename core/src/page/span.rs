@@ -31,12 +31,15 @@ pub(super) enum State {
     Blank,
     /// First slice of a free span.
     Free,
+    /// First slice of a piece of a free span that is on its way to the kernel.
+    Purging,
     /// First slice of a span in use.
     Used(Use),
 }
 
 const BLANK: u8 = 0;
 const FREE: u8 = u8::MAX;
+const PURGING: u8 = u8::MAX - 1;
 
 /// Which queue a free span stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +83,8 @@ pub(super) struct Record {
     arena: AtomicU8,
     state: AtomicU8,
     queued: AtomicU8,
-    /// 0 when warm; see [`Warmth`].
-    cold: AtomicU8,
+    /// See [`Warmth`].
+    warmth: AtomicU8,
     /// 1 in a span in use that pages were moved into; see [`super::moves`].
     moved: AtomicU8,
     /// 1 for [`Detail::Blanket`].
@@ -107,15 +110,18 @@ pub(super) struct FitKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Warmth {
     /// At least half of the pages may be resident.
-    Warm,
-    /// Most pages would have to be faulted in.
-    Cold,
+    Warm = 0,
+    /// Some may be.
+    Tepid = 1,
+    /// None is.
+    Cold = 2,
 }
 
 impl Record {
     pub(super) fn state(&self) -> State {
         match self.state.load(Relaxed) {
             FREE => State::Free,
+            PURGING => State::Purging,
             code => Use::from_code(code).map_or(State::Blank, State::Used),
         }
     }
@@ -124,6 +130,7 @@ impl Record {
         let code = match state {
             State::Blank => BLANK,
             State::Free => FREE,
+            State::Purging => PURGING,
             State::Used(use_) => use_ as u8,
         };
         self.state.store(code, Relaxed);
@@ -205,19 +212,23 @@ impl Record {
         self.index.get() + self.slices.get()
     }
 
-    /// Notes whether the span's place in the order is among the warm ones: at least half of its
-    /// `pages` are dirty. To be called before the span goes into the tree.
+    /// Notes how many of the span's `pages` are dirty, which is its place in the order. To be called before the
+    /// span goes into the tree.
     pub(super) fn note_warmth(&self, pages: usize) {
-        let warm = self.dirty.get() > 0 && self.dirty.get() * 2 >= pages;
-        self.cold.store(u8::from(!warm), Relaxed);
+        let warmth = match self.dirty.get() {
+            0 => Warmth::Cold,
+            dirty if dirty * 2 >= pages => Warmth::Warm,
+            _ => Warmth::Tepid,
+        };
+        self.warmth.store(warmth as u8, Relaxed);
     }
 
     /// As noted by [`Record::note_warmth`].
     pub(super) fn warmth(&self) -> Warmth {
-        if self.cold.load(Relaxed) == 0 {
-            Warmth::Warm
-        } else {
-            Warmth::Cold
+        match self.warmth.load(Relaxed) {
+            0 => Warmth::Warm,
+            1 => Warmth::Tepid,
+            _ => Warmth::Cold,
         }
     }
 }
@@ -283,6 +294,11 @@ impl Queue {
     /// Puts a span in as the newest.
     pub(super) fn push(&mut self, entry: &Record) {
         self.insert(self.newest, entry);
+    }
+
+    /// Puts a span in as the oldest.
+    pub(super) fn push_oldest(&mut self, entry: &Record) {
+        self.insert(null_mut(), entry);
     }
 
     /// Puts a span in just after `anchor`, which is in this queue.
