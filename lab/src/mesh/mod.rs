@@ -24,11 +24,11 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 
-use crate::figures::{Figure, Results, Unit};
+use crate::figures::{self, Figure, Results};
 use crate::peers::Ready;
 use crate::rng::Rng;
 use crate::run;
-use occupancy::{Group, Live, PAGE, SLAB};
+use occupancy::{Group, Live, PAGE, SLAB, Unit};
 use workload::Workload;
 
 /// The search ends when a round merges nothing, and after so many.
@@ -87,7 +87,11 @@ fn parse(line: &str) -> anyhow::Result<Figure> {
     let mut parts = line.splitn(3, ' ');
     let mut next = || parts.next().context("a short figure");
     let (unit, value, name) = (next()?, next()?.parse()?, next()?);
-    let units = [Unit::Bytes, Unit::Count, Unit::Nanoseconds];
+    let units = [
+        figures::Unit::Bytes,
+        figures::Unit::Count,
+        figures::Unit::Nanoseconds,
+    ];
     let unit = units.into_iter().find(|known| known.name() == unit);
     Ok(Figure {
         name: name.to_string(),
@@ -141,6 +145,12 @@ fn resident(name: String, groups: &[Group], grain: usize) -> Figure {
     Figure::bytes(name, (units * grain) as f64)
 }
 
+/// With the pages given back that nothing live stands on.
+fn pages_in_use(when: &str, groups: &[Group]) -> Figure {
+    let pages: usize = groups.iter().flatten().map(Unit::pages_in_use).sum();
+    Figure::bytes(format!("{when}: pages in use"), (pages * PAGE) as f64)
+}
+
 /// A search for pairs that goes on.
 #[derive(Default)]
 struct State {
@@ -159,11 +169,12 @@ impl State {
         round.merges
     }
 
-    fn figures(&self, when: &str, groups: &[Group], grain: usize, start: Instant) -> [Figure; 5] {
+    fn figures(&self, when: &str, groups: &[Group], grain: usize, start: Instant) -> [Figure; 6] {
         let searched = start.elapsed().as_nanos() as f64;
         let mappings = mappings::added(groups, grain) as u64;
         [
             resident(when.to_string(), groups, grain),
+            pages_in_use(when, groups),
             Figure::count(format!("{when}: merges"), self.merges),
             Figure::count(format!("{when}: mappings more"), mappings),
             Figure::bytes(format!("{when}: copied"), self.copied as f64),
@@ -190,6 +201,7 @@ mod tests {
         assert!(left < 40.0 * 4_096.0, "{left}");
         let merges = value("pages after all rounds: merges");
         assert_eq!(left, (64.0 - merges) * 4_096.0);
+        assert_eq!(value("pages after all rounds: pages in use"), left);
         assert_eq!(value("pages after all rounds: copied"), merges * 2_048.0);
         assert_eq!(value("pages after all rounds: mappings more"), 2.0 * merges);
     }

@@ -57,6 +57,14 @@ impl Unit {
         self.bits[granule / 64] |= 1 << (granule % 64);
     }
 
+    /// How many of its OS pages something live stands on.
+    pub fn pages_in_use(&self) -> usize {
+        let pages = self.bits.chunks(PAGE / GRANULE / 64);
+        pages
+            .filter(|bits| bits.iter().any(|&word| word != 0))
+            .count()
+    }
+
     /// Whether nothing live stands in both at the same place.
     pub fn fits(&self, other: &Unit) -> bool {
         self.bits.iter().zip(&other.bits).all(|(a, b)| a & b == 0)
@@ -136,5 +144,6 @@ mod tests {
         assert_eq!(units[0].merge(last), 64);
         assert_eq!(units[0].mapped, [BASE, BASE + 2 * SLAB]);
         assert_eq!(units[0].bits[0], 0xff);
+        assert_eq!(units[0].pages_in_use(), 1);
     }
 }
