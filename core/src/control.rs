@@ -163,6 +163,14 @@ pub static OPTIONS: &[Declaration] = &[
         doc: "Beyond this many bytes of spans in use and free ones that stay resident, allocations fail with ENOMEM.",
     },
     Declaration {
+        name: "thp",
+        env: "NEAP_THP",
+        kind: Kind::Choice(&["auto", "never", "always"]),
+        default: "auto",
+        bare: None,
+        doc: "Where the kernel may use huge pages: for new slabs of processes that have 64 MiB of them, nowhere, or everywhere (faster, and resident memory may grow).",
+    },
+    Declaration {
         name: "thread-cache",
         env: "NEAP_THREAD_CACHE",
         kind: Kind::Bytes {

@@ -177,15 +177,18 @@ impl Heap {
 
     fn step_on_the_way(&'static self, round: &mut OnTheWay) {
         let source = Old(self);
-        let step = self
-            .depots
-            .purge_spare(Round::Idle, &mut round.cursor, &source);
+        let (kind, pause) = match self.is_pressed() {
+            true => (Round::All, LEAST_ROUND_MS),
+            false => (Round::Idle, (self.decay_ms() / 2).max(LEAST_ROUND_MS)),
+        };
+        let step = self.depots.purge_spare(kind, &mut round.cursor, &source);
         let now = self.now_ms();
         if step.is_some() || now < round.next {
             return;
         }
         round.cursor = Cursor::start();
-        round.next = now + (self.decay_ms() / 2).max(LEAST_ROUND_MS);
+        round.next = now + pause;
+        self.look_around();
         self.drain_idle(&source);
         self.depots.cool(now.saturating_sub(self.decay_ms()), self);
     }

@@ -4,6 +4,7 @@ use super::budget::Budget;
 use super::decay::Tide;
 use super::magazine::Tag;
 use super::meta::Meta;
+use super::pressure::Pressure;
 use super::registry::Registry;
 use super::slot;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
@@ -33,6 +34,8 @@ pub struct Heap {
     decay_ms: AtomicU64,
     /// What the rounds of decay need to know.
     pub tide: Tide,
+    /// What presses for memory.
+    pub pressure: Pressure,
     /// When other threads' magazines were last drained for one that had no capacity, in ms.
     pub(super) reclaimed_at: AtomicU64,
 }
@@ -89,6 +92,7 @@ impl Heap {
             mode: AtomicU8::new(Mode::Plain as u8),
             decay_ms: AtomicU64::new(1000),
             tide: Tide::new(),
+            pressure: Pressure::new(),
             reclaimed_at: AtomicU64::new(0),
         }
     }

@@ -20,6 +20,8 @@ pub mod meta;
 #[cfg(not(loom))]
 pub mod misuse;
 #[cfg(not(loom))]
+pub mod pressure;
+#[cfg(not(loom))]
 pub mod registry;
 #[cfg(not(loom))]
 pub mod slot;

@@ -55,9 +55,11 @@ fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     }
     let bytes = page_multiple(size.max(1))?;
     let align_slices = (align / SLICE_BYTES).max(1);
-    let span = HEAP
-        .pages
-        .alloc(slices_for(bytes), align_slices, Use::Large, bytes)?;
+    let take = || {
+        HEAP.pages
+            .alloc(slices_for(bytes), align_slices, Use::Large, bytes)
+    };
+    let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
     span.place.set_tag(Tag::LARGE.0);
     Some(span)
 }

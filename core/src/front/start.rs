@@ -12,6 +12,7 @@ use crate::os::Os;
 use crate::os::fatal::warn;
 use crate::os::linux::{Linux, close_inherited_pagemap, forbid_pagemap};
 use crate::os::thread;
+use crate::page::HugePolicy;
 use core::ffi::{CStr, c_char};
 
 static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
@@ -131,6 +132,11 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("thread-cache", Value::Bytes(bytes)) => HEAP.budget.set_thread(bytes as usize),
         ("cache", Value::Bytes(bytes)) => HEAP.budget.set_process(bytes as usize),
         ("purge-thread", Value::Choice(word)) => purge::choose(word),
+        ("thp", Value::Choice(word)) => HEAP.pages.set_huge(match word {
+            "never" => HugePolicy::Never,
+            "always" => HugePolicy::Always,
+            _ => HugePolicy::Auto,
+        }),
         ("dirty-max", Value::Bytes(bytes)) => HEAP.pages.limits().set_dirty(bytes as usize),
         ("limit", Value::Bytes(bytes)) => HEAP.pages.limits().set_hard(bytes as usize),
         ("limit-soft", Value::Bytes(bytes)) => HEAP.pages.limits().set_soft(bytes as usize),

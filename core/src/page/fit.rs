@@ -5,6 +5,7 @@
 
 use super::arena::Arena;
 use super::heap::Locked;
+use super::huge::may_merge;
 use super::span::{Detail, FitKey, Queue, Queued, Record, State, Warmth};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
@@ -20,6 +21,17 @@ pub(super) struct Want {
     pub(super) align: usize,
     /// From where.
     pub(super) from: From,
+    /// Whether its user fills it densely, so that huge pages suit it.
+    pub(super) density: Density,
+}
+
+/// How much of a span its user is going to touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Density {
+    /// Most of it, sooner or later: a slab.
+    Dense,
+    /// Nobody knows.
+    Unknown,
 }
 
 /// Where a span may come from.
@@ -75,6 +87,9 @@ impl<'h, O: Os> Locked<'h, O> {
         if want.from == From::Dirty {
             return Ok(None);
         }
+        if let Some(found) = self.open_huge_unit(want) {
+            return Ok(Some(found));
+        }
         for id in 0..self.heap.arenas().len() {
             if let Some(found) = self.extend(id, want)? {
                 return Ok(Some(found));
@@ -87,12 +102,14 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn find_fit(&self, want: &Want) -> Option<(&'h Record, usize)> {
-        let order = [Warmth::Warm, Warmth::Tepid, Warmth::Cold];
-        let allowed = match want.from {
-            From::Anywhere => 3,
-            From::Dirty => 2,
+        let order: &[Warmth] = match (want.from, want.density) {
+            (From::Dirty, _) => &[Warmth::Warm, Warmth::Tepid],
+            (From::Anywhere, Density::Unknown) => &[Warmth::Warm, Warmth::Tepid, Warmth::Cold],
+            (From::Anywhere, Density::Dense) => {
+                &[Warmth::Warm, Warmth::Tepid, Warmth::Huge, Warmth::Cold]
+            }
         };
-        order[..allowed]
+        order
             .iter()
             .find_map(|&warmth| self.find_among(warmth, want))
     }
@@ -135,6 +152,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let arena = self.arena(id);
         let start = self
             .free_before(arena, arena.frontier())
+            .filter(|free| !free.is_huge())
             .map_or(arena.frontier(), |r| r.index.get());
         let at = arena.layout().align_up(start, want.align);
         if at + want.slices > arena.layout().slices {
@@ -148,7 +166,12 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// Commits the slices `from..to` and moves the frontier up to `to`, if it is not there yet: what it
     /// passes over becomes free.
-    fn extend_to(&mut self, id: usize, from: usize, to: usize) -> Result<(), OutOfMemory> {
+    pub(super) fn extend_to(
+        &mut self,
+        id: usize,
+        from: usize,
+        to: usize,
+    ) -> Result<(), OutOfMemory> {
         let arena = self.arena(id);
         self.commit_with_tables(id, from, to)?;
         self.commit(arena, from, to, arena.ready())?;
@@ -181,7 +204,7 @@ impl<'h, O: Os> Locked<'h, O> {
             self.extend_to(id, at, at + slices).ok()?;
         }
         self.free_at(arena, at)
-            .filter(|free| free.slices.get() >= slices)
+            .filter(|free| free.slices.get() >= slices && !free.is_huge())
     }
 
     /// The free span that starts at slice `index`.
@@ -193,7 +216,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// The free span that ends just before slice `index`.
-    fn free_before(&self, arena: &'h Arena, index: usize) -> Option<&'h Record> {
+    pub(super) fn free_before(&self, arena: &'h Arena, index: usize) -> Option<&'h Record> {
         let last = index
             .checked_sub(1)
             .filter(|&last| last >= arena.layout().head)?;
@@ -261,8 +284,12 @@ impl<'h, O: Os> Locked<'h, O> {
     /// large one must not keep it young for ever. Returns it.
     pub(super) fn add_free(&mut self, span: &'h Record, age: Age) -> &'h Record {
         let arena = self.arena(span.arena());
-        let before = self.free_before(arena, span.index.get());
-        let after = self.free_at(arena, span.end());
+        let before = self
+            .free_before(arena, span.index.get())
+            .filter(|before| may_merge(before, span));
+        let after = self
+            .free_at(arena, span.end())
+            .filter(|after| may_merge(span, after));
         let neighbours = [before, after];
         for neighbour in neighbours.into_iter().flatten() {
             self.detach(neighbour);

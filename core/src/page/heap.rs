@@ -2,7 +2,8 @@
 
 use super::Use;
 use super::arena::Arena;
-use super::fit::{Age, From, Want};
+use super::fit::{Age, Density, From, Want};
+use super::huge::Policy;
 use super::limits::{Limits, Verdict};
 use super::moves::Renewal;
 use super::place::{Extension, Place, Span};
@@ -43,6 +44,8 @@ pub struct PageHeap<O: Os> {
     /// A [`super::Chores`].
     pub(super) chores: AtomicU8,
     pub(super) limits: Limits,
+    /// A [`Policy`].
+    pub(super) huge: AtomicU8,
     /// Held while a piece of a free span is on its way to the kernel, so that a fork finds none. Taken before `lock`.
     pub(super) purging: FutexLock,
     /// What large reused blocks were found to be.
@@ -96,6 +99,7 @@ impl<O: Os> PageHeap<O> {
             decay_ms: AtomicU64::new(DEFAULT_DECAY_MS),
             chores: AtomicU8::new(0),
             limits: Limits::new(),
+            huge: AtomicU8::new(Policy::Auto as u8),
             purging: FutexLock::new(),
             habits: Habits::new(),
             zeroing: Zeroing::new(),
@@ -145,6 +149,10 @@ impl<O: Os> PageHeap<O> {
             slices,
             align: align_slices,
             from,
+            density: match use_ {
+                Use::Slab => Density::Dense,
+                Use::Large | Use::Stack | Use::Meta => Density::Unknown,
+            },
         };
         let (place, zero) = locked.alloc(&want, use_, bytes)?;
         self.end(locked);
@@ -421,6 +429,9 @@ impl<'h, O: Os> Locked<'h, O> {
     fn grow(&mut self, place: Place<'h>, new_slices: usize, bytes: usize) -> Option<Extension<'h>> {
         let record = place.arena.record(place.index);
         let next = record.end();
+        if record.is_huge() {
+            return None;
+        }
         let extra = new_slices
             .checked_sub(record.slices.get())
             .filter(|&extra| extra > 0)?;

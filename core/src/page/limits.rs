@@ -19,6 +19,8 @@ pub const STACK_BYTES: usize = 8 << 10;
 pub struct Limits {
     hard: AtomicUsize,
     soft: AtomicUsize,
+    /// What the group of processes leaves us; it changes.
+    group: AtomicUsize,
     dirty: AtomicUsize,
 }
 
@@ -38,6 +40,7 @@ impl Limits {
         Self {
             hard: AtomicUsize::new(usize::MAX),
             soft: AtomicUsize::new(usize::MAX),
+            group: AtomicUsize::new(usize::MAX),
             dirty: AtomicUsize::new(usize::MAX),
         }
     }
@@ -52,6 +55,11 @@ impl Limits {
         self.soft.store(bytes, Relaxed);
     }
 
+    /// Sets what the process's control group leaves the heap, in bytes: a soft limit beside the other.
+    pub fn set_group(&self, bytes: usize) {
+        self.group.store(bytes, Relaxed);
+    }
+
     /// Sets the most bytes of free pages that may be resident.
     pub fn set_dirty(&self, bytes: usize) {
         self.dirty.store(bytes, Relaxed);
@@ -62,9 +70,9 @@ impl Limits {
         self.hard.load(Relaxed)
     }
 
-    /// The soft limit in bytes.
+    /// The soft limit in bytes, the group's if that is lower.
     pub fn soft(&self) -> usize {
-        self.soft.load(Relaxed)
+        self.soft.load(Relaxed).min(self.group.load(Relaxed))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - `arena`: one reserved range, its tables and bits. `span`: a record a slice.
 //! - `fit`: which free span serves a request; splitting and merging. `grow`: what is committed when.
-//! - `zero`: which OS pages may be dirty, in masks; `blanket`: for whole spans at once. `zeroing`: how `calloc` makes
+//! - `huge`: where huge pages are. `zero`: which OS pages may be dirty, in masks; `blanket`: for whole spans at once. `zeroing`: how `calloc` makes
 //!   them zero; `habits`, `samples`: what it expects. `purge`: when and how pages go back to the kernel; `limits`: what may be
 //!   resident at most.
 //! - `heap`: the operations. `moves`: pages moved from span to span. `totals`: the figures. `check`: the invariants, as code.
@@ -14,6 +14,7 @@ mod fit;
 mod grow;
 mod habits;
 mod heap;
+mod huge;
 mod limits;
 mod moves;
 mod place;
@@ -28,6 +29,7 @@ mod zeroing;
 
 pub use fit::{Age, From};
 pub use heap::PageHeap;
+pub use huge::Policy as HugePolicy;
 pub use limits::{Footprint, Limits, STACK_BYTES};
 pub use place::{Extension, Place, Span};
 pub use purge::Chores;

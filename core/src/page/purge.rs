@@ -80,8 +80,11 @@ impl<O: Os> PageHeap<O> {
     /// - Whole OS pages of one span in use, which nobody uses.
     pub unsafe fn purge_in_use(&self, start: NonNull<u8>, bytes: usize) -> bool {
         let place = self.locate(start.as_ptr() as usize);
-        if place.is_none_or(|place| place.record().is_foreign()) {
+        let Some(place) = place.filter(|place| !place.record().is_foreign()) else {
             return false;
+        };
+        if place.record().is_huge() {
+            self.locked().end_unit(place.arena, place.index);
         }
         // SAFETY: the caller's promise; spans in use are committed.
         let purged = unsafe { self.os.purge(start, bytes) };
@@ -233,6 +236,10 @@ impl<'h, O: Os> Locked<'h, O> {
     fn cut_piece(&mut self, due: Due) -> Option<Piece<'h>> {
         let span = self.next_due(due)?;
         let arena = self.arena(span.arena());
+        if span.is_huge() {
+            self.end_unit(arena, span.index.get());
+            return self.cut_piece(due);
+        }
         self.spell_out(span);
         if self.heap.os.strict_commit() {
             let bytes = self.relinquish_span(arena, span);

@@ -91,6 +91,8 @@ pub(super) struct Record {
     blanket: AtomicU8,
     /// 1 in a span in use that somebody mapped over; see [`super::moves`].
     foreign: AtomicU8,
+    /// Of the slice, whatever span it is in: 1 when the kernel may back it with a huge page; see [`super::huge`].
+    huge: AtomicU8,
 }
 
 /// Bytes of a record; the tables are laid out by it.
@@ -113,8 +115,10 @@ pub(super) enum Warmth {
     Warm = 0,
     /// Some may be.
     Tepid = 1,
+    /// None is, and touching one makes all of a huge page resident. For slabs only.
+    Huge = 2,
     /// None is.
-    Cold = 2,
+    Cold = 3,
 }
 
 impl Record {
@@ -174,6 +178,16 @@ impl Record {
         self.foreign.store(u8::from(foreign), Relaxed);
     }
 
+    /// Whether the kernel may back this slice with a huge page.
+    pub(super) fn is_huge(&self) -> bool {
+        self.huge.load(Relaxed) != 0
+    }
+
+    /// Notes whether it may.
+    pub(super) fn set_huge(&self, huge: bool) {
+        self.huge.store(u8::from(huge), Relaxed);
+    }
+
     /// Where the span's zero state stands.
     pub(super) fn detail(&self) -> Detail {
         if self.blanket.load(Relaxed) == 0 {
@@ -216,6 +230,7 @@ impl Record {
     /// span goes into the tree.
     pub(super) fn note_warmth(&self, pages: usize) {
         let warmth = match self.dirty.get() {
+            0 if self.is_huge() => Warmth::Huge,
             0 => Warmth::Cold,
             dirty if dirty * 2 >= pages => Warmth::Warm,
             _ => Warmth::Tepid,
@@ -228,6 +243,7 @@ impl Record {
         match self.warmth.load(Relaxed) {
             0 => Warmth::Warm,
             1 => Warmth::Tepid,
+            2 => Warmth::Huge,
             _ => Warmth::Cold,
         }
     }
