@@ -7,9 +7,11 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use crate::calloc::measure;
+use crate::mesh::workload::Workload;
 use crate::work::calloc::{self, PolicyName, Touch, Work};
-use crate::work::{self, count, tour};
-use crate::{identity, run, workloads};
+use crate::work::retention::Pattern;
+use crate::work::{self, count, fragmentation, retention, tour};
+use crate::{identity, mesh, run, workloads};
 
 /// The arguments of `worker`.
 #[derive(Args)]
@@ -28,6 +30,12 @@ enum Job {
     Calloc(Calloc),
     /// Take the tour of virtual memory
     Memory(Memory),
+    /// Fill, free and sleep, a line of standard input a step
+    Retention(Retention),
+    /// Free at random, and fill the holes
+    Fragmentation(Fragmentation),
+    /// Tell what sharing pages would save
+    Mesh(Mesh),
 }
 
 #[derive(Args)]
@@ -52,6 +60,34 @@ struct Memory {
     bytes: usize,
     /// Bytes of the file
     file_bytes: usize,
+}
+
+#[derive(Args)]
+struct Retention {
+    /// Who allocates and who frees
+    pattern: Pattern,
+    /// Bytes of all blocks
+    bytes: usize,
+}
+
+#[derive(Args)]
+struct Fragmentation {
+    /// Small blocks
+    blocks: usize,
+    /// Milliseconds of sleep after the frees
+    sleep: u64,
+    /// Of everything random
+    seed: u64,
+}
+
+#[derive(Args)]
+struct Mesh {
+    /// What leaves the holes
+    workload: Workload,
+    /// Blocks
+    blocks: usize,
+    /// Of everything random
+    seed: u64,
 }
 
 #[derive(Args)]
@@ -86,6 +122,22 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Job::Calloc(arguments) => run_calloc(arguments)?,
         Job::Memory(sizes) => {
             tour::take(sizes.bytes, sizes.file_bytes)?;
+            println!("heap={}", identity::own_heap()?.display());
+        }
+        Job::Retention(arguments) => {
+            retention::carry_out(arguments.pattern, arguments.bytes);
+            println!("heap={}", identity::own_heap()?.display());
+        }
+        Job::Fragmentation(arguments) => {
+            fragmentation::carry_out(fragmentation::Terms {
+                blocks: arguments.blocks,
+                sleep: Duration::from_millis(arguments.sleep),
+                seed: arguments.seed,
+            })?;
+            println!("heap={}", identity::own_heap()?.display());
+        }
+        Job::Mesh(arguments) => {
+            mesh::tell(arguments.workload, arguments.blocks, arguments.seed)?;
             println!("heap={}", identity::own_heap()?.display());
         }
     }

@@ -4,11 +4,14 @@
 pub mod calloc;
 mod churn;
 pub mod count;
+pub mod fragmentation;
 mod grow;
 pub mod heap;
 mod libmalloc116;
 mod live;
 pub mod pagemap;
+pub mod retention;
+pub mod scatter;
 mod sharing;
 mod single;
 mod toggle;
