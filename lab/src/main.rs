@@ -13,6 +13,7 @@
 //! | `prices/` | what it costs here to know and to make memory zero |
 //! | `bench`, `stats`, `summary` | interleaved rounds, and what they prove |
 //! | `download/` | the published download: its environment, its server, its cells and their report |
+//! | `tide/` | the published five steps: the heap, the stacks and the system |
 //! | `record`, `report`, `plot` | the CSV file, the tables, the SVG picture |
 
 mod bench;
@@ -32,6 +33,7 @@ mod rng;
 mod run;
 mod stats;
 mod summary;
+mod tide;
 mod verbs;
 mod work;
 mod workloads;
@@ -66,6 +68,8 @@ enum Verb {
     Show(verbs::show::Arguments),
     /// Measure an HTTPS download with buffers of the chunk's size, as PyOpenSSL made them in 2016
     Download(verbs::download::Arguments),
+    /// The write-up's five steps: what heap and coroutine stacks take, share and give back
+    Tide(verbs::tide::Arguments),
     /// Carry out one workload in this process and report (used by the other verbs)
     #[command(hide = true)]
     Worker(verbs::worker::Arguments),
@@ -81,6 +85,7 @@ fn main() -> ExitCode {
         Verb::Golden(arguments) => verbs::golden::run(&arguments),
         Verb::Show(arguments) => verbs::show::run(&arguments),
         Verb::Download(arguments) => verbs::download::run(&arguments),
+        Verb::Tide(arguments) => verbs::tide::run(&arguments),
         Verb::Worker(arguments) => verbs::worker::run(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -9,4 +9,5 @@ pub mod memory;
 pub mod peers;
 pub mod prices;
 pub mod show;
+pub mod tide;
 pub mod worker;

@@ -11,6 +11,7 @@ mod live;
 pub mod pagemap;
 mod sharing;
 mod single;
+pub mod tide;
 mod toggle;
 pub mod tour;
 mod written;

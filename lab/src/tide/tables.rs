@@ -1,0 +1,376 @@
+//! The tables of a campaign: one a figure, engines down, steps across.
+
+use comfy_table::{CellAlignment, Table};
+use serde_json::json;
+
+use super::arrows::{self, State};
+use super::follow::Seen;
+use super::record::Record;
+use super::steps::{Run, Step};
+use crate::report;
+use crate::stats::{Comparison, quantile};
+use crate::work::tide::prices::Priced;
+use crate::work::tide::stacks::StackKind;
+
+/// The steps that have a column.
+const COLUMNS: [Step; 5] = [
+    Step::Allocated,
+    Step::Created,
+    Step::Closed,
+    Step::AllocatedAgain,
+    Step::CreatedAgain,
+];
+
+/// Not measured.
+const MISSING: &str = "–";
+
+/// A figure that has a table: its title and the cell of a step; `base` is what was resident at first.
+struct Figure {
+    title: &'static str,
+    cell: fn(seen: &Seen, base: u64) -> Option<String>,
+}
+
+const FIGURES: [Figure; 7] = [
+    Figure {
+        title: "RSS in MB, at once and after the wait",
+        cell: |seen, _| {
+            let later = seen.later.map(|kib| format!(" → {}", mib(kib)));
+            Some(mib(seen.rss) + &later.unwrap_or_default())
+        },
+    },
+    Figure {
+        title: "RSS after the wait beyond what is live and what the process began with, in MB",
+        cell: |seen, base| {
+            let excess = seen.later? as i64 - (base + seen.done.live_kib) as i64;
+            Some(format!("{:+.1}", excess as f64 / 1_024.0))
+        },
+    },
+    Figure {
+        title: "Peak of RSS during the step, in MB",
+        cell: |seen, _| Some(mib(seen.peak)),
+    },
+    Figure {
+        title: "Page tables at once, in MB",
+        cell: |seen, _| Some(format!("{:.1}", seen.tables as f64 / 1_024.0)),
+    },
+    Figure {
+        title: "Minor faults",
+        cell: |seen, _| Some(seen.done.faults.to_string()),
+    },
+    Figure {
+        title: "Time of the step in ms",
+        cell: |seen, _| Some(format!("{:.1}", seen.done.ns as f64 / 1e6)),
+    },
+    Figure {
+        title: "Neap's own figures: free and dirty, purged so far, in MB",
+        cell: |seen, _| {
+            let (dirty, purged) = seen.heap.neap?;
+            Some(format!("{}, {}", mib(dirty), mib(purged)))
+        },
+    },
+];
+
+/// Whole MB; tenths below ten.
+fn mib(kib: u64) -> String {
+    match kib as f64 / 1_024.0 {
+        mib if mib < 9.95 => format!("{mib:.1}"),
+        mib => format!("{mib:.0}"),
+    }
+}
+
+/// Every table.
+pub fn campaign(record: &Record) -> String {
+    let mut text = String::from("MB are 2²⁰ bytes.\n");
+    for figure in &FIGURES {
+        section(&mut text, figure.title, table(record, figure));
+    }
+    let title = "The heap's bytes the second time: the share newly faulted, and the growth of RSS";
+    section(&mut text, title, second(record));
+    section(
+        &mut text,
+        "Arrows: the share that passed, and how much in MB",
+        arrow_table(record),
+    );
+    section(&mut text, &prices_title(record), prices(record));
+    for note in notes(record) {
+        text.push_str(&format!("\n{note}"));
+    }
+    text
+}
+
+fn section(text: &mut String, title: &str, table: Table) {
+    if table.row_iter().next().is_some() {
+        text.push_str(&format!("\n{title}\n{table}\n"));
+    }
+}
+
+fn new_table(header: &[&str]) -> Table {
+    let mut table = report::table(header);
+    table
+        .column_iter_mut()
+        .skip(1)
+        .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+fn table(record: &Record, figure: &Figure) -> Table {
+    let names = COLUMNS.map(|step| step.name());
+    let mut table = new_table(&[&["engine"], &names[..]].concat());
+    for engine in record.engines(Run::Waited) {
+        let base = record.step(engine, Run::Waited, Step::Start);
+        let base = base.map_or(0, |seen| seen.rss);
+        let cell = |step| (figure.cell)(record.step(engine, Run::Waited, step)?, base);
+        let cells = COLUMNS.map(cell);
+        if cells.iter().any(Option::is_some) {
+            let cells = cells.map(|cell| cell.unwrap_or(MISSING.into()));
+            table.add_row(std::iter::once(engine.to_string()).chain(cells));
+        }
+    }
+    table
+}
+
+/// What the second time of the heap's bytes took from the OS, by the run.
+fn second(record: &Record) -> Table {
+    let names = Run::ALL.map(Run::name);
+    let mut table = new_table(&[&["engine"], &names[..]].concat());
+    for engine in all_engines(record) {
+        let cell = |run| second_cell(record, engine, run).unwrap_or(MISSING.into());
+        let cells = Run::ALL.map(cell);
+        table.add_row(std::iter::once(engine.to_string()).chain(cells));
+    }
+    table
+}
+
+fn second_cell(record: &Record, engine: &str, run: Run) -> Option<String> {
+    let shares = second_shares(record, engine, run)?;
+    Some(format!("{:.0} %, {:+.0} MB", 100.0 * shares.0, shares.1))
+}
+
+/// The share of the heap's bytes that was newly faulted, and the growth of RSS in MB.
+fn second_shares(record: &Record, engine: &str, run: Run) -> Option<(f64, f64)> {
+    let seen = record.step(engine, run, Step::AllocatedAgain)?;
+    let before = record.step(engine, run, Step::Closed)?;
+    let before = before.later.unwrap_or(before.rss);
+    let share = arrows::faulted(seen) as f64 / arrows::heap_kib(record)? as f64;
+    let growth = seen.done.full_kib as f64 - before as f64;
+    Some((share, growth / 1_024.0))
+}
+
+/// The engines of any run.
+fn all_engines(record: &Record) -> Vec<&'static str> {
+    let all = super::engines::ALL.iter().map(|engine| engine.name);
+    all.filter(|name| {
+        Run::ALL
+            .iter()
+            .any(|run| record.step(name, *run, Step::Start).is_some())
+    })
+    .collect()
+}
+
+fn arrow_table(record: &Record) -> Table {
+    let titles = arrows::ALL.map(|arrow| arrow.title());
+    let header: Vec<&str> = titles.iter().map(String::as_str).collect();
+    let mut table = new_table(&[&["engine"], &header[..]].concat());
+    for engine in all_engines(record) {
+        let cell = |arrow| {
+            let flow = arrows::flow(record, engine, arrow);
+            flow.map_or(MISSING.into(), |flow| {
+                let word = word(flow.state());
+                format!("{word} {:.0} %, {}", 100.0 * flow.share(), mib(flow.passed))
+            })
+        };
+        let cells = arrows::ALL.map(cell);
+        table.add_row(std::iter::once(engine.to_string()).chain(cells));
+    }
+    table
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Open => "open",
+        State::Partly => "partly",
+        State::Closed => "closed",
+    }
+}
+
+/// The rounds of a price as pairs of (Neap's, corosensei's own).
+fn pairs(record: &Record, price: Priced) -> Vec<(f64, f64)> {
+    let own = record.prices(StackKind::Own, price);
+    let neap = record.prices(StackKind::Neap, price);
+    let partner = |(round, ns): &(u32, f64)| {
+        let other = own.iter().find(|(other, _)| other == round)?;
+        Some((*ns, other.1))
+    };
+    neap.iter().filter_map(partner).collect()
+}
+
+fn prices_title(record: &Record) -> String {
+    let rounds = pairs(record, Priced::Switch).len();
+    format!(
+        "Prices of a coroutine in ns: medians of {rounds} interleaved rounds ± half the quartiles' \
+         distance; ~: not separable"
+    )
+}
+
+fn prices(record: &Record) -> Table {
+    let mut table = new_table(&["price", "corosensei's own", "Neap's", "ratio"]);
+    for price in Priced::ALL {
+        let pairs = pairs(record, price);
+        let (neap, own): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        if let Some(comparison) = Comparison::of(&pairs) {
+            let mark = if comparison.separable() { "" } else { "~" };
+            table.add_row([
+                price.title().to_string(),
+                with_spread(&own),
+                with_spread(&neap),
+                format!("{mark}{:.2}", comparison.median),
+            ]);
+        }
+    }
+    table
+}
+
+fn with_spread(ns: &[f64]) -> String {
+    let median = quantile(ns, 0.5);
+    let half = (quantile(ns, 0.75) - quantile(ns, 0.25)) / 2.0;
+    let places = usize::from(median < 100.0);
+    format!("{median:.places$} ±{half:.places$}")
+}
+
+/// What went wrong in a run, one line an engine.
+fn notes(record: &Record) -> Vec<String> {
+    let of_engine = |engine: &'static str| {
+        let seen = Run::ALL.into_iter().flat_map(move |run| {
+            let step = move |step| record.step(engine, run, step);
+            Step::ALL.into_iter().filter_map(step)
+        });
+        let mut notes: Vec<&str> = seen
+            .map(|seen| seen.done.note.as_str())
+            .filter(|note| !note.is_empty())
+            .collect();
+        notes.sort_unstable();
+        notes.dedup();
+        (!notes.is_empty()).then(|| format!("{engine}: {}", notes.join("; ")))
+    };
+    all_engines(record)
+        .into_iter()
+        .filter_map(of_engine)
+        .collect()
+}
+
+/// The campaign for programs.
+pub fn json(record: &Record) -> serde_json::Value {
+    let head: serde_json::Map<_, _> = record
+        .head
+        .iter()
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
+    let engines = all_engines(record);
+    let steps: Vec<_> = engines
+        .iter()
+        .flat_map(|engine| json_steps(record, engine))
+        .collect();
+    let arrows: Vec<_> = engines
+        .iter()
+        .flat_map(|engine| json_arrows(record, engine))
+        .collect();
+    let prices: Vec<_> = Priced::ALL
+        .iter()
+        .filter_map(|price| json_price(record, *price))
+        .collect();
+    json!({ "head": head, "steps": steps, "arrows": arrows, "prices": prices, "notes": notes(record) })
+}
+
+fn json_steps(record: &Record, engine: &str) -> Vec<serde_json::Value> {
+    let mut steps = Vec::new();
+    for run in Run::ALL {
+        let base = record.step(engine, run, Step::Start).map(|seen| seen.rss);
+        for seen in Step::ALL
+            .iter()
+            .filter_map(|step| record.step(engine, run, *step))
+        {
+            steps.push(json!({
+                "engine": engine, "run": run.name(), "step": seen.step.name(),
+                "rss_kib": seen.rss, "later_kib": seen.later, "peak_kib": seen.peak,
+                "full_kib": seen.done.full_kib, "live_kib": seen.done.live_kib, "base_kib": base,
+                "tables_kib": seen.tables, "minor_faults": seen.done.faults, "ns": seen.done.ns,
+                "coroutines": seen.done.coroutines,
+                "free_dirty_kib": seen.heap.neap.map(|(dirty, _)| dirty),
+                "purged_kib": seen.heap.neap.map(|(_, purged)| purged),
+                "note": seen.done.note,
+            }));
+        }
+    }
+    steps
+}
+
+fn json_arrows(record: &Record, engine: &str) -> Vec<serde_json::Value> {
+    let of_arrow = |arrow: &arrows::Arrow| {
+        let flow = arrows::flow(record, engine, *arrow)?;
+        Some(json!({
+            "engine": engine, "from": arrow.from.name(), "to": arrow.to.name(),
+            "passed_kib": flow.passed, "offered_kib": flow.offered, "state": word(flow.state()),
+        }))
+    };
+    arrows::ALL.iter().filter_map(of_arrow).collect()
+}
+
+fn json_price(record: &Record, price: Priced) -> Option<serde_json::Value> {
+    let pairs = pairs(record, price);
+    let comparison = Comparison::of(&pairs)?;
+    let (neap, own): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+    Some(json!({
+        "price": price.name(), "own_ns": quantile(&own, 0.5), "neap_ns": quantile(&neap, 0.5),
+        "ratio": comparison.median, "quartiles": [comparison.quartiles.0, comparison.quartiles.1],
+        "separable": comparison.separable(), "rounds": comparison.pairs,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::example;
+    use super::*;
+
+    #[test]
+    fn the_tables_have_every_figure() {
+        let text = campaign(&example());
+        for part in [
+            "302 → 302",
+            "+300.0",
+            "+0.0",
+            "100 %, +100 MB",
+            "1 %, -100 MB",
+            "open 100 %, 100",
+            "closed 0 %, 0.0",
+            "8003 ±2",
+            "0.10",
+        ] {
+            assert!(text.contains(part), "no {part:?} in {text}");
+        }
+        // No Neap was asked in the example.
+        assert!(!text.contains("Neap's own figures"));
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_once_an_engine() {
+        let mut record = example();
+        for row in &mut record.rows {
+            if let super::super::record::Row::Step {
+                engine: "go", seen, ..
+            } = row
+            {
+                seen.done.note = "2 coroutines, then: no more".into();
+            }
+        }
+        assert_eq!(notes(&record), ["go: 2 coroutines, then: no more"]);
+    }
+
+    #[test]
+    fn programs_get_the_same() {
+        let json = json(&example());
+        let len = |key: &str| json[key].as_array().unwrap().len();
+        assert_eq!((len("steps"), len("arrows"), len("prices")), (32, 12, 4));
+        assert_eq!(json["steps"][1]["base_kib"], 2_048);
+        assert_eq!(json["head"]["coroutines"], "50000");
+    }
+}
