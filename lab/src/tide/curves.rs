@@ -3,10 +3,11 @@
 use super::record::Record;
 use super::steps::{Run, Step};
 use crate::plot::{push, text};
+use crate::work::tide::thousands;
 
 const ACROSS: usize = 4;
 const LEFT: f64 = 56.0;
-const TOP: f64 = 88.0;
+const TOP: f64 = 78.0;
 /// A panel, and the distance to the next.
 const PANEL: (f64, f64) = (210.0, 130.0);
 const GAP: (f64, f64) = (22.0, 58.0);
@@ -64,7 +65,7 @@ pub fn svg(record: &Record) -> String {
     let engines = record.engines(Run::Waited);
     let scales = Scales::of(record, &engines);
     let rows = engines.len().div_ceil(ACROSS).max(1);
-    let columns = engines.len().clamp(2, ACROSS);
+    let columns = engines.len().clamp(3, ACROSS);
     let width = LEFT + columns as f64 * (PANEL.0 + GAP.0);
     let height = TOP + rows as f64 * (PANEL.1 + GAP.1) - 14.0;
     let mut out = format!(
@@ -95,18 +96,11 @@ fn head(out: &mut String, record: &Record) {
         "RSS in MB over seconds; dashed: what the program needs",
     );
     let steps = format!(
-        "1 allocated {heap} MB and dropped   2 created {count} coroutines   3 closed   \
-         4 as 1   5 as 2   (then {wait} ms of nothing each)"
+        "1: allocated {heap} MB and dropped them · 2: created {} coroutines · 3: closed · 4: as 1 · \
+         5: as 2 · after each {wait} ms of nothing",
+        count.parse().map_or(count.to_string(), thousands)
     );
-    // Each number in its words keeps to one line; narrow pictures have two engines' width.
-    for (line, words) in steps.split("   3 ").enumerate() {
-        let words = if line == 0 {
-            words.to_string()
-        } else {
-            format!("3 {words}")
-        };
-        text(out, LEFT, 34.0 + 15.0 * line as f64, "start", &words);
-    }
+    text(out, LEFT, 36.0, "start", &steps);
 }
 
 fn panel(out: &mut String, record: &Record, engine: &str, scales: &Scales, corner: Corner) {
@@ -224,9 +218,10 @@ fn live(out: &mut String, record: &Record, engine: &str, scales: &Scales, corner
         return;
     };
     let mut path = String::new();
+    let end = record.samples(engine, Run::Waited).last().map(|s| s.ms);
     for (place, step) in seen.iter().enumerate() {
-        let until = seen.get(place + 1).map(|next| next.ms.1);
-        let until = until.unwrap_or((scales.seconds * 1e3) as u64);
+        let next = seen.get(place + 1).map(|next| next.ms.1);
+        let until = next.or(end).unwrap_or(step.ms.1).max(step.ms.1);
         let y = scales.y(corner, base + step.done.live_kib);
         let from = scales.x(corner, step.ms.1);
         let letter = if place == 0 { 'M' } else { 'L' };

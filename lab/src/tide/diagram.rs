@@ -50,7 +50,7 @@ pub fn svg(record: &Record) -> String {
         16.0,
         20.0,
         "start",
-        "Whose memory goes where: MB that passed, of what was offered",
+        "Whose memory goes where: MB that passed, of what was offered and could be used",
     );
     for (place, engine) in engines.iter().enumerate() {
         panel(&mut out, record, engine, PANEL.0 * place as f64);
@@ -138,19 +138,22 @@ struct Line {
     anchor: &'static str,
 }
 
-/// Arrows keep to the right of the way between two boxes, so that those there and back lie apart.
+/// An arrow there and the arrow back lie apart. Those to the OS lie outside: their words are long.
 fn place(arrow: Arrow) -> Line {
     let (a, b) = (centre(arrow.from), centre(arrow.to));
     let (dx, dy) = (b.0 - a.0, b.1 - a.1);
     let length = dx.hypot(dy);
-    let (ux, uy) = (dx / length, dy / length);
-    // To the left of the direction on a page whose y runs downwards.
-    let (sx, sy) = (uy * APART / 2.0, -ux * APART / 2.0);
-    let (from, to) = (edge(a, (ux, uy)), edge(b, (-ux, -uy)));
-    let shifted = |(x, y): (f64, f64)| (x + sx, y + sy);
-    let (from, to) = (shifted(from), shifted(to));
+    let u = (dx / length, dy / length);
+    let side = match (arrow.from, arrow.to) {
+        (Place::Heap, Place::System) | (Place::System, Place::Heap) => -1.0,
+        _ => 1.0,
+    };
+    // To the left of the direction on a page whose y runs downwards, or to its right.
+    let s = (u.1 * side * APART / 2.0, -u.0 * side * APART / 2.0);
+    let from = edge(a, u, s);
+    let to = edge(b, (-u.0, -u.1), s);
     let middle = ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0);
-    let (words, anchor) = beside(middle, (sx, sy));
+    let (words, anchor) = beside(middle, s);
     Line {
         from,
         to,
@@ -159,13 +162,17 @@ fn place(arrow: Arrow) -> Line {
     }
 }
 
-/// Where the way from a box's centre leaves it, with a little air.
-fn edge((x, y): (f64, f64), (ux, uy): (f64, f64)) -> (f64, f64) {
-    const AIR: f64 = 5.0;
-    let across = (BOX.0 / 2.0 + AIR) / ux.abs().max(1e-9);
-    let down = (BOX.1 / 2.0 + AIR) / uy.abs().max(1e-9);
+/// Where a line in direction `u`, shifted by `s` from a box's centre, leaves the box, with air.
+fn edge(centre: (f64, f64), u: (f64, f64), s: (f64, f64)) -> (f64, f64) {
+    const AIR: f64 = 4.0;
+    let reach = |half: f64, u: f64, s: f64| match u.abs() < 1e-9 {
+        true => f64::INFINITY,
+        false => ((half + AIR) * u.signum() - s) / u,
+    };
+    let across = reach(BOX.0 / 2.0, u.0, s.0);
+    let down = reach(BOX.1 / 2.0, u.1, s.1);
     let far = across.min(down);
-    (x + ux * far, y + uy * far)
+    (centre.0 + s.0 + u.0 * far, centre.1 + s.1 + u.1 * far)
 }
 
 /// The words of an arrow lie on the side it is shifted to.
@@ -187,19 +194,7 @@ fn draw(out: &mut String, arrow: Arrow, flow: &Flow) {
         anchor,
     } = place(arrow);
     let colour = colour(state);
-    let (dash, width) = match state {
-        State::Open => ("none", 2.4),
-        State::Partly => ("7 4", 1.8),
-        State::Closed => ("2 4", 1.6),
-    };
-    push(
-        out,
-        format_args!(
-            "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{colour}\" stroke-width=\"{width}\" \
-             stroke-dasharray=\"{dash}\" marker-end=\"url(#{state:?})\"/>",
-            from.0, from.1, to.0, to.1
-        ),
-    );
+    stroke(out, from, to, state);
     if state == State::Closed {
         cross(out, ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0), colour);
     }
@@ -210,6 +205,27 @@ fn draw(out: &mut String, arrow: Arrow, flow: &Flow) {
             words.0,
             words.1,
             label(arrow, flow)
+        ),
+    );
+}
+
+/// The line of an arrow, and its point.
+fn stroke(out: &mut String, from: (f64, f64), to: (f64, f64), state: State) {
+    let (dash, width) = match state {
+        State::Open => ("none", 2.4),
+        State::Partly => ("7 4", 1.8),
+        State::Closed => ("2 4", 1.6),
+    };
+    push(
+        out,
+        format_args!(
+            "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{}\" stroke-width=\"{width}\" \
+             stroke-dasharray=\"{dash}\" marker-end=\"url(#{state:?})\"/>",
+            from.0,
+            from.1,
+            to.0,
+            to.1,
+            colour(state)
         ),
     );
 }
@@ -247,14 +263,7 @@ fn legend(out: &mut String, y: f64) {
     ];
     let mut x = 16.0;
     for (state, words) in words {
-        let colour = colour(state);
-        push(
-            out,
-            format_args!(
-                "<path d=\"M{x} {y}h26\" stroke=\"{colour}\" stroke-width=\"2.4\" \
-                 marker-end=\"url(#{state:?})\"/>"
-            ),
-        );
+        stroke(out, (x, y), (x + 26.0, y), state);
         text(out, x + 34.0, y + 4.0, "start", words);
         x += 54.0 + 6.2 * words.len() as f64;
     }
@@ -273,7 +282,9 @@ mod tests {
                 to: arrow.from,
             });
             let line = place(arrow);
-            let apart = (line.from.0 - back.to.0).hypot(line.from.1 - back.to.1);
+            let (dx, dy) = (line.to.0 - line.from.0, line.to.1 - line.from.1);
+            let (bx, by) = (back.to.0 - line.from.0, back.to.1 - line.from.1);
+            let apart = (dx * by - dy * bx).abs() / dx.hypot(dy);
             assert!((apart - APART).abs() < 0.1, "{arrow:?}: {apart}");
             assert!(line.from.0 > 0.0 && line.to.0 < PANEL.0, "{arrow:?}");
         }

@@ -212,6 +212,19 @@ fn go_command(program: &Path, freed: bool, sizes: &Sizes) -> Command {
 }
 
 #[cfg(test)]
+impl Present {
+    /// Any program in the place of the write-up's.
+    pub fn of_program(program: &str) -> Present {
+        let start = Start::Go {
+            program: program.into(),
+            version: String::new(),
+            freed: false,
+        };
+        Present { name: "go", start }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

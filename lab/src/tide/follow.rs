@@ -256,8 +256,6 @@ pub fn thinned(samples: &[Sample], tolerance: u64) -> Vec<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peers::Places;
-    use crate::tide::engines;
     use crate::tide::sizes::Blocks;
 
     fn samples(kib: &[u64]) -> Vec<Sample> {
@@ -286,17 +284,19 @@ mod tests {
 
     #[test]
     fn a_process_that_is_no_worker_is_an_error_with_its_words() {
-        // The test program itself does not know the verb `worker`.
-        let places = Places::new(None).unwrap();
-        let glibc = engines::locate(engines::find("glibc").unwrap(), &places).unwrap();
+        // The shell takes the first argument, a number of bytes, for the name of a script.
+        let shell = Present::of_program("sh");
         let sizes = Sizes {
             heap_bytes: 1 << 20,
             blocks: Blocks::One,
             coroutines: 1,
             stack_bytes: 64 << 10,
         };
-        let error = follow(&glibc, &sizes, Run::AtOnce, Duration::ZERO).err();
+        let error = follow(&shell, &sizes, Run::AtOnce, Duration::ZERO).err();
         let error = error.expect("a run").to_string();
-        assert!(error.contains("ended with"), "{error}");
+        assert!(
+            error.contains("ended with") && error.contains("1048576"),
+            "{error}"
+        );
     }
 }

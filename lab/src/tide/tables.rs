@@ -11,6 +11,7 @@ use crate::report;
 use crate::stats::{Comparison, quantile};
 use crate::work::tide::prices::Priced;
 use crate::work::tide::stacks::StackKind;
+use crate::work::tide::thousands;
 
 /// The steps that have a column.
 const COLUMNS: [Step; 5] = [
@@ -81,6 +82,7 @@ fn mib(kib: u64) -> String {
 /// Every table.
 pub fn campaign(record: &Record) -> String {
     let mut text = String::from("MB are 2²⁰ bytes.\n");
+    section(&mut text, "What was run", runs(record));
     for figure in &FIGURES {
         section(&mut text, figure.title, table(record, figure));
     }
@@ -92,9 +94,6 @@ pub fn campaign(record: &Record) -> String {
         arrow_table(record),
     );
     section(&mut text, &prices_title(record), prices(record));
-    for note in notes(record) {
-        text.push_str(&format!("\n{note}"));
-    }
     text
 }
 
@@ -110,6 +109,27 @@ fn new_table(header: &[&str]) -> Table {
         .column_iter_mut()
         .skip(1)
         .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+/// The coroutines of each engine, what it began with and what its program needs.
+fn runs(record: &Record) -> Table {
+    let mut table = report::table(&[
+        "engine",
+        "RSS at the start",
+        "live when created",
+        "coroutines",
+    ]);
+    for engine in all_engines(record) {
+        let of = |step| {
+            Run::ALL
+                .into_iter()
+                .find_map(|run| record.step(engine, run, step))
+        };
+        let base = of(Step::Start).map_or(MISSING.into(), |seen| mib(seen.rss));
+        let live = of(Step::Created).map_or(MISSING.into(), |seen| mib(seen.done.live_kib));
+        table.add_row([engine.to_string(), base, live, parked(record, engine)]);
+    }
     table
 }
 
@@ -237,25 +257,40 @@ fn with_spread(ns: &[f64]) -> String {
     format!("{median:.places$} ±{half:.places$}")
 }
 
-/// What went wrong in a run, one line an engine.
-fn notes(record: &Record) -> Vec<String> {
-    let of_engine = |engine: &'static str| {
-        let seen = Run::ALL.into_iter().flat_map(move |run| {
-            let step = move |step| record.step(engine, run, step);
-            Step::ALL.into_iter().filter_map(step)
-        });
-        let mut notes: Vec<&str> = seen
-            .map(|seen| seen.done.note.as_str())
-            .filter(|note| !note.is_empty())
-            .collect();
-        notes.sort_unstable();
-        notes.dedup();
-        (!notes.is_empty()).then(|| format!("{engine}: {}", notes.join("; ")))
+/// What an engine's runs could not do, each reason once, as it was told first.
+fn notes_of(record: &Record, engine: &str) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let reason = |note: &str| note.split_once(", then: ").map(|(_, why)| why.to_string());
+    for run in Run::ALL {
+        for seen in Step::ALL
+            .iter()
+            .filter_map(|step| record.step(engine, run, *step))
+        {
+            let note = &seen.done.note;
+            let is_known = notes.iter().any(|known| reason(known) == reason(note));
+            if !note.is_empty() && !is_known {
+                notes.push(note.clone());
+            }
+        }
+    }
+    notes
+}
+
+/// How many coroutines were parked, or how far it came and why not further.
+fn parked(record: &Record, engine: &str) -> String {
+    let notes = notes_of(record, engine);
+    let most = |run| {
+        record
+            .step(engine, run, Step::Created)
+            .map(|seen| seen.done.coroutines)
     };
-    all_engines(record)
-        .into_iter()
-        .filter_map(of_engine)
-        .collect()
+    match notes.is_empty() {
+        true => Run::ALL
+            .into_iter()
+            .find_map(most)
+            .map_or(MISSING.into(), thousands),
+        false => notes.join("; "),
+    }
 }
 
 /// The campaign for programs.
@@ -278,7 +313,7 @@ pub fn json(record: &Record) -> serde_json::Value {
         .iter()
         .filter_map(|price| json_price(record, *price))
         .collect();
-    json!({ "head": head, "steps": steps, "arrows": arrows, "prices": prices, "notes": notes(record) })
+    json!({ "head": head, "steps": steps, "arrows": arrows, "prices": prices })
 }
 
 fn json_steps(record: &Record, engine: &str) -> Vec<serde_json::Value> {
@@ -328,6 +363,7 @@ fn json_price(record: &Record, price: Priced) -> Option<serde_json::Value> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::Row;
     use super::super::record::tests::example;
     use super::*;
 
@@ -352,17 +388,21 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_told_once_an_engine() {
+    fn who_fell_short_says_so_once_in_its_row() {
         let mut record = example();
+        let mut count = 1;
         for row in &mut record.rows {
-            if let super::super::record::Row::Step {
+            if let Row::Step {
                 engine: "go", seen, ..
             } = row
             {
-                seen.done.note = "2 coroutines, then: no more".into();
+                count += 1;
+                seen.done.note = format!("{count} coroutines, then: no more");
             }
         }
-        assert_eq!(notes(&record), ["go: 2 coroutines, then: no more"]);
+        assert_eq!(parked(&record, "go"), "2 coroutines, then: no more");
+        assert_eq!(parked(&record, "neap"), "51,200");
+        assert!(campaign(&record).contains(" 2 coroutines, then: no more"));
     }
 
     #[test]

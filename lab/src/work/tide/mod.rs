@@ -14,6 +14,8 @@ use anyhow::{Context as _, bail};
 use crate::machine;
 use crate::tide::protocol::{Action, Done, Heap};
 use crate::tide::sizes::Sizes;
+pub use coroutines::thousands;
+
 use coroutines::Crowd;
 use stacks::{Own, Shared, Source, StackKind};
 
