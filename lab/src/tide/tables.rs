@@ -86,11 +86,12 @@ pub fn campaign(record: &Record) -> String {
     for figure in &FIGURES {
         section(&mut text, figure.title, table(record, figure));
     }
-    let title = "The heap's bytes the second time: the share newly faulted, and the growth of RSS";
-    section(&mut text, title, second(record));
+    let title =
+        "Newly faulted of what a step needs, and by how much RSS had grown when all was in use";
+    section(&mut text, title, taken(record));
     section(
         &mut text,
-        "Arrows: the share that passed, and how much in MB",
+        "Arrows: the share that passed of what was offered and could be used, and how much in MB",
         arrow_table(record),
     );
     section(&mut text, &prices_title(record), prices(record));
@@ -149,31 +150,45 @@ fn table(record: &Record, figure: &Figure) -> Table {
     table
 }
 
-/// What the second time of the heap's bytes took from the OS, by the run.
-fn second(record: &Record) -> Table {
-    let names = Run::ALL.map(Run::name);
-    let mut table = new_table(&[&["engine"], &names[..]].concat());
+/// The steps that could take what another gave up, and the run.
+const TAKERS: [(Run, Step); 4] = [
+    (Run::AtOnce, Step::Created),
+    (Run::AtOnce, Step::AllocatedAgain),
+    (Run::StacksFirst, Step::AllocatedAgain),
+    (Run::Waited, Step::AllocatedAgain),
+];
+
+/// What these steps took from the OS.
+fn taken(record: &Record) -> Table {
+    let titles = TAKERS.map(|(run, step)| format!("{}, {}", step.name(), run.name()));
+    let header: Vec<&str> = titles.iter().map(String::as_str).collect();
+    let mut table = new_table(&[&["engine"], &header[..]].concat());
     for engine in all_engines(record) {
-        let cell = |run| second_cell(record, engine, run).unwrap_or(MISSING.into());
-        let cells = Run::ALL.map(cell);
+        let cell = |(run, step)| {
+            let taken = taken_by(record, engine, run, step);
+            taken.map_or(MISSING.into(), |(share, growth)| {
+                format!("{:.0} %, {growth:+.0} MB", 100.0 * share)
+            })
+        };
+        let cells = TAKERS.map(cell);
         table.add_row(std::iter::once(engine.to_string()).chain(cells));
     }
     table
 }
 
-fn second_cell(record: &Record, engine: &str, run: Run) -> Option<String> {
-    let shares = second_shares(record, engine, run)?;
-    Some(format!("{:.0} %, {:+.0} MB", 100.0 * shares.0, shares.1))
-}
-
-/// The share of the heap's bytes that was newly faulted, and the growth of RSS in MB.
-fn second_shares(record: &Record, engine: &str, run: Run) -> Option<(f64, f64)> {
-    let seen = record.step(engine, run, Step::AllocatedAgain)?;
-    let before = record.step(engine, run, Step::Closed)?;
+/// The share of what a step needs that it newly faulted, and the growth of RSS in MB.
+fn taken_by(record: &Record, engine: &str, run: Run, step: Step) -> Option<(f64, f64)> {
+    let seen = record.step(engine, run, step)?;
+    let place = run.steps().iter().position(|known| *known == step)?;
+    let before = record.step(engine, run, run.steps()[place.checked_sub(1)?])?;
     let before = before.later.unwrap_or(before.rss);
-    let share = arrows::faulted(seen) as f64 / arrows::heap_kib(record)? as f64;
-    let growth = seen.done.full_kib as f64 - before as f64;
-    Some((share, growth / 1_024.0))
+    let needed = match seen.done.live_kib {
+        0 => arrows::heap_kib(record)?,
+        live => live,
+    };
+    let share = arrows::faulted(seen) as f64 / needed as f64;
+    let most = seen.rss.max(seen.done.full_kib);
+    Some((share, (most as f64 - before as f64) / 1_024.0))
 }
 
 /// The engines of any run.

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use anyhow::ensure;
 use clap::ValueEnum;
 
 use super::coroutines::parked;
@@ -121,11 +122,15 @@ fn switches<S: Source>(source: &S, bytes: usize, count: u64) -> anyhow::Result<f
             yielder.suspend(());
         }
     });
-    let start = Instant::now();
+    let (start, mut resumed) = (Instant::now(), 0);
     while !coroutine.done() {
         coroutine.resume(());
+        resumed += 1;
     }
-    Ok(per(start, count))
+    let ns = per(start, count);
+    // The last resume finds no suspend, but the end.
+    ensure!(resumed == count / 2 + 1, "resumed {resumed} times");
+    Ok(ns)
 }
 
 #[cfg(test)]
