@@ -6,7 +6,7 @@ use super::record::Record;
 use super::steps::Run;
 use crate::plot::{push, text};
 
-const PANEL: (f64, f64) = (300.0, 250.0);
+const PANEL: (f64, f64) = (316.0, 250.0);
 const TOP: f64 = 30.0;
 const BOX: (f64, f64) = (84.0, 34.0);
 /// How far the two arrows between two boxes lie apart.
@@ -20,8 +20,8 @@ const COLOURS: [(State, &str); 3] = [
 /// The centre of a box within a panel.
 fn centre(place: Place) -> (f64, f64) {
     match place {
-        Place::Heap => (68.0, 74.0),
-        Place::Stacks => (PANEL.0 - 68.0, 74.0),
+        Place::Heap => (64.0, 74.0),
+        Place::Stacks => (PANEL.0 - 64.0, 74.0),
         Place::System => (PANEL.0 / 2.0, 212.0),
     }
 }
@@ -152,8 +152,14 @@ fn place(arrow: Arrow) -> Line {
     let s = (u.1 * side * APART / 2.0, -u.0 * side * APART / 2.0);
     let from = edge(a, u, s);
     let to = edge(b, (-u.0, -u.1), s);
-    let middle = ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0);
-    let (words, anchor) = beside(middle, s);
+    // Between the arrows from the OS there is room nearer to the boxes.
+    let at = if arrow.from == Place::System {
+        0.62
+    } else {
+        0.5
+    };
+    let along = (from.0 + (to.0 - from.0) * at, from.1 + (to.1 - from.1) * at);
+    let (words, anchor) = beside(along, s);
     Line {
         from,
         to,
@@ -178,11 +184,11 @@ fn edge(centre: (f64, f64), u: (f64, f64), s: (f64, f64)) -> (f64, f64) {
 /// The words of an arrow lie on the side it is shifted to.
 fn beside((x, y): (f64, f64), (sx, sy): (f64, f64)) -> ((f64, f64), &'static str) {
     if sx.abs() < 1.0 {
-        let y = if sy < 0.0 { y - 6.0 } else { y + 14.0 };
+        let y = if sy < 0.0 { y - 8.0 } else { y + 17.0 };
         return ((x, y), "middle");
     }
     let anchor = if sx > 0.0 { "start" } else { "end" };
-    ((x + 7.0 * sx.signum(), y + 4.0 + 4.0 * sy.signum()), anchor)
+    ((x + 9.0 * sx.signum(), y + 4.0 + 4.0 * sy.signum()), anchor)
 }
 
 fn draw(out: &mut String, arrow: Arrow, flow: &Flow) {

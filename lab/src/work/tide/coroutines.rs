@@ -53,9 +53,9 @@ impl<'a, S: Source> Crowd<'a, S> {
         self.parked.len()
     }
 
-    /// The page that each touched, and the table of them all.
+    /// The page that each touched, and its place in the table of them all.
     pub fn live_bytes(&self) -> u64 {
-        let table = self.parked.capacity() * size_of::<Parked<S::Stack>>();
+        let table = self.len() * size_of::<Parked<S::Stack>>();
         self.len() as u64 * page_size() + table as u64
     }
 }
