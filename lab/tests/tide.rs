@@ -59,6 +59,14 @@ fn steps<'a>(json: &'a Value, engine: &str, run: &str) -> Vec<&'a Value> {
     steps.iter().filter(of_run).collect()
 }
 
+/// Says why a test did not run; with REQUIRE_ALL=1 it must.
+fn skipped(why: &str) {
+    let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
+    assert!(!required, "required: {why}");
+    // Not eprintln: the harness would hide it in a test that passes.
+    let _ = write!(std::io::stderr(), "SKIPPED: {why}");
+}
+
 #[test]
 fn every_step_of_every_run_tells_what_came_and_went() {
     let json = json(&small(&["--peers", "glibc", "--json"]));
@@ -137,10 +145,7 @@ fn the_write_ups_program_in_go_takes_the_same_steps() {
     let output = small(&["--peers", "go,go-freed", "--json"]);
     let errors = text(&output.stderr);
     if errors.contains("go is not installed") {
-        // Not eprintln: the harness would hide it in a test that passes.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {errors}");
-        assert!(std::env::var_os("REQUIRE_ALL").is_none(), "go is required");
-        return;
+        return skipped(&errors);
     }
     let json = json(&output);
     for engine in ["go", "go-freed"] {
@@ -155,6 +160,32 @@ fn the_write_ups_program_in_go_takes_the_same_steps() {
         version.is_some_and(|v| v.starts_with("go1.")),
         "{version:?}"
     );
+}
+
+#[test]
+fn coroutines_on_neaps_stacks_tell_what_neap_keeps_and_what_they_cost() {
+    let output = small(&["--peers", "neap", "--json"]);
+    let errors = text(&output.stderr);
+    if errors.contains("neap is absent") {
+        return skipped(&errors);
+    }
+    let json = json(&output);
+    let waited = steps(&json, "neap", "waited");
+    let counts: Vec<u64> = waited.iter().map(|s| number(s, "coroutines")).collect();
+    assert_eq!(counts, [0, 0, 200, 0, 0, 200]);
+    assert!(waited[1]["free_dirty_kib"].is_u64() && waited[1]["purged_kib"].is_u64());
+    let few = ["--prices", "--rounds", "1", "--burst", "20", "--json"];
+    let output = lab(&[&["tide"], &few[..]].concat());
+    let json = self::json(&output);
+    let prices = json["prices"].as_array().expect("no prices");
+    assert_eq!(
+        (prices.len(), json["steps"].as_array().map(Vec::len)),
+        (4, Some(0))
+    );
+    for price in prices {
+        let ns = |key: &str| price[key].as_f64().unwrap_or(0.0);
+        assert!(ns("own_ns") > 0.0 && ns("neap_ns") > 0.0, "{price}");
+    }
 }
 
 #[test]

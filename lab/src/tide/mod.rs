@@ -10,7 +10,7 @@
 //! | `follow` | one process through its steps, watched from outside |
 //! | `campaign` | every run of every engine, and the prices |
 //! | `arrows` | who took over whose memory, judged by what was measured |
-//! | `record`, `tables` | the CSV file, the tables |
+//! | `record`, `tables`, `json` | the CSV file, the tables for people and for programs |
 //! | `curves`, `diagram` | the pictures |
 
 pub mod arrows;
@@ -20,6 +20,7 @@ pub mod diagram;
 pub mod engines;
 pub mod follow;
 mod go;
+pub mod json;
 pub mod protocol;
 pub mod record;
 pub mod sizes;

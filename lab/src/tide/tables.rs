@@ -1,7 +1,6 @@
 //! The tables of a campaign: one a figure, engines down, steps across.
 
 use comfy_table::{CellAlignment, Table};
-use serde_json::json;
 
 use super::arrows::{self, State};
 use super::follow::Seen;
@@ -192,7 +191,7 @@ fn taken_by(record: &Record, engine: &str, run: Run, step: Step) -> Option<(f64,
 }
 
 /// The engines of any run.
-fn all_engines(record: &Record) -> Vec<&'static str> {
+pub(super) fn all_engines(record: &Record) -> Vec<&'static str> {
     let all = super::engines::ALL.iter().map(|engine| engine.name);
     all.filter(|name| {
         Run::ALL
@@ -220,7 +219,7 @@ fn arrow_table(record: &Record) -> Table {
     table
 }
 
-fn word(state: State) -> &'static str {
+pub(super) fn word(state: State) -> &'static str {
     match state {
         State::Open => "open",
         State::Partly => "partly",
@@ -229,7 +228,7 @@ fn word(state: State) -> &'static str {
 }
 
 /// The rounds of a price as pairs of (Neap's, corosensei's own).
-fn pairs(record: &Record, price: Priced) -> Vec<(f64, f64)> {
+pub(super) fn pairs(record: &Record, price: Priced) -> Vec<(f64, f64)> {
     let own = record.prices(StackKind::Own, price);
     let neap = record.prices(StackKind::Neap, price);
     let partner = |(round, ns): &(u32, f64)| {
@@ -308,74 +307,6 @@ fn parked(record: &Record, engine: &str) -> String {
     }
 }
 
-/// The campaign for programs.
-pub fn json(record: &Record) -> serde_json::Value {
-    let head: serde_json::Map<_, _> = record
-        .head
-        .iter()
-        .map(|(key, value)| (key.clone(), json!(value)))
-        .collect();
-    let engines = all_engines(record);
-    let steps: Vec<_> = engines
-        .iter()
-        .flat_map(|engine| json_steps(record, engine))
-        .collect();
-    let arrows: Vec<_> = engines
-        .iter()
-        .flat_map(|engine| json_arrows(record, engine))
-        .collect();
-    let prices: Vec<_> = Priced::ALL
-        .iter()
-        .filter_map(|price| json_price(record, *price))
-        .collect();
-    json!({ "head": head, "steps": steps, "arrows": arrows, "prices": prices })
-}
-
-fn json_steps(record: &Record, engine: &str) -> Vec<serde_json::Value> {
-    let mut steps = Vec::new();
-    for run in Run::ALL {
-        let base = record.step(engine, run, Step::Start).map(|seen| seen.rss);
-        for seen in Step::ALL
-            .iter()
-            .filter_map(|step| record.step(engine, run, *step))
-        {
-            steps.push(json!({
-                "engine": engine, "run": run.name(), "step": seen.step.name(),
-                "rss_kib": seen.rss, "later_kib": seen.later, "peak_kib": seen.peak,
-                "full_kib": seen.done.full_kib, "live_kib": seen.done.live_kib, "base_kib": base,
-                "tables_kib": seen.tables, "minor_faults": seen.done.faults, "ns": seen.done.ns,
-                "coroutines": seen.done.coroutines,
-                "free_dirty_kib": seen.heap.neap.map(|(dirty, _)| dirty),
-                "purged_kib": seen.heap.neap.map(|(_, purged)| purged),
-                "note": seen.done.note,
-            }));
-        }
-    }
-    steps
-}
-
-fn json_arrows(record: &Record, engine: &str) -> Vec<serde_json::Value> {
-    let of_arrow = |arrow: &arrows::Arrow| {
-        let flow = arrows::flow(record, engine, *arrow)?;
-        Some(json!({
-            "engine": engine, "from": arrow.from.name(), "to": arrow.to.name(),
-            "passed_kib": flow.passed, "offered_kib": flow.offered, "state": word(flow.state()),
-        }))
-    };
-    arrows::ALL.iter().filter_map(of_arrow).collect()
-}
-
-fn json_price(record: &Record, price: Priced) -> Option<serde_json::Value> {
-    let pairs = pairs(record, price);
-    let comparison = Comparison::of(&pairs)?;
-    let (neap, own): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
-    Some(json!({
-        "price": price.name(), "own_ns": quantile(&own, 0.5), "neap_ns": quantile(&neap, 0.5),
-        "ratio": comparison.median, "quartiles": [comparison.quartiles.0, comparison.quartiles.1],
-        "separable": comparison.separable(), "rounds": comparison.pairs,
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::record::Row;
@@ -418,14 +349,5 @@ mod tests {
         assert_eq!(parked(&record, "go"), "2 coroutines, then: no more");
         assert_eq!(parked(&record, "neap"), "51,200");
         assert!(campaign(&record).contains(" 2 coroutines, then: no more"));
-    }
-
-    #[test]
-    fn programs_get_the_same() {
-        let json = json(&example());
-        let len = |key: &str| json[key].as_array().unwrap().len();
-        assert_eq!((len("steps"), len("arrows"), len("prices")), (32, 12, 4));
-        assert_eq!(json["steps"][1]["base_kib"], 2_048);
-        assert_eq!(json["head"]["coroutines"], "50000");
     }
 }

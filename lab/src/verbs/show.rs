@@ -117,7 +117,7 @@ fn of_download(record: &download::record::Record) -> Shown {
 fn of_tide(record: &tide::record::Record) -> Shown {
     Shown {
         tables: tide::tables::campaign(record),
-        json: tide::tables::json(record),
+        json: tide::json::campaign(record),
         picture: tide::curves::svg(record),
         second: Some(("arrows", tide::diagram::svg(record))),
     }

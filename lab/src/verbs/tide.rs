@@ -16,7 +16,7 @@ use crate::tide::engines::{self, Present};
 use crate::tide::record::Record;
 use crate::tide::sizes::{Blocks, MB, Sizes};
 use crate::tide::steps::Run;
-use crate::tide::{curves, diagram, tables};
+use crate::tide::{curves, diagram, json, tables};
 use crate::work::pagemap::page_size;
 
 /// The arguments of `tide`.
@@ -227,7 +227,7 @@ fn head(plan: &Plan) -> Vec<(String, String)> {
 
 fn show(arguments: &Arguments, record: &Record) {
     if arguments.json {
-        println!("{:#}", tables::json(record));
+        println!("{:#}", json::campaign(record));
         return;
     }
     for (key, value) in &record.head {
