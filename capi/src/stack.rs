@@ -75,10 +75,10 @@ unsafe extern "C" fn neap_stack_trim(stack: *const StackOut, pointer: *const c_v
 /// - `name` is null or a C string that stays until the stack is given back.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn neap_stack_set_owner(stack: *mut StackOut, name: *const c_char) {
-    // SAFETY: the caller's promise.
     let name = if name.is_null() {
         c""
     } else {
+        // SAFETY: not null; the caller's promise.
         unsafe { CStr::from_ptr(name) }
     };
     // SAFETY: the caller's promise.

@@ -2,7 +2,9 @@
 
 use corosensei::{Coroutine, CoroutineResult};
 use neap::stack::{Stack, totals};
+use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -119,4 +121,28 @@ fn dive(depth: usize) -> usize {
     } else {
         usize::from(local[depth]) + dive(depth - 1)
     }
+}
+
+/// In a program of Rust, whose standard library has a handler of its own.
+#[test]
+fn an_overflow_is_reported() {
+    const MARK: &str = "COROUTINES_TEST_OVERFLOW";
+    if std::env::var_os(MARK).is_some() {
+        assert!(neap::stack::report_overflows());
+        let stack = stack();
+        stack.set_owner(c"the diver");
+        let mut coroutine =
+            Coroutine::<(), (), usize, Stack>::with_stack(stack, |_, ()| dive(1000));
+        coroutine.resume(());
+        return;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "an_overflow_is_reported", "--nocapture"])
+        .env(MARK, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{text}");
+    assert!(text.contains("neap: stack overflow at 0x"), "{text}");
+    assert!(text.contains(" bytes (owner \"the diver\")\n"), "{text}");
 }

@@ -76,8 +76,7 @@ fn free_stack() {
     dies("free_stack.c", &foreign("free"));
 }
 
-const NO_STACK: &str =
-    "neap: a stack is given back whose top is ADDR, where no stack in use ends\n";
+const NO_STACK: &str = "neap: ADDR is not the top of a stack in use\n";
 
 #[test]
 fn coroutine_stack_free() {
