@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 
 use super::engines::Present;
 use super::protocol::{Action, Done, Heap};
@@ -159,8 +159,12 @@ impl Worker {
             stderr.read_to_string(&mut errors)?;
         }
         // The watch goes first: it may still kill the process, whose number is then its own.
+        let overdue = self.watch.overdue();
         let samples = self.watch.finish();
         let status = run::wait(&mut self.child, run::LONGEST)?;
+        if let Some(longest) = overdue {
+            bail!("killed after {} s", longest.as_secs());
+        }
         let last = errors.lines().rev().find(|line| !line.trim().is_empty());
         ensure!(
             status.success(),
@@ -183,6 +187,7 @@ fn peak_within(samples: &[Sample], (from, to): (u64, u64)) -> u64 {
 /// Reads a process's resident size all the time, and kills it when it takes too long.
 struct Watch {
     start: Instant,
+    longest: Duration,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Vec<Sample>>,
 }
@@ -194,6 +199,7 @@ impl Watch {
         let thread = std::thread::spawn(move || watch(pid, start, longest, &told));
         Watch {
             start,
+            longest,
             stop,
             thread,
         }
@@ -201,6 +207,11 @@ impl Watch {
 
     fn now(&self) -> u64 {
         self.start.elapsed().as_millis() as u64
+    }
+
+    /// How long the process might have taken, when it took longer.
+    fn overdue(&self) -> Option<Duration> {
+        (self.start.elapsed() > self.longest).then_some(self.longest)
     }
 
     fn finish(self) -> Vec<Sample> {
@@ -280,6 +291,18 @@ mod tests {
         let all = samples(&[1, 9, 3, 20]);
         assert_eq!(peak_within(&all, (15, 45)), 9);
         assert_eq!(peak_within(&all, (61, 99)), 0);
+    }
+
+    #[test]
+    fn a_process_that_does_nothing_is_killed_in_its_time() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .spawn()
+            .unwrap();
+        let watch = Watch::over(child.id(), Duration::from_millis(30));
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(watch.overdue(), Some(Duration::from_millis(30)));
+        assert!(!watch.finish().is_empty());
     }
 
     #[test]

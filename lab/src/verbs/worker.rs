@@ -148,7 +148,7 @@ fn run_tide_prices(arguments: &TidePrices) -> anyhow::Result<()> {
     let times = Times {
         burst,
         ends: 4 * burst,
-        switches: 400 * burst,
+        switches: 4_000 * burst,
     };
     campaign::print(&prices::measure(
         arguments.stacks,
