@@ -16,6 +16,7 @@
 //! | `figures/` | bytes and counts by case: their record and tables |
 //! | `bench`, `stats`, `summary` | interleaved rounds, and what they prove |
 //! | `download/` | the published download: its environment, its server, its cells and their report |
+//! | `tide/` | the published five steps: the heap, the stacks and the system |
 //! | `record`, `report`, `plot` | the CSV file, the tables, the SVG picture |
 
 mod bench;
@@ -39,6 +40,7 @@ mod rng;
 mod run;
 mod stats;
 mod summary;
+mod tide;
 mod verbs;
 mod work;
 mod workloads;
@@ -79,6 +81,8 @@ enum Verb {
     Fragmentation(verbs::fragmentation::Arguments),
     /// What sharing physical pages among half-empty ones would save under Neap
     Mesh(verbs::mesh::Arguments),
+    /// The write-up's five steps: what heap and coroutine stacks take, share and give back
+    Tide(verbs::tide::Arguments),
     /// Carry out one workload in this process and report (used by the other verbs)
     #[command(hide = true)]
     Worker(verbs::worker::Arguments),
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
         Verb::Retention(arguments) => verbs::retention::run(&arguments),
         Verb::Fragmentation(arguments) => verbs::fragmentation::run(&arguments),
         Verb::Mesh(arguments) => verbs::mesh::run(&arguments),
+        Verb::Tide(arguments) => verbs::tide::run(&arguments),
         Verb::Worker(arguments) => verbs::worker::run(&arguments),
     };
     result.unwrap_or_else(|error| {

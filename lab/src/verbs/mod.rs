@@ -13,4 +13,5 @@ pub mod peers;
 pub mod prices;
 pub mod retention;
 pub mod show;
+pub mod tide;
 pub mod worker;

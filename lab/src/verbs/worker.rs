@@ -12,6 +12,13 @@ use crate::work::calloc::{self, PolicyName, Touch, Work};
 use crate::work::retention::Pattern;
 use crate::work::{self, count, fragmentation, retention, tour};
 use crate::{identity, mesh, run, workloads};
+use crate::tide::campaign;
+use crate::tide::sizes::{Blocks, Sizes};
+use crate::work::calloc::{self, PolicyName, Touch, Work};
+use crate::work::tide::prices::{self, Times};
+use crate::work::tide::stacks::StackKind;
+use crate::work::{self, count, tide, tour};
+use crate::{identity, run, workloads};
 
 /// The arguments of `worker`.
 #[derive(Args)]
@@ -36,6 +43,34 @@ enum Job {
     Fragmentation(Fragmentation),
     /// Tell what sharing pages would save
     Mesh(Mesh),
+    /// Let memory come and go, an action a line of standard input
+    Tide(Tide),
+    /// Time coroutines
+    TidePrices(TidePrices),
+}
+
+#[derive(Args)]
+struct Tide {
+    /// Whose stacks
+    stacks: StackKind,
+    /// Bytes that the heap allocates and drops
+    heap_bytes: usize,
+    /// As what
+    blocks: Blocks,
+    /// Coroutines
+    coroutines: usize,
+    /// Address space of a stack
+    stack_bytes: usize,
+}
+
+#[derive(Args)]
+struct TidePrices {
+    /// Whose stacks
+    stacks: StackKind,
+    /// Address space of a stack
+    stack_bytes: usize,
+    /// Coroutines of a burst
+    burst: u64,
 }
 
 #[derive(Args)]
@@ -140,8 +175,43 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             mesh::tell(arguments.workload, arguments.blocks, arguments.seed)?;
             println!("heap={}", identity::own_heap()?.display());
         }
+        Job::Tide(arguments) => run_tide(arguments)?,
+        Job::TidePrices(arguments) => run_tide_prices(arguments)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_tide(arguments: &Tide) -> anyhow::Result<()> {
+    let &Tide {
+        stacks,
+        heap_bytes,
+        blocks,
+        coroutines,
+        stack_bytes,
+    } = arguments;
+    let sizes = Sizes {
+        heap_bytes,
+        blocks,
+        coroutines,
+        stack_bytes,
+    };
+    tide::serve(stacks, &sizes)
+}
+
+fn run_tide_prices(arguments: &TidePrices) -> anyhow::Result<()> {
+    let burst = arguments.burst;
+    let times = Times {
+        burst,
+        ends: 4 * burst,
+        switches: 4_000 * burst,
+    };
+    campaign::print(&prices::measure(
+        arguments.stacks,
+        arguments.stack_bytes,
+        times,
+    )?);
+    println!("heap={}", identity::own_heap()?.display());
+    Ok(())
 }
 
 fn run_calloc(arguments: &Calloc) -> anyhow::Result<()> {

@@ -14,6 +14,7 @@ pub mod retention;
 pub mod scatter;
 mod sharing;
 mod single;
+pub mod tide;
 mod toggle;
 pub mod tour;
 mod written;
