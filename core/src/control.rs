@@ -198,7 +198,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "1",
         bare: None,
-        doc: "Ask the kernel which pages of a reused block were touched before calloc zeroes it (an ioctl, which a sandbox may forbid).",
+        doc: "Ask the kernel what other allocators do not, which a sandbox may forbid: which pages of a reused block were touched (an ioctl), what the control group allows; and start a purge thread.",
     },
     Declaration {
         name: "deepbind",

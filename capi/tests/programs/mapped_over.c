@@ -41,6 +41,9 @@ static void *over_shmat(char *at, size_t bytes) {
     return attached;
 }
 
+// So many blocks are taken until most addresses of the freed one have come back.
+#define MOST 64
+
 static void comes_back_zero(void *(*over)(char *, size_t)) {
     for (int turn = 0; turn < 4; turn++) {
         char *block = aligned_alloc(65536, SIZE);
@@ -48,12 +51,19 @@ static void comes_back_zero(void *(*over)(char *, size_t)) {
         memset(block, 1, SIZE);
         CHECK(over(block + PAGE, SIZE / 2) == block + PAGE);
         free(block);
-        char *again = calloc(1, SIZE);
-        CHECK(again == block);
-        for (size_t at = 0; at < SIZE; at++)
-            CHECK(again[at] == 0);
-        memset(again, 2, SIZE);
-        free(again);
+        char *again[MOST] = {0};
+        size_t count = 0, met = 0;
+        while (met < SIZE / 2 && count < MOST) {
+            char *fresh = again[count++] = calloc(1, SIZE);
+            CHECK(fresh != NULL);
+            for (size_t at = 0; at < SIZE; at++)
+                CHECK(fresh[at] == 0);
+            memset(fresh, 2, SIZE);
+            if (fresh < block + SIZE && block < fresh + SIZE)
+                met += SIZE - (size_t)(fresh < block ? block - fresh : fresh - block);
+        }
+        CHECK(met >= SIZE / 2);
+        while (count > 0) free(again[--count]);
         char text[PAGE];
         CHECK(pread(file, text, PAGE, 0) == (ssize_t)PAGE && text[0] == (char)0xa5);
     }

@@ -21,7 +21,13 @@ use core::ptr::{self, NonNull};
 const FLOOR_BYTES: usize = 2 << 20;
 
 /// Least time between the rounds that callers do on their way, in ms.
-const LEAST_ROUND_MS: u64 = 50;
+const LEAST_ROUND_MS: u64 = 4;
+
+/// Steps of a round on the way when memory is short: some 50 µs.
+const PRESSED_STEPS: usize = 16;
+
+/// A round that gains so many bytes is followed by the next one at once when memory is short.
+const WORTH_BYTES: usize = 64 << 10;
 
 /// What the rounds of decay need to know of the heap's life.
 pub struct Tide {
@@ -35,6 +41,8 @@ pub struct Tide {
     wanted: AtomicBool,
     /// Where the round stands that callers do on their way. Guarded by: step.
     on_the_way: UnsafeCell<OnTheWay>,
+    /// What [`Heap::is_pressed`] last said to a caller on its way.
+    pressed: AtomicBool,
     /// 1 when whoever calls the rounds is to end; waited on.
     pub end: AtomicU32,
 }
@@ -42,8 +50,10 @@ pub struct Tide {
 /// A round in small steps.
 struct OnTheWay {
     cursor: Cursor,
-    /// When the next one may begin, in ms.
-    next: u64,
+    /// When it began, in ms.
+    began: u64,
+    /// Bytes that it gave back so far.
+    gained: usize,
 }
 
 // SAFETY: the cell is reached only under `step`.
@@ -56,11 +66,13 @@ impl Tide {
             step: Lock::new(),
             on_the_way: UnsafeCell::new(OnTheWay {
                 cursor: Cursor::end(),
-                next: 0,
+                began: 0,
+                gained: 0,
             }),
             freed: AtomicUsize::new(0),
             attended: AtomicUsize::new(0),
             wanted: AtomicBool::new(false),
+            pressed: AtomicBool::new(false),
             end: AtomicU32::new(0),
         }
     }
@@ -81,6 +93,11 @@ impl Tide {
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Whether memory was short when a caller last came by.
+    pub fn is_pressed(&self) -> bool {
+        self.pressed.load(Ordering::Relaxed)
     }
 
     /// Bytes that went back past a magazine so far; wraps.
@@ -117,6 +134,10 @@ impl Source for Old {
 
     fn retire(&self, slab: NonNull<Slab>, touched: Touched) {
         self.0.retire_aged(slab, touched, Age::Old);
+    }
+
+    fn note_withheld(&self, bytes: isize) {
+        self.0.note_withheld(bytes);
     }
 
     fn pages(&self) -> usize {
@@ -164,33 +185,45 @@ impl Heap {
         }
     }
 
-    /// What a caller does on its way, if nobody else does it: a step of a round. It holds no lock.
+    /// What a caller does on its way, if nobody else does it, or if memory is short: some steps of a round. It holds no lock.
     pub(super) fn decay_on_the_way(&'static self) {
         self.pages.tend();
-        if self.pages.chores() == Chores::Elsewhere {
+        let pressed = self.is_pressed();
+        self.tide.pressed.store(pressed, Ordering::Relaxed);
+        if self.pages.chores() == Chores::Elsewhere && !pressed {
             return;
         }
         if let Some(_whole) = self.tide.step.try_lock() {
             // SAFETY: under the lock.
-            self.step_on_the_way(unsafe { &mut *self.tide.on_the_way.get() });
+            let round = unsafe { &mut *self.tide.on_the_way.get() };
+            let (kind, steps) = match pressed {
+                true => (Round::All, PRESSED_STEPS),
+                false => (Round::Idle, 1),
+            };
+            for _ in 0..steps {
+                match self.depots.purge_spare(kind, &mut round.cursor, &Old(self)) {
+                    Some(bytes) => round.gained += bytes,
+                    None => return self.next_round(round, kind),
+                }
+            }
         }
     }
 
-    fn step_on_the_way(&'static self, round: &mut OnTheWay) {
-        let source = Old(self);
-        let (kind, pause) = match self.is_pressed() {
-            true => (Round::All, LEAST_ROUND_MS),
-            false => (Round::Idle, (self.decay_ms() / 2).max(LEAST_ROUND_MS)),
-        };
-        let step = self.depots.purge_spare(kind, &mut round.cursor, &source);
+    /// Begins a new round, if it is time.
+    fn next_round(&'static self, round: &mut OnTheWay, kind: Round) {
         let now = self.now_ms();
-        if step.is_some() || now < round.next {
+        let (gains, pause) = match kind {
+            Round::All => (round.gained >= WORTH_BYTES, LEAST_ROUND_MS),
+            Round::Idle => (false, (self.decay_ms() / 2).max(LEAST_ROUND_MS)),
+        };
+        if now < round.began + pause && !gains {
             return;
         }
         round.cursor = Cursor::start();
-        round.next = now + pause;
+        round.gained = 0;
+        round.began = now;
         self.look_around();
-        self.drain_idle(&source);
+        self.drain_idle(&Old(self));
         let before = now.saturating_sub(self.decay_ms());
         self.stacks.release_idle(&self.pages, before);
         self.depots.cool(before, self);

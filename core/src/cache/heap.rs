@@ -208,6 +208,10 @@ impl Source for Heap {
         self.retire_aged(slab, touched, Age::New);
     }
 
+    fn note_withheld(&self, bytes: isize) {
+        self.pages.note_absent(bytes);
+    }
+
     fn pages(&self) -> usize {
         SLICE_BYTES / Linux.page_bytes().min(SLICE_BYTES)
     }

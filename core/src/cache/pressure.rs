@@ -3,6 +3,7 @@
 use super::heap::Heap;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::os::linux::cgroup::{self, GroupLimit};
+use crate::os::linux::sandbox;
 use crate::slab::depot::{Round, Source};
 
 /// How often the group and the machine are asked, in ms.
@@ -57,6 +58,9 @@ impl Heap {
             return;
         }
         self.pressure.asked_at.store(now, Ordering::Relaxed);
+        if !sandbox::allows_more() {
+            return;
+        }
         let allowed = cgroup::group_limit().map_or(usize::MAX, |group| self.share_of(group));
         self.pages.limits().set_group(allowed);
         let short = cgroup::memory_pressure().is_some_and(|share| share >= SHORT);

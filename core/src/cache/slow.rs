@@ -10,6 +10,9 @@ use core::ptr;
 /// After so many slow events one magazine is looked at for shrinking, and the clock is read.
 const TIDY_EVERY: u32 = 64;
 
+/// The same, of the clock alone, while memory is short.
+const PRESSED_EVERY: u32 = 2;
+
 /// What a thread has of the capacity that the process may grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
@@ -175,7 +178,8 @@ impl Heap {
     fn tidy(&'static self, open: &mut Opened<'_>) -> Paced {
         open.inner.events += 1;
         if !open.inner.events.is_multiple_of(TIDY_EVERY) {
-            return Paced::NotYet;
+            let pressed = self.tide.is_pressed() && open.inner.events.is_multiple_of(PRESSED_EVERY);
+            return if pressed { Paced::Due } else { Paced::NotYet };
         }
         let class = Class::new(open.inner.hand as usize);
         open.inner.hand = if class == Class::LAST {

@@ -12,6 +12,7 @@
 
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
+use crate::os::linux::sandbox;
 use crate::os::{lock, thread};
 use crate::page::Chores;
 use crate::slab::depot::Round;
@@ -189,6 +190,10 @@ pub(super) fn start(caller: usize) {
 
 fn start_now() {
     HEAP.tide.attend();
+    if !sandbox::allows_more() {
+        ENABLED.store(false, Ordering::Relaxed);
+        return STATE.store(AWAY, Ordering::SeqCst);
+    }
     // Whoever holds it off counts first, then looks at the state; here it is the other way round.
     if HOLDS.load(Ordering::SeqCst) > 0 {
         return STATE.store(AWAY, Ordering::SeqCst);

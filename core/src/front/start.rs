@@ -10,7 +10,7 @@ use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
 use crate::os::Os;
 use crate::os::fatal::warn;
-use crate::os::linux::{Linux, close_inherited_pagemap, forbid_pagemap};
+use crate::os::linux::{Linux, close_inherited_pagemap, forbid_pagemap, sandbox};
 use crate::os::thread;
 use crate::page::HugePolicy;
 use core::ffi::{CStr, c_char};
@@ -41,6 +41,8 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
         // SAFETY: the caller's promise.
         unsafe { each_entry(envp, apply) };
     }
+    // Last: with `NEAP_ASK=0` not even this.
+    sandbox::note_start();
 }
 
 /// From now on the kernel is asked nothing new: the program forbids itself system calls, or is about to, and
@@ -49,6 +51,7 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
 pub fn ask_no_more() {
     forbid_pagemap();
     thread::forbid_barrier();
+    sandbox::forbid();
     purge::disable();
     // Asked once in a process, at the first large allocation: now, so that it is not later.
     Linux.strict_commit();
@@ -143,7 +146,7 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("deepbind", Value::Choice(word)) => {
             DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
-        ("ask", Value::Choice("0")) => forbid_pagemap(),
+        ("ask", Value::Choice("0")) => ask_no_more(),
         // SAFETY: as above.
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
         _ => {}

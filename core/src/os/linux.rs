@@ -11,6 +11,7 @@ pub mod cgroup;
 mod descriptor;
 mod moves;
 mod pagemap;
+pub mod sandbox;
 
 pub use descriptor::{close_inherited as close_inherited_pagemap, forbid as forbid_pagemap};
 

@@ -23,12 +23,12 @@ struct Stretch<'h> {
 
 impl<O: Os> PageHeap<O> {
     /// Takes neighbouring whole spans back, `bytes` bytes of them. As [`PageHeap::free`], but what is dirty is asked of
-    /// the kernel; what nobody can tell about is dirty.
+    /// the kernel; what nobody can tell about is dirty. `age` says how long nobody has used them.
     ///
     /// # Safety
     /// - At `base` a span in use begins, `bytes` bytes later one ends, those between are in use, and nobody uses any of
     ///   them any more.
-    pub unsafe fn free_asked(&self, base: NonNull<u8>, bytes: usize) {
+    pub unsafe fn free_asked(&self, base: NonNull<u8>, bytes: usize, age: Age) {
         let (mut at, end) = (base.as_ptr().addr(), base.as_ptr().addr() + bytes);
         while let Some(place) = self.locate(at).filter(|_| at < end) {
             let (arena, from) = (place.arena, place.index);
@@ -40,7 +40,7 @@ impl<O: Os> PageHeap<O> {
             for place in stretch.spans() {
                 // Somebody's mapping that could not be taken away stays.
                 if !place.record().is_foreign() {
-                    locked.free(place, Dirty::AsBefore, Age::New);
+                    locked.free(place, Dirty::AsBefore, age);
                 }
             }
             self.end(locked);

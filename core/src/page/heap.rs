@@ -12,7 +12,7 @@ use super::totals::Counts;
 use super::zero::{Dirty, Zero};
 use super::zeroing::{Habits, Zeroing};
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::plain::{AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::base::tree::Tree;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::os::Os;
@@ -44,6 +44,8 @@ pub struct PageHeap<O: Os> {
     /// A [`super::Chores`].
     pub(super) chores: AtomicU8,
     pub(super) limits: Limits,
+    /// Bytes of pages of spans in use that are known to be away.
+    pub(super) absent: AtomicIsize,
     /// A [`Policy`].
     pub(super) huge: AtomicU8,
     /// Held while a piece of a free span is on its way to the kernel, so that a fork finds none. Taken before `lock`.
@@ -99,6 +101,7 @@ impl<O: Os> PageHeap<O> {
             decay_ms: AtomicU64::new(DEFAULT_DECAY_MS),
             chores: AtomicU8::new(0),
             limits: Limits::new(),
+            absent: AtomicIsize::new(0),
             huge: AtomicU8::new(Policy::Auto as u8),
             purging: FutexLock::new(),
             habits: Habits::new(),

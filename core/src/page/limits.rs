@@ -1,7 +1,7 @@
 //! Bounds on what the heap holds: of dirty free pages, and of everything.
 //!
-//! What counts is what may be resident: spans in use (a coroutine stack as [`STACK_BYTES`], for most of it is never touched) and the dirty
-//! pages of free ones. Near the soft limit free pages are given back before their time, down to all of them; a request that would
+//! What counts is what may be resident: spans in use (but for pages that slabs keep away, and a coroutine stack as [`STACK_BYTES`], for
+//! most of it is never touched) and the dirty pages of free ones. Near the soft limit free pages are given back before their time, down to all of them; a request that would
 //! pass the hard one, with every free page given back, is refused. Tables of the heap's own do not count.
 
 use super::Use;
@@ -82,6 +82,11 @@ impl<O: Os> PageHeap<O> {
         &self.limits
     }
 
+    /// Hears that so many more bytes (or fewer) of pages of spans in use are not resident, and stay away for now.
+    pub fn note_absent(&self, bytes: isize) {
+        self.absent.fetch_add(bytes, Relaxed);
+    }
+
     /// Bytes that may be resident: of spans in use (see [`STACK_BYTES`]), and of free pages.
     pub fn footprint(&self) -> Footprint {
         self.locked().footprint()
@@ -109,8 +114,10 @@ impl<O: Os> Locked<'_, O> {
         let counts = &self.inner.counts;
         let stacks = counts.by_use[Use::Stack as usize - 1];
         let other = counts.used_slices - stacks.slices;
+        let absent = usize::try_from(self.heap.absent.load(Relaxed)).unwrap_or(0);
+        let used = other * SLICE_BYTES + stacks.spans * STACK_BYTES;
         Footprint {
-            used: other * SLICE_BYTES + stacks.spans * STACK_BYTES,
+            used: used.saturating_sub(absent),
             dirty: counts.free_dirty_pages * self.page_bytes(),
         }
     }

@@ -60,6 +60,9 @@ pub struct Slab {
     withheld: AtomicU16,
     /// 1 if nothing was claimed or given since somebody set it. A hint.
     idle: AtomicU8,
+    /// 1 while spare pages of it are on their way to the kernel: it neither retires nor offers what it withholds, for a block may
+    /// lie in such a page and in one that was withheld before. Changes under the depot's lock.
+    purging: AtomicU8,
     /// Free blocks, lowest address first.
     free: [AtomicU64; WORDS],
 }
@@ -116,6 +119,7 @@ impl Slab {
             fresh: AtomicU16::new(0),
             withheld: AtomicU16::new(0),
             idle: AtomicU8::new(0),
+            purging: AtomicU8::new(0),
             free: core::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -264,6 +268,11 @@ impl Slab {
         let is_whole =
             |word: usize| words[word].load(Ordering::Acquire) == self.offered_word(class, word);
         (word + 1..words.len()).all(is_whole) && (0..=word).all(is_whole)
+    }
+
+    /// Whether spare pages of it are on their way to the kernel.
+    fn is_purging(&self) -> bool {
+        self.purging.load(Ordering::Relaxed) != 0
     }
 
     fn any_free(&self, class: Class) -> bool {

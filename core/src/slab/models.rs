@@ -64,6 +64,8 @@ impl Source for Pool {
         self.free.lock().unwrap().push(number);
     }
 
+    fn note_withheld(&self, _bytes: isize) {}
+
     fn pages(&self) -> usize {
         16
     }

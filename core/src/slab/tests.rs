@@ -17,6 +17,7 @@ struct Slices {
     touched: RefCell<Vec<usize>>,
     resident: RefCell<Vec<u16>>,
     refuses: Cell<bool>,
+    withheld: Cell<isize>,
 }
 
 impl Slices {
@@ -27,6 +28,7 @@ impl Slices {
             touched: RefCell::new(Vec::new()),
             resident: RefCell::new(std::vec![0; count]),
             refuses: Cell::new(false),
+            withheld: Cell::new(0),
         }
     }
 
@@ -78,6 +80,10 @@ impl Source for Slices {
             "a resident page called clean"
         );
         self.free().insert(number);
+    }
+
+    fn note_withheld(&self, bytes: isize) {
+        self.withheld.set(self.withheld.get() + bytes);
     }
 
     fn pages(&self) -> usize {
@@ -365,7 +371,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn blocks_never_overlap_and_none_is_lost(steps in steps()) {
-        let classes = [24, 512, 1024, 32 << 10].map(Class::of_size_align8);
+        let classes = [24, 512, 3328, 32 << 10].map(Class::of_size_align8);
         let (depots, slices) = (Depots::new(), Slices::new(40));
         let mut live: Vec<(usize, Class)> = Vec::new();
         let mut taken: BTreeSet<usize> = BTreeSet::new();
@@ -402,5 +408,6 @@ proptest! {
         live.iter().for_each(|&(block, class)| give(&depots, &slices, class, block).unwrap());
         depots.cool(u64::MAX, &slices);
         prop_assert_eq!(slices.free().len(), 40, "every slice comes home");
+        prop_assert_eq!(slices.withheld.get(), 0, "the count of withheld bytes is off");
     }
 }

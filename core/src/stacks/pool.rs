@@ -11,7 +11,7 @@ use crate::base::sync::UnsafeCell;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::lock::{FutexGuard, FutexLock};
-use crate::page::{Dirty, PageHeap, Span, Use, Zero};
+use crate::page::{Age, Dirty, PageHeap, Span, Use, Zero};
 use core::ptr::{NonNull, null_mut};
 
 /// Stacks for coroutines. Every call of one pool names the same page heap.
@@ -138,7 +138,7 @@ impl Pool {
         });
         if installed.is_err() {
             // SAFETY: as above.
-            unsafe { self.give_up(pages, row.iter()) };
+            unsafe { self.give_up(pages, row.iter(), Age::New) };
         }
         installed
     }
@@ -154,7 +154,7 @@ impl Pool {
         let size = stack.size();
         let mut surplus = self.locked().keep(stack, size);
         // SAFETY: taken out of the list of idle stacks, by this thread.
-        unsafe { self.release(pages, surplus.stacks()) };
+        unsafe { self.release(pages, surplus.stacks(), Age::New) };
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use super::size::{SIZES, Size};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, Populated, Purged};
-use crate::page::PageHeap;
+use crate::page::{Age, PageHeap};
 use core::ptr::{NonNull, null_mut};
 
 /// Most idle stacks of one size, whatever the size.
@@ -126,7 +126,7 @@ impl Pool {
             }
             bytes += batch.count * size.bytes();
             // SAFETY: taken out of the list, by this thread.
-            unsafe { self.release(pages, batch.stacks()) };
+            unsafe { self.release(pages, batch.stacks(), Age::Old) };
         }
     }
 
@@ -138,6 +138,7 @@ impl Pool {
         &self,
         pages: &PageHeap<O>,
         stacks: &mut [Option<&Record>],
+        age: Age,
     ) {
         if let Some(Some(stack)) = stacks.first()
             && stack.size().per_span() > 1
@@ -154,7 +155,7 @@ impl Pool {
         };
         for neighbours in stacks.chunk_by(is_next) {
             // SAFETY: the caller's promise.
-            unsafe { self.give_up(pages, neighbours.iter().flatten().copied()) };
+            unsafe { self.give_up(pages, neighbours.iter().flatten().copied(), age) };
         }
     }
 
@@ -170,7 +171,7 @@ impl Pool {
         let whole = self.locked().set_aside(stack, row);
         if whole {
             // SAFETY: all of the slice's stacks are this thread's now.
-            unsafe { self.give_up(pages, row.iter()) };
+            unsafe { self.give_up(pages, row.iter(), Age::Old) };
         }
     }
 
@@ -182,6 +183,7 @@ impl Pool {
         &self,
         pages: &PageHeap<O>,
         stacks: impl Iterator<Item = &'h Record> + Clone,
+        age: Age,
     ) {
         let Some(first) = stacks.clone().next() else {
             return;
@@ -204,7 +206,7 @@ impl Pool {
         }
         if let Some(base) = NonNull::new(first.base() as *mut u8) {
             // SAFETY: spans given out by `make`, without guards, and nobody uses them.
-            unsafe { pages.free_asked(base, guard::bytes_of(stacks)) };
+            unsafe { pages.free_asked(base, guard::bytes_of(stacks), age) };
         }
         let locked = self.locked();
         for row in rows.into_iter().flatten() {

@@ -8,17 +8,14 @@ use clap::{Args, Subcommand};
 
 use crate::calloc::measure;
 use crate::mesh::workload::Workload;
-use crate::work::calloc::{self, PolicyName, Touch, Work};
-use crate::work::retention::Pattern;
-use crate::work::{self, count, fragmentation, retention, tour};
-use crate::{identity, mesh, run, workloads};
 use crate::tide::campaign;
 use crate::tide::sizes::{Blocks, Sizes};
 use crate::work::calloc::{self, PolicyName, Touch, Work};
+use crate::work::retention::Pattern;
 use crate::work::tide::prices::{self, Times};
 use crate::work::tide::stacks::StackKind;
-use crate::work::{self, count, tide, tour};
-use crate::{identity, run, workloads};
+use crate::work::{self, count, fragmentation, retention, tide, tour};
+use crate::{identity, mesh, run, workloads};
 
 /// The arguments of `worker`.
 #[derive(Args)]

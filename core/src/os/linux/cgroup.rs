@@ -4,6 +4,8 @@
 //! limit it, too: what counts is the one with the least room. What the group uses is its anonymous memory: pages of
 //! files go by themselves. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the kernel.
 
+use crate::base::sync::UnsafeCell;
+use crate::os::lock::FutexLock;
 use crate::os::thread::read_file;
 use core::ffi::CStr;
 
@@ -61,6 +63,35 @@ impl Version {
     }
 }
 
+/// Room to read and to build paths in. Not on the stack, for the caller's may be a coroutine's.
+struct Work {
+    group: [u8; 2048],
+    path: Path,
+    text: [u8; 4096],
+}
+
+/// The one there is, and who is at it.
+struct Desk {
+    lock: FutexLock,
+    /// guarded by: lock
+    work: UnsafeCell<Work>,
+}
+
+// SAFETY: the cell is reached only under `lock`.
+unsafe impl Sync for Desk {}
+
+static DESK: Desk = Desk {
+    lock: FutexLock::new(),
+    work: UnsafeCell::new(Work {
+        group: [0; 2048],
+        path: Path {
+            bytes: [0; PATH_BYTES],
+            len: 0,
+        },
+        text: [0; 4096],
+    }),
+};
+
 /// A path under construction, always with room for the 0 at its end.
 struct Path {
     bytes: [u8; PATH_BYTES],
@@ -68,36 +99,32 @@ struct Path {
 }
 
 impl Path {
-    fn of(parts: &[&[u8]]) -> Option<Path> {
-        let mut path = Path {
-            bytes: [0; PATH_BYTES],
-            len: 0,
-        };
+    /// Makes it of these parts; `None` if they are too long.
+    fn set(&mut self, parts: &[&[u8]]) -> Option<&CStr> {
+        self.len = 0;
         for part in parts {
-            let end = path.len + part.len();
-            path.bytes[..PATH_BYTES - 1]
-                .get_mut(path.len..end)?
-                .copy_from_slice(part);
-            path.len = end;
+            let end = self.len + part.len();
+            let room = self.bytes[..PATH_BYTES - 1].get_mut(self.len..end)?;
+            room.copy_from_slice(part);
+            self.len = end;
         }
-        Some(path)
-    }
-
-    fn read<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-        let path = CStr::from_bytes_until_nul(&self.bytes).ok()?;
-        let read = read_file(path, buffer)?;
-        Some(&buffer[..read])
+        self.bytes[self.len] = 0;
+        CStr::from_bytes_until_nul(&self.bytes).ok()
     }
 }
 
-/// The limit that leaves the process's group the least room; `None` when there is no limit, or it cannot be told.
+/// The limit that leaves the process's group the least room; `None` when there is no limit, it cannot be told, or another thread
+/// is asking.
 pub fn group_limit() -> Option<GroupLimit> {
-    let mut text = [0; 2048];
-    let read = read_file(c"/proc/self/cgroup", &mut text)?;
-    let tightest = |version| tightest(version, group_in(&text[..read], version)?);
-    [Version::Two, Version::One]
+    let _guard = DESK.lock.try_lock()?;
+    // SAFETY: under the lock.
+    let Work { group, path, text } = unsafe { &mut *DESK.work.get() };
+    let read = read_file(c"/proc/self/cgroup", group)?;
+    let mut tightest = |version| tightest(version, group_in(&group[..read], version)?, path, text);
+    let (two, one) = (tightest(Version::Two), tightest(Version::One));
+    [two, one]
         .into_iter()
-        .filter_map(tightest)
+        .flatten()
         .min_by_key(GroupLimit::room)
 }
 
@@ -117,14 +144,19 @@ fn group_in(text: &[u8], version: Version) -> Option<&[u8]> {
 }
 
 /// The tightest limit of a group and its ancestors.
-fn tightest(version: Version, group: &[u8]) -> Option<GroupLimit> {
-    let of_mount = |mount: &&[u8]| {
+fn tightest(
+    version: Version,
+    group: &[u8],
+    path: &mut Path,
+    text: &mut [u8],
+) -> Option<GroupLimit> {
+    let mut of_mount = |mount: &&[u8]| {
         levels(group)
             .take(MOST_LEVELS)
-            .filter_map(|level| limit_at(version, mount, level))
+            .filter_map(|level| limit_at(version, &[mount, level], path, text))
             .min_by_key(GroupLimit::room)
     };
-    version.mounts().iter().find_map(of_mount)
+    version.mounts().iter().find_map(&mut of_mount)
 }
 
 /// A group's path, then its ancestors', up to the root, which is empty.
@@ -136,18 +168,22 @@ fn levels(group: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn limit_at(version: Version, mount: &[u8], level: &[u8]) -> Option<GroupLimit> {
-    let number_in = |name: &&[u8]| {
-        let mut buffer = [0; 64];
-        number(Path::of(&[mount, level, name])?.read(&mut buffer)?)
+fn limit_at(
+    version: Version,
+    [mount, level]: &[&[u8]; 2],
+    path: &mut Path,
+    text: &mut [u8],
+) -> Option<GroupLimit> {
+    let mut number_in = |name: &&[u8]| {
+        let read = read_file(path.set(&[mount, level, name])?, text)?;
+        number(&text[..read])
     };
-    let limit = version.limits().iter().filter_map(number_in).min()?;
+    let limit = version.limits().iter().filter_map(&mut number_in).min()?;
     if limit >= NO_LIMIT {
         return None;
     }
-    let mut buffer = [0; 4096];
-    let stat = Path::of(&[mount, level, b"/memory.stat"])?;
-    let used = line_of(stat.read(&mut buffer)?, version.used()).and_then(number)?;
+    let read = read_file(path.set(&[mount, level, b"/memory.stat"])?, text)?;
+    let used = line_of(&text[..read], version.used()).and_then(number)?;
     Some(GroupLimit { limit, used })
 }
 
@@ -228,7 +264,12 @@ mod tests {
 
     #[test]
     fn a_path_too_long_is_no_path() {
-        assert!(Path::of(&[&[b'a'; 1000], &[b'b'; 23]]).is_some());
-        assert!(Path::of(&[&[b'a'; 1000], &[b'b'; 24]]).is_none());
+        let mut path = Path {
+            bytes: [0; PATH_BYTES],
+            len: 0,
+        };
+        assert!(path.set(&[&[b'a'; 1000], &[b'b'; 23]]).is_some());
+        assert!(path.set(&[&[b'a'; 1000], &[b'b'; 24]]).is_none());
+        assert_eq!(path.set(&[b"/a", b"/b"]), Some(c"/a/b"));
     }
 }

@@ -19,6 +19,8 @@ pub trait Source {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>>;
     /// Takes back the slice of a slab of which all blocks were claimed and whose record is no slab any more.
     fn retire(&self, slab: NonNull<Slab>, touched: Touched);
+    /// Hears that slabs withhold so many more bytes of pages than before (or fewer).
+    fn note_withheld(&self, bytes: isize);
     /// OS pages in a slice.
     fn pages(&self) -> usize;
     /// Gives the pages of these units of a slab back to the kernel. Nobody uses them. False if it refuses.
@@ -302,6 +304,7 @@ impl Depot {
         let touched = self.retire(open.shelf, victim, class);
         drop(open);
         if let Some(touched) = touched {
+            source.note_withheld(-(touched.clean.bytes() as isize));
             source.retire(victim, touched);
         }
     }
@@ -314,6 +317,7 @@ impl Depot {
         let touched = self.retire(open.shelf, victim, class);
         drop(open);
         if let Some(touched) = touched {
+            source.note_withheld(-(touched.clean.bytes() as isize));
             source.retire(victim, touched);
         }
     }

@@ -42,11 +42,11 @@ impl Shelf {
         true
     }
 
-    /// Puts a slab that is in no set where its withheld blocks are found, if it has such.
+    /// Puts a slab that is in no set where its withheld blocks are found, if it has such and may offer them.
     pub(super) fn reserve_if_withheld(&mut self, slab: NonNull<Slab>) {
         // SAFETY: slab records are type-stable.
         let record = unsafe { slab.as_ref() };
-        if !record.withheld().is_empty() {
+        if !record.withheld().is_empty() && !record.is_purging() {
             record.listed.store(RESERVED, Ordering::Relaxed);
             // SAFETY: in no set: the caller's word; records are type-stable.
             unsafe { self.reserve.insert(slab) };
@@ -76,7 +76,9 @@ impl Shelf {
         resident.or_else(|| {
             self.list(reserved);
             // SAFETY: slab records are type-stable.
-            unsafe { reserved.as_ref() }.offer_all(class);
+            let slab = unsafe { reserved.as_ref() };
+            source.note_withheld(-(slab.withheld().bytes() as isize));
+            slab.offer_all(class);
             Some(reserved)
         })
     }
@@ -89,20 +91,21 @@ impl Shelf {
     ) -> Option<NonNull<Slab>> {
         let fresh = source.fresh(class, pages)?;
         // SAFETY: slab records are type-stable.
-        unsafe { fresh.as_ref() }
-            .listed
-            .store(LISTED, Ordering::Relaxed);
+        let slab = unsafe { fresh.as_ref() };
+        source.note_withheld(slab.withheld().bytes() as isize);
+        slab.listed.store(LISTED, Ordering::Relaxed);
         // SAFETY: fresh, so in no tree; records are type-stable.
         unsafe { self.set.insert(fresh) };
         Some(fresh)
     }
 
-    /// Whether `slab` is a listed slab of this class with all blocks free.
+    /// Whether `slab` is a listed slab of this class with all blocks free, and nobody is about it.
     pub(super) fn is_empty_slab(&self, slab: NonNull<Slab>, class: Class) -> bool {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { slab.as_ref() };
         slab.class() == Some(class)
             && slab.listed.load(Ordering::Relaxed) == LISTED
+            && !slab.is_purging()
             && slab.all_free(class, 0)
     }
 

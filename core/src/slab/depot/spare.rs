@@ -2,7 +2,7 @@
 //!
 //! Round after round, about half a decay time apart: a slab that nobody claimed from or gave to since the last round has
 //! its spare pages claimed, under the depot's lock; purged, without it, the claimed bits pinning the slab; and withheld,
-//! under the lock again. A claimer or giver meanwhile finds blocks missing, as if another thread held them; so at the end the
+//! under the lock again. Meanwhile the slab is marked: it does not retire, and offers nothing that it withholds. A claimer or giver meanwhile finds blocks missing, as if another thread held them; so at the end the
 //! slab is looked at once more: it may be empty, or exhausted and to be reserved.
 
 use super::{Depot, Depots, Source};
@@ -120,6 +120,7 @@ impl Depot {
             let record = unsafe { slab.as_ref() };
             let units = spare_units(record, class, round, pages);
             if !units.is_empty() {
+                record.purging.store(1, Ordering::Relaxed);
                 return (Some(Found { slab, units }), Some(record.base() + 1));
             }
             next = open.shelf.set.above(record.base());
@@ -133,6 +134,9 @@ impl Depot {
         let purged = source.purge(found.slab, found.units);
         // SAFETY: slab records are type-stable.
         let slab = unsafe { found.slab.as_ref() };
+        if purged {
+            source.note_withheld(found.units.bytes() as isize);
+        }
         self.settle(slab, class, found.units, purged);
         if slab.all_free(class, 0) {
             self.retire_if_empty(slab, class, source);
@@ -142,6 +146,7 @@ impl Depot {
 
     fn settle(&self, slab: &Slab, class: Class, units: Units, purged: bool) {
         let open = self.open();
+        slab.purging.store(0, Ordering::Relaxed);
         if purged {
             slab.withhold(class, units);
         } else {
@@ -163,7 +168,8 @@ impl Depot {
 fn spare_units(slab: &Slab, class: Class, round: Round, pages: usize) -> Units {
     debug_assert_eq!(slab.listed.load(Ordering::Relaxed), LISTED);
     let idle = slab.idle.swap(1, Ordering::Relaxed) != 0;
-    if round == Round::Idle && !idle || slab.all_free(class, 0) {
+    let others = round == Round::Idle && !idle || slab.is_purging();
+    if others || slab.all_free(class, 0) {
         return Units::NONE;
     }
     match slab.spare(class, pages) {

@@ -1,0 +1,42 @@
+//! Whether the kernel may be asked what other allocators do not ask: a sandbox may kill for it.
+//!
+//! The program says so (an option, a system call that libneap.so sees), or it is noticed: a process that had no filter of
+//! system calls at its start and has one now entered a sandbox by a way that nobody saw. A filter from before the start tells nothing:
+//! containers have one, and do not kill.
+
+use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};
+use crate::os::errno::keep_errno;
+
+static ALLOWED: AtomicBool = AtomicBool::new(true);
+/// The kernel's answer at the start; less than 0 while nobody asked.
+static AT_START: AtomicI8 = AtomicI8::new(-1);
+
+/// `PR_GET_SECCOMP`: 0 without a filter. By number: libneap.so watches `prctl`.
+fn filters() -> i8 {
+    // SAFETY: no pointers.
+    keep_errno(|| unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_SECCOMP) as i8 })
+}
+
+/// The process starts.
+pub fn note_start() {
+    if !ALLOWED.load(Ordering::Relaxed) {
+        return;
+    }
+    AT_START.store(filters().max(0), Ordering::Relaxed);
+}
+
+/// From now on nothing is asked.
+pub fn forbid() {
+    ALLOWED.store(false, Ordering::Relaxed);
+}
+
+/// Whether more may be asked than memory: files read, threads started.
+pub fn allows_more() -> bool {
+    if !ALLOWED.load(Ordering::Relaxed) {
+        return false;
+    }
+    if AT_START.load(Ordering::Relaxed) == 0 && filters() != 0 {
+        forbid();
+    }
+    ALLOWED.load(Ordering::Relaxed)
+}
