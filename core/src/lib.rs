@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`front`] | the entry points every frontend shares, [`Neap`], options, fork, statistics at exit | |
 //! | [`cache`] | magazines: fast path, refill, flush, draining, thread end | |
+//! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
 //! | [`page`] | the page heap: spans, zero state, fit, purge | size classes |
 //! | [`os`] | the only room that speaks to the kernel | the heap |
@@ -19,8 +20,9 @@
 //!
 //! - Which blocks of a slab are free: [`slab`], with the protocol and its models.
 //! - Who may write a magazine: [`cache::magazine`]; how another thread empties one: [`cache::drain`].
+//! - Where guards are, and that none is left in a free span: [`stacks`].
 //! - Which OS pages are zero: [`page`], carried through every change of hands.
-//! - The order of locks: registry, cache, depot, metadata pool, page heap. Nobody who holds one
+//! - The order of locks: registry, cache, depot, metadata pool, stacks, page heap. Nobody who holds one
 //!   takes one to the left of it. (`cache::heap` takes the page heap's under a depot's.)
 //!
 //! `docs/first-malloc.md` follows the first allocation step by step.
@@ -35,7 +37,9 @@ pub mod os;
 pub mod page;
 pub mod slab;
 #[cfg(not(loom))]
+pub mod stacks;
+#[cfg(not(loom))]
 pub mod stats;
 
 #[cfg(not(loom))]
-pub use front::Neap;
+pub use front::{Neap, stack};

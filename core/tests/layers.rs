@@ -8,12 +8,13 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("base", &["base"]),
     ("os", &["os", "base"]),
     ("page", &["page", "os", "base"]),
+    ("stacks", &["stacks", "page", "os", "base"]),
     ("slab", &["slab", "os", "base"]),
-    ("cache", &["cache", "slab", "page", "os", "base"]),
+    ("cache", &["cache", "slab", "stacks", "page", "os", "base"]),
     (
         "front",
         &[
-            "front", "cache", "slab", "page", "os", "base", "stats", "control",
+            "front", "cache", "slab", "stacks", "page", "os", "base", "stats", "control",
         ],
     ),
     ("stats", &["page", "slab", "base"]),

@@ -13,6 +13,7 @@ use crate::page::{Dirty, PageHeap, Place, Use};
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::slab::depot::{Depots, Source};
+use crate::stacks::Pool;
 use core::ptr::NonNull;
 
 /// Everything the threads share.
@@ -25,6 +26,8 @@ pub struct Heap {
     pub meta: Meta,
     /// The bounds of the magazines.
     pub budget: Budget,
+    /// Stacks for coroutines.
+    pub stacks: Pool,
     /// All caches.
     pub registry: Registry,
     mode: AtomicU8,
@@ -32,6 +35,8 @@ pub struct Heap {
     /// When other threads' magazines were last drained for one that had no capacity, in ms.
     pub(super) reclaimed_at: AtomicU64,
 }
+
+const _: () = assert!(Tag::STACK.0 == crate::stacks::TAG);
 
 /// How often [`Heap::is_quiet`] looks.
 const QUIET_TRIES: usize = 10_000;
@@ -81,6 +86,7 @@ impl Heap {
             depots: Depots::new(),
             meta: Meta::new(),
             budget: Budget::new(),
+            stacks: Pool::new(),
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             decay_ms: AtomicU64::new(1000),

@@ -71,3 +71,11 @@ pub fn wrong_size(address: usize, said: usize, low: usize, high: usize) -> ! {
         "free_sized of {address:#x} with {said} bytes, but the block holds {low} to {high} bytes"
     ))
 }
+
+/// What was given back as a stack is none in use.
+#[cold]
+pub fn no_stack(top: usize) -> ! {
+    fatal(format_args!(
+        "a stack is given back whose top is {top:#x}, where no stack in use ends"
+    ))
+}

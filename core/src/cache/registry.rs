@@ -189,7 +189,10 @@ impl Heap {
         unsafe { self.depots.fork_lock() };
         core::mem::forget(self.meta.lock.lock());
         // SAFETY: the caller's promise.
-        unsafe { self.pages.fork_lock() };
+        unsafe {
+            self.stacks.fork_lock();
+            self.pages.fork_lock();
+        }
     }
 
     /// After fork, in the parent.
@@ -200,6 +203,7 @@ impl Heap {
         // SAFETY: all held since fork_prepare.
         unsafe {
             self.pages.fork_unlock();
+            self.stacks.fork_unlock();
             self.meta.lock.force_unlock();
             self.depots.fork_unlock();
             self.registry.lock.force_unlock();

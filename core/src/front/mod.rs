@@ -8,6 +8,7 @@ mod global;
 mod large;
 mod release;
 mod resize;
+pub mod stack;
 mod start;
 mod statistics;
 mod trim;

@@ -15,6 +15,7 @@ use crate::stats::{ClassFigures, Snapshot};
 pub fn trim(_keep: usize) -> bool {
     HEAP.drain_all();
     HEAP.depots.cool(u64::MAX, &HEAP);
+    HEAP.stacks.release_all(&HEAP.pages);
     HEAP.pages.purge_all() > 0
 }
 

@@ -1,8 +1,9 @@
 //! An operating system for tests: real memory behind it, every rule of [`Os`] checked, failures on demand.
 
-use super::{Backing, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
+use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::vec;
 use std::vec::Vec;
@@ -25,6 +26,8 @@ pub struct Conditions {
     pub address_limit: Option<usize>,
     /// Every so many populated pages one is in swap.
     pub swapped: usize,
+    /// `vm.max_map_count`.
+    pub most_mappings: usize,
 }
 
 impl Default for Conditions {
@@ -36,6 +39,7 @@ impl Default for Conditions {
             most_committed: usize::MAX,
             address_limit: None,
             swapped: usize::MAX,
+            most_mappings: 65_530,
         }
     }
 }
@@ -53,8 +57,21 @@ pub enum Call {
     Purge,
     /// [`Os::populated`], by the page.
     Ask,
+    /// [`Os::install_guard`].
+    InstallGuard,
+    /// [`Os::protect`].
+    Protect,
 }
-const CALLS: usize = 5;
+const CALLS: usize = 7;
+
+/// What makes an access to a committed page fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FakeGuard {
+    /// [`Os::install_guard`].
+    Advice,
+    /// [`Os::protect`].
+    Mapping,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
@@ -70,6 +87,7 @@ struct Reservation {
     /// Pages that a question found to be populated, and that were not given back since: what zeros are written
     /// to stays populated.
     populated: Vec<bool>,
+    guards: BTreeMap<usize, FakeGuard>,
 }
 
 /// The calls after the next `after` fail, `times` of them.
@@ -141,11 +159,28 @@ impl Fake {
         })
     }
 
+    /// What stands before the page at `address`, a page's start.
+    pub fn guard_at(&self, address: usize) -> Option<FakeGuard> {
+        let state = self.state();
+        let guards = |reservation: &Reservation| reservation.guards.get(&address).copied();
+        state.reservations.iter().find_map(guards)
+    }
+
+    /// How many pages have a guard.
+    pub fn guarded_pages(&self) -> usize {
+        let state = self.state();
+        let guards = |reservation: &Reservation| reservation.guards.len();
+        state.reservations.iter().map(guards).sum()
+    }
+
     fn is_populated(&self, at: NonNull<u8>) -> Result<bool, Unknown> {
         let (page, mut state) = (self.conditions.page_bytes, self.state());
         if state.fails(Call::Ask) {
             let from = at.as_ptr().addr();
             return Err(Unknown { from });
+        }
+        if !state.guards(at, page).is_empty() {
+            return Ok(true);
         }
         let (pages, populated) = state.range(at, page, page);
         assert_eq!(pages, [Page::Committed], "a question about what is not");
@@ -190,6 +225,44 @@ impl State {
     /// The pages of a range, which lies in one reservation.
     fn pages(&mut self, addr: NonNull<u8>, bytes: usize, page_bytes: usize) -> &mut [Page] {
         self.range(addr, bytes, page_bytes).0
+    }
+
+    /// The guards of a range.
+    fn guards(&mut self, addr: NonNull<u8>, bytes: usize) -> Vec<(usize, FakeGuard)> {
+        let start = addr.as_ptr() as usize;
+        let reservations = self.reservations.iter();
+        let within = |reservation: &Reservation| {
+            let range = reservation.guards.range(start..start + bytes);
+            range.map(|(&at, &guard)| (at, guard)).collect::<Vec<_>>()
+        };
+        reservations.flat_map(within).collect()
+    }
+
+    /// Gives the pages of a committed range guards of one kind.
+    fn set_guards(&mut self, addr: NonNull<u8>, bytes: usize, page: usize, guard: FakeGuard) {
+        let start = addr.as_ptr() as usize;
+        let pages = self.pages(addr, bytes, page);
+        assert!(
+            pages.iter().all(|&page| page == Page::Committed),
+            "a guard where nothing is committed"
+        );
+        for reservation in &mut self.reservations {
+            let end = reservation.base + reservation.pages.len() * page;
+            if (reservation.base..end).contains(&start) {
+                let range = (start..start + bytes).step_by(page);
+                reservation.guards.extend(range.map(|at| (at, guard)));
+            }
+        }
+    }
+
+    /// Takes away the guards of one kind in a range.
+    fn remove_guards(&mut self, addr: NonNull<u8>, bytes: usize, kind: FakeGuard) {
+        let start = addr.as_ptr() as usize;
+        for reservation in &mut self.reservations {
+            reservation
+                .guards
+                .retain(|at, guard| *guard != kind || !(start..start + bytes).contains(at));
+        }
     }
 
     /// The pages of a range, and which of them were found populated.
@@ -246,6 +319,7 @@ impl Os for Fake {
             layout,
             base,
             populated: vec![false; pages.len()],
+            guards: BTreeMap::new(),
             pages,
         });
         NonNull::new(base as *mut u8)
@@ -295,6 +369,7 @@ impl Os for Fake {
             }
             *page = Page::Committed;
         }
+        state.remove_guards(addr, bytes, FakeGuard::Mapping);
         state.committed_pages += fresh;
         Ok(())
     }
@@ -305,6 +380,7 @@ impl Os for Fake {
         if state.fails(Call::Uncommit) {
             return Err(OutOfMemory);
         }
+        assert_eq!(state.guards(addr, bytes), [], "guards in what is given up");
         let pages = state.pages(addr, bytes, self.conditions.page_bytes);
         let gone = pages
             .iter()
@@ -395,8 +471,41 @@ impl Os for Fake {
             pages.iter().all(|&page| page == Page::Committed),
             "a renewal of what is not committed"
         );
+        assert_eq!(state.guards(addr, bytes), [], "guards in what is renewed");
         fill(addr, bytes, 0);
         Ok(())
+    }
+
+    unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
+        self.check_range(addr, bytes);
+        let (page, mut state) = (self.conditions.page_bytes, self.state());
+        if state.fails(Call::InstallGuard) {
+            return Err(GuardRefused);
+        }
+        state.set_guards(addr, bytes, page, FakeGuard::Advice);
+        state.range(addr, bytes, page).1.fill(false);
+        fill(addr, bytes, 0);
+        Ok(())
+    }
+
+    unsafe fn remove_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
+        self.check_range(addr, bytes);
+        self.state().remove_guards(addr, bytes, FakeGuard::Advice);
+        Ok(())
+    }
+
+    unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        self.check_range(addr, bytes);
+        let (page, mut state) = (self.conditions.page_bytes, self.state());
+        if state.fails(Call::Protect) {
+            return Err(OutOfMemory);
+        }
+        state.set_guards(addr, bytes, page, FakeGuard::Mapping);
+        Ok(())
+    }
+
+    fn most_mappings(&self) -> usize {
+        self.conditions.most_mappings
     }
 
     fn now_ms(&self) -> u64 {

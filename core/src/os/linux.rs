@@ -2,7 +2,7 @@
 
 use super::errno::{self, keep_errno};
 use super::thread::read_file;
-use super::{Huge, Os, OutOfMemory, Populated, Purged, Unknown};
+use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -120,6 +120,29 @@ impl Os for Linux {
         keep_errno(|| unsafe { moves::renew(addr, bytes) })
     }
 
+    unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
+        // SAFETY: the caller's promise.
+        unsafe { advise_guard(addr, bytes, MADV_GUARD_INSTALL) }
+    }
+
+    unsafe fn remove_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
+        // SAFETY: the caller's promise.
+        unsafe { advise_guard(addr, bytes, MADV_GUARD_REMOVE) }
+    }
+
+    unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        let at: *mut c_void = addr.as_ptr().cast();
+        // SAFETY: the caller's promise.
+        refused_if(keep_errno(|| unsafe { libc::mprotect(at, bytes, libc::PROT_NONE) }) != 0)
+    }
+
+    fn most_mappings(&self) -> usize {
+        match MOST_MAPPINGS.load(Ordering::Relaxed) {
+            0 => ask_most_mappings(),
+            known => known,
+        }
+    }
+
     fn now_ms(&self) -> u64 {
         let mut time = libc::timespec {
             tv_sec: 0,
@@ -151,6 +174,15 @@ impl Os for Linux {
 /// Not in the `libc` crate for every C library.
 const MADV_DONTNEED_LOCKED: i32 = 24;
 
+/// Linux 6.13; not in the `libc` crate for every C library.
+const MADV_GUARD_INSTALL: i32 = 102;
+const MADV_GUARD_REMOVE: i32 = 103;
+
+/// `vm.max_map_count` once it was asked for.
+static MOST_MAPPINGS: AtomicUsize = AtomicUsize::new(0);
+/// The kernel's own default, for a process without /proc.
+const USUAL_MAPPINGS: usize = 65_530;
+
 const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 fn refused_if(failed: bool) -> Result<(), OutOfMemory> {
@@ -163,6 +195,38 @@ fn ask_page_bytes() -> usize {
     let answer = keep_errno(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) as usize;
     PAGE_BYTES.store(answer, Ordering::Relaxed);
     answer
+}
+
+#[cold]
+fn ask_most_mappings() -> usize {
+    let mut text = [0; 24];
+    let read = read_file(c"/proc/sys/vm/max_map_count", &mut text);
+    let digits = read.and_then(|read| core::str::from_utf8(&text[..read]).ok());
+    let answer = digits.and_then(|digits| digits.trim().parse().ok());
+    let answer = answer.unwrap_or(USUAL_MAPPINGS).max(1);
+    MOST_MAPPINGS.store(answer, Ordering::Relaxed);
+    answer
+}
+
+/// Advice about guards. Interrupted or short of memory for a moment, the kernel says so, and may be asked again.
+///
+/// # Safety
+/// - The range is committed; with [`MADV_GUARD_INSTALL`], nobody uses it.
+unsafe fn advise_guard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Result<(), GuardRefused> {
+    const TRIES: usize = 8;
+    let at: *mut c_void = addr.as_ptr().cast();
+    keep_errno(|| {
+        for _ in 0..TRIES {
+            // SAFETY: the caller's promise.
+            if unsafe { libc::madvise(at, bytes, advice) } == 0 {
+                return Ok(());
+            }
+            if ![libc::EAGAIN, libc::EINTR].contains(&errno::get()) {
+                break;
+            }
+        }
+        Err(GuardRefused)
+    })
 }
 
 #[cold]

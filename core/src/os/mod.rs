@@ -20,6 +20,10 @@ use core::ptr::NonNull;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
+/// The kernel knows no such guards, or not for this memory (locked, for one).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardRefused;
+
 /// What a purge left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purged {
@@ -128,6 +132,25 @@ pub trait Os: Sync {
     /// # Safety
     /// - The range is committed and nobody uses it.
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+    /// Makes every access to a committed range fault, without a mapping of its own; its contents are lost. [`Os::purge`]
+    /// leaves it so. [`Os::populated`] tells of it as if it were in swap.
+    ///
+    /// # Safety
+    /// - The range is committed and nobody uses it.
+    unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused>;
+    /// Takes back what [`Os::install_guard`] did anywhere in a committed range; the guards' pages read as zero. What is
+    /// no guard stays what it is.
+    ///
+    /// # Safety
+    /// - The range is committed.
+    unsafe fn remove_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused>;
+    /// Makes every access to a committed range fault, by a mapping of its own. [`Os::commit`] takes it back.
+    ///
+    /// # Safety
+    /// - The range is committed and nobody uses it.
+    unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+    /// How many mappings the process may have (`vm.max_map_count`).
+    fn most_mappings(&self) -> usize;
     /// Monotonic time in ms, cheap and coarse.
     fn now_ms(&self) -> u64;
     /// Whether every commit is charged against a limit (`vm.overcommit_memory` = 2).

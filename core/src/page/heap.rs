@@ -343,7 +343,7 @@ impl<'h, O: Os> Locked<'h, O> {
         Some((Place { arena, index: at }, Zero::of(record.dirty.get())))
     }
 
-    fn free(&mut self, place: Place<'h>, dirty: Dirty) {
+    pub(super) fn free(&mut self, place: Place<'h>, dirty: Dirty) {
         let (record, slices) = (place.arena.record(place.index), place.slices());
         self.note_writes(place, dirty);
         self.set_bytes(place, 0);

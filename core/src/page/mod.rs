@@ -2,11 +2,13 @@
 //!
 //! - `arena`: one reserved range, its tables and bits. `span`: a record a slice.
 //! - `fit`: which free span serves a request; splitting and merging. `grow`: what is committed when.
-//! - `zero`: which OS pages may be dirty, in masks; `blanket`: for whole spans at once. `zeroing`: how `calloc` makes
+//! - `zero`: which OS pages may be dirty, in masks; `blanket`: for whole spans at once; `asked`: as the kernel
+//!   says. `zeroing`: how `calloc` makes
 //!   them zero; `habits`, `samples`: what it expects. `purge`: when and how pages go back to the kernel.
 //! - `heap`: the operations. `moves`: pages moved from span to span. `totals`: the figures. `check`: the invariants, as code.
 
 mod arena;
+mod asked;
 mod blanket;
 mod check;
 mod fit;

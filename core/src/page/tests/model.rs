@@ -102,6 +102,7 @@ fn conditions() -> impl Strategy<Value = Conditions> {
             most_committed,
             address_limit: None,
             swapped: 3,
+            most_mappings: 65_530,
         },
     )
 }

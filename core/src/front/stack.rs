@@ -1,0 +1,124 @@
+//! Stacks for coroutines: spans of the heap, each with a guard at its low end.
+//!
+//! ```
+//! let stack = neap::stack::Stack::new(64 << 10)?;
+//! assert_eq!(stack.bytes(), (64 << 10) - 4096); // the lowest page is the guard
+//! # Ok::<(), neap::stack::StackError>(())
+//! ```
+//!
+//! A stack costs an OS page for every page that was used, and address space for the rest. Dropped, it stays warm
+//! for the next one of its size; its pages are the heap's soon after. `docs/stacks.md` has the whole story.
+
+use super::allocate::entered;
+use crate::cache::heap::HEAP;
+use crate::cache::misuse;
+use crate::os::Os;
+use crate::os::linux::Linux;
+use crate::stacks::{Pool, Record};
+use core::ffi::CStr;
+use core::mem;
+use core::ptr::NonNull;
+
+pub use crate::stacks::{StackError, StackTotals};
+
+/// A stack, for the coroutine that its owner runs on it. Given back when it is dropped.
+#[derive(Debug)]
+pub struct Stack {
+    record: &'static Record,
+}
+
+impl Stack {
+    /// A stack that takes `bytes` bytes of address space, its guard included: rounded up to 8, 16 or 32 KiB or a multiple
+    /// of 64 KiB. Its contents are undefined.
+    ///
+    /// # Errors
+    /// - [`StackError::Size`]: not between 8 KiB and 8 MiB.
+    /// - [`StackError::OutOfMemory`]: refused by the kernel or a limit.
+    /// - [`StackError::OutOfMappings`]: the kernel is older than 6.13, or the process's memory is locked, and there are too many
+    ///   stacks already.
+    pub fn new(bytes: usize) -> Result<Self, StackError> {
+        if let Some(record) = HEAP.stacks.recycle(&HEAP.pages, bytes)? {
+            return Ok(Self { record });
+        }
+        // Prepares for fork, in a program that has another allocator.
+        entered();
+        let record = HEAP.stacks.take(&HEAP.pages, bytes)?;
+        Ok(Self { record })
+    }
+
+    /// One past the highest byte; the start of an OS page.
+    #[inline]
+    pub fn top(&self) -> NonNull<u8> {
+        pointer_to(self.record.top())
+    }
+
+    /// The lowest byte that may be used. The guard is just below.
+    #[inline]
+    pub fn limit(&self) -> NonNull<u8> {
+        pointer_to(self.record.base() + Linux.page_bytes())
+    }
+
+    /// Bytes that may be used, from [`Stack::limit`] to [`Stack::top`].
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.record.size().bytes() - Linux.page_bytes()
+    }
+
+    /// Names the stack's owner in the report of an overflow, until the stack is given back.
+    pub fn set_owner(&self, name: &'static CStr) {
+        self.record.set_owner(name.as_ptr());
+    }
+
+    /// Gives back the whole pages below a parked coroutine's stack pointer (on x86-64, below the 128 bytes under it). Returns
+    /// how many bytes that was, as far as the kernel tells; they read as zero from then on.
+    ///
+    /// # Safety
+    /// - `pointer` is the stack pointer of the coroutine on this stack, which is not running and does not run before this
+    ///   returns; nothing below it is used any more.
+    pub unsafe fn trim(&self, pointer: *const u8) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { Pool::trim(&Linux, self.record, pointer.addr()) }
+    }
+
+    /// Gives up ownership; the stack is known by its top from now on.
+    pub fn into_raw(self) -> NonNull<u8> {
+        let top = self.top();
+        mem::forget(self);
+        top
+    }
+
+    /// Takes up the ownership that [`Stack::into_raw`] gave up. Aborts if no stack in use ends at `top`.
+    ///
+    /// # Safety
+    /// - `top` came from [`Stack::into_raw`], and nobody else took it up.
+    pub unsafe fn from_raw(top: NonNull<u8>) -> Self {
+        match Pool::stack_in_use(&HEAP.pages, top.as_ptr().addr()) {
+            Some(record) => Self { record },
+            None => misuse::no_stack(top.as_ptr().addr()),
+        }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        if HEAP.stacks.give(&HEAP.pages, self.record).is_err() {
+            misuse::no_stack(self.record.top());
+        }
+    }
+}
+
+fn pointer_to(address: usize) -> NonNull<u8> {
+    debug_assert_ne!(address, 0);
+    // SAFETY: an address in an arena, which has no slice at 0.
+    unsafe { NonNull::new_unchecked(address as *mut u8) }
+}
+
+/// The figures of all stacks now.
+pub fn totals() -> StackTotals {
+    HEAP.stacks.totals()
+}
+
+/// Gives up all idle stacks: their pages are the heap's at once. Returns how many bytes of address that was.
+pub fn release_idle() -> usize {
+    HEAP.stacks.release_all(&HEAP.pages)
+}

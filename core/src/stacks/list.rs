@@ -1,0 +1,64 @@
+//! Records in the order in which they came, newest taken first.
+
+use super::record::{Record, pointer, record};
+use crate::base::sync::plain::Ordering::Relaxed;
+use core::ptr::null_mut;
+
+/// A list of records, through their own links.
+#[derive(Debug)]
+pub(super) struct List {
+    oldest: *mut Record,
+    newest: *mut Record,
+    count: usize,
+}
+
+impl List {
+    pub(super) const fn new() -> Self {
+        Self {
+            oldest: null_mut(),
+            newest: null_mut(),
+            count: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn newest<'h>(&self) -> Option<&'h Record> {
+        // SAFETY: the ends of a list are null or in it.
+        unsafe { record(self.newest) }
+    }
+
+    pub(super) fn oldest<'h>(&self) -> Option<&'h Record> {
+        // SAFETY: as above.
+        unsafe { record(self.oldest) }
+    }
+
+    pub(super) fn push(&mut self, entry: &Record) {
+        entry.older.store(self.newest, Relaxed);
+        entry.newer.store(null_mut(), Relaxed);
+        match self.newest() {
+            Some(newest) => newest.newer.store(pointer(entry), Relaxed),
+            None => self.oldest = pointer(entry),
+        }
+        self.newest = pointer(entry);
+        self.count += 1;
+    }
+
+    /// Takes out an entry of this list.
+    pub(super) fn remove(&mut self, entry: &Record) {
+        let (older, newer) = (entry.older.load(Relaxed), entry.newer.load(Relaxed));
+        // SAFETY: links of a list lead to its entries.
+        match unsafe { record(older) } {
+            Some(older) => older.newer.store(newer, Relaxed),
+            None => self.oldest = newer,
+        }
+        // SAFETY: as above.
+        match unsafe { record(newer) } {
+            Some(newer) => newer.older.store(older, Relaxed),
+            None => self.newest = older,
+        }
+        self.count -= 1;
+    }
+}

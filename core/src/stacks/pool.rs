@@ -1,0 +1,309 @@
+//! Handing stacks out and taking them back.
+
+use super::guard;
+use super::list::List;
+use super::record::{Record, State, record};
+use super::size::{MOST_BYTES, SIZES, Size};
+use super::store::Store;
+use super::totals::Counts;
+use super::{NotInUse, Overflow, StackError, TAG};
+use crate::base::sync::UnsafeCell;
+use crate::base::sync::plain::{AtomicPtr, Ordering::Relaxed};
+use crate::base::units::SLICE_BYTES;
+use crate::os::Os;
+use crate::os::lock::{FutexGuard, FutexLock};
+use crate::page::{Dirty, PageHeap, Place, Span, Use, Zero};
+use core::ptr::{NonNull, null_mut};
+
+/// Stacks for coroutines. Every call of one pool names the same page heap.
+#[derive(Debug)]
+pub struct Pool {
+    lock: FutexLock,
+    /// guarded by: lock
+    inner: UnsafeCell<Inner>,
+    pub(super) counts: Counts,
+}
+
+// SAFETY: `inner` is reached only under `lock`; the rest is atomics.
+unsafe impl Sync for Pool {}
+// SAFETY: nothing in it is tied to a thread.
+unsafe impl Send for Pool {}
+
+/// The stacks of one size that nobody has.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    pub(super) idle: List,
+    /// Of sizes below a slice.
+    pub(super) spare: List,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) shelves: [Shelf; SIZES],
+    pub(super) store: Store,
+    used: usize,
+    recycled: usize,
+}
+
+/// The pool while its lock is held.
+pub(super) struct Locked<'p> {
+    pub(super) inner: &'p mut Inner,
+    _guard: FutexGuard<'p>,
+}
+
+impl Pool {
+    /// A pool without stacks.
+    pub const fn new() -> Self {
+        let inner = Inner {
+            shelves: [const {
+                Shelf {
+                    idle: List::new(),
+                    spare: List::new(),
+                }
+            }; SIZES],
+            store: Store::new(),
+            used: 0,
+            recycled: 0,
+        };
+        Self {
+            lock: FutexLock::new(),
+            inner: UnsafeCell::new(inner),
+            counts: Counts::new(),
+        }
+    }
+
+    pub(super) fn locked(&self) -> Locked<'_> {
+        let _guard = self.lock.lock();
+        // SAFETY: the lock is held as long as the reference lives: guard and reference are in one value.
+        let inner = unsafe { &mut *self.inner.get() };
+        Locked { inner, _guard }
+    }
+
+    /// A stack of at least `bytes` bytes of address space, guard included. What it holds is undefined.
+    pub fn take<'h, O: Os>(
+        &'h self,
+        pages: &'h PageHeap<O>,
+        bytes: usize,
+    ) -> Result<&'h Record, StackError> {
+        match self.recycle(pages, bytes)? {
+            Some(stack) => Ok(stack),
+            None => self.make(pages, size_of(pages, bytes)?),
+        }
+    }
+
+    /// The same, of those at hand. `None` if only [`Pool::take`] can help.
+    pub fn recycle<'h, O: Os>(
+        &'h self,
+        pages: &'h PageHeap<O>,
+        bytes: usize,
+    ) -> Result<Option<&'h Record>, StackError> {
+        let size = size_of(pages, bytes)?;
+        Ok(self.locked().reuse(size))
+    }
+
+    /// A stack from the page heap; its neighbours in the same slice are spare.
+    #[cold]
+    fn make<'h, O: Os>(
+        &'h self,
+        pages: &'h PageHeap<O>,
+        size: Size,
+    ) -> Result<&'h Record, StackError> {
+        let bytes = size.slices() * SLICE_BYTES;
+        let span = pages
+            .alloc(size.slices(), 1, Use::Stack, bytes)
+            .ok_or(StackError::OutOfMemory)?;
+        let slice = || record_slice(pages);
+        let row = self.locked().inner.store.take(size.per_span(), slice);
+        let Some(row) = row else {
+            // SAFETY: given out above, shown to nobody, untouched.
+            unsafe { pages.free(span.base, Dirty::AsBefore) };
+            return Err(StackError::OutOfMemory);
+        };
+        for (number, stack) in row.iter().enumerate() {
+            stack.begin(span.base.as_ptr().addr() + number * size.bytes(), size);
+        }
+        self.counts.add_span(size, pages.os().page_bytes());
+        forget_contents(pages, &span, size);
+        link_of(&span.place).store(row.as_ptr().cast_mut(), Relaxed);
+        self.install(pages, row)?;
+        span.place.set_tag(TAG);
+        self.locked().open(row);
+        Ok(&row[0])
+    }
+
+    /// Puts the guards of a new span up; gives the span back if that fails.
+    fn install<O: Os>(&self, pages: &PageHeap<O>, row: &[Record]) -> Result<(), StackError> {
+        let installed = row.iter().try_for_each(|stack| {
+            // SAFETY: the span is committed, and was shown to nobody yet.
+            unsafe { guard::install(pages.os(), stack, &self.counts) }
+        });
+        if installed.is_err() {
+            // SAFETY: as above.
+            unsafe { self.give_up(pages, row.iter()) };
+        }
+        installed
+    }
+
+    /// Takes a stack back that nobody runs on any more.
+    pub fn give<O: Os>(&self, pages: &PageHeap<O>, stack: &Record) -> Result<(), NotInUse> {
+        if !stack.leave_use() {
+            return Err(NotInUse);
+        }
+        // SAFETY: nobody has the stack but this thread.
+        unsafe { Self::cool(pages.os(), stack) };
+        stack.set_ended_at(pages.os().now_ms());
+        let size = stack.size();
+        let mut surplus = self.locked().keep(stack, size);
+        // SAFETY: taken out of the list of idle stacks, by this thread.
+        unsafe { self.release(pages, surplus.stacks()) };
+        Ok(())
+    }
+
+    /// The stack that `address` is in, its guard included; `None` if it is in none. Takes no lock.
+    pub fn stack_at<O: Os>(pages: &PageHeap<O>, address: usize) -> Option<&Record> {
+        let slice = |back: usize| pages.locate(address.checked_sub(back * SLICE_BYTES)?);
+        let place = (0..MOST_BYTES / SLICE_BYTES)
+            .map_while(slice)
+            .find(|place| place.tag() != 0)
+            .filter(|place| place.tag() == TAG)?;
+        let row = link_of(&place).load(Relaxed);
+        // SAFETY: null, or the first record of the row of this slice's stacks.
+        let size = unsafe { record(row) }?.size();
+        let cell = (address - place.slice_base()) / size.bytes();
+        // SAFETY: rows have as many records as the span has stacks.
+        let stack = (cell < size.per_span()).then(|| unsafe { record(row.add(cell)) })??;
+        (stack.base()..stack.top())
+            .contains(&address)
+            .then_some(stack)
+    }
+
+    /// The stack in use that ends at `top`.
+    pub fn stack_in_use<O: Os>(pages: &PageHeap<O>, top: usize) -> Option<&Record> {
+        let stack = Self::stack_at(pages, top.checked_sub(1)?)?;
+        (stack.top() == top && stack.state() == State::Used).then_some(stack)
+    }
+
+    /// The stack whose guard `address` is in. Takes no lock: for handlers of faults.
+    pub fn overflow_at<O: Os>(pages: &PageHeap<O>, address: usize) -> Option<Overflow> {
+        let (stack, page) = (Self::stack_at(pages, address)?, pages.os().page_bytes());
+        (address - stack.base() < page).then(|| Overflow {
+            bytes: stack.size().bytes() - page,
+            owner: stack.owner(),
+            state: stack.state(),
+        })
+    }
+
+    /// Takes the lock and keeps it, so that a fork finds the pool at rest. A stack that another thread is just giving up
+    /// is lost to the child.
+    ///
+    /// # Safety
+    /// - Followed, on the same thread, by [`Pool::fork_unlock`], in the parent and in the child.
+    pub unsafe fn fork_lock(&self) {
+        core::mem::forget(self.lock.lock());
+    }
+
+    /// Gives up what [`Pool::fork_lock`] took.
+    ///
+    /// # Safety
+    /// - [`Pool::fork_lock`] was called before, by this thread or the one it was forked from.
+    pub unsafe fn fork_unlock(&self) {
+        // SAFETY: held since `fork_lock`, by the caller's promise.
+        unsafe { self.lock.force_unlock() }
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn size_of<O: Os>(pages: &PageHeap<O>, bytes: usize) -> Result<Size, StackError> {
+    Size::of(bytes, pages.os().page_bytes()).ok_or(StackError::Size)
+}
+
+/// The word of a slice's side entry that leads to the records of its stacks.
+pub(super) fn link_of<'h>(place: &Place<'h>) -> &'h AtomicPtr<Record> {
+    // SAFETY: side entries are aligned to 64 bytes, all zero or atomics, and live as long as the arenas. The
+    // first word is a link of the slab room's, unused while the slice is no slab.
+    unsafe { place.side().cast::<AtomicPtr<Record>>().as_ref() }
+}
+
+/// A slice of zeros for records.
+fn record_slice<O: Os>(pages: &PageHeap<O>) -> Option<NonNull<u8>> {
+    let span = pages.alloc(1, 1, Use::Meta, SLICE_BYTES)?;
+    if span.zero == Zero::MaybeDirty {
+        // SAFETY: given out just now, unused so far.
+        unsafe { pages.zero_dirty(span.base, SLICE_BYTES) };
+    }
+    Some(span.base)
+}
+
+/// Gives back what a new span holds of old pages, but for the page that a stack uses first: a stack touches few of its
+/// pages, and the others would stay resident as long as it lives.
+fn forget_contents<O: Os>(pages: &PageHeap<O>, span: &Span<'_>, size: Size) {
+    let page = pages.os().page_bytes();
+    let kept = if size.per_span() > 1 { 0 } else { page };
+    let bytes = size.slices() * SLICE_BYTES - kept;
+    if span.zero == Zero::AllZero || is_clean_below(span, bytes / page) {
+        return;
+    }
+    // SAFETY: within the span, given out just now; a refusal leaves old pages resident, which is no harm.
+    unsafe { pages.os().purge(span.base, bytes) };
+}
+
+/// Whether the lowest pages of a span are known to be zero. Not asked of more than one slice.
+fn is_clean_below(span: &Span<'_>, count: usize) -> bool {
+    span.slices == 1 && span.place.dirty_mask() & ((1u32 << count) - 1) as u16 == 0
+}
+
+impl<'p> Locked<'p> {
+    /// A stack that was one before.
+    fn reuse<'h>(&mut self, size: Size) -> Option<&'h Record> {
+        let shelf = &mut self.inner.shelves[size.number()];
+        let list = if shelf.idle.len() > 0 {
+            &mut shelf.idle
+        } else {
+            &mut shelf.spare
+        };
+        let stack = list.newest()?;
+        list.remove(stack);
+        self.inner.recycled += usize::from(stack.state() == State::Idle);
+        self.hand_out(stack);
+        Some(stack)
+    }
+
+    fn hand_out(&mut self, stack: &Record) {
+        stack.set_owner(null_mut());
+        stack.set_state(State::Used);
+        self.inner.used += 1;
+    }
+
+    /// A new row of stacks: the first is handed out.
+    fn open(&mut self, row: &[Record]) {
+        let Some((first, rest)) = row.split_first() else {
+            return;
+        };
+        self.hand_out(first);
+        for stack in rest.iter().rev() {
+            stack.set_state(State::Spare);
+            self.inner.shelves[stack.size().number()].spare.push(stack);
+        }
+    }
+
+    /// How many stacks are used, idle, spare, and how often one was recycled.
+    pub(super) fn figures(&self) -> [usize; 4] {
+        let sum = |of: fn(&Shelf) -> usize| self.inner.shelves.iter().map(of).sum();
+        [
+            self.inner.used,
+            sum(|shelf| shelf.idle.len()),
+            sum(|shelf| shelf.spare.len()),
+            self.inner.recycled,
+        ]
+    }
+
+    /// A stack came back.
+    pub(super) fn end_use(&mut self) {
+        self.inner.used -= 1;
+    }
+}

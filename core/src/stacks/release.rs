@@ -1,0 +1,284 @@
+//! What becomes of stacks that ended: kept warm, trimmed, given back.
+
+use super::guard;
+use super::pool::{Locked, Pool, link_of};
+use super::record::{Record, State};
+use super::size::{SIZES, Size};
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::units::SLICE_BYTES;
+use crate::os::{Os, Populated, Purged};
+use crate::page::PageHeap;
+use core::ptr::{NonNull, null_mut};
+
+/// Most idle stacks of one size, whatever the size.
+const MOST_IDLE: usize = 64;
+/// Most bytes of address of the idle stacks of one size …
+const MOST_IDLE_BYTES: usize = 4 << 20;
+/// … but so many are kept of every size: a program that runs one coroutine at a time needs no more.
+const LEAST_IDLE: usize = 4;
+/// Most stacks given up at once.
+const BATCH: usize = 16;
+
+/// An idle stack keeps so many of its highest bytes resident; what is below goes when it is trimmed.
+const KEPT_BYTES: usize = 16 << 10;
+/// A stack is trimmed when so many bytes of address were given back since it was last: a large one every time, one of 64 KiB
+/// every 16th time. Trimming costs as much as ten reuses.
+const TRIM_BYTES: usize = 1 << 20;
+
+/// Below the stack pointer, a function may use so many bytes without moving it.
+const RED_ZONE: usize = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
+
+/// Stacks that are to be given up.
+pub(super) struct Batch<'h> {
+    stacks: [Option<&'h Record>; BATCH],
+    count: usize,
+}
+
+impl<'h> Batch<'h> {
+    fn new() -> Self {
+        Self {
+            stacks: [None; BATCH],
+            count: 0,
+        }
+    }
+
+    fn push(&mut self, stack: &'h Record) {
+        self.stacks[self.count] = Some(stack);
+        self.count += 1;
+    }
+
+    pub(super) fn stacks(&mut self) -> &mut [Option<&'h Record>] {
+        &mut self.stacks[..self.count]
+    }
+}
+
+/// Idle stacks of a size at most.
+fn most_idle(size: Size) -> usize {
+    (MOST_IDLE_BYTES / size.bytes()).clamp(LEAST_IDLE, MOST_IDLE)
+}
+
+impl<'p> Locked<'p> {
+    /// Keeps a stack warm that came back. Returns those that are too many now.
+    pub(super) fn keep<'h>(&mut self, stack: &'h Record, size: Size) -> Batch<'h> {
+        self.end_use();
+        stack.set_state(State::Idle);
+        let idle = &mut self.inner.shelves[size.number()].idle;
+        idle.push(stack);
+        let most = most_idle(size);
+        if idle.len() <= most {
+            return Batch::new();
+        }
+        self.idle_since(size, u64::MAX, (most / 4).clamp(1, BATCH))
+    }
+
+    /// Takes up to `most` stacks out of a list, oldest first, that ended at `until_ms` or before.
+    fn idle_since<'h>(&mut self, size: Size, until_ms: u64, most: usize) -> Batch<'h> {
+        let idle = &mut self.inner.shelves[size.number()].idle;
+        let mut batch = Batch::new();
+        while batch.count < most
+            && let Some(stack) = idle.oldest().filter(|stack| stack.ended_at() <= until_ms)
+        {
+            idle.remove(stack);
+            stack.set_state(State::Leaving);
+            batch.push(stack);
+        }
+        batch
+    }
+
+    /// Cells that were purged wait for the next user. If a whole slice of them waits, they are taken out
+    /// again and are the caller's.
+    fn set_aside(&mut self, stack: &Record, row: &[Record]) -> bool {
+        let spare = &mut self.inner.shelves[stack.size().number()].spare;
+        stack.set_state(State::Spare);
+        spare.push(stack);
+        let whole = row.iter().all(|stack| stack.state() == State::Spare);
+        if whole {
+            for stack in row {
+                spare.remove(stack);
+                stack.set_state(State::Leaving);
+            }
+        }
+        whole
+    }
+}
+
+impl Pool {
+    /// Gives up the stacks that ended at `before_ms` (of the page heap's clock) or before. Returns how many bytes of address
+    /// went to the page heap, or, of cells, lost their pages.
+    pub fn release_idle<O: Os>(&self, pages: &PageHeap<O>, before_ms: u64) -> usize {
+        let sizes = (0..SIZES).map(Size::numbered);
+        sizes
+            .map(|size| self.release_size(pages, size, before_ms))
+            .sum()
+    }
+
+    /// Gives up all stacks that nobody uses. Returns as [`Pool::release_idle`].
+    pub fn release_all<O: Os>(&self, pages: &PageHeap<O>) -> usize {
+        self.release_idle(pages, u64::MAX)
+    }
+
+    fn release_size<O: Os>(&self, pages: &PageHeap<O>, size: Size, until_ms: u64) -> usize {
+        let mut bytes = 0;
+        loop {
+            let mut batch = self.locked().idle_since(size, until_ms, BATCH);
+            if batch.count == 0 {
+                return bytes;
+            }
+            bytes += batch.count * size.bytes();
+            // SAFETY: taken out of the list, by this thread.
+            unsafe { self.release(pages, batch.stacks()) };
+        }
+    }
+
+    /// Gives stacks up.
+    ///
+    /// # Safety
+    /// - They are [`State::Leaving`], and this thread's; of one size.
+    pub(super) unsafe fn release<O: Os>(
+        &self,
+        pages: &PageHeap<O>,
+        stacks: &mut [Option<&Record>],
+    ) {
+        if let Some(Some(stack)) = stacks.first()
+            && stack.size().per_span() > 1
+        {
+            for stack in stacks.iter().flatten() {
+                // SAFETY: the caller's promise.
+                unsafe { self.release_cell(pages, stack) };
+            }
+            return;
+        }
+        stacks.sort_unstable_by_key(|stack| stack.map(Record::base));
+        let is_next = |stack: &Option<&Record>, next: &Option<&Record>| {
+            stack.map(Record::top) == next.map(Record::base)
+        };
+        for neighbours in stacks.chunk_by(is_next) {
+            // SAFETY: the caller's promise.
+            unsafe { self.give_up(pages, neighbours.iter().flatten().copied()) };
+        }
+    }
+
+    /// # Safety
+    /// - As [`Pool::release`].
+    unsafe fn release_cell<O: Os>(&self, pages: &PageHeap<O>, stack: &Record) {
+        let page = pages.os().page_bytes();
+        // SAFETY: the caller's promise.
+        unsafe { purge(pages.os(), stack.base() + page, stack.top()) };
+        let Some(row) = row_of(pages, stack) else {
+            return;
+        };
+        let whole = self.locked().set_aside(stack, row);
+        if whole {
+            // SAFETY: all of the slice's stacks are this thread's now.
+            unsafe { self.give_up(pages, row.iter()) };
+        }
+    }
+
+    /// Gives neighbouring spans of stacks back, as far as they have guards, without them.
+    ///
+    /// # Safety
+    /// - They are all the stacks of at most [`BATCH`] neighbouring spans, lowest first, and only this thread uses them.
+    pub(super) unsafe fn give_up<'h, O: Os>(
+        &self,
+        pages: &PageHeap<O>,
+        stacks: impl Iterator<Item = &'h Record> + Clone,
+    ) {
+        let Some(first) = stacks.clone().next() else {
+            return;
+        };
+        let page = pages.os().page_bytes();
+        let starts = |stack: &&Record| stack.base().is_multiple_of(SLICE_BYTES);
+        let spans = stacks.clone().filter(starts);
+        spans
+            .clone()
+            .for_each(|stack| self.counts.remove_span(stack.size(), page));
+        // SAFETY: the caller's promise.
+        if !unsafe { guard::remove(pages.os(), stacks.clone(), &self.counts) } {
+            // With a guard in it, it can be nothing else ever again.
+            self.counts.lost.fetch_add(stacks.count(), Relaxed);
+            return;
+        }
+        let mut rows = [None; BATCH];
+        for (row, stack) in rows.iter_mut().zip(spans) {
+            *row = take_row(pages, stack);
+        }
+        if let Some(base) = NonNull::new(first.base() as *mut u8) {
+            // SAFETY: spans given out by `make`, without guards, and nobody uses them.
+            unsafe { pages.free_asked(base, guard::bytes_of(stacks)) };
+        }
+        let locked = self.locked();
+        for row in rows.into_iter().flatten() {
+            locked.inner.store.give(row);
+        }
+    }
+
+    /// Trims a stack that just ended, if it is time.
+    ///
+    /// # Safety
+    /// - Only this thread uses the stack.
+    pub(super) unsafe fn cool<O: Os>(os: &O, stack: &Record) {
+        let limit = stack.base() + os.page_bytes();
+        let kept = stack.top().saturating_sub(KEPT_BYTES.max(os.page_bytes()));
+        if kept > limit && stack.size().bytes() > 2 * KEPT_BYTES && stack.is_due(TRIM_BYTES) {
+            // SAFETY: the caller's promise.
+            unsafe { purge(os, limit, kept) };
+        }
+    }
+
+    /// Gives back the whole pages of a stack in use that lie below a stack pointer, and below what may be in use under it.
+    /// Returns how many bytes of them were populated, as far as the kernel tells.
+    ///
+    /// # Safety
+    /// - Nobody runs on the stack meanwhile, and nothing of it below `pointer` is used ever again, but for the red zone.
+    pub unsafe fn trim<O: Os>(os: &O, stack: &Record, pointer: usize) -> usize {
+        let page = os.page_bytes();
+        let limit = stack.base() + page;
+        let end = pointer.min(stack.top()).saturating_sub(RED_ZONE) / page * page;
+        let Some(start) = NonNull::new(limit as *mut u8).filter(|_| end > limit) else {
+            return 0;
+        };
+        let (mut lowest, mut bytes) = (end, 0);
+        let visit = |run: Populated| {
+            lowest = lowest.min(run.start);
+            bytes += run.bytes;
+        };
+        // SAFETY: the caller's promise: a part of the stack, which is committed.
+        if unsafe { os.populated(start, end - limit, visit) }.is_err() {
+            (lowest, bytes) = (limit, end - limit);
+        }
+        // SAFETY: as above, and not in use.
+        let purged = unsafe { purge(os, lowest, end) };
+        if purged == Purged::Zero { bytes } else { 0 }
+    }
+}
+
+/// The records of all stacks of the span that a stack is in.
+fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
+    let place = pages.locate(stack.base() / SLICE_BYTES * SLICE_BYTES)?;
+    let first = link_of(&place).load(Relaxed);
+    if first.is_null() {
+        return None;
+    }
+    // SAFETY: the row of the slice's stacks, of which this is one: it has a record for each.
+    Some(unsafe { core::slice::from_raw_parts(first, stack.size().per_span()) })
+}
+
+/// The same, for who gives the slice up: nobody finds them by an address from now on.
+fn take_row<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
+    let row = row_of(pages, stack)?;
+    link_of(&pages.locate(stack.base())?).store(null_mut(), Relaxed);
+    row.iter().for_each(|stack| stack.set_state(State::Blank));
+    Some(row)
+}
+
+/// Gives the pages from one address to another back.
+///
+/// # Safety
+/// - They are committed, and nobody uses them.
+unsafe fn purge<O: Os>(os: &O, from: usize, to: usize) -> Purged {
+    match NonNull::new(from as *mut u8) {
+        // SAFETY: the caller's promise.
+        Some(start) if from < to => unsafe { os.purge(start, to - from) },
+        _ => Purged::Zero,
+    }
+}
