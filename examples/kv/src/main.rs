@@ -13,7 +13,7 @@ static ALLOCATOR: neap::Neap = neap::Neap;
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     limits::allow(options.maxclients, options.threads)?;
-    stack::check(&options)?;
+    stack::prepare(&options)?;
     Server::run(options, |address| {
         // Whoever started the server may have closed its output.
         let _ = writeln!(std::io::stdout(), "neap-kv: ready at {address}");

@@ -112,12 +112,22 @@ fn memory(server: &Server, text: &mut String) {
 }
 
 fn stacks(server: &Server, text: &mut String) {
+    let stacks = neap::stack::totals();
     figures(
         text,
-        [(
-            "stacks_trimmed_bytes",
-            server.stats.trimmed_bytes.load(Relaxed),
-        )],
+        [
+            ("stacks_used", stacks.used as u64),
+            ("stacks_idle", stacks.idle as u64),
+            ("stacks_created", stacks.created as u64),
+            ("stacks_recycled", stacks.recycled as u64),
+            ("stacks_lost", stacks.lost as u64),
+            ("stacks_address", stacks.address as u64),
+            ("stacks_page_tables", stacks.page_tables as u64),
+            (
+                "stacks_trimmed_bytes",
+                server.stats.trimmed_bytes.load(Relaxed),
+            ),
+        ],
     );
     if server.options.measure_depth {
         figures(

@@ -153,7 +153,10 @@ static NUMBERS: [u128; COUNT] = {
     let mut place = 0;
     while place < COUNT {
         numbers[place] = in_small_letters(TABLE[place].name.as_bytes());
-        assert!(place == 0 || numbers[place - 1] < numbers[place], "not in the order of names");
+        assert!(
+            place == 0 || numbers[place - 1] < numbers[place],
+            "not in the order of names"
+        );
         place += 1;
     }
     numbers
@@ -188,7 +191,10 @@ mod tests {
     fn every_command_is_found_in_any_case() {
         for command in &TABLE {
             let loud = command.name.to_uppercase();
-            assert_eq!(find(loud.as_bytes()).map(|found| found.name), Some(command.name));
+            assert_eq!(
+                find(loud.as_bytes()).map(|found| found.name),
+                Some(command.name)
+            );
         }
         for name in ["", "g", "gett", "a-name-of-many-letters"] {
             assert!(find(name.as_bytes()).is_none(), "{name}");

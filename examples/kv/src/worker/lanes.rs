@@ -2,7 +2,7 @@
 
 use crate::connection::{Arrival, Gone, Link, Need, Wait, Wake};
 use crate::server::Server;
-use crate::stack::{self, Span, Stack};
+use crate::stack::Stack;
 use corosensei::{Coroutine, CoroutineResult};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
@@ -16,7 +16,7 @@ type Routine = Coroutine<Wake, Wait, Result<(), Gone>, Stack>;
 struct Lane {
     routine: Routine,
     wait: Wait,
-    stack: Span,
+    stack: Stack,
     /// What arrived while it waited for something else.
     arrival: Arrival,
     parked_at: u64,
@@ -28,6 +28,16 @@ struct Lane {
 enum Trim {
     Due,
     Done,
+}
+
+impl Lane {
+    fn trim(&mut self, server: &Server) {
+        // SAFETY: every lane's coroutine is suspended while the thread is here, and left its mark
+        // when it was.
+        let bytes = unsafe { self.stack.trim(self.wait.mark) };
+        server.stats.trimmed_bytes.fetch_add(bytes as u64, Relaxed);
+        self.trim = Trim::Done;
+    }
 }
 
 pub(super) struct Lanes {
@@ -62,7 +72,7 @@ impl Lanes {
     pub(super) fn begin(&mut self, mut stream: TcpStream, registry: &Registry) {
         let slot = self.lanes.vacant_entry();
         let both = Interest::READABLE | Interest::WRITABLE;
-        let stack = stack::new(&self.server.options);
+        let stack = Stack::new(&self.server.options);
         let registered = registry.register(&mut stream, Token(slot.key()), both);
         let (Ok(stack), Ok(())) = (stack, registered) else {
             // Without a stack or the kernel's memory the connection cannot be.
@@ -71,18 +81,17 @@ impl Lanes {
             return;
         };
         self.stirred = true;
-        let span = Span::of(&stack);
         let server = Arc::clone(&self.server);
-        let routine = Coroutine::with_stack(stack, move |yielder, first| {
+        let routine = Coroutine::with_stack(stack.clone(), move |yielder, first| {
             Link::new(&server, yielder, stream, first).serve()
         });
         slot.insert(Lane {
             routine,
             wait: Wait {
                 need: Need::Input,
-                mark: span.top(),
+                mark: 0,
             },
-            stack: span,
+            stack,
             arrival: Arrival::default(),
             parked_at: self.server.now(),
             trim: Trim::Done,
@@ -133,7 +142,7 @@ impl Lanes {
             if timeout != 0 && parked >= timeout {
                 silent.push(key);
             } else if lane.trim == Trim::Due && parked >= long {
-                lane.trim = Trim::Done;
+                lane.trim(&self.server);
             }
             again |= lane.trim == Trim::Due;
         }
