@@ -77,7 +77,9 @@ impl Peer {
             Kind::NeapKv => command.args(["--port", "0"]),
             Kind::Redis => {
                 let port = free_port()?.to_string();
-                command.args(["--port", &port, "--save", "", "--appendonly", "no"])
+                command.args(["--port", &port, "--save", "", "--appendonly", "no"]);
+                // It listens at 127.0.0.1 only, but connections come from 127.0.0.2, too.
+                command.args(["--protected-mode", "no"])
             }
         };
         let mut running = Running {
