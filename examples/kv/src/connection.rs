@@ -118,7 +118,7 @@ impl<'a> Link<'a> {
             under_way: 0,
             counted: 0,
         };
-        if first == Wake::Close {
+        if link.learn(first).is_err() {
             link.client.course = Course::Ends;
         }
         link
@@ -292,7 +292,13 @@ impl<'a> Link<'a> {
     fn wait(&mut self, need: Need) -> Result<(), Gone> {
         let here = 0u8;
         let mark = std::ptr::from_ref(&here) as usize;
-        match self.yielder.suspend(Wait { need, mark }) {
+        let wake = self.yielder.suspend(Wait { need, mark });
+        self.learn(wake)
+    }
+
+    /// What a wake-up says about the input.
+    fn learn(&mut self, wake: Wake) -> Result<(), Gone> {
+        match wake {
             Wake::Close => return Err(Gone),
             Wake::Ready(arrival) if arrival.hangup => self.state = Input::Ending,
             Wake::Ready(arrival) if arrival.input && self.state == Input::Drained => {

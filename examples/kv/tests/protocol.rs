@@ -40,7 +40,7 @@ fn encode(arguments: &[Vec<u8>]) -> Vec<u8> {
 fn arrays_and_lines_are_requests() {
     let set = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n\r\n\0x\r\n*1\r\n";
     let expected: [&[u8]; 3] = [b"SET", b"k", b"\r\n\0x"];
-    assert_eq!(whole(set), (expected.map(<[u8]>::to_vec).to_vec(), 31));
+    assert_eq!(whole(set), (expected.map(<[u8]>::to_vec).to_vec(), 30));
     assert_eq!(whole(b"PING\r\n"), (vec![b"PING".to_vec()], 6));
     let words = [b"get".to_vec(), b"key".to_vec()].to_vec();
     assert_eq!(whole(b"  get\t key \nrest"), (words, 12));
@@ -86,7 +86,10 @@ fn broken_requests_are_told_apart() {
 fn many_arguments_that_are_too_long_together_are_refused() {
     let half = vec![b'x'; MAX_REQUEST / 2];
     let request = encode(&[half.clone(), half.clone(), half]);
-    assert_eq!(error(&request), ProtocolError::BulkLength);
+    assert_eq!(error(&request), ProtocolError::RequestTooBig);
+    // Nor are they waited for.
+    let all_but_one = &request[..request.len() - 3];
+    assert_eq!(error(all_but_one), ProtocolError::BulkLength);
 }
 
 #[test]

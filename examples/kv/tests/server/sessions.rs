@@ -95,9 +95,9 @@ fn several_threads() {
 fn too_many() {
     let server = Server::start(&["--maxclients", "2"]);
     let mut clients = [server.connect(), server.connect()];
-    clients
-        .each_mut()
-        .map(|client| assert_eq!(client.ask("PING"), "+PONG"));
+    for client in &mut clients {
+        assert_eq!(client.ask("PING"), "+PONG");
+    }
     assert_eq!(
         server.connect().rest(),
         "-ERR max number of clients reached\r\n"

@@ -1,7 +1,7 @@
 //! Debian's redis-cli and redis-benchmark.
 
 use crate::world::Server;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
 
 pub fn all() -> Vec<Trial> {
@@ -16,20 +16,17 @@ pub fn all() -> Vec<Trial> {
 }
 
 fn trial(name: &str, tool: &'static str, test: fn()) -> Trial {
-    let present = Command::new(tool).arg("--version").output().is_ok();
-    let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
-    if present {
-        return Trial::test(name, move || {
+    Trial::ignorable_test(name, move || {
+        if Command::new(tool).arg("--version").output().is_ok() {
             test();
-            Ok(())
-        });
-    }
-    let missing = move || {
-        Err(Failed::from(format!(
-            "{tool} is absent (Debian: redis-tools)"
-        )))
-    };
-    Trial::test(format!("{name} ({tool} is absent)"), missing).with_ignored_flag(!required)
+            return Ok(Completion::Completed);
+        }
+        let text = format!("{tool} is absent (Debian: redis-tools)");
+        match std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1") {
+            true => Err(Failed::from(text)),
+            false => Ok(Completion::ignored_with(text)),
+        }
+    })
 }
 
 fn run(tool: &str, server: &Server, words: &[&str]) -> String {
