@@ -152,10 +152,10 @@ impl Parser {
     fn inline(&mut self, bytes: &[u8]) -> Result<bool, ProtocolError> {
         let window = &bytes[..bytes.len().min(MAX_LINE)];
         let Some(end) = window.iter().position(|&byte| byte == b'\n') else {
-            let full = window.len() == MAX_LINE;
-            return full
-                .then_some(Err(ProtocolError::InlineTooBig))
-                .unwrap_or(Ok(false));
+            return match window.len() {
+                MAX_LINE => Err(ProtocolError::InlineTooBig),
+                _ => Ok(false),
+            };
         };
         let mut start = 0;
         for word in bytes[..end].split(u8::is_ascii_whitespace) {

@@ -10,7 +10,10 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The version of redis whose commands and errors these are.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-const SECTIONS: [(&str, fn(&Server, &mut String)); 5] = [
+/// What writes a section.
+type Section = fn(&Server, &mut String);
+
+const SECTIONS: [(&str, Section); 5] = [
     ("server", server),
     ("clients", clients),
     ("memory", memory),
