@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the shipped files into target/dist/ and checks them:
-#   libneap.so  neap  neap-lab  neap.h
+#   libneap.so  neap  neap-lab  neap.h  neap/boost_context.hpp
 #
 # The library is built alone and in a directory of its own: built as a dependency of the
 # command it gets no link-time optimisation, under the same file name.
@@ -20,6 +20,7 @@ mkdir -p "$dist"
 install -m 755 "$work/library/dist/libneap_c.so" "$dist/libneap.so"
 install -m 755 "$work/commands/dist/neap" "$work/commands/dist/neap-lab" "$dist/"
 install -m 644 capi/include/neap.h "$dist/"
+install -D -m 644 capi/include/neap/boost_context.hpp "$dist/neap/boost_context.hpp"
 
 fail() {
     echo "ci/dist.sh: $*" >&2

@@ -18,6 +18,8 @@ wanted=(
     redis-server:redis-server redis-benchmark:redis-tools nginx:nginx-light wrk:wrk
     memcached:memcached /usr/lib/postgresql/*/bin/postgres:postgresql
     /usr/bin/php:php-cli /usr/lib/php/*/mbstring.so:php-mbstring /usr/lib/php/*/dom.so:php-xml
+    # Coroutines in C++.
+    /usr/include/boost/context/fiber.hpp:libboost-context-dev
     # Allocators to compare with.
     /usr/lib/*/libjemalloc.so.2:libjemalloc2
     /usr/lib/*/libmimalloc.so.2.0:libmimalloc2.0

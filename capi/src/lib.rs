@@ -13,6 +13,7 @@
 //! | `cxx/` | the 20 replaceable forms of `operator new` and `operator delete` |
 //! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
 //! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out, too |
+//! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
 //! | `start.rs` | the constructor |
 //! | `version.rs` | `neap_version` |
 //! | `watch.rs` | `mmap` `mmap64` `mremap` `shmat` `ioctl` `prctl`: who maps over the heap or fills its pages, and who enters a sandbox |
@@ -37,6 +38,7 @@ mod loader;
 mod panic;
 mod report;
 mod sized;
+mod stack;
 mod start;
 mod version;
 mod watch;

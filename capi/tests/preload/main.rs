@@ -7,6 +7,7 @@ mod faults;
 mod misuse;
 mod process;
 mod semantics;
+mod stacks;
 mod support;
 mod symbols;
 mod torture;

@@ -76,6 +76,28 @@ fn free_stack() {
     dies("free_stack.c", &foreign("free"));
 }
 
+const NO_STACK: &str = "neap: ADDR is not the top of a stack in use\n";
+
+#[test]
+fn coroutine_stack_free() {
+    dies("coroutine_stack_free.c", NOWHERE);
+}
+
+#[test]
+fn coroutine_stack_free_middle() {
+    dies("coroutine_stack_free_middle.c", NOWHERE);
+}
+
+#[test]
+fn coroutine_stack_twice() {
+    dies("coroutine_stack_twice.c", NO_STACK);
+}
+
+#[test]
+fn coroutine_stack_foreign() {
+    dies("coroutine_stack_foreign.c", NO_STACK);
+}
+
 #[test]
 fn free_static() {
     dies("free_static.c", &foreign("free"));

@@ -254,7 +254,7 @@ pub fn foreign(call: &str) -> String {
 }
 
 /// `text` with every `0x…` replaced by `ADDR`.
-fn without_addresses(text: &str) -> String {
+pub fn without_addresses(text: &str) -> String {
     let mut parts = text.split("0x");
     let mut clean = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -72,10 +72,8 @@ pub fn wrong_size(address: usize, said: usize, low: usize, high: usize) -> ! {
     ))
 }
 
-/// What was given back as a stack is none in use.
+/// What came as the top of a stack is none, or not in use.
 #[cold]
 pub fn no_stack(top: usize) -> ! {
-    fatal(format_args!(
-        "a stack is given back whose top is {top:#x}, where no stack in use ends"
-    ))
+    fatal(format_args!("{top:#x} is not the top of a stack in use"))
 }

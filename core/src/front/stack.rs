@@ -9,6 +9,10 @@
 //! A stack costs an OS page for every page that was used, and address space for the rest. Dropped, it stays warm
 //! for the next one of its size; its pages are the heap's soon after. `docs/stacks.md` has the whole story.
 
+#[cfg(feature = "corosensei")]
+mod corosensei;
+mod overflow;
+
 use super::allocate::entered;
 use crate::cache::heap::HEAP;
 use crate::cache::misuse;
@@ -18,6 +22,8 @@ use crate::stacks::{Pool, Record};
 use core::ffi::CStr;
 use core::mem;
 use core::ptr::NonNull;
+
+pub use overflow::report_overflows;
 
 pub use crate::stacks::{StackError, StackTotals};
 

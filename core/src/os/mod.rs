@@ -8,6 +8,8 @@ pub mod errno;
 #[cfg(test)]
 pub mod fake;
 pub mod fatal;
+#[cfg(not(loom))]
+pub mod fault;
 pub mod linux;
 pub mod lock;
 #[cfg(loom)]

@@ -43,6 +43,19 @@ impl Place<'_> {
         self.arena.side(self.index)
     }
 
+    /// What its user noted for the span in use that starts here. Of other spans, and before somebody notes something, null or a
+    /// pointer to 64 bytes of Neap's own tables. Only for slices of a span, of today or before.
+    #[inline]
+    pub fn noted(&self) -> *mut u8 {
+        self.record().noted()
+    }
+
+    /// Notes a pointer for the span in use that starts here. Unlike the side table it costs no memory.
+    #[inline]
+    pub fn note(&self, pointer: *mut u8) {
+        self.record().note(pointer);
+    }
+
     /// Address of the slice.
     #[inline]
     pub fn slice_base(&self) -> usize {

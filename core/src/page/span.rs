@@ -5,7 +5,10 @@
 //! address from nowhere may be looked at without the lock: the answer is then stale, never undefined.
 
 use super::Use;
-use crate::base::sync::plain::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::plain::{
+    AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use crate::base::tree::{Node, Side};
 use core::ptr::null_mut;
 
@@ -65,6 +68,7 @@ pub(super) enum Detail {
 #[repr(C, align(64))]
 pub(super) struct Record {
     links: [AtomicPtr<Record>; 2],
+    /// In use: what its user noted. Free, in a queue: its neighbour there.
     older: AtomicPtr<Record>,
     newer: AtomicPtr<Record>,
     /// In use: the bytes its user asked for. Free: when it became free, in ms.
@@ -145,6 +149,16 @@ impl Record {
     /// Sets the bytes asked for; returns the former number.
     pub(super) fn swap_bytes(&self, bytes: usize) -> usize {
         self.stamp.swap(bytes, Relaxed)
+    }
+
+    /// What the user of this span in use noted; anything of Neap's own data, or null, if nobody did.
+    pub(super) fn noted(&self) -> *mut u8 {
+        self.older.load(Acquire).cast()
+    }
+
+    /// Notes a pointer for the user of this span in use.
+    pub(super) fn note(&self, pointer: *mut u8) {
+        self.older.store(pointer.cast(), Release);
     }
 
     /// Whether pages were moved into this span in use.

@@ -57,27 +57,34 @@ pub(super) unsafe fn remove<'h, O: Os>(
     stacks: impl Iterator<Item = &'h Record> + Clone,
     counts: &Counts,
 ) -> bool {
-    let having = |guard| stacks.clone().filter(move |stack| stack.guard() == guard);
-    let (advised, mapped) = (
-        having(Guard::Advice).count(),
-        having(Guard::Mapping).count(),
-    );
     let (Some(first), bytes) = (stacks.clone().next(), bytes_of(stacks.clone())) else {
         return true;
     };
+    let having = |guard| stacks.clone().filter(move |stack| stack.guard() == guard);
+    let start = page_of(first);
     // SAFETY: the caller's promise: what is between the guards is theirs, and committed.
-    unsafe {
-        if advised > 0 && os.remove_guard(page_of(first), bytes).is_err() {
-            return false;
-        }
-        if mapped > 0 && os.commit(page_of(first), bytes).is_err() {
-            return false;
-        }
+    let (advised, mapped) = unsafe {
+        (
+            having(Guard::Advice).count() == 0 || os.remove_guard(start, bytes).is_ok(),
+            having(Guard::Mapping).count() == 0 || os.commit(start, bytes).is_ok(),
+        )
+    };
+    if advised {
+        counts
+            .advised
+            .fetch_sub(clear(having(Guard::Advice)), Relaxed);
     }
-    counts.advised.fetch_sub(advised, Relaxed);
-    counts.mapped.fetch_sub(mapped, Relaxed);
-    stacks.for_each(|stack| stack.set_guard(Guard::None));
-    true
+    if mapped {
+        counts
+            .mapped
+            .fetch_sub(clear(having(Guard::Mapping)), Relaxed);
+    }
+    advised && mapped
+}
+
+/// Notes that stacks have no guard any more. Returns how many.
+fn clear<'h>(stacks: impl Iterator<Item = &'h Record>) -> usize {
+    stacks.map(|stack| stack.set_guard(Guard::None)).count()
 }
 
 /// Bytes of address of some stacks.

@@ -8,8 +8,7 @@
 //! - A stack of 64 KiB or more ([`Size`]) is a span of its own. Smaller ones are cells of one slice, cut when the first of
 //!   them is asked for and given up when the last of them is.
 //! - Every stack has a [`Record`] in metadata spans, type-stable: who holds an old pointer reads an old fact, never
-//!   something else. The first word of the side entry of a stack's first slice leads to it. That entry is a slab's
-//!   record at other times, whose links are free for this; they are cleared before the slice goes back.
+//!   something else. What the page heap lets a user note for a span leads to it.
 //! - An ended stack stays warm, its guard in place, in a list of its size that the last one leaves first. The list is
 //!   bounded; a surplus goes back to the page heap at once, oldest first, without guards: nobody but this room knows of them,
 //!   and zeroing a page behind one would fault.
@@ -34,7 +33,7 @@ mod tests;
 mod totals;
 
 pub use pool::Pool;
-pub use record::Record;
+pub use record::{Record, State};
 pub use size::Size;
 pub use totals::StackTotals;
 
@@ -81,5 +80,3 @@ pub struct Overflow {
     /// Whether the stack was in use, not idle.
     pub state: State,
 }
-
-pub use record::State;

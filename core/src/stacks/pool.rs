@@ -8,11 +8,10 @@ use super::store::Store;
 use super::totals::Counts;
 use super::{NotInUse, Overflow, StackError, TAG};
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicPtr, Ordering::Relaxed};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::lock::{FutexGuard, FutexLock};
-use crate::page::{Dirty, PageHeap, Place, Span, Use, Zero};
+use crate::page::{Dirty, PageHeap, Span, Use, Zero};
 use core::ptr::{NonNull, null_mut};
 
 /// Stacks for coroutines. Every call of one pool names the same page heap.
@@ -112,8 +111,8 @@ impl Pool {
         let span = pages
             .alloc(size.slices(), 1, Use::Stack, bytes)
             .ok_or(StackError::OutOfMemory)?;
-        let slice = || record_slice(pages);
-        let row = self.locked().inner.store.take(size.per_span(), slice);
+        let records = |slices| record_span(pages, slices);
+        let row = self.locked().inner.store.take(size.per_span(), records);
         let Some(row) = row else {
             // SAFETY: given out above, shown to nobody, untouched.
             unsafe { pages.free(span.base, Dirty::AsBefore) };
@@ -124,7 +123,7 @@ impl Pool {
         }
         self.counts.add_span(size, pages.os().page_bytes());
         forget_contents(pages, &span, size);
-        link_of(&span.place).store(row.as_ptr().cast_mut(), Relaxed);
+        span.place.note(row.as_ptr().cast_mut().cast());
         self.install(pages, row)?;
         span.place.set_tag(TAG);
         self.locked().open(row);
@@ -166,8 +165,9 @@ impl Pool {
             .map_while(slice)
             .find(|place| place.tag() != 0)
             .filter(|place| place.tag() == TAG)?;
-        let row = link_of(&place).load(Relaxed);
-        // SAFETY: null, or the first record of the row of this slice's stacks.
+        let row: *mut Record = place.noted().cast();
+        // SAFETY: null, or the first record of the row of this span's stacks; if the span is given up meanwhile, 64
+        // bytes of tables at worst, of which a record makes no sense, but no harm.
         let size = unsafe { record(row) }?.size();
         let cell = (address - place.slice_base()) / size.bytes();
         // SAFETY: rows have as many records as the span has stacks.
@@ -222,19 +222,13 @@ fn size_of<O: Os>(pages: &PageHeap<O>, bytes: usize) -> Result<Size, StackError>
     Size::of(bytes, pages.os().page_bytes()).ok_or(StackError::Size)
 }
 
-/// The word of a slice's side entry that leads to the records of its stacks.
-pub(super) fn link_of<'h>(place: &Place<'h>) -> &'h AtomicPtr<Record> {
-    // SAFETY: side entries are aligned to 64 bytes, all zero or atomics, and live as long as the arenas. The
-    // first word is a link of the slab room's, unused while the slice is no slab.
-    unsafe { place.side().cast::<AtomicPtr<Record>>().as_ref() }
-}
-
-/// A slice of zeros for records.
-fn record_slice<O: Os>(pages: &PageHeap<O>) -> Option<NonNull<u8>> {
-    let span = pages.alloc(1, 1, Use::Meta, SLICE_BYTES)?;
+/// A span of zeros for records.
+fn record_span<O: Os>(pages: &PageHeap<O>, slices: usize) -> Option<NonNull<u8>> {
+    let bytes = slices * SLICE_BYTES;
+    let span = pages.alloc(slices, 1, Use::Meta, bytes)?;
     if span.zero == Zero::MaybeDirty {
         // SAFETY: given out just now, unused so far.
-        unsafe { pages.zero_dirty(span.base, SLICE_BYTES) };
+        unsafe { pages.zero_dirty(span.base, bytes) };
     }
     Some(span.base)
 }

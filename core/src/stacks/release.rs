@@ -1,7 +1,7 @@
 //! What becomes of stacks that ended: kept warm, trimmed, given back.
 
 use super::guard;
-use super::pool::{Locked, Pool, link_of};
+use super::pool::{Locked, Pool};
 use super::record::{Record, State};
 use super::size::{SIZES, Size};
 use crate::base::sync::plain::Ordering::Relaxed;
@@ -255,7 +255,7 @@ impl Pool {
 /// The records of all stacks of the span that a stack is in.
 fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
     let place = pages.locate(stack.base() / SLICE_BYTES * SLICE_BYTES)?;
-    let first = link_of(&place).load(Relaxed);
+    let first: *const Record = place.noted().cast();
     if first.is_null() {
         return None;
     }
@@ -266,7 +266,7 @@ fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Reco
 /// The same, for who gives the slice up: nobody finds them by an address from now on.
 fn take_row<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
     let row = row_of(pages, stack)?;
-    link_of(&pages.locate(stack.base())?).store(null_mut(), Relaxed);
+    pages.locate(stack.base())?.note(null_mut());
     row.iter().for_each(|stack| stack.set_state(State::Blank));
     Some(row)
 }

@@ -13,10 +13,17 @@ const SHELVES: usize = 4;
 pub(super) struct Store {
     /// Free rows by length, through the first record's link.
     free: [*mut Record; SHELVES],
-    /// The rest of the newest slice.
+    /// The rest of the newest span.
     next: *mut Record,
     left: usize,
+    /// Slices of all spans.
+    slices: usize,
 }
+
+/// Records of a slice.
+const PER_SLICE: usize = SLICE_BYTES / size_of::<Record>();
+/// Most slices of one span of records.
+const MOST_SLICES: usize = 256;
 
 impl Store {
     pub(super) const fn new() -> Self {
@@ -24,14 +31,15 @@ impl Store {
             free: [null_mut(); SHELVES],
             next: null_mut(),
             left: 0,
+            slices: 0,
         }
     }
 
-    /// A row of `count` blank records (a power of two, at most 8). `slice` gives a fresh slice, all zero.
+    /// A row of `count` blank records (a power of two, at most 8). `span` gives so many fresh slices, all zero.
     pub(super) fn take<'h>(
         &mut self,
         count: usize,
-        slice: impl FnOnce() -> Option<NonNull<u8>>,
+        span: impl Fn(usize) -> Option<NonNull<u8>>,
     ) -> Option<&'h [Record]> {
         let free = &mut self.free[count.trailing_zeros() as usize];
         // SAFETY: null, or the first record of a free row.
@@ -40,25 +48,32 @@ impl Store {
             // SAFETY: rows of this shelf have `count` records.
             return Some(unsafe { core::slice::from_raw_parts(first, count) });
         }
-        self.cut(count, slice)
+        if self.left < count {
+            self.open(span)?;
+        }
+        Some(self.cut(count))
     }
 
-    fn cut<'h>(
-        &mut self,
-        count: usize,
-        slice: impl FnOnce() -> Option<NonNull<u8>>,
-    ) -> Option<&'h [Record]> {
-        if self.left < count {
-            self.next = slice()?.as_ptr().cast();
-            self.left = SLICE_BYTES / size_of::<Record>();
-        }
-        // SAFETY: `left` records are left of a slice of zeros, which is aligned and never given back; these
-        // `count` are nobody's yet.
+    /// Begins a new span: as long as all before it together, for such spans stay for good, and cut the heap into pieces.
+    fn open(&mut self, span: impl Fn(usize) -> Option<NonNull<u8>>) -> Option<()> {
+        let slices = self.slices.clamp(1, MOST_SLICES);
+        let (base, slices) = span(slices)
+            .map(|base| (base, slices))
+            .or_else(|| Some((span(1)?, 1)))?;
+        self.next = base.as_ptr().cast();
+        self.left = slices * PER_SLICE;
+        self.slices += slices;
+        Some(())
+    }
+
+    fn cut<'h>(&mut self, count: usize) -> &'h [Record] {
+        // SAFETY: `left` records, at least `count`, are left of a span of zeros, which is aligned and never given
+        // back; these are nobody's yet.
         let row = unsafe { core::slice::from_raw_parts(self.next, count) };
-        // SAFETY: within the slice or one past its end.
+        // SAFETY: within the span or one past its end.
         self.next = unsafe { self.next.add(count) };
         self.left -= count;
-        Some(row)
+        row
     }
 
     /// Takes a row back, its records blank.

@@ -16,15 +16,15 @@ const SWITCH_BYTES: usize = 512;
 #[derive(Clone, Debug)]
 pub struct Stack(Rc<neap::stack::Stack>);
 
-// SAFETY: the memory stands still and is nobody else's while a clone of the `Rc` lives, which the
-// coroutine has; it has at least 4 KiB and a guard below; both ends are at OS pages, thus aligned.
+// SAFETY: what the inner stack promises holds while a clone of the `Rc` lives, which the coroutine
+// has; nobody else uses its memory.
 unsafe impl corosensei::stack::Stack for Stack {
     fn base(&self) -> StackPointer {
-        self.0.top().addr()
+        self.0.base()
     }
 
     fn limit(&self) -> StackPointer {
-        self.0.limit().addr()
+        corosensei::stack::Stack::limit(&*self.0)
     }
 }
 
@@ -76,7 +76,11 @@ impl Stack {
 /// # Errors
 /// When they do not.
 pub fn prepare(options: &Options) -> anyhow::Result<()> {
-    let stack = Stack::new(options).map_err(|error| anyhow::anyhow!("{error:?}"));
-    stack.with_context(|| format!("--stack-size {} does not do", options.stack_size))?;
+    Stack::new(options)
+        .with_context(|| format!("--stack-size {} does not do", options.stack_size))?;
+    if !neap::stack::report_overflows() {
+        // It would end the process all the same, without a word on why.
+        eprintln!("neap-kv: overflows of stacks will not be reported: no handler for SIGSEGV");
+    }
     Ok(())
 }

@@ -1,0 +1,10 @@
+/* An address within a coroutine's stack, given to free. */
+#include "misuse.h"
+#include "../../include/neap.h"
+
+int main(void) {
+    neap_stack_t stack;
+    if (neap_stack_alloc(1 << 20, &stack)) _exit(3);
+    free((char *)stack.top - 4096); /* HERE */
+    surface();
+}

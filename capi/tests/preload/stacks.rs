@@ -1,0 +1,117 @@
+//! Stacks for coroutines, as C and C++ programs use them.
+
+use crate::support::{self, Artifact, compile, passes_with};
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+
+fn passes(source: &str) {
+    let library = support::library();
+    passes_with(source, &[library.as_os_str()], &[]);
+}
+
+#[test]
+fn stacks_from_c() {
+    passes("programs/stacks.c");
+}
+
+/// Runs `overflow.c`, which must die of SIGSEGV; what it wrote on both outputs.
+fn overflows(how: &str) -> Option<(String, String)> {
+    let library = support::library();
+    let program = compile(
+        "programs/overflow.c",
+        Artifact::Program,
+        &[library.as_os_str()],
+    )?;
+    let output = support::run(&program, &[OsStr::new(how)], &[]);
+    let stderr = support::without_addresses(&support::text(&output.stderr));
+    assert_eq!(
+        output.status.signal(),
+        Some(libc::SIGSEGV),
+        "{how}: {stderr}"
+    );
+    Some((support::text(&output.stdout), stderr))
+}
+
+/// The line that every overflow ends in.
+fn line(owner: &str) -> String {
+    // The stack has 64 KiB of address, the guard is one OS page.
+    // SAFETY: takes no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let bytes = ((64 << 10) - page).max(page);
+    format!("neap: stack overflow at ADDR, in the guard of a stack of {bytes} bytes{owner}\n")
+}
+
+fn reports(how: &str, owner: &str, stdout: &str) {
+    if let Some(output) = overflows(how) {
+        assert_eq!(output, (stdout.to_owned(), line(owner)), "{how}");
+    }
+}
+
+const OWNER: &str = " (owner \"a coroutine\")";
+
+#[test]
+fn an_overflow_is_one_line_and_sigsegv() {
+    reports("plain", OWNER, "");
+}
+
+#[test]
+fn who_did_not_ask_dies_in_silence() {
+    if let Some(output) = overflows("silent") {
+        assert_eq!(output, Default::default());
+    }
+}
+
+#[test]
+fn other_faults_go_to_the_programs_handler() {
+    reports("handler", OWNER, "");
+    reports("siginfo", OWNER, "");
+}
+
+#[test]
+fn a_handler_for_one_fault_is_called_once() {
+    if let Some(output) = overflows("once") {
+        assert_eq!(
+            output,
+            Default::default(),
+            "the second fault has the default action"
+        );
+    }
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_so_unless_it_is_a_fault() {
+    reports("ignored", OWNER, "on\n");
+}
+
+#[test]
+fn other_faults_and_sent_signals_have_the_default_action() {
+    for how in ["sent", "elsewhere"] {
+        if let Some(output) = overflows(how) {
+            assert_eq!(output, Default::default(), "{how}");
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_asks_has_a_stack_for_the_handler() {
+    reports("thread", " (owner \"worker 7\")", "");
+}
+
+#[test]
+fn fibers_of_boost() {
+    if !Path::new("/usr/include/boost/context/fiber.hpp").exists() {
+        let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
+        assert!(!required, "no Boost.Context here");
+        // Not eprintln: the harness would hide it in a test that passes.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED boost_context.cc: no Boost.Context here (Debian: apt install libboost-context-dev)"
+        );
+        return;
+    }
+    let library = support::library();
+    let flags = [library.as_os_str(), OsStr::new("-lboost_context")];
+    passes_with("programs/boost_context.cc", &flags, &[]);
+}

@@ -1,0 +1,73 @@
+/* A coroutine runs over the end of its stack. The argument says where and under what circumstances. */
+#include "overflow.h"
+
+static sigjmp_buf back;
+static volatile int seen;
+
+static void on_fault(int signal) {
+    seen = signal;
+    siglongjmp(back, 1);
+}
+
+static void on_fault_with_address(int signal, siginfo_t *info, void *context) {
+    CHECK(info->si_addr != NULL && context != NULL);
+    on_fault(signal);
+}
+
+static void handle(int flags) {
+    struct sigaction action = {0};
+    if (flags & SA_SIGINFO)
+        action.sa_sigaction = on_fault_with_address;
+    else
+        action.sa_handler = on_fault;
+    action.sa_flags = flags;
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+}
+
+/* The program's own fault comes to its own handler. */
+static void own_fault(void) {
+    char *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    seen = 0;
+    if (sigsetjmp(back, 1) == 0) *(volatile char *)page = 1;
+    CHECK(seen == SIGSEGV);
+}
+
+static void *in_thread(void *owner) {
+    CHECK(neap_stack_report_overflows() == 1);
+    run(endless, owner);
+    return NULL;
+}
+
+static void ends(void) {}
+
+int main(int argc, char **argv) {
+    const char *how = argc > 1 ? argv[1] : "plain";
+    if (!strcmp(how, "silent")) run(endless, NULL);
+    if (!strcmp(how, "handler")) handle(0);
+    if (!strcmp(how, "siginfo")) handle(SA_SIGINFO);
+    if (!strcmp(how, "once")) handle(SA_RESETHAND);
+    if (!strcmp(how, "ignored")) signal(SIGSEGV, SIG_IGN);
+    CHECK(neap_stack_report_overflows() == 1);
+    CHECK(neap_stack_report_overflows() == 1);
+    run(ends, NULL);
+    if (!strcmp(how, "handler") || !strcmp(how, "siginfo")) {
+        own_fault();
+        own_fault();
+    } else if (!strcmp(how, "once")) {
+        own_fault();
+        own_fault();
+    } else if (!strcmp(how, "ignored")) {
+        raise(SIGSEGV);
+        CHECK(write(1, "on\n", 3) == 3);
+    } else if (!strcmp(how, "sent")) {
+        raise(SIGSEGV);
+    } else if (!strcmp(how, "elsewhere")) {
+        *(volatile char *)hidden(64) = 1;
+    } else if (!strcmp(how, "thread")) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, in_thread, "worker 7") == 0);
+        pthread_join(thread, NULL);
+    }
+    run(endless, "a coroutine");
+}

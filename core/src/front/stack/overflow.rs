@@ -1,0 +1,125 @@
+//! The report of a stack overflow.
+
+use super::Stack;
+use crate::base::sync::UnsafeCell;
+use crate::cache::heap::HEAP;
+use crate::front::statistics::Lossy;
+use crate::os::fatal::warn;
+use crate::os::fault;
+use crate::os::lock::FutexLock;
+use crate::os::thread::Key;
+use crate::stacks::{Overflow, Pool, State};
+use core::ffi::{CStr, c_void};
+use core::fmt;
+use core::ptr::NonNull;
+
+/// Address space of the alternate stack that a thread gets: the kernel puts up to 12 KiB of registers on it.
+const ALTERNATE_BYTES: usize = 32 << 10;
+
+/// From now on an access to the guard of a stack writes one line that says so, with the stack's size and its owner's
+/// name, before the process dies of SIGSEGV as it would have. A handler that the program had before stays in force
+/// for all other faults; one that it sets later must call this one on, or takes its place.
+///
+/// The handler needs a stack that is not the full one: the calling thread gets an alternate stack (`sigaltstack(2)`) if it has
+/// none. Threads of Rust's standard library have one; others that run coroutines call this, too. False if
+/// there was no memory for that, or the kernel refused.
+pub fn report_overflows() -> bool {
+    fault::watch(report) && has_alternate_stack()
+}
+
+/// In the handler: no lock, no allocation.
+fn report(address: usize) -> bool {
+    let Some(overflow) = Pool::overflow_at(&HEAP.pages, address) else {
+        return false;
+    };
+    warn(format_args!("{}", Line { address, overflow }));
+    true
+}
+
+impl Overflow {
+    /// The owner's name, empty if it has none.
+    fn owner(&self) -> &[u8] {
+        if self.owner.is_null() {
+            return b"";
+        }
+        // SAFETY: whoever named the stack promised a string that lives as long as the stack is in use.
+        unsafe { CStr::from_ptr(self.owner) }.to_bytes()
+    }
+}
+
+struct Line {
+    address: usize,
+    overflow: Overflow,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, overflow } = self;
+        let bytes = overflow.bytes;
+        write!(
+            out,
+            "stack overflow at {address:#x}, in the guard of a stack of {bytes} bytes"
+        )?;
+        let owner = overflow.owner();
+        if !owner.is_empty() {
+            write!(out, " (owner \"{}\")", Lossy(owner))?;
+        }
+        if overflow.state != State::Used {
+            out.write_str(", which was given back before")?;
+        }
+        Ok(())
+    }
+}
+
+/// The key whose destructor takes a thread's alternate stack back, made at the first need.
+struct OnceKey {
+    lock: FutexLock,
+    key: UnsafeCell<Option<Key>>,
+}
+
+// SAFETY: the cell is reached only under the lock.
+unsafe impl Sync for OnceKey {}
+
+static KEY: OnceKey = OnceKey {
+    lock: FutexLock::new(),
+    key: UnsafeCell::new(None),
+};
+
+fn key() -> Option<Key> {
+    let _guard = KEY.lock.lock();
+    // SAFETY: under the lock.
+    let key = unsafe { &mut *KEY.key.get() };
+    if key.is_none() {
+        *key = Key::create(at_thread_end);
+    }
+    *key
+}
+
+/// Gives the calling thread an alternate stack if it has none.
+fn has_alternate_stack() -> bool {
+    if fault::alternate_stack().is_some() {
+        return true;
+    }
+    let (Some(key), Ok(stack)) = (key(), Stack::new(ALTERNATE_BYTES)) else {
+        return false;
+    };
+    // SAFETY: the stack is this thread's until `at_thread_end`, or dropped here if it did not become its own.
+    let ours = unsafe { fault::set_alternate_stack(stack.limit(), stack.bytes()) };
+    if ours && !key.set(stack.top().as_ptr().cast()) {
+        fault::drop_alternate_stack(stack.limit());
+        return false;
+    }
+    if ours {
+        let _top = stack.into_raw();
+    }
+    ours
+}
+
+/// The destructor of the key.
+unsafe extern "C" fn at_thread_end(top: *mut c_void) {
+    if let Some(top) = NonNull::new(top.cast()) {
+        // SAFETY: given up by `has_alternate_stack`, for this thread.
+        let stack = unsafe { Stack::from_raw(top) };
+        fault::drop_alternate_stack(stack.limit());
+    }
+}
