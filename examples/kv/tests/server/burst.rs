@@ -1,8 +1,9 @@
 //! Bursts of connections: alive afterwards, and everything given back.
 
+use crate::Add;
 use crate::world::{Client, Server};
 
-pub fn all(add: &mut dyn FnMut(&str, fn())) {
+pub fn all(add: Add<'_>) {
     add("two thousand connections come and go", come_and_go);
     add("stacks stay shallow", depth);
     add("parked connections hold no buffers", parked);

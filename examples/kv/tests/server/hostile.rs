@@ -1,9 +1,10 @@
 //! Clients that mean harm: an error and a closed connection, and a server that goes on.
 
+use crate::Add;
 use crate::world::{Client, Server, request};
 use std::io::Write as _;
 
-pub fn all(add: &mut dyn FnMut(&str, fn())) {
+pub fn all(add: Add<'_>) {
     add("garbage is answered and cut off", garbage);
     add("huge lengths reserve nothing", huge_lengths);
     add("slow half requests hold little", slowloris);

@@ -11,6 +11,9 @@ mod world;
 
 use libtest_mimic::{Arguments, Trial};
 
+/// Takes a test and its name.
+type Add<'a> = &'a mut dyn FnMut(&str, fn());
+
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();

@@ -1,9 +1,10 @@
 //! What one well-behaved client sees.
 
+use crate::Add;
 use crate::world::{Client, Server, command, request};
 use std::process::Stdio;
 
-pub fn all(add: &mut dyn FnMut(&str, fn())) {
+pub fn all(add: Add<'_>) {
     add("one session", one_session);
     add("pipelined requests are answered in order", pipelined);
     add("a large value comes back as it was", large_value);
