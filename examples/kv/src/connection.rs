@@ -31,6 +31,8 @@ pub enum Need {
     Room,
     /// The others' turn to be over.
     Turn,
+    /// The requests that came with this one to be run.
+    Batch,
 }
 
 /// A coroutine that waits.
@@ -212,7 +214,11 @@ impl<'a> Link<'a> {
     /// Adds to `input` what the client sends next; replies go out before anybody waits.
     fn fill(&mut self) -> Result<(), Gone> {
         if self.state == Input::Drained {
+            self.await_batch()?;
             self.flush()?;
+        }
+        // Both may have waited, and heard of more input meanwhile; it is not announced twice.
+        if self.state == Input::Drained {
             self.park(Need::Input)?;
         }
         self.make_room()?;
@@ -225,6 +231,16 @@ impl<'a> Link<'a> {
             Err(_) => return Err(Gone),
         }
         Ok(())
+    }
+
+    /// Lets the requests be run that came at the same time. Their replies leave one after another
+    /// then: a client on another core that sleeps is woken once for all.
+    fn await_batch(&mut self) -> Result<(), Gone> {
+        if self.output.bytes().is_empty() {
+            return Ok(());
+        }
+        self.release_input();
+        self.wait(Need::Batch)
     }
 
     /// A short read means that all was read; after a full one the others have their turn.
@@ -254,6 +270,16 @@ impl<'a> Link<'a> {
 
     /// Gives back the buffers that are not needed while waiting, and waits.
     fn park(&mut self, need: Need) -> Result<(), Gone> {
+        self.release_input();
+        if self.output.bytes().is_empty() {
+            self.output.clear(0);
+        }
+        self.count()?;
+        self.wait(need)
+    }
+
+    /// Gives back what `input` does not need to hold what was not run yet.
+    fn release_input(&mut self) {
         let left = self.input.len() - self.start;
         if left == 0 {
             self.input = Vec::new();
@@ -262,11 +288,6 @@ impl<'a> Link<'a> {
             self.input = self.input[self.start..].to_vec();
             self.start = 0;
         }
-        if self.output.bytes().is_empty() {
-            self.output.clear(0);
-        }
-        self.count()?;
-        self.wait(need)
     }
 
     /// Counts the buffers in the server's sum; a connection that makes it too large is closed.

@@ -173,6 +173,7 @@ impl Worker {
                 ),
             }
         }
+        self.lanes.resume_batch();
         self.let_in();
         self.sweep(now);
         self.look(now);

@@ -45,6 +45,8 @@ pub(super) struct Lanes {
     lanes: Slab<Lane>,
     /// Those that let others have their turn.
     turns: VecDeque<usize>,
+    /// Those that have run their requests of this turn.
+    batch: Vec<usize>,
     /// Whether any ran since this was last asked.
     stirred: bool,
 }
@@ -55,6 +57,7 @@ impl Lanes {
             server,
             lanes: Slab::new(),
             turns: VecDeque::new(),
+            batch: Vec::new(),
             stirred: false,
         }
     }
@@ -109,7 +112,7 @@ impl Lanes {
         let wanted = match lane.wait.need {
             Need::Input => arrival.input || arrival.hangup,
             Need::Room => room || arrival.hangup,
-            Need::Turn => false,
+            Need::Turn | Need::Batch => false,
         };
         if wanted {
             self.resume(key);
@@ -122,6 +125,13 @@ impl Lanes {
             if let Some(key) = self.turns.pop_front() {
                 self.resume(key);
             }
+        }
+    }
+
+    /// Resumes those that have run their requests of this turn.
+    pub(super) fn resume_batch(&mut self) {
+        for key in std::mem::take(&mut self.batch) {
+            self.resume(key);
         }
     }
 
@@ -162,8 +172,10 @@ impl Lanes {
                 lane.wait = wait;
                 lane.parked_at = self.server.now();
                 lane.trim = Trim::Due;
-                if wait.need == Need::Turn {
-                    self.turns.push_back(key);
+                match wait.need {
+                    Need::Turn => self.turns.push_back(key),
+                    Need::Batch => self.batch.push(key),
+                    Need::Input | Need::Room => {}
                 }
                 self.measure(key);
             }

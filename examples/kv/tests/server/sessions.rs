@@ -7,6 +7,10 @@ use std::process::Stdio;
 pub fn all(add: Add<'_>) {
     add("one session", one_session);
     add("pipelined requests are answered in order", pipelined);
+    add(
+        "requests sent while replies wait are answered",
+        sent_meanwhile,
+    );
     add("a large value comes back as it was", large_value);
     add("several threads serve one store", several_threads);
     add("connections above the limit are refused", too_many);
@@ -61,6 +65,21 @@ fn pipelined() {
         assert_eq!(client.reply(), number.to_string());
     }
     writer.join().expect("all was sent");
+}
+
+fn sent_meanwhile() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let value = "v".repeat(10_000_000);
+    assert_eq!(client.ask(&format!("SET k {value}")), "+OK");
+    client.send(request("GET k"));
+    // The reply does not fit the sockets: the connection waits for room.
+    server.wait_for("buffered_bytes", |bytes| bytes > 0);
+    client.send(request("ECHO later"));
+    // Its arrival is noticed before this is answered.
+    assert_eq!(server.connect().ask("PING"), "+PONG");
+    assert_eq!(client.reply().len(), value.len());
+    assert_eq!(client.reply(), "later");
 }
 
 fn large_value() {
