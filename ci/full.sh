@@ -19,5 +19,8 @@ tier peers "$target/dist/neap-lab" peers
 tier bench "$target/dist/neap-lab" bench
 tier calloc "$target/dist/neap-lab" calloc --quick
 tier memory "$target/dist/neap-lab" memory --mib 256
+tier retention "$target/dist/neap-lab" retention
+tier fragmentation "$target/dist/neap-lab" fragmentation
+tier mesh "$target/dist/neap-lab" mesh
 tier download "$target/dist/neap-lab" download --offline --rounds 1 --mb 16 --chunks 1,10,100
 summary

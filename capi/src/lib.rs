@@ -11,6 +11,7 @@
 //! | `control.rs`, `report.rs` | `malloc_trim` `mallopt`; `mallinfo` `mallinfo2` `malloc_info` `malloc_stats` |
 //! | `libc_names.rs` | the same under glibc's internal `__libc_*` names |
 //! | `cxx/` | the 20 replaceable forms of `operator new` and `operator delete` |
+//! | `alone.rs` | `unshare` `setns` `fork`: the purge thread makes way |
 //! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
 //! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out, too |
 //! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
@@ -26,6 +27,7 @@
 #![cfg_attr(panic = "abort", no_std)]
 
 mod aligned;
+mod alone;
 mod c;
 mod control;
 mod cxx;
@@ -34,6 +36,7 @@ mod errno;
 mod exit;
 mod libc_names;
 mod loader;
+mod next;
 #[cfg(panic = "abort")]
 mod panic;
 mod report;

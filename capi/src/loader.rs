@@ -2,7 +2,8 @@
 //!
 //! Asked on slow paths only: `dlsym` takes the loader's lock and may allocate.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::{CStr, c_int, c_void};
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// The definition of `name` that comes after this library in the search order.
@@ -26,6 +27,52 @@ pub(crate) fn inside(library: &CStr, name: &CStr) -> Option<NonNull<c_void>> {
         let handle = NonNull::new(libc::dlopen(library.as_ptr(), mode))?;
         NonNull::new(libc::dlsym(handle.as_ptr(), name.as_ptr()))
     }
+}
+
+/// The loaded objects that one of `addresses` lies in: from where to where. Those that are not there are left empty.
+pub(crate) fn objects_of<const N: usize>(addresses: [usize; N]) -> [Range<usize>; N] {
+    let mut search = Search {
+        addresses,
+        found: [const { 0..0 }; N],
+    };
+    // SAFETY: the callback has the type that is asked for, and gets the search, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look_at::<N>), (&raw mut search).cast()) };
+    search.found
+}
+
+struct Search<const N: usize> {
+    addresses: [usize; N],
+    found: [Range<usize>; N],
+}
+
+/// # Safety
+/// - As the callback of `dl_iterate_phdr(3)`; `search` is a [`Search`].
+unsafe extern "C" fn look_at<const N: usize>(
+    object: *mut libc::dl_phdr_info,
+    _size: usize,
+    search: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (object, search) = unsafe { (&*object, &mut *search.cast::<Search<N>>()) };
+    // SAFETY: so many headers are there, by the loader's word.
+    let headers =
+        unsafe { core::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
+    let segments = headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_LOAD)
+        .map(|header| {
+            let from = (object.dlpi_addr + header.p_vaddr) as usize;
+            from..from + header.p_memsz as usize
+        });
+    let extent = segments.fold(usize::MAX..0, |all, segment| {
+        all.start.min(segment.start)..all.end.max(segment.end)
+    });
+    for (address, found) in search.addresses.iter().zip(&mut search.found) {
+        if extent.contains(address) {
+            *found = extent.clone();
+        }
+    }
+    0
 }
 
 /// The start of the loaded object that `address` lies in; null if in none.

@@ -1,8 +1,8 @@
 //! The constructor.
 
-use crate::watch;
+use crate::{alone, loader, watch};
 use core::ffi::{c_char, c_int};
-use neap::front;
+use neap::{front, purge};
 
 type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c_char);
 
@@ -12,7 +12,22 @@ static AT_START: Constructor = at_start;
 
 unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *mut *mut c_char) {
     watch::begin();
+    alone::begin();
     // SAFETY: the C library hands constructors the environment, and this one runs before all others, in
     // the process's only thread (unless the library is opened late, and then reads it as any library would).
     unsafe { front::begin(envp) };
+    purge::enable(&loader::objects_of(unsafe_callers()));
+}
+
+/// An address in the code of every object that may call `free` with locks held that starting a thread takes, too: the C
+/// library (and its parts, where it has some), the loader; and this one, whose own calls tell nothing of the caller's.
+fn unsafe_callers() -> [usize; 5] {
+    let address_of = |name| loader::next(name).map_or(0, |found| found.as_ptr().addr());
+    [
+        address_of(c"getpid"),
+        address_of(c"pthread_create"),
+        address_of(c"dlopen"),
+        address_of(c"__tls_get_addr"),
+        unsafe_callers as fn() -> [usize; 5] as usize,
+    ]
 }

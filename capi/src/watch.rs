@@ -5,37 +5,10 @@
 //! take no lock and allocate nothing, so they may be called wherever those may: in a signal handler, in a child
 //! of `vfork`.
 
-use crate::loader;
-use core::ffi::{CStr, c_int, c_long, c_ulong, c_void};
+use crate::next::Next;
+use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::mem::transmute;
-use core::ptr::null_mut;
-use neap::base::sync::{AtomicPtr, Ordering};
 use neap::front;
-
-/// A function of the next library in the search order; null until it was looked for, or if there is none.
-struct Next {
-    name: &'static CStr,
-    found: AtomicPtr<c_void>,
-}
-
-impl Next {
-    const fn new(name: &'static CStr) -> Self {
-        Self {
-            name,
-            found: AtomicPtr::new(null_mut()),
-        }
-    }
-
-    fn look(&self) {
-        if let Some(found) = loader::next(self.name) {
-            self.found.store(found.as_ptr(), Ordering::Relaxed);
-        }
-    }
-
-    fn get(&self) -> *mut c_void {
-        self.found.load(Ordering::Relaxed)
-    }
-}
 
 static MMAP: Next = Next::new(c"mmap");
 static MREMAP: Next = Next::new(c"mremap");

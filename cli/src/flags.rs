@@ -57,6 +57,7 @@ fn help(option: &Declaration) -> String {
         (Flag::Off, _) => format!("Without this flag: {}", option.doc),
         (_, Kind::Path) => option.doc.to_owned(),
         (_, Kind::Choice(_)) => format!("{} [default: {}]", option.doc, option.default),
+        (_, kind) if option.default.is_empty() => format!("{} [{kind}]", option.doc),
         (_, kind) => format!("{} [{kind}; default: {}]", option.doc, option.default),
     }
 }

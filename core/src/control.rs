@@ -122,6 +122,55 @@ pub static OPTIONS: &[Declaration] = &[
         doc: "How long a free page may stay resident, in milliseconds.",
     },
     Declaration {
+        name: "purge-thread",
+        env: "NEAP_PURGE_THREAD",
+        kind: SWITCH,
+        default: "1",
+        bare: None,
+        doc: "Give free pages back by a background thread, which exists only while there are some (else by calls on their way; in a Rust program's own allocator off unless it asks).",
+    },
+    Declaration {
+        name: "dirty-max",
+        env: "NEAP_DIRTY_MAX",
+        kind: Kind::Bytes {
+            min: 0,
+            max: 1 << 60,
+        },
+        default: "",
+        bare: None,
+        doc: "Most bytes of free spans that may stay resident, whatever their age.",
+    },
+    Declaration {
+        name: "limit-soft",
+        env: "NEAP_LIMIT_SOFT",
+        kind: Kind::Bytes {
+            min: 1 << 20,
+            max: 1 << 60,
+        },
+        default: "",
+        bare: None,
+        doc: "Near this many bytes free memory is given back before its time, down to all of it.",
+    },
+    Declaration {
+        name: "limit",
+        env: "NEAP_LIMIT",
+        kind: Kind::Bytes {
+            min: 1 << 20,
+            max: 1 << 60,
+        },
+        default: "",
+        bare: None,
+        doc: "Beyond this many bytes of spans in use and free ones that stay resident, allocations fail with ENOMEM.",
+    },
+    Declaration {
+        name: "thp",
+        env: "NEAP_THP",
+        kind: Kind::Choice(&["auto", "never", "always"]),
+        default: "auto",
+        bare: None,
+        doc: "Where the kernel may use huge pages: for new slabs of processes that have 64 MiB of them, nowhere, or everywhere (faster, and resident memory may grow).",
+    },
+    Declaration {
         name: "thread-cache",
         env: "NEAP_THREAD_CACHE",
         kind: Kind::Bytes {

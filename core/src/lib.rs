@@ -42,4 +42,4 @@ pub mod stacks;
 pub mod stats;
 
 #[cfg(not(loom))]
-pub use front::{Neap, stack};
+pub use front::{Neap, purge, stack};

@@ -23,6 +23,8 @@ pub struct Snapshot {
     pub granted: u64,
     /// Free blocks in slabs.
     pub slab_free: u64,
+    /// Pages of these that were given back to the kernel, or were not resident to begin with.
+    pub slab_purged: u64,
     /// Freed blocks that wait in the checking mode's quarantine.
     pub quarantine: u64,
     /// Free spans.
@@ -107,6 +109,7 @@ impl Default for Snapshot {
             magazines: 0,
             granted: 0,
             slab_free: 0,
+            slab_purged: 0,
             quarantine: 0,
             free_spans: 0,
             free_dirty: 0,
@@ -134,7 +137,7 @@ pub const USE_NAMES: [&str; USES] = ["slabs", "large blocks", "stacks", "metadat
 
 impl Snapshot {
     /// The byte figures with their names (JSON keys) and what they mean, in reading order.
-    pub fn lines(&self) -> [(&'static str, u64, &'static str); 17] {
+    pub fn lines(&self) -> [(&'static str, u64, &'static str); 18] {
         [
             (
                 "live",
@@ -148,6 +151,11 @@ impl Snapshot {
                 "free blocks in the threads' magazines",
             ),
             ("slab_free", self.slab_free, "free blocks in slabs"),
+            (
+                "slab_purged",
+                self.slab_purged,
+                "of these, pages that are kept away",
+            ),
             (
                 "quarantine",
                 self.quarantine,
@@ -174,7 +182,7 @@ impl Snapshot {
             (
                 "purged",
                 self.purged_bytes,
-                "of free spans, given back to the kernel so far",
+                "of free memory, given back to the kernel so far",
             ),
             (
                 "zeroed",

@@ -39,7 +39,8 @@ pub fn glibc_version() -> String {
     version.to_string_lossy().into_owned()
 }
 
-fn first_line(path: &str) -> String {
+/// The first line of a file of /proc or /sys; `unknown` where it cannot be read.
+pub fn first_line(path: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().next().unwrap_or("unknown").to_string()
 }
@@ -70,6 +71,25 @@ pub fn resident_bytes() -> anyhow::Result<u64> {
     let kib =
         kib_of("/proc/self/smaps_rollup", "Rss").or_else(|| kib_of("/proc/self/status", "VmRSS"));
     Ok(kib.context("cannot read the resident size in /proc/self")? * 1_024)
+}
+
+/// KiB of process `who`, a number or `self`, in memory now: the second figure of its statm, which
+/// costs little enough to be read many times a second.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn resident_kib(who: &str) -> anyhow::Result<u64> {
+    let statm = fs::read_to_string(format!("/proc/{who}/statm"))?;
+    let pages = statm.split_whitespace().nth(1).context("a short statm")?;
+    Ok(pages.parse::<u64>()? * crate::work::pagemap::page_size() / 1_024)
+}
+
+/// KiB of page tables of process `pid`.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn tables_kib(pid: u32) -> anyhow::Result<u64> {
+    kib_of(&format!("/proc/{pid}/status"), "VmPTE").context("cannot read VmPTE in /proc")
 }
 
 /// The most KiB that process `pid` had in memory so far (since its exec).
@@ -195,6 +215,7 @@ mod tests {
             "{resident} {peak}"
         );
         assert!(faults(me).unwrap().0 > 0);
+        assert!(resident_kib("self").unwrap() > 100 && tables_kib(me).unwrap() > 4);
     }
 
     #[test]

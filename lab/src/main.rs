@@ -11,27 +11,36 @@
 //! | `calloc/` | the campaign of calloc and free |
 //! | `memory` | the steps of the tour of virtual memory |
 //! | `prices/` | what it costs here to know and to make memory zero |
+//! | `retention`, `fragmentation` | what freed memory still costs: in a sleeping process, between live blocks |
+//! | `mesh/` | what sharing physical pages among half-empty ones would save |
+//! | `figures/` | bytes and counts by case: their record and tables |
 //! | `bench`, `stats`, `summary` | interleaved rounds, and what they prove |
 //! | `download/` | the published download: its environment, its server, its cells and their report |
+//! | `tide/` | the published five steps: the heap, the stacks and the system |
 //! | `record`, `report`, `plot` | the CSV file, the tables, the SVG picture |
 
 mod bench;
 mod calloc;
 mod counts;
 mod download;
+mod figures;
+mod fragmentation;
 mod identity;
 mod machine;
 mod memory;
+mod mesh;
 mod peers;
 mod plot;
 mod prices;
 mod programs;
 mod record;
 mod report;
+mod retention;
 mod rng;
 mod run;
 mod stats;
 mod summary;
+mod tide;
 mod verbs;
 mod work;
 mod workloads;
@@ -66,6 +75,14 @@ enum Verb {
     Show(verbs::show::Arguments),
     /// Measure an HTTPS download with buffers of the chunk's size, as PyOpenSSL made them in 2016
     Download(verbs::download::Arguments),
+    /// What a sleeping process keeps of the memory that it freed, and whether anything in it wakes
+    Retention(verbs::retention::Arguments),
+    /// What the holes between live blocks cost: 90 % freed, then as many bytes in larger blocks
+    Fragmentation(verbs::fragmentation::Arguments),
+    /// What sharing physical pages among half-empty ones would save under Neap
+    Mesh(verbs::mesh::Arguments),
+    /// The write-up's five steps: what heap and coroutine stacks take, share and give back
+    Tide(verbs::tide::Arguments),
     /// Carry out one workload in this process and report (used by the other verbs)
     #[command(hide = true)]
     Worker(verbs::worker::Arguments),
@@ -81,6 +98,10 @@ fn main() -> ExitCode {
         Verb::Golden(arguments) => verbs::golden::run(&arguments),
         Verb::Show(arguments) => verbs::show::run(&arguments),
         Verb::Download(arguments) => verbs::download::run(&arguments),
+        Verb::Retention(arguments) => verbs::retention::run(&arguments),
+        Verb::Fragmentation(arguments) => verbs::fragmentation::run(&arguments),
+        Verb::Mesh(arguments) => verbs::mesh::run(&arguments),
+        Verb::Tide(arguments) => verbs::tide::run(&arguments),
         Verb::Worker(arguments) => verbs::worker::run(&arguments),
     };
     result.unwrap_or_else(|error| {

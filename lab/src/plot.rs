@@ -60,12 +60,14 @@ fn place(ratio: f64) -> f64 {
     PANEL * (ratio.clamp(low, high) / low).ln() / (high / low).ln()
 }
 
-fn push(out: &mut String, element: std::fmt::Arguments) {
+/// Adds a line.
+pub fn push(out: &mut String, element: std::fmt::Arguments) {
     // Writing into a string cannot fail.
     let _ = writeln!(out, "{element}");
 }
 
-fn text(out: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
+/// Adds words at a place; `anchor` is SVG's.
+pub fn text(out: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
     push(
         out,
         format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"),

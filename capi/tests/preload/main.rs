@@ -1,11 +1,14 @@
 //! The library from outside: what it exports, how each name behaves, what it
 //! survives. C and C++ programs are compiled here and run under the preload.
 
+mod cgroup;
 mod cxx;
 mod exhaustion;
 mod faults;
+mod limits;
 mod misuse;
 mod process;
+mod purge;
 mod semantics;
 mod stacks;
 mod support;

@@ -3,28 +3,16 @@
 //! The short form of `ci/torture.sh`, and proof that the programs can fail: with a byte spoiled,
 //! and with a calloc in front of the library that trusts its descriptor (`torture/unguarded.c`).
 
-use crate::support::{self, Artifact, Built, aborted, compile_strictly, run, succeeds, text};
+use crate::support::{
+    self, Artifact, Built, aborted, compile_strictly, run, succeeds, succeeds_or_skips, text,
+};
 use std::ffi::OsStr;
-use std::io::{self, Write};
 use std::process::Output;
-
-/// The exit status of a program that the kernel or a missing privilege keeps from its test.
-const SKIPPED: i32 = 77;
 
 /// Compiles `torture/NAME.c`, with every warning an error.
 fn built(name: &str, artifact: Artifact) -> Option<Built> {
     let flags = ["-fno-builtin", "-Wall", "-Wextra", "-Werror"].map(OsStr::new);
     compile_strictly(&format!("programs/torture/{name}.c"), artifact, &flags)
-}
-
-/// Asserts success, or says on stderr what could not be tested here.
-fn succeeds_or_skips(output: &Output, name: &str) {
-    if output.status.code() == Some(SKIPPED) {
-        // Not eprintln: the harness would hide it in a test that passes.
-        let _ = write!(io::stderr(), "{name}: {}", text(&output.stdout));
-    } else {
-        succeeds(output, name);
-    }
 }
 
 /// Runs each mode by several threads, and by one, which alone may allocate after a raw clone.

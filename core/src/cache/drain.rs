@@ -33,7 +33,7 @@ impl Heap {
             if ptr::eq(cache, own) {
                 self.flush_all(cache);
             } else {
-                self.drain(cache);
+                self.drain(&mut cache.open(), self);
             }
         });
     }
@@ -48,22 +48,22 @@ impl Heap {
         }
     }
 
-    /// Takes the older blocks of another thread's magazines, and what was granted for them.
-    fn drain(&'static self, cache: &Cache) {
-        let mut open = cache.open();
+    /// Takes the older blocks of another thread's magazines, and what was granted for them. Slabs that are empty then go to
+    /// `source`.
+    pub(super) fn drain<S: Source>(&'static self, open: &mut Opened<'_>, source: &S) {
         let mut bottoms = [0; CLASSES + 1];
         for class in Class::all() {
-            bottoms[class.index()] = offer(&mut open, class).unwrap_or(0);
+            bottoms[class.index()] = offer(open, class).unwrap_or(0);
         }
         let offered = bottoms.iter().any(|&bottom| bottom != 0);
         let barrier = !offered || heavy_barrier();
-        let mut gather = Gather::new(self);
+        let mut gather = Gather::new(self, source);
         for class in Class::all() {
             let bottom = bottoms[class.index()];
             if bottom != 0 && barrier && open.magazine(class).is_ceded(bottom) {
-                take(&mut open, class, bottom, &mut gather);
+                take(open, class, bottom, &mut gather);
             }
-            self.take_grant_back(&mut open, class);
+            self.take_grant_back(open, class);
             open.publish(class);
         }
         gather.finish();
@@ -114,7 +114,7 @@ fn offer(open: &mut Opened<'_>, class: Class) -> Option<usize> {
 }
 
 /// Takes the entries from the floor to `bottom`, which is the floor from now on.
-fn take(open: &mut Opened<'_>, class: Class, bottom: usize, gather: &mut Gather) {
+fn take<S: Source>(open: &mut Opened<'_>, class: Class, bottom: usize, gather: &mut Gather<'_, S>) {
     let store = open.store(class);
     let (floor, count) = (store.floor as *const usize, (bottom - store.floor) / 8);
     store.floor = bottom;

@@ -5,6 +5,7 @@ use super::misuse::{self, Call};
 use crate::base::units::SLICE_BYTES;
 use crate::slab::Slab;
 use crate::slab::class::Class;
+use crate::slab::depot::Source;
 
 /// Words under collection. Direct-mapped: a word that another one pushes out is given back early.
 const PLACES: usize = 32;
@@ -18,16 +19,19 @@ struct Word {
 }
 
 /// Blocks on their way back to their slabs. Give back the rest with [`Gather::finish`].
-pub struct Gather {
+pub struct Gather<'s, S: Source> {
     heap: &'static Heap,
+    /// Where slabs go that are empty then.
+    source: &'s S,
     places: [Option<Word>; PLACES],
 }
 
-impl Gather {
+impl<'s, S: Source> Gather<'s, S> {
     /// Nothing gathered yet.
-    pub fn new(heap: &'static Heap) -> Gather {
+    pub fn new(heap: &'static Heap, source: &'s S) -> Self {
         Gather {
             heap,
+            source,
             places: [None; PLACES],
         }
     }
@@ -101,7 +105,7 @@ impl Gather {
             }
             _ => {
                 if let Some(evicted) = place.replace(new) {
-                    give(self.heap, evicted);
+                    give(self.heap, evicted, self.source);
                 }
             }
         }
@@ -110,7 +114,7 @@ impl Gather {
     /// Gives back all that is left.
     pub fn finish(self) {
         for word in self.places.into_iter().flatten() {
-            give(self.heap, word);
+            give(self.heap, word, self.source);
         }
     }
 }
@@ -162,6 +166,7 @@ pub fn give_one(heap: &'static Heap, address: usize) {
             word,
             bits,
         },
+        heap,
     );
 }
 
@@ -180,10 +185,10 @@ fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
     }
 }
 
-fn give(heap: &'static Heap, word: Word) {
+fn give<S: Source>(heap: &'static Heap, word: Word, source: &S) {
     if let Err(twice) = heap
         .depots
-        .give(word.slab, word.class, word.word, word.bits, heap)
+        .give(word.slab, word.class, word.word, word.bits, source)
     {
         refuse_twice(word, twice);
     }

@@ -1,18 +1,21 @@
 //! The heap: one value that holds every shared part, and the lookup from an address to its block.
 
 use super::budget::Budget;
+use super::decay::Tide;
 use super::magazine::Tag;
 use super::meta::Meta;
+use super::pressure::Pressure;
 use super::registry::Registry;
 use super::slot;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::page::{Dirty, PageHeap, Place, Use};
+use crate::page::{Age, Dirty, From, PageHeap, Place, Use};
 use crate::slab::Slab;
 use crate::slab::class::Class;
-use crate::slab::depot::{Depots, Source};
+use crate::slab::depot::{Depots, Pages, Source, Touched};
+use crate::slab::withheld::Units;
 use crate::stacks::Pool;
 use core::ptr::NonNull;
 
@@ -32,6 +35,10 @@ pub struct Heap {
     pub registry: Registry,
     mode: AtomicU8,
     decay_ms: AtomicU64,
+    /// What the rounds of decay need to know.
+    pub tide: Tide,
+    /// What presses for memory.
+    pub pressure: Pressure,
     /// When other threads' magazines were last drained for one that had no capacity, in ms.
     pub(super) reclaimed_at: AtomicU64,
 }
@@ -90,6 +97,8 @@ impl Heap {
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             decay_ms: AtomicU64::new(1000),
+            tide: Tide::new(),
+            pressure: Pressure::new(),
             reclaimed_at: AtomicU64::new(0),
         }
     }
@@ -180,30 +189,58 @@ fn slab_of(place: &Place<'static>) -> &'static Slab {
 }
 
 impl Source for Heap {
-    fn fresh(&self, class: Class) -> Option<NonNull<Slab>> {
-        let span = self.pages.alloc(1, 1, Use::Slab, SLICE_BYTES)?;
+    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
+        let from = match pages {
+            Pages::Resident => From::Dirty,
+            Pages::Any => From::Anywhere,
+        };
+        let span = self.pages.alloc_from(from, 1, 1, Use::Slab, SLICE_BYTES)?;
         let base = span.base.as_ptr().addr();
         let place = self.pages.locate(base)?;
         // SAFETY: as in `slab_of`.
         let slab = unsafe { place.side().cast::<Slab>().as_ref() };
-        let pages = SLICE_BYTES / Linux.page_bytes().min(SLICE_BYTES);
-        slab.carve(class, base, !span.place.dirty_mask(), pages);
+        slab.carve(class, base, !span.place.dirty_mask(), self.pages());
         place.set_tag(Tag::of(class).0);
         Some(NonNull::from(slab))
     }
 
-    fn retire(&self, slab: NonNull<Slab>, touched: usize) {
+    fn retire(&self, slab: NonNull<Slab>, touched: Touched) {
+        self.retire_aged(slab, touched, Age::New);
+    }
+
+    fn pages(&self) -> usize {
+        SLICE_BYTES / Linux.page_bytes().min(SLICE_BYTES)
+    }
+
+    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+        // SAFETY: slab records are type-stable.
+        let base = unsafe { slab.as_ref() }.base();
+        units.byte_runs().all(|run| {
+            NonNull::new((base + run.start) as *mut u8)
+                // SAFETY: the caller's promise: nobody uses these pages of a span in use.
+                .is_some_and(|start| unsafe { self.pages.purge_in_use(start, run.len()) })
+        })
+    }
+
+    fn now_ms(&self) -> u64 {
+        Linux.now_ms()
+    }
+}
+
+impl Heap {
+    /// Gives the slice of a slab that retired to the page heap.
+    pub(super) fn retire_aged(&self, slab: NonNull<Slab>, touched: Touched, age: Age) {
         // SAFETY: slab records are type-stable.
         let base = unsafe { slab.as_ref() }.base();
         let Some(base) = NonNull::new(base as *mut u8) else {
             return;
         };
+        let dirty = Dirty::PrefixBut {
+            bytes: touched.bytes,
+            clean: touched.clean.whole_pages(self.pages()),
+        };
         // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
-        // only the first `touched` bytes were ever handed out.
-        unsafe { self.pages.free(base, Dirty::Prefix(touched)) };
-    }
-
-    fn now_ms(&self) -> u64 {
-        Linux.now_ms()
+        // only the first bytes were ever handed out, of which the clean pages were purged since.
+        unsafe { self.pages.free_aged(base, dirty, age) };
     }
 }

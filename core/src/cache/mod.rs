@@ -3,6 +3,8 @@
 #[cfg(not(loom))]
 pub mod budget;
 #[cfg(not(loom))]
+pub mod decay;
+#[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]
 pub mod fast;
@@ -17,6 +19,8 @@ mod magazine_models;
 pub mod meta;
 #[cfg(not(loom))]
 pub mod misuse;
+#[cfg(not(loom))]
+pub mod pressure;
 #[cfg(not(loom))]
 pub mod registry;
 #[cfg(not(loom))]

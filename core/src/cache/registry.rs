@@ -85,6 +85,12 @@ impl Registry {
             .store(ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
     }
 
+    /// Whether no thread has a cache.
+    fn is_empty(&self) -> bool {
+        let _guard = self.lock.lock();
+        self.first.load(Ordering::Relaxed).is_null()
+    }
+
     fn leave(&self, cache: &Cache) {
         let _guard = self.lock.lock();
         let next = cache.next.load(Ordering::Relaxed);
@@ -177,6 +183,9 @@ impl Heap {
         drop(open);
         // SAFETY: out of the registry and the slot, so nobody reaches it any more.
         unsafe { self.meta.release(block.cast(), size_of::<Cache>()) };
+        if self.registry.is_empty() {
+            self.tide.end_soon();
+        }
     }
 
     /// Before fork: holds every lock, so that the child finds all in order.
@@ -184,6 +193,7 @@ impl Heap {
     /// # Safety
     /// - Followed by [`Heap::fork_parent`] or [`Heap::fork_child`] on the same thread.
     pub unsafe fn fork_prepare(&self) {
+        core::mem::forget(self.tide.step.lock());
         core::mem::forget(self.registry.lock.lock());
         // SAFETY: the caller's promise.
         unsafe { self.depots.fork_lock() };
@@ -207,6 +217,7 @@ impl Heap {
             self.meta.lock.force_unlock();
             self.depots.fork_unlock();
             self.registry.lock.force_unlock();
+            self.tide.step.force_unlock();
         }
     }
 

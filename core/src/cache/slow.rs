@@ -5,7 +5,6 @@ use super::gather::{Gather, give_one};
 use super::heap::Heap;
 use super::thread::{Cache, Opened};
 use crate::slab::class::Class;
-use crate::slab::depot::Source;
 use core::ptr;
 
 /// After so many slow events one magazine is looked at for shrinking, and the clock is read.
@@ -18,6 +17,13 @@ enum Share {
     Fair,
     /// Next to nothing, because others hold the rest.
     Crumbs,
+}
+
+/// Whether enough slow-path events have passed to look at the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Paced {
+    Due,
+    NotYet,
 }
 
 impl Heap {
@@ -35,11 +41,14 @@ impl Heap {
             return self.take_one(class);
         }
         self.fill(&mut open, class);
-        self.tidy(&mut open);
+        let paced = self.tidy(&mut open);
         let block = open.pop(class).unwrap_or(ptr::null_mut());
         drop(open);
         if share == Share::Crumbs {
             self.reclaim();
+        }
+        if paced == Paced::Due {
+            self.decay_on_the_way();
         }
         block
     }
@@ -59,7 +68,10 @@ impl Heap {
             self.reclaim();
             return give_one(self, block.addr());
         }
-        self.tidy(&mut open);
+        if self.tidy(&mut open) == Paced::Due {
+            drop(open);
+            self.decay_on_the_way();
+        }
     }
 
     /// Gives the `count` oldest blocks of a magazine back to their slabs. For the owner only.
@@ -70,8 +82,9 @@ impl Heap {
         let rest = open.filled(class) - count;
         let store = open.store(class);
         store.flushes += 1;
+        self.tide.note_freed(count * class.bytes());
         let base = store.base as *mut usize;
-        let mut gather = Gather::new(self);
+        let mut gather = Gather::new(self, self);
         // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their number.
         gather.add(unsafe { core::slice::from_raw_parts(base, count) });
         gather.finish();
@@ -158,11 +171,11 @@ impl Heap {
         true
     }
 
-    /// Now and then: shrinks one magazine that was idle since the last visit, and lets time pass.
-    fn tidy(&'static self, open: &mut Opened<'_>) {
+    /// Now and then: shrinks one magazine that was idle since the last visit. Tells when it is time to look at the clock.
+    fn tidy(&'static self, open: &mut Opened<'_>) -> Paced {
         open.inner.events += 1;
         if !open.inner.events.is_multiple_of(TIDY_EVERY) {
-            return;
+            return Paced::NotYet;
         }
         let class = Class::new(open.inner.hand as usize);
         open.inner.hand = if class == Class::LAST {
@@ -174,9 +187,7 @@ impl Heap {
             self.shrink(open, class);
         }
         open.store(class).misses = 0;
-        self.depots
-            .cool(self.now_ms().saturating_sub(self.decay_ms()), self);
-        self.pages.purge_due();
+        Paced::Due
     }
 
     /// Halves a capacity and gives back what no longer fits.

@@ -39,6 +39,8 @@ pub struct Inner {
     pub hand: u8,
     /// Whether the fast path is shut off.
     pub door: Door,
+    /// What [`Opened::traces`] was when a round of decay last came by.
+    pub seen: usize,
 }
 
 /// Whether the fast path of a cache may be used.
@@ -131,6 +133,7 @@ impl Cache {
             events: 0,
             hand: 1,
             door: Door::Open,
+            seen: 0,
         };
         Cache {
             magazines: [const { Magazine::closed() }; MAGAZINES],
@@ -208,6 +211,14 @@ impl Opened<'_> {
     /// The magazine of `class`.
     pub fn magazine(&self, class: Class) -> &Magazine {
         self.cache.magazine(Tag::of(class))
+    }
+
+    /// A number that changes when the owner allocates or frees, most likely: where its magazines stand, and how often it
+    /// took the slow path.
+    pub fn traces(&self) -> usize {
+        let tops = Class::all().map(|class| self.magazine(class).top.load(Ordering::Relaxed));
+        let mixed = tops.fold(0usize, |sum, top| sum.rotate_left(5) ^ top);
+        mixed.wrapping_add(self.inner.events as usize)
     }
 
     /// Free blocks in the magazine of `class`.

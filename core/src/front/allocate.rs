@@ -140,6 +140,13 @@ fn allocate_slow(size: usize, tag: Tag) -> *mut u8 {
     let Some(class) = tag.class() else {
         return ptr::null_mut();
     };
+    match take(size, class) {
+        block if block.is_null() && HEAP.relieve(size) => take(size, class),
+        block => block,
+    }
+}
+
+fn take(size: usize, class: Class) -> *mut u8 {
     let cache = entered();
     match (HEAP.mode(), cache) {
         (Mode::Checking, _) => check::allocate(class),

@@ -104,7 +104,7 @@ fn bytes_of(address: usize, found: &Found) -> usize {
     match found {
         Found::Slab(slab, class) => {
             let block = start_of(Call::Free, slab, *class, address);
-            if slab.is_free(block) {
+            if slab.is_free(*class, block) {
                 misuse::double_free(address, class.bytes());
             }
             class.bytes()

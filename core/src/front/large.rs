@@ -55,9 +55,11 @@ fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     }
     let bytes = page_multiple(size.max(1))?;
     let align_slices = (align / SLICE_BYTES).max(1);
-    let span = HEAP
-        .pages
-        .alloc(slices_for(bytes), align_slices, Use::Large, bytes)?;
+    let take = || {
+        HEAP.pages
+            .alloc(slices_for(bytes), align_slices, Use::Large, bytes)
+    };
+    let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
     span.place.set_tag(Tag::LARGE.0);
     Some(span)
 }
@@ -85,6 +87,7 @@ pub(super) fn free(place: &Place<'_>, address: usize) {
     if let Some(base) = NonNull::new(address as *mut u8) {
         // SAFETY: a live large block, whose tag only this call took.
         unsafe { HEAP.pages.free(base, Dirty::Prefix(bytes)) };
+        HEAP.tide.note_freed(bytes);
     }
 }
 

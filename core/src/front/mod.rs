@@ -3,9 +3,11 @@
 //! All of them keep `errno`, return null when out of memory, and abort with one line on misuse.
 
 mod allocate;
+mod caller;
 mod check;
 mod global;
 mod large;
+pub mod purge;
 mod release;
 mod resize;
 pub mod stack;

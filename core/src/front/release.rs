@@ -1,7 +1,8 @@
 //! Giving blocks back, and what their size is.
 
 use super::allocate::entered;
-use super::{check, large};
+use super::caller::free_slow;
+use super::{check, large, purge};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::fast;
 use crate::cache::gather::give_one;
@@ -128,13 +129,20 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
 }
 
 /// Not a slab's block in the primary arena, or its magazine is full, or there is none.
+/// `caller` is an address in who called `free`, as far as that is known.
 #[cold]
 #[inline(never)]
-fn free_slow(block: *mut u8) {
-    let address = block.addr();
-    if address == 0 {
-        return;
+pub(super) extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
+    if !block.is_null() {
+        free_missed(block);
+        if HEAP.tide.is_wanted() {
+            purge::start(caller);
+        }
     }
+}
+
+fn free_missed(block: *mut u8) {
+    let address = block.addr();
     let cache = entered();
     let mode = HEAP.mode();
     if let (Mode::Counting, Some(cache)) = (mode, cache) {

@@ -54,7 +54,10 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
 fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     let number = start_of(Call::Realloc, slab, class, block.addr());
     let waits = is_quarantined(block.addr());
-    if waits || slab.is_free(number) || current().magazine(Tag::of(class)).newest() == Some(block) {
+    if waits
+        || slab.is_free(class, number)
+        || current().magazine(Tag::of(class)).newest() == Some(block)
+    {
         misuse::realloc_freed(block.addr());
     }
 }

@@ -3,8 +3,8 @@
 //! Allocation does not wait for any of this: the first call may come from the dynamic loader, before
 //! any constructor. Options count from the constructor on.
 
-use super::check;
 use super::statistics::{self, Lossy};
+use super::{check, purge};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
@@ -12,6 +12,7 @@ use crate::os::Os;
 use crate::os::fatal::warn;
 use crate::os::linux::{Linux, close_inherited_pagemap, forbid_pagemap};
 use crate::os::thread;
+use crate::page::HugePolicy;
 use core::ffi::{CStr, c_char};
 
 static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
@@ -33,6 +34,7 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
     if envp.is_null() || DONE.swap(true, Ordering::Relaxed) {
         return;
     }
+    purge::note_process();
     thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
     statistics::note_process();
     if !thread::is_secure() {
@@ -47,6 +49,7 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
 pub fn ask_no_more() {
     forbid_pagemap();
     thread::forbid_barrier();
+    purge::disable();
     // Asked once in a process, at the first large allocation: now, so that it is not later.
     Linux.strict_commit();
 }
@@ -128,6 +131,15 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("decay", Value::Millis(ms)) => HEAP.set_decay_ms(ms),
         ("thread-cache", Value::Bytes(bytes)) => HEAP.budget.set_thread(bytes as usize),
         ("cache", Value::Bytes(bytes)) => HEAP.budget.set_process(bytes as usize),
+        ("purge-thread", Value::Choice(word)) => purge::choose(word),
+        ("thp", Value::Choice(word)) => HEAP.pages.set_huge(match word {
+            "never" => HugePolicy::Never,
+            "always" => HugePolicy::Always,
+            _ => HugePolicy::Auto,
+        }),
+        ("dirty-max", Value::Bytes(bytes)) => HEAP.pages.limits().set_dirty(bytes as usize),
+        ("limit", Value::Bytes(bytes)) => HEAP.pages.limits().set_hard(bytes as usize),
+        ("limit-soft", Value::Bytes(bytes)) => HEAP.pages.limits().set_soft(bytes as usize),
         ("deepbind", Value::Choice(word)) => {
             DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
@@ -199,6 +211,7 @@ fn is_neap(path: &[u8]) -> bool {
 }
 
 unsafe extern "C" fn before_fork() {
+    purge::before_fork();
     // SAFETY: the C library calls one of the two below next, on this thread or its copy.
     unsafe {
         check::fork_lock();
@@ -212,6 +225,7 @@ unsafe extern "C" fn after_fork_in_parent() {
         HEAP.fork_parent();
         check::fork_unlock();
     }
+    purge::after_fork_in_parent();
 }
 
 unsafe extern "C" fn after_fork_in_child() {
@@ -220,6 +234,7 @@ unsafe extern "C" fn after_fork_in_child() {
         HEAP.fork_child();
         check::fork_unlock();
     }
+    purge::after_fork_in_child();
     close_inherited_pagemap();
     statistics::note_process();
 }

@@ -8,15 +8,14 @@ use crate::os::linux;
 use crate::page::Use;
 use crate::slab::Slab;
 use crate::slab::class::Class;
+use crate::slab::depot::Round;
 use crate::stats::{ClassFigures, Snapshot};
 
-/// Empties all magazines, lets empty slabs go, and gives all free pages back to the kernel. `keep`,
+/// Empties all magazines, lets empty slabs go, and gives all free pages back to the kernel, those inside slabs that are partly
+/// in use among them. `keep`,
 /// the bytes that `malloc_trim` may leave at the top, has no meaning here. True if any page went back.
 pub fn trim(_keep: usize) -> bool {
-    HEAP.drain_all();
-    HEAP.depots.cool(u64::MAX, &HEAP);
-    HEAP.stacks.release_all(&HEAP.pages);
-    HEAP.pages.purge_all() > 0
+    HEAP.decay_round(Round::All) > 0
 }
 
 /// The figures of the heap now. Walks all slabs: for reports, not for hot paths. Exact while no other
@@ -82,7 +81,8 @@ fn slabs(figures: &mut Snapshot) {
         let figure = &mut figures.classes[class.index() - 1];
         figure.slabs += 1;
         figure.blocks += class.blocks() as u64;
-        figure.free += slab.free_blocks() as u64;
+        figure.free += (slab.free_blocks() + slab.withheld_blocks(class)) as u64;
+        figures.slab_purged += slab.withheld().bytes() as u64;
     });
 }
 

@@ -3,9 +3,8 @@
 //! What runs in the handler is safe there: it takes no lock and allocates nothing.
 
 use super::errno::keep_errno;
-use super::lock::FutexLock;
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicBool, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicU8, Ordering};
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::{NonNull, null_mut};
@@ -13,44 +12,48 @@ use core::ptr::{NonNull, null_mut};
 /// Says whether a fault at an address was its own, and wrote about it. Runs in the handler: it must be fit for that.
 pub type Report = fn(address: usize) -> bool;
 
-/// What was in force before us, and whom we ask. Written once, under the lock, before our handler is in force.
+/// What was in force before us, and whom we ask. Written once, by who brings the state from [`NONE`] to [`BEGUN`], before our
+/// handler is in force.
 struct Watch {
-    lock: FutexLock,
-    installed: AtomicBool,
+    state: AtomicU8,
     before: UnsafeCell<MaybeUninit<libc::sigaction>>,
     report: UnsafeCell<Option<Report>>,
     /// The program's handler asked to be called once only, and was.
     spent: AtomicBool,
 }
 
+const NONE: u8 = 0;
+const BEGUN: u8 = 1;
+
 // SAFETY: the cells are written before the handler that reads them is in force, and never again.
 unsafe impl Sync for Watch {}
 
 static WATCH: Watch = Watch {
-    lock: FutexLock::new(),
-    installed: AtomicBool::new(false),
+    state: AtomicU8::new(NONE),
     before: UnsafeCell::new(MaybeUninit::uninit()),
     report: UnsafeCell::new(None),
     spent: AtomicBool::new(false),
 };
 
 /// Puts a handler of SIGSEGV in front of the program's own: `report` is asked first. If the fault is its own, the default
-/// action follows; else the program's handler is called, or what it set instead comes about. Later calls change nothing.
-/// False if the kernel refuses.
+/// action follows; else the program's handler is called, or what it set instead comes about. Later calls change nothing, and do
+/// not wait for the first. False if the kernel refuses.
 pub fn watch(report: Report) -> bool {
-    let _guard = WATCH.lock.lock();
-    if WATCH.installed.load(Ordering::Acquire) {
+    let (state, order) = (&WATCH.state, Ordering::Relaxed);
+    if state.compare_exchange(NONE, BEGUN, order, order).is_err() {
         return true;
     }
     let before = WATCH.before.get();
-    // SAFETY: under the lock, and no handler reads the cells yet; the buffer is as large as the kernel's answer.
+    // SAFETY: no other call gets here, no handler reads the cells yet; the buffer is as large as the kernel's answer.
     let known = keep_errno(|| unsafe {
         *WATCH.report.get() = Some(report);
         libc::sigaction(libc::SIGSEGV, core::ptr::null(), before.cast()) == 0
     });
     // SAFETY: filled just above if `known`.
-    let done = known && unsafe { install(&*before.cast()) };
-    WATCH.installed.store(done, Ordering::Release);
+    let done = known && install(unsafe { &*before.cast() });
+    if !done {
+        state.store(NONE, order);
+    }
     done
 }
 

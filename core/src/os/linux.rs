@@ -7,6 +7,7 @@ use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
+pub mod cgroup;
 mod descriptor;
 mod moves;
 mod pagemap;

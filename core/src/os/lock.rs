@@ -6,6 +6,9 @@
 use super::errno::keep_errno;
 use crate::base::sync::plain::{AtomicU32, Ordering};
 
+/// A word that threads sleep on.
+pub type Word = AtomicU32;
+
 #[cfg(loom)]
 pub use super::lock_loom::{Guard, Lock};
 #[cfg(not(loom))]
@@ -111,6 +114,37 @@ impl FutexLock {
             keep_errno(|| self.wake_one());
         }
     }
+}
+
+/// Sleeps while `word` is `value`, for at most `ms` milliseconds. May return early.
+pub fn wait(word: &Word, value: u32, ms: u64) {
+    let time = libc::timespec {
+        tv_sec: (ms / 1000) as libc::time_t,
+        tv_nsec: (ms % 1000 * 1_000_000) as _,
+    };
+    // SAFETY: the word and the time outlive the call.
+    keep_errno(|| unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            value,
+            &raw const time,
+        )
+    });
+}
+
+/// Wakes who sleeps on `word`.
+pub fn wake(word: &Word) {
+    // SAFETY: FUTEX_WAKE only uses the address as a key.
+    keep_errno(|| unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            i32::MAX,
+        )
+    });
 }
 
 impl Default for FutexLock {

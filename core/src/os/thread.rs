@@ -20,6 +20,16 @@ impl Key {
         (failed == 0).then_some(Self(key))
     }
 
+    /// The key as a number, for who keeps it in an atomic.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The key with a number that [`Key::number`] gave.
+    pub fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+
     /// Sets the calling thread's value; the destructor runs at its end unless the value is null. False when
     /// the C library has no memory for it (it may allocate).
     pub fn set(self, value: *mut c_void) -> bool {
@@ -46,6 +56,73 @@ pub fn at_fork(
     keep_errno(|| unsafe {
         libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) == 0
     })
+}
+
+/// Starts a detached thread that runs `body`, with every signal masked that a program can mask. False if the C library
+/// or the kernel refuses. The C library allocates.
+///
+/// The mask is set by `pthread_sigmask`, which leaves the C library's own signals alone: with them masked, `setuid` would
+/// wait for this thread for ever.
+pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize) -> bool {
+    // SAFETY: every buffer is initialised by the call before it is read; the body is a plain function.
+    keep_errno(|| unsafe {
+        let mut attributes = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
+        if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
+            return false;
+        }
+        let mut attributes = attributes.assume_init();
+        libc::pthread_attr_setstacksize(&mut attributes, stack_bytes);
+        libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        let started = spawn_masked(&attributes, body);
+        libc::pthread_attr_destroy(&mut attributes);
+        started
+    })
+}
+
+/// # Safety
+/// - The attributes are initialised.
+unsafe fn spawn_masked(
+    attributes: &libc::pthread_attr_t,
+    body: extern "C" fn(*mut c_void) -> *mut c_void,
+) -> bool {
+    let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut thread = core::mem::MaybeUninit::<libc::pthread_t>::uninit();
+    // SAFETY: buffers of the right size; `before` is filled when it is read.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        if libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) != 0 {
+            return false;
+        }
+        let argument = core::ptr::null_mut();
+        let failed = libc::pthread_create(thread.as_mut_ptr(), attributes, body, argument);
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
+        failed == 0
+    }
+}
+
+/// Names the calling thread, for people who look at the process from outside. By number: libneap.so watches `prctl`.
+pub fn name_thread(name: &CStr) {
+    // SAFETY: a C string; the kernel copies at most 16 bytes of it.
+    keep_errno(|| unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, name.as_ptr()) });
+}
+
+/// The kernel's number of the calling thread.
+pub fn thread_id() -> i32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}
+
+/// Whether this process has a thread with this number.
+pub fn thread_exists(id: i32) -> bool {
+    // SAFETY: signal 0 is sent to nobody; plain numbers.
+    keep_errno(|| unsafe { libc::syscall(libc::SYS_tgkill, process_id(), id, 0) == 0 })
+}
+
+/// Lets others run.
+pub fn give_way() {
+    // SAFETY: no arguments.
+    unsafe { libc::sched_yield() };
 }
 
 /// The two commands of `membarrier(2)` in use here.

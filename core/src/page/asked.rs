@@ -3,6 +3,7 @@
 //! further span in it does.
 
 use super::arena::Arena;
+use super::fit::Age;
 use super::heap::PageHeap;
 use super::place::Place;
 use super::span::Detail;
@@ -39,10 +40,10 @@ impl<O: Os> PageHeap<O> {
             for place in stretch.spans() {
                 // Somebody's mapping that could not be taken away stays.
                 if !place.record().is_foreign() {
-                    locked.free(place, Dirty::AsBefore);
+                    locked.free(place, Dirty::AsBefore, Age::New);
                 }
             }
-            locked.decay();
+            self.end(locked);
             at = arena.layout().address(to);
         }
     }

@@ -10,6 +10,7 @@ use super::heap::Locked;
 use super::place::Place;
 use super::span::{Detail, Record};
 use super::zero::Dirty;
+use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 
@@ -62,6 +63,10 @@ impl<'h, O: Os> Locked<'h, O> {
         let span = place.record();
         match (span.detail(), dirty) {
             (_, Dirty::Zeroed) => self.note_zero(place.arena, span),
+            (_, Dirty::PrefixBut { bytes, clean }) => {
+                self.note_prefix(place.arena, span, bytes);
+                self.note_clean(place, clean);
+            }
             (_, Dirty::AsBefore) | (Detail::Blanket, _) => {}
             (Detail::Masks, Dirty::Prefix(bytes)) => self.note_prefix(place.arena, span, bytes),
             (Detail::Masks, Dirty::All) => self.note_prefix(place.arena, span, usize::MAX),
@@ -72,6 +77,17 @@ impl<'h, O: Os> Locked<'h, O> {
         arena.fill_masks(span.index.get(), span.end(), 0);
         span.set_detail(Detail::Masks);
         span.dirty.set(0);
+    }
+
+    /// Some pages of a span of one slice read as zero.
+    fn note_clean(&self, place: Place<'h>, clean: u16) {
+        let mask = place.arena.mask(place.index);
+        let old = mask.load(Relaxed);
+        mask.store(old & !clean, Relaxed);
+        let span = place.record();
+        debug_assert_eq!(span.slices.get(), 1);
+        span.dirty
+            .set(span.dirty.get() - (old & clean).count_ones() as usize);
     }
 
     fn note_prefix(&self, arena: &Arena, span: &Record, bytes: usize) {

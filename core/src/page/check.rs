@@ -2,10 +2,12 @@
 
 use super::arena::{Arena, Commit};
 use super::heap::{Locked, PageHeap};
+use super::huge::may_merge;
 use super::place::Place;
 use super::span::{Detail, Queue, Queued, Record, State};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
+use crate::base::units::HUGE_SLICES;
 use crate::os::Os;
 
 /// What a walk over all spans adds up to.
@@ -79,7 +81,7 @@ impl<'h, O: Os> Locked<'h, O> {
         )?;
         require(frontier <= arena.tagged(), "slices without tags")?;
         let mut at = layout.head;
-        let mut before = State::Blank;
+        let mut before: Option<&Record> = None;
         while at < frontier {
             let record = arena.record(at);
             require(
@@ -93,16 +95,16 @@ impl<'h, O: Os> Locked<'h, O> {
             require(record.state() != State::Blank, "a span has no state")?;
             let free = record.state() == State::Free;
             require(
-                !(free && before == State::Free),
+                !(free && before.is_some_and(|before| may_merge(before, record))),
                 "two free spans are neighbours",
             )?;
             self.check_span(arena, record)?;
-            if free {
-                self.check_free(arena, record, sums)?
-            } else {
-                check_used(arena, record, sums)?
+            match record.state() {
+                State::Free => self.check_free(arena, record, sums)?,
+                State::Purging => sums.free += record.slices.get(),
+                State::Used(_) | State::Blank => check_used(arena, record, sums)?,
             }
-            (at, before) = (record.end(), record.state());
+            (at, before) = (record.end(), Some(record).filter(|_| free));
         }
         sums.committed += (layout.head..arena.ready())
             .filter(|&index| arena.find(index, index + 1, Commit::Yes) == index)
@@ -131,6 +133,11 @@ impl<'h, O: Os> Locked<'h, O> {
             )?;
             require(Place { arena, index }.tag() == 0, "a tag within a span")?;
         }
+        let alike = (first..end).all(|at| arena.record(at).is_huge() == record.is_huge());
+        require(alike, "a span is partly in a unit of huge pages")?;
+        let unit = |index: usize| index / HUGE_SLICES;
+        let within = !record.is_huge() || unit(first) == unit(end - 1);
+        require(within, "a span passes the end of its unit")?;
         let full = arena.layout().full_mask();
         let beyond = (first..end).any(|index| arena.mask(index).load(Relaxed) & !full != 0);
         require(!beyond, "a mask names pages that are none")

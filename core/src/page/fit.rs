@@ -1,11 +1,13 @@
 //! Which free span serves a request; splitting and merging.
 //!
-//! Policy: warm spans (mostly resident) before cold ones, then the smallest that fits, then the lowest
-//! place; then the frontier of each arena; then a new arena.
+//! Policy: warm spans (mostly resident) before tepid ones (partly), these before cold ones, then the smallest that
+//! fits, then the lowest place; then the frontier of each arena; then a new arena.
 
 use super::arena::Arena;
 use super::heap::Locked;
+use super::huge::may_merge;
 use super::span::{Detail, FitKey, Queue, Queued, Record, State, Warmth};
+use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
 use crate::os::{Os, OutOfMemory};
 use core::ptr::{self, NonNull};
@@ -17,6 +19,37 @@ pub(super) struct Want {
     pub(super) slices: usize,
     /// At a multiple of how many slices: a power of two.
     pub(super) align: usize,
+    /// From where.
+    pub(super) from: From,
+    /// Whether its user fills it densely, so that huge pages suit it.
+    pub(super) density: Density,
+}
+
+/// How much of a span its user is going to touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Density {
+    /// Most of it, sooner or later: a slab.
+    Dense,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// Where a span may come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// Wherever there is room, free spans with dirty pages first.
+    Anywhere,
+    /// Free spans with dirty pages only: what is resident is used again, and nothing is faulted in.
+    Dirty,
+}
+
+/// How long nobody has used a span that becomes free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// It was in use until now.
+    New,
+    /// Longer than the decay time: it may be purged at once.
+    Old,
 }
 
 /// Longest span (8 TiB): its OS pages are counted in 32 bits.
@@ -51,6 +84,12 @@ impl<'h, O: Os> Locked<'h, O> {
             }
             return Ok(Some((free, at)));
         }
+        if want.from == From::Dirty {
+            return Ok(None);
+        }
+        if let Some(found) = self.open_huge_unit(want) {
+            return Ok(Some(found));
+        }
         for id in 0..self.heap.arenas().len() {
             if let Some(found) = self.extend(id, want)? {
                 return Ok(Some(found));
@@ -63,8 +102,16 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn find_fit(&self, want: &Want) -> Option<(&'h Record, usize)> {
-        let warm = self.find_among(Warmth::Warm, want);
-        warm.or_else(|| self.find_among(Warmth::Cold, want))
+        let order: &[Warmth] = match (want.from, want.density) {
+            (From::Dirty, _) => &[Warmth::Warm, Warmth::Tepid],
+            (From::Anywhere, Density::Unknown) => &[Warmth::Warm, Warmth::Tepid, Warmth::Cold],
+            (From::Anywhere, Density::Dense) => {
+                &[Warmth::Warm, Warmth::Tepid, Warmth::Huge, Warmth::Cold]
+            }
+        };
+        order
+            .iter()
+            .find_map(|&warmth| self.find_among(warmth, want))
     }
 
     fn find_among(&self, warmth: Warmth, want: &Want) -> Option<(&'h Record, usize)> {
@@ -105,6 +152,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let arena = self.arena(id);
         let start = self
             .free_before(arena, arena.frontier())
+            .filter(|free| !free.is_huge())
             .map_or(arena.frontier(), |r| r.index.get());
         let at = arena.layout().align_up(start, want.align);
         if at + want.slices > arena.layout().slices {
@@ -118,14 +166,19 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// Commits the slices `from..to` and moves the frontier up to `to`, if it is not there yet: what it
     /// passes over becomes free.
-    fn extend_to(&mut self, id: usize, from: usize, to: usize) -> Result<(), OutOfMemory> {
+    pub(super) fn extend_to(
+        &mut self,
+        id: usize,
+        from: usize,
+        to: usize,
+    ) -> Result<(), OutOfMemory> {
         let arena = self.arena(id);
         self.commit_with_tables(id, from, to)?;
         self.commit(arena, from, to, arena.ready())?;
         let old = arena.frontier();
         if to > old {
             arena.set_frontier(to);
-            self.add_free(self.fresh(id, old, to - old));
+            self.add_free(self.fresh(id, old, to - old), Age::New);
         }
         Ok(())
     }
@@ -151,7 +204,7 @@ impl<'h, O: Os> Locked<'h, O> {
             self.extend_to(id, at, at + slices).ok()?;
         }
         self.free_at(arena, at)
-            .filter(|free| free.slices.get() >= slices)
+            .filter(|free| free.slices.get() >= slices && !free.is_huge())
     }
 
     /// The free span that starts at slice `index`.
@@ -163,7 +216,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// The free span that ends just before slice `index`.
-    fn free_before(&self, arena: &'h Arena, index: usize) -> Option<&'h Record> {
+    pub(super) fn free_before(&self, arena: &'h Arena, index: usize) -> Option<&'h Record> {
         let last = index
             .checked_sub(1)
             .filter(|&last| last >= arena.layout().head)?;
@@ -228,11 +281,15 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Makes slices that belong to nobody a free span, merged with its free neighbours.
     ///
     /// The result is as old as its part with the most dirty pages: small spans that come and go beside a
-    /// large one must not keep it young for ever.
-    pub(super) fn add_free(&mut self, span: &'h Record) {
+    /// large one must not keep it young for ever. Returns it.
+    pub(super) fn add_free(&mut self, span: &'h Record, age: Age) -> &'h Record {
         let arena = self.arena(span.arena());
-        let before = self.free_before(arena, span.index.get());
-        let after = self.free_at(arena, span.end());
+        let before = self
+            .free_before(arena, span.index.get())
+            .filter(|before| may_merge(before, span));
+        let after = self
+            .free_at(arena, span.end())
+            .filter(|after| may_merge(span, after));
         let neighbours = [before, after];
         for neighbour in neighbours.into_iter().flatten() {
             self.detach(neighbour);
@@ -247,7 +304,10 @@ impl<'h, O: Os> Locked<'h, O> {
             .filter(|n| n.dirty.get() > span.dirty.get())
             .max_by_key(|n| n.dirty.get());
         let merged = before.unwrap_or(span);
-        self.inherit(neighbours, heir, merged, dirty);
+        self.inherit(neighbours, heir, merged);
+        if heir.is_none() && dirty > 0 {
+            self.line_up(merged, age);
+        }
         for part in parts.into_iter().flatten() {
             part.set_state(State::Blank);
         }
@@ -255,15 +315,15 @@ impl<'h, O: Os> Locked<'h, O> {
         merged.set_detail(detail);
         self.set_length(merged, slices);
         self.attach(merged);
+        merged
     }
 
-    /// Puts a merged span into the queue in the place of its heir, or as the newest.
+    /// Puts a merged span into the queue in the place of its heir, if it has one, and its parts out of it.
     fn inherit(
         &mut self,
         neighbours: [Option<&'h Record>; 2],
         heir: Option<&'h Record>,
         merged: &'h Record,
-        dirty: usize,
     ) {
         for neighbour in neighbours.into_iter().flatten() {
             if !heir.is_some_and(|heir| ptr::eq(heir, neighbour)) {
@@ -279,11 +339,23 @@ impl<'h, O: Os> Locked<'h, O> {
                 }
                 self.unqueue(heir);
             }
-            None => {
-                merged.set_freed_at(self.heap.os.now_ms());
-                if dirty > 0 {
-                    self.inner.aging.push(merged);
-                }
+            None => {}
+        }
+    }
+
+    /// Puts a span that becomes free into the queue by its age.
+    fn line_up(&mut self, span: &'h Record, age: Age) {
+        let now = self.heap.os.now_ms();
+        match age {
+            Age::New => {
+                span.set_freed_at(now);
+                self.inner.aging.push(span);
+            }
+            Age::Old => {
+                let due = now.saturating_sub(self.heap.decay_ms.load(Relaxed));
+                let oldest = self.inner.aging.oldest().map_or(due, Record::freed_at);
+                span.set_freed_at(due.min(oldest));
+                self.inner.aging.push_oldest(span);
             }
         }
     }

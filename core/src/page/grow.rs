@@ -146,6 +146,10 @@ impl<'h, O: Os> Locked<'h, O> {
             unsafe { self.heap.os.release(base, layout.slices * SLICE_BYTES) };
             return Err(refused);
         }
+        if let Some(base) = NonNull::new(layout.base as *mut u8) {
+            // SAFETY: the whole reservation of `reserve`, of which nobody has heard.
+            unsafe { self.heap.advise_mapping(base, layout.slices * SLICE_BYTES) };
+        }
         self.inner.counts.reserved_slices += layout.slices;
         self.heap.publish(id);
         Ok(Some(id))

@@ -2,7 +2,9 @@
 
 use super::Use;
 use super::arena::Arena;
-use super::fit::Want;
+use super::fit::{Age, Density, From, Want};
+use super::huge::Policy;
+use super::limits::{Limits, Verdict};
 use super::moves::Renewal;
 use super::place::{Extension, Place, Span};
 use super::span::{Queue, Queued, Record, State};
@@ -10,7 +12,7 @@ use super::totals::Counts;
 use super::zero::{Dirty, Zero};
 use super::zeroing::{Habits, Zeroing};
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::plain::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::base::tree::Tree;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::os::Os;
@@ -39,6 +41,13 @@ pub struct PageHeap<O: Os> {
     pub primary_slices: AtomicUsize,
     arenas_in_use: AtomicUsize,
     pub(super) decay_ms: AtomicU64,
+    /// A [`super::Chores`].
+    pub(super) chores: AtomicU8,
+    pub(super) limits: Limits,
+    /// A [`Policy`].
+    pub(super) huge: AtomicU8,
+    /// Held while a piece of a free span is on its way to the kernel, so that a fork finds none. Taken before `lock`.
+    pub(super) purging: FutexLock,
     /// What large reused blocks were found to be.
     pub(super) habits: Habits,
     pub(super) zeroing: Zeroing,
@@ -88,6 +97,10 @@ impl<O: Os> PageHeap<O> {
             primary_slices: AtomicUsize::new(0),
             arenas_in_use: AtomicUsize::new(0),
             decay_ms: AtomicU64::new(DEFAULT_DECAY_MS),
+            chores: AtomicU8::new(0),
+            limits: Limits::new(),
+            huge: AtomicU8::new(Policy::Auto as u8),
+            purging: FutexLock::new(),
             habits: Habits::new(),
             zeroing: Zeroing::new(),
             moved_spans: AtomicUsize::new(0),
@@ -118,17 +131,31 @@ impl<O: Os> PageHeap<O> {
         use_: Use,
         bytes: usize,
     ) -> Option<Span<'_>> {
+        self.alloc_from(From::Anywhere, slices, align_slices, use_, bytes)
+    }
+
+    /// Like [`PageHeap::alloc`]; says where the span may come from.
+    pub fn alloc_from(
+        &self,
+        from: From,
+        slices: usize,
+        align_slices: usize,
+        use_: Use,
+        bytes: usize,
+    ) -> Option<Span<'_>> {
         debug_assert!(slices > 0 && align_slices.is_power_of_two());
-        let mut locked = self.locked();
-        let (place, zero) = locked.alloc(
-            &Want {
-                slices,
-                align: align_slices,
+        let mut locked = self.admitted(slices, use_)?;
+        let want = Want {
+            slices,
+            align: align_slices,
+            from,
+            density: match use_ {
+                Use::Slab => Density::Dense,
+                Use::Large | Use::Stack | Use::Meta => Density::Unknown,
             },
-            use_,
-            bytes,
-        )?;
-        locked.decay();
+        };
+        let (place, zero) = locked.alloc(&want, use_, bytes)?;
+        self.end(locked);
         Some(Span {
             base: address_of(place),
             slices,
@@ -144,6 +171,15 @@ impl<O: Os> PageHeap<O> {
     /// - `base` is the first byte of a span in use, which nobody uses any more.
     /// - `dirty` covers all that was written to it since it was given out.
     pub unsafe fn free(&self, base: NonNull<u8>, dirty: Dirty) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free_aged(base, dirty, Age::New) }
+    }
+
+    /// Like [`PageHeap::free`]; says how long nobody has used the span.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::free`].
+    pub unsafe fn free_aged(&self, base: NonNull<u8>, dirty: Dirty, age: Age) {
         // SAFETY: the caller's promise: nobody uses the span.
         let dirty = match unsafe { self.renew_from(base, 0) } {
             Renewal::NoNeed => dirty,
@@ -152,9 +188,9 @@ impl<O: Os> PageHeap<O> {
         };
         let mut locked = self.locked();
         if let Some(place) = locked.span_at(base) {
-            locked.free(place, dirty);
-            locked.decay();
+            locked.free(place, dirty, age);
         }
+        self.end(locked);
     }
 
     /// Makes a span longer, to `new_slices` slices (more than it has), if what follows it is free; sets the bytes asked for. Nothing
@@ -168,10 +204,12 @@ impl<O: Os> PageHeap<O> {
         new_slices: usize,
         bytes: usize,
     ) -> Option<Extension<'_>> {
-        let mut locked = self.locked();
+        let place = self.locate(base.as_ptr() as usize)?;
+        let extra = new_slices.saturating_sub(place.slices());
+        let mut locked = self.admitted(extra, place.use_()?)?;
         let place = locked.span_at(base)?;
         let grown = locked.grow(place, new_slices, bytes);
-        locked.decay();
+        self.end(locked);
         grown
     }
 
@@ -196,8 +234,36 @@ impl<O: Os> PageHeap<O> {
                 Renewal::NoNeed | Renewal::Zero => new_slices,
             };
             locked.shrink(place, kept, bytes, dirty);
-            locked.decay();
         }
+        self.end(locked);
+    }
+
+    /// The heap, locked, when `slices` more slices keep the hard limit, else `None`.
+    fn admitted(&self, slices: usize, use_: Use) -> Option<Locked<'_, O>> {
+        loop {
+            let locked = self.locked();
+            let most = match locked.judge(slices, use_) {
+                Verdict::Granted => return Some(locked),
+                Verdict::Refused => return None,
+                Verdict::AfterPurge(most) => most,
+            };
+            drop(locked);
+            if self.purge_above(most) == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// Does what is due: for callers that have not come by for a while.
+    pub fn tend(&self) {
+        self.end(self.locked());
+    }
+
+    /// Gives up the lock, then does what is due.
+    pub(super) fn end(&self, locked: Locked<'_, O>) {
+        let due = locked.chores();
+        drop(locked);
+        self.do_chores(due);
     }
 
     /// Sets the bytes asked for of a span whose slices stay.
@@ -251,6 +317,7 @@ impl<O: Os> PageHeap<O> {
     /// - Followed, on the same thread, by [`PageHeap::fork_unlock`], in the parent and in the child, with no
     ///   other call between.
     pub unsafe fn fork_lock(&self) {
+        core::mem::forget(self.purging.lock());
         core::mem::forget(self.lock.lock());
     }
 
@@ -260,8 +327,11 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - [`PageHeap::fork_lock`] was called before, by this thread or the one it was forked from.
     pub unsafe fn fork_unlock(&self) {
-        // SAFETY: held since `fork_lock`, by the caller's promise.
-        unsafe { self.lock.force_unlock() }
+        // SAFETY: both held since `fork_lock`, by the caller's promise.
+        unsafe {
+            self.lock.force_unlock();
+            self.purging.force_unlock();
+        }
     }
 
     pub(super) fn locked(&self) -> Locked<'_, O> {
@@ -343,7 +413,7 @@ impl<'h, O: Os> Locked<'h, O> {
         Some((Place { arena, index: at }, Zero::of(record.dirty.get())))
     }
 
-    pub(super) fn free(&mut self, place: Place<'h>, dirty: Dirty) {
+    pub(super) fn free(&mut self, place: Place<'h>, dirty: Dirty, age: Age) {
         let (record, slices) = (place.arena.record(place.index), place.slices());
         self.note_writes(place, dirty);
         self.set_bytes(place, 0);
@@ -353,12 +423,15 @@ impl<'h, O: Os> Locked<'h, O> {
             self.inner.counts.by_use[use_ as usize - 1].spans -= 1;
         }
         record.set_state(State::Blank);
-        self.add_free(record);
+        self.add_free(record, age);
     }
 
     fn grow(&mut self, place: Place<'h>, new_slices: usize, bytes: usize) -> Option<Extension<'h>> {
         let record = place.arena.record(place.index);
         let next = record.end();
+        if record.is_huge() {
+            return None;
+        }
         let extra = new_slices
             .checked_sub(record.slices.get())
             .filter(|&extra| extra > 0)?;
@@ -393,7 +466,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
         let rest = self.cut_off(record, cut);
         self.uncount(place, end - cut);
-        self.add_free(rest);
+        self.add_free(rest, Age::New);
     }
 
     /// Slices go from a span in use to nobody.

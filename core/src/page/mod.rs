@@ -2,9 +2,9 @@
 //!
 //! - `arena`: one reserved range, its tables and bits. `span`: a record a slice.
 //! - `fit`: which free span serves a request; splitting and merging. `grow`: what is committed when.
-//! - `zero`: which OS pages may be dirty, in masks; `blanket`: for whole spans at once; `asked`: as the kernel
-//!   says. `zeroing`: how `calloc` makes
-//!   them zero; `habits`, `samples`: what it expects. `purge`: when and how pages go back to the kernel.
+//! - `huge`: where huge pages are. `zero`: which OS pages may be dirty, in masks; `blanket`: for whole spans at once;
+//!   `asked`: as the kernel says. `zeroing`: how `calloc` makes them zero; `habits`, `samples`: what it expects.
+//! - `purge`: when and how pages go back to the kernel; `limits`: what may be resident at most.
 //! - `heap`: the operations. `moves`: pages moved from span to span. `totals`: the figures. `check`: the invariants, as code.
 
 mod arena;
@@ -15,6 +15,8 @@ mod fit;
 mod grow;
 mod habits;
 mod heap;
+mod huge;
+mod limits;
 mod moves;
 mod place;
 mod purge;
@@ -26,8 +28,12 @@ mod totals;
 mod zero;
 mod zeroing;
 
+pub use fit::{Age, From};
 pub use heap::PageHeap;
+pub use huge::Policy as HugePolicy;
+pub use limits::{Footprint, Limits, STACK_BYTES};
 pub use place::{Extension, Place, Span};
+pub use purge::Chores;
 pub use totals::{Calls, Totals, UseTotals};
 pub use zero::{Dirty, Zero};
 pub use zeroing::ZeroingTotals;

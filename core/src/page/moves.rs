@@ -73,6 +73,10 @@ impl<O: Os> PageHeap<O> {
         let bytes = (slices - kept) * SLICE_BYTES;
         // SAFETY: the caller's promise; a span in use is committed.
         let renewed = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) }.is_ok();
+        if renewed {
+            // SAFETY: mapped afresh just now, and the caller's promise.
+            unsafe { self.advise_mapping(base.add(kept * SLICE_BYTES), bytes) };
+        }
         if !renewed && record.is_foreign() {
             return Renewal::Refused;
         }

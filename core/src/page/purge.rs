@@ -1,10 +1,13 @@
 //! When and how free pages go back to the kernel.
 //!
-//! Free spans with dirty pages wait in a queue. On the heap's own activity, and when asked, those past the
-//! decay time are purged, oldest first, a bounded piece at a time. Where every commit is charged, whole
-//! huge pages are uncommitted instead. A span that the kernel refuses to purge stays dirty, out of the queue.
+//! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first, by whoever
+//! is about it: the purge thread, a caller on its way (one piece of work at most), or a request for all. A piece is cut
+//! out of its span and purged without the heap's lock, so that nobody waits for the kernel; meanwhile it belongs to
+//! nobody. Where every commit is charged, whole huge pages are uncommitted instead, under the lock. What the kernel
+//! refuses to purge stays dirty, out of the queue.
 
 use super::arena::{Arena, Commit};
+use super::fit::Age;
 use super::heap::{Locked, PageHeap};
 use super::span::{Queued, Record, State};
 use super::zero::DirtyRun;
@@ -13,31 +16,48 @@ use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Os, Purged};
 use core::ptr::NonNull;
 
-/// Most slices (16 MiB) and spans of one piece of work.
-const MOST_SLICES: usize = (16 << 20) / SLICE_BYTES;
-const MOST_SPANS: usize = 16;
+/// Most slices (8 MiB) of one piece: 2,048 pages, for which the kernel needs 0.1 to 0.4 ms.
+const MOST_SLICES: usize = (8 << 20) / SLICE_BYTES;
 
-/// What one piece of work may still do, and did.
-struct Work {
-    slices: usize,
-    bytes: usize,
-}
+/// Most pieces that a caller purges on its way when a bound is passed.
+const MOST_ON_THE_WAY: usize = 8;
 
-/// Which spans a piece of work is about.
-#[derive(Clone, Copy)]
-enum Due {
+/// Which spans a piece of work is about; always the oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
     /// Those that became free at this time or before, in ms.
     Until(u64),
+    /// As many as leave no more than so many dirty pages.
+    Above(usize),
     /// All.
     All,
     /// None.
     Nothing,
 }
 
+/// What was found to do under the lock.
+enum Piece<'h> {
+    /// Pages cut out of their span, to be purged without the lock.
+    Cut(&'h Record, DirtyRun),
+    /// So many bytes of commit went back at once.
+    Uncommitted(usize),
+}
+
 impl<O: Os> PageHeap<O> {
     /// Gives back the free pages that are past the decay time. Returns how many bytes.
     pub fn purge_due(&self) -> usize {
-        self.purge_by_pieces(|locked| locked.due())
+        self.purge_by_pieces(|locked| locked.due_now())
+    }
+
+    /// Gives back the pages that became free at `time` (ms) or before. Returns how many bytes.
+    pub fn purge_until(&self, time: u64) -> usize {
+        self.purge_by_pieces(|_| Due::Until(time))
+    }
+
+    /// Gives back free pages, oldest first, until at most `bytes` of them may be resident. Returns how many bytes.
+    pub fn purge_above(&self, bytes: usize) -> usize {
+        let most = bytes / self.os.page_bytes();
+        self.purge_by_pieces(|_| Due::Above(most))
     }
 
     /// Gives back all free pages. Returns how many bytes.
@@ -53,35 +73,147 @@ impl<O: Os> PageHeap<O> {
         uncommitted + self.purge_by_pieces(|_| Due::All)
     }
 
+    /// Gives pages of a span in use back; false if the kernel refuses, or if they are not the heap's any more, for the
+    /// program mapped something over them.
+    ///
+    /// # Safety
+    /// - Whole OS pages of one span in use, which nobody uses.
+    pub unsafe fn purge_in_use(&self, start: NonNull<u8>, bytes: usize) -> bool {
+        let place = self.locate(start.as_ptr() as usize);
+        let Some(place) = place.filter(|place| !place.record().is_foreign()) else {
+            return false;
+        };
+        if place.record().is_huge() {
+            self.locked().end_unit(place.arena, place.index);
+        }
+        // SAFETY: the caller's promise; spans in use are committed.
+        let purged = unsafe { self.os.purge(start, bytes) };
+        let mut locked = self.locked();
+        locked.inner.counts.calls.purge += 1;
+        match purged {
+            Purged::Zero => locked.count_returned(bytes),
+            Purged::MaybeDirty => locked.inner.counts.refused_purges += 1,
+        }
+        purged == Purged::Zero
+    }
+
     /// Sets the decay time in ms; 0 purges at once.
     pub fn set_decay_ms(&self, ms: u64) {
         self.decay_ms.store(ms, Relaxed);
     }
 
-    /// The lock is given up between pieces. Ends: every piece shortens the queue or purges pages.
+    /// Says who purges what is past the decay time: callers on their way, or somebody who calls [`PageHeap::purge_due`].
+    pub fn set_chores(&self, chores: Chores) {
+        self.chores.store(chores as u8, Relaxed);
+    }
+
+    /// Who purges what is past the decay time.
+    pub fn chores(&self) -> Chores {
+        match self.chores.load(Relaxed) {
+            0 => Chores::Callers,
+            _ => Chores::Elsewhere,
+        }
+    }
+
+    /// When the oldest free dirty pages became free, in ms; `None` when there are none that the kernel takes.
+    pub fn oldest_dirty(&self) -> Option<u64> {
+        self.locked().inner.aging.oldest().map(Record::freed_at)
+    }
+
+    /// Ends: every piece shortens the queue or purges pages.
     fn purge_by_pieces(&self, due: impl Fn(&Locked<'_, O>) -> Due) -> usize {
         let mut bytes = 0;
         loop {
-            let mut locked = self.locked();
-            let due = due(&locked);
-            bytes += locked.purge_piece(due);
-            if locked.next_due(due).is_none() {
-                return bytes;
+            let _alone = self.purging.lock();
+            match self.purge_piece(&due) {
+                Some(more) => bytes += more,
+                None => return bytes,
             }
+        }
+    }
+
+    /// What a caller does on its way, when it has given up the lock; nothing if somebody else purges already.
+    pub(super) fn do_chores(&self, due: Due) {
+        let pieces = match due {
+            Due::Nothing => return,
+            Due::Until(_) => 1,
+            Due::Above(_) | Due::All => MOST_ON_THE_WAY,
+        };
+        if let Some(_alone) = self.purging.try_lock() {
+            let _ = (0..pieces).find(|_| self.purge_piece(&|_| due).is_none());
+        }
+    }
+
+    /// Purges one piece; `None` when nothing is due. The caller holds `purging`, so that a fork finds no piece on its way.
+    fn purge_piece(&self, due: &impl Fn(&Locked<'_, O>) -> Due) -> Option<usize> {
+        let mut locked = self.locked();
+        let due = due(&locked);
+        let piece = locked.cut_piece(due)?;
+        drop(locked);
+        let (part, run) = match piece {
+            Piece::Cut(part, run) => (part, run),
+            Piece::Uncommitted(bytes) => return Some(bytes),
+        };
+        let asked = matches!(due, Due::Above(_)) && self.is_untouched(&run);
+        let purged = if asked {
+            Purged::Zero
+        } else {
+            self.purge_run(&run)
+        };
+        let mut locked = self.locked();
+        if !asked {
+            locked.count_purge(&run, purged);
+        }
+        locked.put_back(part, purged);
+        Some(if purged == Purged::Zero { run.bytes } else { 0 })
+    }
+
+    /// Whether no page of a run is populated, whatever its masks say.
+    fn is_untouched(&self, run: &DirtyRun) -> bool {
+        let mut populated = false;
+        NonNull::new(run.address as *mut u8).is_some_and(|start| {
+            // SAFETY: dirty slices are committed, and the run holds only such.
+            let told = unsafe { self.os.populated(start, run.bytes, |_| populated = true) };
+            told.is_ok() && !populated
+        })
+    }
+
+    fn purge_run(&self, run: &DirtyRun) -> Purged {
+        match NonNull::new(run.address as *mut u8) {
+            // SAFETY: cut out of a free span, so nobody's; dirty slices are committed, and the run holds only such.
+            Some(start) => unsafe { self.os.purge(start, run.bytes) },
+            None => Purged::MaybeDirty,
         }
     }
 }
 
+/// Who purges what is past the decay time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Chores {
+    /// Whoever allocates and frees, on the way.
+    Callers = 0,
+    /// Somebody who does nothing else.
+    Elsewhere = 1,
+}
+
 impl<'h, O: Os> Locked<'h, O> {
-    /// A piece of what is due, on the way of other work.
-    pub(super) fn decay(&mut self) {
-        if self.inner.aging.oldest().is_some() {
-            let due = self.due();
-            self.purge_piece(due);
+    /// What the caller should do once it has given up the lock.
+    pub(super) fn chores(&self) -> Due {
+        let most = self.most_dirty_pages();
+        if self.inner.counts.free_dirty_pages > most {
+            return Due::Above(most);
         }
+        let at_once = self.heap.decay_ms.load(Relaxed) == 0;
+        let elsewhere = self.heap.chores() == Chores::Elsewhere && !at_once;
+        if elsewhere || self.inner.aging.oldest().is_none() {
+            return Due::Nothing;
+        }
+        let due = self.due_now();
+        self.next_due(due).map_or(Due::Nothing, |_| due)
     }
 
-    fn due(&self) -> Due {
+    fn due_now(&self) -> Due {
         let decay = self.heap.decay_ms.load(Relaxed);
         match self.heap.os.now_ms().checked_sub(decay) {
             Some(time) => Due::Until(time),
@@ -91,80 +223,58 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn next_due(&self, due: Due) -> Option<&'h Record> {
+        let dirty = self.inner.counts.free_dirty_pages;
         self.inner.aging.oldest().filter(|oldest| match due {
             Due::Until(time) => oldest.freed_at() <= time,
+            Due::Above(most) => dirty > most,
             Due::All => true,
             Due::Nothing => false,
         })
     }
 
-    /// Purges up to the most that one piece may. Returns the bytes given back.
-    fn purge_piece(&mut self, due: Due) -> usize {
-        let mut work = Work {
-            slices: MOST_SLICES,
-            bytes: 0,
-        };
-        for _ in 0..MOST_SPANS {
-            let Some(span) = self.next_due(due) else {
-                break;
-            };
-            self.purge_span(span, &mut work);
-            if work.slices == 0 {
-                break;
-            }
-        }
-        work.bytes
-    }
-
-    /// Purges a free span, as far as the work allows.
-    fn purge_span(&mut self, span: &'h Record, work: &mut Work) {
+    /// Cuts the next piece out of the oldest span that is due.
+    fn cut_piece(&mut self, due: Due) -> Option<Piece<'h>> {
+        let span = self.next_due(due)?;
         let arena = self.arena(span.arena());
-        self.detach(span);
+        if span.is_huge() {
+            self.end_unit(arena, span.index.get());
+            return self.cut_piece(due);
+        }
         self.spell_out(span);
         if self.heap.os.strict_commit() {
-            work.bytes += self.uncommit_units(arena, span);
-        }
-        let refused = self.purge_runs(arena, span, work);
-        if span.dirty.get() == 0 {
-            self.unqueue(span);
-        } else if refused {
-            self.unqueue(span);
-            self.inner.refused.push(span);
-        }
-        self.attach(span);
-    }
-
-    /// Purges the dirty runs of a span. True if the kernel refused one.
-    fn purge_runs(&mut self, arena: &Arena, span: &Record, work: &mut Work) -> bool {
-        let (mut at, end, mut refused) = (span.index.get(), span.end(), false);
-        while work.slices > 0
-            && span.dirty.get() > 0
-            && let Some(run) = arena.next_dirty(at, end, work.slices)
-        {
-            at = run.to;
-            work.slices -= run.to - run.from;
-            match self.purge_run(&run) {
-                Purged::Zero => {
-                    span.dirty
-                        .set(span.dirty.get() - arena.clear_dirty(run.from, run.to));
-                    work.bytes += run.bytes;
-                    self.count_returned(run.bytes);
-                }
-                Purged::MaybeDirty => {
-                    self.inner.counts.refused_purges += 1;
-                    refused = true;
-                }
+            let bytes = self.relinquish_span(arena, span);
+            if bytes > 0 {
+                return Some(Piece::Uncommitted(bytes));
             }
         }
-        refused
+        let run = arena.next_dirty(span.index.get(), span.end(), MOST_SLICES)?;
+        let part = self.carve(span, run.from, run.to - run.from);
+        part.set_state(State::Purging);
+        self.inner.counts.free_slices += part.slices.get();
+        Some(Piece::Cut(part, run))
     }
 
-    fn purge_run(&mut self, run: &DirtyRun) -> Purged {
+    /// Makes a piece part of a free span again.
+    fn put_back(&mut self, part: &'h Record, purged: Purged) {
+        self.inner.counts.free_slices -= part.slices.get();
+        part.set_state(State::Blank);
+        if purged == Purged::Zero {
+            let arena = self.arena(part.arena());
+            arena.clear_dirty(part.index.get(), part.end());
+            part.dirty.set(0);
+            self.add_free(part, Age::New);
+            return;
+        }
+        let merged = self.add_free(part, Age::New);
+        self.unqueue(merged);
+        self.inner.refused.push(merged);
+    }
+
+    fn count_purge(&mut self, run: &DirtyRun, purged: Purged) {
         self.inner.counts.calls.purge += 1;
-        match NonNull::new(run.address as *mut u8) {
-            // SAFETY: pages of a free span; dirty slices are committed, and the run holds only such.
-            Some(start) => unsafe { self.heap.os.purge(start, run.bytes) },
-            None => Purged::MaybeDirty,
+        match purged {
+            Purged::Zero => self.count_returned(run.bytes),
+            Purged::MaybeDirty => self.inner.counts.refused_purges += 1,
         }
     }
 

@@ -34,12 +34,15 @@ pub(super) enum State {
     Blank,
     /// First slice of a free span.
     Free,
+    /// First slice of a piece of a free span that is on its way to the kernel.
+    Purging,
     /// First slice of a span in use.
     Used(Use),
 }
 
 const BLANK: u8 = 0;
 const FREE: u8 = u8::MAX;
+const PURGING: u8 = u8::MAX - 1;
 
 /// Which queue a free span stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,14 +87,16 @@ pub(super) struct Record {
     arena: AtomicU8,
     state: AtomicU8,
     queued: AtomicU8,
-    /// 0 when warm; see [`Warmth`].
-    cold: AtomicU8,
+    /// See [`Warmth`].
+    warmth: AtomicU8,
     /// 1 in a span in use that pages were moved into; see [`super::moves`].
     moved: AtomicU8,
     /// 1 for [`Detail::Blanket`].
     blanket: AtomicU8,
     /// 1 in a span in use that somebody mapped over; see [`super::moves`].
     foreign: AtomicU8,
+    /// Of the slice, whatever span it is in: 1 when the kernel may back it with a huge page; see [`super::huge`].
+    huge: AtomicU8,
 }
 
 /// Bytes of a record; the tables are laid out by it.
@@ -111,15 +116,20 @@ pub(super) struct FitKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Warmth {
     /// At least half of the pages may be resident.
-    Warm,
-    /// Most pages would have to be faulted in.
-    Cold,
+    Warm = 0,
+    /// Some may be.
+    Tepid = 1,
+    /// None is, and touching one makes all of a huge page resident. For slabs only.
+    Huge = 2,
+    /// None is.
+    Cold = 3,
 }
 
 impl Record {
     pub(super) fn state(&self) -> State {
         match self.state.load(Relaxed) {
             FREE => State::Free,
+            PURGING => State::Purging,
             code => Use::from_code(code).map_or(State::Blank, State::Used),
         }
     }
@@ -128,6 +138,7 @@ impl Record {
         let code = match state {
             State::Blank => BLANK,
             State::Free => FREE,
+            State::Purging => PURGING,
             State::Used(use_) => use_ as u8,
         };
         self.state.store(code, Relaxed);
@@ -181,6 +192,16 @@ impl Record {
         self.foreign.store(u8::from(foreign), Relaxed);
     }
 
+    /// Whether the kernel may back this slice with a huge page.
+    pub(super) fn is_huge(&self) -> bool {
+        self.huge.load(Relaxed) != 0
+    }
+
+    /// Notes whether it may.
+    pub(super) fn set_huge(&self, huge: bool) {
+        self.huge.store(u8::from(huge), Relaxed);
+    }
+
     /// Where the span's zero state stands.
     pub(super) fn detail(&self) -> Detail {
         if self.blanket.load(Relaxed) == 0 {
@@ -219,19 +240,25 @@ impl Record {
         self.index.get() + self.slices.get()
     }
 
-    /// Notes whether the span's place in the order is among the warm ones: at least half of its
-    /// `pages` are dirty. To be called before the span goes into the tree.
+    /// Notes how many of the span's `pages` are dirty, which is its place in the order. To be called before the
+    /// span goes into the tree.
     pub(super) fn note_warmth(&self, pages: usize) {
-        let warm = self.dirty.get() > 0 && self.dirty.get() * 2 >= pages;
-        self.cold.store(u8::from(!warm), Relaxed);
+        let warmth = match self.dirty.get() {
+            0 if self.is_huge() => Warmth::Huge,
+            0 => Warmth::Cold,
+            dirty if dirty * 2 >= pages => Warmth::Warm,
+            _ => Warmth::Tepid,
+        };
+        self.warmth.store(warmth as u8, Relaxed);
     }
 
     /// As noted by [`Record::note_warmth`].
     pub(super) fn warmth(&self) -> Warmth {
-        if self.cold.load(Relaxed) == 0 {
-            Warmth::Warm
-        } else {
-            Warmth::Cold
+        match self.warmth.load(Relaxed) {
+            0 => Warmth::Warm,
+            1 => Warmth::Tepid,
+            2 => Warmth::Huge,
+            _ => Warmth::Cold,
         }
     }
 }
@@ -297,6 +324,11 @@ impl Queue {
     /// Puts a span in as the newest.
     pub(super) fn push(&mut self, entry: &Record) {
         self.insert(self.newest, entry);
+    }
+
+    /// Puts a span in as the oldest.
+    pub(super) fn push_oldest(&mut self, entry: &Record) {
+        self.insert(null_mut(), entry);
     }
 
     /// Puts a span in just after `anchor`, which is in this queue.

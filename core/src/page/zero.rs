@@ -30,6 +30,14 @@ pub enum Dirty {
     AsBefore,
     /// At most this many bytes from the span's start (beyond them: as before).
     Prefix(usize),
+    /// Of a span of one slice: at most this many bytes from its start, and not the OS pages `clean` of it, which read
+    /// as zero, whatever they were before.
+    PrefixBut {
+        /// Bytes.
+        bytes: usize,
+        /// The lowest page in the lowest bit.
+        clean: u16,
+    },
     /// Anything.
     All,
     /// All of it reads as zero now, whatever it was before (its pages were moved away or purged).

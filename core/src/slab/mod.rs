@@ -12,6 +12,7 @@
 //! - A slab leaves the set in two steps: mark it unlisted, then look at its words once more. A give-back
 //!   sets its bits, then looks at the mark. With full barriers between, one of the two sees the other.
 //! - Retiring is claiming everything: swap every word with 0. Unless all blocks came, put them back.
+//! - Blocks in pages that are not resident are withheld by the slab itself ([`withheld`]): "all" means all others.
 
 pub mod class;
 pub mod depot;
@@ -19,29 +20,34 @@ pub mod depot;
 mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
+pub mod withheld;
 
 use crate::base::sync::plain;
 use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
 use crate::base::tree::{Node, Side};
 use class::{Class, MAX_BLOCKS};
+use withheld::Units;
 
 /// Words of the longest bitmap. The model checker gets by with two.
 pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
 
-/// Whether a slab stands in its depot's set.
+/// Where a slab stands: in no set of its depot, for it has no free block.
 const UNLISTED: u8 = 0;
+/// Among those with free blocks.
 const LISTED: u8 = 1;
+/// Among those that have none, but withhold some.
+const RESERVED: u8 = 2;
 
 /// A slab's record, one per slice of an arena, all zero bytes while the slice is no slab.
 #[repr(C, align(64))]
 pub struct Slab {
-    /// The links of the depot's set; guarded by the depot's lock.
+    /// The links of the depot's sets; guarded by the depot's lock.
     links: [plain::AtomicPtr<Slab>; 2],
     /// Address of the first block: the slice's, so the same in every life of the record.
     base: plain::AtomicUsize,
     /// The class number, 0 while the slice is no slab. Changes only while no block is out and no bit is set.
     class: AtomicU8,
-    /// [`LISTED`] or [`UNLISTED`]; changes under the depot's lock.
+    /// [`UNLISTED`], [`LISTED`] or [`RESERVED`]; changes under the depot's lock.
     listed: AtomicU8,
     /// A hint: no word below this one has free blocks, most likely.
     lowest: AtomicU16,
@@ -50,6 +56,10 @@ pub struct Slab {
     /// Blocks that read as zero and were never claimed since carving. Only in classes that have
     /// [`Class::tells_fresh`]; else 0. Bits of free blocks only change from 1 to 0, by who claims the block.
     fresh: AtomicU16,
+    /// [`Units`] whose blocks are withheld: claimed by nobody, their bits 0. Changes under the depot's lock.
+    withheld: AtomicU16,
+    /// 1 if nothing was claimed or given since somebody set it. A hint.
+    idle: AtomicU8,
     /// Free blocks, lowest address first.
     free: [AtomicU64; WORDS],
 }
@@ -104,12 +114,14 @@ impl Slab {
             lowest: AtomicU16::new(0),
             high_water: AtomicU16::new(0),
             fresh: AtomicU16::new(0),
+            withheld: AtomicU16::new(0),
+            idle: AtomicU8::new(0),
             free: core::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 
-    /// Turns the record of a fresh slice into a slab of `class` with all blocks free. Not yet listed. In `zero` a
-    /// set bit is an OS page of the slice that reads as zero, the slice has `pages` of them.
+    /// Turns the record of a fresh slice into a slab of `class` with all blocks free, or all in resident pages. Not yet listed. In
+    /// `zero` a set bit is an OS page of the slice that reads as zero and is not resident, the slice has `pages` of them.
     pub fn carve(&self, class: Class, base: usize, zero: u16, pages: usize) {
         debug_assert_eq!(self.class.load(Ordering::Relaxed), 0);
         self.base.store(base, Ordering::Relaxed);
@@ -117,12 +129,15 @@ impl Slab {
         self.high_water.store(0, Ordering::Relaxed);
         self.fresh
             .store(class.fresh_blocks(zero, pages), Ordering::Relaxed);
+        let withheld = Slab::to_withhold(class, Units::of_pages(!zero, pages));
+        self.withheld.store(withheld.0, Ordering::Relaxed);
+        self.idle.store(0, Ordering::Relaxed);
         self.listed.store(UNLISTED, Ordering::Relaxed);
         self.class.store(class.index() as u8, Ordering::Relaxed);
         for (word, bits) in self.words(class).iter().enumerate() {
             // Release: whoever claims a bit sees class and base. A swap, not a store: it shows that no
             // bit was set, and loom 0.7 may read past a thread's own plain store.
-            let stray = bits.swap(class.full_word(word), Ordering::AcqRel);
+            let stray = bits.swap(self.offered_word(class, word), Ordering::AcqRel);
             debug_assert_eq!(stray, 0, "a bit was set while the slice was no slab");
         }
     }
@@ -160,7 +175,7 @@ impl Slab {
         free == 0 || u64::from(self.fresh.load(Ordering::Relaxed)) & next != 0
     }
 
-    /// How many blocks the bitmap holds as free. A snapshot.
+    /// How many blocks the bitmap holds as free, beside those withheld. A snapshot.
     pub fn free_blocks(&self) -> usize {
         self.free
             .iter()
@@ -183,6 +198,7 @@ impl Slab {
         };
         let found = (start..words.len()).find_map(claimed);
         let (word, bits) = found.or_else(|| (0..start).find_map(claimed))?;
+        self.note_use();
         self.note_claim(word);
         let fresh = self.take_fresh(bits);
         Some(Claim { word, bits, fresh })
@@ -193,6 +209,12 @@ impl Slab {
         match self.fresh.load(Ordering::Relaxed) {
             0 => 0,
             _ => u64::from(self.fresh.fetch_and(!(bits as u16), Ordering::Relaxed)) & bits,
+        }
+    }
+
+    fn note_use(&self) {
+        if self.idle.load(Ordering::Relaxed) != 0 {
+            self.idle.store(0, Ordering::Relaxed);
         }
     }
 
@@ -207,25 +229,29 @@ impl Slab {
         }
     }
 
-    /// Whether block `block` is free and held by the bitmap.
-    pub fn is_free(&self, block: usize) -> bool {
-        self.free[block / 64].load(Ordering::Relaxed) & (1 << (block % 64)) != 0
+    /// Whether block `block` of this slab of `class` is free: held by the bitmap, or withheld.
+    pub fn is_free(&self, class: Class, block: usize) -> bool {
+        let held = self.free[block / 64].load(Ordering::Relaxed);
+        (held | self.withheld_bits(class, block / 64)) & (1 << (block % 64)) != 0
     }
 
     /// Gives the blocks `bits` of `word` back: one atomic operation.
     pub fn give(&self, class: Class, word: usize, bits: u64) -> Given {
+        // Before the bits are set: from then on they may be claimed and withheld like any other.
+        let withheld = self.withheld_bits(class, word);
         let before = self.free[word].fetch_or(bits, Ordering::AcqRel);
         full_barrier_after_rmw();
-        if before & bits != 0 {
-            return Given::Twice(before & bits);
+        if (before | withheld) & bits != 0 {
+            return Given::Twice((before | withheld) & bits);
         }
+        self.note_use();
         if (self.lowest.load(Ordering::Relaxed) as usize) > word {
             self.lowest.store(word as u16, Ordering::Relaxed);
         }
-        if self.listed.load(Ordering::Relaxed) == UNLISTED {
+        if self.listed.load(Ordering::Relaxed) != LISTED {
             return Given::Unlisted;
         }
-        if before | bits == class.full_word(word) && self.all_free(class, word) {
+        if before | bits == self.offered_word(class, word) && self.all_free(class, word) {
             return Given::MaybeEmpty;
         }
         Given::Done
@@ -235,7 +261,8 @@ impl Slab {
     /// address order are still out.
     fn all_free(&self, class: Class, word: usize) -> bool {
         let words = self.words(class);
-        let is_whole = |word: usize| words[word].load(Ordering::Acquire) == class.full_word(word);
+        let is_whole =
+            |word: usize| words[word].load(Ordering::Acquire) == self.offered_word(class, word);
         (word + 1..words.len()).all(is_whole) && (0..=word).all(is_whole)
     }
 
@@ -245,14 +272,14 @@ impl Slab {
             .any(|bits| bits.load(Ordering::Acquire) != 0)
     }
 
-    /// Claims every block; true if all were free, else all are given back.
+    /// Claims every block; true if all were free or withheld, else all are given back.
     fn claim_all(&self, class: Class) -> bool {
         let words = self.words(class);
         let mut got = [0; WORDS];
         for (bits, got) in words.iter().zip(&mut got) {
             *got = bits.swap(0, Ordering::AcqRel);
         }
-        let all = (0..words.len()).all(|word| got[word] == class.full_word(word));
+        let all = (0..words.len()).all(|word| got[word] == self.offered_word(class, word));
         if !all {
             for (bits, got) in words.iter().zip(got) {
                 bits.fetch_or(got, Ordering::AcqRel);
@@ -263,6 +290,7 @@ impl Slab {
 
     /// The slice is no slab any more; the caller has claimed all blocks.
     fn uncarve(&self) {
+        self.withheld.store(0, Ordering::Relaxed);
         self.class.store(0, Ordering::Relaxed);
     }
 }

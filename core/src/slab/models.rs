@@ -7,7 +7,8 @@
 //! empty slab beyond the warm one went back to the pool.
 
 use super::class::Class;
-use super::depot::{Depots, Source};
+use super::depot::{Cursor, Depots, Pages, Round, Source, Touched};
+use super::withheld::Units;
 use super::{Claim, LISTED, Slab};
 use crate::os::lock::Lock;
 use core::ptr::NonNull;
@@ -41,7 +42,10 @@ impl Pool {
 }
 
 impl Source for Pool {
-    fn fresh(&self, class: Class) -> Option<NonNull<Slab>> {
+    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
+        if pages == Pages::Resident {
+            return None;
+        }
         let guard = self.lock.lock();
         let number = self.free.lock().unwrap().pop()?;
         drop(guard);
@@ -50,7 +54,7 @@ impl Source for Pool {
         Some(NonNull::from(&self.slabs[number]))
     }
 
-    fn retire(&self, slab: NonNull<Slab>, _touched: usize) {
+    fn retire(&self, slab: NonNull<Slab>, _touched: Touched) {
         let number = self
             .slabs
             .iter()
@@ -58,6 +62,18 @@ impl Source for Pool {
             .unwrap();
         let _guard = self.lock.lock();
         self.free.lock().unwrap().push(number);
+    }
+
+    fn pages(&self) -> usize {
+        16
+    }
+
+    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+        // SAFETY: slab records live as long as the pool.
+        let slab = unsafe { slab.as_ref() };
+        // The claimed blocks pin it.
+        assert!(slab.class().is_some() && !units.is_empty());
+        true
     }
 
     fn now_ms(&self) -> u64 {
@@ -118,6 +134,13 @@ impl World {
         }
     }
 
+    fn purge_spare(&self, class: Class) {
+        let mut cursor = Cursor::at(class);
+        while cursor.is_at(class) {
+            self.depots.purge_spare(Round::All, &mut cursor, &self.pool);
+        }
+    }
+
     /// Nobody holds a block: every slab is whole, listed, or back in the pool.
     fn check_at_rest(&self, most_slabs: usize) {
         let in_pool = self.pool.free.lock().unwrap().len();
@@ -130,7 +153,8 @@ impl World {
                 assert_eq!(slab.free_blocks(), 0, "a bit outside of a slab");
                 continue;
             };
-            assert_eq!(slab.free_blocks(), class.blocks(), "a block was lost");
+            let free = slab.free_blocks() + slab.withheld_blocks(class);
+            assert_eq!(free, class.blocks(), "a block was lost");
             let listed = slab.listed.load(crate::base::sync::Ordering::Relaxed);
             assert_eq!(listed, LISTED, "a slab was lost");
         }
@@ -296,6 +320,57 @@ fn cooling_meets_a_refill() {
         let thread = loom::thread::spawn(move || other.depots.cool(u64::MAX, &other.pool));
         let hand = world.take(class, 1);
         world.give(class, hand);
+        thread.join().unwrap();
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn purging_meets_a_refill() {
+    explore_within(3, || {
+        let world = World::new(1);
+        let class = kilobyte();
+        let kept = world.take(class, 60);
+        let other = world.clone();
+        // Finds the slab exhausted while its spare page is on the way, and takes from what is withheld.
+        let thread = loom::thread::spawn(move || {
+            let hand = other.take(class, 4);
+            other.give(class, hand);
+        });
+        world.purge_spare(class);
+        thread.join().unwrap();
+        world.give(class, kept);
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn purging_meets_a_give_back() {
+    explore(|| {
+        let world = World::new(1);
+        let class = kilobyte();
+        let (kept, last) = (world.take(class, 60), world.take(class, 4));
+        let first = last[..].to_vec();
+        let other = world.clone();
+        // The page is spare as soon as its bits are set: it may be withheld before the giver has looked about.
+        let thread = loom::thread::spawn(move || other.give(class, first));
+        world.purge_spare(class);
+        thread.join().unwrap();
+        world.give(class, kept);
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn purging_meets_the_last_give_back() {
+    explore_within(3, || {
+        let world = World::new(2);
+        let class = kilobyte();
+        let (warm, last) = (world.take(class, 64), world.take(class, 4));
+        world.give(class, warm);
+        let other = world.clone();
+        let thread = loom::thread::spawn(move || other.give(class, last));
+        world.purge_spare(class);
         thread.join().unwrap();
         world.check_at_rest(1);
     });

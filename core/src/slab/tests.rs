@@ -1,19 +1,22 @@
 //! The slab room against a naive model, one thread.
 
 use super::class::Class;
-use super::depot::{Depots, Source};
+use super::depot::{Cursor, Depots, Pages, Round, Source, Touched};
+use super::withheld::Units;
 use super::{Claim, Given, Slab, lowest_bits};
 use core::ptr::NonNull;
 use proptest::prelude::*;
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
-/// Slices without memory behind them: only their addresses count.
+/// Slices without memory behind them: only their addresses count, and which of their pages would be resident.
 struct Slices {
     slabs: Vec<Slab>,
     free: RefCell<BTreeSet<usize>>,
     touched: RefCell<Vec<usize>>,
+    resident: RefCell<Vec<u16>>,
+    refuses: Cell<bool>,
 }
 
 impl Slices {
@@ -22,6 +25,8 @@ impl Slices {
             slabs: (0..count).map(|_| Slab::blank()).collect(),
             free: RefCell::new((0..count).collect()),
             touched: RefCell::new(Vec::new()),
+            resident: RefCell::new(std::vec![0; count]),
+            refuses: Cell::new(false),
         }
     }
 
@@ -32,25 +37,70 @@ impl Slices {
     fn slab(&self, address: usize) -> &Slab {
         &self.slabs[(address >> 16) - 1]
     }
+
+    /// The pages that a block touches, as bits of its slice.
+    fn pages_of(block: usize, class: Class) -> u16 {
+        let (first, last) = (block & 0xffff, (block & 0xffff) + class.bytes() - 1);
+        (first >> 12..=last >> 12).fold(0, |bits, page| bits | 1 << page)
+    }
+
+    /// The block is written to. How many pages that faults in.
+    fn touch(&self, block: usize, class: Class) -> u32 {
+        let resident = &mut self.resident.borrow_mut()[(block >> 16) - 1];
+        let new = Slices::pages_of(block, class) & !*resident;
+        *resident |= new;
+        new.count_ones()
+    }
 }
 
 impl Source for Slices {
-    fn fresh(&self, class: Class) -> Option<NonNull<Slab>> {
-        let number = self.free().pop_first()?;
-        self.slabs[number].carve(class, (number + 1) << 16, u16::MAX, 16);
+    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
+        let resident = self.resident.borrow();
+        let has_pages = |number: &usize| resident[*number] != 0;
+        let warm = self.free().iter().copied().find(has_pages);
+        let number = match pages {
+            Pages::Resident => warm?,
+            Pages::Any => warm.or_else(|| self.free().first().copied())?,
+        };
+        self.free().remove(&number);
+        self.slabs[number].carve(class, (number + 1) << 16, !resident[number], 16);
         Some(NonNull::from(&self.slabs[number]))
     }
 
-    fn retire(&self, slab: NonNull<Slab>, touched: usize) {
-        self.touched.borrow_mut().push(touched);
+    fn retire(&self, slab: NonNull<Slab>, touched: Touched) {
+        self.touched.borrow_mut().push(touched.bytes);
         // SAFETY: the record lives in `slabs`.
-        let base = unsafe { slab.as_ref() }.base();
-        self.free().insert((base >> 16) - 1);
+        let number = (unsafe { slab.as_ref() }.base() >> 16) - 1;
+        let resident = self.resident.borrow()[number];
+        assert_eq!(
+            resident & touched.clean.0,
+            0,
+            "a resident page called clean"
+        );
+        self.free().insert(number);
+    }
+
+    fn pages(&self) -> usize {
+        16
+    }
+
+    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+        // SAFETY: the record lives in `slabs`.
+        let number = (unsafe { slab.as_ref() }.base() >> 16) - 1;
+        if !self.refuses.get() {
+            self.resident.borrow_mut()[number] &= !units.0;
+        }
+        !self.refuses.get()
     }
 
     fn now_ms(&self) -> u64 {
         7
     }
+}
+
+fn purge_spare(depots: &Depots, slices: &Slices, round: Round) -> usize {
+    let mut cursor = Cursor::start();
+    core::iter::from_fn(|| depots.purge_spare(round, &mut cursor, slices)).sum()
 }
 
 fn take(depots: &Depots, slices: &Slices, class: Class, want: usize) -> Vec<usize> {
@@ -196,11 +246,109 @@ fn one_empty_slab_stays_warm_until_it_is_old() {
     assert_eq!(slices.free().len(), 3);
 }
 
+#[test]
+fn pages_of_free_blocks_are_purged_once_they_idle() {
+    let (depots, slices) = (Depots::new(), Slices::new(2));
+    let class = Class::of_size(1024);
+    let blocks = take_all(&depots, &slices, class, 64);
+    for &block in &blocks {
+        slices.touch(block, class);
+    }
+    // Free but for one block in page 3, and one of page 7's four.
+    for &block in blocks
+        .iter()
+        .filter(|&block| ![12, 31].contains(&(block % 65536 / 1024)))
+    {
+        give(&depots, &slices, class, block).unwrap();
+    }
+    assert_eq!(
+        purge_spare(&depots, &slices, Round::Idle),
+        0,
+        "in use a moment ago"
+    );
+    assert_eq!(purge_spare(&depots, &slices, Round::Idle), 14 * 4096);
+    assert_eq!(slices.resident.borrow()[0], 1 << 3 | 1 << 7);
+    assert_eq!(
+        purge_spare(&depots, &slices, Round::All),
+        0,
+        "what is withheld is not purged again"
+    );
+    let slab = &slices.slabs[0];
+    assert_eq!((slab.free_blocks(), slab.withheld_blocks(class)), (6, 56));
+    assert!(slab.is_free(class, 0) && !slab.is_free(class, 12));
+    // Resident blocks first; then those withheld, before a slice that is not resident.
+    let next = take_all(&depots, &slices, class, 6);
+    assert!(next.iter().all(|&block| slices.touch(block, class) == 0));
+    assert_eq!(take(&depots, &slices, class, 1), [1 << 16]);
+    assert_eq!(slices.free().len(), 1);
+}
+
+#[test]
+fn a_free_of_a_withheld_block_is_the_second() {
+    let (depots, slices) = (Depots::new(), Slices::new(1));
+    let class = Class::of_size(4096);
+    let blocks = take_all(&depots, &slices, class, 16);
+    give(&depots, &slices, class, blocks[2]).unwrap();
+    assert_eq!(purge_spare(&depots, &slices, Round::All), 4096);
+    assert_eq!(give(&depots, &slices, class, blocks[2]), Err(1 << 2));
+}
+
+#[test]
+fn a_slab_of_withheld_blocks_retires_when_the_others_are_back() {
+    let (depots, slices) = (Depots::new(), Slices::new(3));
+    let class = Class::of_size(4096);
+    let blocks = take_all(&depots, &slices, class, 48);
+    blocks[1..16]
+        .iter()
+        .for_each(|&block| give(&depots, &slices, class, block).unwrap());
+    assert_eq!(purge_spare(&depots, &slices, Round::All), 15 * 4096);
+    blocks[16..]
+        .iter()
+        .for_each(|&block| give(&depots, &slices, class, block).unwrap());
+    give(&depots, &slices, class, blocks[0]).unwrap();
+    depots.cool(u64::MAX, &slices);
+    assert_eq!(slices.free().len(), 3);
+}
+
+#[test]
+fn pages_that_cannot_be_purged_are_free_as_before() {
+    let (depots, slices) = (Depots::new(), Slices::new(1));
+    let class = Class::of_size(4096);
+    let blocks = take_all(&depots, &slices, class, 16);
+    give(&depots, &slices, class, blocks[2]).unwrap();
+    slices.refuses.set(true);
+    assert_eq!(purge_spare(&depots, &slices, Round::All), 0);
+    assert_eq!(take(&depots, &slices, class, 1), [blocks[2]]);
+}
+
+#[test]
+fn a_slice_with_one_resident_page_is_used_for_that_page_first() {
+    let (depots, slices) = (Depots::new(), Slices::new(4));
+    // As after four coroutines of one page each.
+    slices.resident.borrow_mut().fill(1 << 15);
+    for size in [4096, 1000] {
+        let class = Class::of_size(size);
+        let per_page = 4096 / class.bytes();
+        let blocks = take_all(&depots, &slices, class, 4 * per_page);
+        let faults: u32 = blocks.iter().map(|&block| slices.touch(block, class)).sum();
+        assert_eq!(faults, 0, "blocks of {size} bytes");
+        let more = take(&depots, &slices, class, 1);
+        assert_eq!(slices.touch(more[0], class), 1, "then a page is faulted in");
+        for block in blocks.into_iter().chain(more) {
+            give(&depots, &slices, class, block).unwrap();
+        }
+        depots.cool(u64::MAX, &slices);
+        assert_eq!(slices.free().len(), 4);
+        slices.resident.borrow_mut().fill(1 << 15);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Take(usize, usize),
     Give(usize),
     Cool,
+    Purge(bool, bool),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -208,6 +356,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (0..4usize, 1..300usize).prop_map(|(class, want)| Step::Take(class, want)),
         400 => any::<usize>().prop_map(Step::Give),
         1 => Just(Step::Cool),
+        4 => (any::<bool>(), any::<bool>()).prop_map(|(all, refuses)| Step::Purge(all, refuses)),
     ];
     prop::collection::vec(step, 0..2000)
 }
@@ -229,6 +378,7 @@ proptest! {
                         prop_assert!(before != Some(&block));
                         taken.insert(block);
                         prop_assert_eq!(slices.slab(block).class(), Some(class));
+                        slices.touch(block, class);
                         live.push((block, class));
                     }
                 }
@@ -239,6 +389,14 @@ proptest! {
                 }
                 Step::Give(_) => {}
                 Step::Cool => depots.cool(u64::MAX, &slices),
+                Step::Purge(all, refuses) => {
+                    slices.refuses.set(refuses);
+                    let round = if all { Round::All } else { Round::Idle };
+                    purge_spare(&depots, &slices, round);
+                    for &(block, class) in &live {
+                        prop_assert_eq!(slices.touch(block, class), 0, "a live page was purged");
+                    }
+                }
             }
         }
         live.iter().for_each(|&(block, class)| give(&depots, &slices, class, block).unwrap());

@@ -1,7 +1,7 @@
 //! What the verbs that measure have in common: the head of a record, its place, the verdict.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -69,6 +69,16 @@ pub fn ready(folder: Option<&Path>) -> anyhow::Result<()> {
         .with_context(|| format!("cannot keep records in {folder:?}: name a folder that can be written with --records"))
 }
 
+/// The folder that a record goes to, if it is kept.
+fn place(folder: Option<&Path>, kept: Kept) -> Option<PathBuf> {
+    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("records");
+    match folder {
+        Some(folder) => Some(folder.to_path_buf()),
+        None if kept == Kept::WhereAsked => None,
+        None => Some(own()),
+    }
+}
+
 /// Writes `DATE-NAME.csv` and `DATE-NAME.svg`. Those of an earlier run of the same day are replaced.
 ///
 /// # Errors
@@ -80,13 +90,10 @@ pub fn keep(
     folder: Option<&Path>,
     kept: Kept,
 ) -> anyhow::Result<()> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("records");
-    let folder = match folder {
-        Some(folder) => folder,
-        None if kept == Kept::WhereAsked => return Ok(()),
-        None => &own,
+    let Some(folder) = place(folder, kept) else {
+        return Ok(());
     };
-    ready(Some(folder))?;
+    ready(Some(&folder))?;
     let file = folder.join(format!("{}-{name}.csv", machine::today()));
     if file.exists() {
         eprintln!("replacing {}", file.display());
@@ -96,6 +103,12 @@ pub fn keep(
     fs::write(&picture, svg).with_context(|| format!("cannot write {picture:?}"))?;
     eprintln!("the record is {}, the picture beside it", file.display());
     Ok(())
+}
+
+/// The file of a second picture beside `picture`: `a.svg` has `a-arrows.svg`.
+pub fn beside(picture: &Path, name: &str) -> PathBuf {
+    let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
+    picture.with_file_name(format!("{stem}-{name}.svg"))
 }
 
 /// Tells what was left out and what failed; a failure makes the exit code 1.

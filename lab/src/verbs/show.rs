@@ -1,20 +1,21 @@
 //! `neap-lab show`: the tables of a record, perhaps against another base.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 
+use super::campaign::beside;
 use crate::record::Record;
 use crate::summary::Summary;
-use crate::{calloc, download, plot, report};
+use crate::{calloc, download, plot, report, tide};
 
 /// The arguments of `show`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The record, a CSV file of bench, calloc or download
+    /// The record, a CSV file of bench, calloc, download or tide
     record: PathBuf,
     /// The allocator that the others are compared with; for records of bench only
     #[arg(long, default_value = "mimalloc3", value_name = "NAME")]
@@ -22,7 +23,7 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Also draw the picture
+    /// Also draw the picture; a second one of tide goes beside it, as FILE-arrows
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -32,6 +33,8 @@ struct Shown {
     tables: String,
     json: serde_json::Value,
     picture: String,
+    /// A second picture and its name.
+    second: Option<(&'static str, String)>,
 }
 
 /// Shows the record.
@@ -44,7 +47,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let shown =
         shown(&text, &arguments.base).with_context(|| format!("cannot show {}", file.display()))?;
     if let Some(picture) = &arguments.svg {
-        fs::write(picture, &shown.picture).with_context(|| format!("cannot write {picture:?}"))?;
+        let write = |file: &Path, svg| {
+            fs::write(file, svg).with_context(|| format!("cannot write {file:?}"))
+        };
+        write(picture, &shown.picture)?;
+        if let Some((name, svg)) = &shown.second {
+            write(&beside(picture, name), svg)?;
+        }
     }
     match arguments.json {
         true => println!("{:#}", shown.json),
@@ -65,7 +74,10 @@ fn shown(text: &str, base: &str) -> anyhow::Result<Shown> {
     if download::record::Record::recognises(text) {
         return Ok(of_download(&download::record::Record::from_csv(text)?));
     }
-    bail!("it does not have the columns of a record of bench, calloc or download")
+    if tide::record::Record::recognises(text) {
+        return Ok(of_tide(&tide::record::Record::from_csv(text)?));
+    }
+    bail!("it does not have the columns of a record of bench, calloc, download or tide")
 }
 
 fn of_bench(record: &Record, base: &str) -> anyhow::Result<Shown> {
@@ -78,6 +90,7 @@ fn of_bench(record: &Record, base: &str) -> anyhow::Result<Shown> {
         tables: report::campaign(record, base),
         json: report::json(record, base),
         picture: plot::svg(&summary, base),
+        second: None,
     })
 }
 
@@ -87,6 +100,7 @@ fn of_calloc(record: &calloc::record::Record) -> Shown {
         tables: calloc::tables::campaign(record),
         json: calloc::tables::json(record),
         picture: calloc::picture::svg(&summary),
+        second: None,
     }
 }
 
@@ -96,5 +110,15 @@ fn of_download(record: &download::record::Record) -> Shown {
         tables: download::report::campaign(runs),
         json: download::report::json(&record.head, runs),
         picture: plot::lines::svg(&download::report::picture(runs)),
+        second: None,
+    }
+}
+
+fn of_tide(record: &tide::record::Record) -> Shown {
+    Shown {
+        tables: tide::tables::campaign(record),
+        json: tide::json::campaign(record),
+        picture: tide::curves::svg(record),
+        second: Some(("arrows", tide::diagram::svg(record))),
     }
 }

@@ -7,8 +7,17 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use crate::calloc::measure;
+use crate::mesh::workload::Workload;
 use crate::work::calloc::{self, PolicyName, Touch, Work};
-use crate::work::{self, count, tour};
+use crate::work::retention::Pattern;
+use crate::work::{self, count, fragmentation, retention, tour};
+use crate::{identity, mesh, run, workloads};
+use crate::tide::campaign;
+use crate::tide::sizes::{Blocks, Sizes};
+use crate::work::calloc::{self, PolicyName, Touch, Work};
+use crate::work::tide::prices::{self, Times};
+use crate::work::tide::stacks::StackKind;
+use crate::work::{self, count, tide, tour};
 use crate::{identity, run, workloads};
 
 /// The arguments of `worker`.
@@ -28,6 +37,40 @@ enum Job {
     Calloc(Calloc),
     /// Take the tour of virtual memory
     Memory(Memory),
+    /// Fill, free and sleep, a line of standard input a step
+    Retention(Retention),
+    /// Free at random, and fill the holes
+    Fragmentation(Fragmentation),
+    /// Tell what sharing pages would save
+    Mesh(Mesh),
+    /// Let memory come and go, an action a line of standard input
+    Tide(Tide),
+    /// Time coroutines
+    TidePrices(TidePrices),
+}
+
+#[derive(Args)]
+struct Tide {
+    /// Whose stacks
+    stacks: StackKind,
+    /// Bytes that the heap allocates and drops
+    heap_bytes: usize,
+    /// As what
+    blocks: Blocks,
+    /// Coroutines
+    coroutines: usize,
+    /// Address space of a stack
+    stack_bytes: usize,
+}
+
+#[derive(Args)]
+struct TidePrices {
+    /// Whose stacks
+    stacks: StackKind,
+    /// Address space of a stack
+    stack_bytes: usize,
+    /// Coroutines of a burst
+    burst: u64,
 }
 
 #[derive(Args)]
@@ -52,6 +95,34 @@ struct Memory {
     bytes: usize,
     /// Bytes of the file
     file_bytes: usize,
+}
+
+#[derive(Args)]
+struct Retention {
+    /// Who allocates and who frees
+    pattern: Pattern,
+    /// Bytes of all blocks
+    bytes: usize,
+}
+
+#[derive(Args)]
+struct Fragmentation {
+    /// Small blocks
+    blocks: usize,
+    /// Milliseconds of sleep after the frees
+    sleep: u64,
+    /// Of everything random
+    seed: u64,
+}
+
+#[derive(Args)]
+struct Mesh {
+    /// What leaves the holes
+    workload: Workload,
+    /// Blocks
+    blocks: usize,
+    /// Of everything random
+    seed: u64,
 }
 
 #[derive(Args)]
@@ -88,8 +159,59 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             tour::take(sizes.bytes, sizes.file_bytes)?;
             println!("heap={}", identity::own_heap()?.display());
         }
+        Job::Retention(arguments) => {
+            retention::carry_out(arguments.pattern, arguments.bytes);
+            println!("heap={}", identity::own_heap()?.display());
+        }
+        Job::Fragmentation(arguments) => {
+            fragmentation::carry_out(fragmentation::Terms {
+                blocks: arguments.blocks,
+                sleep: Duration::from_millis(arguments.sleep),
+                seed: arguments.seed,
+            })?;
+            println!("heap={}", identity::own_heap()?.display());
+        }
+        Job::Mesh(arguments) => {
+            mesh::tell(arguments.workload, arguments.blocks, arguments.seed)?;
+            println!("heap={}", identity::own_heap()?.display());
+        }
+        Job::Tide(arguments) => run_tide(arguments)?,
+        Job::TidePrices(arguments) => run_tide_prices(arguments)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_tide(arguments: &Tide) -> anyhow::Result<()> {
+    let &Tide {
+        stacks,
+        heap_bytes,
+        blocks,
+        coroutines,
+        stack_bytes,
+    } = arguments;
+    let sizes = Sizes {
+        heap_bytes,
+        blocks,
+        coroutines,
+        stack_bytes,
+    };
+    tide::serve(stacks, &sizes)
+}
+
+fn run_tide_prices(arguments: &TidePrices) -> anyhow::Result<()> {
+    let burst = arguments.burst;
+    let times = Times {
+        burst,
+        ends: 4 * burst,
+        switches: 4_000 * burst,
+    };
+    campaign::print(&prices::measure(
+        arguments.stacks,
+        arguments.stack_bytes,
+        times,
+    )?);
+    println!("heap={}", identity::own_heap()?.display());
+    Ok(())
 }
 
 fn run_calloc(arguments: &Calloc) -> anyhow::Result<()> {

@@ -126,6 +126,11 @@ impl Block {
         Block { start, size }
     }
 
+    /// The block of `size` bytes that was taken at `start`.
+    pub fn at(start: *mut u8, size: usize) -> Block {
+        Block { start, size }
+    }
+
     /// Checks both words and frees the block.
     ///
     /// # Panics

@@ -4,13 +4,17 @@
 pub mod calloc;
 mod churn;
 pub mod count;
+pub mod fragmentation;
 mod grow;
 pub mod heap;
 mod libmalloc116;
 mod live;
 pub mod pagemap;
+pub mod retention;
+pub mod scatter;
 mod sharing;
 mod single;
+pub mod tide;
 mod toggle;
 pub mod tour;
 mod written;

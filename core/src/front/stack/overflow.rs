@@ -1,12 +1,11 @@
 //! The report of a stack overflow.
 
 use super::Stack;
-use crate::base::sync::UnsafeCell;
+use crate::base::sync::{AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
 use crate::front::statistics::Lossy;
 use crate::os::fatal::warn;
 use crate::os::fault;
-use crate::os::lock::FutexLock;
 use crate::os::thread::Key;
 use crate::stacks::{Overflow, Pool, State};
 use core::ffi::{CStr, c_void};
@@ -71,28 +70,21 @@ impl fmt::Display for Line {
     }
 }
 
-/// The key whose destructor takes a thread's alternate stack back, made at the first need.
-struct OnceKey {
-    lock: FutexLock,
-    key: UnsafeCell<Option<Key>>,
-}
-
-// SAFETY: the cell is reached only under the lock.
-unsafe impl Sync for OnceKey {}
-
-static KEY: OnceKey = OnceKey {
-    lock: FutexLock::new(),
-    key: UnsafeCell::new(None),
-};
+/// The number, plus one, of the key whose destructor takes a thread's alternate stack back; 0 before the first need. No lock: a child
+/// forked meanwhile would find it taken.
+static KEY: AtomicU64 = AtomicU64::new(0);
 
 fn key() -> Option<Key> {
-    let _guard = KEY.lock.lock();
-    // SAFETY: under the lock.
-    let key = unsafe { &mut *KEY.key.get() };
-    if key.is_none() {
-        *key = Key::create(at_thread_end);
+    let known = |number: u64| Key::numbered((number - 1) as u32);
+    let number = KEY.load(Ordering::Relaxed);
+    if number != 0 {
+        return Some(known(number));
     }
-    *key
+    let made = Key::create(at_thread_end)?;
+    let number = u64::from(made.number()) + 1;
+    // Of two threads at once, one's key stays unused.
+    let kept = KEY.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+    Some(kept.map_or_else(known, |_| made))
 }
 
 /// Gives the calling thread an alternate stack if it has none.

@@ -4,7 +4,7 @@ use super::{ends, heap};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
 use crate::page::span::Detail;
-use crate::page::{Dirty, PageHeap, Place, Use, Zero};
+use crate::page::{Dirty, HugePolicy, PageHeap, Place, Use, Zero};
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -397,9 +397,10 @@ impl<'h> Model<'h> {
     }
 }
 
-fn run(conditions: Conditions, decay_ms: u64, steps: Vec<Step>) {
+fn run(conditions: Conditions, decay_ms: u64, huge: HugePolicy, steps: Vec<Step>) {
     let heap = heap(conditions);
     heap.set_decay_ms(decay_ms);
+    heap.set_huge(huge);
     let mut model = Model {
         heap: &heap,
         conditions,
@@ -437,8 +438,9 @@ proptest! {
     fn behaves_as_the_model(
         conditions in conditions(),
         decay_ms in prop::sample::select(&[0u64, 100, 1000][..]),
+        huge in prop::sample::select(&[HugePolicy::Auto, HugePolicy::Always][..]),
         steps in prop::collection::vec(step(), 1..160),
     ) {
-        run(conditions, decay_ms, steps);
+        run(conditions, decay_ms, huge, steps);
     }
 }

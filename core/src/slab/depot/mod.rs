@@ -1,21 +1,48 @@
 //! Depots: what all threads share of one size class.
 
+mod shelf;
+mod spare;
+
 use super::class::{CLASSES, Class};
+use super::withheld::Units;
 use super::{Claim, Given, LISTED, Slab, UNLISTED};
-use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell, full_barrier_after_rmw};
-use crate::base::tree::Tree;
+use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock};
 use core::ptr::{self, NonNull};
+use shelf::Shelf;
+pub use spare::{Cursor, Round};
 
 /// Where slabs come from and go to.
 pub trait Source {
-    /// A carved slab of `class`, not listed; `None` when out of memory.
-    fn fresh(&self, class: Class) -> Option<NonNull<Slab>>;
+    /// A carved slab of `class`, not listed; `None` when out of memory, or when it is to be of resident pages and
+    /// there are none.
+    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>>;
     /// Takes back the slice of a slab of which all blocks were claimed and whose record is no slab any more.
-    /// `touched` is the bytes from its start that may have been written.
-    fn retire(&self, slab: NonNull<Slab>, touched: usize);
+    fn retire(&self, slab: NonNull<Slab>, touched: Touched);
+    /// OS pages in a slice.
+    fn pages(&self) -> usize;
+    /// Gives the pages of these units of a slab back to the kernel. Nobody uses them. False if it refuses.
+    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool;
     /// Monotonic time in ms.
     fn now_ms(&self) -> u64;
+}
+
+/// Which slices a slab may be carved from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Those with resident pages.
+    Resident,
+    /// All.
+    Any,
+}
+
+/// What of a slab that retires may have been written since it was carved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// At most so many bytes from its start,
+    pub bytes: usize,
+    /// but for these units, which read as zero.
+    pub clean: Units,
 }
 
 /// One class's slabs with free blocks.
@@ -32,13 +59,6 @@ struct Depot {
 struct Open<'a> {
     shelf: &'a mut Shelf,
     _guard: Guard<'a>,
-}
-
-struct Shelf {
-    /// All listed slabs, lowest address first.
-    set: Tree<Slab>,
-    /// A slab that was seen empty and stays, and since when (ms).
-    warm: Option<(NonNull<Slab>, u64)>,
 }
 
 // SAFETY: the cell is reached only under `lock` (see `Depot::open`).
@@ -208,27 +228,19 @@ impl Default for Depots {
 impl Depot {
     #[cfg(not(loom))]
     const fn new() -> Depot {
-        let shelf = Shelf {
-            set: Tree::new(),
-            warm: None,
-        };
         Depot {
             lock: Lock::new(),
             current: AtomicPtr::new(ptr::null_mut()),
-            shelf: UnsafeCell::new(shelf),
+            shelf: UnsafeCell::new(Shelf::new()),
         }
     }
 
     #[cfg(loom)]
     fn new() -> Depot {
-        let shelf = Shelf {
-            set: Tree::new(),
-            warm: None,
-        };
         Depot {
             lock: Lock::new(),
             current: AtomicPtr::new(ptr::null_mut()),
-            shelf: UnsafeCell::new(shelf),
+            shelf: UnsafeCell::new(Shelf::new()),
         }
     }
 
@@ -254,7 +266,7 @@ impl Depot {
             return true;
         }
         let next = shelf.set.first().or_else(|| match fresh {
-            Fresh::Allowed => shelf.carve(class, source),
+            Fresh::Allowed => shelf.another(class, source),
             Fresh::No => None,
         });
         self.current.store(
@@ -274,9 +286,7 @@ impl Depot {
             if !ours || slab.listed.load(Ordering::Relaxed) == LISTED {
                 return;
             }
-            slab.listed.store(LISTED, Ordering::Relaxed);
-            // SAFETY: unlisted, so in no tree; records are type-stable.
-            unsafe { shelf.set.insert(NonNull::from(slab)) };
+            shelf.list(NonNull::from(slab));
         }
         if slab.all_free(class, 0) {
             self.retire_if_empty(slab, class, source);
@@ -309,8 +319,8 @@ impl Depot {
     }
 
     /// Claims all blocks of `victim` and takes it out of the set. The caller holds the lock.
-    /// `None` if some block was out. Else the touched bytes of what is no slab any more.
-    fn retire(&self, shelf: &mut Shelf, victim: NonNull<Slab>, class: Class) -> Option<usize> {
+    /// `None` if some block was out. Else what was touched of what is no slab any more.
+    fn retire(&self, shelf: &mut Shelf, victim: NonNull<Slab>, class: Class) -> Option<Touched> {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { victim.as_ref() };
         while shelf.is_empty_slab(victim, class) {
@@ -321,7 +331,10 @@ impl Depot {
             // SAFETY: listed slabs of the class are in the set.
             unsafe { shelf.set.remove(victim) };
             slab.listed.store(UNLISTED, Ordering::Relaxed);
-            let touched = slab.touched_bytes(class);
+            let touched = Touched {
+                bytes: slab.touched_bytes(class),
+                clean: slab.withheld(),
+            };
             slab.uncarve();
             if self.current.load(Ordering::Relaxed) == victim.as_ptr() {
                 self.current.store(ptr::null_mut(), Ordering::Release);
@@ -329,73 +342,5 @@ impl Depot {
             return Some(touched);
         }
         None
-    }
-}
-
-impl Shelf {
-    /// Takes an exhausted slab out of the set. False if it has free blocks after all.
-    fn unlist(&mut self, victim: NonNull<Slab>, class: Class) -> bool {
-        // SAFETY: slab records are type-stable.
-        let slab = unsafe { victim.as_ref() };
-        slab.listed.swap(UNLISTED, Ordering::AcqRel);
-        full_barrier_after_rmw();
-        if slab.any_free(class) {
-            slab.listed.store(LISTED, Ordering::Relaxed);
-            return false;
-        }
-        // SAFETY: the current slab is listed, so in the set.
-        unsafe { self.set.remove(victim) };
-        true
-    }
-
-    fn carve<S: Source>(&mut self, class: Class, source: &S) -> Option<NonNull<Slab>> {
-        let fresh = source.fresh(class)?;
-        // SAFETY: slab records are type-stable.
-        unsafe { fresh.as_ref() }
-            .listed
-            .store(LISTED, Ordering::Relaxed);
-        // SAFETY: fresh, so in no tree; records are type-stable.
-        unsafe { self.set.insert(fresh) };
-        Some(fresh)
-    }
-
-    /// Whether `slab` is a listed slab of this class with all blocks free.
-    fn is_empty_slab(&self, slab: NonNull<Slab>, class: Class) -> bool {
-        // SAFETY: slab records are type-stable.
-        let slab = unsafe { slab.as_ref() };
-        slab.class() == Some(class)
-            && slab.listed.load(Ordering::Relaxed) == LISTED
-            && slab.all_free(class, 0)
-    }
-
-    /// Given a slab seen empty: keeps one empty slab warm, the lowest, and names the other.
-    fn surplus<S: Source>(
-        &mut self,
-        slab: &Slab,
-        class: Class,
-        source: &S,
-    ) -> Option<NonNull<Slab>> {
-        let slab = NonNull::from(slab);
-        if !self.is_empty_slab(slab, class) {
-            return None;
-        }
-        match self.warm {
-            Some((warm, _)) if warm == slab => None,
-            Some((warm, since)) if self.is_empty_slab(warm, class) => {
-                // SAFETY: slab records are type-stable.
-                let base = |slab: NonNull<Slab>| unsafe { slab.as_ref() }.base();
-                let (low, high) = if base(warm) < base(slab) {
-                    (warm, slab)
-                } else {
-                    (slab, warm)
-                };
-                self.warm = Some((low, since));
-                Some(high)
-            }
-            _ => {
-                self.warm = Some((slab, source.now_ms()));
-                None
-            }
-        }
     }
 }

@@ -1,0 +1,69 @@
+//! Calls of the C library that ask for a process with one thread, or around which none is started: the purge thread goes, or
+//! waits. Its place is taken by the program's own calls meanwhile.
+
+use crate::next::Next;
+use core::ffi::{c_int, c_long, c_void};
+use core::mem::transmute;
+use neap::purge;
+
+static UNSHARE: Next = Next::new(c"unshare");
+static SETNS: Next = Next::new(c"setns");
+static FORK: Next = Next::new(c"fork");
+
+type Unshare = unsafe extern "C" fn(c_int) -> c_int;
+type Setns = unsafe extern "C" fn(c_int, c_int) -> c_int;
+type Fork = unsafe extern "C" fn() -> c_int;
+
+/// Looks for the functions that these stand in front of. Before it they speak to the kernel.
+pub(crate) fn begin() {
+    for next in [&UNSHARE, &SETNS, &FORK] {
+        next.look();
+    }
+}
+
+/// Leaves what the process shares with others. Some of it only a process with one thread may leave.
+///
+/// # Safety
+/// - As `unshare(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn unshare(flags: c_int) -> c_int {
+    let _alone = purge::hold();
+    // SAFETY: null, or the C library's function of this name and so of this type; the caller's promise.
+    unsafe {
+        match transmute::<*mut c_void, Option<Unshare>>(UNSHARE.get()) {
+            Some(next) => next(flags),
+            None => libc::syscall(libc::SYS_unshare, c_long::from(flags)) as c_int,
+        }
+    }
+}
+
+/// Enters a namespace. Some of them only a process with one thread may enter.
+///
+/// # Safety
+/// - As `setns(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setns(file: c_int, kind: c_int) -> c_int {
+    let _alone = purge::hold();
+    // SAFETY: as in `unshare`.
+    unsafe {
+        match transmute::<*mut c_void, Option<Setns>>(SETNS.get()) {
+            Some(next) => next(file, kind),
+            None => libc::syscall(libc::SYS_setns, c_long::from(file), c_long::from(kind)) as c_int,
+        }
+    }
+}
+
+/// Forks. The program's own handlers run within it, and may free much.
+///
+/// # Safety
+/// - As `fork(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fork() -> c_int {
+    // SAFETY: as in `unshare`; without the C library's own there is none that runs handlers.
+    purge::fork_whole(|| unsafe {
+        match transmute::<*mut c_void, Option<Fork>>(FORK.get()) {
+            Some(next) => next(),
+            None => libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as c_int,
+        }
+    })
+}

@@ -1,0 +1,31 @@
+//! The functions that this library's stand in front of.
+
+use crate::loader;
+use core::ffi::{CStr, c_void};
+use core::ptr::null_mut;
+use neap::base::sync::{AtomicPtr, Ordering};
+
+/// A function of the next library in the search order; null until it was looked for, or if there is none.
+pub(crate) struct Next {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Next {
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        Self {
+            name,
+            found: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    pub(crate) fn look(&self) {
+        if let Some(found) = loader::next(self.name) {
+            self.found.store(found.as_ptr(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn get(&self) -> *mut c_void {
+        self.found.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,294 @@
+//! In a control group with little memory, that the test makes for itself below its own: alive, and no
+//! nearer to the limit than under the C library.
+
+use crate::support::{self, Artifact, compile_strictly, text};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const LIMIT: u64 = 192 << 20;
+
+/// How long something may take on a machine with more to do than this.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A control group of this test's own, removed when it is dropped.
+struct Group {
+    folder: PathBuf,
+    used: &'static str,
+}
+
+impl Group {
+    /// One with [`LIMIT`], or none, and the reason on stderr.
+    fn new() -> Option<Group> {
+        match Group::try_new() {
+            Ok(group) => Some(group),
+            Err(reason) => {
+                // Not eprintln: the harness would hide it in a test that passes.
+                let _ = writeln!(io::stderr(), "SKIPPED: no control group: {reason}");
+                None
+            }
+        }
+    }
+
+    fn try_new() -> io::Result<Group> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (parent, most, used) = Group::place()?;
+        let name = format!("neap-test-{}-{number}", std::process::id());
+        let folder = parent.join(name);
+        fs::create_dir(&folder)?;
+        let group = Group { folder, used };
+        fs::write(group.folder.join(most), LIMIT.to_string())?;
+        Ok(group)
+    }
+
+    /// The folder of this process's own group, where a group below it can have a limit, and the names of the
+    /// files of the limit and of what is used. Nothing of the group itself is changed.
+    fn place() -> io::Result<(PathBuf, &'static str, &'static str)> {
+        let groups = fs::read_to_string("/proc/self/cgroup")?;
+        let below = |root: &str, path: &str| Path::new(root).join(path.trim_start_matches('/'));
+        for line in groups.lines() {
+            let mut parts = line.splitn(3, ':');
+            let (controllers, path) = (parts.nth(1).unwrap_or(""), parts.next().unwrap_or("/"));
+            if controllers.split(',').any(|name| name == "memory") {
+                let folder = below("/sys/fs/cgroup/memory", path);
+                return Ok((folder, "memory.limit_in_bytes", "memory.usage_in_bytes"));
+            }
+            let folder = below("/sys/fs/cgroup", path);
+            let given = fs::read_to_string(folder.join("cgroup.subtree_control"));
+            if controllers.is_empty() && given.is_ok_and(|given| given.contains("memory")) {
+                return Ok((folder, "memory.max", "memory.current"));
+            }
+        }
+        Err(io::Error::other("no memory controller below this process"))
+    }
+
+    /// Starts `command` in the group.
+    fn start(&self, command: &mut Command) -> Child {
+        let tasks = self.folder.join("cgroup.procs");
+        let file = fs::OpenOptions::new().write(true).open(&tasks);
+        let mut file = file.expect("the group takes processes");
+        // SAFETY: one write of a constant to an open file: async-signal-safe, and allocates nothing.
+        unsafe { command.pre_exec(move || file.write_all(b"0")) };
+        command.spawn().expect("the program starts")
+    }
+
+    /// Bytes that the group uses.
+    fn used(&self) -> u64 {
+        let text = fs::read_to_string(self.folder.join(self.used)).expect("a group tells");
+        text.trim().parse().expect("a number")
+    }
+
+    /// The least that the group uses until somebody's patience ends, or it is no more than `enough`.
+    fn settles_at(&self, enough: u64) -> u64 {
+        let (begin, mut least) = (Instant::now(), self.used());
+        while least > enough && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(100));
+            least = least.min(self.used());
+        }
+        least
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The last process may not be gone quite yet.
+        let begin = Instant::now();
+        while fs::remove_dir(&self.folder).is_err() && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Who answers malloc.
+#[derive(Clone, Copy, Debug)]
+enum Heap {
+    Neap,
+    Glibc,
+}
+
+impl Heap {
+    /// `program` under this heap; the C library is preloaded in front of what the program was linked with.
+    fn command(self, program: &Path, arguments: &[&OsStr]) -> Command {
+        let mut command = support::preloaded(program, arguments);
+        if let Heap::Glibc = self {
+            command.env("LD_PRELOAD", "libc.so.6");
+        }
+        command
+    }
+}
+
+/// What may be told apart from noise: page tables, the kernel's own batches.
+const ALLOWANCE: u64 = 8 << 20;
+
+/// Kills and reaps the process when dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the group uses when a churning program has freed nine tenths; `None` when it was killed.
+fn churn(heap: Heap, program: &Path, enough: u64) -> Option<u64> {
+    let group = Group::new()?;
+    let mut command = heap.command(program, &[OsStr::new("67108864")]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = Killed(group.start(&mut command));
+    let mut line = String::new();
+    let output = child.0.stdout.take().expect("piped");
+    BufReader::new(output).read_line(&mut line).expect("read");
+    if line != "done\n" {
+        return None;
+    }
+    let used = group.settles_at(enough);
+    drop(child.0.stdin.take());
+    let status = child.0.wait().expect("a child can be waited for");
+    assert!(status.success(), "{heap:?}: {status}");
+    Some(used)
+}
+
+#[test]
+fn a_churning_program_lives_and_gives_back() {
+    let flags = ["-fno-builtin", "-Wall", "-Wextra", "-Werror"].map(OsStr::new);
+    let source = "programs/limits/churn.c";
+    let Some(program) = compile_strictly(source, Artifact::Program, &flags) else {
+        return;
+    };
+    if Group::new().is_none() {
+        return;
+    }
+    // It does not settle: what it uses when it is done is what it keeps.
+    let others = churn(Heap::Glibc, &program, u64::MAX);
+    let enough = others.unwrap_or(LIMIT);
+    let used = churn(Heap::Neap, &program, enough).expect("killed in its group");
+    assert!(
+        used <= enough + ALLOWANCE,
+        "{used} bytes against {others:?}"
+    );
+}
+
+/// A redis-server in a group, over a socket of its own.
+struct Redis {
+    // Dropped before the group: one with a process in it cannot be removed.
+    process: Killed,
+    group: Group,
+    socket: PathBuf,
+}
+
+impl Redis {
+    fn start(heap: Heap) -> Option<Redis> {
+        let group = Group::new()?;
+        let name = format!("redis-{}-{heap:?}", std::process::id());
+        let socket = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let path = socket.as_os_str();
+        let options = [
+            "--port",
+            "0",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--unixsocket",
+        ];
+        let arguments: Vec<&OsStr> = options.iter().map(OsStr::new).chain([path]).collect();
+        let mut command = heap.command(Path::new("redis-server"), &arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let process = Killed(group.start(&mut command));
+        let redis = Redis {
+            process,
+            group,
+            socket,
+        };
+        redis.is_ready();
+        redis.has_its_heap(heap);
+        Some(redis)
+    }
+
+    fn is_ready(&self) {
+        let begin = Instant::now();
+        while UnixStream::connect(&self.socket).is_err() {
+            assert!(begin.elapsed() < PATIENCE, "redis does not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn has_its_heap(&self, heap: Heap) {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.process.0.id()));
+        let library = support::library();
+        let mapped = maps.expect("maps").contains(&*library.to_string_lossy());
+        assert_eq!(mapped, matches!(heap, Heap::Neap), "{heap:?}");
+    }
+
+    /// What a tool of redis answers.
+    fn tool(&self, tool: &str, arguments: &[&str]) -> String {
+        let output = Command::new(tool)
+            .arg("-s")
+            .arg(&self.socket)
+            .args(arguments)
+            .output();
+        text(&output.expect("redis-tools are there").stdout)
+    }
+
+    /// Fills it, twice with values of other sizes, and empties it. Whether it lives then.
+    fn load(&self) -> bool {
+        for (size, count) in [("100", "300000"), ("700", "100000"), ("60", "300000")] {
+            let options = ["-q", "-t", "set", "-P", "32", "-r", "150000"];
+            let more = ["-d", size, "-n", count];
+            self.tool("redis-benchmark", &[&options[..], &more].concat());
+        }
+        self.tool("redis-cli", &["flushall"]);
+        self.tool("redis-cli", &["ping"]) == "PONG\n"
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // Not there if it never listened.
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+/// What the group uses when redis was filled and emptied; `None` when it was killed.
+fn redis(heap: Heap, enough: u64) -> Option<u64> {
+    let redis = Redis::start(heap)?;
+    redis.load().then(|| redis.group.settles_at(enough))
+}
+
+fn is_installed(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok()
+}
+
+#[test]
+fn redis_lives_and_gives_back() {
+    if !["redis-server", "redis-benchmark"]
+        .into_iter()
+        .all(is_installed)
+    {
+        // Not eprintln: the harness would hide it in a test that passes.
+        let _ = writeln!(
+            io::stderr(),
+            "SKIPPED: no redis here (Debian: redis-server)"
+        );
+        return;
+    }
+    if Group::new().is_none() {
+        return;
+    }
+    let others = redis(Heap::Glibc, u64::MAX);
+    let enough = others.unwrap_or(LIMIT);
+    let used = redis(Heap::Neap, enough).expect("killed in its group");
+    assert!(
+        used <= enough + ALLOWANCE,
+        "{used} bytes against {others:?}"
+    );
+}

@@ -1,0 +1,187 @@
+//! What is freed goes home by itself, through a thread that is there only as long as it is needed, and
+//! that a program does not notice.
+
+use crate::support::{
+    Artifact, Built, compile, compile_strictly, run, start, succeeds, succeeds_or_skips,
+};
+use std::ffi::OsStr;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// The thread stays for longer than any test: whatever is done, is done while it lives.
+const LONG: (&str, &str) = ("NEAP_DECAY", "600000");
+/// It comes and goes.
+const SHORT: (&str, &str) = ("NEAP_DECAY", "20");
+
+/// How long a process may take to end, on a machine with more to do than this.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Compiles `purge/NAME.c`, with every warning an error.
+fn built(name: &str, artifact: Artifact) -> Option<Built> {
+    let flags = ["-fno-builtin", "-Wall", "-Wextra", "-Werror"].map(OsStr::new);
+    compile_strictly(&format!("programs/purge/{name}.c"), artifact, &flags)
+}
+
+/// Runs `purge/NAME.c` once for each of its `ways`.
+fn passes(name: &str, ways: &[&str], variables: &[(&str, &str)]) {
+    let Some(program) = built(name, Artifact::Program) else {
+        return;
+    };
+    for way in ways {
+        let output = run(&program, &[OsStr::new(way)], variables);
+        succeeds_or_skips(&output, &format!("{name} {way}"));
+    }
+}
+
+#[test]
+fn a_sleeping_process_gives_back_what_its_thread_freed() {
+    passes("returns", &["own", "large"], &[]);
+}
+
+#[test]
+fn a_sleeping_process_gives_back_what_another_thread_freed() {
+    passes("returns", &["other", "idle-owner", "idle-freer"], &[]);
+}
+
+#[test]
+fn privileges_are_given_up_while_the_thread_lives() {
+    passes("privileges", &[""], &[LONG]);
+}
+
+#[test]
+fn namespaces_are_left_while_the_thread_lives() {
+    passes(
+        "namespaces",
+        &["unshare-user", "unshare-mounts", "unshare-files"],
+        &[LONG],
+    );
+}
+
+#[test]
+fn namespaces_are_entered_while_the_thread_lives() {
+    passes(
+        "namespaces",
+        &["setns-uts", "setns-mounts", "setns-user"],
+        &[LONG],
+    );
+}
+
+#[test]
+fn a_sandbox_that_kills_who_starts_threads() {
+    let quick = ("NEAP_DECAY", "50");
+    passes("sandbox", &["prctl", "late"], &[quick]);
+}
+
+/// Past the C library's own functions.
+#[test]
+fn a_sandbox_that_was_entered_unseen() {
+    passes("sandbox", &["syscall"], &[("NEAP_DECAY", "50")]);
+}
+
+#[test]
+fn a_sandbox_from_before_the_start() {
+    passes("sandbox", &["inherited"], &[("NEAP_DECAY", "50")]);
+}
+
+#[test]
+fn libraries_are_loaded_and_closed_while_threads_come_and_go() {
+    let Some(library) = built("loaded", Artifact::Plugin) else {
+        return;
+    };
+    let Some(program) = built("loading", Artifact::Program) else {
+        return;
+    };
+    // The loader runs the constructor of one file once, so each thread has a file of its own.
+    let copies = ["-1", "-2", "-3"].map(|end| {
+        let mut copy = library.as_os_str().to_owned();
+        copy.push(end);
+        fs::copy(&*library, &copy).expect("cannot copy");
+        copy
+    });
+    let arguments = copies.each_ref().map(|copy| copy.as_os_str());
+    let output = run(&program, &arguments, &[SHORT]);
+    for copy in &copies {
+        fs::remove_file(copy).expect("cannot remove");
+    }
+    succeeds(&output, "loading");
+}
+
+#[test]
+fn a_storm_of_threads_with_large_stacks() {
+    passes("storm", &[""], &[SHORT]);
+}
+
+#[test]
+fn children_purge_for_themselves() {
+    passes("forks", &["generations"], &[]);
+}
+
+#[test]
+fn forks_while_threads_come_and_go() {
+    passes("forks", &["storm", "handlers"], &[SHORT]);
+}
+
+#[test]
+fn no_process_lives_on_for_its_purge() {
+    let Some(program) = compile("programs/purge/ends.c", Artifact::Program, &[]) else {
+        return;
+    };
+    for way in ["return", "exit", "pthread-exit", "last-thread"] {
+        let mut child = start(&program, &[OsStr::new(way)], &[LONG]);
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("a child can be waited for") {
+                break Some(status);
+            }
+            if begin.elapsed() > PATIENCE {
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        if status.is_none() {
+            child.kill().expect("a child can be killed");
+            child.wait().expect("a child can be waited for");
+        }
+        let status = status.unwrap_or_else(|| panic!("{way}: it lives on"));
+        assert!(status.success(), "{way}: {status}");
+    }
+}
+
+#[test]
+fn activity_purges_where_no_thread_can_be_had() {
+    passes("without", &["refused"], &[("NEAP_DECAY", "100")]);
+}
+
+#[test]
+fn activity_purges_where_no_thread_is_wanted() {
+    let off = ("NEAP_PURGE_THREAD", "0");
+    passes("without", &["off"], &[("NEAP_DECAY", "100"), off]);
+}
+
+#[test]
+fn signals_are_the_programs_own() {
+    passes("signals", &[""], &[LONG]);
+}
+
+/// The thread is not there unless it is needed: a program that frees little never has one.
+#[test]
+fn little_is_purged_by_nobody() {
+    passes("little", &[""], &[SHORT]);
+}
+
+/// An unknown one, or a value that does not fit, would be a line on stderr.
+#[test]
+fn the_options_are_known() {
+    let Some(program) = compile("programs/nothing.c", Artifact::Program, &[]) else {
+        return;
+    };
+    for (name, value) in [
+        ("NEAP_PURGE_THREAD", "1"),
+        ("NEAP_DIRTY_MAX", "64M"),
+        ("NEAP_LIMIT_SOFT", "1G"),
+        ("NEAP_LIMIT", "2G"),
+    ] {
+        let output = run(&program, &[], &[(name, value)]);
+        succeeds(&output, name);
+    }
+}

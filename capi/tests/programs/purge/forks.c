@@ -1,0 +1,72 @@
+/* Forks while the purge thread lives. Argument 1: generations, storm or handlers. */
+#include "purge.h"
+#include <stdatomic.h>
+
+static atomic_int stop;
+
+/* A child has one task, whatever its parent had, and purges as its parent does. */
+static void generation(int left) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHECK(tasks() == 1);
+        with_purge_thread();
+        if (left > 0) generation(left - 1);
+        CHECK(until(at_goal) && until(none_lives));
+        CHECK(tasks() == 1);
+        exit(0);
+    }
+    ended_well(pid);
+}
+
+static void generations(void) {
+    goal = resident() + ALLOWANCE;
+    with_purge_thread();
+    generation(2);
+    CHECK(until(at_goal) && until(none_lives));
+}
+
+static void *free_much(void *unused) {
+    while (!stop) fill_and_empty();
+    return unused;
+}
+
+static void storm(void) {
+    enum { THREADS = 2, FORKS = 100 };
+    pthread_t ids[THREADS];
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&ids[i], NULL, free_much, NULL) == 0);
+    CHECK(until(one_lives));
+    for (int i = 0; i < FORKS; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            CHECK(tasks() == 1);
+            empty(fill(i % 10 ? BLOCK : 16 * MIB));
+            exit(0);
+        }
+        ended_well(pid);
+    }
+    stop = 1;
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(ids[i], NULL) == 0);
+}
+
+static void handlers(void) {
+    CHECK(pthread_atfork(fill_and_empty, fill_and_empty, fill_and_empty) == 0);
+    with_purge_thread();
+    for (int i = 0; i < 8; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            fill_and_empty();
+            exit(0);
+        }
+        fill_and_empty();
+        ended_well(pid);
+    }
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 2 && served_by_neap("malloc"));
+    alarm(240); /* a deadlock ends as SIGALRM */
+    if (!strcmp(arguments[1], "generations")) return generations(), 0;
+    if (!strcmp(arguments[1], "storm")) return storm(), 0;
+    CHECK(!strcmp(arguments[1], "handlers"));
+    return handlers(), 0;
+}

@@ -1,0 +1,159 @@
+/* What the programs about the purge share: memory that is filled and freed, and looks at this process
+   that allocate nothing and wake nothing. */
+#ifndef PURGE_H
+#define PURGE_H
+
+#include "check.h"
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { SKIPPED = 77, MIB = 1 << 20, BLOCK = 1024 };
+
+/* What may stay resident of 64 MiB: magazines, warm slabs, the floor below which nobody purges,
+   the kernel's own tolerance in counting. */
+enum { ALLOWANCE = 6 * MIB, FILLED = 64 * MIB };
+
+/* How long something may take on a machine with more to do than this. */
+enum { PATIENCE_MS = 30000 };
+
+__attribute__((noreturn, unused)) static void skip(const char *why) {
+    dprintf(1, "SKIPPED: %s: %s\n", why, strerror(errno));
+    _exit(SKIPPED);
+}
+
+__attribute__((unused)) static void nap(long milliseconds) {
+    struct timespec rest = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    while (nanosleep(&rest, &rest) != 0) CHECK(errno == EINTR);
+}
+
+/* Reads a file of /proc into `text`; its length, or -1. */
+static inline ssize_t read_file(const char *path, char *text, size_t room) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return -1;
+    ssize_t length = read(file, text, room - 1);
+    close(file);
+    text[length < 0 ? 0 : length] = 0;
+    return length;
+}
+
+/* Resident bytes. /proc/self/statm, because it can be read in a process that gave its privileges up. */
+static inline size_t resident(void) {
+    char text[128];
+    unsigned long all, here;
+    CHECK(read_file("/proc/self/statm", text, sizeof text) > 0);
+    CHECK(sscanf(text, "%lu %lu", &all, &here) == 2);
+    return here * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Calls `visit` with every task of this process; opendir would allocate. Counts those it is true for. */
+static inline int count_tasks(int (*visit)(int task)) {
+    char entries[4096];
+    int count = 0;
+    int folder = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(folder >= 0);
+    for (;;) {
+        long length = syscall(SYS_getdents64, folder, entries, sizeof entries);
+        CHECK(length >= 0);
+        if (length == 0) break;
+        for (long at = 0; at < length;) {
+            unsigned short size;
+            const char *name = entries + at + 19; /* after inode, offset, length and type */
+            memcpy(&size, entries + at + 16, sizeof size);
+            at += size;
+            if (*name != '.') count += visit(atoi(name)) != 0;
+        }
+    }
+    close(folder);
+    return count;
+}
+
+static inline int any_task(int task) {
+    return task > 0;
+}
+
+static inline int is_purge_thread(int task) {
+    char path[64], name[32];
+    snprintf(path, sizeof path, "/proc/self/task/%d/comm", task);
+    return read_file(path, name, sizeof name) > 0 && !strcmp(name, "neap-purge\n");
+}
+
+static inline int tasks(void) {
+    return count_tasks(any_task);
+}
+
+static inline int purge_threads(void) {
+    return count_tasks(is_purge_thread);
+}
+
+/* Waits until `condition` holds; false when it takes longer than anybody's patience. */
+static inline int until(int (*condition)(void)) {
+    for (int waited = 0; waited < PATIENCE_MS; waited += 5) {
+        if (condition()) return 1;
+        nap(5);
+    }
+    return condition();
+}
+
+static inline int one_lives(void) {
+    return purge_threads() == 1;
+}
+
+static inline int none_lives(void) {
+    return purge_threads() == 0;
+}
+
+struct block {
+    struct block *next;
+};
+
+/* `bytes` in touched blocks of 1 KiB, a list. Volatile: the compiler must not remove what nobody reads. */
+static inline struct block *fill(size_t bytes) {
+    struct block *list = NULL;
+    for (size_t at = 0; at < bytes; at += BLOCK) {
+        struct block *block = malloc(BLOCK);
+        CHECK(block);
+        memset(block, 0x5a, BLOCK);
+        block->next = list;
+        list = block;
+    }
+    return list;
+}
+
+static inline void empty(struct block *list) {
+    while (list) {
+        struct block *next = list->next;
+        free(list);
+        list = next;
+    }
+}
+
+static inline void fill_and_empty(void) {
+    empty(fill(FILLED));
+}
+
+/* Fills, frees, and waits until the thread that will give the pages back is there. */
+__attribute__((unused)) static void with_purge_thread(void) {
+    CHECK(served_by_neap("malloc"));
+    fill_and_empty();
+    CHECK(until(one_lives));
+}
+
+/* What is resident when the purge is done. */
+static size_t goal;
+
+static inline int at_goal(void) {
+    return resident() <= goal;
+}
+
+static inline void ended_well(pid_t pid) {
+    int status = -1;
+    CHECK(pid > 0);
+    while (waitpid(pid, &status, 0) != pid) CHECK(errno == EINTR);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+#endif

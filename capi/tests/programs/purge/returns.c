@@ -1,0 +1,85 @@
+/* A process that sleeps gives back what it freed, and then has no thread any more. Argument 1: who frees. */
+#include "purge.h"
+
+static struct block *list;
+static pthread_barrier_t turn;
+
+static void *fill_it(void *unused) {
+    list = fill(FILLED);
+    return unused;
+}
+
+static void *fill_and_wait(void *unused) {
+    list = fill(FILLED);
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn);
+    return unused;
+}
+
+static void *free_and_wait(void *unused) {
+    fill_and_empty();
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn);
+    return unused;
+}
+
+static void own(void) {
+    empty(fill(FILLED));
+}
+
+static void other(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, fill_it, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    empty(list);
+}
+
+static void idle_owner(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, fill_and_wait, NULL) == 0);
+    pthread_barrier_wait(&turn);
+    empty(list);
+}
+
+static void idle_freer(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, free_and_wait, NULL) == 0);
+    pthread_barrier_wait(&turn);
+}
+
+static void large(void) {
+    enum { COUNT = 6, BYTES = 10 * MIB };
+    void *blocks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        CHECK((blocks[i] = malloc(BYTES)));
+        memset(blocks[i], 0x5a, BYTES);
+    }
+    for (int i = 0; i < COUNT; i++) free(blocks[i]);
+}
+
+static const struct {
+    const char *name;
+    void (*act)(void);
+    int idle; /* threads of the program that stay */
+} ways[] = {{"own", own, 0}, {"other", other, 0}, {"idle-owner", idle_owner, 1}, {"idle-freer", idle_freer, 1}, {"large", large, 0}};
+
+int main(int count, char **arguments) {
+    CHECK(count == 2 && served_by_neap("malloc"));
+    CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
+    size_t before = resident();
+    goal = before + ALLOWANCE;
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+        if (strcmp(ways[way].name, arguments[1])) continue;
+        ways[way].act();
+        CHECK(until(one_lives));
+        CHECK(until(at_goal));
+        CHECK(until(none_lives));
+        CHECK(tasks() == 1 + ways[way].idle);
+        fill_and_empty(); /* and again */
+        CHECK(until(one_lives));
+        CHECK(until(at_goal) && until(none_lives));
+        if (ways[way].idle) pthread_barrier_wait(&turn);
+        return 0;
+    }
+    CHECK(!"a way of this name");
+}

@@ -1,0 +1,283 @@
+//! The purge thread: gives back what nobody uses, in a process that does nothing, too.
+//!
+//! It exists only while there is something to look after. A free that finds more than a floor of freed bytes unattended
+//! starts it; it goes round every quarter of the decay time, and ends when two rounds found nothing. It takes no lock that
+//! it holds while the kernel works, allocates nothing, handles no signal of the program's, and keeps no process alive.
+//!
+//! A thread is started by `pthread_create`, which takes locks of the C library. So never from a `free` that the C library or
+//! the loader called (they may hold these locks), never around a fork, never while one is being started, and never where the
+//! program has said that it enters a sandbox. Where no thread can be had, callers do the same on their way.
+//!
+//! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`, each change by one compare-exchange. `HOLDS` counts who wants no thread.
+
+use crate::base::sync::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
+use crate::cache::heap::HEAP;
+use crate::os::{lock, thread};
+use crate::page::Chores;
+use crate::slab::depot::Round;
+use core::ffi::c_void;
+use core::ops::Range;
+use core::ptr::null_mut;
+
+const AWAY: u8 = 0;
+const STARTING: u8 = 1;
+const HERE: u8 = 2;
+
+static STATE: AtomicU8 = AtomicU8::new(AWAY);
+/// The last thread's number; 0 before the first, and until a new one has said its own.
+static THREAD: AtomicI32 = AtomicI32::new(0);
+/// How many want no thread to be started now.
+static HOLDS: AtomicUsize = AtomicUsize::new(0);
+/// Whether a thread may be started at all.
+static ENABLED: AtomicBool = AtomicBool::new(false);
+/// The process that the library was started in, or that was forked from one.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+/// Code from which a free may come with locks of the C library held: from, to. Written once, before `ENABLED`.
+static FORBIDDEN: [[AtomicUsize; 2]; MOST_RANGES] =
+    [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST_RANGES];
+
+/// How many ranges of code [`enable`] takes.
+pub const MOST_RANGES: usize = 8;
+
+/// Bytes of the thread's stack: its deepest frame is a gather of some KiB. The C library keeps its own data there, too.
+const STACK_BYTES: usize = 128 << 10;
+
+/// Least time between two looks, in ms.
+const LEAST_MS: u64 = 10;
+/// Time between two looks under pressure, in ms; twice as long after each that gained less than [`WORTH_BYTES`].
+const PRESSED_MS: u64 = 25;
+const WORTH_BYTES: usize = 1 << 20;
+/// A round over slabs and magazines comes with every second look.
+const LOOKS_A_ROUND: u32 = 2;
+/// So many rounds without anything to do, and it ends.
+const IDLE_ROUNDS: u32 = 2;
+
+/// What the option `NEAP_PURGE_THREAD` says.
+static CHOSEN: AtomicU8 = AtomicU8::new(UNSAID);
+const UNSAID: u8 = 0;
+const OFF: u8 = 1;
+const ON: u8 = 2;
+
+/// The option was given.
+pub(super) fn choose(word: &str) {
+    CHOSEN.store(if word == "1" { ON } else { OFF }, Ordering::Relaxed);
+    if word == "1" {
+        ENABLED.store(true, Ordering::Release);
+    }
+}
+
+/// In a Rust program with [`crate::Neap`] as its allocator: from now on a thread gives back what nobody uses, in a process
+/// that does nothing, too. Without it callers do that on their way. `NEAP_PURGE_THREAD` decides, if it is set.
+///
+/// Not for programs whose C library calls this heap's `free`, too: there libneap.so knows what to do.
+pub fn enable_thread() {
+    enable(&[]);
+}
+
+/// From now on a thread is started when there is something to purge, unless the free that finds it comes from code in
+/// `forbidden`, at most [`MOST_RANGES`] ranges of addresses.
+///
+/// For the C frontend these are the C library's, the loader's and its own. A Rust program whose C library has another heap
+/// than its Rust code has none.
+pub fn enable(forbidden: &[Range<usize>]) {
+    debug_assert!(forbidden.len() <= MOST_RANGES);
+    for (range, [from, to]) in forbidden.iter().zip(&FORBIDDEN) {
+        from.store(range.start, Ordering::Relaxed);
+        to.store(range.end, Ordering::Relaxed);
+    }
+    if CHOSEN.load(Ordering::Relaxed) != OFF {
+        ENABLED.store(true, Ordering::Release);
+    }
+}
+
+/// Says which process this is: before the first free of it, and in a fork's child.
+pub(super) fn note_process() {
+    PROCESS.store(thread::process_id(), Ordering::Relaxed);
+}
+
+/// No thread is started any more, and one that is here is gone when this returns.
+pub fn disable() {
+    ENABLED.store(false, Ordering::Relaxed);
+    core::mem::forget(hold());
+}
+
+/// Keeps the thread away until it is dropped.
+#[derive(Debug)]
+pub struct Hold(());
+
+/// Waits until there is no thread, and keeps it away: some system calls ask that the process has but one.
+#[must_use]
+pub fn hold() -> Hold {
+    HOLDS.fetch_add(1, Ordering::SeqCst);
+    while STATE.load(Ordering::SeqCst) != AWAY {
+        HEAP.tide.end_soon();
+        thread::give_way();
+    }
+    let last = THREAD.load(Ordering::SeqCst);
+    while last != 0 && thread::thread_exists(last) {
+        thread::give_way();
+    }
+    Hold(())
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        HOLDS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// How many threads are within [`fork_whole`].
+static FORKS: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls `fork`, which runs the program's own handlers before and after it: no thread is started by these.
+pub fn fork_whole(fork: impl FnOnce() -> i32) -> i32 {
+    FORKS.fetch_add(1, Ordering::SeqCst);
+    HOLDS.fetch_add(1, Ordering::SeqCst);
+    let child = fork();
+    if child == 0 {
+        // The only thread of its process.
+        FORKS.store(0, Ordering::SeqCst);
+        HOLDS.store(0, Ordering::SeqCst);
+    } else {
+        FORKS.fetch_sub(1, Ordering::SeqCst);
+        HOLDS.fetch_sub(1, Ordering::SeqCst);
+    }
+    child
+}
+
+/// Before a fork: no thread is started until one of the two below.
+pub(super) fn before_fork() {
+    HOLDS.fetch_add(1, Ordering::SeqCst);
+}
+
+/// After a fork, in the parent.
+pub(super) fn after_fork_in_parent() {
+    HOLDS.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// After a fork, in the child, which has one thread.
+pub(super) fn after_fork_in_child() {
+    HOLDS.store(FORKS.load(Ordering::SeqCst).min(1), Ordering::SeqCst);
+    THREAD.store(0, Ordering::SeqCst);
+    STATE.store(AWAY, Ordering::SeqCst);
+    note_process();
+    HEAP.tide.end.store(0, Ordering::Relaxed);
+    HEAP.tide.attend();
+    HEAP.pages.set_chores(Chores::Callers);
+}
+
+/// Starts the thread, if one may be started from here: `caller` is an address in the code that called `free`.
+#[cold]
+pub(super) fn start(caller: usize) {
+    let may = ENABLED.load(Ordering::Acquire) && STATE.load(Ordering::Relaxed) == AWAY;
+    if !may {
+        return HEAP.tide.attend();
+    }
+    if is_forbidden(caller) || HOLDS.load(Ordering::SeqCst) > 0 {
+        return;
+    }
+    // A child of vfork, or of a clone that the C library does not know of, is not ours to give threads.
+    if PROCESS.load(Ordering::Relaxed) != thread::process_id() {
+        return;
+    }
+    let exchange = STATE.compare_exchange(AWAY, STARTING, Ordering::SeqCst, Ordering::SeqCst);
+    if exchange.is_ok() {
+        start_now();
+    }
+}
+
+fn start_now() {
+    HEAP.tide.attend();
+    // Whoever holds it off counts first, then looks at the state; here it is the other way round.
+    if HOLDS.load(Ordering::SeqCst) > 0 {
+        return STATE.store(AWAY, Ordering::SeqCst);
+    }
+    HEAP.tide.end.store(0, Ordering::Relaxed);
+    THREAD.store(0, Ordering::SeqCst);
+    if !thread::spawn(body, STACK_BYTES) {
+        STATE.store(AWAY, Ordering::SeqCst);
+    }
+}
+
+fn is_forbidden(caller: usize) -> bool {
+    FORBIDDEN.iter().any(|range| {
+        let [from, to] = range.each_ref().map(|end| end.load(Ordering::Relaxed));
+        (from..to).contains(&caller)
+    })
+}
+
+extern "C" fn body(_: *mut c_void) -> *mut c_void {
+    THREAD.store(thread::thread_id(), Ordering::SeqCst);
+    STATE.store(HERE, Ordering::SeqCst);
+    thread::name_thread(c"neap-purge");
+    HEAP.pages.set_chores(Chores::Elsewhere);
+    go_round();
+    HEAP.pages.set_chores(Chores::Callers);
+    STATE.store(AWAY, Ordering::SeqCst);
+    null_mut()
+}
+
+/// Until there is nothing left to do, or it is told to end.
+fn go_round() {
+    let mut watch = Watch {
+        idle_rounds: 0,
+        looks: 0,
+        freed: HEAP.tide.freed(),
+        vain: 0,
+    };
+    while watch.idle_rounds < IDLE_ROUNDS {
+        HEAP.look_around();
+        lock::wait(&HEAP.tide.end, 0, watch.pause_ms());
+        if HEAP.tide.end.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        watch.look();
+        HEAP.tide.attend();
+    }
+}
+
+/// What the thread remembers from look to look.
+struct Watch {
+    /// Rounds without anything to do, one after the other.
+    idle_rounds: u32,
+    looks: u32,
+    /// Bytes freed past magazines at the last round.
+    freed: usize,
+    /// Looks under pressure that gained next to nothing, one after the other.
+    vain: u32,
+}
+
+impl Watch {
+    fn look(&mut self) {
+        self.looks += 1;
+        let mut purged = HEAP.purge_free();
+        let pressed = HEAP.is_pressed();
+        if pressed {
+            purged += HEAP.decay_round(Round::All);
+            self.vain = if purged < WORTH_BYTES {
+                self.vain + 1
+            } else {
+                0
+            };
+        } else if self.looks.is_multiple_of(LOOKS_A_ROUND) {
+            purged += HEAP.decay_round(Round::Idle);
+            self.vain = 0;
+        } else {
+            return;
+        }
+        let quiet = purged == 0 && self.freed == HEAP.tide.freed();
+        let done = quiet && HEAP.pages.oldest_dirty().is_none();
+        self.idle_rounds = if done { self.idle_rounds + 1 } else { 0 };
+        self.freed = HEAP.tide.freed();
+    }
+
+    /// Time until the next look, in ms: a quarter of the decay time, less under pressure, as long as that helps.
+    fn pause_ms(&self) -> u64 {
+        let usual = (HEAP.decay_ms() / 4).max(LEAST_MS);
+        match HEAP.is_pressed() {
+            true => (PRESSED_MS << self.vain.min(8)).min(usual.max(PRESSED_MS)),
+            false => usual,
+        }
+    }
+}

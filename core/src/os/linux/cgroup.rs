@@ -1,0 +1,234 @@
+//! The memory limits of the control group that the process is in, and the pressure that the kernel tells of.
+//!
+//! Both versions of control groups: 2 with `memory.max` and `memory.high`, 1 with `memory.limit_in_bytes`. A group's ancestors
+//! limit it, too: what counts is the one with the least room. What the group uses is its anonymous memory: pages of
+//! files go by themselves. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the kernel.
+
+use crate::os::thread::read_file;
+use core::ffi::CStr;
+
+/// The limit that leaves a group the least room, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLimit {
+    /// Most that the group may use.
+    pub limit: usize,
+    /// Anonymous memory that it uses.
+    pub used: usize,
+}
+
+impl GroupLimit {
+    fn room(&self) -> usize {
+        self.limit.saturating_sub(self.used)
+    }
+}
+
+/// Most bytes of a path of ours.
+const PATH_BYTES: usize = 1024;
+/// Most ancestors that are looked at.
+const MOST_LEVELS: usize = 16;
+/// A limit of version 1 from here on means none.
+const NO_LIMIT: usize = 1 << 60;
+
+/// How the files of one version are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    /// Where its groups are mounted on every system that Neap was seen on; mixed systems have the second at a place of its own.
+    fn mounts(self) -> &'static [&'static [u8]] {
+        match self {
+            Version::One => &[b"/sys/fs/cgroup/memory"],
+            Version::Two => &[b"/sys/fs/cgroup", b"/sys/fs/cgroup/unified"],
+        }
+    }
+
+    fn limits(self) -> &'static [&'static [u8]] {
+        match self {
+            Version::One => &[b"/memory.limit_in_bytes"],
+            Version::Two => &[b"/memory.max", b"/memory.high"],
+        }
+    }
+
+    /// The line of `memory.stat` that tells what is used.
+    fn used(self) -> &'static [u8] {
+        match self {
+            Version::One => b"total_rss ",
+            Version::Two => b"anon ",
+        }
+    }
+}
+
+/// A path under construction, always with room for the 0 at its end.
+struct Path {
+    bytes: [u8; PATH_BYTES],
+    len: usize,
+}
+
+impl Path {
+    fn of(parts: &[&[u8]]) -> Option<Path> {
+        let mut path = Path {
+            bytes: [0; PATH_BYTES],
+            len: 0,
+        };
+        for part in parts {
+            let end = path.len + part.len();
+            path.bytes[..PATH_BYTES - 1]
+                .get_mut(path.len..end)?
+                .copy_from_slice(part);
+            path.len = end;
+        }
+        Some(path)
+    }
+
+    fn read<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        let path = CStr::from_bytes_until_nul(&self.bytes).ok()?;
+        let read = read_file(path, buffer)?;
+        Some(&buffer[..read])
+    }
+}
+
+/// The limit that leaves the process's group the least room; `None` when there is no limit, or it cannot be told.
+pub fn group_limit() -> Option<GroupLimit> {
+    let mut text = [0; 2048];
+    let read = read_file(c"/proc/self/cgroup", &mut text)?;
+    let tightest = |version| tightest(version, group_in(&text[..read], version)?);
+    [Version::Two, Version::One]
+        .into_iter()
+        .filter_map(tightest)
+        .min_by_key(GroupLimit::room)
+}
+
+/// The group's path in `/proc/self/cgroup`: lines of `number:controllers:path`, version 2 without controllers.
+fn group_in(text: &[u8], version: Version) -> Option<&[u8]> {
+    text.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut fields = line.splitn(3, |&byte| byte == b':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let ours = match version {
+            Version::One => controllers
+                .split(|&byte| byte == b',')
+                .any(|name| name == b"memory"),
+            Version::Two => controllers.is_empty(),
+        };
+        ours.then_some(path)
+    })
+}
+
+/// The tightest limit of a group and its ancestors.
+fn tightest(version: Version, group: &[u8]) -> Option<GroupLimit> {
+    let of_mount = |mount: &&[u8]| {
+        levels(group)
+            .take(MOST_LEVELS)
+            .filter_map(|level| limit_at(version, mount, level))
+            .min_by_key(GroupLimit::room)
+    };
+    version.mounts().iter().find_map(of_mount)
+}
+
+/// A group's path, then its ancestors', up to the root, which is empty.
+fn levels(group: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let first = group.strip_suffix(b"/").unwrap_or(group);
+    core::iter::successors(Some(first), |path| {
+        let slash = path.iter().rposition(|&byte| byte == b'/')?;
+        Some(&path[..slash])
+    })
+}
+
+fn limit_at(version: Version, mount: &[u8], level: &[u8]) -> Option<GroupLimit> {
+    let number_in = |name: &&[u8]| {
+        let mut buffer = [0; 64];
+        number(Path::of(&[mount, level, name])?.read(&mut buffer)?)
+    };
+    let limit = version.limits().iter().filter_map(number_in).min()?;
+    if limit >= NO_LIMIT {
+        return None;
+    }
+    let mut buffer = [0; 4096];
+    let stat = Path::of(&[mount, level, b"/memory.stat"])?;
+    let used = line_of(stat.read(&mut buffer)?, version.used()).and_then(number)?;
+    Some(GroupLimit { limit, used })
+}
+
+/// What follows `name` in the line that begins with it.
+fn line_of<'t>(text: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
+    text.split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(name))
+}
+
+/// The number that a text begins with; `None` for anything else, as `max`.
+fn number(text: &[u8]) -> Option<usize> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    core::str::from_utf8(&text[..digits]).ok()?.parse().ok()
+}
+
+/// How much of the last ten seconds some task of the machine waited for memory, in hundredths of a percent; `None` where the
+/// kernel does not tell.
+pub fn memory_pressure() -> Option<usize> {
+    let mut text = [0; 256];
+    let read = read_file(c"/proc/pressure/memory", &mut text)?;
+    pressure_in(&text[..read])
+}
+
+fn pressure_in(text: &[u8]) -> Option<usize> {
+    let average = line_of(text, b"some avg10=")?;
+    let whole = number(average)?;
+    let point = average.iter().position(|&byte| byte == b'.')?;
+    let hundredths = number(average.get(point + 1..point + 3)?)?;
+    Some(whole * 100 + hundredths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    const MIXED: &[u8] = b"5:cpu,cpuacct:/a\n4:memory:/box/1\n0::/slice/app.scope\n";
+
+    #[test]
+    fn groups_are_found_by_version() {
+        assert_eq!(group_in(MIXED, Version::One), Some(&b"/box/1"[..]));
+        assert_eq!(
+            group_in(MIXED, Version::Two),
+            Some(&b"/slice/app.scope"[..])
+        );
+        assert_eq!(group_in(b"0::/\n", Version::One), None);
+    }
+
+    #[test]
+    fn levels_go_up_to_the_root() {
+        let up = |path: &'static [u8]| levels(path).collect::<Vec<_>>();
+        assert_eq!(up(b"/a/b"), [&b"/a/b"[..], b"/a", b""]);
+        assert_eq!(up(b"/"), [&b""[..]]);
+    }
+
+    #[test]
+    fn numbers_and_lines_are_read() {
+        assert_eq!(number(b"1048576\n"), Some(1 << 20));
+        assert_eq!(number(b"max\n"), None);
+        assert_eq!(line_of(b"file 1\nanon 77\n", b"anon "), Some(&b"77"[..]));
+    }
+
+    #[test]
+    fn pressure_is_in_hundredths_of_a_percent() {
+        let text =
+            b"some avg10=12.05 avg60=1.35 avg300=30.06 total=528116587\nfull avg10=0.00 avg60=0\n";
+        assert_eq!(pressure_in(text), Some(1205));
+        assert_eq!(pressure_in(b"nothing"), None);
+    }
+
+    #[test]
+    fn what_the_kernel_says_makes_sense() {
+        if let Some(told) = group_limit() {
+            assert!(told.limit > 0 && told.used > 0);
+        }
+        assert!(memory_pressure().is_none_or(|share| share <= 10_000));
+    }
+
+    #[test]
+    fn a_path_too_long_is_no_path() {
+        assert!(Path::of(&[&[b'a'; 1000], &[b'b'; 23]]).is_some());
+        assert!(Path::of(&[&[b'a'; 1000], &[b'b'; 24]]).is_none());
+    }
+}

@@ -1,0 +1,148 @@
+//! Huge pages, where a process fills them.
+//!
+//! The kernel makes a huge page resident in a sixth of the time of its 512 pages, and all of them at once. So it is asked for
+//! them in *units* only: whole huge pages at the frontier that slabs are carved from once the process has many slabs. These
+//! are filled from the lowest address on, so at most the last one is part empty. Slices of a unit are marked one by
+//! one; the free ones that were never touched go to slabs only, and merge with nothing beyond the unit. Before any page of a unit is
+//! purged it becomes an ordinary one for good: the kernel would put back together what it was asked to take apart.
+
+use super::Use;
+use super::arena::Arena;
+use super::fit::{Age, Density, Want};
+use super::heap::{Locked, PageHeap};
+use super::span::{Record, State};
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
+use crate::os::{Huge, Os};
+use core::ptr::NonNull;
+
+/// From so many bytes of slabs on new slabs come from units: the last unit, part empty, is at most a thirtieth of them.
+const LEAST_SLAB_BYTES: usize = 64 << 20;
+
+/// When slabs come from huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Policy {
+    /// In processes with many slabs.
+    Auto = 0,
+    /// Never.
+    Never = 1,
+    /// From the first slab on; and arenas as a whole may have huge pages, too.
+    Always = 2,
+}
+
+impl<O: Os> PageHeap<O> {
+    /// Sets when slabs come from huge pages. Arenas that exist stay as they are.
+    pub fn set_huge(&self, policy: Policy) {
+        self.huge.store(policy as u8, Relaxed);
+    }
+
+    /// Tells the kernel what the policy says of a new mapping as a whole: nothing by default.
+    ///
+    /// # Safety
+    /// - The range is of one reservation, and nobody uses it.
+    pub(super) unsafe fn advise_mapping(&self, base: NonNull<u8>, bytes: usize) {
+        let advice = match self.huge_policy() {
+            Policy::Auto => return,
+            Policy::Never => Huge::Avoid,
+            Policy::Always => Huge::Want,
+        };
+        // SAFETY: the caller's promise; the advice changes no contents.
+        unsafe { self.os.advise_huge(base, bytes, advice) };
+    }
+
+    fn huge_policy(&self) -> Policy {
+        match self.huge.load(Relaxed) {
+            0 => Policy::Auto,
+            1 => Policy::Never,
+            _ => Policy::Always,
+        }
+    }
+}
+
+/// Whether two free neighbours may become one: they are of a kind, and not of two units.
+pub(super) fn may_merge(before: &Record, after: &Record) -> bool {
+    match (before.is_huge(), after.is_huge()) {
+        (false, false) => true,
+        (true, true) => !after.index.get().is_multiple_of(HUGE_SLICES),
+        _ => false,
+    }
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// A unit at the frontier of an arena for a request that suits it, if the policy has it so.
+    pub(super) fn open_huge_unit(&mut self, want: &Want) -> Option<(&'h Record, usize)> {
+        let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
+        let wanted = match self.heap.huge_policy() {
+            Policy::Auto => slabs >= LEAST_SLAB_BYTES,
+            Policy::Never => false,
+            Policy::Always => true,
+        };
+        let fits = want.density == Density::Dense && want.slices == 1 && want.align == 1;
+        if !wanted || !fits || self.heap.os.strict_commit() {
+            return None;
+        }
+        (0..self.heap.arenas().len()).find_map(|id| self.open_unit_in(id))
+    }
+
+    fn open_unit_in(&mut self, id: usize) -> Option<(&'h Record, usize)> {
+        let arena = self.arena(id);
+        let at = arena.frontier().next_multiple_of(HUGE_SLICES);
+        if at + HUGE_SLICES > arena.layout().slices {
+            return None;
+        }
+        self.extend_to(id, at, at + HUGE_SLICES).ok()?;
+        let unit = self.free_before(arena, arena.frontier())?;
+        let unit = self.carve(unit, at, HUGE_SLICES);
+        mark(arena, at, Huge::Want);
+        self.advise_unit(arena, at, Huge::Want);
+        let unit = self.add_free(unit, Age::New);
+        Some((unit, at))
+    }
+
+    fn advise_unit(&self, arena: &Arena, at: usize, advice: Huge) {
+        if let Some(start) = NonNull::new(arena.layout().address(at) as *mut u8) {
+            // SAFETY: a unit lies within the arena and is committed: no slice of it is ever uncommitted.
+            unsafe { self.heap.os.advise_huge(start, HUGE_BYTES, advice) };
+        }
+    }
+
+    /// Makes the unit that slice `index` is in an ordinary part of the arena, if it is one. Free spans in it that were dirty count as old
+    /// from now on.
+    pub(super) fn end_unit(&mut self, arena: &'h Arena, index: usize) {
+        if !arena.record(index).is_huge() {
+            return;
+        }
+        let from = index / HUGE_SLICES * HUGE_SLICES;
+        self.advise_unit(arena, from, Huge::Avoid);
+        let free = free_in_unit(arena, from);
+        let spans = || (from..from + HUGE_SLICES).filter(|index| free & 1 << (index - from) != 0);
+        for span in spans().map(|index| arena.record(index)) {
+            self.detach(span);
+            self.unqueue(span);
+            span.set_state(State::Blank);
+        }
+        mark(arena, from, Huge::Avoid);
+        for span in spans().map(|index| arena.record(index)) {
+            self.add_free(span, Age::Old);
+        }
+    }
+}
+
+/// The first slices of the free spans of a unit, as bits. No span passes its ends.
+fn free_in_unit(arena: &Arena, from: usize) -> u32 {
+    let (mut index, mut free) = (from, 0);
+    while index < from + HUGE_SLICES {
+        let record = arena.record(index);
+        if record.state() == State::Free {
+            free |= 1 << (index - from);
+        }
+        index = record.end();
+    }
+    free
+}
+
+/// Notes of all slices of the unit at `from` whether they are huge.
+fn mark(arena: &Arena, from: usize, advice: Huge) {
+    (from..from + HUGE_SLICES).for_each(|index| arena.record(index).set_huge(advice == Huge::Want));
+}

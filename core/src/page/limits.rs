@@ -1,0 +1,149 @@
+//! Bounds on what the heap holds: of dirty free pages, and of everything.
+//!
+//! What counts is what may be resident: spans in use (a coroutine stack as [`STACK_BYTES`], for most of it is never touched) and the dirty
+//! pages of free ones. Near the soft limit free pages are given back before their time, down to all of them; a request that would
+//! pass the hard one, with every free page given back, is refused. Tables of the heap's own do not count.
+
+use super::Use;
+use super::heap::{Locked, PageHeap};
+use crate::base::sync::plain::AtomicUsize;
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::units::SLICE_BYTES;
+use crate::os::Os;
+
+/// What a stack in use counts as, in bytes, whatever its span: a parked coroutine touches a page or two.
+pub const STACK_BYTES: usize = 8 << 10;
+
+/// The bounds, in bytes; `usize::MAX` means none.
+#[derive(Debug)]
+pub struct Limits {
+    hard: AtomicUsize,
+    soft: AtomicUsize,
+    /// What the group of processes leaves us; it changes.
+    group: AtomicUsize,
+    dirty: AtomicUsize,
+}
+
+/// Whether a request may be granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It may.
+    Granted,
+    /// It may once no more than so many bytes of free pages are dirty.
+    AfterPurge(usize),
+    /// It may not.
+    Refused,
+}
+
+impl Limits {
+    pub(super) const fn new() -> Self {
+        Self {
+            hard: AtomicUsize::new(usize::MAX),
+            soft: AtomicUsize::new(usize::MAX),
+            group: AtomicUsize::new(usize::MAX),
+            dirty: AtomicUsize::new(usize::MAX),
+        }
+    }
+
+    /// Sets the hard limit in bytes: requests that would pass it are refused.
+    pub fn set_hard(&self, bytes: usize) {
+        self.hard.store(bytes, Relaxed);
+    }
+
+    /// Sets the soft limit in bytes: near it, free pages go back before their time.
+    pub fn set_soft(&self, bytes: usize) {
+        self.soft.store(bytes, Relaxed);
+    }
+
+    /// Sets what the process's control group leaves the heap, in bytes: a soft limit beside the other.
+    pub fn set_group(&self, bytes: usize) {
+        self.group.store(bytes, Relaxed);
+    }
+
+    /// Sets the most bytes of free pages that may be resident.
+    pub fn set_dirty(&self, bytes: usize) {
+        self.dirty.store(bytes, Relaxed);
+    }
+
+    /// The hard limit in bytes.
+    pub fn hard(&self) -> usize {
+        self.hard.load(Relaxed)
+    }
+
+    /// The soft limit in bytes, the group's if that is lower.
+    pub fn soft(&self) -> usize {
+        self.soft.load(Relaxed).min(self.group.load(Relaxed))
+    }
+}
+
+impl<O: Os> PageHeap<O> {
+    /// The bounds in force.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Bytes that may be resident: of spans in use (see [`STACK_BYTES`]), and of free pages.
+    pub fn footprint(&self) -> Footprint {
+        self.locked().footprint()
+    }
+}
+
+/// What the heap holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Of spans in use.
+    pub used: usize,
+    /// Free pages that may be resident.
+    pub dirty: usize,
+}
+
+impl Footprint {
+    /// Both together.
+    pub fn total(&self) -> usize {
+        self.used + self.dirty
+    }
+}
+
+impl<O: Os> Locked<'_, O> {
+    fn footprint(&self) -> Footprint {
+        let counts = &self.inner.counts;
+        let stacks = counts.by_use[Use::Stack as usize - 1];
+        let other = counts.used_slices - stacks.slices;
+        Footprint {
+            used: other * SLICE_BYTES + stacks.spans * STACK_BYTES,
+            dirty: counts.free_dirty_pages * self.page_bytes(),
+        }
+    }
+
+    /// Most dirty pages that free spans may have now.
+    pub(super) fn most_dirty_pages(&self) -> usize {
+        let limits = &self.heap.limits;
+        let (bound, soft) = (limits.dirty.load(Relaxed), limits.soft());
+        if bound.min(soft) == usize::MAX {
+            return usize::MAX;
+        }
+        bound.min(soft.saturating_sub(self.footprint().used)) / self.page_bytes()
+    }
+
+    /// Whether `slices` more slices in use keep the hard limit.
+    pub(super) fn judge(&self, slices: usize, use_: Use) -> Verdict {
+        let hard = self.heap.limits.hard();
+        if hard == usize::MAX {
+            return Verdict::Granted;
+        }
+        let held = self.footprint();
+        let wanted = match use_ {
+            Use::Stack => STACK_BYTES,
+            _ => slices.saturating_mul(SLICE_BYTES),
+        };
+        match hard
+            .checked_sub(held.used)
+            .and_then(|room| room.checked_sub(wanted))
+        {
+            None => Verdict::Refused,
+            // Dirty pages that the request takes over count twice here: at worst it purges a little early.
+            Some(room) if held.dirty > room => Verdict::AfterPurge(room),
+            Some(_) => Verdict::Granted,
+        }
+    }
+}

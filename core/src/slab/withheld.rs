@@ -1,0 +1,287 @@
+//! Blocks that a slab withholds, because the OS pages they lie in are not resident.
+//!
+//! A slab may be carved from a slice of which only some pages are resident, and pages that hold nothing but free blocks
+//! may be purged while others are in use. The blocks that touch such pages are claimed by the slab itself: their bits
+//! are 0 and nobody holds them, until the class has no other free block and no resident slice is to be had. So what is
+//! resident is used first, and a purged page stays away as long as it can.
+//!
+//! Pages are counted in units of 4 KiB whatever the OS page is, 16 to a slice.
+
+use super::class::Class;
+use super::{Slab, WORDS};
+use crate::base::sync::Ordering;
+use crate::base::units::SLICE_BYTES;
+use core::ops::Range;
+
+/// Units in a slice.
+const UNITS: usize = 16;
+const UNIT_BYTES: usize = SLICE_BYTES / UNITS;
+
+/// A set of the units of a slice, the lowest in the lowest bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units(pub u16);
+
+impl Units {
+    /// No unit.
+    pub const NONE: Units = Units(0);
+
+    /// The units of the OS pages in `mask`, of which a slice has `pages`.
+    pub fn of_pages(mask: u16, pages: usize) -> Units {
+        let wide = UNITS / pages;
+        let unit_of = |unit: &usize| mask & (1 << (unit / wide)) != 0;
+        Units(
+            (0..UNITS)
+                .filter(unit_of)
+                .fold(0, |bits, unit| bits | 1 << unit),
+        )
+    }
+
+    /// The OS pages, of which a slice has `pages`, all of whose units are in the set.
+    pub fn whole_pages(self, pages: usize) -> u16 {
+        let wide = UNITS / pages;
+        let unit_bits = u16::MAX >> (UNITS - wide);
+        let whole = |page: &usize| self.0 >> (page * wide) & unit_bits == unit_bits;
+        (0..pages)
+            .filter(whole)
+            .fold(0, |bits, page| bits | 1 << page)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Bytes of the set.
+    pub fn bytes(self) -> usize {
+        self.0.count_ones() as usize * UNIT_BYTES
+    }
+
+    /// The units that are not in the set.
+    fn others(self) -> Units {
+        Units(!self.0)
+    }
+
+    fn and(self, other: Units) -> Units {
+        Units(self.0 | other.0)
+    }
+
+    fn without(self, other: Units) -> Units {
+        Units(self.0 & !other.0)
+    }
+
+    /// Runs of neighbours.
+    fn runs(self) -> impl Iterator<Item = Range<usize>> {
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let rest = u32::from(self.0) >> from << from;
+            (rest != 0).then(|| {
+                let start = rest.trailing_zeros() as usize;
+                let end = start + (!(rest >> start)).trailing_zeros() as usize;
+                from = end;
+                start..end
+            })
+        })
+    }
+
+    /// Runs of neighbours, as byte offsets in the slice.
+    pub fn byte_runs(self) -> impl Iterator<Item = Range<usize>> {
+        self.runs()
+            .map(|run| run.start * UNIT_BYTES..run.end * UNIT_BYTES)
+    }
+}
+
+/// The blocks of `class` that touch a run of units.
+fn blocks_over(class: Class, run: &Range<usize>) -> Range<usize> {
+    let (from, to) = (run.start * UNIT_BYTES, run.end * UNIT_BYTES);
+    from / class.bytes()..to.div_ceil(class.bytes()).min(class.blocks())
+}
+
+/// The bits of one bitmap word that stand for blocks of a range.
+fn bits_in(word: usize, blocks: &Range<usize>) -> u64 {
+    let (low, high) = (word * 64, word * 64 + 64);
+    let (from, to) = (blocks.start.max(low), blocks.end.min(high));
+    if from >= to {
+        return 0;
+    }
+    (u64::MAX >> (64 - (to - from))) << (from - low)
+}
+
+/// The words in which a range of blocks has bits, with these bits.
+fn words_of(blocks: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
+    let words = blocks.start / 64..blocks.end.div_ceil(64).max(blocks.start / 64);
+    words
+        .map(move |word| (word, bits_in(word, &blocks)))
+        .filter(|(_, bits)| *bits != 0)
+}
+
+/// The bits of one bitmap word whose blocks touch `units`.
+fn bits_over(class: Class, units: Units, word: usize) -> u64 {
+    units.runs().fold(0, |bits, run| {
+        bits | bits_in(word, &blocks_over(class, &run))
+    })
+}
+
+impl Slab {
+    /// The units whose blocks are withheld. Changes under the depot's lock.
+    pub fn withheld(&self) -> Units {
+        Units(self.withheld.load(Ordering::Relaxed))
+    }
+
+    /// The bits of `word` whose blocks are withheld.
+    #[inline]
+    pub(super) fn withheld_bits(&self, class: Class, word: usize) -> u64 {
+        match self.withheld() {
+            Units::NONE => 0,
+            units => bits_over(class, units, word),
+        }
+    }
+
+    /// How many blocks are withheld.
+    pub fn withheld_blocks(&self, class: Class) -> usize {
+        let count = |word| self.withheld_bits(class, word).count_ones() as usize;
+        (0..class.words()).map(count).sum()
+    }
+
+    /// The bits of `word` that are set when no block is out.
+    #[inline]
+    pub(super) fn offered_word(&self, class: Class, word: usize) -> u64 {
+        class.full_word(word) & !self.withheld_bits(class, word)
+    }
+
+    /// What a slab of `class` withholds when of its slice the units `resident` are resident: nothing if they hold no
+    /// whole block.
+    pub(super) fn to_withhold(class: Class, resident: Units) -> Units {
+        let cold = resident.others();
+        let offered = |word: usize| class.full_word(word) & !bits_over(class, cold, word) != 0;
+        if (0..class.words()).any(offered) {
+            cold
+        } else {
+            Units::NONE
+        }
+    }
+
+    /// The OS pages, as units, of which every block is free or withheld, but for those that are withheld already. A slice has `pages`
+    /// OS pages. A snapshot.
+    pub(super) fn spare(&self, class: Class, pages: usize) -> Units {
+        let withheld = self.withheld();
+        let mut free = [0; WORDS];
+        for (word, bits) in self.words(class).iter().enumerate() {
+            free[word] = bits.load(Ordering::Relaxed) | bits_over(class, withheld, word);
+        }
+        let is_spare = |unit: &usize| {
+            words_of(blocks_over(class, &(*unit..unit + 1)))
+                .all(|(word, bits)| free[word] & bits == bits)
+        };
+        let spare = Units(
+            (0..UNITS)
+                .filter(is_spare)
+                .fold(0, |bits, unit| bits | 1 << unit),
+        );
+        Units::of_pages(spare.whole_pages(pages), pages).without(withheld)
+    }
+
+    /// Claims all blocks that touch `units`, for the slab itself; returns the units of the runs that could be had whole.
+    /// Until [`Slab::withhold`] or [`Slab::give_up`] they pin the slab.
+    pub(super) fn claim_units(&self, class: Class, units: Units) -> Units {
+        units.runs().fold(Units::NONE, |had, run| {
+            let whole = Units((((1u32 << run.len()) - 1) << run.start) as u16);
+            if self.claim_run(class, &run) {
+                had.and(whole)
+            } else {
+                had
+            }
+        })
+    }
+
+    fn claim_run(&self, class: Class, run: &Range<usize>) -> bool {
+        let withheld = self.withheld();
+        let wanted = |word: usize, bits: u64| bits & !bits_over(class, withheld, word);
+        for (word, bits) in words_of(blocks_over(class, run)) {
+            let bits = wanted(word, bits);
+            let got = self.free[word].fetch_and(!bits, Ordering::AcqRel) & bits;
+            if got == bits {
+                continue;
+            }
+            self.free[word].fetch_or(got, Ordering::AcqRel);
+            for (before, bits) in words_of(blocks_over(class, run)).take_while(|(w, _)| *w < word) {
+                self.free[before].fetch_or(wanted(before, bits), Ordering::AcqRel);
+            }
+            return false;
+        }
+        true
+    }
+
+    /// Withholds the blocks of claimed units, whose pages were purged. Under the depot's lock.
+    pub(super) fn withhold(&self, class: Class, units: Units) {
+        let all = self.withheld().and(units);
+        self.withheld.store(all.0, Ordering::Relaxed);
+        // Blocks that lie in purged pages alone read as zero, and nobody can claim them now.
+        self.fresh
+            .fetch_or(class.fresh_blocks(units.0, UNITS), Ordering::Relaxed);
+    }
+
+    /// Makes the blocks of claimed units free again, which could not be purged. Under the depot's lock.
+    pub(super) fn give_up(&self, class: Class, units: Units) {
+        let withheld = self.withheld();
+        for word in 0..class.words() {
+            let bits = bits_over(class, units, word) & !bits_over(class, withheld, word);
+            self.free[word].fetch_or(bits, Ordering::AcqRel);
+        }
+    }
+
+    /// Offers all blocks that are withheld. Under the depot's lock.
+    pub(super) fn offer_all(&self, class: Class) {
+        let units = self.withheld();
+        self.withheld.store(0, Ordering::Relaxed);
+        for word in 0..class.words() {
+            self.free[word].fetch_or(bits_over(class, units, word), Ordering::AcqRel);
+        }
+        self.lowest.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_and_pages() {
+        assert_eq!(Units::of_pages(0b10, 16), Units(0b10));
+        assert_eq!(Units::of_pages(0b10, 4), Units(0xf0));
+        assert_eq!(Units::of_pages(1, 1), Units(u16::MAX));
+        assert_eq!(Units(0xf7).whole_pages(4), 0b10);
+        assert_eq!(Units(0x7fff).whole_pages(1), 0);
+        assert_eq!(Units::of_pages(1, 16).bytes(), 4096);
+    }
+
+    #[test]
+    fn runs_are_those_of_set_bits() {
+        let runs = |bits| Units(bits).runs().collect::<std::vec::Vec<_>>();
+        assert_eq!(runs(0), []);
+        assert_eq!(runs(u16::MAX), [0..16]);
+        assert_eq!(runs(0b1000_0000_0110_1001), [0..1, 3..4, 5..7, 15..16]);
+    }
+
+    #[test]
+    fn a_block_over_two_units_is_withheld_with_either() {
+        let class = Class::of_size(3072);
+        assert_eq!(class.bytes(), 3072);
+        let over = |units| bits_over(class, Units(units), 0);
+        assert_eq!(over(0b1), 0b11);
+        assert_eq!(over(0b10), 0b110);
+        assert_eq!(over(0b101), 0b1111);
+        assert_eq!(over(u16::MAX), class.full_word(0));
+    }
+
+    #[test]
+    fn only_whole_blocks_in_resident_pages_are_offered() {
+        let withheld = |size, resident| Slab::to_withhold(Class::of_size(size), Units(resident));
+        assert_eq!(withheld(4096, 1 << 15), Units(0x7fff));
+        assert_eq!(withheld(64, 1), Units(0xfffe));
+        // No block of 8 KiB lies in one page.
+        assert_eq!(withheld(8192, 1 << 15), Units::NONE);
+        assert_eq!(withheld(8192, 0b11), Units(0xfffc));
+        assert_eq!(withheld(64, u16::MAX), Units::NONE);
+        assert_eq!(withheld(64, 0), Units::NONE);
+    }
+}

@@ -1,0 +1,245 @@
+//! What a sleeping process keeps of the memory that it freed, seen from outside, and whether anything
+//! in it wakes up when there is nothing left to give back.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::figures::{Figure, Results};
+use crate::peers::Ready;
+use crate::work::retention::{MOMENTS, Pattern};
+use crate::{machine, run};
+
+/// What is run.
+pub struct Plan {
+    /// The patterns.
+    pub patterns: Vec<Pattern>,
+    /// The allocators.
+    pub peers: Vec<Ready>,
+    /// How often.
+    pub rounds: u32,
+    /// What a process does.
+    pub terms: Terms,
+}
+
+/// What one process does, and when it is looked at.
+#[derive(Clone)]
+pub struct Terms {
+    /// Bytes allocated and freed.
+    pub bytes: usize,
+    /// When its resident memory is read, counted from the end of the frees; in order.
+    pub moments: Vec<Duration>,
+    /// How long, after the last of them, its wake-ups are counted.
+    pub idle: Duration,
+}
+
+/// Runs every pattern under every peer. The peers of one pattern run at the same time: they sleep
+/// nearly all of it, and bytes do not depend on the processor.
+pub fn carry_out(plan: &Plan, advance: impl Fn()) -> Results {
+    let mut results = Results::default();
+    for round in 0..plan.rounds {
+        for &pattern in &plan.patterns {
+            for (peer, told) in at_once(pattern, plan) {
+                results.note((pattern.name(), peer, round), told);
+                advance();
+            }
+        }
+    }
+    results
+}
+
+type Told = (&'static str, anyhow::Result<Vec<Figure>>);
+
+fn at_once(pattern: Pattern, plan: &Plan) -> Vec<Told> {
+    thread::scope(|scope| {
+        let start = |peer| (scope.spawn(move || once(pattern, peer, &plan.terms)), peer);
+        let running: Vec<_> = plan.peers.iter().map(start).collect();
+        let end = |(thread, peer): (thread::ScopedJoinHandle<'_, _>, &Ready)| {
+            let told = thread.join();
+            let told = told.unwrap_or_else(|_| Err(anyhow::anyhow!("the observer panicked")));
+            (peer.name, told)
+        };
+        running.into_iter().map(end).collect()
+    })
+}
+
+/// One process under one peer.
+///
+/// # Errors
+/// When it fails, or used another malloc, or /proc does not tell.
+pub fn once(pattern: Pattern, peer: &Ready, terms: &Terms) -> anyhow::Result<Vec<Figure>> {
+    let mut worker = Worker::start(pattern, peer, terms.bytes)?;
+    worker.wait_for(MOMENTS[0])?;
+    let before = worker.resident()?;
+    worker.go_on()?;
+    worker.wait_for(MOMENTS[1])?;
+    let filled = worker.resident()?;
+    worker.go_on()?;
+    worker.wait_for(MOMENTS[2])?;
+    let freed = Instant::now();
+    let mut figures = vec![
+        Figure::bytes("resident before", before),
+        Figure::bytes("resident when filled", filled),
+        Figure::bytes("kept at once", worker.resident()? - before),
+    ];
+    for &moment in &terms.moments {
+        thread::sleep(moment.saturating_sub(freed.elapsed()));
+        let name = format!("kept after {} s", moment.as_secs_f64());
+        figures.push(Figure::bytes(name, worker.resident()? - before));
+    }
+    figures.extend(worker.wake_ups(terms.idle)?);
+    worker.end(peer)?;
+    Ok(figures)
+}
+
+/// A worker process, killed when it is dropped before its end.
+struct Worker {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    fn start(pattern: Pattern, peer: &Ready, bytes: usize) -> anyhow::Result<Worker> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["worker", "retention", pattern.name(), &bytes.to_string()])
+            .env("LD_PRELOAD", &peer.library)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = BufReader::new(child.stdout.take().context("no standard output")?);
+        let input = child.stdin.take();
+        Ok(Worker {
+            child,
+            input,
+            output,
+        })
+    }
+
+    /// Waits until the process tells this moment.
+    fn wait_for(&mut self, moment: &str) -> anyhow::Result<()> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        let told = run::field(&line, "moment");
+        ensure!(
+            told == Some(moment),
+            "the worker told {line:?} instead of {moment}"
+        );
+        Ok(())
+    }
+
+    fn go_on(&mut self) -> anyhow::Result<()> {
+        let input = self.input.as_mut().context("the worker was ended")?;
+        input.write_all(b"\n").context("the worker is gone")
+    }
+
+    /// Resident bytes now. The process does not notice.
+    fn resident(&self) -> anyhow::Result<f64> {
+        let file = |name| format!("/proc/{}/{name}", self.child.id());
+        let kib = machine::kib_of(&file("smaps_rollup"), "Rss")
+            .or_else(|| machine::kib_of(&file("status"), "VmRSS"));
+        let kib = kib.context("cannot read the worker's resident size")?;
+        Ok((kib * 1_024) as f64)
+    }
+
+    /// What runs within `span`: the process itself sleeps.
+    fn wake_ups(&self, span: Duration) -> anyhow::Result<Vec<Figure>> {
+        let before = Activity::of(self.child.id())?;
+        thread::sleep(span);
+        let after = Activity::of(self.child.id())?;
+        let seconds = span.as_secs_f64();
+        let time = (after.nanoseconds - before.nanoseconds) as f64;
+        let switches = after.switches - before.switches;
+        Ok(vec![
+            Figure::count("tasks then", after.tasks),
+            Figure::count(
+                format!("context switches in the next {seconds} s"),
+                switches,
+            ),
+            Figure::nanoseconds("processor time in them", time),
+        ])
+    }
+
+    /// Lets it run to its end, and makes sure that it used the peer.
+    fn end(mut self, peer: &Ready) -> anyhow::Result<()> {
+        drop(self.input.take());
+        let mut report = String::new();
+        self.output.read_to_string(&mut report)?;
+        let status = run::wait(&mut self.child, run::LONGEST)?;
+        if !status.success() {
+            bail!("the worker ended with {status}");
+        }
+        run::ensure_heap(&report, &peer.library)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It has ended already unless something failed, which is told by then.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What all tasks of a process have done so far.
+#[derive(Debug, Default, PartialEq)]
+struct Activity {
+    tasks: u64,
+    switches: u64,
+    nanoseconds: u64,
+}
+
+impl Activity {
+    fn of(pid: u32) -> anyhow::Result<Activity> {
+        let mut all = Activity::default();
+        for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+            let task = task?.path();
+            let read = |name: &str| fs::read_to_string(task.join(name));
+            all.add(&read("status")?, &read("schedstat")?)?;
+        }
+        Ok(all)
+    }
+
+    /// Adds a task by its `status` and its `schedstat`, whose first number is its time on a processor.
+    fn add(&mut self, status: &str, schedstat: &str) -> anyhow::Result<()> {
+        self.tasks += 1;
+        for name in ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"] {
+            let number = status.lines().find_map(|line| line.strip_prefix(name));
+            let number = number.with_context(|| format!("no {name} in a task's status"))?;
+            self.switches += number.trim().parse::<u64>()?;
+        }
+        let time = schedstat.split_whitespace().next();
+        self.nanoseconds += time.context("an empty schedstat")?.parse::<u64>()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_added_up() {
+        let mut all = Activity::default();
+        let status = "State:\tS\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t2\n";
+        all.add(status, "1200 300 9\n").unwrap();
+        all.add(status, "800 0 1\n").unwrap();
+        let expected = Activity {
+            tasks: 2,
+            switches: 18,
+            nanoseconds: 2_000,
+        };
+        assert_eq!(all, expected);
+        assert!(all.add("State:\tS\n", "1 1 1").is_err());
+    }
+
+    #[test]
+    fn this_process_has_tasks_that_have_run() {
+        let activity = Activity::of(std::process::id()).unwrap();
+        assert!(activity.tasks >= 1 && activity.nanoseconds > 0);
+    }
+}

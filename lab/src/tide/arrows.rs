@@ -1,0 +1,226 @@
+//! The write-up's picture as figures: who took over what of whom.
+//!
+//! | arrow | run | what is measured |
+//! |---|---|---|
+//! | heap to OS | waited | of the heap's bytes, dropped: how much less is resident after the wait |
+//! | stacks to OS | waited | of the parked stacks' bytes, ended: the same |
+//! | heap to stacks | at once | of what the heap dropped and the stacks could use: how much the process did not grow by |
+//! | stacks to heap | stacks first | of what the stacks dropped and the heap could use: the same |
+//! | OS to either | waited | how much was resident more when all was in use |
+//!
+//! That is what the write-up judged by: a process that does not grow took from itself. What was
+//! newly faulted tells besides whether the pages themselves passed or went through the OS.
+
+use super::follow::Seen;
+use super::record::Record;
+use super::steps::{Run, Step};
+use crate::work::pagemap::page_size;
+
+/// Who gives or takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Heap,
+    Stacks,
+    System,
+}
+
+impl Place {
+    /// The word in tables and pictures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Heap => "heap",
+            Place::Stacks => "stacks",
+            Place::System => "OS",
+        }
+    }
+}
+
+/// An arrow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrow {
+    /// Who gives.
+    pub from: Place,
+    /// Who takes.
+    pub to: Place,
+}
+
+const fn arrow(from: Place, to: Place) -> Arrow {
+    Arrow { from, to }
+}
+
+/// All, the four that can be closed first.
+pub const ALL: [Arrow; 6] = [
+    arrow(Place::Heap, Place::Stacks),
+    arrow(Place::Stacks, Place::Heap),
+    arrow(Place::Heap, Place::System),
+    arrow(Place::Stacks, Place::System),
+    arrow(Place::System, Place::Heap),
+    arrow(Place::System, Place::Stacks),
+];
+
+impl Arrow {
+    /// Such as `heap → OS`.
+    pub fn title(self) -> String {
+        format!("{} → {}", self.from.name(), self.to.name())
+    }
+}
+
+/// How much passed along an arrow, in KiB.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flow {
+    /// What passed.
+    pub passed: u64,
+    /// What could have.
+    pub offered: u64,
+}
+
+/// Whether an arrow is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nine tenths or more passed.
+    Open,
+    /// Less, but over a tenth.
+    Partly,
+    /// A tenth at most.
+    Closed,
+}
+
+impl Flow {
+    fn new(passed: u64, offered: u64) -> Option<Flow> {
+        let passed = passed.min(offered);
+        (offered > 0).then_some(Flow { passed, offered })
+    }
+
+    /// The share that passed, 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.passed as f64 / self.offered as f64
+    }
+
+    /// The verdict.
+    pub fn state(&self) -> State {
+        match self.share() {
+            share if share >= 0.9 => State::Open,
+            share if share > 0.1 => State::Partly,
+            _ => State::Closed,
+        }
+    }
+}
+
+/// By how many KiB the process had grown when all of a step was in use.
+pub fn growth(seen: &Seen, before: u64) -> u64 {
+    seen.rss.max(seen.done.full_kib).saturating_sub(before)
+}
+
+/// The bytes of a step's page faults, in KiB.
+pub fn faulted(seen: &Seen) -> u64 {
+    seen.done.faults * page_size() / 1_024
+}
+
+/// How an arrow of `engine` was measured; `None` without the run that shows it.
+pub fn flow(record: &Record, engine: &str, arrow: Arrow) -> Option<Flow> {
+    let step = |run, step| record.step(engine, run, step);
+    let rested = |at| step(Run::Waited, at).and_then(|seen: &Seen| seen.later);
+    match (arrow.from, arrow.to) {
+        (Place::Heap, Place::System) => {
+            let full = step(Run::Waited, Step::Allocated)?.done.full_kib;
+            let given = full.saturating_sub(rested(Step::Allocated)?);
+            Flow::new(given, heap_kib(record)?)
+        }
+        (Place::Stacks, Place::System) => {
+            let given = rested(Step::Created)?.saturating_sub(rested(Step::Closed)?);
+            Flow::new(given, step(Run::Waited, Step::Created)?.done.live_kib)
+        }
+        (Place::Heap, Place::Stacks) => {
+            let before = step(Run::AtOnce, Step::Allocated)?;
+            let created = step(Run::AtOnce, Step::Created)?;
+            passed(before, created, heap_kib(record)?, created.done.live_kib)
+        }
+        (Place::Stacks, Place::Heap) => {
+            let offered = step(Run::StacksFirst, Step::Created)?.done.live_kib;
+            let before = step(Run::StacksFirst, Step::Closed)?;
+            let allocated = step(Run::StacksFirst, Step::AllocatedAgain)?;
+            passed(before, allocated, offered, heap_kib(record)?)
+        }
+        (_, to) => {
+            let (before, at) = match to {
+                Place::Heap => (Step::Start, Step::Allocated),
+                _ => (Step::Allocated, Step::Created),
+            };
+            let (before, seen) = (step(Run::Waited, before)?, step(Run::Waited, at)?);
+            let taken = growth(seen, before.later.unwrap_or(before.rss));
+            Flow::new(taken, taken)
+        }
+    }
+}
+
+/// What `taker` needed and the process did not grow by, of what was offered.
+fn passed(before: &Seen, taker: &Seen, offered: u64, needed: u64) -> Option<Flow> {
+    let taken = growth(taker, before.rss);
+    Flow::new(needed.saturating_sub(taken), offered.min(needed))
+}
+
+/// The bytes that the heap allocates and drops, in KiB.
+pub fn heap_kib(record: &Record) -> Option<u64> {
+    Some(record.said("heap MB")?.parse::<u64>().ok()? << 10)
+}
+
+/// KiB resident after the wait beyond what the program needs and began with.
+pub fn excess(record: &Record, engine: &str, step: Step) -> Option<i64> {
+    let base = record.step(engine, Run::Waited, Step::Start)?.rss;
+    let seen = record.step(engine, Run::Waited, step)?;
+    Some(seen.later? as i64 - (base + seen.done.live_kib) as i64)
+}
+
+/// The peer that kept least beyond what was needed, over the steps; glibc and our own left out.
+pub fn best_peer(record: &Record) -> Option<&'static str> {
+    let is_peer = |name: &&str| !["go", "go-freed", "glibc", "neap-heap", "neap"].contains(name);
+    let total = |name: &str| -> i64 {
+        let of_step = |step: &Step| excess(record, name, *step);
+        Step::ALL.iter().filter_map(of_step).sum()
+    };
+    let peers = record.engines(Run::Waited).into_iter().filter(is_peer);
+    peers.min_by_key(|name| total(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::{KEEPING, SHARING, example, rows};
+    use super::*;
+
+    fn states(record: &Record, engine: &str) -> Vec<State> {
+        let state = |arrow: &Arrow| flow(record, engine, *arrow).unwrap().state();
+        ALL.iter().map(state).collect()
+    }
+
+    #[test]
+    fn who_shares_has_every_arrow_and_who_keeps_has_those_from_the_system() {
+        let record = example();
+        assert_eq!(states(&record, "neap"), [State::Open; 6]);
+        let (no, yes) = (State::Closed, State::Open);
+        assert_eq!(states(&record, "go"), [no, no, no, no, yes, yes]);
+    }
+
+    #[test]
+    fn half_is_neither() {
+        let half = Flow::new(50, 100).unwrap();
+        assert_eq!((half.share(), half.state()), (0.5, State::Partly));
+        assert_eq!(Flow::new(200, 100).unwrap().share(), 1.0);
+        assert_eq!(Flow::new(0, 0), None);
+    }
+
+    #[test]
+    fn without_its_run_an_arrow_is_unknown() {
+        assert_eq!(flow(&example(), "glibc", ALL[0]), None);
+    }
+
+    #[test]
+    fn the_best_peer_keeps_least() {
+        let mut record = example();
+        assert_eq!(best_peer(&record), None);
+        record.rows.extend(rows("jemalloc", &KEEPING));
+        record.rows.extend(rows("mimalloc3", &SHARING));
+        assert_eq!(best_peer(&record), Some("mimalloc3"));
+        assert_eq!(excess(&record, "jemalloc", Step::Closed), Some(300 << 10));
+        assert_eq!(excess(&record, "neap", Step::Created), Some(0));
+    }
+}

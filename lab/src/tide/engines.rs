@@ -1,0 +1,265 @@
+//! The rows of the experiment: a program, its heap, and whose stacks.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+
+use super::go;
+use super::sizes::Sizes;
+use crate::peers::{self, Places, Ready};
+use crate::run;
+use crate::work::tide::stacks::StackKind;
+
+/// A row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Engine {
+    /// Its name on the command line and in the record.
+    pub name: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The write-up's program; `freed` runs the collector after "closed".
+    Go { freed: bool },
+    /// corosensei's coroutines under a peer.
+    Coroutines {
+        peer: &'static str,
+        stacks: StackKind,
+    },
+}
+
+const fn under(name: &'static str, peer: &'static str, stacks: StackKind) -> Engine {
+    let kind = Kind::Coroutines { peer, stacks };
+    Engine { name, kind }
+}
+
+const fn own(peer: &'static str) -> Engine {
+    under(peer, peer, StackKind::Own)
+}
+
+const fn in_go(name: &'static str, freed: bool) -> Engine {
+    let kind = Kind::Go { freed };
+    Engine { name, kind }
+}
+
+/// All, in the order of the report.
+pub const ALL: [Engine; 12] = [
+    in_go("go", false),
+    in_go("go-freed", true),
+    own("glibc"),
+    own("mimalloc3"),
+    own("mimalloc2"),
+    own("jemalloc"),
+    own("snmalloc"),
+    own("gperftools"),
+    own("tcmalloc"),
+    own("rpmalloc"),
+    under("neap-heap", "neap", StackKind::Own),
+    under("neap", "neap", StackKind::Neap),
+];
+
+/// What is run when no names are given.
+const USUAL: [&str; 7] = [
+    "go",
+    "go-freed",
+    "glibc",
+    "mimalloc3",
+    "jemalloc",
+    "neap-heap",
+    "neap",
+];
+
+/// The engine of that name.
+pub fn find(name: &str) -> Option<&'static Engine> {
+    ALL.iter().find(|engine| engine.name == name)
+}
+
+/// The engines named in `only`, or the usual ones when it is empty, in the order of the report.
+///
+/// # Errors
+/// When a name is unknown.
+pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Engine>> {
+    if let Some(name) = only.iter().find(|name| find(name).is_none()) {
+        let known: Vec<&str> = ALL.iter().map(|engine| engine.name).collect();
+        bail!("no engine {name:?}; there are {}", known.join(", "));
+    }
+    let wanted = |engine: &&Engine| match only.is_empty() {
+        true => USUAL.contains(&engine.name),
+        false => only.iter().any(|name| name == engine.name),
+    };
+    Ok(ALL.iter().filter(wanted).collect())
+}
+
+/// An engine that is here.
+pub struct Present {
+    /// Its name.
+    pub name: &'static str,
+    start: Start,
+}
+
+enum Start {
+    Go {
+        program: PathBuf,
+        version: String,
+        freed: bool,
+    },
+    Worker {
+        peer: Ready,
+        stacks: StackKind,
+    },
+}
+
+/// Makes the engine ready.
+///
+/// # Errors
+/// When its library or its compiler is not here.
+pub fn locate(engine: &Engine, places: &Places) -> anyhow::Result<Present> {
+    let name = engine.name;
+    let start = match engine.kind {
+        Kind::Go { freed } => {
+            let folder = places.peers.with_file_name("tide");
+            let (program, version) = go::build(&folder)?;
+            Start::Go {
+                program,
+                version,
+                freed,
+            }
+        }
+        Kind::Coroutines { peer, stacks } => {
+            let peer = peers::find(peer).with_context(|| format!("no peer {peer:?}"))?;
+            let peer = peers::locate(peer, places)?;
+            if stacks == StackKind::Neap {
+                ensure_stacks(&peer.library)?;
+            }
+            Start::Worker { peer, stacks }
+        }
+    };
+    Ok(Present { name, start })
+}
+
+/// Fails unless the library has Neap's stacks: its table of names would have this one.
+///
+/// # Errors
+/// When it has not, or cannot be read.
+pub fn ensure_stacks(library: &Path) -> anyhow::Result<()> {
+    const NAME: &[u8] = b"\0neap_stack_alloc\0";
+    let bytes = std::fs::read(library)?;
+    ensure!(
+        bytes.windows(NAME.len()).any(|window| window == NAME),
+        "{} has no neap_stack_alloc",
+        library.display()
+    );
+    Ok(())
+}
+
+impl Present {
+    /// As the head of a record tells it.
+    pub fn version(&self) -> String {
+        match &self.start {
+            Start::Go { version, .. } => version.clone(),
+            Start::Worker { peer, .. } => peer.version.clone(),
+        }
+    }
+
+    /// The process of a run.
+    ///
+    /// # Errors
+    /// When this program's own path cannot be read.
+    pub fn command(&self, sizes: &Sizes) -> anyhow::Result<Command> {
+        match &self.start {
+            Start::Go { program, freed, .. } => Ok(go_command(program, *freed, sizes)),
+            Start::Worker { peer, stacks } => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.args(["worker", "tide", stacks.name()]);
+                command
+                    .args(sizes.arguments())
+                    .env("LD_PRELOAD", &peer.library);
+                Ok(command)
+            }
+        }
+    }
+
+    /// Fails unless the process that greeted with `line` uses this engine's heap.
+    ///
+    /// # Errors
+    /// When it uses another.
+    pub fn ensure_heap(&self, line: &str) -> anyhow::Result<()> {
+        match &self.start {
+            Start::Go { version, .. } => {
+                let told = run::needed(line, "heap")?;
+                ensure!(
+                    told == version,
+                    "the program is of {told}, not of {version}"
+                );
+                Ok(())
+            }
+            Start::Worker { peer, .. } => run::ensure_heap(line, &peer.library),
+        }
+    }
+}
+
+fn go_command(program: &Path, freed: bool, sizes: &Sizes) -> Command {
+    let mut command = Command::new(program);
+    command.args([sizes.heap_bytes.to_string(), sizes.coroutines.to_string()]);
+    command.arg(if freed { "freed" } else { "plain" });
+    // The runtime's defaults are what is measured.
+    for name in ["GOGC", "GOMEMLIMIT", "GODEBUG", "GOMAXPROCS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+#[cfg(test)]
+impl Present {
+    /// Any program in the place of the write-up's.
+    pub fn of_program(program: &str) -> Present {
+        let start = Start::Go {
+            program: program.into(),
+            version: String::new(),
+            freed: false,
+        };
+        Present { name: "go", start }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_usual_engine_is_one_and_unknown_ones_are_refused() {
+        let usual = select(&[]).unwrap();
+        assert_eq!(usual.len(), USUAL.len());
+        let named = select(&["neap".into(), "glibc".into()]).unwrap();
+        assert_eq!([named[0].name, named[1].name], ["glibc", "neap"]);
+        assert!(select(&["dlmalloc".into()]).is_err());
+    }
+
+    #[test]
+    fn every_peer_has_a_row() {
+        let has_row = |peer: &peers::Peer| ALL.iter().any(|engine| engine.name == peer.name);
+        assert!(peers::ALL.iter().all(has_row));
+    }
+
+    #[test]
+    fn a_library_without_stacks_is_refused() {
+        let libc = crate::identity::own_heap().unwrap();
+        let told = ensure_stacks(&libc).unwrap_err().to_string();
+        assert!(told.contains("has no neap_stack_alloc"), "{told}");
+    }
+
+    #[test]
+    fn a_worker_of_another_heap_is_refused() {
+        let places = Places::new(None).unwrap();
+        let glibc = locate(find("glibc").unwrap(), &places).unwrap();
+        let own = crate::identity::own_heap().unwrap();
+        assert!(
+            glibc
+                .ensure_heap(&format!("heap={}", own.display()))
+                .is_ok()
+        );
+        assert!(glibc.ensure_heap("heap=/nowhere/libother.so").is_err());
+    }
+}

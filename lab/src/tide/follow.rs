@@ -1,0 +1,325 @@
+//! One process through its steps: told what to do over a pipe, watched from outside.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+
+use super::engines::Present;
+use super::protocol::{Action, Done, Heap};
+use super::sizes::Sizes;
+use super::steps::{Run, Step};
+use crate::{machine, run};
+
+/// How often the resident size is read.
+const EVERY: Duration = Duration::from_millis(20);
+
+/// A step as it was seen; sizes in KiB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Which.
+    pub step: Step,
+    /// When it began and ended, in ms since the process began.
+    pub ms: (u64, u64),
+    /// What the worker told.
+    pub done: Done,
+    /// Resident as soon as it was done.
+    pub rss: u64,
+    /// Resident after the wait; `None` where none followed.
+    pub later: Option<u64>,
+    /// The most resident that was seen during the step.
+    pub peak: u64,
+    /// Page tables as soon as it was done.
+    pub tables: u64,
+    /// What the heap says about itself, after the wait if one followed.
+    pub heap: Heap,
+}
+
+/// Resident KiB at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// In ms since the process began.
+    pub ms: u64,
+    /// Resident KiB.
+    pub kib: u64,
+}
+
+/// What a run showed.
+pub struct Followed {
+    /// Its steps.
+    pub steps: Vec<Seen>,
+    /// The resident size over time.
+    pub samples: Vec<Sample>,
+}
+
+/// Takes `engine` through a run, with this long a wait where the run has one.
+///
+/// # Errors
+/// When the process fails, hangs, or uses another heap than it should.
+pub fn follow(
+    engine: &Present,
+    sizes: &Sizes,
+    run: Run,
+    wait: Duration,
+) -> anyhow::Result<Followed> {
+    let mut worker = Worker::start(engine, sizes, wait)?;
+    let seen = worker.greeting(engine).and_then(|()| {
+        let step = |&step: &Step| worker.step(step, run.waits_after(step), wait);
+        run.steps().iter().map(step).collect::<anyhow::Result<_>>()
+    });
+    worker.end(seen)
+}
+
+struct Worker {
+    child: Child,
+    actions: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    watch: Watch,
+}
+
+impl Worker {
+    fn start(engine: &Present, sizes: &Sizes, wait: Duration) -> anyhow::Result<Worker> {
+        let mut command = engine.command(sizes)?;
+        let piped = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = piped
+            .spawn()
+            .with_context(|| format!("cannot start {}", engine.name))?;
+        let actions = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().context("no pipe from the process")?);
+        let longest = run::LONGEST + wait * Step::ALL.len() as u32;
+        let watch = Watch::over(child.id(), longest);
+        Ok(Worker {
+            child,
+            actions,
+            answers,
+            watch,
+        })
+    }
+
+    fn greeting(&mut self, engine: &Present) -> anyhow::Result<()> {
+        let line = self.answer()?;
+        engine.ensure_heap(&line)
+    }
+
+    fn answer(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        let bytes = self.answers.read_line(&mut line)?;
+        ensure!(bytes > 0, "the process ended early");
+        Ok(line.trim_end_matches('\n').to_string())
+    }
+
+    fn ask(&mut self, action: Action) -> anyhow::Result<String> {
+        let pipe = self.actions.as_mut().context("no pipe to the process")?;
+        writeln!(pipe, "{}", action.name())?;
+        self.answer()
+    }
+
+    fn step(&mut self, step: Step, waits: bool, wait: Duration) -> anyhow::Result<Seen> {
+        let pid = self.child.id();
+        let from = self.watch.now();
+        let done = match step.action() {
+            Some(action) => Done::parse(&self.ask(action)?)?,
+            None => Done::default(),
+        };
+        let rss = machine::resident_kib(&pid.to_string())?;
+        let to = self.watch.now();
+        let tables = machine::tables_kib(pid)?;
+        let later = match waits && step != Step::Start {
+            true => {
+                std::thread::sleep(wait);
+                Some(machine::resident_kib(&pid.to_string())?)
+            }
+            false => None,
+        };
+        let heap = Heap::parse(&self.ask(Action::Tell)?)?;
+        Ok(Seen {
+            step,
+            ms: (from, to),
+            peak: rss.max(done.full_kib),
+            done,
+            rss,
+            later,
+            tables,
+            heap,
+        })
+    }
+
+    /// Lets the process end, and puts what was seen together.
+    fn end(mut self, seen: anyhow::Result<Vec<Seen>>) -> anyhow::Result<Followed> {
+        drop(self.actions.take());
+        let mut errors = String::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            stderr.read_to_string(&mut errors)?;
+        }
+        // The watch goes first: it may still kill the process, whose number is then its own.
+        let overdue = self.watch.overdue();
+        let samples = self.watch.finish();
+        let status = run::wait(&mut self.child, run::LONGEST)?;
+        if let Some(longest) = overdue {
+            bail!("killed after {} s", longest.as_secs());
+        }
+        let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+        ensure!(
+            status.success(),
+            "the process ended with {status}: {}",
+            last.unwrap_or("")
+        );
+        let mut steps = seen?;
+        for step in &mut steps {
+            step.peak = step.peak.max(peak_within(&samples, step.ms));
+        }
+        Ok(Followed { steps, samples })
+    }
+}
+
+fn peak_within(samples: &[Sample], (from, to): (u64, u64)) -> u64 {
+    let within = samples.iter().filter(|s| (from..=to).contains(&s.ms));
+    within.map(|sample| sample.kib).max().unwrap_or(0)
+}
+
+/// Reads a process's resident size all the time, and kills it when it takes too long.
+struct Watch {
+    start: Instant,
+    longest: Duration,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Sample>>,
+}
+
+impl Watch {
+    fn over(pid: u32, longest: Duration) -> Watch {
+        let (start, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || watch(pid, start, longest, &told));
+        Watch {
+            start,
+            longest,
+            stop,
+            thread,
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
+    /// How long the process might have taken, when it took longer.
+    fn overdue(&self) -> Option<Duration> {
+        (self.start.elapsed() > self.longest).then_some(self.longest)
+    }
+
+    fn finish(self) -> Vec<Sample> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn watch(pid: u32, start: Instant, longest: Duration, stop: &AtomicBool) -> Vec<Sample> {
+    let (who, mut samples) = (pid.to_string(), Vec::new());
+    while !stop.load(Ordering::Relaxed) {
+        let ms = start.elapsed();
+        if ms > longest {
+            // SAFETY: the child is not waited for before this thread ended, so the number is its.
+            unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+            break;
+        }
+        // A process that ended has no size: 0 is no memory, not a measurement.
+        if let Ok(kib @ 1..) = machine::resident_kib(&who) {
+            let ms = ms.as_millis() as u64;
+            samples.push(Sample { ms, kib });
+        }
+        std::thread::sleep(EVERY);
+    }
+    samples
+}
+
+/// Leaves out samples that say nothing new: of a stretch within `tolerance` KiB of its first, only
+/// the first and the last stay.
+pub fn thinned(samples: &[Sample], tolerance: u64) -> Vec<Sample> {
+    let mut kept: Vec<Sample> = Vec::new();
+    let mut first = None;
+    for (place, sample) in samples.iter().enumerate() {
+        let stays = first.is_some_and(|kib: u64| kib.abs_diff(sample.kib) <= tolerance);
+        if stays {
+            continue;
+        }
+        if let Some(before) = place.checked_sub(1).map(|place| samples[place])
+            && kept.last() != Some(&before)
+        {
+            kept.push(before);
+        }
+        kept.push(*sample);
+        first = Some(sample.kib);
+    }
+    match samples.last() {
+        Some(last) if kept.last() != Some(last) => kept.push(*last),
+        _ => {}
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tide::sizes::Blocks;
+
+    fn samples(kib: &[u64]) -> Vec<Sample> {
+        let sample = |(place, &kib): (usize, &u64)| Sample {
+            ms: 20 * place as u64,
+            kib,
+        };
+        kib.iter().enumerate().map(sample).collect()
+    }
+
+    #[test]
+    fn flat_stretches_keep_their_ends() {
+        let all = samples(&[10, 10, 11, 10, 90, 200, 200, 200]);
+        let kept: Vec<(u64, u64)> = thinned(&all, 5).iter().map(|s| (s.ms, s.kib)).collect();
+        assert_eq!(kept, [(0, 10), (60, 10), (80, 90), (100, 200), (140, 200)]);
+        assert!(thinned(&[], 5).is_empty());
+        assert_eq!(thinned(&samples(&[7]), 5).len(), 1);
+    }
+
+    #[test]
+    fn a_peak_is_of_its_own_step() {
+        let all = samples(&[1, 9, 3, 20]);
+        assert_eq!(peak_within(&all, (15, 45)), 9);
+        assert_eq!(peak_within(&all, (61, 99)), 0);
+    }
+
+    #[test]
+    fn a_process_that_does_nothing_is_killed_in_its_time() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .spawn()
+            .unwrap();
+        let watch = Watch::over(child.id(), Duration::from_millis(30));
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(watch.overdue(), Some(Duration::from_millis(30)));
+        assert!(!watch.finish().is_empty());
+    }
+
+    #[test]
+    fn a_process_that_is_no_worker_is_an_error_with_its_words() {
+        // The shell takes the first argument, a number of bytes, for the name of a script.
+        let shell = Present::of_program("sh");
+        let sizes = Sizes {
+            heap_bytes: 1 << 20,
+            blocks: Blocks::One,
+            coroutines: 1,
+            stack_bytes: 64 << 10,
+        };
+        let error = follow(&shell, &sizes, Run::AtOnce, Duration::ZERO).err();
+        let error = error.expect("a run").to_string();
+        assert!(
+            error.contains("ended with") && error.contains("1048576"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! What the verbs that record figures by case have in common: arguments, peers, tables, the record.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::campaign;
+use crate::figures::{self, Results, tables};
+use crate::machine;
+use crate::peers::{self, Places, Ready};
+
+/// The arguments of each of these verbs.
+#[derive(Args)]
+pub struct Common {
+    /// Neap's library (else target/dist/libneap.so, or the one beside this program)
+    #[arg(long, value_name = "PATH")]
+    neap: Option<PathBuf>,
+    /// Rounds
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Small and short: shows that all works, measures little
+    #[arg(long)]
+    pub quick: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Keep the record, in FOLDER or in lab/records
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1,
+        default_missing_value = concat!(env!("CARGO_MANIFEST_DIR"), "/records"))]
+    records: Option<PathBuf>,
+}
+
+impl Common {
+    /// The peers of these names that are here, or all of them; those that are not are told.
+    ///
+    /// # Errors
+    /// When a name is unknown, none is here, or no record can be kept.
+    pub fn peers(&self, only: &[String]) -> anyhow::Result<Vec<Ready>> {
+        campaign::ready(self.records.as_deref())?;
+        let places = Places::new(self.neap.clone())?;
+        let mut ready = Vec::new();
+        for peer in peers::select(only)? {
+            match peers::locate(peer, &places) {
+                Ok(found) => ready.push(found),
+                Err(reason) => eprintln!("{} is absent: {reason:#}", peer.name),
+            }
+        }
+        anyhow::ensure!(!ready.is_empty(), "no peer is here");
+        Ok(ready)
+    }
+
+    /// Shows what was found, keeps `DATE-NAME.csv` when asked, and tells what failed.
+    ///
+    /// # Errors
+    /// When the record cannot be written.
+    pub fn finish(
+        &self,
+        name: &str,
+        head: &[(String, String)],
+        results: &Results,
+    ) -> anyhow::Result<ExitCode> {
+        if self.json {
+            println!("{:#}", tables::json(head, &results.rows));
+        } else {
+            for (key, value) in head {
+                println!("{key}: {value}");
+            }
+            println!("{}", tables::by_case(&results.rows));
+        }
+        if let Some(folder) = &self.records {
+            let file = folder.join(format!("{}-{name}.csv", machine::today()));
+            fs::write(&file, figures::csv(head, &results.rows))
+                .with_context(|| format!("cannot write {file:?}"))?;
+            eprintln!("the record is {}", file.display());
+        }
+        Ok(campaign::verdict(&[], &results.failures))
+    }
+}

@@ -1,0 +1,176 @@
+//! Many blocks in a table of little more than their addresses, so that the table weighs little beside them.
+
+use std::ops::Range;
+use std::ptr;
+
+use super::heap::{self, Block};
+use crate::rng::Rng;
+
+/// Sizes, evenly spread.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// The smallest, at least 8.
+    pub least: u16,
+    /// The largest.
+    pub most: u16,
+}
+
+impl Sizes {
+    /// The middle.
+    pub fn mean(self) -> usize {
+        (usize::from(self.least) + usize::from(self.most)) / 2
+    }
+
+    fn draw(self, rng: &mut Rng) -> u16 {
+        self.least + rng.below(usize::from(self.most - self.least) + 1) as u16
+    }
+}
+
+/// Blocks, some of them freed by now. A block is written all over when it is taken, and its stamp is
+/// looked at when it is freed.
+pub struct Blocks {
+    /// Null once it is freed.
+    starts: Vec<*mut u8>,
+    sizes: Vec<u16>,
+    bytes: usize,
+}
+
+impl Blocks {
+    /// None yet; the table has room for `count`, and is resident.
+    pub fn with_room(count: usize) -> Blocks {
+        let mut blocks = Blocks {
+            starts: vec![ptr::dangling_mut(); count],
+            sizes: vec![1; count],
+            bytes: 0,
+        };
+        heap::escape(blocks.starts.as_mut_ptr().cast());
+        heap::escape(blocks.sizes.as_mut_ptr().cast());
+        blocks.starts.clear();
+        blocks.sizes.clear();
+        blocks
+    }
+
+    /// Bytes of the live blocks, as they were asked for.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many were taken so far, freed or not.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The live blocks' addresses.
+    pub fn live(&self) -> impl Iterator<Item = *mut u8> {
+        self.starts.iter().copied().filter(|start| !start.is_null())
+    }
+
+    /// Takes one more.
+    ///
+    /// # Panics
+    /// When the heap has no memory, or the table no room: to move it would be to fragment by the table.
+    pub fn push(&mut self, sizes: Sizes, rng: &mut Rng) {
+        let number = self.len();
+        assert!(number < self.starts.capacity(), "the table is full");
+        self.starts.push(ptr::null_mut());
+        self.sizes.push(0);
+        self.take(number, sizes.draw(rng));
+    }
+
+    /// Takes blocks until the table is full.
+    pub fn fill(&mut self, sizes: Sizes, rng: &mut Rng) {
+        while self.len() < self.starts.capacity() {
+            self.push(sizes, rng);
+        }
+    }
+
+    /// Frees a block and takes another in its place.
+    pub fn replace(&mut self, number: usize, sizes: Sizes, rng: &mut Rng) {
+        self.free(number);
+        self.take(number, sizes.draw(rng));
+    }
+
+    /// Frees each live block with a probability of so many in a thousand.
+    pub fn free_at_random(&mut self, permille: usize, rng: &mut Rng) {
+        self.free_among(0..self.len(), permille, rng);
+    }
+
+    /// The same among some of them.
+    pub fn free_among(&mut self, which: Range<usize>, permille: usize, rng: &mut Rng) {
+        for number in which {
+            if rng.below(1_000) < permille {
+                self.free(number);
+            }
+        }
+    }
+
+    /// Frees what is live.
+    pub fn free_all(&mut self) {
+        (0..self.len()).for_each(|number| self.free(number));
+    }
+
+    fn take(&mut self, number: usize, size: u16) {
+        let bytes = usize::from(size);
+        let start = Block::take(bytes, number as u64).start();
+        // SAFETY: the block has `bytes` bytes; a range between its stamps, which may be empty.
+        unsafe { start.add(8).write_bytes(0x5a, bytes.saturating_sub(16)) };
+        self.starts[number] = start;
+        self.sizes[number] = size;
+        self.bytes += bytes;
+    }
+
+    fn free(&mut self, number: usize) {
+        let start = std::mem::replace(&mut self.starts[number], ptr::null_mut());
+        if start.is_null() {
+            return;
+        }
+        let size = usize::from(self.sizes[number]);
+        self.bytes -= size;
+        // SAFETY: taken with this size and stamp, and given once: its place in the table is null now.
+        unsafe { Block::at(start, size).give(number as u64) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: Sizes = Sizes {
+        least: 16,
+        most: 48,
+    };
+
+    #[test]
+    fn bytes_and_addresses_are_those_of_the_live_blocks() {
+        let (mut blocks, mut rng) = (Blocks::with_room(1_000), Rng::new(1));
+        blocks.fill(SIZES, &mut rng);
+        assert_eq!((blocks.len(), blocks.live().count()), (1_000, 1_000));
+        let mean = blocks.bytes() / 1_000;
+        assert!(mean.abs_diff(SIZES.mean()) <= 1, "{mean}");
+        blocks.free_at_random(900, &mut rng);
+        let left = blocks.live().count();
+        assert!((50..=150).contains(&left), "{left}");
+        assert!((16 * left..=48 * left).contains(&blocks.bytes()));
+        blocks.free_among(0..500, 1_000, &mut rng);
+        assert!(blocks.live().count() < left);
+        blocks.free_all();
+        assert_eq!((blocks.bytes(), blocks.live().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_replaced_block_is_another_of_the_same_number() {
+        let (mut blocks, mut rng) = (Blocks::with_room(2), Rng::new(2));
+        blocks.fill(SIZES, &mut rng);
+        blocks.replace(1, SIZES, &mut rng);
+        assert_eq!((blocks.len(), blocks.live().count()), (2, 2));
+        blocks.free_all();
+    }
+
+    #[test]
+    #[should_panic(expected = "the table is full")]
+    fn a_full_table_takes_no_more() {
+        let (mut blocks, mut rng) = (Blocks::with_room(1), Rng::new(3));
+        blocks.fill(SIZES, &mut rng);
+        blocks.push(SIZES, &mut rng);
+    }
+}

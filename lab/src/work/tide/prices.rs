@@ -1,0 +1,154 @@
+//! What a coroutine costs on either kind of stacks, in a process of its own.
+
+use std::time::Instant;
+
+use anyhow::ensure;
+use clap::ValueEnum;
+
+use super::coroutines::parked;
+use super::stacks::{Own, Shared, Source, StackKind};
+use corosensei::Coroutine;
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Priced {
+    /// Creating many coroutines and ending them all, the first in the process: its pages are new.
+    ColdBurst,
+    /// The same once more.
+    WarmBurst,
+    /// Creating one and ending it, over and over.
+    CreateEnd,
+    /// A switch into a coroutine or out of it.
+    Switch,
+}
+
+impl Priced {
+    /// All, in the order in which a process times them: the cold burst must be first.
+    pub const ALL: [Priced; 4] = [
+        Priced::ColdBurst,
+        Priced::WarmBurst,
+        Priced::CreateEnd,
+        Priced::Switch,
+    ];
+
+    /// The word of the record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Priced::ColdBurst => "cold-burst",
+            Priced::WarmBurst => "warm-burst",
+            Priced::CreateEnd => "create-end",
+            Priced::Switch => "switch",
+        }
+    }
+
+    /// For people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Priced::ColdBurst => "create and end, a burst of new stacks",
+            Priced::WarmBurst => "create and end, a burst of used stacks",
+            Priced::CreateEnd => "create and end, one at a time",
+            Priced::Switch => "switch",
+        }
+    }
+
+    /// The price of that word.
+    pub fn find(name: &str) -> Option<Priced> {
+        Priced::ALL.into_iter().find(|price| price.name() == name)
+    }
+}
+
+/// How often each is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Coroutines of a burst.
+    pub burst: u64,
+    /// Coroutines one at a time.
+    pub ends: u64,
+    /// Switches.
+    pub switches: u64,
+}
+
+/// Nanoseconds of each, in the order of [`Priced::ALL`].
+///
+/// # Errors
+/// When there are no such stacks, or too few.
+pub fn measure(kind: StackKind, stack_bytes: usize, times: Times) -> anyhow::Result<[f64; 4]> {
+    match kind {
+        StackKind::Own => measure_on(&Own, stack_bytes, times),
+        StackKind::Neap => measure_on(&Shared::find()?, stack_bytes, times),
+    }
+}
+
+fn measure_on<S: Source>(source: &S, bytes: usize, times: Times) -> anyhow::Result<[f64; 4]> {
+    Ok([
+        burst(source, bytes, times.burst)?,
+        burst(source, bytes, times.burst)?,
+        one_by_one(source, bytes, times.ends)?,
+        switches(source, bytes, times.switches)?,
+    ])
+}
+
+fn per(start: Instant, count: u64) -> f64 {
+    start.elapsed().as_nanos() as f64 / count.max(1) as f64
+}
+
+fn burst<S: Source>(source: &S, bytes: usize, count: u64) -> anyhow::Result<f64> {
+    let mut crowd = Vec::with_capacity(count as usize);
+    let start = Instant::now();
+    for _ in 0..count {
+        crowd.push(parked(source.stack(bytes)?));
+    }
+    for coroutine in &mut crowd {
+        coroutine.resume(());
+    }
+    crowd.clear();
+    Ok(per(start, count))
+}
+
+fn one_by_one<S: Source>(source: &S, bytes: usize, count: u64) -> anyhow::Result<f64> {
+    let start = Instant::now();
+    for _ in 0..count {
+        let mut coroutine = parked(source.stack(bytes)?);
+        coroutine.resume(());
+    }
+    Ok(per(start, count))
+}
+
+/// A resume and a suspend are two switches.
+fn switches<S: Source>(source: &S, bytes: usize, count: u64) -> anyhow::Result<f64> {
+    let stack = source.stack(bytes)?;
+    let mut coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
+        for _ in 0..count / 2 {
+            yielder.suspend(());
+        }
+    });
+    let (start, mut resumed) = (Instant::now(), 0);
+    while !coroutine.done() {
+        coroutine.resume(());
+        resumed += 1;
+    }
+    let ns = per(start, count);
+    // The last resume finds no suspend, but the end.
+    ensure!(resumed == count / 2 + 1, "resumed {resumed} times");
+    Ok(ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_price_has_a_word_and_is_above_nothing() {
+        for price in Priced::ALL {
+            assert_eq!(Priced::find(price.name()), Some(price));
+        }
+        let few = Times {
+            burst: 20,
+            ends: 20,
+            switches: 200,
+        };
+        let prices = measure(StackKind::Own, 64 << 10, few).unwrap();
+        assert!(prices.iter().all(|ns| *ns > 0.0), "{prices:?}");
+        assert!(measure(StackKind::Neap, 64 << 10, few).is_err());
+    }
+}

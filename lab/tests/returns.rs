@@ -1,0 +1,186 @@
+//! `retention`, `fragmentation` and `mesh` as a user runs them, small: every figure is there, and
+//! those that hold on every machine hold. Nothing here depends on time.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_neap-lab"))
+        .args(arguments)
+        .output()
+        .expect("neap-lab does not start")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = lab(arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("no JSON")
+}
+
+/// The value of one figure of a case.
+fn value(json: &Value, case: &str, figure: &str) -> f64 {
+    let figures = json["figures"].as_array().expect("no figures");
+    let is_it = |row: &&Value| row["case"] == case && row["figure"] == figure;
+    let row = figures.iter().find(is_it);
+    let row = row.unwrap_or_else(|| panic!("no {figure:?} of {case:?} in {json:#}"));
+    row["value"].as_f64().expect("no number")
+}
+
+const PATTERNS: [&str; 5] = ["own", "other", "idle-owner", "eight", "large"];
+
+#[test]
+fn every_pattern_of_retention_fills_and_is_left_alone() {
+    let json = json(&["retention", "--quick", "--peers", "glibc", "--json"]);
+    for (pattern, tasks) in PATTERNS.into_iter().zip([1.0, 1.0, 2.0, 9.0, 1.0]) {
+        let figure = |name| value(&json, pattern, name);
+        let grown = figure("resident when filled") - figure("resident before");
+        // A large block is of 10 MiB, also where 4 are asked for.
+        let least = if pattern == "large" {
+            10 << 20
+        } else {
+            4 << 20
+        };
+        // What was resident and free before counts for nothing.
+        assert!(grown >= 0.9 * f64::from(least), "{pattern}: {grown}");
+        assert!(figure("kept at once") < grown, "{pattern}");
+        assert!(figure("kept after 0.1 s") < grown, "{pattern}");
+        assert_eq!(figure("tasks then"), tasks, "{pattern}");
+        // The C library has no thread of its own, and the process sleeps.
+        let switches = figure("context switches in the next 0.1 s");
+        assert_eq!(switches, 0.0, "{pattern}");
+        assert_eq!(figure("processor time in them"), 0.0, "{pattern}");
+    }
+}
+
+#[test]
+fn only_what_is_named_is_run() {
+    let arguments = ["retention", "--quick", "--peers", "glibc", "--only"];
+    let output = lab(&[&arguments[..], &["large,own", "--mib", "1"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let tables = text(&output.stdout);
+    assert_eq!(tables.matches("kept at once").count(), 2, "{tables}");
+    assert!(tables.contains("\nMiB: 1\n") && !tables.contains("idle-owner"));
+}
+
+#[test]
+fn fragmentation_tells_every_step() {
+    let json = json(&["fragmentation", "--quick", "--peers", "glibc", "--json"]);
+    let figure = |name: &str| value(&json, "fragmentation", name);
+    let (few, all) = (
+        figure("asked for and live then"),
+        figure("asked for and live at the end"),
+    );
+    // 20,000 blocks of 264 bytes in the mean, a tenth of them left.
+    assert!((5.0e6..5.6e6).contains(&all), "{all}");
+    assert!((0.08..0.12).contains(&(few / all)), "{few} of {all}");
+    let before = figure("resident before");
+    for step in ["with all small blocks", "with the larger blocks"] {
+        assert!(
+            figure(&format!("resident {step}")) >= before + all,
+            "{step}"
+        );
+    }
+    let peak = figure("resident at the peak");
+    assert!(peak >= figure("resident with all small blocks"), "{peak}");
+    assert!(figure("resident after the sleep") >= before + few);
+}
+
+#[test]
+fn the_same_seed_asks_for_the_same_bytes() {
+    let asked = |seed| {
+        let arguments = ["fragmentation", "--quick", "--peers", "glibc", "--json"];
+        let json = json(&[&arguments[..], &["--seed", seed]].concat());
+        value(&json, "fragmentation", "asked for and live then")
+    };
+    assert_eq!(asked("7"), asked("7"));
+    assert_ne!(asked("7"), asked("8"));
+}
+
+#[test]
+fn records_have_a_line_for_every_figure() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("returns-records");
+    let _ = std::fs::remove_dir_all(&folder);
+    let path = folder.to_str().expect("a path of text");
+    for (verb, figures) in [("retention", 5 * 7), ("fragmentation", 8)] {
+        let output = lab(&[verb, "--quick", "--peers", "glibc", "--records", path]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let ending = format!("-{verb}.csv");
+        let files = std::fs::read_dir(&folder).expect("no folder");
+        let files = files.map(|entry| entry.expect("an entry").path());
+        let record: Vec<PathBuf> = files
+            .filter(|file| file.to_string_lossy().ends_with(&ending))
+            .collect();
+        assert_eq!(record.len(), 1, "{record:?}");
+        let record = std::fs::read_to_string(&record[0]).expect("no record");
+        assert!(record.contains("\n# kernel: ") && record.contains("# version of glibc: "));
+        let lines = record.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(lines, 1 + figures, "{record}");
+    }
+}
+
+#[test]
+fn mesh_refuses_blocks_of_another_heap() {
+    let output = lab(&["worker", "mesh", "random-90", "2000", "1"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("are no block of a slab of Neap's"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn unknown_names_and_a_wrong_library_are_refused() {
+    let wrong = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wrong-returns.so");
+    std::fs::write(&wrong, "no library").expect("cannot write");
+    let wrong = wrong.to_str().expect("a path of text");
+    for (arguments, told) in [
+        (
+            &["retention", "--peers", "dlmalloc"][..],
+            "no peer \"dlmalloc\"",
+        ),
+        (
+            &["fragmentation", "--peers", "dlmalloc"],
+            "no peer \"dlmalloc\"",
+        ),
+        (
+            &[
+                "retention",
+                "--quick",
+                "--only",
+                "own",
+                "--neap",
+                wrong,
+                "--peers",
+                "neap",
+            ],
+            "the process uses the malloc of",
+        ),
+        (
+            &[
+                "fragmentation",
+                "--quick",
+                "--neap",
+                wrong,
+                "--peers",
+                "neap",
+            ],
+            "the process uses the malloc of",
+        ),
+        (
+            &["mesh", "--quick", "--neap", wrong, "--only", "phases"],
+            "no block of a slab of Neap's",
+        ),
+    ] {
+        let output = lab(arguments);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(errors.contains(told), "{arguments:?}: {errors}");
+    }
+}

@@ -1,0 +1,258 @@
+//! `neap-lab tide` as a user runs it, with small sizes: every step of every run is there, and what
+//! must hold on every machine. Nothing here depends on time.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const SMALL: [&str; 8] = [
+    "tide",
+    "--coroutines",
+    "200",
+    "--mb",
+    "2",
+    "--wait",
+    "50",
+    "--no-prices",
+];
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_neap-lab"))
+        .args(arguments)
+        .output()
+        .expect("neap-lab does not start")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn small(more: &[&str]) -> Output {
+    lab(&[&SMALL[..], more].concat())
+}
+
+/// A folder of this test's own, empty.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("cannot make a folder");
+    folder
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("no JSON")
+}
+
+fn number(step: &Value, key: &str) -> u64 {
+    step[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {key} in {step}"))
+}
+
+/// The steps of a run, in their order.
+fn steps<'a>(json: &'a Value, engine: &str, run: &str) -> Vec<&'a Value> {
+    let steps = json["steps"].as_array().expect("no steps");
+    let of_run = |step: &&Value| step["engine"] == engine && step["run"] == run;
+    steps.iter().filter(of_run).collect()
+}
+
+/// Says why a test did not run; with REQUIRE_ALL=1 it must.
+fn skipped(why: &str) {
+    let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
+    assert!(!required, "required: {why}");
+    // Not eprintln: the harness would hide it in a test that passes.
+    let _ = write!(std::io::stderr(), "SKIPPED: {why}");
+}
+
+#[test]
+fn every_step_of_every_run_tells_what_came_and_went() {
+    let json = json(&small(&["--peers", "glibc", "--json"]));
+    let waited = steps(&json, "glibc", "waited");
+    let names: Vec<&str> = waited.iter().filter_map(|s| s["step"].as_str()).collect();
+    let all = [
+        "start",
+        "allocated",
+        "created",
+        "closed",
+        "allocated-again",
+        "created-again",
+    ];
+    assert_eq!(names, all);
+    assert_eq!(steps(&json, "glibc", "at-once").len(), 6);
+    assert_eq!(steps(&json, "glibc", "stacks-first").len(), 4);
+    let counts: Vec<u64> = waited.iter().map(|s| number(s, "coroutines")).collect();
+    assert_eq!(counts, [0, 0, 200, 0, 0, 200]);
+    let (allocated, created) = (waited[1], waited[2]);
+    // 2 MB and 200 pages are there when they are in use, and only then needed.
+    let base = number(created, "base_kib");
+    assert!(number(allocated, "full_kib") >= base + 1_800, "{allocated}");
+    assert!(number(created, "peak_kib") >= number(created, "rss_kib"));
+    assert!(number(created, "live_kib") >= 800 && number(allocated, "live_kib") == 0);
+    assert!(number(created, "minor_faults") >= 200, "{created}");
+    assert!(number(created, "tables_kib") > 4 && created["later_kib"].is_u64());
+    assert!(json["head"]["kernel"].is_string() && json["head"]["max_map_count"].is_string());
+}
+
+#[test]
+fn a_record_with_its_pictures_shows_the_same_tables() {
+    let folder = folder("tide-records");
+    let path = folder.to_str().expect("a path of text");
+    let output = small(&["--peers", "glibc", "--blocks", "one", "--records", path]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let tables = text(&output.stdout);
+    for part in [
+        "RSS in MB, at once",
+        "Arrows",
+        "Page tables",
+        "stacks → heap",
+    ] {
+        assert!(tables.contains(part), "no {part:?} in {tables}");
+    }
+    let files = std::fs::read_dir(&folder).expect("no folder");
+    let mut files: Vec<PathBuf> = files.map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    let names: Vec<String> = files
+        .iter()
+        .map(|file| text(file.as_os_str().as_encoded_bytes()))
+        .collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    for (name, end) in names
+        .iter()
+        .zip(["-tide-arrows.svg", "-tide.csv", "-tide.svg"])
+    {
+        assert!(name.ends_with(end), "{name}");
+    }
+    let picture = folder.join("again.svg");
+    let shown = lab(&[
+        "show",
+        "--svg",
+        picture.to_str().expect("a path"),
+        &names[1],
+    ]);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    assert!(tables.contains(text(&shown.stdout).trim()), "{tables}");
+    for (drawn, kept) in [("again.svg", 2), ("again-arrows.svg", 0)] {
+        let drawn = std::fs::read(folder.join(drawn)).expect("no picture");
+        assert_eq!(drawn, std::fs::read(&files[kept]).expect("no picture"));
+    }
+}
+
+#[test]
+fn the_write_ups_program_in_go_takes_the_same_steps() {
+    let output = small(&["--peers", "go,go-freed", "--json"]);
+    let errors = text(&output.stderr);
+    if errors.contains("go is not installed") {
+        return skipped(&errors);
+    }
+    let json = json(&output);
+    for engine in ["go", "go-freed"] {
+        let waited = steps(&json, engine, "waited");
+        assert_eq!(waited.len(), 6);
+        // A goroutine has a stack of 2 KiB at least.
+        assert!(number(waited[2], "live_kib") >= 400, "{}", waited[2]);
+        assert_eq!(number(waited[3], "coroutines"), 0);
+    }
+    let version = json["head"]["version of go"].as_str();
+    assert!(
+        version.is_some_and(|v| v.starts_with("go1.")),
+        "{version:?}"
+    );
+}
+
+#[test]
+fn coroutines_on_neaps_stacks_tell_what_neap_keeps_and_what_they_cost() {
+    let output = small(&["--peers", "neap", "--json"]);
+    let errors = text(&output.stderr);
+    if errors.contains("neap is absent") {
+        return skipped(&errors);
+    }
+    let json = json(&output);
+    let waited = steps(&json, "neap", "waited");
+    let counts: Vec<u64> = waited.iter().map(|s| number(s, "coroutines")).collect();
+    assert_eq!(counts, [0, 0, 200, 0, 0, 200]);
+    assert!(waited[1]["free_dirty_kib"].is_u64() && waited[1]["purged_kib"].is_u64());
+    let few = ["--prices", "--rounds", "1", "--burst", "20", "--json"];
+    let output = lab(&[&["tide"], &few[..]].concat());
+    let json = self::json(&output);
+    let prices = json["prices"].as_array().expect("no prices");
+    assert_eq!(
+        (prices.len(), json["steps"].as_array().map(Vec::len)),
+        (4, Some(0))
+    );
+    for price in prices {
+        let ns = |key: &str| price[key].as_f64().unwrap_or(0.0);
+        assert!(ns("own_ns") > 0.0 && ns("neap_ns") > 0.0, "{price}");
+    }
+}
+
+#[test]
+fn without_go_that_row_is_absent_and_says_so() {
+    let output = Command::new(env!("CARGO_BIN_EXE_neap-lab"))
+        .args(SMALL)
+        .args(["--peers", "go,glibc", "--at-once"])
+        .env("PATH", "")
+        .output()
+        .expect("neap-lab does not start");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("go is absent: go is not installed"));
+    assert!(text(&output.stdout).contains("glibc"));
+}
+
+/// A worker in an address space of `bytes`: stacks run out in it.
+fn cramped_worker(bytes: u64, coroutines: &str) -> Output {
+    let limits = format!("ulimit -v {}; exec \"$0\" \"$@\"", bytes >> 10);
+    let lab = env!("CARGO_BIN_EXE_neap-lab");
+    let mut child = Command::new("sh")
+        .args(["-c", &limits, lab, "worker", "tide", "own"])
+        .args(["2097152", "4096", coroutines, "65536"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sh does not start");
+    let mut actions = child.stdin.take().expect("no pipe");
+    actions
+        .write_all(b"create\nclose\nallocate\ntell\n")
+        .expect("the worker does not listen");
+    drop(actions);
+    child.wait_with_output().expect("no end")
+}
+
+#[test]
+fn where_stacks_run_out_the_worker_tells_how_far_it_came_and_goes_on() {
+    let output = cramped_worker(256 << 20, "100000");
+    let report = text(&output.stdout);
+    assert!(output.status.success(), "{report}");
+    let lines: Vec<&str> = report.lines().collect();
+    assert_eq!(lines.len(), 5, "{report}");
+    let (_, note) = lines[1].split_once("note=").expect("no note");
+    let (count, reason) = note.split_once(" coroutines, then: ").expect(note);
+    assert_eq!(reason, "Cannot allocate memory");
+    let parked = format!(" coroutines={} ", count.replace(',', ""));
+    assert!(lines[1].contains(&parked), "{report}");
+    assert!(lines[2].contains(" coroutines=0 ") && lines[3].contains("full_kib="));
+    assert_eq!(lines[4], "unknown");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_runs() {
+    for (arguments, told) in [
+        (&["--peers", "dlmalloc"][..], "no engine \"dlmalloc\""),
+        (&["--only", "hurried"], "no run \"hurried\""),
+        (&["--coroutines", "1000000000000"], "are missing"),
+        (&["--coroutines", "0"], "no coroutines"),
+        (&["--stack-kib", "9"], "whole pages"),
+    ] {
+        let output = lab(&[&["tide"], arguments].concat());
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(
+            errors.starts_with("neap-lab: ") && errors.contains(told),
+            "{errors}"
+        );
+    }
+    let output = lab(&["tide", "--blocks", "4M"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
