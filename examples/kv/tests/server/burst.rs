@@ -51,9 +51,9 @@ fn depth() {
     }
     drop(client);
     let deepest = server.figure("stacks_deepest");
-    let usable = (16 << 10) - 4_096;
+    let usable = (32 << 10) - 4_096;
     assert!(
-        deepest > 512 && deepest < usable / 2,
+        deepest > 512 && deepest < usable / 4 * 3,
         "{deepest} of {usable} bytes"
     );
 }
