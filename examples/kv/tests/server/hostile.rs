@@ -170,6 +170,6 @@ fn random_bytes() {
         let _ = client.0.write_all(&bytes);
     }
     server.wait_for("connected_clients", |clients| clients == 1);
-    assert_eq!(server.figure("stacks_used"), 1);
+    server.wait_for("stacks_used", |stacks| stacks == 1);
     still_alive(&server);
 }
