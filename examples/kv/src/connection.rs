@@ -1,0 +1,375 @@
+//! One connection: a coroutine that reads a request, runs it and answers, in straight lines.
+//!
+//! It holds buffers only while it works. Parked, it costs its stack's touched pages and what is
+//! left of half a request.
+
+use crate::commands::{self, Client, Course, Handler, Memory, Place, Refusal, Session};
+use crate::reply::Reply;
+use crate::request::{Arguments, Parser, Progress, ProtocolError};
+use crate::server::Server;
+use corosensei::Yielder;
+use mio::net::TcpStream;
+use rustix::buffer::spare_capacity;
+use std::io::{ErrorKind, Write as _};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What is read at once, in bytes, unless a longer request is under way.
+const READ_BYTES: usize = 16 << 10;
+
+/// The usual room for a batch of replies, in bytes.
+const REPLY_BYTES: usize = 1 << 10;
+
+/// Buffers below this, in bytes, are not counted while the connection is running.
+const UNCOUNTED: usize = READ_BYTES + REPLY_BYTES;
+
+/// What a coroutine waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Bytes from the client.
+    Input,
+    /// Room for bytes to the client.
+    Room,
+    /// The others' turn to be over.
+    Turn,
+    /// The requests that came with this one to be run.
+    Batch,
+}
+
+/// A coroutine that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// For what.
+    pub need: Need,
+    /// An address on its stack: pages well below it hold nothing.
+    pub mark: usize,
+}
+
+/// Why a coroutine goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// What it waits for may be there.
+    Ready(Arrival),
+    /// It is to end.
+    Close,
+}
+
+/// What the kernel said about the socket since the last time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// There are bytes to read.
+    pub input: bool,
+    /// The client sends no more, or the connection is broken.
+    pub hangup: bool,
+}
+
+/// The connection is over; nothing more can be said to the client.
+#[derive(Debug)]
+pub struct Gone;
+
+/// What is known of the socket's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// All was read: there will be an event before there is more.
+    Drained,
+    /// There may be more.
+    Open,
+    /// The end is near: to be read until it is reached, there may be no event any more.
+    Ending,
+}
+
+/// A connection as its coroutine sees it.
+pub struct Link<'a> {
+    server: &'a Server,
+    yielder: &'a Yielder<Wake, Wait>,
+    stream: TcpStream,
+    client: Client,
+    parser: Parser,
+    input: Vec<u8>,
+    /// Where the present request begins in `input`.
+    start: usize,
+    state: Input,
+    output: Reply,
+    /// Requests run whose replies are not sent.
+    under_way: u32,
+    /// Bytes counted in the server's sum.
+    counted: usize,
+}
+
+impl<'a> Link<'a> {
+    /// A connection of which nothing is known yet.
+    pub fn new(
+        server: &'a Server,
+        yielder: &'a Yielder<Wake, Wait>,
+        stream: TcpStream,
+        first: Wake,
+    ) -> Link<'a> {
+        let mut link = Link {
+            server,
+            yielder,
+            stream,
+            client: Client {
+                id: server.next_client(),
+                name: Box::default(),
+                course: Course::On,
+            },
+            parser: Parser::new(server.options.max_request.0),
+            input: Vec::new(),
+            start: 0,
+            state: Input::Open,
+            output: Reply::new(server.options.max_reply.0),
+            under_way: 0,
+            counted: 0,
+        };
+        if link.learn(first).is_err() {
+            link.client.course = Course::Ends;
+        }
+        link
+    }
+
+    /// Serves requests until one side ends the connection.
+    ///
+    /// # Errors
+    /// When the client went away, or the connection was closed from outside.
+    pub fn serve(&mut self) -> Result<(), Gone> {
+        while self.client.course == Course::On {
+            let length = self.next_request()?;
+            self.run();
+            self.start += length;
+            self.parser.restart();
+            self.acquire()?;
+        }
+        self.flush()
+    }
+
+    /// Waits until a whole request is in `input`, and gives its length.
+    fn next_request(&mut self) -> Result<usize, Gone> {
+        loop {
+            match self.parser.advance(&self.input[self.start..]) {
+                Ok(Progress::Request(length)) => return Ok(length),
+                Ok(Progress::Incomplete) => self.fill()?,
+                Err(error) => return self.refuse(error),
+            }
+        }
+    }
+
+    fn refuse(&mut self, error: ProtocolError) -> Result<usize, Gone> {
+        self.server.stats.protocol_errors.fetch_add(1, Relaxed);
+        self.output.error(&format_args!("ERR {error}"));
+        self.flush()?;
+        Err(Gone)
+    }
+
+    /// Runs the request at `start`.
+    fn run(&mut self) {
+        let arguments = self.parser.arguments(&self.input[self.start..]);
+        if arguments.is_empty() {
+            return;
+        }
+        self.output.begin();
+        self.output.prepare(REPLY_BYTES);
+        let mut session = Session {
+            server: self.server,
+            client: &mut self.client,
+        };
+        match commands::choose(arguments) {
+            Ok(command) if command.place == Place::Thread => self
+                .yielder
+                .on_parent_stack(|| run(command, &mut session, arguments, &mut self.output)),
+            Ok(command) => run(command, &mut session, arguments, &mut self.output),
+            Err(refusal) => decline(&refusal, &mut session, arguments, &mut self.output),
+        }
+        self.server.stats.requests.fetch_add(1, Relaxed);
+        self.under_way += 1;
+    }
+
+    /// The semaphore of this connection: no further request before one may be under way.
+    fn acquire(&mut self) -> Result<(), Gone> {
+        let options = &self.server.options;
+        let full = self.output.bytes().len() >= options.max_unsent.0;
+        if full || self.under_way >= options.max_requests {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Sends all replies.
+    fn flush(&mut self) -> Result<(), Gone> {
+        let mut sent = 0;
+        while sent < self.output.bytes().len() {
+            match self.stream.write(&self.output.bytes()[sent..]) {
+                Ok(0) => return Err(Gone),
+                Ok(count) => sent += count,
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock => self.park(Need::Room)?,
+                    _ => return Err(Gone),
+                },
+            }
+        }
+        self.output.clear(UNCOUNTED);
+        self.under_way = 0;
+        Ok(())
+    }
+
+    /// Adds to `input` what the client sends next; replies go out before anybody waits.
+    fn fill(&mut self) -> Result<(), Gone> {
+        if self.state == Input::Drained {
+            self.await_batch()?;
+            self.flush()?;
+        }
+        // Both may have waited, and heard of more input meanwhile; it is not announced twice.
+        if self.state == Input::Drained {
+            self.park(Need::Input)?;
+        }
+        self.make_room()?;
+        let room = self.input.capacity() - self.input.len();
+        match rustix::io::read(&self.stream, spare_capacity(&mut self.input)) {
+            Ok(0) => return Err(Gone),
+            Ok(count) => self.note_read(count < room)?,
+            Err(rustix::io::Errno::AGAIN) => self.state = Input::Drained,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return Err(Gone),
+        }
+        Ok(())
+    }
+
+    /// Lets the requests be run that came at the same time. Their replies leave one after another
+    /// then: a client on another core that sleeps is woken once for all.
+    fn await_batch(&mut self) -> Result<(), Gone> {
+        if self.output.bytes().is_empty() {
+            return Ok(());
+        }
+        self.release_input();
+        self.wait(Need::Batch)
+    }
+
+    /// A short read means that all was read; after a full one the others have their turn.
+    fn note_read(&mut self, short: bool) -> Result<(), Gone> {
+        match self.state {
+            Input::Ending => {}
+            _ if short => self.state = Input::Drained,
+            _ => self.wait(Need::Turn)?,
+        }
+        Ok(())
+    }
+
+    /// Room in `input` for more.
+    fn make_room(&mut self) -> Result<(), Gone> {
+        self.input.drain(..self.start);
+        self.start = 0;
+        let room = self.input.capacity() - self.input.len();
+        if room < READ_BYTES / 4 {
+            let more = self.input.len().max(READ_BYTES);
+            self.input.try_reserve_exact(more).map_err(|_| Gone)?;
+        }
+        if self.input.capacity() > UNCOUNTED {
+            self.count()?;
+        }
+        Ok(())
+    }
+
+    /// Gives back the buffers that are not needed while waiting, and waits.
+    fn park(&mut self, need: Need) -> Result<(), Gone> {
+        self.release_input();
+        if self.output.bytes().is_empty() {
+            self.output.clear(0);
+        }
+        self.count()?;
+        self.wait(need)
+    }
+
+    /// Gives back what `input` does not need to hold what was not run yet.
+    fn release_input(&mut self) {
+        let left = self.input.len() - self.start;
+        if left == 0 {
+            self.input = Vec::new();
+            self.start = 0;
+        } else if left < self.input.capacity() / 4 {
+            self.input = self.input[self.start..].to_vec();
+            self.start = 0;
+        }
+    }
+
+    /// Counts the buffers in the server's sum; a connection that makes it too large is closed.
+    fn count(&mut self) -> Result<(), Gone> {
+        let held = self.input.capacity() + self.output.capacity();
+        if held == self.counted {
+            return Ok(());
+        }
+        let before = self.server.buffered.fetch_add(held, Relaxed);
+        self.server.buffered.fetch_sub(self.counted, Relaxed);
+        let grows = held > self.counted;
+        self.counted = held;
+        let most = self.server.options.client_memory.0;
+        if grows && before + held > most {
+            let text = b"-ERR the memory for unfinished requests and unsent replies is used up\r\n";
+            // Only if it can be said at once: nothing more is kept for this client.
+            let _ = self.stream.write(text);
+            return Err(Gone);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, need: Need) -> Result<(), Gone> {
+        let here = 0u8;
+        let mark = std::ptr::from_ref(&here) as usize;
+        let wake = self.yielder.suspend(Wait { need, mark });
+        self.learn(wake)
+    }
+
+    /// What a wake-up says about the input.
+    fn learn(&mut self, wake: Wake) -> Result<(), Gone> {
+        match wake {
+            Wake::Close => return Err(Gone),
+            Wake::Ready(arrival) if arrival.hangup => self.state = Input::Ending,
+            Wake::Ready(arrival) if arrival.input && self.state == Input::Drained => {
+                self.state = Input::Open;
+            }
+            Wake::Ready(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Link<'_> {
+    fn drop(&mut self) {
+        self.server.buffered.fetch_sub(self.counted, Relaxed);
+    }
+}
+
+fn run(
+    command: &commands::Command,
+    session: &mut Session<'_>,
+    arguments: Arguments<'_>,
+    reply: &mut Reply,
+) {
+    match command.handler {
+        Handler::Session(handler) => {
+            let outcome = handler(session, arguments, reply);
+            commands::settle(outcome, reply);
+        }
+        Handler::Data(handler) => {
+            let mut store = session.server.store();
+            if command.memory == Memory::Grows && session.server.is_full(&store) {
+                return reply.fail(&Refusal::OutOfMemory);
+            }
+            commands::run_data(handler, &mut store, arguments, reply);
+        }
+    }
+}
+
+/// Answers what is no command. A web browser that was led here is cut off, as redis does: what it
+/// sends as a body could be commands of somebody else's.
+fn decline(
+    refusal: &Refusal,
+    session: &mut Session<'_>,
+    arguments: Arguments<'_>,
+    reply: &mut Reply,
+) {
+    let name = arguments.at(0);
+    if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+        session.client.course = Course::Ends;
+        return;
+    }
+    reply.fail(refusal);
+}

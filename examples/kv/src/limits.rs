@@ -1,0 +1,34 @@
+//! The descriptors that so many connections need.
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors beside the connections: standard ones, listeners, what a thread polls with.
+const OTHERS: u64 = 32;
+
+/// Raises the soft limit on open files as far as `clients` connections and `threads` threads need.
+///
+/// # Errors
+/// When the hard limit is below that; the text says what to do.
+pub fn allow(clients: u32, threads: u16) -> anyhow::Result<()> {
+    let others = OTHERS + 4 * u64::from(threads);
+    let needed = u64::from(clients) + others;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if let Some(most) = maximum.filter(|&most| most < needed) {
+        bail!(
+            "--maxclients {clients} needs {needed} open files, but the hard limit is {most}. \
+             Either start with --maxclients {}, or raise the limit before (as root: `ulimit -Hn {needed}`, \
+             in a unit of systemd: LimitNOFILE={needed}).",
+            most.saturating_sub(others).max(1)
+        );
+    }
+    let wanted = Rlimit {
+        current: Some(needed),
+        maximum,
+    };
+    setrlimit(Resource::Nofile, wanted)
+        .with_context(|| format!("cannot raise the limit on open files to {needed}"))
+}

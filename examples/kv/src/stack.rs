@@ -1,0 +1,86 @@
+//! The stacks that connections run on: Neap's.
+
+use crate::options::Options;
+use anyhow::Context as _;
+use corosensei::stack::StackPointer;
+use std::rc::Rc;
+
+/// What unused bytes hold while depths are measured.
+const PAINT: u8 = 0xa5;
+
+/// Bytes below a noted address that the switch of stacks may use: the frames between the note and
+/// the switch, and the registers that it saves.
+const SWITCH_BYTES: usize = 512;
+
+/// A stack that its coroutine and the thread's list of coroutines both know.
+#[derive(Clone, Debug)]
+pub struct Stack(Rc<neap::stack::Stack>);
+
+// SAFETY: what the inner stack promises holds while a clone of the `Rc` lives, which the coroutine
+// has; nobody else uses its memory.
+unsafe impl corosensei::stack::Stack for Stack {
+    fn base(&self) -> StackPointer {
+        self.0.base()
+    }
+
+    fn limit(&self) -> StackPointer {
+        corosensei::stack::Stack::limit(&*self.0)
+    }
+}
+
+impl Stack {
+    /// A stack for a connection.
+    ///
+    /// # Errors
+    /// When the size is none, and without memory or mappings.
+    pub fn new(options: &Options) -> Result<Stack, neap::stack::StackError> {
+        let stack = neap::stack::Stack::new(options.stack_size.0)?;
+        stack.set_owner(c"a connection of neap-kv");
+        let stack = Stack(Rc::new(stack));
+        if options.measure_depth {
+            stack.paint();
+        }
+        Ok(stack)
+    }
+
+    /// Gives back the pages below those that a parked coroutine uses, and says how many bytes that
+    /// was.
+    ///
+    /// # Safety
+    /// - The coroutine on this stack is suspended.
+    /// - `mark` is the address of a local variable of the function that suspended it.
+    pub unsafe fn trim(&self, mark: usize) -> usize {
+        // SAFETY: the coroutine's stack pointer is less than SWITCH_BYTES below that variable, so
+        // nothing below this address is in use, and the caller promises that it does not run.
+        unsafe { self.0.trim((mark - SWITCH_BYTES) as *const u8) }
+    }
+
+    /// Bytes from its top to the lowest one that was ever written, if it was painted.
+    pub fn depth(&self) -> usize {
+        // SAFETY: these bytes are the stack's and mapped; the thread that runs the coroutine is
+        // the one that reads, as the `Rc` does not leave it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(self.0.limit().as_ptr().cast_const(), self.0.bytes())
+        };
+        bytes.len() - bytes.iter().take_while(|&&byte| byte == PAINT).count()
+    }
+
+    fn paint(&self) {
+        // SAFETY: these bytes are the stack's, and nothing runs on it yet.
+        unsafe { self.0.limit().write_bytes(PAINT, self.0.bytes()) };
+    }
+}
+
+/// Makes sure that the kernel and the options allow stacks, and has overflows reported.
+///
+/// # Errors
+/// When they do not.
+pub fn prepare(options: &Options) -> anyhow::Result<()> {
+    Stack::new(options)
+        .with_context(|| format!("--stack-size {} does not do", options.stack_size))?;
+    if !neap::stack::report_overflows() {
+        // It would end the process all the same, without a word on why.
+        eprintln!("neap-kv: overflows of stacks will not be reported: no handler for SIGSEGV");
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! New connections: counted, refused above the limit, handed round.
+
+use crate::server::Server;
+use anyhow::Context as _;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
+use std::io::{ErrorKind, Write as _};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Connections accepted before those that are there have their turn again.
+const BATCH: usize = 128;
+
+/// What is known of the queue of new connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    /// There will be an event when one comes.
+    Empty,
+    /// There may be more.
+    Waiting,
+    /// There are more, but no descriptors or memory for them: to be tried again.
+    Stuck,
+}
+
+/// The listener.
+pub(super) struct Door {
+    listener: TcpListener,
+    queue: Queue,
+    /// Which thread gets the next connection.
+    next: usize,
+}
+
+impl Door {
+    pub(super) fn new(
+        mut listener: TcpListener,
+        registry: &Registry,
+        token: Token,
+    ) -> anyhow::Result<Door> {
+        registry
+            .register(&mut listener, token, Interest::READABLE)
+            .context("cannot watch the listener")?;
+        Ok(Door {
+            listener,
+            queue: Queue::Waiting,
+            next: 0,
+        })
+    }
+
+    /// There was an event.
+    pub(super) fn knock(&mut self) {
+        self.queue = Queue::Waiting;
+    }
+
+    pub(super) fn has_more(&self) -> bool {
+        self.queue == Queue::Waiting
+    }
+
+    pub(super) fn is_stuck(&self) -> bool {
+        self.queue == Queue::Stuck
+    }
+
+    /// Accepts a batch, and hands it round.
+    pub(super) fn open(&mut self, server: &Server) {
+        for _ in 0..BATCH {
+            if self.queue == Queue::Empty {
+                return;
+            }
+            match self.listener.accept() {
+                Ok((stream, _)) => self.welcome(stream, server),
+                Err(error) => self.queue = after(error.kind()),
+            }
+        }
+    }
+
+    fn welcome(&mut self, mut stream: TcpStream, server: &Server) {
+        self.queue = Queue::Waiting;
+        if server.clients.load(Relaxed) >= server.options.maxclients as usize {
+            server.stats.rejected.fetch_add(1, Relaxed);
+            // A new socket has room for a line; if not, closing says enough.
+            let _ = stream.write(b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        server.stats.connections.fetch_add(1, Relaxed);
+        server.clients.fetch_add(1, Relaxed);
+        // Replies are written whole. A socket that is broken already shows it at the first read.
+        let _ = stream.set_nodelay(true);
+        let inboxes = server.inboxes();
+        self.next = (self.next + 1) % inboxes.len();
+        inboxes[self.next].post(stream);
+    }
+}
+
+fn after(error: ErrorKind) -> Queue {
+    match error {
+        ErrorKind::WouldBlock => Queue::Empty,
+        // The client gave up meanwhile.
+        ErrorKind::ConnectionAborted | ErrorKind::Interrupted => Queue::Waiting,
+        _ => Queue::Stuck,
+    }
+}

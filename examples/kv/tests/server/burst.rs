@@ -1,0 +1,80 @@
+//! Bursts of connections: alive afterwards, and everything given back.
+
+use crate::Add;
+use crate::world::{Client, Server};
+
+pub fn all(add: Add<'_>) {
+    add("two thousand connections come and go", come_and_go);
+    add("stacks stay shallow", depth);
+    add("parked connections hold no buffers", parked);
+}
+
+fn come_and_go() {
+    let server = Server::start(&["--maxclients", "2100"]);
+    for round in 0..2 {
+        let mut clients: Vec<Client> = (0..2_000).map(|_| server.connect()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            let expected = format!(":{}", round * 2_000 + number + 1);
+            assert_eq!(client.ask("INCR requests"), expected);
+        }
+        assert!(server.figure("stacks_used") >= 2_000);
+        drop(clients);
+        // The connection that asks has one.
+        server.wait_for("connected_clients", |clients| clients == 1);
+        server.wait_for("stacks_used", |stacks| stacks == 1);
+        assert_eq!(server.figure("stacks_lost"), 0);
+    }
+    assert_eq!(server.connect().ask("GET requests"), "4000");
+}
+
+fn depth() {
+    let server = Server::start(&["--measure-depth"]);
+    let mut client = server.connect();
+    let value = "v".repeat(100_000);
+    for number in 0..2_000 {
+        assert_eq!(
+            client.ask(&format!("SET k{number} {}", &value[..number * 7])),
+            "+OK"
+        );
+    }
+    for words in [
+        "COMMAND COUNT",
+        "RANDOMKEY",
+        "PEXPIRE k1 100000",
+        "INFO",
+        "MEMORY PURGE",
+        "APPEND k1 x",
+        "NOPE a b c d",
+        "FLUSHALL",
+    ] {
+        client.ask(words);
+    }
+    drop(client);
+    let deepest = server.figure("stacks_deepest");
+    let usable = (32 << 10) - 4_096;
+    assert!(
+        deepest > 512 && deepest < usable / 4 * 3,
+        "{deepest} of {usable} bytes"
+    );
+}
+
+fn parked() {
+    let server = Server::start(&[]);
+    let mut clients: Vec<Client> = (0..50).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        let value = "v".repeat(50_000);
+        assert_eq!(client.ask(&format!("SET k {value}")), "+OK");
+        assert_eq!(client.ask("GET k").len(), 50_000);
+    }
+    server.wait_for("buffered_bytes", |bytes| bytes == 0);
+    for client in &mut clients {
+        client.send("*2\r\n$4\r\nECHO\r\n$10\r\nhal");
+    }
+    server.wait_for("buffered_bytes", |bytes| {
+        (50 * 20..50 * 200).contains(&bytes)
+    });
+    for client in &mut clients {
+        client.send("f a wor\r\n");
+        assert_eq!(client.reply(), "half a wor");
+    }
+}
