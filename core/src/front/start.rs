@@ -10,7 +10,7 @@ use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
 use crate::os::Os;
 use crate::os::fatal::warn;
-use crate::os::linux::{Linux, close_inherited_pagemap, forbid_pagemap, sandbox};
+use crate::os::linux::{Linux, cgroup, close_inherited_pagemap, forbid_pagemap, sandbox};
 use crate::os::thread;
 use crate::page::HugePolicy;
 use core::ffi::{CStr, c_char};
@@ -239,6 +239,7 @@ unsafe extern "C" fn after_fork_in_child() {
     }
     purge::after_fork_in_child();
     close_inherited_pagemap();
+    cgroup::forget_who_asks();
     statistics::note_process();
 }
 
