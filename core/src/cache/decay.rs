@@ -9,7 +9,7 @@ use super::heap::Heap;
 use super::slot;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
-use crate::os::lock::Lock;
+use crate::os::lock::{self, Lock};
 use crate::page::{Age, Chores};
 use crate::slab::Slab;
 use crate::slab::class::Class;
@@ -19,6 +19,9 @@ use core::ptr::{self, NonNull};
 
 /// From so many freed bytes on it is worth to start looking after them: a thread costs some 30 µs.
 const FLOOR_BYTES: usize = 2 << 20;
+
+/// So many bytes are worth to wake somebody for.
+const LEAST_WAY: usize = 4 << 20;
 
 /// Least time between the rounds that callers do on their way, in ms.
 const LEAST_ROUND_MS: u64 = 4;
@@ -43,8 +46,31 @@ pub struct Tide {
     on_the_way: UnsafeCell<OnTheWay>,
     /// What [`Heap::is_pressed`] last said to a caller on its way.
     pressed: AtomicBool,
-    /// 1 when whoever calls the rounds is to end; waited on.
-    pub end: AtomicU32,
+    /// What whoever calls the rounds is told: [`GO_ON`], [`END`] or [`MAKE_WAY`]; waited on.
+    pub word: AtomicU32,
+    /// With [`MAKE_WAY`]: how many bytes of free pages may stay.
+    stay: AtomicUsize,
+}
+
+/// What [`Tide::word`] says: nothing;
+pub const GO_ON: u32 = 0;
+/// to end;
+const END: u32 = 1;
+/// to give free pages back at once.
+const MAKE_WAY: u32 = 2;
+
+/// What whoever calls the rounds is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing.
+    Nothing,
+    /// To end.
+    End,
+    /// To give free pages back at once, until so many bytes of them are resident.
+    MakeWay {
+        /// Bytes.
+        stay: usize,
+    },
 }
 
 /// A round in small steps.
@@ -73,7 +99,8 @@ impl Tide {
             attended: AtomicUsize::new(0),
             wanted: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
-            end: AtomicU32::new(0),
+            word: AtomicU32::new(GO_ON),
+            stay: AtomicUsize::new(0),
         }
     }
 
@@ -113,8 +140,36 @@ impl Tide {
 
     /// Asks whoever calls the rounds to end: no thread is left that allocates, so nothing is to be looked after.
     pub fn end_soon(&self) {
-        self.end.store(1, Ordering::Release);
-        crate::os::lock::wake(&self.end);
+        self.word.store(END, Ordering::Release);
+        lock::wake(&self.word);
+    }
+
+    /// Asks whoever calls the rounds to give free pages back now, until at most `stay` bytes of them are resident.
+    fn make_way(&self, stay: usize) {
+        self.stay.store(stay, Ordering::Relaxed);
+        let exchange = Ordering::AcqRel;
+        let told = self
+            .word
+            .compare_exchange(GO_ON, MAKE_WAY, exchange, Ordering::Relaxed);
+        if told.is_ok() {
+            lock::wake(&self.word);
+        }
+    }
+
+    /// Sleeps for at most `ms` milliseconds, or until told something.
+    pub fn listen(&self, ms: u64) -> Told {
+        lock::wait(&self.word, GO_ON, ms);
+        let exchange = Ordering::AcqRel;
+        match self
+            .word
+            .compare_exchange(MAKE_WAY, GO_ON, exchange, Ordering::Acquire)
+        {
+            Ok(_) => Told::MakeWay {
+                stay: self.stay.load(Ordering::Relaxed),
+            },
+            Err(END) => Told::End,
+            Err(_) => Told::Nothing,
+        }
     }
 }
 
@@ -154,6 +209,18 @@ impl Source for Old {
 }
 
 impl Heap {
+    /// Hears that somebody is about to fault in `bytes` bytes, which nobody had before. What is free and resident gives way, from the
+    /// oldest on, so that the process does not grow by more than it has to: if a thread is there to do it meanwhile.
+    pub fn make_way(&self, bytes: usize) {
+        if bytes < LEAST_WAY || self.pages.chores() == Chores::Callers {
+            return;
+        }
+        let dirty = self.pages.footprint().dirty;
+        if dirty >= LEAST_WAY {
+            self.tide.make_way(dirty.saturating_sub(bytes));
+        }
+    }
+
     /// A round over everything that idled since the last one, or over all. Returns how many bytes went back.
     pub fn decay_round(&'static self, round: Round) -> usize {
         let source = Old(self);

@@ -11,11 +11,11 @@ use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::page::{Age, Dirty, From, PageHeap, Place, Use};
-use crate::slab::Slab;
+use crate::page::{Age, Dirty, From, PageHeap, Place, Sides, Use};
 use crate::slab::class::Class;
 use crate::slab::depot::{Depots, Pages, Source, Touched};
 use crate::slab::withheld::Units;
+use crate::slab::{FarWords, Slab};
 use crate::stacks::Pool;
 use core::ptr::NonNull;
 
@@ -44,6 +44,12 @@ pub struct Heap {
 }
 
 const _: () = assert!(Tag::STACK.0 == crate::stacks::TAG);
+
+/// What slabs keep beside their slices.
+const SIDES: Sides = Sides {
+    near: size_of::<Slab>(),
+    far: size_of::<FarWords>(),
+};
 
 /// How often [`Heap::is_quiet`] looks.
 const QUIET_TRIES: usize = 10_000;
@@ -89,7 +95,7 @@ pub enum Found {
 impl Heap {
     const fn new() -> Heap {
         Heap {
-            pages: PageHeap::new(Linux, size_of::<Slab>()),
+            pages: PageHeap::new(Linux, SIDES),
             depots: Depots::new(),
             meta: Meta::new(),
             budget: Budget::new(),
@@ -183,7 +189,7 @@ impl Heap {
 
 /// The slab record of a slice.
 fn slab_of(place: &Place<'static>) -> &'static Slab {
-    // SAFETY: the side table's entry of every slice is a slab record: `side_bytes` is its size, all
+    // SAFETY: the side table's entry of every slice is a slab record: its size was asked for, all
     // zero bytes are a valid record, entries are aligned to 64 and live as long as the arenas.
     unsafe { place.side().cast::<Slab>().as_ref() }
 }
@@ -199,7 +205,9 @@ impl Source for Heap {
         let place = self.pages.locate(base)?;
         // SAFETY: as in `slab_of`.
         let slab = unsafe { place.side().cast::<Slab>().as_ref() };
-        slab.carve(class, base, !span.place.dirty_mask(), self.pages());
+        let far = place.far_side().cast::<FarWords>();
+        // SAFETY: side entries live as long as the arenas, and this one is of the right size, aligned to 64, zero at first.
+        unsafe { slab.carve(class, base, !span.place.dirty_mask(), self.pages(), far) };
         place.set_tag(Tag::of(class).0);
         Some(NonNull::from(slab))
     }

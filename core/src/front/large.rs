@@ -61,6 +61,7 @@ fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     };
     let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
     span.place.set_tag(Tag::LARGE.0);
+    HEAP.make_way(span.cold);
     Some(span)
 }
 

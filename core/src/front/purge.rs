@@ -11,9 +11,10 @@
 //! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`, each change by one compare-exchange. `HOLDS` counts who wants no thread.
 
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
+use crate::cache::decay::{GO_ON, Told};
 use crate::cache::heap::HEAP;
 use crate::os::linux::sandbox;
-use crate::os::{lock, thread};
+use crate::os::thread;
 use crate::page::Chores;
 use crate::slab::depot::Round;
 use core::ffi::c_void;
@@ -163,7 +164,7 @@ pub(super) fn after_fork_in_child() {
     THREAD.store(0, Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
     note_process();
-    HEAP.tide.end.store(0, Ordering::Relaxed);
+    HEAP.tide.word.store(GO_ON, Ordering::Relaxed);
     HEAP.tide.attend();
     HEAP.pages.set_chores(Chores::Callers);
 }
@@ -198,7 +199,7 @@ fn start_now() {
     if HOLDS.load(Ordering::SeqCst) > 0 {
         return STATE.store(AWAY, Ordering::SeqCst);
     }
-    HEAP.tide.end.store(0, Ordering::Relaxed);
+    HEAP.tide.word.store(GO_ON, Ordering::Relaxed);
     THREAD.store(0, Ordering::SeqCst);
     if !thread::spawn(body, STACK_BYTES) {
         STATE.store(AWAY, Ordering::SeqCst);
@@ -233,11 +234,14 @@ fn go_round() {
     };
     while watch.idle_rounds < IDLE_ROUNDS {
         HEAP.look_around();
-        lock::wait(&HEAP.tide.end, 0, watch.pause_ms());
-        if HEAP.tide.end.load(Ordering::Acquire) != 0 {
-            return;
+        match HEAP.tide.listen(watch.pause_ms()) {
+            Told::End => return,
+            Told::MakeWay { stay } => {
+                HEAP.pages.purge_above(stay);
+                continue;
+            }
+            Told::Nothing => watch.look(),
         }
-        watch.look();
         HEAP.tide.attend();
     }
 }

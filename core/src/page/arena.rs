@@ -4,7 +4,7 @@
 //! base                                             head                frontier
 //! | tags: 1 byte a slice | … | group 1 | group 0 | spans, without a gap | never used … |
 //!                                     |                |
-//!   group: commit bits | dirty masks | records | side entries   (of GROUP_SLICES slices)
+//!   group: commit bits | dirty masks | records | side entries | far side entries   (of GROUP_SLICES slices)
 //! ```
 //!
 //! Groups run downwards from `head`, so that the first group and the first slices are neighbours
@@ -36,7 +36,17 @@ pub(super) struct Layout {
     group_bytes: usize,
     records_at: usize,
     side_at: usize,
-    side_bytes: usize,
+    far_at: usize,
+    sides: Sides,
+}
+
+/// Bytes of the entries that a slice has beside the page heap's own, for its user; multiples of 64.
+#[derive(Clone, Copy, Debug)]
+pub struct Sides {
+    /// Of the one that stands close to its neighbours'.
+    pub near: usize,
+    /// Of the one that stands apart, for what few slices need.
+    pub far: usize,
 }
 
 impl Layout {
@@ -49,16 +59,18 @@ impl Layout {
         group_bytes: 0,
         records_at: 0,
         side_at: 0,
-        side_bytes: 0,
+        far_at: 0,
+        sides: Sides { near: 0, far: 0 },
     };
 
     /// How `slices` slices would be laid out, base still 0.
-    pub(super) fn plan(slices: usize, side_bytes: usize, page_bytes: usize) -> Self {
+    pub(super) fn plan(slices: usize, sides: Sides, page_bytes: usize) -> Self {
         let group = slices.next_power_of_two().clamp(GROUP_MIN, GROUP_SLICES);
         let masks_at = group / 8;
         let records_at = (masks_at + 2 * group).next_multiple_of(RECORD_BYTES);
         let side_at = records_at + RECORD_BYTES * group;
-        let group_bytes = (side_at + side_bytes * group).next_multiple_of(page_bytes);
+        let far_at = side_at + sides.near * group;
+        let group_bytes = (far_at + sides.far * group).next_multiple_of(page_bytes);
         let tags = slices.next_multiple_of(page_bytes);
         let tables = tags + slices.div_ceil(group) * group_bytes;
         Self {
@@ -70,17 +82,18 @@ impl Layout {
             group_bytes,
             records_at,
             side_at,
-            side_bytes,
+            far_at,
+            sides,
         }
     }
 
     /// The smallest plan with at least `usable` slices beside the tables; `None` beyond the address space.
-    pub(super) fn plan_for(usable: usize, side_bytes: usize, page_bytes: usize) -> Option<Self> {
-        let mut plan = Self::plan(usable, side_bytes, page_bytes);
+    pub(super) fn plan_for(usable: usize, sides: Sides, page_bytes: usize) -> Option<Self> {
+        let mut plan = Self::plan(usable, sides, page_bytes);
         while plan.slices - plan.head.min(plan.slices) < usable {
             let slices = usable.checked_add(plan.head.max(plan.slices - usable + 1))?;
             slices.checked_mul(SLICE_BYTES)?;
-            plan = Self::plan(slices, side_bytes, page_bytes);
+            plan = Self::plan(slices, sides, page_bytes);
         }
         Some(plan)
     }
@@ -296,7 +309,15 @@ impl Arena {
     /// The side entry of a slice in `head..ready`.
     pub(super) fn side(&self, index: usize) -> NonNull<u8> {
         let (group, place) = self.group(index);
-        let address = group + self.layout().side_at + place * self.layout().side_bytes;
+        let address = group + self.layout().side_at + place * self.layout().sides.near;
+        // SAFETY: an address within the arena is not null.
+        unsafe { NonNull::new_unchecked(address as *mut u8) }
+    }
+
+    /// The far side entry of a slice in `head..ready`.
+    pub(super) fn far_side(&self, index: usize) -> NonNull<u8> {
+        let (group, place) = self.group(index);
+        let address = group + self.layout().far_at + place * self.layout().sides.far;
         // SAFETY: an address within the arena is not null.
         unsafe { NonNull::new_unchecked(address as *mut u8) }
     }

@@ -159,7 +159,7 @@ impl<'h, O: Os> Locked<'h, O> {
     fn reserve(&mut self, want: &Want) -> Option<Layout> {
         let page = self.page_bytes();
         let usable = want.slices.checked_add(want.align - 1)?;
-        let least = Layout::plan_for(usable, self.heap.side_bytes, page)?;
+        let least = Layout::plan_for(usable, self.heap.sides, page)?;
         let least = least.slices.max(LEAST_SLICES);
         let allowed = self
             .heap
@@ -169,7 +169,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let mut slices = allowed.min(MOST_SLICES).max(least);
         loop {
             if let Some(base) = self.reserve_slices(slices) {
-                let plan = Layout::plan(slices, self.heap.side_bytes, page);
+                let plan = Layout::plan(slices, self.heap.sides, page);
                 return Some(plan.at(base.as_ptr() as usize));
             }
             if slices == least {

@@ -1,7 +1,7 @@
 //! The page heap and its operations. One lock: all of this is off the fast paths.
 
 use super::Use;
-use super::arena::Arena;
+use super::arena::{Arena, Sides};
 use super::fit::{Age, Density, From, Want};
 use super::huge::Policy;
 use super::limits::{Limits, Verdict};
@@ -56,7 +56,7 @@ pub struct PageHeap<O: Os> {
     /// Spans in use whose pages were moved into them; see [`super::moves`].
     pub(super) moved_spans: AtomicUsize,
     pub(super) os: O,
-    pub(super) side_bytes: usize,
+    pub(super) sides: Sides,
     lock: FutexLock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
@@ -88,10 +88,10 @@ pub(super) struct Locked<'h, O: Os> {
 }
 
 impl<O: Os> PageHeap<O> {
-    /// An empty heap. Each slice of its arenas gets a side entry of `side_bytes`, a multiple of 64.
-    pub const fn new(os: O, side_bytes: usize) -> Self {
+    /// An empty heap. Each slice of its arenas gets side entries of these sizes.
+    pub const fn new(os: O, sides: Sides) -> Self {
         assert!(
-            side_bytes.is_multiple_of(64),
+            sides.near.is_multiple_of(64) && sides.far.is_multiple_of(64),
             "side entries are aligned to 64 bytes"
         );
         Self {
@@ -108,7 +108,7 @@ impl<O: Os> PageHeap<O> {
             zeroing: Zeroing::new(),
             moved_spans: AtomicUsize::new(0),
             os,
-            side_bytes,
+            sides,
             lock: FutexLock::new(),
             inner: UnsafeCell::new(Inner {
                 fit: Tree::new(),
@@ -158,11 +158,13 @@ impl<O: Os> PageHeap<O> {
             },
         };
         let (place, zero) = locked.alloc(&want, use_, bytes)?;
+        let warm = place.record().dirty.get() * locked.page_bytes();
         self.end(locked);
         Some(Span {
             base: address_of(place),
             slices,
             zero,
+            cold: slices * SLICE_BYTES - warm,
             place,
         })
     }

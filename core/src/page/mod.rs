@@ -28,6 +28,7 @@ mod totals;
 mod zero;
 mod zeroing;
 
+pub use arena::Sides;
 pub use fit::{Age, From};
 pub use heap::PageHeap;
 pub use huge::Policy as HugePolicy;

@@ -36,11 +36,16 @@ impl Place<'_> {
         self.arena.tag(self.index).swap(0, Relaxed)
     }
 
-    /// The slice's entry in the side table, `side_bytes` long. All zero until somebody writes to it; the page
+    /// The slice's entry in the side table, [`super::Sides::near`] bytes long. All zero until somebody writes to it; the page
     /// heap never does, not even between two spans. Only for slices of a span, of today or before.
     #[inline]
     pub fn side(&self) -> NonNull<u8> {
         self.arena.side(self.index)
+    }
+
+    /// Likewise the entry that stands apart, [`super::Sides::far`] bytes long.
+    pub fn far_side(&self) -> NonNull<u8> {
+        self.arena.far_side(self.index)
     }
 
     /// What its user noted for the span in use that starts here. Of other spans, and before somebody notes something, null or a
@@ -117,6 +122,8 @@ pub struct Span<'h> {
     pub slices: usize,
     /// What is known about its contents.
     pub zero: Zero,
+    /// Bytes of its pages that are not resident for sure.
+    pub cold: usize,
     /// Its first slice.
     pub place: Place<'h>,
 }

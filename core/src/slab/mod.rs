@@ -26,10 +26,18 @@ use crate::base::sync::plain;
 use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
 use crate::base::tree::{Node, Side};
 use class::{Class, MAX_BLOCKS};
+use core::ptr::NonNull;
 use withheld::Units;
 
 /// Words of the longest bitmap. The model checker gets by with two.
 pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
+
+/// Words of a bitmap that stand in the record itself: enough for blocks of 512 bytes and more.
+const NEAR_WORDS: usize = 2;
+
+/// A bitmap that is too long for the record: one per slice, at a place of its own, so that a page of records serves 64 slices. A
+/// slab of which one page is used (see [`withheld`]) then costs next to nothing beside it.
+pub type FarWords = [AtomicU64; WORDS];
 
 /// Where a slab stands: in no set of its depot, for it has no free block.
 const UNLISTED: u8 = 0;
@@ -38,7 +46,7 @@ const LISTED: u8 = 1;
 /// Among those that have none, but withhold some.
 const RESERVED: u8 = 2;
 
-/// A slab's record, one per slice of an arena, all zero bytes while the slice is no slab.
+/// A slab's record, one per slice of an arena, zero but for `base` and `far` while the slice is no slab.
 #[repr(C, align(64))]
 pub struct Slab {
     /// The links of the depot's sets; guarded by the depot's lock.
@@ -63,9 +71,14 @@ pub struct Slab {
     /// 1 while spare pages of it are on their way to the kernel: it neither retires nor offers what it withholds, for a block may
     /// lie in such a page and in one that was withheld before. Changes under the depot's lock.
     purging: AtomicU8,
-    /// Free blocks, lowest address first.
-    free: [AtomicU64; WORDS],
+    /// The slice's far words, the same in every life of the record; null before the first.
+    far: plain::AtomicPtr<FarWords>,
+    /// Free blocks, lowest address first, of classes with few. Else these stand in the far words.
+    near: [AtomicU64; NEAR_WORDS],
 }
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slab>() == 64);
 
 // SAFETY: two words of the record itself; its base does not change while it is a slab, is its own,
 // and only slabs are in a set.
@@ -120,14 +133,27 @@ impl Slab {
             withheld: AtomicU16::new(0),
             idle: AtomicU8::new(0),
             purging: AtomicU8::new(0),
-            free: core::array::from_fn(|_| AtomicU64::new(0)),
+            far: plain::AtomicPtr::new(core::ptr::null_mut()),
+            near: core::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 
     /// Turns the record of a fresh slice into a slab of `class` with all blocks free, or all in resident pages. Not yet listed. In
     /// `zero` a set bit is an OS page of the slice that reads as zero and is not resident, the slice has `pages` of them.
-    pub fn carve(&self, class: Class, base: usize, zero: u16, pages: usize) {
+    /// `far` are the slice's far words, all zero, always the same.
+    ///
+    /// # Safety
+    /// - `far` stays valid for ever.
+    pub unsafe fn carve(
+        &self,
+        class: Class,
+        base: usize,
+        zero: u16,
+        pages: usize,
+        far: NonNull<FarWords>,
+    ) {
         debug_assert_eq!(self.class.load(Ordering::Relaxed), 0);
+        self.far.store(far.as_ptr(), plain::Ordering::Relaxed);
         self.base.store(base, Ordering::Relaxed);
         self.lowest.store(0, Ordering::Relaxed);
         self.high_water.store(0, Ordering::Relaxed);
@@ -174,21 +200,31 @@ impl Slab {
 
     /// Whether the next block to be claimed is known to read as zero, or there is none. A hint.
     pub fn next_is_fresh(&self) -> bool {
-        let free = self.free[0].load(Ordering::Relaxed);
+        // Blocks of classes that tell have their bits in the first near word; others have none fresh.
+        let free = self.near[0].load(Ordering::Relaxed);
         let next = free & free.wrapping_neg();
         free == 0 || u64::from(self.fresh.load(Ordering::Relaxed)) & next != 0
     }
 
     /// How many blocks the bitmap holds as free, beside those withheld. A snapshot.
     pub fn free_blocks(&self) -> usize {
-        self.free
+        let Some(class) = self.class() else {
+            return 0;
+        };
+        self.words(class)
             .iter()
             .map(|bits| bits.load(Ordering::Relaxed).count_ones() as usize)
             .sum()
     }
 
     fn words(&self, class: Class) -> &[AtomicU64] {
-        &self.free[..class.words()]
+        let count = class.words();
+        if count <= NEAR_WORDS {
+            return &self.near[..count];
+        }
+        // SAFETY: set by the first carving, and valid for ever by its caller's promise.
+        let far = unsafe { self.far.load(plain::Ordering::Relaxed).as_ref() };
+        far.map_or(&[], |far| &far[..count])
     }
 
     /// Claims up to `want` blocks from one word, lowest addresses first: one atomic operation on a
@@ -235,7 +271,7 @@ impl Slab {
 
     /// Whether block `block` of this slab of `class` is free: held by the bitmap, or withheld.
     pub fn is_free(&self, class: Class, block: usize) -> bool {
-        let held = self.free[block / 64].load(Ordering::Relaxed);
+        let held = self.words(class)[block / 64].load(Ordering::Relaxed);
         (held | self.withheld_bits(class, block / 64)) & (1 << (block % 64)) != 0
     }
 
@@ -243,7 +279,7 @@ impl Slab {
     pub fn give(&self, class: Class, word: usize, bits: u64) -> Given {
         // Before the bits are set: from then on they may be claimed and withheld like any other.
         let withheld = self.withheld_bits(class, word);
-        let before = self.free[word].fetch_or(bits, Ordering::AcqRel);
+        let before = self.words(class)[word].fetch_or(bits, Ordering::AcqRel);
         full_barrier_after_rmw();
         if (before | withheld) & bits != 0 {
             return Given::Twice((before | withheld) & bits);

@@ -3,7 +3,8 @@
 use super::class::Class;
 use super::depot::{Cursor, Depots, Pages, Round, Source, Touched};
 use super::withheld::Units;
-use super::{Claim, Given, Slab, lowest_bits};
+use super::{Claim, FarWords, Given, Slab, WORDS, lowest_bits};
+use crate::base::sync::AtomicU64;
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell, RefMut};
@@ -13,6 +14,7 @@ use std::vec::Vec;
 /// Slices without memory behind them: only their addresses count, and which of their pages would be resident.
 struct Slices {
     slabs: Vec<Slab>,
+    far: Vec<FarWords>,
     free: RefCell<BTreeSet<usize>>,
     touched: RefCell<Vec<usize>>,
     resident: RefCell<Vec<u16>>,
@@ -24,6 +26,9 @@ impl Slices {
     fn new(count: usize) -> Slices {
         Slices {
             slabs: (0..count).map(|_| Slab::blank()).collect(),
+            far: (0..count)
+                .map(|_| [const { AtomicU64::new(0) }; WORDS])
+                .collect(),
             free: RefCell::new((0..count).collect()),
             touched: RefCell::new(Vec::new()),
             resident: RefCell::new(std::vec![0; count]),
@@ -65,7 +70,9 @@ impl Source for Slices {
             Pages::Any => warm.or_else(|| self.free().first().copied())?,
         };
         self.free().remove(&number);
-        self.slabs[number].carve(class, (number + 1) << 16, !resident[number], 16);
+        let far = NonNull::from(&self.far[number]);
+        // SAFETY: lives as long as the slabs.
+        unsafe { self.slabs[number].carve(class, (number + 1) << 16, !resident[number], 16, far) };
         Some(NonNull::from(&self.slabs[number]))
     }
 

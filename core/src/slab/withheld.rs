@@ -198,13 +198,13 @@ impl Slab {
         let wanted = |word: usize, bits: u64| bits & !bits_over(class, withheld, word);
         for (word, bits) in words_of(blocks_over(class, run)) {
             let bits = wanted(word, bits);
-            let got = self.free[word].fetch_and(!bits, Ordering::AcqRel) & bits;
+            let got = self.words(class)[word].fetch_and(!bits, Ordering::AcqRel) & bits;
             if got == bits {
                 continue;
             }
-            self.free[word].fetch_or(got, Ordering::AcqRel);
+            self.words(class)[word].fetch_or(got, Ordering::AcqRel);
             for (before, bits) in words_of(blocks_over(class, run)).take_while(|(w, _)| *w < word) {
-                self.free[before].fetch_or(wanted(before, bits), Ordering::AcqRel);
+                self.words(class)[before].fetch_or(wanted(before, bits), Ordering::AcqRel);
             }
             return false;
         }
@@ -225,7 +225,7 @@ impl Slab {
         let withheld = self.withheld();
         for word in 0..class.words() {
             let bits = bits_over(class, units, word) & !bits_over(class, withheld, word);
-            self.free[word].fetch_or(bits, Ordering::AcqRel);
+            self.words(class)[word].fetch_or(bits, Ordering::AcqRel);
         }
     }
 
@@ -234,7 +234,7 @@ impl Slab {
         let units = self.withheld();
         self.withheld.store(0, Ordering::Relaxed);
         for word in 0..class.words() {
-            self.free[word].fetch_or(bits_over(class, units, word), Ordering::AcqRel);
+            self.words(class)[word].fetch_or(bits_over(class, units, word), Ordering::AcqRel);
         }
         self.lowest.store(0, Ordering::Relaxed);
     }

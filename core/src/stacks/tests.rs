@@ -6,7 +6,7 @@ use super::{NotInUse, StackError};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Call, Conditions, Fake, FakeGuard};
-use crate::page::{Dirty, PageHeap, Use};
+use crate::page::{Dirty, PageHeap, Sides, Use};
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::boxed::Box;
@@ -252,7 +252,10 @@ impl<'h> World<'h> {
 }
 
 fn heap(conditions: Conditions) -> Box<PageHeap<Fake>> {
-    Box::new(PageHeap::new(Fake::new(conditions), 64))
+    Box::new(PageHeap::new(
+        Fake::new(conditions),
+        Sides { near: 64, far: 64 },
+    ))
 }
 
 fn world<'h>(pages: &'h PageHeap<Fake>, pool: &'h Pool) -> World<'h> {

@@ -5,7 +5,7 @@ mod model;
 mod real;
 mod zeros;
 
-use super::{PageHeap, Place, Span, Use};
+use super::{PageHeap, Place, Sides, Span, Use};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Conditions, Fake};
@@ -13,7 +13,10 @@ use std::boxed::Box;
 
 /// A heap on a fake system. Boxed: it is large, and must not move.
 fn heap(conditions: Conditions) -> Box<PageHeap<Fake>> {
-    Box::new(PageHeap::new(Fake::new(conditions), 64))
+    Box::new(PageHeap::new(
+        Fake::new(conditions),
+        Sides { near: 64, far: 64 },
+    ))
 }
 
 /// A large span of `slices`, asked for in full.

@@ -5,13 +5,13 @@ use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::child::{Limit, succeeds};
 use crate::os::linux::Linux;
-use crate::page::{Dirty, PageHeap, Zero};
+use crate::page::{Dirty, PageHeap, Sides, Zero};
 use core::ptr::NonNull;
 use std::boxed::Box;
 use std::vec::Vec;
 
 fn heap() -> Box<PageHeap<Linux>> {
-    Box::new(PageHeap::new(Linux, 64))
+    Box::new(PageHeap::new(Linux, Sides { near: 64, far: 64 }))
 }
 
 #[test]
