@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the shipped files into target/dist/ and checks them:
-#   libneap.so  neap  neap-lab  neap.h  neap/boost_context.hpp
+#   libneap.so  neap  neap-lab  include/neap.h  include/neap/boost_context.hpp
 #
 # The library is built alone and in a directory of its own: built as a dependency of the
 # command it gets no link-time optimisation, under the same file name.
@@ -19,8 +19,8 @@ cargo build --profile dist -p neap-cli -p neap-lab --bins --target-dir "$work/co
 mkdir -p "$dist"
 install -m 755 "$work/library/dist/libneap_c.so" "$dist/libneap.so"
 install -m 755 "$work/commands/dist/neap" "$work/commands/dist/neap-lab" "$dist/"
-install -m 644 capi/include/neap.h "$dist/"
-install -D -m 644 capi/include/neap/boost_context.hpp "$dist/neap/boost_context.hpp"
+install -D -m 644 capi/include/neap.h "$dist/include/neap.h"
+install -D -m 644 capi/include/neap/boost_context.hpp "$dist/include/neap/boost_context.hpp"
 
 fail() {
     echo "ci/dist.sh: $*" >&2
@@ -39,8 +39,8 @@ done
 if defined "$dist/neap" malloc; then
     fail "the command defines malloc: the library was linked into it"
 fi
-"${CC:-cc}" -fsyntax-only -Wall -Wextra -Werror -x c "$dist/neap.h"
+"${CC:-cc}" -fsyntax-only -Wall -Wextra -Werror -x c "$dist/include/neap.h"
 size=$(stat -c %s "$library")
 [ "$size" -lt $size_limit ] || fail "the library has $size bytes, the limit is $size_limit"
 
-ls -l "$dist"/{libneap.so,neap,neap-lab,neap.h}
+ls -l "$dist"/{libneap.so,neap,neap-lab,include/neap.h}
