@@ -64,9 +64,9 @@ unsafe extern "C" fn look_at<const N: usize>(
             let from = (object.dlpi_addr + header.p_vaddr) as usize;
             from..from + header.p_memsz as usize
         });
-    let extent = segments.fold(usize::MAX..0, |all, segment| {
-        all.start.min(segment.start)..all.end.max(segment.end)
-    });
+    let extent =
+        segments.reduce(|all, segment| all.start.min(segment.start)..all.end.max(segment.end));
+    let extent = extent.unwrap_or(0..0);
     for (address, found) in search.addresses.iter().zip(&mut search.found) {
         if extent.contains(address) {
             *found = extent.clone();
