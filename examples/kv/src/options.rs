@@ -44,7 +44,7 @@ pub struct Options {
     #[arg(long, default_value_t = 0)]
     pub timeout: u32,
     /// Address space of a connection's stack, its guard page included
-    #[arg(long, default_value = "32kb")]
+    #[arg(long, default_value = "16kb")]
     pub stack_size: Bytes,
     /// Measure how deep stacks get, and say so in INFO; touches every page of every stack
     #[arg(long)]
