@@ -104,6 +104,8 @@ struct State {
     failed: usize,
     committed_pages: usize,
     now_ms: u64,
+    /// Address, bytes, what was said: in the order it was said.
+    advice: Vec<(usize, usize, Huge)>,
 }
 
 // SAFETY: the allocations belong to the state alone.
@@ -143,6 +145,11 @@ impl Fake {
     /// How many calls failed so far.
     pub fn failed(&self) -> usize {
         self.state().failed
+    }
+
+    /// What was said about huge pages so far: address, bytes, advice.
+    pub fn advice(&self) -> Vec<(usize, usize, Huge)> {
+        self.state().advice.clone()
     }
 
     /// Bytes committed now.
@@ -415,8 +422,11 @@ impl Os for Fake {
         Purged::Zero
     }
 
-    unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, _huge: Huge) {
+    unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge) {
         self.check_range(addr, bytes);
+        self.state()
+            .advice
+            .push((addr.as_ptr().addr(), bytes, huge));
     }
 
     /// Populated is what is not zero, or was not when it was asked about before; every third of these is in swap.

@@ -1,5 +1,6 @@
 //! Tests of the page heap: against a naive model, case by case on a fake system, and on the real one.
 
+mod bounds;
 mod cases;
 mod model;
 mod real;

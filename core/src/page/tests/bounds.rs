@@ -1,0 +1,215 @@
+//! Bounds on what the heap holds, who purges, and where huge pages are.
+
+use super::{heap, large};
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
+use crate::os::Huge;
+use crate::os::fake::{Conditions, Fake};
+use crate::page::{Age, Chores, Dirty, From, HugePolicy, PageHeap, Span, Use};
+use std::boxed::Box;
+use std::vec::Vec;
+
+const MIB: usize = 1 << 20;
+
+fn roomy() -> Box<PageHeap<Fake>> {
+    heap(Conditions {
+        most_reserved: 256 * MIB,
+        ..Conditions::default()
+    })
+}
+
+fn slab(heap: &PageHeap<Fake>) -> Option<Span<'_>> {
+    heap.alloc(1, 1, Use::Slab, SLICE_BYTES)
+}
+
+fn free(heap: &PageHeap<Fake>, span: Span<'_>, dirty: Dirty) {
+    // SAFETY: the tests' own spans, each freed once.
+    unsafe { heap.free(span.base, dirty) };
+}
+
+#[test]
+fn over_the_hard_limit_nothing_is_had() {
+    let heap = roomy();
+    heap.limits().set_hard(MIB);
+    let spans: Vec<_> = core::iter::from_fn(|| large(&heap, 4)).collect();
+    assert_eq!(spans.len(), 4);
+    // A stack counts as what it most likely touches.
+    assert!(heap.alloc(1, 1, Use::Stack, SLICE_BYTES).is_none());
+    free(&heap, spans[0], Dirty::All);
+    assert!(heap.alloc(1, 1, Use::Stack, SLICE_BYTES).is_some());
+    assert!(large(&heap, 4).is_none());
+    assert!(large(&heap, 3).is_some());
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn free_pages_give_way_before_the_hard_limit_refuses() {
+    let heap = roomy();
+    heap.limits().set_hard(4 * MIB);
+    let (first, wall) = (large(&heap, 40).unwrap(), large(&heap, 1).unwrap());
+    free(&heap, first, Dirty::All);
+    // Does not fit into what is free, so both would be resident.
+    let longer = large(&heap, 50).unwrap();
+    let held = heap.footprint();
+    assert!(held.total() <= 4 * MIB, "{held:?}");
+    // Growing is bounded, too.
+    // SAFETY: the test's own span.
+    assert!(unsafe { heap.grow_in_place(longer.base, 80, 80 * SLICE_BYTES) }.is_none());
+    free(&heap, wall, Dirty::AsBefore);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn what_slabs_keep_away_does_not_count() {
+    let heap = roomy();
+    let _slab = slab(&heap).unwrap();
+    heap.note_absent(3 * 4096);
+    assert_eq!(heap.footprint().used, SLICE_BYTES - 3 * 4096);
+    heap.note_absent(-3 * 4096);
+    assert_eq!(heap.footprint().used, SLICE_BYTES);
+}
+
+#[test]
+fn no_more_than_so_many_free_pages_stay() {
+    let heap = roomy();
+    heap.limits().set_dirty(MIB);
+    let (old, wall, new) = (
+        large(&heap, 32).unwrap(),
+        large(&heap, 1),
+        large(&heap, 8).unwrap(),
+    );
+    for span in [old, new] {
+        // SAFETY: the test's own span: every page is written to.
+        unsafe { span.base.as_ptr().write_bytes(1, span.slices * SLICE_BYTES) };
+    }
+    free(&heap, old, Dirty::All);
+    assert!(wall.is_some() && heap.totals().free_dirty <= MIB);
+    free(&heap, new, Dirty::All);
+    let totals = heap.totals();
+    assert!(totals.free_dirty <= MIB && totals.purged_bytes >= MIB);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn pages_that_nobody_touched_are_not_purged_for_a_bound() {
+    let heap = roomy();
+    heap.limits().set_dirty(0);
+    let span = large(&heap, 32).unwrap();
+    free(&heap, span, Dirty::All);
+    let totals = heap.totals();
+    assert_eq!((totals.free_dirty, totals.calls.purge), (0, 0));
+}
+
+#[test]
+fn the_soft_limit_leaves_free_pages_what_is_left() {
+    let heap = roomy();
+    heap.limits().set_soft(4 * MIB);
+    let (first, _wall, second) = (
+        large(&heap, 32).unwrap(),
+        large(&heap, 1),
+        large(&heap, 16).unwrap(),
+    );
+    free(&heap, first, Dirty::All);
+    assert_eq!(heap.totals().free_dirty, 32 * SLICE_BYTES, "there is room");
+    // The group leaves less.
+    heap.limits().set_group(2 * MIB);
+    free(&heap, second, Dirty::AsBefore);
+    assert!(heap.footprint().total() <= 2 * MIB);
+}
+
+#[test]
+fn callers_purge_nothing_while_somebody_else_does() {
+    let heap = roomy();
+    heap.set_chores(Chores::Elsewhere);
+    let (first, _wall) = (large(&heap, 32).unwrap(), large(&heap, 1));
+    free(&heap, first, Dirty::All);
+    heap.os().advance(10_000);
+    heap.tend();
+    assert_eq!(heap.totals().purged_bytes, 0);
+    assert_eq!(heap.purge_due(), 32 * SLICE_BYTES);
+    heap.set_chores(Chores::Callers);
+    heap.tend();
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn what_is_old_goes_first() {
+    let heap = roomy();
+    let (young, _wall, old) = (
+        large(&heap, 4).unwrap(),
+        large(&heap, 1),
+        large(&heap, 2).unwrap(),
+    );
+    heap.os().advance(5000);
+    free(&heap, young, Dirty::All);
+    // SAFETY: the test's own span.
+    unsafe { heap.free_aged(old.base, Dirty::All, Age::Old) };
+    assert_eq!(heap.check(), Ok(()));
+    // At once, by the caller that freed it.
+    assert_eq!(heap.totals().purged_bytes, 2 * SLICE_BYTES);
+    assert_eq!(heap.totals().free_dirty, 4 * SLICE_BYTES);
+}
+
+#[test]
+fn resident_pages_are_found_where_there_are_few() {
+    let heap = roomy();
+    let (first, _wall) = (large(&heap, 8).unwrap(), large(&heap, 1));
+    // One page of a slice, as a stack leaves it.
+    let one_page = Dirty::PrefixBut {
+        bytes: SLICE_BYTES,
+        clean: 0x7fff,
+    };
+    free(&heap, first, Dirty::AsBefore);
+    let span = slab(&heap).unwrap();
+    assert!(heap.alloc_from(From::Dirty, 1, 1, Use::Slab, 1).is_none());
+    free(&heap, span, one_page);
+    assert_eq!(heap.totals().free_dirty, 4096);
+    let again = heap.alloc_from(From::Dirty, 1, 1, Use::Slab, 1).unwrap();
+    assert_eq!(again.base, span.base);
+    assert_eq!(again.place.dirty_mask(), 0x8000);
+    assert_eq!(again.cold, SLICE_BYTES - 4096);
+}
+
+#[test]
+fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged() {
+    let heap = roomy();
+    let unit = |span: &Span<'_>| span.base.as_ptr().addr() / HUGE_BYTES * HUGE_BYTES;
+    let few: Vec<_> = (0..64 * MIB / SLICE_BYTES)
+        .map(|_| slab(&heap).unwrap())
+        .collect();
+    assert_eq!(heap.os().advice(), [], "none for small processes");
+    let dense = slab(&heap).unwrap();
+    assert_eq!(heap.os().advice(), [(unit(&dense), HUGE_BYTES, Huge::Want)]);
+    let next = slab(&heap).unwrap();
+    assert_eq!(unit(&next), unit(&dense), "the unit is filled first");
+    let other = large(&heap, 1).unwrap();
+    assert_ne!(unit(&other), unit(&dense), "by slabs alone");
+    assert_eq!(heap.check(), Ok(()));
+    free(&heap, next, Dirty::All);
+    heap.os().advance(2000);
+    assert_eq!(heap.purge_due(), SLICE_BYTES);
+    let said = heap.os().advice();
+    assert_eq!(said[1..], [(unit(&dense), HUGE_BYTES, Huge::Avoid)]);
+    // An ordinary part of the arena now.
+    let wide = large(&heap, HUGE_SLICES - 2).unwrap();
+    assert_eq!(unit(&wide), unit(&dense));
+    assert_eq!(heap.check(), Ok(()));
+    for span in few {
+        free(&heap, span, Dirty::AsBefore);
+    }
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn the_policy_is_told_to_the_kernel() {
+    for (policy, advice) in [
+        (HugePolicy::Never, Some(Huge::Avoid)),
+        (HugePolicy::Always, Some(Huge::Want)),
+        (HugePolicy::Auto, None),
+    ] {
+        let heap = roomy();
+        heap.set_huge(policy);
+        large(&heap, 1).unwrap();
+        let first = heap.os().advice().first().map(|said| said.2);
+        assert_eq!(first, advice, "{policy:?}");
+    }
+}
