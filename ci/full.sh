@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The long runs, on the shipped files: real programs at full size, all of the Python modules, the
-# torture test's 10^6 rounds, every experiment of the lab (the published ones briefly).
+# torture test's 10^6 rounds, every experiment of the lab (those on zeroing briefly), the example beside
+# redis-server.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export REQUIRE_ALL=1 CARGO_TERM_COLOR=never
@@ -22,5 +23,9 @@ tier memory "$target/dist/neap-lab" memory --mib 256
 tier retention "$target/dist/neap-lab" retention
 tier fragmentation "$target/dist/neap-lab" fragmentation
 tier mesh "$target/dist/neap-lab" mesh
+tier tide "$target/dist/neap-lab" tide
+# Needs about 6 GB; where there is less it says so, and fails.
+tier million "$target/dist/neap-lab" tide --peers neap --only waited --no-prices --coroutines 1000000 --stack-kib 16
 tier download "$target/dist/neap-lab" download --offline --rounds 1 --mb 16 --chunks 1,10,100
+tier kv ci/kv.sh
 summary

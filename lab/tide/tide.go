@@ -60,7 +60,8 @@ func (p *program) create() {
 	before := given()
 	p.gate = make(chan struct{})
 	var ready sync.WaitGroup
-	for range p.count {
+	// Debian's Go is 1.19, where a number has no range.
+	for i := 0; i < p.count; i++ {
 		ready.Add(1)
 		p.ended.Add(1)
 		go func() {
