@@ -14,11 +14,13 @@ mod corosensei;
 mod overflow;
 
 use super::allocate::entered;
+use super::purge;
 use crate::cache::heap::HEAP;
 use crate::cache::misuse;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::stacks::{Pool, Record};
+use crate::page::STACK_BYTES;
+use crate::stacks::{NotInUse, Pool, Record};
 use core::ffi::CStr;
 use core::mem;
 use core::ptr::NonNull;
@@ -107,9 +109,21 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        if HEAP.stacks.give(&HEAP.pages, self.record).is_err() {
-            misuse::no_stack(self.record.top());
+        match HEAP.stacks.give(&HEAP.pages, self.record) {
+            Ok(0) => {}
+            Ok(given_up) => look_after(given_up),
+            Err(NotInUse) => misuse::no_stack(self.record.top()),
         }
+    }
+}
+
+/// So many stacks went to the page heap: somebody may have to look after their pages.
+#[cold]
+fn look_after(stacks: usize) {
+    HEAP.tide.note_freed(stacks * STACK_BYTES);
+    if HEAP.tide.is_wanted() {
+        // No library ends a coroutine of the program's with locks held that a thread's start takes.
+        purge::start(0);
     }
 }
 

@@ -143,8 +143,8 @@ impl Pool {
         installed
     }
 
-    /// Takes a stack back that nobody runs on any more.
-    pub fn give<O: Os>(&self, pages: &PageHeap<O>, stack: &Record) -> Result<(), NotInUse> {
+    /// Takes a stack back that nobody runs on any more. Returns how many that were too many went to the page heap for it.
+    pub fn give<O: Os>(&self, pages: &PageHeap<O>, stack: &Record) -> Result<usize, NotInUse> {
         if !stack.leave_use() {
             return Err(NotInUse);
         }
@@ -155,7 +155,7 @@ impl Pool {
         let mut surplus = self.locked().keep(stack, size);
         // SAFETY: taken out of the list of idle stacks, by this thread.
         unsafe { self.release(pages, surplus.stacks(), Age::New) };
-        Ok(())
+        Ok(surplus.stacks().len())
     }
 
     /// The stack that `address` is in, its guard included; `None` if it is in none. Takes no lock.

@@ -157,7 +157,7 @@ impl<'h> World<'h> {
             return;
         }
         let held = self.stacks.swap_remove(stack % self.stacks.len());
-        assert_eq!(self.pool.give(self.pages, held.record), Ok(()));
+        assert_eq!(self.pool.give(self.pages, held.record).map(drop), Ok(()));
         assert_eq!(self.pool.give(self.pages, held.record), Err(NotInUse));
     }
 
