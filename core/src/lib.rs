@@ -6,10 +6,10 @@
 //! | room | what it does | what it does not know |
 //! |---|---|---|
 //! | [`front`] | the entry points every frontend shares, [`Neap`], options, fork, statistics at exit | |
-//! | [`cache`] | magazines: fast path, refill, flush, draining, thread end | |
+//! | [`cache`] | magazines: fast path, refill, flush, draining, thread end; rounds of decay, pressure for memory | |
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
-//! | [`page`] | the page heap: spans, zero state, fit, purge | size classes |
+//! | [`page`] | the page heap: spans, zero state, fit, purge, limits, huge pages | size classes |
 //! | [`os`] | the only room that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
@@ -22,8 +22,10 @@
 //! - Who may write a magazine: [`cache::magazine`]; how another thread empties one: [`cache::drain`].
 //! - Where guards are, and that none is left in a free span: [`stacks`].
 //! - Which OS pages are zero: [`page`], carried through every change of hands.
-//! - The order of locks: registry, cache, depot, metadata pool, stacks, page heap. Nobody who holds one
-//!   takes one to the left of it. (`cache::heap` takes the page heap's under a depot's.)
+//! - Which pages of a slab in use are not resident: [`slab::withheld`]; how they are purged: `slab::depot::spare`.
+//! - When a thread that purges may be started: [`purge`].
+//! - The order of locks: step of decay ([`cache::decay`]), registry, cache, depot, metadata pool, stacks, purging, page heap. Nobody
+//!   who holds one takes one to the left of it, but by `try_lock`. (`cache::heap` takes the page heap's under a depot's.)
 //!
 //! `docs/first-malloc.md` follows the first allocation step by step.
 
