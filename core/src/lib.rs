@@ -6,7 +6,7 @@
 //! | room | what it does | what it does not know |
 //! |---|---|---|
 //! | [`front`] | the entry points every frontend shares, [`Neap`], options, fork, the purge thread, statistics at exit | |
-//! | [`cache`] | magazines: fast path, refill, flush, draining, thread end; rounds of decay | |
+//! | [`cache`] | magazines: fast path, refill, flush, draining, thread end; rounds of decay, pressure for memory | |
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
 //! | [`page`] | the page heap: spans, zero state, fit, purge, limits, huge pages | size classes |
@@ -22,10 +22,10 @@
 //! - Who may write a magazine: [`cache::magazine`]; how another thread empties one: [`cache::drain`].
 //! - Where guards are, and that none is left in a free span: [`stacks`].
 //! - Which OS pages are zero: [`page`], carried through every change of hands.
-//! - Which pages of a slab are away, and what that does to its bits: [`slab::withheld`].
-//! - When the purge thread may be started: [`purge`].
-//! - The order of locks: quarantine, a step of decay, registry, cache, depot, metadata pool, stacks, purging, page heap.
-//!   Nobody who holds one takes one to the left of it. (`cache::heap` takes the page heap's under a depot's.)
+//! - Which pages of a slab in use are not resident: [`slab::withheld`]; how they are purged: `slab::depot::spare`.
+//! - When a thread that purges may be started: [`purge`].
+//! - The order of locks: quarantine, step of decay ([`cache::decay`]), registry, cache, depot, metadata pool, stacks, purging, page
+//!   heap. Nobody who holds one takes one to the left of it, but by `try_lock`. (`cache::heap` takes the page heap's under a depot's.)
 //!
 //! `docs/first-malloc.md` follows the first allocation step by step, `docs/purge.md` the way home.
 

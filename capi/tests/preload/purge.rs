@@ -67,6 +67,12 @@ fn namespaces_are_entered_while_the_thread_lives() {
 }
 
 #[test]
+fn children_of_a_raw_clone_have_no_thread_and_wait_for_none() {
+    passes("clones", &["unshares", "forbids"], &[LONG]);
+    passes("clones", &["frees"], &[("NEAP_DECAY", "300")]);
+}
+
+#[test]
 fn a_sandbox_that_kills_who_starts_threads() {
     let quick = ("NEAP_DECAY", "50");
     passes("sandbox", &["prctl", "late"], &[quick]);

@@ -4,6 +4,7 @@ use super::heap::Heap;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::os::linux::cgroup::{self, GroupLimit};
 use crate::os::linux::sandbox;
+use crate::page::NEAR_PART;
 use crate::slab::depot::{Round, Source};
 
 /// How often the group and the machine are asked, in ms.
@@ -11,9 +12,6 @@ const ASK_MS: u64 = 1000;
 
 /// The part of its group's limit that the heap leaves to what it knows nothing of.
 const GROUP_PART: usize = 16;
-
-/// From this part of the soft limit on free memory goes back before its time.
-const NEAR_PART: usize = 8;
 
 /// Share of the last ten seconds, in hundredths of a percent, that tasks waited for memory, from which on the machine is short of it.
 const SHORT: usize = 1000;
@@ -61,23 +59,22 @@ impl Heap {
         if !sandbox::allows_more() {
             return;
         }
-        let allowed = cgroup::group_limit().map_or(usize::MAX, |group| self.share_of(group));
-        self.pages.limits().set_group(allowed);
+        // Without an answer what was said last stays in force.
+        if let Ok(limit) = cgroup::group_limit() {
+            let (most, near) = limit.map_or((usize::MAX, usize::MAX), |group| {
+                share_of(group, self.pages.footprint().total())
+            });
+            self.pages.limits().set_group(most, near);
+        }
         let short = cgroup::memory_pressure().is_some_and(|share| share >= SHORT);
         self.pressure.short.store(short, Ordering::Relaxed);
     }
 
-    /// What a group's limit leaves this heap, when all others stay as they are.
-    fn share_of(&self, group: GroupLimit) -> usize {
-        let others = group.used.saturating_sub(self.pages.footprint().total());
-        (group.limit - group.limit / GROUP_PART).saturating_sub(others)
-    }
-
     /// Whether free memory should go back before its time.
     pub fn is_pressed(&self) -> bool {
-        let soft = self.pages.limits().soft();
-        let near = || self.pages.footprint().total() > soft - soft / NEAR_PART;
-        self.pressure.short.load(Ordering::Relaxed) || (soft != usize::MAX && near())
+        let near = self.pages.limits().near();
+        let is_near = || near != usize::MAX && self.pages.footprint().total() > near;
+        self.pressure.short.load(Ordering::Relaxed) || is_near()
     }
 
     /// Gives everything back that nobody uses, for a request of `bytes` that was refused: magazines, slabs, pages. False if that
@@ -99,5 +96,41 @@ impl Heap {
             .relieved
             .store(self.tide.freed(), Ordering::Relaxed);
         true
+    }
+}
+
+/// What a group's limit leaves a heap that counts `held` bytes, when all others stay as they are, and from how many bytes on
+/// that is near. As much as it counts now, and the room that the group has: much of what it counts may never have been
+/// touched, and that the group does not count.
+fn share_of(group: GroupLimit, held: usize) -> (usize, usize) {
+    let most = (group.limit - group.limit / GROUP_PART).saturating_add(held);
+    let most = most.saturating_sub(group.used);
+    (most, most.saturating_sub(group.limit / NEAR_PART))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn is_near(used: usize, held: usize) -> bool {
+        let limit = 256 * MIB;
+        let (most, near) = share_of(GroupLimit { limit, used }, held);
+        assert!(near <= most);
+        held > near
+    }
+
+    #[test]
+    fn what_was_never_touched_is_not_pressed_for() {
+        assert!(!is_near(20 * MIB, 16 << 30));
+        assert!(!is_near(20 * MIB, 20 * MIB));
+    }
+
+    #[test]
+    fn a_group_near_its_limit_presses_whoever_uses_it() {
+        assert!(is_near(220 * MIB, 210 * MIB));
+        assert!(is_near(250 * MIB, 10 * MIB));
+        assert!(is_near(300 * MIB, 10 * MIB));
     }
 }

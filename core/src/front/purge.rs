@@ -10,13 +10,13 @@
 //!
 //! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`, each change by one compare-exchange. `HOLDS` counts who wants no thread.
 
-use crate::base::sync::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::cache::decay::{GO_ON, Told};
 use crate::cache::heap::HEAP;
 use crate::os::linux::sandbox;
 use crate::os::thread;
 use crate::page::Chores;
-use crate::slab::depot::Round;
+use crate::slab::depot::{Round, Source};
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;
@@ -28,6 +28,10 @@ const HERE: u8 = 2;
 static STATE: AtomicU8 = AtomicU8::new(AWAY);
 /// The last thread's number; 0 before the first, and until a new one has said its own.
 static THREAD: AtomicI32 = AtomicI32::new(0);
+/// When the last thread was about to end, in ms.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+/// The kernel has ended it by so many ms later: whoever has its number then is another thread.
+const EXIT_MS: u64 = 1000;
 /// How many want no thread to be started now.
 static HOLDS: AtomicUsize = AtomicUsize::new(0);
 /// Whether a thread may be started at all.
@@ -112,15 +116,30 @@ pub struct Hold(());
 #[must_use]
 pub fn hold() -> Hold {
     HOLDS.fetch_add(1, Ordering::SeqCst);
+    // A child that no handler of ours heard of finds the state of its parent, whose thread it does not have.
+    if is_own_process() {
+        await_end();
+    }
+    Hold(())
+}
+
+fn await_end() {
     while STATE.load(Ordering::SeqCst) != AWAY {
         HEAP.tide.end_soon();
         thread::give_way();
     }
-    let last = THREAD.load(Ordering::SeqCst);
-    while last != 0 && thread::thread_exists(last) {
+    let (last, until) = (
+        THREAD.load(Ordering::SeqCst),
+        ENDED.load(Ordering::SeqCst) + EXIT_MS,
+    );
+    while last != 0 && HEAP.now_ms() < until && thread::thread_exists(last) {
         thread::give_way();
     }
-    Hold(())
+}
+
+/// False in a child of vfork, or of a clone that the C library does not know of.
+fn is_own_process() -> bool {
+    PROCESS.load(Ordering::Relaxed) == thread::process_id()
 }
 
 impl Drop for Hold {
@@ -172,15 +191,17 @@ pub(super) fn after_fork_in_child() {
 /// Starts the thread, if one may be started from here: `caller` is an address in the code that called `free`.
 #[cold]
 pub(super) fn start(caller: usize) {
+    if !is_own_process() {
+        // Not ours to give threads, and who looked after the parent's memory does not after this. In a child of vfork,
+        // whose memory is the parent's, the parent's thread takes this back.
+        HEAP.pages.set_chores(Chores::Callers);
+        return HEAP.tide.attend();
+    }
     let may = ENABLED.load(Ordering::Acquire) && STATE.load(Ordering::Relaxed) == AWAY;
     if !may {
         return HEAP.tide.attend();
     }
     if is_forbidden(caller) || HOLDS.load(Ordering::SeqCst) > 0 {
-        return;
-    }
-    // A child of vfork, or of a clone that the C library does not know of, is not ours to give threads.
-    if PROCESS.load(Ordering::Relaxed) != thread::process_id() {
         return;
     }
     let exchange = STATE.compare_exchange(AWAY, STARTING, Ordering::SeqCst, Ordering::SeqCst);
@@ -217,9 +238,9 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     THREAD.store(thread::thread_id(), Ordering::SeqCst);
     STATE.store(HERE, Ordering::SeqCst);
     thread::name_thread(c"neap-purge");
-    HEAP.pages.set_chores(Chores::Elsewhere);
     go_round();
     HEAP.pages.set_chores(Chores::Callers);
+    ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
     null_mut()
 }
@@ -233,6 +254,7 @@ fn go_round() {
         vain: 0,
     };
     while watch.idle_rounds < IDLE_ROUNDS {
+        HEAP.pages.set_chores(Chores::Elsewhere);
         HEAP.look_around();
         match HEAP.tide.listen(watch.pause_ms()) {
             Told::End => return,

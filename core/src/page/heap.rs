@@ -244,18 +244,19 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// The heap, locked, when `slices` more slices keep the hard limit, else `None`.
+    ///
+    /// Whether purging helped is seen by judging again, not by what this thread purged: another may have done it.
     fn admitted(&self, slices: usize, use_: Use) -> Option<Locked<'_, O>> {
         loop {
             let locked = self.locked();
             let most = match locked.judge(slices, use_) {
                 Verdict::Granted => return Some(locked),
-                Verdict::Refused => return None,
-                Verdict::AfterPurge(most) => most,
+                Verdict::AfterPurge(most) if locked.inner.aging.oldest().is_some() => most,
+                // All that is dirty was refused by the kernel.
+                Verdict::AfterPurge(_) | Verdict::Refused => return None,
             };
             drop(locked);
-            if self.purge_above(most) == 0 {
-                return None;
-            }
+            self.purge_above(most);
         }
     }
 

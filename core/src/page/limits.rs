@@ -14,6 +14,9 @@ use crate::os::Os;
 /// What a stack in use counts as, in bytes, whatever its span: a parked coroutine touches a page or two.
 pub const STACK_BYTES: usize = 8 << 10;
 
+/// From this part of a limit on it is near.
+pub const NEAR_PART: usize = 8;
+
 /// The bounds, in bytes; `usize::MAX` means none.
 #[derive(Debug)]
 pub struct Limits {
@@ -21,6 +24,8 @@ pub struct Limits {
     soft: AtomicUsize,
     /// What the group of processes leaves us; it changes.
     group: AtomicUsize,
+    /// From where on that is near.
+    group_near: AtomicUsize,
     dirty: AtomicUsize,
 }
 
@@ -41,6 +46,7 @@ impl Limits {
             hard: AtomicUsize::new(usize::MAX),
             soft: AtomicUsize::new(usize::MAX),
             group: AtomicUsize::new(usize::MAX),
+            group_near: AtomicUsize::new(usize::MAX),
             dirty: AtomicUsize::new(usize::MAX),
         }
     }
@@ -55,9 +61,11 @@ impl Limits {
         self.soft.store(bytes, Relaxed);
     }
 
-    /// Sets what the process's control group leaves the heap, in bytes: a soft limit beside the other.
-    pub fn set_group(&self, bytes: usize) {
+    /// Sets what the process's control group leaves the heap, in bytes: a soft limit beside the other; and from how many
+    /// bytes on the heap is near it.
+    pub fn set_group(&self, bytes: usize, near: usize) {
         self.group.store(bytes, Relaxed);
+        self.group_near.store(near, Relaxed);
     }
 
     /// Sets the most bytes of free pages that may be resident.
@@ -73,6 +81,15 @@ impl Limits {
     /// The soft limit in bytes, the group's if that is lower.
     pub fn soft(&self) -> usize {
         self.soft.load(Relaxed).min(self.group.load(Relaxed))
+    }
+
+    /// From how many bytes on free memory goes back before its time; `usize::MAX`: never.
+    pub fn near(&self) -> usize {
+        let near_soft = match self.soft.load(Relaxed) {
+            usize::MAX => usize::MAX,
+            soft => soft - soft / NEAR_PART,
+        };
+        near_soft.min(self.group_near.load(Relaxed))
     }
 }
 

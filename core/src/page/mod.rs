@@ -32,7 +32,7 @@ pub use arena::Sides;
 pub use fit::{Age, From};
 pub use heap::PageHeap;
 pub use huge::Policy as HugePolicy;
-pub use limits::{Footprint, Limits, STACK_BYTES};
+pub use limits::{Footprint, Limits, NEAR_PART, STACK_BYTES};
 pub use place::{Extension, Place, Span};
 pub use purge::Chores;
 pub use totals::{Calls, Totals, UseTotals};

@@ -382,6 +382,26 @@ fn purging_meets_the_last_give_back() {
 }
 
 #[test]
+fn purging_in_vain_meets_the_last_give_back() {
+    explore_within(4, || {
+        let world = World::new(2);
+        let class = kilobyte();
+        let (warm, last) = (world.take(class, 64), world.take(class, 4));
+        world.give(class, warm);
+        let other = world.clone();
+        // Takes one of the blocks that the purge is about to claim, and gives all back before it has given up.
+        let thread = loom::thread::spawn(move || {
+            let hand = other.take(class, 1);
+            other.give(class, hand);
+            other.give(class, last);
+        });
+        world.purge_spare(class);
+        thread.join().unwrap();
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
 fn three_threads_and_two_classes() {
     explore_within(2, || {
         let world = World::new(2);

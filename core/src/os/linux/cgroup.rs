@@ -113,19 +113,20 @@ impl Path {
     }
 }
 
-/// The limit that leaves the process's group the least room; `None` when there is no limit, it cannot be told, or another thread
-/// is asking.
-pub fn group_limit() -> Option<GroupLimit> {
-    let _guard = DESK.lock.try_lock()?;
+/// Nothing is known now: the process has no descriptor left, say, or another thread is asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unanswered;
+
+/// The limit that leaves the process's group the least room; `None` when there is no limit.
+pub fn group_limit() -> Result<Option<GroupLimit>, Unanswered> {
+    let _guard = DESK.lock.try_lock().ok_or(Unanswered)?;
     // SAFETY: under the lock.
     let Work { group, path, text } = unsafe { &mut *DESK.work.get() };
-    let read = read_file(c"/proc/self/cgroup", group)?;
+    let read = read_file(c"/proc/self/cgroup", group).ok_or(Unanswered)?;
     let mut tightest = |version| tightest(version, group_in(&group[..read], version)?, path, text);
     let (two, one) = (tightest(Version::Two), tightest(Version::One));
-    [two, one]
-        .into_iter()
-        .flatten()
-        .min_by_key(GroupLimit::room)
+    let limits = [two, one].into_iter().flatten();
+    Ok(limits.min_by_key(GroupLimit::room))
 }
 
 /// In a fork's child: whoever was asking stayed in the parent.
@@ -226,6 +227,7 @@ fn pressure_in(text: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::child::{Limit, succeeds};
     use std::vec::Vec;
 
     const MIXED: &[u8] = b"5:cpu,cpuacct:/a\n4:memory:/box/1\n0::/slice/app.scope\n";
@@ -264,10 +266,24 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_makes_sense() {
-        if let Some(told) = group_limit() {
+        if let Ok(Some(told)) = group_limit() {
             assert!(told.limit > 0 && told.used > 0);
         }
         assert!(memory_pressure().is_none_or(|share| share <= 10_000));
+    }
+
+    #[test]
+    fn without_a_descriptor_nothing_is_known() {
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        assert!(succeeds(Limit::None, || {
+            // SAFETY: reads one structure of ours; the child is on its own.
+            let limited = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) } == 0;
+            forget_who_asks();
+            limited && group_limit() == Err(Unanswered)
+        }));
     }
 
     #[test]

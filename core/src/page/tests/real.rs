@@ -135,3 +135,26 @@ fn everything_locked() {
     };
     assert!(succeeds(Limit::Locked, works) || !succeeds(Limit::Locked, || true));
 }
+
+/// Two threads near the hard limit: what one finds in its way the other purges first.
+#[test]
+fn a_request_is_granted_when_another_thread_made_room_for_it() {
+    let heap = heap();
+    let first = large(&heap, 64).unwrap();
+    // SAFETY: the span is ours; nothing was written to it, but it counts as if.
+    unsafe { heap.free(first.base, Dirty::All) };
+    heap.limits().set_hard(96 * SLICE_BYTES);
+    let purging = heap.purging.lock();
+    std::thread::scope(|scope| {
+        // It has to wait for the purge; if it comes too late for that, it is granted at once.
+        let request = scope.spawn(|| large(&heap, 80).map(|span| span.slices));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        heap.limits().set_hard(usize::MAX);
+        let dirty = large(&heap, 64).unwrap();
+        // SAFETY: the span is ours.
+        unsafe { heap.free(dirty.base, Dirty::Zeroed) };
+        heap.limits().set_hard(96 * SLICE_BYTES);
+        drop(purging);
+        assert_eq!(request.join().unwrap(), Some(80));
+    });
+}

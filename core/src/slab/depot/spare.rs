@@ -24,7 +24,7 @@ pub enum Round {
     All,
 }
 
-/// A slab with claimed units.
+/// A slab with claimed units, or an empty one without.
 struct Found {
     slab: NonNull<Slab>,
     units: Units,
@@ -101,8 +101,9 @@ impl Depots {
 }
 
 impl Depot {
-    /// Looks at slabs from the address `key` on, until one has spare pages, which it claims. Also the address to go on from;
-    /// `None` at the end.
+    /// Looks at slabs from the address `key` on, until one has spare pages, which it claims, or is empty: while blocks were
+    /// claimed in vain, whoever gave the last one back did not see that it was. Also the address to go on from; `None` at
+    /// the end.
     fn find_spare(
         &self,
         class: Class,
@@ -123,24 +124,39 @@ impl Depot {
                 record.purging.store(1, Ordering::Relaxed);
                 return (Some(Found { slab, units }), Some(record.base() + 1));
             }
+            full_barrier_after_rmw();
+            if record.all_free(class, 0) {
+                return (Some(Found { slab, units }), Some(record.base() + 1));
+            }
             next = open.shelf.set.above(record.base());
         }
         // SAFETY: as above.
         (None, next.map(|slab| unsafe { slab.as_ref() }.base()))
     }
 
-    /// Purges claimed units and withholds their blocks.
+    /// Purges claimed units and withholds their blocks, then lets the slab go if it is empty. Returns how many bytes were
+    /// purged.
     fn purge_found<S: Source>(&self, class: Class, found: &Found, source: &S) -> usize {
-        let purged = source.purge(found.slab, found.units);
         // SAFETY: slab records are type-stable.
         let slab = unsafe { found.slab.as_ref() };
-        if purged {
-            source.note_withheld(found.units.bytes() as isize);
-        }
-        self.settle(slab, class, found.units, purged);
+        let bytes = if found.units.is_empty() {
+            0
+        } else {
+            self.purge_units(class, found, source)
+        };
         if slab.all_free(class, 0) {
             self.retire_if_empty(slab, class, source);
         }
+        bytes
+    }
+
+    fn purge_units<S: Source>(&self, class: Class, found: &Found, source: &S) -> usize {
+        let purged = source.purge(found.slab, found.units);
+        if purged {
+            source.note_withheld(found.units.bytes() as isize);
+        }
+        // SAFETY: slab records are type-stable.
+        self.settle(unsafe { found.slab.as_ref() }, class, found.units, purged);
         if purged { found.units.bytes() } else { 0 }
     }
 
