@@ -111,7 +111,7 @@ fn the_soft_limit_leaves_free_pages_what_is_left() {
     free(&heap, first, Dirty::All);
     assert_eq!(heap.totals().free_dirty, 32 * SLICE_BYTES, "there is room");
     // The group leaves less.
-    heap.limits().set_group(2 * MIB);
+    heap.limits().set_group(2 * MIB, MIB);
     free(&heap, second, Dirty::AsBefore);
     assert!(heap.footprint().total() <= 2 * MIB);
 }
