@@ -3,10 +3,10 @@
 //! further span in it does.
 
 use super::arena::Arena;
-use super::fit::Age;
 use super::heap::PageHeap;
 use super::place::Place;
 use super::span::Detail;
+use super::want::Age;
 use super::zero::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;

@@ -4,8 +4,8 @@
 //! kernel refuses is asked for again in the exact size. A failure leaves bits and tables as they are.
 
 use super::arena::{Arena, Commit, Layout, Step};
-use super::fit::Want;
 use super::heap::Locked;
+use super::want::Want;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Os, OutOfMemory};
 use core::ptr::NonNull;

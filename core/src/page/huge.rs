@@ -8,9 +8,9 @@
 
 use super::Use;
 use super::arena::Arena;
-use super::fit::{Age, Density, Want};
 use super::heap::{Locked, PageHeap};
 use super::span::{Record, State};
+use super::want::{Age, Density, Want};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Huge, Os};

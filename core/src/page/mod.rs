@@ -5,11 +5,12 @@
 //! - `huge`: where huge pages are. `zero`: which OS pages may be dirty, in masks; `blanket`: for whole spans at once;
 //!   `asked`: as the kernel says. `zeroing`: how `calloc` makes them zero; `habits`, `samples`: what it expects.
 //! - `purge`: when and how pages go back to the kernel; `limits`: what may be resident at most.
-//! - `heap`: the operations. `moves`: pages moved from span to span. `totals`: the figures. `check`: the invariants, as code.
+//! - `heap`: what there is, and its lock; `operations`: what is asked of it, `changes`: the same under the lock. `moves`: pages moved from span to span. `totals`: the figures. `check`: the invariants, as code.
 
 mod arena;
 mod asked;
 mod blanket;
+mod changes;
 mod check;
 mod fit;
 mod grow;
@@ -18,6 +19,7 @@ mod heap;
 mod huge;
 mod limits;
 mod moves;
+mod operations;
 mod place;
 mod purge;
 mod samples;
@@ -25,17 +27,18 @@ mod span;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod want;
 mod zero;
 mod zeroing;
 
 pub use arena::Sides;
-pub use fit::{Age, From};
 pub use heap::PageHeap;
 pub use huge::Policy as HugePolicy;
 pub use limits::{Footprint, Limits, NEAR_PART, STACK_BYTES};
 pub use place::{Extension, Place, Span};
 pub use purge::Chores;
 pub use totals::{Calls, Totals, UseTotals};
+pub use want::{Age, From};
 pub use zero::{Dirty, Zero};
 pub use zeroing::ZeroingTotals;
 

@@ -7,9 +7,9 @@
 //! refuses to purge stays dirty, out of the queue.
 
 use super::arena::{Arena, Commit};
-use super::fit::Age;
 use super::heap::{Locked, PageHeap};
 use super::span::{Queued, Record, State};
+use super::want::Age;
 use super::zero::DirtyRun;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
