@@ -2,7 +2,7 @@
 //! that a program does not notice.
 
 use crate::support::{
-    Artifact, Built, compile, compile_strictly, run, start, succeeds, succeeds_or_skips,
+    Artifact, Built, compile, compile_strictly, library, run, start, succeeds, succeeds_or_skips,
 };
 use std::ffi::OsStr;
 use std::fs;
@@ -41,6 +41,15 @@ fn a_sleeping_process_gives_back_what_its_thread_freed() {
 #[test]
 fn a_sleeping_process_gives_back_what_another_thread_freed() {
     passes("returns", &["other", "idle-owner", "idle-freer"], &[]);
+}
+
+#[test]
+fn a_sleeping_process_gives_back_its_stacks() {
+    let library = library();
+    let flags = [library.as_os_str()];
+    if let Some(program) = compile("programs/purge/stacks.c", Artifact::Program, &flags) {
+        succeeds(&run(&program, &[], &[]), "stacks that ended");
+    }
 }
 
 #[test]
