@@ -53,6 +53,11 @@ fn a_sleeping_process_gives_back_its_stacks() {
 }
 
 #[test]
+fn a_process_that_grows_gives_back_what_idles() {
+    passes("growing", &[""], &[("NEAP_DECAY", "400")]);
+}
+
+#[test]
 fn privileges_are_given_up_while_the_thread_lives() {
     passes("privileges", &[""], &[LONG]);
 }

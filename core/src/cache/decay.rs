@@ -46,7 +46,7 @@ pub struct Tide {
     on_the_way: UnsafeCell<OnTheWay>,
     /// What [`Heap::is_pressed`] last said to a caller on its way.
     pressed: AtomicBool,
-    /// What whoever calls the rounds is told: [`GO_ON`], [`END`] or [`MAKE_WAY`]; waited on.
+    /// What whoever calls the rounds is told: [`GO_ON`], `END` or `MAKE_WAY`; waited on.
     pub word: AtomicU32,
     /// With [`MAKE_WAY`]: how many bytes of free pages may stay.
     stay: AtomicUsize,

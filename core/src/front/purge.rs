@@ -252,18 +252,24 @@ fn go_round() {
         looks: 0,
         freed: HEAP.tide.freed(),
         vain: 0,
+        looked_at: HEAP.now_ms(),
     };
     while watch.idle_rounds < IDLE_ROUNDS {
         HEAP.pages.set_chores(Chores::Elsewhere);
         HEAP.look_around();
-        match HEAP.tide.listen(watch.pause_ms()) {
+        match HEAP.tide.listen(watch.rest_ms()) {
             Told::End => return,
             Told::MakeWay { stay } => {
                 HEAP.pages.purge_above(stay);
-                continue;
+                // Who asks again and again must not keep it from its rounds.
+                if watch.rest_ms() > 0 {
+                    continue;
+                }
             }
-            Told::Nothing => watch.look(),
+            Told::Nothing => {}
         }
+        watch.look();
+        watch.looked_at = HEAP.now_ms();
         HEAP.tide.attend();
     }
 }
@@ -277,6 +283,8 @@ struct Watch {
     freed: usize,
     /// Looks under pressure that gained next to nothing, one after the other.
     vain: u32,
+    /// When it last looked, in ms.
+    looked_at: u64,
 }
 
 impl Watch {
@@ -303,7 +311,12 @@ impl Watch {
         self.freed = HEAP.tide.freed();
     }
 
-    /// Time until the next look, in ms: a quarter of the decay time, less under pressure, as long as that helps.
+    /// Time until the next look, in ms.
+    fn rest_ms(&self) -> u64 {
+        (self.looked_at + self.pause_ms()).saturating_sub(HEAP.now_ms())
+    }
+
+    /// Time between two looks, in ms: a quarter of the decay time, less under pressure, as long as that helps.
     fn pause_ms(&self) -> u64 {
         let usual = (HEAP.decay_ms() / 4).max(LEAST_MS);
         match HEAP.is_pressed() {

@@ -40,6 +40,10 @@ impl<'h, O: Os> Locked<'h, O> {
         let record = self.carve(free, at, want.slices);
         record.set_state(State::Used(use_));
         record.swap_bytes(bytes);
+        if use_ == Use::Stack {
+            // Its pages are given back one by one, while it is in use.
+            self.end_unit(arena, at);
+        }
         let counts = &mut self.inner.counts;
         counts.take(want.slices);
         let figure = &mut counts.by_use[use_ as usize - 1];

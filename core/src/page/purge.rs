@@ -295,7 +295,8 @@ impl<'h, O: Os> Locked<'h, O> {
             while index < arena.frontier() {
                 let span = arena.record(index);
                 index = span.end();
-                if span.state() == State::Free {
+                // Units of huge pages stay: see `huge`.
+                if span.state() == State::Free && !span.is_huge() {
                     bytes += self.relinquish_span(arena, span);
                 }
             }
