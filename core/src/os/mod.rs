@@ -42,6 +42,9 @@ pub enum Huge {
     Want,
     /// `MADV_NOHUGEPAGE`.
     Avoid,
+    /// The same, and huge pages that are there become ordinary ones at once: else the parts of one that is given back by
+    /// parts stay the process's, whatever is said to be resident, until memory is short.
+    Split,
 }
 
 /// What stands behind populated pages.

@@ -4,7 +4,8 @@
 //! them in *units* only: whole huge pages at the frontier that slabs are carved from once the process has many slabs. These
 //! are filled from the lowest address on, so at most the last one is part empty. Slices of a unit are marked one by
 //! one; the free ones that were never touched go to slabs only, and merge with nothing beyond the unit. Before any page of a unit is
-//! purged it becomes an ordinary one for good: the kernel would put back together what it was asked to take apart.
+//! purged it is split, and an ordinary part of the arena for good: the kernel would keep what is left of a huge page as a whole, and put
+//! back together what it was asked to take apart.
 
 use super::Use;
 use super::arena::Arena;
@@ -114,7 +115,7 @@ impl<'h, O: Os> Locked<'h, O> {
             return;
         }
         let from = index / HUGE_SLICES * HUGE_SLICES;
-        self.advise_unit(arena, from, Huge::Avoid);
+        self.advise_unit(arena, from, Huge::Split);
         let free = free_in_unit(arena, from);
         let spans = || (from..from + HUGE_SLICES).filter(|index| free & 1 << (index - from) != 0);
         for span in spans().map(|index| arena.record(index)) {

@@ -188,7 +188,7 @@ fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged(
     heap.os().advance(2000);
     assert_eq!(heap.purge_due(), SLICE_BYTES);
     let said = heap.os().advice();
-    assert_eq!(said[1..], [(unit(&dense), HUGE_BYTES, Huge::Avoid)]);
+    assert_eq!(said[1..], [(unit(&dense), HUGE_BYTES, Huge::Split)]);
     // An ordinary part of the arena now.
     let wide = large(&heap, HUGE_SLICES - 2).unwrap();
     assert_eq!(unit(&wide), unit(&dense));
