@@ -41,8 +41,8 @@ void free_aligned_sized(void *block, size_t align, size_t size) NEAP_NOEXCEPT;
  * All of them are the caller's. NULL has 0. */
 size_t malloc_usable_size(void *block) NEAP_NOEXCEPT;
 
-/* Gives free memory back to the operating system now instead of after the
- * decay time, except about `keep` bytes. Returns 1 if any went back, else 0. */
+/* Gives all free memory back to the operating system now instead of after the
+ * decay time. `keep` has no meaning here. Returns 1 if any went back, else 0. */
 int malloc_trim(size_t keep) NEAP_NOEXCEPT;
 
 /* Stacks for coroutines

@@ -45,6 +45,8 @@ fn valued(arg: Arg, option: &'static Declaration) -> Arg {
     let arg = arg
         .long(option.name)
         .value_name(unit(option.kind))
+        // So that the range is told, and not what to write for an argument that begins so.
+        .allow_negative_numbers(true)
         .value_parser(parser(option.kind));
     match option.kind {
         Kind::Path => arg.value_hint(ValueHint::FilePath),

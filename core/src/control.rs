@@ -134,7 +134,7 @@ pub static OPTIONS: &[Declaration] = &[
         env: "NEAP_DIRTY_MAX",
         kind: Kind::Bytes {
             min: 0,
-            max: 1 << 60,
+            max: 1 << 46,
         },
         default: "",
         bare: None,
@@ -145,7 +145,7 @@ pub static OPTIONS: &[Declaration] = &[
         env: "NEAP_LIMIT_SOFT",
         kind: Kind::Bytes {
             min: 1 << 20,
-            max: 1 << 60,
+            max: 1 << 46,
         },
         default: "",
         bare: None,
@@ -156,7 +156,7 @@ pub static OPTIONS: &[Declaration] = &[
         env: "NEAP_LIMIT",
         kind: Kind::Bytes {
             min: 1 << 20,
-            max: 1 << 60,
+            max: 1 << 46,
         },
         default: "",
         bare: None,

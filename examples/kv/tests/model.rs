@@ -87,8 +87,13 @@ impl Model {
     }
 
     fn add(&mut self, key: &str, amount: i64) -> String {
-        let old: Result<i64, _> = self.get(key).unwrap_or("0").parse();
-        let Ok(old) = old else {
+        // As redis has it: a number as it would write it, so not "00" or "+1".
+        let text = self.get(key).unwrap_or("0");
+        let old = text
+            .parse::<i64>()
+            .ok()
+            .filter(|old| old.to_string() == text);
+        let Some(old) = old else {
             return "-ERR value is not an integer or out of range\r\n".into();
         };
         let Some(sum) = old.checked_add(amount) else {
@@ -338,6 +343,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    // Failing cases are printed; files beside the sources are not wanted.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn commands_answer_as_the_model_does(steps in prop::collection::vec(step(), 1..120)) {
         let (mut store, mut model) = (Store::new(), Model::default());

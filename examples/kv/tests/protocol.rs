@@ -156,6 +156,9 @@ fn a_reply_that_is_too_long_becomes_an_error_and_the_one_before_stays() {
 }
 
 proptest! {
+    // Failing cases are printed; files beside the sources are not wanted.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn requests_in_pieces_are_requests(
         requests in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..6), 1..6),
