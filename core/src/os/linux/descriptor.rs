@@ -258,7 +258,9 @@ mod tests {
             let first = proven(PAGE).unwrap().number;
             // SAFETY: plain numbers.
             let flags = unsafe { libc::fcntl(first, libc::F_GETFD) };
-            first >= 200 && flags & libc::FD_CLOEXEC != 0 && proven(PAGE).unwrap().number == first
+            first >= ABOVE[0]
+                && flags & libc::FD_CLOEXEC != 0
+                && proven(PAGE).unwrap().number == first
         }));
     }
 
