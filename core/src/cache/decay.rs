@@ -17,7 +17,7 @@ use crate::slab::depot::{Cursor, Pages, Round, Source, Touched};
 use crate::slab::withheld::Units;
 use core::ptr::{self, NonNull};
 
-/// From so many freed bytes on it is worth to start looking after them: a thread costs some 30 µs.
+/// From so many freed bytes on it is worth to start looking after them: a thread costs some 15 µs.
 const FLOOR_BYTES: usize = 2 << 20;
 
 /// So many bytes are worth to wake somebody for.

@@ -16,8 +16,9 @@ use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Os, Purged};
 use core::ptr::NonNull;
 
-/// Most slices (8 MiB) of one piece: 2,048 pages, for which the kernel needs 0.1 to 0.4 ms.
-const MOST_SLICES: usize = (8 << 20) / SLICE_BYTES;
+/// Most bytes of one piece: 2,048 pages of 4 KiB, for which the kernel needs 0.1 to 0.4 ms. Where few pages of each slice are dirty, as
+/// after coroutines, it spans as many slices.
+const MOST_BYTES: usize = 8 << 20;
 
 /// Most pieces that a caller purges on its way when a bound is passed.
 const MOST_ON_THE_WAY: usize = 8;
@@ -247,7 +248,8 @@ impl<'h, O: Os> Locked<'h, O> {
                 return Some(Piece::Uncommitted(bytes));
             }
         }
-        let run = arena.next_dirty(span.index.get(), span.end(), MOST_SLICES)?;
+        let most = MOST_BYTES / arena.layout().page_bytes();
+        let run = arena.next_dirty(span.index.get(), span.end(), most)?;
         let part = self.carve(span, run.from, run.to - run.from);
         part.set_state(State::Purging);
         self.inner.counts.free_slices += part.slices.get();

@@ -121,18 +121,19 @@ impl Arena {
         cleared
     }
 
-    /// The next dirty pages in the slices `from..to`, over at most `most` slices. Clean pages between dirty
-    /// ones are in the run where they are few: purging absent pages costs less than another call.
+    /// The next dirty pages in the slices `from..to`, at most `most` of them (but all of the first slice), over at most as many slices. Clean
+    /// pages between dirty ones are in the run where they are few: purging absent pages costs less than another call.
     pub(super) fn next_dirty(&self, from: usize, to: usize, most: usize) -> Option<DirtyRun> {
-        let dirty = |index: usize| self.mask(index).load(Relaxed) != 0;
-        let first = (from..to).find(|&index| dirty(index))?;
-        let mut last = first;
+        let dirty = |index: usize| self.mask(index).load(Relaxed).count_ones() as usize;
+        let first = (from..to).find(|&index| dirty(index) > 0)?;
+        let (mut last, mut pages) = (first, dirty(first));
         for index in first + 1..to.min(first.saturating_add(most)) {
             let committed = self.find(index, index + 1, Commit::Yes) == index;
-            if !committed || index - last > MOST_GAP {
+            pages += dirty(index);
+            if !committed || index - last > MOST_GAP || pages > most {
                 break;
             }
-            if dirty(index) {
+            if dirty(index) > 0 {
                 last = index;
             }
         }
