@@ -15,6 +15,16 @@ fn shell(flags: &[&str], program: &str) -> Command {
         .args(["--", "sh", "-c", program])
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
+    // A shell cannot trap what is ignored when it starts, as SIGHUP is under nohup.
+    // SAFETY: signal is safe between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
     command
 }
 
