@@ -43,13 +43,28 @@ fn a_sleeping_process_gives_back_what_another_thread_freed() {
     passes("returns", &["other", "idle-owner", "idle-freer"], &[]);
 }
 
+/// Runs `purge/NAME.c`, which calls functions of the library's own.
+fn passes_linked(name: &str, variables: &[(&str, &str)]) {
+    let library = library();
+    let source = format!("programs/purge/{name}.c");
+    if let Some(program) = compile(&source, Artifact::Program, &[library.as_os_str()]) {
+        succeeds(&run(&program, &[], variables), name);
+    }
+}
+
 #[test]
 fn a_sleeping_process_gives_back_its_stacks() {
-    let library = library();
-    let flags = [library.as_os_str()];
-    if let Some(program) = compile("programs/purge/stacks.c", Artifact::Program, &flags) {
-        succeeds(&run(&program, &[], &[]), "stacks that ended");
-    }
+    passes_linked("stacks", &[]);
+}
+
+#[test]
+fn free_pages_make_way_for_a_large_block() {
+    passes_linked("way", &[LONG]);
+}
+
+#[test]
+fn what_the_c_library_frees_starts_no_thread() {
+    passes("callers", &[""], &[LONG]);
 }
 
 #[test]
