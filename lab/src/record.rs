@@ -43,7 +43,7 @@ const COLUMNS: &str =
 impl Record {
     /// Whether a file is a record of `bench`.
     pub fn recognises(text: &str) -> bool {
-        text.lines().any(|line| line == COLUMNS)
+        has_columns(text, COLUMNS)
     }
 
     /// The file's text. The head is in lines `# key: value`; names hold no comma. Numbers have as
@@ -63,18 +63,13 @@ impl Record {
     /// # Errors
     /// When a line is not as it writes them.
     pub fn from_csv(text: &str) -> anyhow::Result<Record> {
-        let (head, columns, rows) = split_head(text)?;
-        ensure!(columns == COLUMNS, "other columns: {columns}");
-        let row = |line: &&str| parse_row(line).with_context(|| format!("in the line {line:?}"));
-        Ok(Record {
-            head,
-            rows: rows.iter().map(row).collect::<anyhow::Result<_>>()?,
-        })
+        let (head, rows) = rows_of(text, COLUMNS, parse_row)?;
+        Ok(Record { head, rows })
     }
 }
 
 /// The lines `# key: value` at a record's start.
-pub fn head_lines(head: &[(String, String)]) -> String {
+fn head_lines(head: &[(String, String)]) -> String {
     let mut text = String::new();
     for (key, value) in head {
         push_line(
@@ -83,6 +78,44 @@ pub fn head_lines(head: &[(String, String)]) -> String {
         );
     }
     text
+}
+
+/// The text of a record: its head, the line of columns, a line a row.
+pub fn text_of<R>(
+    head: &[(String, String)],
+    columns: &str,
+    rows: &[R],
+    line: impl Fn(&R) -> String,
+) -> String {
+    let mut text = head_lines(head);
+    push_line(&mut text, format_args!("{columns}"));
+    for row in rows {
+        push_line(&mut text, format_args!("{}", line(row)));
+    }
+    text
+}
+
+/// Whether a text is a record with these columns.
+pub fn has_columns(text: &str, columns: &str) -> bool {
+    text.lines().any(|line| line == columns)
+}
+
+/// A record's head and its rows.
+pub type Read<R> = (Vec<(String, String)>, Vec<R>);
+
+/// Reads what [`text_of`] wrote.
+///
+/// # Errors
+/// When the columns are others, or a line is not as `parse` wants it.
+pub fn rows_of<R>(
+    text: &str,
+    columns: &str,
+    parse: impl Fn(&str) -> anyhow::Result<R>,
+) -> anyhow::Result<Read<R>> {
+    let (head, found, lines) = split_head(text)?;
+    ensure!(found == columns, "other columns: {found}");
+    let row = |line: &&str| parse(line).with_context(|| format!("in the line {line:?}"));
+    Ok((head, lines.iter().map(row).collect::<anyhow::Result<_>>()?))
 }
 
 /// A record's head, its line of columns and its rows.

@@ -1,14 +1,14 @@
 //! The purge thread: gives back what nobody uses, in a process that does nothing, too.
 //!
 //! It exists only while there is something to look after. A free that finds more than a floor of freed bytes unattended
-//! starts it; it goes round every quarter of the decay time, and ends when two rounds found nothing. It takes no lock that
-//! it holds while the kernel works, allocates nothing, handles no signal of the program's, and keeps no process alive.
+//! starts it; it goes round every quarter of the decay time, and ends when two rounds found nothing. It holds no lock
+//! while the kernel works but those that only a fork and other purgers wait for, allocates nothing, handles no signal of the program's, and keeps no process alive.
 //!
 //! A thread is started by `pthread_create`, which takes locks of the C library. So never from a `free` that the C library or
 //! the loader called (they may hold these locks), never around a fork, never while one is being started, and never where the
 //! program has said that it enters a sandbox. Where no thread can be had, callers do the same on their way.
 //!
-//! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`, each change by one compare-exchange. `HOLDS` counts who wants no thread.
+//! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`, the first change by a compare-exchange, so that one of several callers wins. `HOLDS` counts who wants no thread.
 
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::cache::decay::{GO_ON, Told};

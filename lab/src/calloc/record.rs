@@ -1,10 +1,10 @@
 //! The record of a campaign: a CSV file that tells the machine, the versions, and every run.
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 
 use super::cells::{Cell, find_size, find_touch};
 use super::measure::Accounted;
-use crate::record::{head_lines, split_head};
+use crate::record::{has_columns, rows_of, text_of};
 use crate::work::calloc::{Timed, Touch};
 
 /// One measurement.
@@ -61,19 +61,12 @@ const COLUMNS: &str = "kind,size,touch,peer,round,pairs,ns_median,ns_least,minor
 impl Record {
     /// Whether a file is a record of this kind, and not of `bench`.
     pub fn recognises(text: &str) -> bool {
-        text.lines().any(|line| line == COLUMNS)
+        has_columns(text, COLUMNS)
     }
 
     /// The file's text.
     pub fn to_csv(&self) -> String {
-        let mut text = head_lines(&self.head);
-        text.push_str(COLUMNS);
-        text.push('\n');
-        for row in &self.rows {
-            text.push_str(&line(row));
-            text.push('\n');
-        }
-        text
+        text_of(&self.head, COLUMNS, &self.rows, line)
     }
 
     /// Reads what [`Record::to_csv`] wrote.
@@ -81,13 +74,8 @@ impl Record {
     /// # Errors
     /// When a line is not as it writes them.
     pub fn from_csv(text: &str) -> anyhow::Result<Record> {
-        let (head, columns, rows) = split_head(text)?;
-        ensure!(columns == COLUMNS, "other columns: {columns}");
-        let row = |line: &&str| parse(line).with_context(|| format!("in the line {line:?}"));
-        Ok(Record {
-            head,
-            rows: rows.iter().map(row).collect::<anyhow::Result<_>>()?,
-        })
+        let (head, rows) = rows_of(text, COLUMNS, parse)?;
+        Ok(Record { head, rows })
     }
 }
 

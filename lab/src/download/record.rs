@@ -5,7 +5,7 @@ use anyhow::{Context as _, bail, ensure};
 use super::campaign::Run;
 use super::cell::{Buffers, End, Sample};
 use crate::peers;
-use crate::record::{head_lines, split_head};
+use crate::record::{has_columns, rows_of, text_of};
 
 const COLUMNS: &str =
     "chunk_mb,peer,buffers,round,mb_per_s,bytes,seconds,end,reads,peak_rss_kib,minor_faults";
@@ -22,19 +22,12 @@ pub struct Record {
 impl Record {
     /// Whether a file is a record of this kind.
     pub fn recognises(text: &str) -> bool {
-        text.lines().any(|line| line == COLUMNS)
+        has_columns(text, COLUMNS)
     }
 
     /// The file's text. The head is in lines `# key: value`.
     pub fn to_csv(&self) -> String {
-        let mut text = head_lines(&self.head);
-        text.push_str(COLUMNS);
-        text.push('\n');
-        for run in &self.runs {
-            text.push_str(&line(run));
-            text.push('\n');
-        }
-        text
+        text_of(&self.head, COLUMNS, &self.runs, line)
     }
 
     /// Reads what [`Record::to_csv`] wrote. The rate is reckoned again.
@@ -42,14 +35,9 @@ impl Record {
     /// # Errors
     /// When a line is not as it writes them, or there is none.
     pub fn from_csv(text: &str) -> anyhow::Result<Record> {
-        let (head, columns, rows) = split_head(text)?;
-        ensure!(columns == COLUMNS, "other columns: {columns}");
-        ensure!(!rows.is_empty(), "no downloads");
-        let run = |line: &&str| parse(line).with_context(|| format!("in the line {line:?}"));
-        Ok(Record {
-            head,
-            runs: rows.iter().map(run).collect::<anyhow::Result<_>>()?,
-        })
+        let (head, runs) = rows_of(text, COLUMNS, parse)?;
+        ensure!(!runs.is_empty(), "no downloads");
+        Ok(Record { head, runs })
     }
 }
 

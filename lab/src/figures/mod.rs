@@ -5,9 +5,7 @@
 
 pub mod tables;
 
-use std::fmt::Write as _;
-
-use crate::record::head_lines;
+use crate::record::text_of;
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,16 +108,13 @@ const COLUMNS: &str = "case,peer,round,figure,unit,value";
 
 /// The record's text. The head is in lines `# key: value`.
 pub fn csv(head: &[(String, String)], rows: &[Row]) -> String {
-    let mut text = head_lines(head);
-    text.push_str(COLUMNS);
-    text.push('\n');
-    for row in rows {
-        let Figure { name, unit, value } = &row.figure;
-        let (case, peer, round, unit) = (row.case, row.peer, row.round, unit.name());
-        // Writing into a string cannot fail.
-        let _ = writeln!(text, "{case},{peer},{round},{name},{unit},{value}");
-    }
-    text
+    text_of(head, COLUMNS, rows, line)
+}
+
+fn line(row: &Row) -> String {
+    let Figure { name, unit, value } = &row.figure;
+    let (case, peer, round, unit) = (row.case, row.peer, row.round, unit.name());
+    format!("{case},{peer},{round},{name},{unit},{value}")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::measure::Price;
 use super::ways::{Call, Size, Way};
-use crate::record::head_lines;
+use crate::record::text_of;
 
 /// What has a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +24,7 @@ const COLUMNS: &str = "way,populated,size,bytes,readings,times,ns_median,ns_leas
 
 /// The file's text. The head is in lines `# key: value`.
 pub fn csv(head: &[(String, String)], rows: &[Row]) -> String {
-    let mut text = head_lines(head);
-    let mut push = |line: &str| {
-        text.push_str(line);
-        text.push('\n');
-    };
-    push(COLUMNS);
-    rows.iter().for_each(|row| push(&line(row)));
-    text
+    text_of(head, COLUMNS, rows, line)
 }
 
 fn line(row: &Row) -> String {

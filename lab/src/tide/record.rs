@@ -7,7 +7,7 @@ use super::engines;
 use super::follow::{Sample, Seen};
 use super::protocol::{Done, Heap};
 use super::steps::{Run, Step};
-use crate::record::{head_lines, split_head};
+use crate::record::{has_columns, rows_of, text_of};
 use crate::work::tide::prices::Priced;
 use crate::work::tide::stacks::StackKind;
 
@@ -75,19 +75,12 @@ const COLUMNS: &str = "kind,engine,run,step,ms,end_ms,rss_kib,later_kib,peak_kib
 impl Record {
     /// Whether a file is a record of this kind.
     pub fn recognises(text: &str) -> bool {
-        text.lines().any(|line| line == COLUMNS)
+        has_columns(text, COLUMNS)
     }
 
     /// The file's text.
     pub fn to_csv(&self) -> String {
-        let mut text = head_lines(&self.head);
-        text.push_str(COLUMNS);
-        text.push('\n');
-        for row in &self.rows {
-            text.push_str(&line(row));
-            text.push('\n');
-        }
-        text
+        text_of(&self.head, COLUMNS, &self.rows, line)
     }
 
     /// Reads what [`Record::to_csv`] wrote.
@@ -95,14 +88,9 @@ impl Record {
     /// # Errors
     /// When a line is not as it writes them, or there is none.
     pub fn from_csv(text: &str) -> anyhow::Result<Record> {
-        let (head, columns, rows) = split_head(text)?;
-        ensure!(columns == COLUMNS, "other columns: {columns}");
+        let (head, rows) = rows_of(text, COLUMNS, parse)?;
         ensure!(!rows.is_empty(), "no steps and no prices");
-        let row = |line: &&str| parse(line).with_context(|| format!("in the line {line:?}"));
-        Ok(Record {
-            head,
-            rows: rows.iter().map(row).collect::<anyhow::Result<_>>()?,
-        })
+        Ok(Record { head, rows })
     }
 
     /// The engines that have steps of `run`, in the order of the report.

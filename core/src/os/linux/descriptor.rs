@@ -187,7 +187,7 @@ impl Kept {
     }
 }
 
-/// Opens the process's pagemap at a high number.
+/// Opens the process's pagemap at a number out of the way of the program's own.
 fn open_pagemap() -> Option<(i32, FileIdentity)> {
     let low = thread::open_read(PATH)?;
     let high = ABOVE
