@@ -13,6 +13,17 @@ static int descriptors(void) {
     return count;
 }
 
+/* The fewest of some counts: the library's purge thread has a file open now and then. */
+static int settled(void) {
+    int fewest = descriptors();
+    for (int turn = 0; turn < 20; turn++) {
+        usleep(1000);
+        int count = descriptors();
+        if (count < fewest) fewest = count;
+    }
+    return fewest;
+}
+
 static void ask(void) {
     for (int turn = 0; turn < 4; turn++) {
         char *block = calloc(1, 4ul << 20);
@@ -25,7 +36,7 @@ static void ask(void) {
 int main(void) {
     CHECK(served_by_neap("calloc"));
     ask();
-    int first = descriptors(), status;
+    int first = settled(), status;
     for (int generation = 0; generation < 40; generation++) {
         pid_t child = fork();
         CHECK(child >= 0);
@@ -34,7 +45,7 @@ int main(void) {
             _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
         }
         ask();
-        CHECK(descriptors() == first);
+        CHECK(settled() == first);
     }
     _exit(0);
 }

@@ -48,7 +48,8 @@ impl Default for Pressure {
 }
 
 impl Heap {
-    /// Asks the control group and the machine, at most once a second.
+    /// Asks the control group and the machine, at most once a second. The caller holds [`super::decay::Tide::step`], so that no
+    /// fork's child inherits a file that is open for it.
     pub fn look_around(&self) {
         let now = self.now_ms();
         let last = self.pressure.asked_at.load(Ordering::Relaxed);

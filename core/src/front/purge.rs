@@ -256,7 +256,7 @@ fn go_round() {
     };
     while watch.idle_rounds < IDLE_ROUNDS {
         HEAP.pages.set_chores(Chores::Elsewhere);
-        HEAP.look_around();
+        look_around();
         match HEAP.tide.listen(watch.rest_ms()) {
             Told::End => return,
             Told::MakeWay { stay } => {
@@ -272,6 +272,12 @@ fn go_round() {
         watch.looked_at = HEAP.now_ms();
         HEAP.tide.attend();
     }
+}
+
+/// Files are read for it: not while the process forks, or the child would have them open.
+fn look_around() {
+    let _whole = HEAP.tide.step.lock();
+    HEAP.look_around();
 }
 
 /// What the thread remembers from look to look.
