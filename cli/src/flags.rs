@@ -9,7 +9,8 @@ use std::ffi::OsString;
 
 /// One flag for every declared option.
 pub fn arguments() -> impl Iterator<Item = Arg> {
-    OPTIONS.iter().map(argument)
+    let has_flag = |option: &&Declaration| option.flag() != Flag::Absent;
+    OPTIONS.iter().filter(has_flag).map(argument)
 }
 
 /// The variables that the given flags stand for.
@@ -23,6 +24,7 @@ pub fn variables(matches: &ArgMatches) -> Vec<(&'static str, OsString)> {
 fn given(option: &Declaration, matches: &ArgMatches) -> Option<OsString> {
     match option.flag() {
         Flag::Off => matches.get_flag(option.name).then(|| OsString::from("0")),
+        Flag::Absent => None,
         Flag::Value | Flag::Optional(_) => matches.get_one::<OsString>(option.name).cloned(),
     }
 }
@@ -33,7 +35,7 @@ fn argument(option: &'static Declaration) -> Arg {
         Flag::Off => arg
             .long(format!("no-{}", option.name))
             .action(ArgAction::SetTrue),
-        Flag::Value => valued(arg, option),
+        Flag::Value | Flag::Absent => valued(arg, option),
         Flag::Optional(bare) => valued(arg, option)
             .num_args(0..=1)
             .require_equals(true)
@@ -57,7 +59,7 @@ fn valued(arg: Arg, option: &'static Declaration) -> Arg {
 fn help(option: &Declaration) -> String {
     match (option.flag(), option.kind) {
         (Flag::Off, _) => format!("Without this flag: {}", option.doc),
-        (_, Kind::Path) => option.doc.to_owned(),
+        (_, Kind::Path | Kind::Socket) => option.doc.to_owned(),
         (_, Kind::Choice(_)) => format!("{} [default: {}]", option.doc, option.default),
         (_, kind) if option.default.is_empty() => format!("{} [{kind}]", option.doc),
         (_, kind) => format!("{} [{kind}; default: {}]", option.doc, option.default),
@@ -70,13 +72,14 @@ fn unit(kind: Kind) -> &'static str {
         Kind::Bytes { .. } => "BYTES",
         Kind::Millis { .. } => "MS",
         Kind::Path => "FILE",
+        Kind::Socket => "NAME",
     }
 }
 
 fn parser(kind: Kind) -> ValueParser {
     match kind {
         Kind::Choice(words) => PossibleValuesParser::new(words).map(OsString::from).into(),
-        Kind::Path => OsStringValueParser::new().into(),
+        Kind::Path | Kind::Socket => OsStringValueParser::new().into(),
         Kind::Bytes { .. } | Kind::Millis { .. } => StringValueParser::new()
             .try_map(move |text| {
                 control::parse(kind, text.as_bytes()).map(|_| OsString::from(&text))

@@ -31,6 +31,8 @@ pub enum Kind {
     },
     /// A file path.
     Path,
+    /// The name of an abstract Unix socket. Set by tools for the programs they run: no flag stands for it.
+    Socket,
 }
 
 /// One option: the CLI flag is `--name`, the variable is `env`.
@@ -59,6 +61,8 @@ pub enum Flag {
     Optional(&'static str),
     /// `--no-name`: a switch that is on until it is turned off.
     Off,
+    /// There is none: tools set the variable.
+    Absent,
 }
 
 impl Declaration {
@@ -67,6 +71,7 @@ impl Declaration {
     pub fn flag(&self) -> Flag {
         match self.bare {
             Some(word) => Flag::Optional(word),
+            None if self.kind == Kind::Socket => Flag::Absent,
             None if self.kind == SWITCH && self.default == "1" => Flag::Off,
             None => Flag::Value,
         }
@@ -207,6 +212,41 @@ pub static OPTIONS: &[Declaration] = &[
         default: "strip",
         bare: None,
         doc: "Whether dlopen's RTLD_DEEPBIND is taken out (kept, it mixes two heaps in one process).",
+    },
+    Declaration {
+        name: "attach",
+        env: "NEAP_ATTACH",
+        kind: SWITCH,
+        default: "1",
+        bare: None,
+        doc: "Keep a page of figures that `neap top` and the like may look at (a memory file, and a descriptor of it).",
+    },
+    Declaration {
+        name: "sample",
+        env: "NEAP_SAMPLE",
+        kind: Kind::Bytes {
+            min: 4 << 10,
+            max: 1 << 40,
+        },
+        default: "",
+        bare: Some("512K"),
+        doc: "Sample allocations for the heap profile from the start, on average one every so many bytes.",
+    },
+    Declaration {
+        name: "monitor",
+        env: "NEAP_MONITOR",
+        kind: Kind::Socket,
+        default: "",
+        bare: None,
+        doc: "Hand the page of figures and the profile, as descriptors, to whoever listens at this abstract Unix socket (`neap run --profile`, `--record` and `neap tune` set it).",
+    },
+    Declaration {
+        name: "classes",
+        env: "NEAP_CLASSES",
+        kind: Kind::Path,
+        default: "",
+        bare: None,
+        doc: "Use the size classes of this file, which `neap tune` wrote (libneap.so only).",
     },
     Declaration {
         name: "children",

@@ -13,7 +13,7 @@
 //! | [`os`] | the only room that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
-//! Beside them, plain data that all may read: [`stats`], [`control`].
+//! Beside them, plain data that all may read: [`stats`], [`ledger`], [`control`]; and what other processes read: [`board`], [`sites`].
 //! `tests/layers.rs` fails on an upward edge.
 //!
 //! # Where each invariant stands
@@ -30,13 +30,19 @@
 //! `docs/first-malloc.md` follows the first allocation step by step, `docs/purge.md` the way home.
 
 pub mod base;
+#[cfg(not(loom))]
+pub mod board;
 pub mod cache;
 pub mod control;
 #[cfg(not(loom))]
 pub mod front;
+#[cfg(not(loom))]
+pub mod ledger;
 pub mod os;
 #[cfg(not(loom))]
 pub mod page;
+#[cfg(not(loom))]
+pub mod sites;
 pub mod slab;
 #[cfg(not(loom))]
 pub mod stacks;

@@ -1,12 +1,27 @@
 //! Plain data: the figures of the heap at one moment, and their two written forms.
 
+use crate::ledger::Ledger;
 use crate::page::USES;
 use crate::slab::class::CLASSES;
+use bytemuck::{Pod, Zeroable};
 use core::fmt::{self, Write};
 
-/// The heap at one moment. Bytes unless said otherwise.
-#[derive(Clone, Debug)]
+/// The heap at one moment. Bytes unless said otherwise. 64-bit words only: it travels as it stands (see [`crate::board`]).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
+    /// When it was taken, in ms of `CLOCK_MONOTONIC`.
+    pub at_ms: u64,
+    /// What taking it took, in ns.
+    pub cost_ns: u64,
+    /// Where every byte is.
+    pub ledger: Ledger,
+    /// Coroutine stacks.
+    pub stacks: StackFigures,
+    /// Page faults of the process that needed no disk.
+    pub minor_faults: u64,
+    /// Page faults of the process that did.
+    pub major_faults: u64,
     /// Address space reserved.
     pub reserved: u64,
     /// Backed by the kernel's promise.
@@ -59,11 +74,51 @@ pub struct Snapshot {
     pub spans: [SpanFigures; USES],
     /// By class, smallest first.
     pub classes: [ClassFigures; CLASSES],
-    /// Allocations, frees and requested bytes, if they are being counted.
-    pub counted: Option<[u64; 3]>,
+    /// Calls, if they are being counted.
+    pub counted: Counted,
 }
 
+/// Calls, as the counting mode counts them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    /// 1 if they are being counted.
+    pub known: u64,
+    /// Allocations so far.
+    pub allocations: u64,
+    /// Frees so far.
+    pub frees: u64,
+    /// Bytes asked for so far.
+    pub requested: u64,
+}
+
+/// Coroutine stacks.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StackFigures {
+    /// In the program's hands.
+    pub used: u64,
+    /// Ended and kept warm.
+    pub parked: u64,
+    /// Cells that nobody has and that hold no memory.
+    pub free: u64,
+    /// Bytes of address space of all of these.
+    pub address: u64,
+    /// Taken from the page heap so far.
+    pub created: u64,
+    /// Handed out again so far.
+    pub recycled: u64,
+    /// Bytes of page tables that they need, estimated.
+    pub page_tables: u64,
+}
+
+// SAFETY: 64-bit words only, no padding; zero is a value.
+unsafe impl Zeroable for Snapshot {}
+// SAFETY: as above, and any bits are a value.
+unsafe impl Pod for Snapshot {}
+
 /// Spans of one use.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpanFigures {
     /// How many.
@@ -73,6 +128,7 @@ pub struct SpanFigures {
 }
 
 /// Blocks of one size class.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClassFigures {
     /// Bytes of a block.
@@ -89,6 +145,10 @@ pub struct ClassFigures {
     pub refills: u64,
     /// Flushes of the class's magazines by threads that live.
     pub flushes: u64,
+    /// Allocations so far, in the counting mode; else 0.
+    pub allocations: u64,
+    /// Bytes that these asked for.
+    pub requested: u64,
 }
 
 impl ClassFigures {
@@ -100,35 +160,7 @@ impl ClassFigures {
 
 impl Default for Snapshot {
     fn default() -> Snapshot {
-        Snapshot {
-            reserved: 0,
-            committed: 0,
-            resident: 0,
-            peak_resident: 0,
-            live: 0,
-            magazines: 0,
-            granted: 0,
-            slab_free: 0,
-            slab_purged: 0,
-            quarantine: 0,
-            free_spans: 0,
-            free_dirty: 0,
-            metadata: 0,
-            large_bytes: 0,
-            large_blocks: 0,
-            peak_spans: 0,
-            purges: 0,
-            purged_bytes: 0,
-            zeroed: 0,
-            zero_spared: 0,
-            zero_purged: 0,
-            questions: 0,
-            unanswered: 0,
-            threads: 0,
-            spans: [SpanFigures::default(); USES],
-            classes: [ClassFigures::default(); CLASSES],
-            counted: None,
-        }
+        Snapshot::zeroed()
     }
 }
 
@@ -232,12 +264,17 @@ fn calls(out: &mut fmt::Formatter<'_>, figures: &Snapshot) -> fmt::Result {
     let refills: u64 = figures.classes.iter().map(|class| class.refills).sum();
     let flushes: u64 = figures.classes.iter().map(|class| class.flushes).sum();
     match figures.counted {
-        Some([allocations, frees, requested]) => writeln!(
+        Counted {
+            known: 1..,
+            allocations,
+            frees,
+            requested,
+        } => writeln!(
             out,
             "\n  calls          {allocations} allocations of {} in all, {frees} frees",
             Bytes(requested)
         )?,
-        None => writeln!(out, "\n  calls          not counted (--count counts them)")?,
+        _ => writeln!(out, "\n  calls          not counted (--count counts them)")?,
     }
     writeln!(
         out,
@@ -291,11 +328,16 @@ impl fmt::Display for Json<'_> {
             figures.purges, figures.questions, figures.unanswered, figures.threads
         )?;
         match figures.counted {
-            Some([allocations, frees, requested]) => write!(
+            Counted {
+                known: 1..,
+                allocations,
+                frees,
+                requested,
+            } => write!(
                 out,
                 "\"calls\":{{\"allocations\":{allocations},\"frees\":{frees},\"requested\":{requested}}},"
             )?,
-            None => out.write_str("\"calls\":null,")?,
+            _ => out.write_str("\"calls\":null,")?,
         }
         out.write_str("\"spans\":{")?;
         for (index, (name, figure)) in USE_NAMES.iter().zip(&figures.spans).enumerate() {

@@ -14,10 +14,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "front",
         &[
-            "front", "cache", "slab", "stacks", "page", "os", "base", "stats", "control",
+            "front", "cache", "slab", "stacks", "page", "os", "base", "stats", "ledger", "control",
+            "board", "sites",
         ],
     ),
-    ("stats", &["page", "slab", "base"]),
+    ("stats", &["page", "slab", "base", "ledger"]),
+    ("ledger", &[]),
+    ("board", &["stats", "page", "slab"]),
+    ("sites", &[]),
     ("control", &[]),
 ];
 

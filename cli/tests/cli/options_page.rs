@@ -45,6 +45,7 @@ fn flag(option: &Declaration) -> String {
         Flag::Value => format!("--{} VALUE", option.name),
         Flag::Optional(_) => format!("--{}[=VALUE]", option.name),
         Flag::Off => format!("--no-{}", option.name),
+        Flag::Absent => "none".to_owned(),
     }
 }
 

@@ -33,7 +33,9 @@ pub fn parse(kind: Kind, text: &[u8]) -> Result<Value<'_>, Rejected> {
         Kind::Choice(words) => choice(words, text),
         Kind::Bytes { min, max } => within(bytes(text), min, max).map(Value::Bytes),
         Kind::Millis { min, max } => within(number(text), min, max).map(Value::Millis),
-        Kind::Path => (!text.is_empty() && !text.contains(&0)).then_some(Value::Path(text)),
+        Kind::Path | Kind::Socket => {
+            (!text.is_empty() && !text.contains(&0)).then_some(Value::Path(text))
+        }
     }
     .ok_or_else(|| Rejected {
         kind,
@@ -94,6 +96,7 @@ impl fmt::Display for Kind {
             }
             Self::Millis { min, max } => write!(out, "{min} to {max} milliseconds"),
             Self::Path => out.write_str("a file path"),
+            Self::Socket => out.write_str("a socket's name"),
         }
     }
 }

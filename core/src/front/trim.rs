@@ -9,7 +9,7 @@ use crate::page::Use;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::slab::depot::Round;
-use crate::stats::{ClassFigures, Snapshot};
+use crate::stats::{ClassFigures, Counted, Snapshot};
 
 /// Empties all magazines, lets empty slabs go, and gives all free pages back to the kernel, those inside slabs that are partly
 /// in use among them. `keep`,
@@ -56,7 +56,15 @@ pub fn snapshot() -> Snapshot {
         figures.live += class.live() * class.bytes;
     }
     figures.live = (figures.live + figures.large_bytes).saturating_sub(figures.quarantine);
-    figures.counted = (HEAP.mode() == Mode::Counting).then(|| HEAP.registry.counted());
+    if HEAP.mode() == Mode::Counting {
+        let [allocations, frees, requested] = HEAP.registry.counted();
+        figures.counted = Counted {
+            known: 1,
+            allocations,
+            frees,
+            requested,
+        };
+    }
     figures
 }
 

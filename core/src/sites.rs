@@ -1,0 +1,109 @@
+//! Plain data: the region that holds a heap profile, as other processes read it.
+//!
+//! A memory file of the process, sealed against a change of its size. Whoever has it open reads it after the process has
+//! died, too. All fields are 64-bit words, so that any bytes are some value; none of them may be trusted.
+//!
+//! ```text
+//!   0          Head
+//!   MAPS_AT    lines of /proc/self/maps, executable mappings only, as text; Head::maps_bytes of them
+//!   SITES_AT   Site 0 (allocations for which there was no room), Site 1, ... Site Head::sites - 1
+//! ```
+
+use bytemuck::{Pod, Zeroable};
+
+/// What the memory file is called: `/memfd:neap-profile (deleted)` in `/proc/PID/fd`.
+pub const NAME: &core::ffi::CStr = c"neap-profile";
+/// The first word.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"NeapProf");
+/// The layout's number: changes with every change of this file.
+pub const VERSION: u64 = 1;
+/// Frames of a site, the innermost first.
+pub const FRAMES: usize = 64;
+/// Sites of a region.
+pub const MOST_SITES: usize = 32 << 10;
+/// Where the text of mappings starts.
+pub const MAPS_AT: usize = 4096;
+/// Room for it, in bytes.
+pub const MAPS_BYTES: usize = SITES_AT - MAPS_AT;
+/// Where the sites start.
+pub const SITES_AT: usize = 256 << 10;
+/// Bytes of the whole region.
+pub const BYTES: usize = (SITES_AT + MOST_SITES * size_of::<Site>()).next_multiple_of(64 << 10);
+/// Objects are counted in parts of so many: one sample stands for a number of objects that is not whole.
+pub const PARTS: u64 = 1 << 16;
+
+/// The head of the region.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Head {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u64,
+    /// [`BYTES`].
+    pub bytes: u64,
+    /// The process.
+    pub pid: u64,
+    /// Mean bytes between two samples; 0: switched off (what was sampled before stays).
+    pub rate: u64,
+    /// Sites in use, site 0 included.
+    pub sites: u64,
+    /// Samples so far.
+    pub samples: u64,
+    /// Samples that found no room for their site.
+    pub dropped: u64,
+    /// Bytes of text of mappings.
+    pub maps_bytes: u64,
+    /// When sampling began, in ms of `CLOCK_REALTIME`.
+    pub began_ms: u64,
+    /// The last time that sampling was switched on or off, in ms of `CLOCK_REALTIME`.
+    pub changed_ms: u64,
+}
+
+/// One place in the program that allocates: a stack of calls, and estimates of what it allocated. Bytes are what
+/// samples stand for, not what was sampled.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    /// Frames in use; 0: not written yet.
+    pub depth: u64,
+    /// A hash of the frames.
+    pub hash: u64,
+    /// Objects allocated so far, in [`PARTS`].
+    pub alloc_objects: u64,
+    /// Bytes asked for so far.
+    pub alloc_bytes: u64,
+    /// Usable bytes of all of these.
+    pub alloc_usable: u64,
+    /// Objects live now, in [`PARTS`].
+    pub live_objects: u64,
+    /// Bytes asked for that are live now.
+    pub live_bytes: u64,
+    /// Usable bytes of these.
+    pub live_usable: u64,
+    /// Return addresses, innermost first; the rest is 0.
+    pub frames: [u64; FRAMES],
+}
+
+impl Default for Site {
+    fn default() -> Site {
+        Site::zeroed()
+    }
+}
+
+// SAFETY: 64-bit words only, no padding; zero is a value.
+unsafe impl Zeroable for Head {}
+// SAFETY: as above, and any bits are a value.
+unsafe impl Pod for Head {}
+// SAFETY: as above.
+unsafe impl Zeroable for Site {}
+// SAFETY: as above.
+unsafe impl Pod for Site {}
+
+/// Where site `index` starts in the region.
+#[must_use]
+pub const fn site_at(index: usize) -> usize {
+    SITES_AT + index * size_of::<Site>()
+}
+
+const _: () = assert!(size_of::<Site>() == 576 && size_of::<Head>() <= MAPS_AT);
