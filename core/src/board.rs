@@ -9,6 +9,7 @@
 //!   HEAD_AT       Head      written once
 //!   CONTROL_AT    Control   written by others
 //!   SERVED_AT     Served    what was done about it
+//!   ARENAS_AT     Arenas    where the heap is
 //!   COARSE_AT     Coarse    kept up to date by the page heap: a sequence number, then the figures
 //!   FIGURES_AT    a sequence number, then a Snapshot: written when somebody asked
 //!   SIZES_AT      [SizeFigure; SIZES]: sizes asked for, in the counting mode only
@@ -33,6 +34,8 @@ pub const HEAD_AT: usize = 0;
 pub const CONTROL_AT: usize = 512;
 /// See [`HEAD_AT`].
 pub const SERVED_AT: usize = 1024;
+/// See [`HEAD_AT`].
+pub const ARENAS_AT: usize = 1280;
 /// See [`HEAD_AT`].
 pub const COARSE_AT: usize = 2048;
 /// See [`HEAD_AT`].
@@ -127,13 +130,32 @@ pub enum Refusal {
     Sandbox = 3,
 }
 
+/// Where the heap is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Arenas {
+    /// How many entries of `ranges` count.
+    pub count: u64,
+    /// First address and bytes of each.
+    pub ranges: [[u64; 2]; MOST_ARENAS],
+}
+
+/// Arenas that are told; a heap of this many is many TiB large.
+pub const MOST_ARENAS: usize = 47;
+
+impl Default for Arenas {
+    fn default() -> Arenas {
+        Arenas::zeroed()
+    }
+}
+
 /// The page heap's own figures. `sequence` guards the rest.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Coarse {
     /// See the head of this file.
     pub sequence: u64,
-    /// When they last changed, is not noted. By [`crate::page::Use`], in its order.
+    /// By [`crate::page::Use`], in its order.
     pub spans: [SpanFigures; crate::page::USES],
     /// Bytes of large blocks.
     pub large_bytes: u64,
@@ -172,12 +194,13 @@ macro_rules! words {
     )*};
 }
 
-words!(Head, Control, Served, Coarse, SizeFigure);
+words!(Head, Control, Served, Arenas, Coarse, SizeFigure);
 
 const _: () = assert!(
     size_of::<Head>() <= CONTROL_AT
         && CONTROL_AT + size_of::<Control>() <= SERVED_AT
-        && SERVED_AT + size_of::<Served>() <= COARSE_AT
+        && SERVED_AT + size_of::<Served>() <= ARENAS_AT
+        && ARENAS_AT + size_of::<Arenas>() <= COARSE_AT
         && COARSE_AT + size_of::<Coarse>() <= FIGURES_AT
         && FIGURES_AT + 8 + size_of::<Snapshot>() <= SIZES_AT
 );
