@@ -1,5 +1,7 @@
 //! A heap profile as plain data, wherever it came from.
 
+use std::sync::Arc;
+
 /// What one process allocated, by the stacks of calls that did it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
@@ -22,8 +24,9 @@ pub struct Profile {
 /// One stack of calls and what was allocated there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
-    /// The calls, innermost first; the allocator's own are not among them. May be empty.
-    pub frames: Vec<Frame>,
+    /// The calls, innermost first; the allocator's own are not among them. May be empty. Stacks share their frames:
+    /// there are few distinct ones.
+    pub frames: Vec<Arc<Frame>>,
     /// What was allocated.
     pub figures: Figures,
 }
