@@ -4,6 +4,7 @@ mod completions;
 mod doctor;
 mod env;
 mod lab;
+mod profile;
 mod run;
 
 use crate::Outcome;
@@ -15,6 +16,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Some(("run", matches)) => run::perform(matches),
         Some(("env", matches)) => env::perform(matches),
         Some(("doctor", matches)) => doctor::perform(matches),
+        Some(("profile", matches)) => profile::perform(matches),
         Some(("lab", matches)) => lab::perform(matches),
         Some(("completions", matches)) => completions::perform(matches),
         other => unreachable!("clap accepts only declared verbs: {other:?}"),
