@@ -14,6 +14,8 @@ pub mod linux;
 pub mod lock;
 #[cfg(loom)]
 mod lock_loom;
+#[cfg(not(loom))]
+pub mod shared;
 pub mod thread;
 
 use core::ptr::NonNull;
