@@ -14,6 +14,10 @@ pub mod linux;
 pub mod lock;
 #[cfg(loom)]
 mod lock_loom;
+#[cfg(not(loom))]
+pub mod objects;
+#[cfg(not(loom))]
+pub mod peek;
 pub mod thread;
 
 use core::ptr::NonNull;
