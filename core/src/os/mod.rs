@@ -16,6 +16,9 @@ pub mod lock;
 mod lock_loom;
 #[cfg(not(loom))]
 pub mod shared;
+pub mod objects;
+#[cfg(not(loom))]
+pub mod peek;
 pub mod thread;
 
 use core::ptr::NonNull;
