@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn mappings_in_arenas_are_told_from_the_rest() {
-        let view = parse(SMAPS, &[0x1000..0x5000]);
+        let view = parse(SMAPS, std::slice::from_ref(&(0x1000..0x5000)));
         let expected = KernelView {
             arenas_rss: 8192,
             arenas_swap: 4096,
@@ -123,7 +123,11 @@ mod tests {
 
     #[test]
     fn arenas_that_make_no_sense_count_as_little_as_they_overlap() {
-        assert_eq!(parse(SMAPS, &[u64::MAX..0, 0x4fff..0x5000]).arenas_rss, 1);
+        let backwards = Range {
+            start: u64::MAX,
+            end: 0,
+        };
+        assert_eq!(parse(SMAPS, &[backwards, 0x4fff..0x5000]).arenas_rss, 1);
         let all = parse(SMAPS, &[0..u64::MAX, 0..u64::MAX]);
         assert_eq!(all.arenas_rss, all.process_rss);
     }
