@@ -17,6 +17,7 @@ pub fn neap() -> Command {
         .subcommand(env())
         .subcommand(doctor())
         .subcommand(verbs::stat::command())
+        .subcommand(verbs::top::command())
         .subcommand(verbs::purge::command())
         .subcommand(verbs::serve::command())
         .subcommand(lab())

@@ -11,6 +11,7 @@
 //! | `attach/` | looking into a running process |
 //! | `probe/` | what this kernel offers, tried out |
 //! | `table` | findings as a table or as JSON |
+//! | `top/` | a process, or all, again and again |
 //! | `serve/` | figures and profiles over HTTP |
 //! | `view/` | a process at one moment, as text, JSON or metrics |
 //! | `failure` | errors and exit codes |
@@ -33,6 +34,7 @@ mod serve;
 mod statistics;
 mod supervise;
 mod table;
+mod top;
 mod verbs;
 mod view;
 

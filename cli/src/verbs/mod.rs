@@ -9,6 +9,7 @@ mod run;
 pub mod serve;
 pub mod stat;
 mod target;
+pub mod top;
 
 use crate::Outcome;
 use clap::ArgMatches;
@@ -22,6 +23,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Some(("lab", matches)) => lab::perform(matches),
         Some(("stat", matches)) => stat::perform(matches),
         Some(("serve", matches)) => serve::perform(matches),
+        Some(("top", matches)) => top::perform(matches),
         Some(("purge", matches)) => purge::perform(matches),
         Some(("completions", matches)) => completions::perform(matches),
         other => unreachable!("clap accepts only declared verbs: {other:?}"),
