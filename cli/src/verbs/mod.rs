@@ -4,6 +4,7 @@ mod completions;
 mod doctor;
 mod env;
 mod lab;
+mod profile;
 pub mod purge;
 mod run;
 pub mod serve;
@@ -20,6 +21,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Some(("run", matches)) => run::perform(matches),
         Some(("env", matches)) => env::perform(matches),
         Some(("doctor", matches)) => doctor::perform(matches),
+        Some(("profile", matches)) => profile::perform(matches),
         Some(("lab", matches)) => lab::perform(matches),
         Some(("stat", matches)) => stat::perform(matches),
         Some(("serve", matches)) => serve::perform(matches),

@@ -23,7 +23,10 @@ impl Server {
         let mut line = String::new();
         let said = child.stderr.as_mut().unwrap();
         BufReader::new(said).read_line(&mut line).unwrap();
-        let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+        let address = line
+            .split("http://")
+            .nth(1)
+            .and_then(|rest| rest.split('/').next());
         let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
         Server { child, address }
     }
@@ -35,7 +38,11 @@ impl Server {
 
     fn get_as(&self, path: &str, host: &str) -> (String, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
         let answer = String::from_utf8_lossy(&bytes).into_owned();
@@ -65,10 +72,19 @@ fn metrics_are_served_until_a_signal_ends_it() {
     let server = Server::start(&["--pid", &fake.pid().to_string()]);
     let (head, body) = server.get("/metrics");
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
-    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert!(
+        head.contains("content-type: text/plain; version=0.0.4"),
+        "{head}"
+    );
     let labels = format!("{{pid=\"{}\",program=\"sleep\"}}", fake.pid());
-    assert!(body.contains(&format!("\nneap_requested_bytes{labels} 10485760\n")), "{body}");
-    assert!(body.contains(&format!("\nneap_fresh{labels} 0\n")), "{body}");
+    assert!(
+        body.contains(&format!("\nneap_requested_bytes{labels} 10485760\n")),
+        "{body}"
+    );
+    assert!(
+        body.contains(&format!("\nneap_fresh{labels} 0\n")),
+        "{body}"
+    );
     assert_eq!(server.end(libc::SIGTERM), Some(0));
     let server = Server::start(&["--all"]);
     let (_, body) = server.get("/metrics");
@@ -98,7 +114,10 @@ fn profiles_are_refused_with_a_sentence_where_nothing_samples() {
     }
     let (head, body) = server.get("/debug/pprof/heap");
     assert!(head.starts_with("HTTP/1.1 400"), "{head}");
-    assert!(body.contains("say which process") && body.contains(&pids[1]), "{body}");
+    assert!(
+        body.contains("say which process") && body.contains(&pids[1]),
+        "{body}"
+    );
     for wrong in ["1", "0", "-1", "2147483647"] {
         let (head, _) = server.get(&format!("/debug/pprof/heap?pid={wrong}"));
         assert!(head.starts_with("HTTP/1.1 404"), "{head}");
@@ -156,7 +175,9 @@ fn promtool_is_content() {
         return;
     }
     let fake = Fake::with_figures(&figures());
-    let page = fake.answering(&["stat", "--prometheus", "--timeout=60"]).stdout;
+    let page = fake
+        .answering(&["stat", "--prometheus", "--timeout=60"])
+        .stdout;
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())

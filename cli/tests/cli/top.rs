@@ -54,7 +54,8 @@ impl<'a> Writer<'a> {
             ..figures()
         };
         self.fake.write(board::FIGURES_AT, &1_u64.to_ne_bytes());
-        self.fake.write(board::FIGURES_AT + 8, bytemuck::bytes_of(&figures));
+        self.fake
+            .write(board::FIGURES_AT + 8, bytemuck::bytes_of(&figures));
         self.fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
         self.fake.serve();
     }
@@ -79,7 +80,10 @@ fn a_pipe_gets_lines() {
     assert!(!text.contains('\x1b'), "{text:?}");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
-    assert!(lines[0].contains("resident") && lines[0].contains("faults/s"), "{text}");
+    assert!(
+        lines[0].contains("resident") && lines[0].contains("faults/s"),
+        "{text}"
+    );
     let second: Vec<&str> = lines[2].split_whitespace().collect();
     assert!(second.contains(&"100"), "{text}");
     assert!(!text.contains("pending"), "{text}");
@@ -117,12 +121,21 @@ fn the_list_has_every_process() {
     let text = String::from_utf8(output.stdout).unwrap();
     for fake in [&one, &two] {
         let pid = fake.pid().to_string();
-        let line = |line: &str| line.split_whitespace().next() == Some(&pid) && line.ends_with("sleep");
+        let line =
+            |line: &str| line.split_whitespace().next() == Some(&pid) && line.ends_with("sleep");
         assert!(text.lines().any(line), "{text}");
     }
-    let output = neap().args(["top", "--count=1", "--json"]).output().unwrap();
+    let output = neap()
+        .args(["top", "--count=1", "--json"])
+        .output()
+        .unwrap();
     let list: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let has = |fake: &Fake| list.as_array().unwrap().iter().any(|entry| entry["pid"] == fake.pid());
+    let has = |fake: &Fake| {
+        list.as_array()
+            .unwrap()
+            .iter()
+            .any(|entry| entry["pid"] == fake.pid())
+    };
     assert!(has(&one) && has(&two), "{list}");
 }
 
@@ -174,7 +187,8 @@ impl Terminal {
         };
         assert_eq!(rc, 0);
         // SAFETY: both were just opened, and nobody else has them.
-        let (master, slave) = unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        let (master, slave) =
+            unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         let (master, slave) = (File::from(master), File::from(slave));
         let child = command
             .env("TERM", "xterm-256color")
@@ -208,7 +222,10 @@ impl Terminal {
     fn end(mut self, before: &Mode) -> (ExitStatus, String) {
         self.wait_for(LEFT);
         let status = self.child.wait().unwrap();
-        assert!(*before == mode(&self.slave), "the terminal was not given back");
+        assert!(
+            *before == mode(&self.slave),
+            "the terminal was not given back"
+        );
         (status, std::mem::take(&mut self.seen))
     }
 }
@@ -332,7 +349,9 @@ fn no_color_is_honoured() {
         terminal.wait_for("size classes");
         terminal.press("q");
         let (_, seen) = terminal.end(&before);
-        ["\x1b[36m", "\x1b[38;5;6m", "\x1b[32m", "\x1b[38;5;2m"].iter().any(|code| seen.contains(code))
+        ["\x1b[36m", "\x1b[38;5;6m", "\x1b[32m", "\x1b[38;5;2m"]
+            .iter()
+            .any(|code| seen.contains(code))
     };
     Writer::new(&fake).during(|| {
         assert!(colours(None));
