@@ -347,11 +347,11 @@ fn pprof_shows_the_file_in_a_browser() {
     let Some(pages) = Pages::of(&planted.pprof(), planted.room.path()) else {
         return;
     };
-    assert!(pages.get("/top").contains("download"));
-    assert!(pages.get("/flamegraph").contains("add_node"));
+    assert!(pages.get("/ui/top").contains("download"));
+    assert!(pages.get("/ui/flamegraph").contains("add_node"));
     assert!(
         pages
-            .get("/source?f=add_node")
+            .get("/ui/source?f=add_node")
             .contains("malloc(sizeof *node)")
     );
 }
