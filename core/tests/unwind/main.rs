@@ -100,8 +100,8 @@ fn a_thread_is_walked_to_its_start() {
         library.descend(20, look);
         seen()
     };
-    // SAFETY: a handle and function addresses are the process's, not a thread's.
     struct Sent<T>(T);
+    // SAFETY: a handle and function addresses are the process's, not a thread's.
     unsafe impl<T> Send for Sent<T> {}
     let sent = Sent(walk);
     let (ours, theirs) = std::thread::spawn(move || {

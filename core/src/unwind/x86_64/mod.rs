@@ -41,6 +41,16 @@ pub(super) fn here() -> Frame {
     }
 }
 
+impl Frame {
+    /// An address in the instruction by which the frame was left.
+    fn instruction(&self) -> usize {
+        match self.left {
+            Left::Call => self.pc.wrapping_sub(1),
+            Left::Signal => self.pc,
+        }
+    }
+}
+
 /// The frame that called `frame`.
 #[inline]
 pub(super) fn caller(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
