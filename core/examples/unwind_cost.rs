@@ -4,6 +4,7 @@
 //! `cargo run --release -p neap --example unwind_cost`, and for the chain of frame pointers the same with
 //! `RUSTFLAGS=-Cforce-frame-pointers=yes`.
 
+use neap::os::peek::{self, Peek};
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr::null_mut;
@@ -87,14 +88,29 @@ extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
 }
 
 extern "C" fn one_walk(_: *mut c_void) -> *mut c_void {
-    static mut FRAMES: [u64; MOST] = [0; MOST];
-    // SAFETY: one thread at a time runs this.
-    neap::unwind::capture(unsafe { &mut *(&raw mut FRAMES) });
+    neap::unwind::capture(black_box(&mut [0; MOST]));
     null_mut()
+}
+
+/// Reading a word of another page in the two ways of `os::peek`.
+fn reading() {
+    let far_away = Box::new([1_usize; 4096]);
+    let address = std::ptr::from_ref(&far_away[2048]).addr();
+    let near = || Peek::beside(&address).near(black_box(address)).unwrap();
+    let far = || usize::from_ne_bytes(peek::far(black_box(address)).unwrap());
+    println!(
+        "a word of another page: asked first {} ns",
+        price(|| {}, near).0
+    );
+    println!(
+        "                        copied by the kernel {} ns",
+        price(|| {}, far).0
+    );
 }
 
 fn main() {
     libgcc();
+    reading();
     for depth in DEPTHS {
         line("frame pointers alone", depth, || {}, frames_below);
     }
