@@ -165,7 +165,7 @@ fn a_walk_leads_from_a_coroutine_to_who_resumed_it() {
     neap::unwind::prepare();
     let inner = || Coroutine::<(), (), _, _>::with_stack(stack(), |_, ()| frames());
     let mut outer =
-        Coroutine::<(), (), _, _>::with_stack(stack(), |_, ()| inner().resume(()).as_return());
+        Coroutine::<(), (), _, _>::with_stack(stack(), move |_, ()| inner().resume(()).as_return());
     let [ours, theirs] = outer.resume(()).as_return().unwrap().unwrap();
     let [outside, _] = frames();
     assert!(ours.len() > outside.len());
