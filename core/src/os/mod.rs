@@ -18,6 +18,8 @@ mod lock_loom;
 pub mod objects;
 #[cfg(not(loom))]
 pub mod peek;
+#[cfg(not(loom))]
+pub mod shared;
 pub mod thread;
 
 use core::ptr::NonNull;
