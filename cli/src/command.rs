@@ -1,6 +1,6 @@
 //! The verbs and flags of the command line.
 
-use crate::flags;
+use crate::{flags, verbs};
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
@@ -16,6 +16,9 @@ pub fn neap() -> Command {
         .subcommand(run())
         .subcommand(env())
         .subcommand(doctor())
+        .subcommand(verbs::stat::command())
+        .subcommand(verbs::purge::command())
+        .subcommand(verbs::serve::command())
         .subcommand(lab())
         .subcommand(completions())
 }

@@ -4,7 +4,11 @@ mod completions;
 mod doctor;
 mod env;
 mod lab;
+pub mod purge;
 mod run;
+pub mod serve;
+pub mod stat;
+mod target;
 
 use crate::Outcome;
 use clap::ArgMatches;
@@ -16,6 +20,9 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Some(("env", matches)) => env::perform(matches),
         Some(("doctor", matches)) => doctor::perform(matches),
         Some(("lab", matches)) => lab::perform(matches),
+        Some(("stat", matches)) => stat::perform(matches),
+        Some(("serve", matches)) => serve::perform(matches),
+        Some(("purge", matches)) => purge::perform(matches),
         Some(("completions", matches)) => completions::perform(matches),
         other => unreachable!("clap accepts only declared verbs: {other:?}"),
     }

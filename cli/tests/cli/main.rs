@@ -1,7 +1,10 @@
 //! The command as its users see it.
 
+mod attach;
 mod doctor;
 mod env;
+mod fake;
+mod hostile;
 mod identity;
 mod options_page;
 mod refused;
