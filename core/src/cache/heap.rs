@@ -206,7 +206,7 @@ impl Heap {
 /// A sampled block: its span was asked for with its class's bytes.
 fn sampled(place: Place<'static>) -> Found {
     match place.bytes() {
-        bytes @ 1..=MAX_BLOCK => Found::Sampled(place, Class::of_size_align8(bytes)),
+        bytes @ 1..=MAX_BLOCK => Found::Sampled(place, Class::of_block(bytes)),
         _ => Found::Nothing,
     }
 }

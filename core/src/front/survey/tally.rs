@@ -261,7 +261,7 @@ enum Kind {
 /// A sampled block counts among those of its class, not among the large ones.
 fn note_sampled(figures: &mut Snapshot, bytes: usize) {
     if (1..=MAX_BLOCK).contains(&bytes) {
-        let class = Class::of_size_align8(bytes);
+        let class = Class::of_block(bytes);
         figures.classes[class.index() - 1].blocks += 1;
         figures.large_blocks = figures.large_blocks.saturating_sub(1);
         figures.large_bytes = figures.large_bytes.saturating_sub(bytes as u64);
