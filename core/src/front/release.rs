@@ -76,7 +76,7 @@ pub unsafe fn usable_size(block: *mut u8) -> usize {
             start_of(Call::UsableSize, slab, class, address);
             class.bytes()
         }
-        Found::Large(place) | Found::Sampled(place, _) => {
+        Found::Large(place) | Found::Sampled(place) => {
             large::bytes(Call::UsableSize, &place, address)
         }
         Found::Foreign => misuse::foreign(Call::UsableSize, address),
@@ -104,8 +104,11 @@ pub(super) fn sizes_are_loose() {
 fn check_size(block: *mut u8, size: usize, align: usize) {
     let address = block.addr();
     let (low, high) = match HEAP.find(address) {
-        Found::Slab(_, class) | Found::Sampled(_, class) => {
-            let exact = align <= 16 && SIZES_ARE_EXACT.load(Ordering::Relaxed);
+        Found::Sampled(place) => (0, large::bytes(Call::Free, &place, address)),
+        Found::Slab(_, class) => {
+            // A stated alignment of 16 made a smaller size one of 16.
+            let by_size = align <= 8 || (align == 16 && size >= 16);
+            let exact = by_size && SIZES_ARE_EXACT.load(Ordering::Relaxed);
             (if exact { class.least_request() } else { 0 }, class.bytes())
         }
         // A large block's alignment may have made it large, whatever its size, or a realloc without memory.
@@ -170,7 +173,7 @@ pub(super) fn free_found(address: usize, found: Found) {
     match found {
         Found::Slab(..) => give_one(&HEAP, address),
         Found::Large(place) => large::free(&place, address, Tag::LARGE),
-        Found::Sampled(place, _) => large::free(&place, address, Tag::SAMPLED),
+        Found::Sampled(place) => large::free(&place, address, Tag::SAMPLED),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
     }

@@ -2,10 +2,11 @@
 
 use super::allocate::{allocate_layout, current};
 use super::release::{free, sizes_are_loose, start_of};
-use super::{MAX_BYTES, check, large};
+use super::{MAX_BYTES, check, large, sizes};
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
+use crate::page::Place;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use core::ptr;
@@ -33,22 +34,14 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
         Found::Slab(slab, class) => {
             refuse_freed(block, slab, class);
             if Class::of_layout(size, align) == Some(class) {
+                note_kept(size, Some(class));
                 return block;
             }
             // SAFETY: the caller's promise; a slab block of this class holds so many bytes.
             unsafe { move_block(block, class.bytes(), size, align) }
         }
-        Found::Sampled(place, class) => {
-            large::bytes(Call::Realloc, &place, address);
-            if is_quarantined(address) {
-                misuse::realloc_freed(address);
-            }
-            if Class::of_layout(size, align) == Some(class) {
-                return block;
-            }
-            // SAFETY: the caller's promise; a block of this class holds so many bytes.
-            unsafe { move_block(block, class.bytes(), size, align) }
-        }
+        // SAFETY: the caller's promise.
+        Found::Sampled(place) => unsafe { reallocate_sampled(&place, block, size, align) },
         Found::Large(place) => {
             if is_quarantined(address) {
                 misuse::realloc_freed(address);
@@ -61,6 +54,31 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
     }
 }
 
+/// [`reallocate_layout`] of a block that the profiler sampled: of a class, but in a span of its own.
+///
+/// # Safety
+/// - As [`reallocate`].
+#[cold]
+#[inline(never)]
+unsafe fn reallocate_sampled(
+    place: &Place<'static>,
+    block: *mut u8,
+    size: usize,
+    align: usize,
+) -> *mut u8 {
+    let held = large::bytes(Call::Realloc, place, block.addr());
+    if is_quarantined(block.addr()) {
+        misuse::realloc_freed(block.addr());
+    }
+    let class = Class::of_layout(size, align).filter(|class| class.bytes() == held);
+    if class.is_some() {
+        note_kept(size, class);
+        return block;
+    }
+    // SAFETY: the caller's promise; the block has so many usable bytes.
+    unsafe { move_block(block, held, size, align) }
+}
+
 /// Aborts if the block is seen to be free: its bit is set, or it lies on top of this thread's magazine.
 fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     let number = start_of(Call::Realloc, slab, class, block.addr());
@@ -70,6 +88,13 @@ fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
         || current().magazine(Tag::of(class)).newest() == Some(block)
     {
         misuse::realloc_freed(block.addr());
+    }
+}
+
+/// A block that is resized without another allocation: its new size counts as asked for, too.
+pub(super) fn note_kept(size: usize, class: Option<Class>) {
+    if HEAP.mode() == Mode::Counting {
+        sizes::note(size, class);
     }
 }
 
