@@ -14,5 +14,6 @@ mod serve;
 mod signals;
 mod stage;
 mod statistics;
+mod terminal;
 mod top;
 mod transcripts;
