@@ -9,6 +9,7 @@
 //! | `program/` | which files a command line executes, and whether the loader takes a preload for them |
 //! | `launch`, `supervise`, `statistics` | becoming the program, or waiting for it and printing what it left |
 //! | `probe/` | what this kernel offers, tried out |
+//! | `profile/` | heap profiles: read, symbolised, written in the formats that others open |
 //! | `table` | findings as a table or as JSON |
 //! | `failure` | errors and exit codes |
 //!
@@ -23,6 +24,7 @@ mod flags;
 mod launch;
 mod library;
 mod probe;
+mod profile;
 mod program;
 mod statistics;
 mod supervise;
