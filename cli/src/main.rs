@@ -26,6 +26,7 @@ mod library;
 mod probe;
 mod profile;
 mod program;
+mod recording;
 mod statistics;
 mod supervise;
 mod table;

@@ -65,7 +65,10 @@ mod tests {
     fn words_are_taken_out_of_their_surroundings() {
         assert_eq!(chosen("always [madvise] never\n"), "madvise");
         assert_eq!(chosen(""), "");
-        assert_eq!(total("MemFree: 1 kB\nMemTotal:       24576 kB\n"), 24576 << 10);
+        assert_eq!(
+            total("MemFree: 1 kB\nMemTotal:       24576 kB\n"),
+            24576 << 10
+        );
         assert_eq!(total("MemTotal: much"), 0);
     }
 }

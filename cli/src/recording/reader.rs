@@ -34,8 +34,8 @@ const LONGEST: u64 = 256 << 20;
 /// It cannot be read, is no recording, or is damaged before its last line; the message has the line's number.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
     let name = shown(file);
-    let open = File::open(file)
-        .map_err(|error| Failure::own(format!("cannot read {name}: {error}")))?;
+    let open =
+        File::open(file).map_err(|error| Failure::own(format!("cannot read {name}: {error}")))?;
     parse(&mut BufReader::new(open)).map_err(|trouble| Failure::own(format!("{name}{trouble}")))
 }
 
@@ -44,9 +44,7 @@ pub fn parse(input: &mut impl BufRead) -> Result<Recording, String> {
     let first = match line(input).map_err(|error| about(1, &error))? {
         Some(Line::Whole(Record::Head(head))) => checked(head)?,
         Some(Line::Torn(_)) | None => {
-            return Err(
-                " ends before its first line does: the recording had not begun".to_owned(),
-            );
+            return Err(" ends before its first line does: the recording had not begun".to_owned());
         }
         Some(Line::Whole(_)) => return Err(about(1, &"a recording begins with its head")),
     };
@@ -124,7 +122,9 @@ fn about(number: u64, what: &dyn Display) -> String {
 
 fn damaged(number: u64, what: &dyn Display) -> String {
     let sound = number - 1;
-    format!(": line {number} is damaged ({what}); `head -n {sound}` keeps the sound lines before it")
+    format!(
+        ": line {number} is damaged ({what}); `head -n {sound}` keeps the sound lines before it"
+    )
 }
 
 #[cfg(test)]
@@ -175,7 +175,13 @@ pub mod tests {
             live: 3,
             ..ClassRow::default()
         };
-        let event = |t_ms, what| Record::Event(Event { t_ms, pid: 42, what });
+        let event = |t_ms, what| {
+            Record::Event(Event {
+                t_ms,
+                pid: 42,
+                what,
+            })
+        };
         let program = "\"quoted\"".to_owned();
         vec![
             head(),
@@ -258,10 +264,7 @@ pub mod tests {
                 let mut text = text.clone();
                 text[start] = bad;
                 let error = parse_bytes(&text).unwrap_err();
-                assert!(
-                    error.contains(&format!("line {} is", index + 1)),
-                    "{error}"
-                );
+                assert!(error.contains(&format!("line {} is", index + 1)), "{error}");
             }
         }
     }
