@@ -8,6 +8,7 @@
 //! | `library` | where the library is and how it is named to the loader |
 //! | `program/` | which files a command line executes, and whether the loader takes a preload for them |
 //! | `launch`, `supervise`, `statistics` | becoming the program, or waiting for it and printing what it left |
+//! | `attach/` | looking into a running process |
 //! | `probe/` | what this kernel offers, tried out |
 //! | `profile/` | heap profiles: read, symbolised, written in the formats that others open |
 //! | `table` | findings as a table or as JSON |
@@ -18,6 +19,8 @@
 
 #![cfg_attr(not(test), no_main)]
 
+#[allow(dead_code, unused_imports, reason = "the verbs that use it come next")]
+mod attach;
 mod command;
 mod failure;
 mod flags;
