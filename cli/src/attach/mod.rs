@@ -26,7 +26,7 @@ mod reach;
 mod region;
 mod target;
 
-pub use asking::{Answer, Purge, Sampling};
+pub use asking::{Answer, Purge, Sampling, now_ms};
 pub use board::Board;
 pub use process::Process;
 pub use region::Region;

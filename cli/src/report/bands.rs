@@ -7,6 +7,7 @@ use neap::ledger::Ledger;
 pub const BANDS: usize = 9;
 
 /// What a band is called, which CSS colour it has, and what it is.
+#[derive(Debug)]
 pub struct Band {
     /// Also the class of its elements in the page.
     pub key: &'static str,
@@ -18,15 +19,51 @@ pub struct Band {
 
 /// From the bottom up.
 pub const ALL: [Band; BANDS] = [
-    band("used", "In use", "blocks that the program holds and has touched"),
-    band("rounding", "Rounding", "what size classes add to what was asked for"),
-    band("slabs", "Free in slabs", "free blocks, and ends where none fits, between blocks in use"),
-    band("magazines", "Magazines", "free blocks that threads keep at hand"),
-    band("free", "Free pages", "free memory that was used before and is not yet given back"),
-    band("huge", "Huge-page excess", "free memory that is resident because a huge page brought it"),
-    band("stacks", "Coroutine stacks", "in use, parked, and what else is in their spans"),
-    band("own", "Neap's own", "tables and caches, and pages around sampled blocks"),
-    band("rest", "Not the heap", "code, files, thread stacks, mappings of the program's own"),
+    band(
+        "used",
+        "In use",
+        "blocks that the program holds and has touched",
+    ),
+    band(
+        "rounding",
+        "Rounding",
+        "what size classes add to what was asked for",
+    ),
+    band(
+        "slabs",
+        "Free in slabs",
+        "free blocks, and ends where none fits, between blocks in use",
+    ),
+    band(
+        "magazines",
+        "Magazines",
+        "free blocks that threads keep at hand",
+    ),
+    band(
+        "free",
+        "Free pages",
+        "free memory that was used before and is not yet given back",
+    ),
+    band(
+        "huge",
+        "Huge-page excess",
+        "free memory that is resident because a huge page brought it",
+    ),
+    band(
+        "stacks",
+        "Coroutine stacks",
+        "in use, parked, and what else is in their spans",
+    ),
+    band(
+        "own",
+        "Neap's own",
+        "tables and caches, and pages around sampled blocks",
+    ),
+    band(
+        "rest",
+        "Not the heap",
+        "code, files, thread stacks, mappings of the program's own",
+    ),
 ];
 
 const fn band(key: &'static str, name: &'static str, meaning: &'static str) -> Band {
@@ -50,7 +87,9 @@ impl Cut {
             .heap
             .as_ref()
             .map_or([0; BANDS], |heap| heap_bands(&heap.ledger));
-        let heap = bytes.iter().fold(0, |sum: u64, part| sum.saturating_add(*part));
+        let heap = bytes
+            .iter()
+            .fold(0, |sum: u64, part| sum.saturating_add(*part));
         bytes[BANDS - 1] = sample.rss.saturating_sub(heap);
         Self {
             bytes,
@@ -60,7 +99,11 @@ impl Cut {
 }
 
 fn heap_bands(ledger: &Ledger) -> [u64; BANDS] {
-    let sum = |parts: &[u64]| parts.iter().fold(0, |sum: u64, part| sum.saturating_add(*part));
+    let sum = |parts: &[u64]| {
+        parts
+            .iter()
+            .fold(0, |sum: u64, part| sum.saturating_add(*part))
+    };
     let touched = sum(&[ledger.requested, ledger.rounding])
         .saturating_sub(sum(&[ledger.untouched, ledger.swapped]));
     let rounding = ledger.rounding.min(touched);

@@ -4,11 +4,7 @@
 pub fn utc(ms: u64) -> String {
     let seconds = ms / 1000;
     let (year, month, day) = civil((seconds / 86_400).min(LAST_DAY));
-    let (hour, minute, second) = (
-        seconds / 3600 % 24,
-        seconds / 60 % 60,
-        seconds % 60,
-    );
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
@@ -25,7 +21,11 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     (year, month, day)
 }

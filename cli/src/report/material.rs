@@ -94,10 +94,7 @@ fn start(file: &Path) -> Result<[u8; 2], Failure> {
     let open = File::open(file).map_err(|error| unreadable(file, &error))?;
     let about = open.metadata().map_err(|error| unreadable(file, &error))?;
     if !about.is_file() {
-        return Err(Failure::own(format!(
-            "{} is no ordinary file",
-            shown(file)
-        )));
+        return Err(Failure::own(format!("{} is no ordinary file", shown(file))));
     }
     let read = open.take(2).read(&mut start);
     match read.map_err(|error| unreadable(file, &error))? {

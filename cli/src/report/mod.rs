@@ -21,6 +21,8 @@ mod subject;
 mod timeline;
 mod verdict;
 
+pub use page::quoted;
+
 use crate::failure::Failure;
 use material::Material;
 use serde_json::{Value, json};
@@ -44,9 +46,23 @@ impl Report {
         Ok(Self { material })
     }
 
-    /// The program's name.
-    pub fn program(&self) -> String {
-        Subject::choose(&self.material).program
+    /// The process's number; 0: not known.
+    pub fn pid(&self) -> u32 {
+        Subject::choose(&self.material).pid
+    }
+
+    /// The first paragraph and what to do, for a terminal or a pipe.
+    pub fn text(&self) -> String {
+        let Verdict { opening, findings } = verdict::judge(&Subject::choose(&self.material));
+        let mut text = format!("\n{}\n", opening.replace('`', ""));
+        for finding in findings {
+            text.push_str(&format!(
+                "\n- {}\n  {}\n",
+                finding.headline.replace('`', ""),
+                finding.remedy.replace('`', "")
+            ));
+        }
+        text
     }
 
     /// The page.

@@ -3,12 +3,11 @@
 //! Names of programs, functions and files are hostile: the template escapes all text, data for the script is JSON without
 //! a `<`, prose is escaped before its names are marked, and the page's own policy forbids whatever else would run or be fetched.
 
-use super::bands;
 use super::flame::Flame;
 use super::material::Material;
 use super::sites::{Site, sites};
 use super::subject::{Subject, processes};
-use super::timeline::{self, Timeline};
+use super::timeline::Timeline;
 use super::verdict::{Finding, Verdict};
 use crate::failure::Failure;
 use crate::recording::format::{ClassRow, Head};
@@ -47,7 +46,11 @@ struct Page<'a> {
 /// # Errors
 ///
 /// Without random numbers, from which its policy is made.
-pub fn render(material: &Material, subject: &Subject, verdict: &Verdict) -> Result<String, Failure> {
+pub fn render(
+    material: &Material,
+    subject: &Subject,
+    verdict: &Verdict,
+) -> Result<String, Failure> {
     let head = material.recording.as_ref().map(|recording| &recording.head);
     let timeline = Timeline::of(subject);
     let points = timeline.as_ref().map(|timeline| json(&timeline.points));
@@ -163,7 +166,8 @@ fn command(head: &Head) -> String {
     words.join(" ")
 }
 
-fn quoted(word: &str) -> String {
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "-_./=:,+@%".contains(letter);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),
@@ -248,7 +252,8 @@ fn class_lines(subject: &Subject) -> Vec<ClassLine> {
     let rows = subject
         .classes
         .map_or(&[][..], |classes| classes.classes.as_slice());
-    let all = |row: &ClassRow| row.bytes as f64 * (row.live as f64 + row.free as f64 + row.cached as f64);
+    let all =
+        |row: &ClassRow| row.bytes as f64 * (row.live as f64 + row.free as f64 + row.cached as f64);
     let most = rows.iter().map(all).fold(1.0, f64::max);
     let line = |row: &ClassRow| {
         let bytes = |blocks: u64| Bytes(blocks.saturating_mul(row.bytes)).to_string();
@@ -312,12 +317,31 @@ fn counters(subject: &Subject) -> Vec<(&'static str, String)> {
     let bytes = |bytes| Bytes(bytes).to_string();
     vec![
         ("most in RAM", bytes(subject.peak_rss())),
-        ("page faults", format!("{} (and {} that read a disk)", heap.minor_faults, heap.major_faults)),
-        ("given back", format!("{} in {} purges", bytes(heap.purged_bytes), heap.purges)),
+        (
+            "page faults",
+            format!(
+                "{} (and {} that read a disk)",
+                heap.minor_faults, heap.major_faults
+            ),
+        ),
+        (
+            "given back",
+            format!("{} in {} purges", bytes(heap.purged_bytes), heap.purges),
+        ),
         ("zeroing done", bytes(heap.zeroed)),
-        ("zeroing saved", bytes(heap.zero_spared.saturating_add(heap.zero_purged))),
+        (
+            "zeroing saved",
+            bytes(heap.zero_spared.saturating_add(heap.zero_purged)),
+        ),
         ("threads at the end", heap.threads.to_string()),
-        ("large blocks at the end", format!("{} of {} in all", heap.large_blocks, bytes(heap.large_bytes))),
+        (
+            "large blocks at the end",
+            format!(
+                "{} of {} in all",
+                heap.large_blocks,
+                bytes(heap.large_bytes)
+            ),
+        ),
     ]
 }
 
@@ -328,9 +352,15 @@ fn stacks(subject: &Subject) -> Vec<(&'static str, String)> {
     match most {
         Some((_, heap)) if heap.stacks.used > 0 || heap.stacks.parked > 0 => vec![
             ("in use", heap.stacks.used.to_string()),
-            ("resident of these", Bytes(heap.ledger.stacks_used).to_string()),
+            (
+                "resident of these",
+                Bytes(heap.ledger.stacks_used).to_string(),
+            ),
             ("parked", heap.stacks.parked.to_string()),
-            ("resident of these", Bytes(heap.ledger.stacks_parked).to_string()),
+            (
+                "resident of these",
+                Bytes(heap.ledger.stacks_parked).to_string(),
+            ),
             ("address space", Bytes(heap.stacks.address).to_string()),
         ],
         _ => Vec::new(),
@@ -343,14 +373,20 @@ fn process_rows(material: &Material) -> Vec<(u32, String, String)> {
         return Vec::new();
     }
     let row = |process: super::subject::Process| {
-        (process.pid, process.program, Bytes(process.peak).to_string())
+        (
+            process.pid,
+            process.program,
+            Bytes(process.peak).to_string(),
+        )
     };
     found.into_iter().take(ROWS).map(row).collect()
 }
 
 fn options(head: &Head) -> Vec<(String, String)> {
     let pairs = head.options.iter();
-    pairs.map(|(name, value)| (name.clone(), value.clone())).collect()
+    pairs
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 fn machine(head: &Head) -> Vec<(&'static str, String)> {
@@ -364,6 +400,26 @@ fn machine(head: &Head) -> Vec<(&'static str, String)> {
         ("recorded by", head.written_by.clone()),
         ("sampled every", format!("{} ms", head.interval_ms)),
     ]
+}
+
+/// What the template may do with values.
+mod filters {
+    use askama::{Result, Values, filter_fn};
+
+    /// Bytes for people.
+    #[filter_fn]
+    pub fn bytes(bytes: &u64, _: &dyn Values) -> Result<String> {
+        Ok(neap::stats::Bytes(*bytes).to_string())
+    }
+
+    /// The last one first.
+    #[filter_fn]
+    pub fn reversed<'a, T>(
+        list: &'a [T],
+        _: &dyn Values,
+    ) -> Result<std::iter::Rev<std::slice::Iter<'a, T>>> {
+        Ok(list.iter().rev())
+    }
 }
 
 #[cfg(test)]

@@ -175,7 +175,15 @@ mod tests {
     fn a_site_is_the_programs_own_function() {
         let profile = Profile {
             stacks: vec![
-                stack(&["operator new(unsigned long)", "std::vector<int>::reserve", "fill", "main"], 5),
+                stack(
+                    &[
+                        "operator new(unsigned long)",
+                        "std::vector<int>::reserve",
+                        "fill",
+                        "main",
+                    ],
+                    5,
+                ),
                 stack(&["fill", "twice", "main"], 9),
                 stack(&["std::thread::spawn"], 1),
                 stack(&[], 2),
@@ -187,7 +195,11 @@ mod tests {
         let names: Vec<_> = sites.iter().map(Site::name).collect();
         assert_eq!(
             names,
-            ["`std::thread::spawn` (main.c:7)", "`(no stack)`", "`fill` (main.c:7)"]
+            [
+                "`std::thread::spawn` (main.c:7)",
+                "`(no stack)`",
+                "`fill` (main.c:7)"
+            ]
         );
         assert_eq!(sites[2].figures.alloc_bytes, 14);
         assert_eq!(sites[2].callers, ["twice", "main"]);

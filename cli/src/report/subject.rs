@@ -67,10 +67,7 @@ impl<'a> Subject<'a> {
             samples,
             classes,
             events: events.collect(),
-            profile: material
-                .profiles
-                .iter()
-                .rfind(|profile| profile.pid == pid),
+            profile: material.profiles.iter().rfind(|profile| profile.pid == pid),
             is_main: recording
                 .is_some_and(|recording| u32::try_from(recording.head.pid) == Ok(pid)),
         }

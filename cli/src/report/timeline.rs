@@ -103,9 +103,8 @@ fn columns<'a>(samples: &[&'a Sample]) -> Vec<(u64, &'a Sample)> {
         return Vec::new();
     };
     let span = (last.t_ms - first.t_ms).max(1) as f64;
-    let column = |sample: &Sample| {
-        ((sample.t_ms - first.t_ms) as f64 / span * COLUMNS as f64) as usize
-    };
+    let column =
+        |sample: &Sample| ((sample.t_ms - first.t_ms) as f64 / span * COLUMNS as f64) as usize;
     let mut kept: Vec<&Sample> = Vec::new();
     for sample in samples {
         match kept.last_mut() {
@@ -117,7 +116,9 @@ fn columns<'a>(samples: &[&'a Sample]) -> Vec<(u64, &'a Sample)> {
             _ => kept.push(sample),
         }
     }
-    kept.into_iter().map(|sample| (sample.t_ms, sample)).collect()
+    kept.into_iter()
+        .map(|sample| (sample.t_ms, sample))
+        .collect()
 }
 
 struct Scale {
@@ -177,14 +178,18 @@ fn seconds(time: f64, step: f64) -> String {
 /// 1, 2 or 5 times a power of ten, from `least` on.
 fn step(least: f64) -> f64 {
     let power = 10f64.powf(least.max(1e-3).log10().floor());
-    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= least);
+    let factor = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|factor| factor * power >= least);
     factor.unwrap_or(10.0) * power
 }
 
 /// The least 1, 1.5, 2, 3, 4 or 6 times a power of two that `bytes` fit below.
 fn nice(bytes: f64) -> f64 {
     let power = 2f64.powf(bytes.log2().floor());
-    let factor = [1.0, 1.25, 1.5, 1.75].into_iter().find(|factor| factor * power >= bytes);
+    let factor = [1.0, 1.25, 1.5, 1.75]
+        .into_iter()
+        .find(|factor| factor * power >= bytes);
     factor.unwrap_or(2.0) * power
 }
 
@@ -231,14 +236,22 @@ fn purges(scale: &Scale, subject: &Subject) -> Vec<Tick> {
         }
         _ => None,
     };
-    subject.events.iter().filter_map(|event| purge(&event)).take(COLUMNS).collect()
+    subject
+        .events
+        .iter()
+        .filter_map(|event| purge(&event))
+        .take(COLUMNS)
+        .collect()
 }
 
 fn points(scale: &Scale, times: &[u64], cuts: &[Cut], peak: usize) -> Points {
     let band = |index: usize| cuts.iter().map(|cut| cut.bytes[index]).collect();
     let rounded = |value: f64| (value * 100.0).round() / 100.0;
     Points {
-        x: times.iter().map(|time| rounded(scale.x(*time) / WIDTH * 100.0)).collect(),
+        x: times
+            .iter()
+            .map(|time| rounded(scale.x(*time) / WIDTH * 100.0))
+            .collect(),
         t: times.iter().map(|time| *time as f64 / 1e3).collect(),
         rss: cuts.iter().map(|cut| cut.rss).collect(),
         bands: (0..BANDS).map(band).collect(),
@@ -294,7 +307,11 @@ mod tests {
         assert_eq!(nice(1025.0), 1280.0);
         let samples = samples(&[(0, 100 << 20), (10_000, 10 << 20)]);
         let timeline = subject(&samples);
-        let texts: Vec<_> = timeline.times.iter().map(|tick| tick.text.as_str()).collect();
+        let texts: Vec<_> = timeline
+            .times
+            .iter()
+            .map(|tick| tick.text.as_str())
+            .collect();
         assert_eq!(texts, ["0 s", "5 s", "10 s"]);
         assert_eq!(timeline.grid[3].text, "112.0 MiB");
     }

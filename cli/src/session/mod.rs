@@ -12,11 +12,11 @@
 mod outcome;
 mod watched;
 
-pub use outcome::{Outputs, ProfileFile};
+pub use outcome::{Leaks, Outputs, ProfileFile};
 
 use crate::attach::monitor::{Inbox, Monitor, What};
 use crate::failure::Failure;
-use crate::launch::{Program, set_variables};
+use crate::launch::set_variables;
 use crate::progress::Talk;
 use crate::recording::format::{Event, FORMAT, Happening, Sample, VERSION};
 use crate::recording::{Head, Machine, Record, Writer};
@@ -124,7 +124,10 @@ impl Session {
     fn greet(&mut self) {
         let arrivals = self.inbox.as_ref().map(Inbox::arrivals);
         for arrival in arrivals.into_iter().flatten() {
-            let at = self.processes.iter().rposition(|process| process.pid == arrival.pid);
+            let at = self
+                .processes
+                .iter()
+                .rposition(|process| process.pid == arrival.pid);
             match (arrival.what, at) {
                 (What::Profile(region), Some(at)) => self.processes[at].region = Some(region),
                 (What::Profile(region), None) => {
@@ -151,7 +154,10 @@ impl Session {
         let (interval, main) = (self.interval, self.main);
         let mut records = Vec::new();
         let recorded = self.writer.is_some();
-        let living = self.processes.iter_mut().filter(|process| process.is_alive());
+        let living = self
+            .processes
+            .iter_mut()
+            .filter(|process| process.is_alive());
         for process in living.take(MOST_AT_ONCE) {
             records.extend(process.look(t_ms, interval, recorded, main));
         }

@@ -4,7 +4,7 @@ use super::Session;
 use super::watched::Watched;
 use crate::attach::Region;
 use crate::failure::{Failure, shown};
-use crate::profile::{Profile, leaks, pprof};
+use crate::profile::{self, Profile, Value, leaks, pprof};
 use crate::recording::Record;
 use crate::recording::format::Embedded;
 use crate::supervise::Ending;
@@ -61,12 +61,20 @@ impl ProfileFile {
         };
         let absolute = std::path::absolute(file).map_err(|error| refused(&error))?;
         let mut start = Vec::new();
-        match fs::OpenOptions::new().read(true).write(true).open(&absolute) {
+        match fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&absolute)
+        {
             Ok(open) => {
-                open.take(2).read_to_end(&mut start).map_err(|error| refused(&error))?;
+                open.take(2)
+                    .read_to_end(&mut start)
+                    .map_err(|error| refused(&error))?;
                 match start.is_empty() || start == GZIP {
                     true => Ok(Self::Named(absolute)),
-                    false => Err(refused(&"the file exists and is no profile; it is left as it is")),
+                    false => Err(refused(
+                        &"the file exists and is no profile; it is left as it is",
+                    )),
                 }
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -120,7 +128,12 @@ impl Session {
     /// The profiles of all processes with samples, the main program's first, then those that allocated most.
     fn profiles(&self) -> Vec<Profile> {
         let read = || {
-            let read = |process: &Watched| process.region.as_ref().and_then(|region| self.profile(process, region));
+            let read = |process: &Watched| {
+                process
+                    .region
+                    .as_ref()
+                    .and_then(|region| self.profile(process, region))
+            };
             self.processes.iter().filter_map(read).collect()
         };
         let mut profiles: Vec<Profile> = self.talk.during("looking up names of functions", read);
@@ -178,10 +191,9 @@ impl Session {
         };
         match writer.complaint() {
             Some(complaint) => crate::failure::say(&complaint),
-            None => self.talk.say(&format!(
-                "wrote {}; next: neap report {0}",
-                argument(file)
-            )),
+            None => self
+                .talk
+                .say(&format!("wrote {}; next: neap report {0}", argument(file))),
         }
     }
 
@@ -195,12 +207,11 @@ impl Session {
                 0 => file.to_owned(),
                 _ => beside(file, profile.pid, &profiles[..index]),
             };
-            match replace(&name, &pprof::encode(profile)) {
+            match profile::write(&name, &pprof::encode(profile)) {
                 Ok(()) => self.tell_profile(&name, profile),
-                Err(error) => crate::failure::say(&format!(
-                    "the profile of process {} cannot be written to {}: {error}",
-                    profile.pid,
-                    shown(&name)
+                Err(failure) => crate::failure::say(&format!(
+                    "the profile of process {} is lost: {failure}",
+                    profile.pid
                 )),
             }
         }
@@ -216,13 +227,11 @@ impl Session {
 
     fn print_leaks(&self, profiles: &[Profile]) {
         if profiles.is_empty() {
-            self.talk.say("nothing is known to be live: no process of the run was sampled");
+            self.talk
+                .say("nothing is known to be live: no process of the run was sampled");
         }
         for profile in profiles {
-            let mut text = Vec::new();
-            // Writing to memory does not fail.
-            let _ = leaks(profile, &mut text);
-            if let Err(failure) = print(&String::from_utf8_lossy(&text)) {
+            if let Err(failure) = print(&leaks(profile, Value::LiveSpace)) {
                 crate::failure::say(&failure.to_string());
             }
         }
@@ -238,19 +247,6 @@ fn beside(file: &Path, pid: u32, before: &[Profile]) -> PathBuf {
         name.push(format!(".{}", same + 1));
     }
     PathBuf::from(name)
-}
-
-/// Writes a file at once: whoever looks sees the old one or the new one, and a full disk leaves the old.
-pub fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut name = file.as_os_str().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = PathBuf::from(name);
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, file));
-    if written.is_err() {
-        // It may not even be there.
-        let _ = fs::remove_file(&part);
-    }
-    written
 }
 
 /// A file's name as a shell takes it, relative where that is shorter.

@@ -60,7 +60,13 @@ impl Watched {
 
     /// Its state as lines of a recording; asks it to go on telling. Where there is no recording, only whether it still
     /// lives is looked at.
-    pub fn look(&mut self, t_ms: u64, interval: Duration, recorded: bool, main: u32) -> Vec<Record> {
+    pub fn look(
+        &mut self,
+        t_ms: u64,
+        interval: Duration,
+        recorded: bool,
+        main: u32,
+    ) -> Vec<Record> {
         let Some(board) = &self.board else {
             return Vec::new();
         };
@@ -70,7 +76,10 @@ impl Watched {
         if !recorded {
             return Vec::new();
         }
-        if self.leased.is_none_or(|leased| leased.elapsed() > LEASE / 4) {
+        if self
+            .leased
+            .is_none_or(|leased| leased.elapsed() > LEASE / 4)
+        {
             // A process that cannot be told is sampled all the same, with what it writes by itself.
             let _ = board.watch(interval, LEASE);
             self.leased = Some(Instant::now());

@@ -4,6 +4,7 @@ mod completions;
 mod doctor;
 mod env;
 mod lab;
+mod report;
 mod run;
 
 use crate::Outcome;
@@ -13,6 +14,7 @@ use clap::ArgMatches;
 pub fn perform(matches: &ArgMatches) -> Outcome {
     match matches.subcommand() {
         Some(("run", matches)) => run::perform(matches),
+        Some(("report", matches)) => report::perform(matches),
         Some(("env", matches)) => env::perform(matches),
         Some(("doctor", matches)) => doctor::perform(matches),
         Some(("lab", matches)) => lab::perform(matches),

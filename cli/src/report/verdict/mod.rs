@@ -58,9 +58,7 @@ pub fn judge(subject: &Subject) -> Verdict {
     if !findings.iter().any(|finding| finding.kind == places::LEAK) {
         findings.extend(growth.as_ref().and_then(|growth| growth.finding(subject)));
     }
-    let rounding_is_named = findings
-        .iter()
-        .any(|finding| finding.kind == places::WASTE);
+    let rounding_is_named = findings.iter().any(|finding| finding.kind == places::WASTE);
     findings.extend(
         heap::findings(subject)
             .into_iter()

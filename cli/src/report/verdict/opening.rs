@@ -49,7 +49,9 @@ fn run(subject: &Subject) -> String {
         Some(Happening::Exited { status }) => {
             format!("`{name}` ran for {seconds:.1} s and ended with status {status}.")
         }
-        _ => format!("The recording of `{name}` ends after {seconds:.1} s, before the program did."),
+        _ => {
+            format!("The recording of `{name}` ends after {seconds:.1} s, before the program did.")
+        }
     }
 }
 

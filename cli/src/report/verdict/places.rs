@@ -40,7 +40,12 @@ fn largest(sites: &[Site], judge: impl Fn(&Site) -> Option<Finding>) -> Vec<Find
 }
 
 /// Much is live, in many objects, and little of what was allocated here was ever freed.
-fn leak(site: &Site, total: &Figures, subject: &Subject, growth: Option<&Growth>) -> Option<Finding> {
+fn leak(
+    site: &Site,
+    total: &Figures,
+    subject: &Subject,
+    growth: Option<&Growth>,
+) -> Option<Finding> {
     let Figures {
         live_bytes,
         live_objects,
