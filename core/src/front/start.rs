@@ -4,9 +4,10 @@
 //! any constructor. Options count from the constructor on.
 
 use super::statistics::{self, Lossy};
-use super::{check, purge};
+use super::{attach, check, profile, purge};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::heap::{HEAP, Mode};
+use crate::cache::thread::Door;
 use crate::control::{self, Value};
 use crate::os::Os;
 use crate::os::fatal::warn;
@@ -43,6 +44,8 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
     }
     // Last: with `NEAP_ASK=0` not even this.
     sandbox::note_start();
+    attach::begin();
+    profile::begin();
 }
 
 /// From now on the kernel is asked nothing new: the program forbids itself system calls, or is about to, and
@@ -146,6 +149,10 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("deepbind", Value::Choice(word)) => {
             DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
+        ("sample", Value::Bytes(rate)) => profile::want(rate),
+        ("attach", Value::Choice("0")) => attach::forbid(),
+        // SAFETY: as above.
+        ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
         ("ask", Value::Choice("0")) => ask_no_more(),
         // SAFETY: as above.
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
@@ -160,7 +167,8 @@ fn switch(mode: Mode) {
     }
     HEAP.drain_all();
     HEAP.set_mode(mode);
-    HEAP.registry.for_each(|cache| cache.open().close_door());
+    HEAP.registry
+        .for_each(|cache| cache.open().set_door(Door::Closed));
 }
 
 /// Takes this library out of `LD_PRELOAD`, so that children start without it.
@@ -217,7 +225,9 @@ unsafe extern "C" fn before_fork() {
     purge::before_fork();
     // SAFETY: the C library calls one of the two below next, on this thread or its copy.
     unsafe {
+        attach::before_fork();
         check::fork_lock();
+        profile::fork_lock();
         HEAP.fork_prepare();
     }
 }
@@ -226,7 +236,9 @@ unsafe extern "C" fn after_fork_in_parent() {
     // SAFETY: `before_fork` ran on this thread.
     unsafe {
         HEAP.fork_parent();
+        profile::fork_unlock();
         check::fork_unlock();
+        attach::after_fork_in_parent();
     }
     purge::after_fork_in_parent();
 }
@@ -235,8 +247,12 @@ unsafe extern "C" fn after_fork_in_child() {
     // SAFETY: `before_fork` ran on the thread that this one is the copy of.
     unsafe {
         HEAP.fork_child();
+        profile::after_fork_in_child();
         check::fork_unlock();
     }
+    // Before anything takes the page heap's lock, which writes to the board.
+    // SAFETY: as above.
+    unsafe { attach::after_fork_in_child() };
     purge::after_fork_in_child();
     close_inherited_pagemap();
     cgroup::forget_who_asks();
