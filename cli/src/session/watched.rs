@@ -84,14 +84,21 @@ impl Watched {
             let _ = board.watch(interval, LEASE);
             self.leased = Some(Instant::now());
         }
+        let figures = board.figures();
+        let age_ms = figures.map_or(u64::MAX, |figures| age_ms(&figures));
+        if u128::from(age_ms) > interval.as_millis() * 2 {
+            // The lease is kept by the purge thread. Where that is not there, the program's own calls answer a question.
+            let _ = board.nudge();
+        }
         let arenas_rss = self.kernel_count();
-        self.lines(t_ms, rss, arenas_rss)
+        self.lines(t_ms, rss, arenas_rss, figures)
     }
 
     /// Its last figures: those it wrote at its end, or before it was killed.
     pub fn last_words(&mut self, t_ms: u64) -> Vec<Record> {
         self.classes_at = None;
-        self.lines(t_ms, 0, None)
+        let figures = self.board.as_ref().and_then(Board::figures);
+        self.lines(t_ms, 0, None, figures)
     }
 
     /// Only of the main program is it known how it ended; that is told by whoever waited for it.
@@ -104,14 +111,19 @@ impl Watched {
         records
     }
 
-    fn lines(&mut self, t_ms: u64, rss: u64, arenas_rss: Option<u64>) -> Vec<Record> {
+    fn lines(
+        &mut self,
+        t_ms: u64,
+        rss: u64,
+        arenas_rss: Option<u64>,
+        figures: Option<Snapshot>,
+    ) -> Vec<Record> {
         let mut sample = bare(t_ms, self.pid, rss);
         sample.arenas_rss = arenas_rss;
-        let Some(figures) = self.board.as_ref().and_then(Board::figures) else {
+        let Some(figures) = figures else {
             return vec![Record::Sample(Box::new(sample))];
         };
-        let age_ms = crate::attach::now_ms().saturating_sub(figures.at_ms);
-        sample.heap = Some(Heap::new(&figures, age_ms));
+        sample.heap = Some(Heap::new(&figures, age_ms(&figures)));
         let mut records = vec![Record::Sample(Box::new(sample))];
         records.extend(self.purge(t_ms, &figures));
         if self.classes_at.is_none_or(|at| t_ms >= at + CLASSES_MS) {
@@ -146,6 +158,11 @@ impl Watched {
         self.kernel_from = Instant::now() + pause;
         Some(view?.ok()?.arenas_rss)
     }
+}
+
+/// How long ago these figures were written, in ms.
+fn age_ms(figures: &Snapshot) -> u64 {
+    crate::attach::now_ms().saturating_sub(figures.at_ms)
 }
 
 /// Resident bytes; `None` when the process has ended.
