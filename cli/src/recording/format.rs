@@ -76,6 +76,8 @@ pub struct Sample {
 pub struct Heap {
     /// How old these figures were: a process that sleeps does not write them.
     pub age_ms: u64,
+    /// In RAM, the whole process, when these figures were written; 0: not known.
+    pub rss: u64,
     /// Where every byte is.
     #[serde(with = "LedgerFields")]
     pub ledger: Ledger,
@@ -211,6 +213,7 @@ impl Heap {
     pub fn new(figures: &Snapshot, age_ms: u64) -> Self {
         Self {
             age_ms,
+            rss: figures.resident,
             ledger: figures.ledger,
             minor_faults: figures.minor_faults,
             major_faults: figures.major_faults,
@@ -225,6 +228,22 @@ impl Heap {
             committed: figures.committed,
             stacks: Stacks::from(&figures.stacks),
         }
+    }
+}
+
+impl Sample {
+    /// What was in RAM when the heap's figures were written, or now if there are none.
+    pub fn rss_of_figures(&self) -> u64 {
+        match &self.heap {
+            Some(heap) if heap.rss > 0 => heap.rss,
+            _ => self.rss,
+        }
+    }
+
+    /// When the heap's figures were written, in ms.
+    pub fn figures_ms(&self) -> u64 {
+        let age_ms = self.heap.as_ref().map_or(0, |heap| heap.age_ms);
+        self.t_ms.saturating_sub(age_ms)
     }
 }
 

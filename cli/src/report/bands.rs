@@ -80,8 +80,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Cuts `sample`. Figures and the kernel's count are not of the very same moment: what the heap tells beyond what
-    /// the kernel counts makes the whole larger.
+    /// Cuts `sample`, as it was when its figures were written. The kernel's count is not of the very same moment: what
+    /// the heap tells beyond that makes the whole larger.
     pub fn of(sample: &Sample) -> Self {
         let mut bytes = sample
             .heap
@@ -90,10 +90,11 @@ impl Cut {
         let heap = bytes
             .iter()
             .fold(0, |sum: u64, part| sum.saturating_add(*part));
-        bytes[BANDS - 1] = sample.rss.saturating_sub(heap);
+        let rss = sample.rss_of_figures();
+        bytes[BANDS - 1] = rss.saturating_sub(heap);
         Self {
             bytes,
-            rss: sample.rss.max(heap),
+            rss: rss.max(heap),
         }
     }
 }

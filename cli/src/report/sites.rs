@@ -88,7 +88,8 @@ fn named(stack: &Stack, at: usize) -> Site {
 
 fn callers(stack: &Stack, at: usize) -> Vec<String> {
     let outer = stack.frames.iter().skip(at + 1).take(CALLERS);
-    outer.map(|frame| frame.function.clone()).collect()
+    let ours = outer.take_while(|frame| !is_start(frame));
+    ours.map(|frame| frame.function.clone()).collect()
 }
 
 /// `file.c:12`, or the module without its directories.
@@ -137,6 +138,18 @@ const RUNTIME: [&str; 22] = [
     "xrealloc",
     "xcalloc",
 ];
+
+/// What calls `main`, or a thread's function.
+fn is_start(frame: &Frame) -> bool {
+    let starts = [
+        "__libc_start_call_main",
+        "__libc_start_main_impl",
+        "_start",
+        "start_thread",
+        "clone3",
+    ];
+    starts.contains(&frame.function.as_str())
+}
 
 fn is_runtime(frame: &Frame) -> bool {
     let function = frame.function.as_str();

@@ -24,6 +24,9 @@ pub struct Subject<'a> {
     pub is_main: bool,
 }
 
+/// Two readings of one clock differ by so much, in ms, when each is rounded.
+const CLOCKS_MS: u64 = 2;
+
 /// A process of the recording, in short.
 #[derive(Debug, Default)]
 pub struct Process {
@@ -94,10 +97,32 @@ impl<'a> Subject<'a> {
 
     /// The sample at which most was in RAM, among those that know the heap.
     pub fn peak(&self) -> Option<(&'a Sample, &'a Heap)> {
-        self.told().max_by_key(|(sample, _)| sample.rss)
+        self.told()
+            .max_by_key(|(sample, _)| sample.rss_of_figures())
     }
 
-    /// The last sample that knows the heap and was taken while the process lived.
+    /// Samples with news: of those that show the same figures of the heap, the first.
+    pub fn fresh(&self) -> Vec<&'a Sample> {
+        let mut fresh: Vec<&Sample> = Vec::new();
+        for sample in self
+            .samples
+            .iter()
+            .filter(|sample| sample.rss > 0 || sample.heap.is_some())
+        {
+            let is_same = |before: &&Sample| {
+                before.heap.is_some()
+                    && before.heap.as_ref().map(|heap| heap.ledger)
+                        == sample.heap.as_ref().map(|heap| heap.ledger)
+                    && before.figures_ms().abs_diff(sample.figures_ms()) <= CLOCKS_MS
+            };
+            if !fresh.last().is_some_and(is_same) {
+                fresh.push(sample);
+            }
+        }
+        fresh
+    }
+
+    /// The last sample that knows the heap.
     pub fn last(&self) -> Option<(&'a Sample, &'a Heap)> {
         self.told().last()
     }
@@ -110,21 +135,16 @@ impl<'a> Subject<'a> {
             .find_map(|sample| sample.heap.as_ref())
     }
 
-    /// Samples that know the heap.
+    /// Fresh samples that know the heap.
     pub fn told(&self) -> impl Iterator<Item = (&'a Sample, &'a Heap)> {
-        self.samples
-            .iter()
-            .filter(|sample| sample.rss > 0)
-            .filter_map(|sample| Some((*sample, sample.heap.as_ref()?)))
+        let fresh = self.fresh().into_iter();
+        fresh.filter_map(|sample| Some((sample, sample.heap.as_ref()?)))
     }
 
     /// The most that was in RAM, in bytes.
     pub fn peak_rss(&self) -> u64 {
-        self.samples
-            .iter()
-            .map(|sample| sample.rss)
-            .max()
-            .unwrap_or(0)
+        let both = |sample: &&Sample| sample.rss.max(sample.rss_of_figures());
+        self.samples.iter().map(both).max().unwrap_or(0)
     }
 
     /// How it ended, if that was seen.

@@ -71,8 +71,9 @@ pub struct Points {
 impl Timeline {
     /// Draws the samples of `subject`; `None` where two are not there.
     pub fn of(subject: &Subject) -> Option<Self> {
-        let living = subject.samples.iter().filter(|sample| sample.rss > 0);
-        let columns = columns(&living.copied().collect::<Vec<_>>());
+        let mut fresh = subject.fresh();
+        fresh.sort_by_key(|sample| sample.figures_ms());
+        let columns = columns(&fresh);
         let (first, last) = (columns.first()?.0, columns.last()?.0);
         if first == last {
             return None;
@@ -102,14 +103,15 @@ fn columns<'a>(samples: &[&'a Sample]) -> Vec<(u64, &'a Sample)> {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
         return Vec::new();
     };
-    let span = (last.t_ms - first.t_ms).max(1) as f64;
+    let (first, last) = (first.figures_ms(), last.figures_ms());
+    let span = (last - first).max(1) as f64;
     let column =
-        |sample: &Sample| ((sample.t_ms - first.t_ms) as f64 / span * COLUMNS as f64) as usize;
+        |sample: &Sample| ((sample.figures_ms() - first) as f64 / span * COLUMNS as f64) as usize;
     let mut kept: Vec<&Sample> = Vec::new();
     for sample in samples {
         match kept.last_mut() {
             Some(before) if column(before) == column(sample) => {
-                if sample.rss > before.rss {
+                if sample.rss_of_figures() > before.rss_of_figures() {
                     *before = sample;
                 }
             }
@@ -117,7 +119,7 @@ fn columns<'a>(samples: &[&'a Sample]) -> Vec<(u64, &'a Sample)> {
         }
     }
     kept.into_iter()
-        .map(|sample| (sample.t_ms, sample))
+        .map(|sample| (sample.figures_ms(), sample))
         .collect()
 }
 

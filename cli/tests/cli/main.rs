@@ -5,6 +5,7 @@ mod env;
 mod identity;
 mod options_page;
 mod refused;
+mod report;
 mod run;
 mod scripts;
 mod signals;

@@ -23,7 +23,7 @@ impl Growth {
     pub fn of(subject: &Subject) -> Option<Self> {
         let held: Vec<(u64, u64)> = subject
             .told()
-            .map(|(sample, heap)| (sample.t_ms, heap.ledger.requested))
+            .map(|(sample, heap)| (sample.figures_ms(), heap.ledger.requested))
             .collect();
         if held.len() < LEAST_SAMPLES {
             return None;

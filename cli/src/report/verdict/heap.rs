@@ -193,17 +193,18 @@ fn rounding(ledger: &Ledger) -> Option<Finding> {
 }
 
 fn not_ours(sample: &Sample, heap: &Heap) -> Option<Finding> {
-    let bytes = sample.rss.saturating_sub(heap.ledger.resident);
-    stands_out(bytes, sample.rss, 0.5).then(|| Finding {
+    let whole = sample.rss_of_figures();
+    let bytes = whole.saturating_sub(heap.ledger.resident);
+    stands_out(bytes, whole, 0.5).then(|| Finding {
         kind: "not_ours",
         bytes,
-        share: share(bytes, sample.rss),
+        share: share(bytes, whole),
         of: "the process's resident memory",
         site: None,
         headline: format!(
             "{} ({} of the process) is not in the heap at all.",
             Bytes(bytes),
-            percent(bytes, sample.rss)
+            percent(bytes, whole)
         ),
         detail: "Code, mapped files, the stacks of threads, and mappings that the program or its runtime makes itself with mmap.".to_owned(),
         remedy: "`/proc/PID/smaps` of the running process names them. A runtime with a heap of its own (Java, Go, JavaScript) is told to keep it small by its own options.".to_owned(),

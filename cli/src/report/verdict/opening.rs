@@ -68,8 +68,8 @@ fn peak(subject: &Subject) -> Option<String> {
     };
     Some(format!(
         "At most it had {} in RAM, {:.1} s after its start; {} of these were in the heap, for {} that it had asked for.",
-        Bytes(sample.rss),
-        sample.t_ms as f64 / 1e3,
+        Bytes(sample.rss_of_figures()),
+        sample.figures_ms() as f64 / 1e3,
         Bytes(heap.ledger.resident),
         Bytes(heap.ledger.requested)
     ))
