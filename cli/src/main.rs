@@ -12,6 +12,9 @@
 //! | `probe/` | what this kernel offers, tried out |
 //! | `profile/` | heap profiles: read, symbolised, written in the formats that others open |
 //! | `table` | findings as a table or as JSON |
+//! | `top/` | a process, or all, again and again |
+//! | `serve/` | figures and profiles over HTTP |
+//! | `view/` | a process at one moment, as text, JSON or metrics |
 //! | `failure` | errors and exit codes |
 //!
 //! The entry point is C's `main`: Rust's own would ignore SIGPIPE before we run, and
@@ -19,7 +22,7 @@
 
 #![cfg_attr(not(test), no_main)]
 
-#[allow(dead_code, unused_imports, reason = "the verbs that use it come next")]
+#[allow(dead_code, unused_imports, reason = "other verbs use the rest")]
 mod attach;
 mod command;
 mod failure;
@@ -32,11 +35,14 @@ mod program;
 mod progress;
 mod recording;
 mod report;
+mod serve;
 mod session;
 mod statistics;
 mod supervise;
 mod table;
+mod top;
 mod verbs;
+mod view;
 
 use clap::ArgMatches;
 use failure::{Failure, OWN};

@@ -38,6 +38,28 @@ pub fn of_board(board: &Board) -> Result<KernelView, Failure> {
     }
 }
 
+/// What costs little: of the whole process only, nothing of the arenas.
+pub fn whole_of_board(board: &Board) -> Result<KernelView, Failure> {
+    match board.process() {
+        Some(process) => whole(process),
+        None => Err(Failure::own(format!("{} has ended", board.title()))),
+    }
+}
+
+/// As [`whole_of_board`].
+pub fn whole(process: &Process) -> Result<KernelView, Failure> {
+    let text = process.text("status").unwrap_or_default();
+    let find = |name| text.lines().find_map(|line| field(line, name));
+    match find("VmRSS:") {
+        Some(process_rss) => Ok(KernelView {
+            process_rss,
+            process_swap: find("VmSwap:").unwrap_or(0),
+            ..KernelView::default()
+        }),
+        None => Err(super::reach::ended(process)),
+    }
+}
+
 fn of_process(process: &Process, arenas: &[Range<u64>]) -> Result<KernelView, Failure> {
     match process.text("smaps") {
         // Of a process that has ended, there is nothing to read.
@@ -109,7 +131,7 @@ mod tests {
 
     #[test]
     fn mappings_in_arenas_are_told_from_the_rest() {
-        let view = parse(SMAPS, &[0x1000..0x5000]);
+        let view = parse(SMAPS, std::slice::from_ref(&(0x1000..0x5000)));
         let expected = KernelView {
             arenas_rss: 8192,
             arenas_swap: 4096,
@@ -123,7 +145,11 @@ mod tests {
 
     #[test]
     fn arenas_that_make_no_sense_count_as_little_as_they_overlap() {
-        assert_eq!(parse(SMAPS, &[u64::MAX..0, 0x4fff..0x5000]).arenas_rss, 1);
+        let backwards = Range {
+            start: u64::MAX,
+            end: 0,
+        };
+        assert_eq!(parse(SMAPS, &[backwards, 0x4fff..0x5000]).arenas_rss, 1);
         let all = parse(SMAPS, &[0..u64::MAX, 0..u64::MAX]);
         assert_eq!(all.arenas_rss, all.process_rss);
     }

@@ -74,6 +74,12 @@ impl Under {
     }
 }
 
+/// Whether we watch processes of this user: of our own, or all as root.
+pub fn may_watch(user: u32) -> bool {
+    let us = us();
+    us == 0 || us == user
+}
+
 fn named(word: &OsStr) -> Result<Target, Failure> {
     let called: Vec<Target> = processes()?
         .iter()
@@ -126,8 +132,7 @@ fn processes() -> Result<Vec<Process>, Failure> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     numbers.sort_unstable();
-    let us = us();
-    let ours = |process: &Process| us == 0 || process.user().is_ok_and(|user| user == us);
+    let ours = |process: &Process| process.user().is_ok_and(may_watch);
     let open = |pid: i32| Process::open(pid).ok().filter(ours);
     Ok(numbers.into_iter().filter_map(open).collect())
 }

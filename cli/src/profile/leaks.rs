@@ -24,8 +24,8 @@ pub fn leaks(profile: &Profile, value: Value) -> String {
     let shown = places.len().min(PLACES);
     let _ = writeln!(
         text,
-        "\nStill live, by {}: {} places, {shown} shown",
-        value.word(),
+        "\nStill live, sorted by {}: {} places, {shown} shown",
+        value.phrase(),
         places.len()
     );
     for place in &places[..shown] {

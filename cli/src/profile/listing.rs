@@ -20,8 +20,7 @@ const LARGEST_SOURCE: u64 = 16 << 20;
 /// # Errors
 /// The pattern is no regular expression, or no function matches.
 pub fn listing(profile: &Profile, value: Value, pattern: &str) -> Result<String, Failure> {
-    let pattern = Regex::new(pattern)
-        .map_err(|error| Failure::own(format!("--list takes a regular expression: {error}")))?;
+    let pattern = compiled(pattern)?;
     let routines = routines(profile, value, &pattern);
     if routines.is_empty() {
         return Err(nothing(profile, value, &pattern));
@@ -37,6 +36,26 @@ pub fn listing(profile: &Profile, value: Value, pattern: &str) -> Result<String,
         text += &routine.text(file, value, whole);
     }
     Ok(text)
+}
+
+/// Whether the pattern is one.
+///
+/// # Errors
+/// It is not.
+pub fn check_pattern(pattern: &str) -> Result<(), Failure> {
+    compiled(pattern).map(drop)
+}
+
+fn compiled(pattern: &str) -> Result<Regex, Failure> {
+    Regex::new(pattern).map_err(|error| {
+        // The library draws where the fault is, over several lines: its last one says what it is.
+        let text = error.to_string();
+        let why = text.lines().last().unwrap_or_default().trim();
+        Failure::own(format!(
+            "--list takes a regular expression, and {pattern:?} is none: {}",
+            why.trim_start_matches("error: ")
+        ))
+    })
 }
 
 /// A function and the file it is in.

@@ -10,11 +10,13 @@
 //! | `collapsed` | one line a stack, and the flame graph made of these |
 //! | `calls` | stacks merged into a tree, functions and sites summed up |
 //! | `summary`, `tree`, `leaks`, `listing`, `json` | the profile as text |
+//! | `gather`, `patience` | the profile of a running process |
 //! | `output` | files that are there whole, or not at all |
 
 mod calls;
 mod collapsed;
 mod files;
+mod gather;
 mod jit;
 mod json;
 mod leaks;
@@ -22,6 +24,7 @@ mod listing;
 mod maps;
 mod model;
 mod output;
+mod patience;
 mod plumbing;
 pub mod pprof;
 mod region;
@@ -32,11 +35,12 @@ mod tests;
 mod tree;
 
 pub use collapsed::{collapsed, flamegraph};
+pub use gather::{Talk, Wish, gather};
 pub use json::json;
 pub use leaks::leaks;
-pub use listing::listing;
-pub use model::{Figures, Frame, Mapping, Profile, Stack, Value};
-pub use output::write;
+pub use listing::{check_pattern, listing};
+pub use model::{Frame, Profile, Stack, Value};
+pub use output::{check_writable, write};
 pub use tree::tree;
 
 use crate::failure::Failure;
@@ -56,21 +60,45 @@ impl Profile {
     /// The bytes are no region, one of another version, cut short or damaged.
     pub fn from_region(bytes: &[u8]) -> Result<Self, Failure> {
         let region = Region::parse(bytes)?;
+        let pid = region.pid;
+        Ok(Self::named(&region, pid))
+    }
+
+    /// The same, of a process that has another number here than in its own namespace.
+    ///
+    /// # Errors
+    /// As [`Profile::from_region`].
+    pub fn from_region_of(bytes: &[u8], pid: u32) -> Result<Self, Failure> {
+        Ok(Self::named(&Region::parse(bytes)?, pid))
+    }
+
+    /// The profile in a file: pprof's format, or the bytes of a region.
+    ///
+    /// # Errors
+    /// It is neither, or damaged.
+    pub fn from_file(bytes: &[u8]) -> Result<Self, Failure> {
+        match bytes.starts_with(&neap::sites::MAGIC.to_le_bytes()) {
+            true => Self::from_region(bytes),
+            false => pprof::decode(bytes),
+        }
+    }
+
+    fn named(region: &Region, pid: u32) -> Self {
         let origin = Origin {
-            pid: region.pid,
+            pid,
             began_ms: region.began_ms,
         };
         let mut symbols = Symbols::new(&region.maps, origin);
         let sites = region.sites.iter();
-        Ok(Self {
-            pid: region.pid,
+        Self {
+            pid,
             program: symbols.program().map(last_part).unwrap_or_default(),
             rate: region.rate,
             began_ms: region.began_ms,
-            ended_ms: ended_ms(&region),
+            ended_ms: ended_ms(region),
             stacks: sites.map(|site| stack(site, &mut symbols)).collect(),
             mappings: symbols.mappings(),
-        })
+        }
     }
 }
 

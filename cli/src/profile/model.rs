@@ -117,6 +117,17 @@ impl Value {
         }
     }
 
+    /// What it counts, in the middle of a sentence.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::LiveSpace => "live bytes",
+            Self::LiveObjects => "live objects",
+            Self::AllocSpace => "bytes allocated",
+            Self::AllocObjects => "objects allocated",
+            Self::Waste => "bytes that size classes add to live objects",
+        }
+    }
+
     /// The value that this word means.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|value| value.word() == word)

@@ -1,6 +1,7 @@
 //! Files that are there whole, or not at all: what was there before is not lost when the disk is full.
 
 use crate::failure::{Failure, shown};
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,35 +11,71 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// It could not be written; then `file` is as it was.
 pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let done = match fs::metadata(file) {
-        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        Ok(found) if !found.is_file() => through(file, bytes),
-        Ok(_) => fs::canonicalize(file).and_then(|file| beside(&file, bytes)),
-        Err(_) => beside(file, bytes),
-    };
-    done.map_err(|error| Failure::own(format!("cannot write {}: {error}", shown(file))))
+    let done = Way::to(file).and_then(|way| match way {
+        Way::Through => through(file, bytes),
+        Way::Beside(draft, file) => beside(&draft, &file, bytes),
+    });
+    done.map_err(|error| failure(file, &error))
+}
+
+/// Whether [`write`] would succeed now: an answer before the work, not after it.
+///
+/// # Errors
+/// It would not.
+pub fn check_writable(file: &Path) -> Result<(), Failure> {
+    let tried = Way::to(file).and_then(|way| match way {
+        // To open a pipe is to be heard at its other end.
+        Way::Through => Ok(()),
+        Way::Beside(draft, _) => create(&draft).and_then(|_| fs::remove_file(&draft)),
+    });
+    tried.map_err(|error| failure(file, &error))
+}
+
+/// How a file is written.
+enum Way {
+    /// As it is.
+    Through,
+    /// By way of a draft, then the file's name with all links followed.
+    Beside(PathBuf, PathBuf),
+}
+
+impl Way {
+    fn to(file: &Path) -> io::Result<Self> {
+        let file = match fs::metadata(file) {
+            Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if !found.is_file() => return Ok(Self::Through),
+            Ok(_) => fs::canonicalize(file)?,
+            Err(_) => file.to_owned(),
+        };
+        let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+        let mut draft = OsString::from(".");
+        draft.push(name);
+        draft.push(format!(".{}", std::process::id()));
+        Ok(Self::Beside(file.with_file_name(draft), file))
+    }
 }
 
 fn through(file: &Path, bytes: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).open(file)?.write_all(bytes)
 }
 
-fn beside(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}", std::process::id()));
-    let other: PathBuf = file.with_file_name(hidden);
-    let created = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&other)?;
-    let done = fill(created, bytes).and_then(|()| fs::rename(&other, file));
+fn beside(draft: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let done = create(draft)
+        .and_then(|created| fill(created, bytes))
+        .and_then(|()| fs::rename(draft, file));
     if done.is_err() {
-        // The error that led here says more than one about a file that is left behind.
-        let _ = fs::remove_file(&other);
+        // The error that led here says more than one about a draft that is left behind.
+        let _ = fs::remove_file(draft);
     }
     done
+}
+
+fn create(draft: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(draft)
+}
+
+fn failure(file: &Path, error: &io::Error) -> Failure {
+    Failure::own(format!("cannot write {}: {error}", shown(file)))
 }
 
 /// Some file systems say only here that the disk is full.
@@ -58,7 +95,10 @@ mod tests {
         let file = room.path().join("out");
         let link = room.path().join("link");
         symlink("out", &link).unwrap();
+        check_writable(&file).unwrap();
+        assert!(!file.exists());
         write(&file, b"one").unwrap();
+        check_writable(&link).unwrap();
         write(&link, b"two").unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"two");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());

@@ -50,10 +50,10 @@ fn sampling(profile: &Profile) -> String {
 fn largest(profile: &Profile, value: Value) -> String {
     let total = value.of(&profile.total());
     match places(profile, value, Grouping::Innermost).first() {
-        None => format!("Nothing of {} was sampled.\n", value.word()),
+        None => format!("There are no {} in the profile.\n", value.phrase()),
         Some(place) => format!(
-            "Most of {}, {} ({}), comes from {}: {}.\n",
-            value.word(),
+            "The largest part of the {}, {} ({}), comes from {}: {}.\n",
+            value.phrase(),
             amount(value, value.of(&place.figures)),
             percent(value.of(&place.figures), total),
             way(profile, value, place),
@@ -95,7 +95,7 @@ fn most_waste(profile: &Profile) -> String {
     match places(profile, Value::Waste, Grouping::Innermost).first() {
         None => String::new(),
         Some(place) => format!(
-            "Size classes add {}; most of that, {}, in {}: {}.\n",
+            "Size classes add {}, {} of it in {}: {}.\n",
             Bytes(waste),
             Bytes(place.figures.waste()),
             way(profile, Value::Waste, place),

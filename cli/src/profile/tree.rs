@@ -26,7 +26,7 @@ pub fn tree(profile: &Profile, value: Value) -> String {
 
 fn calls(tree: &Tree<'_>, value: Value) -> String {
     let whole = tree.nodes[0].total;
-    let mut text = format!("\nCall tree by {}\n", value.word());
+    let mut text = format!("\nCalls by {}\n", value.phrase());
     let mut left_out = 0;
     let mut open: Vec<(usize, usize)> = vec![(0, 0)];
     while let Some((at, depth)) = open.pop() {

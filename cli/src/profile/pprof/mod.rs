@@ -9,6 +9,7 @@ mod wire;
 
 pub use decode::decode;
 pub use encode::encode;
+pub use unzip::MOST;
 
 /// The values of a sample, in our order: Go's four, and what size classes waste.
 const VALUES: [(&str, &str); 5] = [
