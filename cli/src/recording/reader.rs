@@ -42,11 +42,13 @@ pub fn read(file: &Path) -> Result<Recording, Failure> {
 /// As [`read`], from anything; an error's text goes on after the file's name.
 pub fn parse(input: &mut impl BufRead) -> Result<Recording, String> {
     let first = match line(input).map_err(|error| about(1, &error))? {
-        Some(Line::Whole(Record::Head(head))) => checked(head)?,
+        Some(Line::Whole(record)) => match *record {
+            Record::Head(head) => checked(head)?,
+            _ => return Err(about(1, &"a recording begins with its head")),
+        },
         Some(Line::Torn(_)) | None => {
             return Err(" ends before its first line does: the recording had not begun".to_owned());
         }
-        Some(Line::Whole(_)) => return Err(about(1, &"a recording begins with its head")),
     };
     let mut recording = Recording::new(first);
     for number in 2.. {
@@ -56,10 +58,10 @@ pub fn parse(input: &mut impl BufRead) -> Result<Recording, String> {
                 recording.left_out = bytes;
                 break;
             }
-            Some(Line::Whole(Record::Head(_))) => {
-                return Err(damaged(number, &"a second head"));
-            }
-            Some(Line::Whole(record)) => recording.take(record),
+            Some(Line::Whole(record)) => match *record {
+                Record::Head(_) => return Err(damaged(number, &"a second head")),
+                record => recording.take(record),
+            },
         }
     }
     Ok(recording)
@@ -89,7 +91,7 @@ impl Recording {
 }
 
 enum Line {
-    Whole(Record),
+    Whole(Box<Record>),
     /// The last line, without its end: so many bytes.
     Torn(u64),
 }
@@ -161,8 +163,8 @@ pub mod tests {
             t_ms,
             pid: 42,
             rss: t_ms << 11,
-            arenas_rss: (t_ms % 3 == 0).then_some(t_ms << 10),
-            heap: (t_ms % 5 != 0).then(|| Heap {
+            arenas_rss: (t_ms.is_multiple_of(3)).then_some(t_ms << 10),
+            heap: (!t_ms.is_multiple_of(5)).then(|| Heap {
                 ledger,
                 ..Heap::default()
             }),

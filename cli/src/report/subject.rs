@@ -20,8 +20,6 @@ pub struct Subject<'a> {
     pub events: Vec<&'a Event>,
     /// Its profile.
     pub profile: Option<&'a Profile>,
-    /// Whether it is the program that was run, rather than one of those that this started.
-    pub is_main: bool,
 }
 
 /// Two readings of one clock differ by so much, in ms, when each is rounded.
@@ -71,8 +69,6 @@ impl<'a> Subject<'a> {
             classes,
             events: events.collect(),
             profile: material.profiles.iter().rfind(|profile| profile.pid == pid),
-            is_main: recording
-                .is_some_and(|recording| u32::try_from(recording.head.pid) == Ok(pid)),
         }
     }
 
@@ -91,7 +87,6 @@ impl<'a> Subject<'a> {
             classes: None,
             events: Vec::new(),
             profile,
-            is_main: true,
         }
     }
 

@@ -27,8 +27,6 @@ pub struct Timeline {
     pub purges: Vec<Tick>,
     /// For the script.
     pub points: Points,
-    /// Which of these is the peak.
-    pub peak: usize,
 }
 
 /// A band's area.
@@ -93,7 +91,6 @@ impl Timeline {
             times: scale.times(),
             purges: purges(&scale, subject),
             points: points(&scale, &times, &cuts, peak),
-            peak,
         })
     }
 }
@@ -241,7 +238,7 @@ fn purges(scale: &Scale, subject: &Subject) -> Vec<Tick> {
     subject
         .events
         .iter()
-        .filter_map(|event| purge(&event))
+        .filter_map(|event| purge(event))
         .take(COLUMNS)
         .collect()
 }
@@ -290,8 +287,8 @@ mod tests {
         let samples = samples(&many);
         let timeline = subject(&samples);
         assert!(timeline.points.t.len() <= COLUMNS + 1);
-        assert_eq!(timeline.points.rss[timeline.peak], 900 << 20);
-        assert_eq!(timeline.points.t[timeline.peak], 31.234);
+        assert_eq!(timeline.points.rss[timeline.points.peak], 900 << 20);
+        assert_eq!(timeline.points.t[timeline.points.peak], 31.234);
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn rest(subject: &Subject, findings: usize) -> Option<String> {
         0 => Some(
             "Nothing stands out: no line of the heap and no place in the program passes its threshold (a share of the whole, and at least 10 MB).".to_owned(),
         ),
-        ..=TOLD => None,
+        1..=TOLD => None,
         more => Some(format!("{} more below.", more - TOLD)),
     }
 }
