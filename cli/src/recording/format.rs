@@ -25,7 +25,7 @@ pub enum Record {
     Classes(Classes),
     /// Something that happened.
     Event(Event),
-    /// The heap profile of a process, at its end.
+    /// A heap profile of a process, of its end or of its peak.
     Profile(Embedded),
 }
 
@@ -200,6 +200,9 @@ pub enum Happening {
 /// A heap profile inside a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Embedded {
+    /// When it was taken, if that was not at the end: what was live when the program held most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_ms: Option<u64>,
     /// Of which process.
     pub pid: u32,
     /// What that runs.

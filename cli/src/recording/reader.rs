@@ -199,6 +199,7 @@ pub mod tests {
             sample(33),
             event(40, Happening::Killed { signal: 9 }),
             Record::Profile(Embedded {
+                peak_ms: Some(33),
                 pid: 42,
                 program: "program".to_owned(),
                 pprof: "H4sIAAAA".to_owned(),

@@ -1,21 +1,23 @@
 //! The call tree of a profile, as data for the page's script.
 
-use crate::profile::{Figures, Frame, Profile};
+use crate::profile::{Figures, Frame, Profile, Stack};
 use crate::report::sites::place;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::Path;
 
 /// What a node counts, in this order: see [`MEASURES`].
-type Values = [u64; 5];
+type Values = [u64; KINDS];
+const KINDS: usize = 6;
 
 /// Name, and unit, of what can be looked at.
-pub const MEASURES: [(&str, &str); 5] = [
+pub const MEASURES: [(&str, &str); KINDS] = [
     ("live bytes", "bytes"),
     ("live objects", "objects"),
     ("all bytes allocated", "bytes"),
     ("all objects allocated", "objects"),
     ("bytes lost to rounding", "bytes"),
+    ("live bytes at the peak", "bytes"),
 ];
 
 /// A node is left out if it is less than this part of the whole in every measure: nobody could see or hit it.
@@ -29,7 +31,7 @@ pub struct Flame {
     /// Function, and where it is.
     names: Vec<[String; 2]>,
     /// [`MEASURES`].
-    measures: [(&'static str, &'static str); 5],
+    measures: [(&'static str, &'static str); KINDS],
     /// The process.
     root: Node,
 }
@@ -46,21 +48,18 @@ struct Node {
 }
 
 impl Flame {
-    /// The tree of `profile`, whose root is called `title`.
-    pub fn of(profile: &Profile, title: &str) -> Self {
+    /// The tree of `profile`, whose root is called `title`; with what was live in the other one, which is of the peak.
+    pub fn of(profile: &Profile, peak: Option<&Profile>, title: &str) -> Self {
         let mut names = Names::default();
         let mut root = Node {
             n: names.add(title.to_owned(), String::new()),
             ..Node::default()
         };
         for stack in &profile.stacks {
-            let values = values(&stack.figures);
-            let mut node = &mut root;
-            node.add(&values);
-            for frame in stack.frames.iter().rev().take(DEEPEST) {
-                node = node.callee(names.of(frame));
-                node.add(&values);
-            }
+            root.put(stack, &values(&stack.figures), &mut names);
+        }
+        for stack in peak.iter().flat_map(|peak| &peak.stacks) {
+            root.put(stack, &values_at_peak(&stack.figures), &mut names);
         }
         let least = root.v.map(|value| value / LEAST_PART);
         root.prune(&least);
@@ -73,6 +72,15 @@ impl Flame {
 }
 
 impl Node {
+    fn put(&mut self, stack: &Stack, values: &Values, names: &mut Names) {
+        let mut node = self;
+        node.add(values);
+        for frame in stack.frames.iter().rev().take(DEEPEST) {
+            node = node.callee(names.of(frame));
+            node.add(values);
+        }
+    }
+
     fn add(&mut self, values: &Values) {
         for (sum, value) in self.v.iter_mut().zip(values) {
             *sum = sum.saturating_add(*value);
@@ -107,7 +115,12 @@ fn values(figures: &Figures) -> Values {
         figures.alloc_bytes,
         figures.alloc_objects,
         figures.waste(),
+        0,
     ]
+}
+
+fn values_at_peak(figures: &Figures) -> Values {
+    [0, 0, 0, 0, 0, figures.live_bytes]
 }
 
 /// Functions, each once.
@@ -142,7 +155,6 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Stack;
     use std::sync::Arc;
 
     fn stack(functions: &[&str], bytes: u64) -> Stack {
@@ -166,7 +178,7 @@ mod tests {
             stacks,
             ..Profile::default()
         };
-        Flame::of(&profile, "all")
+        Flame::of(&profile, None, "all")
     }
 
     #[test]

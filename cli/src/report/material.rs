@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, shown};
 use crate::profile::{Profile, pprof};
+use crate::recording::format::Embedded;
 use crate::recording::{self, Recording};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,6 +17,8 @@ pub struct Material {
     pub recording: Option<Recording>,
     /// The profiles: those of the recording, or the file.
     pub profiles: Vec<Profile>,
+    /// Profiles of the recording that were taken when a process held most, and when that was, in ms.
+    pub peaks: Vec<(u64, Profile)>,
     /// What could not be used, for people.
     pub notes: Vec<String>,
 }
@@ -46,17 +49,7 @@ impl Material {
     pub fn new(recording: Recording) -> Self {
         let mut material = Self::default();
         for embedded in &recording.profiles {
-            match decoded(&embedded.pprof) {
-                Ok(profile) => material.profiles.push(Profile {
-                    pid: embedded.pid,
-                    program: embedded.program.clone(),
-                    ..profile
-                }),
-                Err(failure) => material.notes.push(format!(
-                    "The profile of process {} is damaged and left out: {failure}.",
-                    embedded.pid
-                )),
-            }
+            material.take(embedded);
         }
         if recording.left_out > 0 {
             material.notes.push(format!(
@@ -66,6 +59,24 @@ impl Material {
         }
         material.recording = Some(recording);
         material
+    }
+}
+
+impl Material {
+    fn take(&mut self, embedded: &Embedded) {
+        let profile = decoded(&embedded.pprof).map(|profile| Profile {
+            pid: embedded.pid,
+            program: embedded.program.clone(),
+            ..profile
+        });
+        match (profile, embedded.peak_ms) {
+            (Ok(profile), None) => self.profiles.push(profile),
+            (Ok(profile), Some(peak_ms)) => self.peaks.push((peak_ms, profile)),
+            (Err(failure), _) => self.notes.push(format!(
+                "A profile of process {} is damaged and left out: {failure}.",
+                embedded.pid
+            )),
+        }
     }
 }
 

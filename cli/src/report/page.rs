@@ -10,6 +10,7 @@ use super::subject::{Subject, processes};
 use super::timeline::Timeline;
 use super::verdict::{Finding, Verdict};
 use crate::failure::Failure;
+use crate::profile::Profile;
 use crate::recording::format::{ClassRow, Head};
 use askama::Template;
 use neap::stats::Bytes;
@@ -66,7 +67,7 @@ pub fn render(
         timeline,
         flame: (subject.profile)
             .filter(|profile| !profile.stacks.is_empty())
-            .map(|profile| json(&Flame::of(profile, &subject.program))),
+            .map(|profile| flame(profile, subject)),
         sites: site_rows(subject),
         classes: class_lines(subject),
         ledger: ledger_lines(subject),
@@ -78,6 +79,11 @@ pub fn render(
     };
     page.render()
         .map_err(|error| Failure::own(format!("cannot write the report: {error}")))
+}
+
+fn flame(profile: &Profile, subject: &Subject) -> String {
+    let peak = subject.at_peak.map(|(_, profile)| profile);
+    json(&Flame::of(profile, peak, &subject.program))
 }
 
 /// Prose with names in backticks, as HTML.

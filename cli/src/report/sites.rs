@@ -39,16 +39,6 @@ impl Site {
     pub fn waste(&self) -> u64 {
         self.figures.waste()
     }
-
-    /// The same for all objects so far.
-    pub fn waste_so_far(&self) -> u64 {
-        let Figures {
-            alloc_usable,
-            alloc_bytes,
-            ..
-        } = self.figures;
-        alloc_usable.saturating_sub(alloc_bytes)
-    }
 }
 
 /// Without what would end a quotation.

@@ -20,6 +20,8 @@ pub struct Subject<'a> {
     pub events: Vec<&'a Event>,
     /// Its profile.
     pub profile: Option<&'a Profile>,
+    /// Its profile when it held most, and when that was, in ms.
+    pub at_peak: Option<&'a (u64, Profile)>,
 }
 
 /// Two readings of one clock differ by so much, in ms, when each is rounded.
@@ -68,6 +70,10 @@ impl<'a> Subject<'a> {
             samples,
             classes,
             events: events.collect(),
+            at_peak: material
+                .peaks
+                .iter()
+                .rfind(|(_, profile)| profile.pid == pid),
             profile: material.profiles.iter().rfind(|profile| profile.pid == pid),
         }
     }
@@ -87,6 +93,7 @@ impl<'a> Subject<'a> {
             classes: None,
             events: Vec::new(),
             profile,
+            at_peak: None,
         }
     }
 

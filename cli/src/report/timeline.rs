@@ -2,7 +2,7 @@
 
 use super::bands::{self, BANDS, Cut};
 use super::subject::Subject;
-use crate::recording::format::{Happening, Sample};
+use crate::recording::format::{Event, Happening, Sample};
 use neap::stats::Bytes;
 use serde::Serialize;
 use std::fmt::Write;
@@ -224,7 +224,7 @@ fn path(scale: &Scale, times: &[u64], below: &[f64], above: &[f64]) -> String {
 }
 
 fn purges(scale: &Scale, subject: &Subject) -> Vec<Tick> {
-    let purge = |event: &&crate::recording::format::Event| match event.what {
+    let purge = |event: &&Event| match event.what {
         Happening::Purge { bytes } if bytes >= 1 << 20 => {
             let at = scale.x(event.t_ms);
             Some(Tick {
@@ -238,7 +238,7 @@ fn purges(scale: &Scale, subject: &Subject) -> Vec<Tick> {
     subject
         .events
         .iter()
-        .filter_map(|event| purge(event))
+        .filter_map(purge)
         .take(COLUMNS)
         .collect()
 }

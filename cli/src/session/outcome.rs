@@ -11,6 +11,7 @@ use crate::supervise::Ending;
 use crate::table::print;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use neap::stats::Bytes;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -54,37 +55,23 @@ impl ProfileFile {
     /// As it says.
     pub fn named(file: &Path) -> Result<Self, Failure> {
         let refused = |what: &dyn std::fmt::Display| {
-            Failure::own(format!(
-                "cannot write the profile to {}: {what}",
-                shown(file)
-            ))
+            let file = shown(file);
+            Failure::own(format!("cannot write the profile to {file}: {what}"))
         };
-        let absolute = std::path::absolute(file).map_err(|error| refused(&error))?;
+        profile::check_writable(file)?;
         let mut start = Vec::new();
-        match fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&absolute)
-        {
-            Ok(open) => {
-                open.take(2)
-                    .read_to_end(&mut start)
-                    .map_err(|error| refused(&error))?;
-                match start.is_empty() || start == GZIP {
-                    true => Ok(Self::Named(absolute)),
-                    false => Err(refused(
-                        &"the file exists and is no profile; it is left as it is",
-                    )),
-                }
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                // Made and removed again: a program that never samples leaves no empty file.
-                fs::File::create_new(&absolute).map_err(|error| refused(&error))?;
-                fs::remove_file(&absolute).map_err(|error| refused(&error))?;
-                Ok(Self::Named(absolute))
-            }
-            Err(error) => Err(refused(&error)),
+        let is_file = file.is_file();
+        if let Some(open) = is_file.then(|| fs::File::open(file)) {
+            let read = open.and_then(|open| open.take(2).read_to_end(&mut start));
+            read.map_err(|error| refused(&error))?;
         }
+        if !start.is_empty() && start != GZIP {
+            return Err(refused(
+                &"the file exists and is no profile; it is left as it is",
+            ));
+        }
+        let absolute = std::path::absolute(file).map_err(|error| refused(&error))?;
+        Ok(Self::Named(absolute))
     }
 
     fn resolve(self, program: &OsStr, pid: u32) -> PathBuf {
@@ -175,14 +162,23 @@ impl Session {
         if self.writer.is_none() {
             return;
         }
-        for profile in profiles {
-            let record = Record::Profile(Embedded {
-                pid: profile.pid,
-                program: profile.program.clone(),
-                pprof: STANDARD.encode(pprof::encode(profile)),
-            });
-            self.write(&record);
+        let mut records: Vec<_> = profiles
+            .iter()
+            .map(|profile| embedded(profile, None))
+            .collect();
+        for process in &self.processes {
+            let peak = process
+                .peak()
+                .map(|peak| (peak.t_ms, Profile::from_region(&peak.region)));
+            if let Some((t_ms, Ok(profile))) = peak {
+                let profile = Profile {
+                    pid: process.pid,
+                    ..profile
+                };
+                records.push(embedded(&profile, Some(t_ms)));
+            }
         }
+        records.iter().for_each(|record| self.write(record));
     }
 
     fn tell_recording(&self, file: &Path) {
@@ -191,9 +187,11 @@ impl Session {
         };
         match writer.complaint() {
             Some(complaint) => crate::failure::say(&complaint),
-            None => self
-                .talk
-                .say(&format!("wrote {}; next: neap report {0}", argument(file))),
+            None => self.talk.say(&format!(
+                "wrote {} ({}); next: neap report {0}",
+                argument(file),
+                Bytes(writer.bytes())
+            )),
         }
     }
 
@@ -236,6 +234,15 @@ impl Session {
             }
         }
     }
+}
+
+fn embedded(profile: &Profile, peak_ms: Option<u64>) -> Record {
+    Record::Profile(Embedded {
+        peak_ms,
+        pid: profile.pid,
+        program: profile.program.clone(),
+        pprof: STANDARD.encode(pprof::encode(profile)),
+    })
 }
 
 /// A name for the profile of a further process. One that executed another program has two.

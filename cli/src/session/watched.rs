@@ -28,6 +28,20 @@ pub struct Watched {
     leased: Option<Instant>,
     classes_at: Option<u64>,
     kernel_from: Instant,
+    peak: Peak,
+}
+
+/// The profile when the program held most, as far as it was read in time.
+#[derive(Default)]
+pub struct Peak {
+    /// When, in ms.
+    pub t_ms: u64,
+    /// The region's bytes; empty: never read.
+    pub region: Vec<u8>,
+    /// What the program held then, in bytes.
+    held: u64,
+    /// No reading before that.
+    from: Option<Instant>,
 }
 
 impl Watched {
@@ -45,6 +59,7 @@ impl Watched {
             leased: None,
             classes_at: None,
             kernel_from: Instant::now(),
+            peak: Peak::default(),
         }
     }
 
@@ -56,6 +71,11 @@ impl Watched {
     /// It has ended, or executed another program. Its profile stays.
     pub fn end(&mut self) {
         self.board = None;
+    }
+
+    /// Its profile at the peak, if it holds less by now.
+    pub fn peak(&self) -> Option<&Peak> {
+        Some(&self.peak).filter(|peak| !peak.region.is_empty())
     }
 
     /// Its state as lines of a recording; asks it to go on telling. Where there is no recording, only whether it still
@@ -89,6 +109,9 @@ impl Watched {
         if u128::from(age_ms) > interval.as_millis() * 2 {
             // The lease is kept by the purge thread. Where that is not there, the program's own calls answer a question.
             let _ = board.nudge();
+        }
+        if let (Some(region), Some(figures)) = (&self.region, figures) {
+            self.peak.look(t_ms, &figures, region);
         }
         let arenas_rss = self.kernel_count();
         self.lines(t_ms, rss, arenas_rss, figures)
@@ -164,6 +187,26 @@ impl Watched {
 fn age_ms(figures: &Snapshot) -> u64 {
     crate::attach::now_ms().saturating_sub(figures.at_ms)
 }
+
+impl Peak {
+    /// Reads the region, if the program holds more than ever: by a tenth, so that a growing program is not read at every
+    /// tick, and not for more than one part in [`KERNEL_PART`] of the time.
+    fn look(&mut self, t_ms: u64, figures: &Snapshot, region: &Region) {
+        let (held, start) = (figures.ledger.requested, Instant::now());
+        let early = self.from.is_some_and(|from| start < from);
+        if early || held < LEAST_PEAK || held < self.held.saturating_add(self.held / 10) {
+            return;
+        }
+        let Ok(bytes) = region.read() else {
+            return;
+        };
+        self.from = Some(Instant::now() + start.elapsed() * KERNEL_PART);
+        (self.t_ms, self.held, self.region) = (t_ms, held, bytes);
+    }
+}
+
+/// A peak below that interests nobody, in bytes.
+const LEAST_PEAK: u64 = 8 << 20;
 
 /// Resident bytes; `None` when the process has ended.
 fn rss(board: &Board, page_bytes: u64) -> Option<u64> {

@@ -43,6 +43,9 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
 
 /// Runs the program with a recording of our own, makes the report of that, and ends as the program did.
 fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
+    if let Some(file) = matches.get_one::<OsString>("output") {
+        profile::check_writable(Path::new(file))?;
+    }
     let program = prepare(words)?;
     let recording = Temporary::new();
     let writer = Writer::create(&recording.0)?;

@@ -27,9 +27,52 @@ pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
     let (sites, total) = (sites(profile), profile.total());
     let held = total.live_bytes.max(subject.peak_rss());
     let mut found = largest(&sites, |site| leak(site, &total, subject, growth));
-    found.extend(largest(&sites, |site| waste(site, &total)));
+    found.extend(rounding(subject, &sites, &total));
     found.extend(largest(&sites, |site| large(site, held, subject)));
+    let told: Vec<_> = found
+        .iter()
+        .filter_map(|finding| finding.site.clone())
+        .collect();
+    found.extend(
+        at_peak(subject)
+            .into_iter()
+            .filter(|finding| !told.iter().any(|site| finding.site.as_ref() == Some(site))),
+    );
     found
+}
+
+/// Who held much at the peak.
+fn at_peak(subject: &Subject) -> Vec<Finding> {
+    let Some((peak_ms, profile)) = subject.at_peak else {
+        return Vec::new();
+    };
+    let whole = profile.total().live_bytes;
+    largest(&sites(profile), |site| {
+        let Figures {
+            live_bytes,
+            live_objects,
+            ..
+        } = site.figures;
+        stands_out(live_bytes, whole, 0.25).then(|| Finding {
+            kind: "peak",
+            bytes: live_bytes,
+            share: share(live_bytes, whole),
+            of: "what was live then",
+            site: Some(site.function.clone()),
+            headline: format!(
+                "Near the peak, {} ({}) were held by {}.",
+                Bytes(live_bytes),
+                percent(live_bytes, whole),
+                site.name()
+            ),
+            detail: format!(
+                "{live_objects} objects, {:.1} s after the start; by the end they were freed, or most were.{}",
+                *peak_ms as f64 / 1e3,
+                path(site)
+            ),
+            remedy: "This is what decides how much memory the program needs: work in smaller pieces there, or free a part before the next is made.".to_owned(),
+        })
+    })
 }
 
 fn largest(sites: &[Site], judge: impl Fn(&Site) -> Option<Finding>) -> Vec<Finding> {
@@ -82,82 +125,59 @@ fn still(subject: &Subject) -> &'static str {
     }
 }
 
+/// At the end, or at the peak if nothing of it is left at the end.
+fn rounding(subject: &Subject, at_end: &[Site], total: &Figures) -> Vec<Finding> {
+    let found = largest(at_end, |site| waste(site, total, "at the end"));
+    match (found.as_slice(), subject.at_peak) {
+        ([], Some((_, peak))) => {
+            let total = peak.total();
+            largest(&sites(peak), |site| waste(site, &total, "at the peak"))
+        }
+        _ => found,
+    }
+}
+
 /// Much of what the blocks have was not asked for.
-fn waste(site: &Site, total: &Figures) -> Option<Finding> {
-    let live = Side::live(site);
-    let side = match stands_out(live.waste, total.live_usable, 0.05) {
-        true => live,
-        false => Side::so_far(site),
-    };
-    let whole = match side.when {
-        "live" => total.live_usable,
-        _ => total.alloc_usable,
-    };
-    let loose = share(side.waste, side.usable) >= 0.15;
-    (loose && stands_out(side.waste, whole, 0.05)).then(|| Finding {
+fn waste(site: &Site, total: &Figures, when: &str) -> Option<Finding> {
+    let Figures {
+        live_objects: objects,
+        live_bytes: asked,
+        live_usable: usable,
+        ..
+    } = site.figures;
+    let bytes = site.waste();
+    let loose = share(bytes, usable) >= 0.15;
+    (loose && stands_out(bytes, total.live_usable, 0.05)).then(|| Finding {
         kind: WASTE,
-        bytes: side.waste,
-        share: share(side.waste, side.usable),
+        bytes,
+        share: share(bytes, usable),
         of: "the site's blocks",
         site: Some(site.function.clone()),
         headline: format!(
             "Rounding wastes {} ({}) of the blocks from {}: {}.",
-            Bytes(side.waste),
-            percent(side.waste, side.usable),
+            Bytes(bytes),
+            percent(bytes, usable),
             site.name(),
-            side.sizes()
+            sizes(&site.figures)
         ),
         detail: format!(
-            "Of {} objects {}, {} were asked for and {} taken.{}",
-            side.objects,
-            side.when,
-            Bytes(side.asked),
-            Bytes(side.usable),
+            "Of {objects} objects live {when}, {} were asked for and {} taken.{}",
+            Bytes(asked),
+            Bytes(usable),
             path(site)
         ),
         remedy: "Shrink the object to the class below or fill it up to the class above, put several into one block, or let `neap tune -- PROGRAM` make a class for this size.".to_owned(),
     })
 }
 
-/// The objects that are live, or all so far.
-struct Side {
-    when: &'static str,
-    objects: u64,
-    asked: u64,
-    usable: u64,
-    waste: u64,
-}
-
-impl Side {
-    fn live(site: &Site) -> Self {
-        Self {
-            when: "live",
-            objects: site.figures.live_objects,
-            asked: site.figures.live_bytes,
-            usable: site.figures.live_usable,
-            waste: site.waste(),
-        }
-    }
-
-    fn so_far(site: &Site) -> Self {
-        Self {
-            when: "allocated over time",
-            objects: site.figures.alloc_objects,
-            asked: site.figures.alloc_bytes,
-            usable: site.figures.alloc_usable,
-            waste: site.waste_so_far(),
-        }
-    }
-
-    /// What an object asked for and got, on average.
-    fn sizes(&self) -> String {
-        let mean = |bytes: u64| (bytes as f64 / self.objects.max(1) as f64).round();
-        format!(
-            "{} bytes in blocks of {}",
-            mean(self.asked),
-            mean(self.usable)
-        )
-    }
+/// What an object asked for and got, on average.
+fn sizes(figures: &Figures) -> String {
+    let mean = |bytes: u64| (bytes as f64 / figures.live_objects.max(1) as f64).round();
+    format!(
+        "{} bytes in blocks of {}",
+        mean(figures.live_bytes),
+        mean(figures.live_usable)
+    )
 }
 
 /// Single blocks that are large by themselves.
