@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod calloc;
 mod campaign;
+pub mod classes;
 pub mod download;
 mod figured;
 pub mod fragmentation;
@@ -13,5 +14,6 @@ pub mod peers;
 pub mod prices;
 pub mod retention;
 pub mod show;
+pub mod sizes;
 pub mod tide;
 pub mod worker;
