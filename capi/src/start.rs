@@ -2,6 +2,7 @@
 
 use crate::{alone, loader, watch};
 use core::ffi::{c_char, c_int};
+use neap::front::attach::{Frontend, set_frontend};
 use neap::{front, purge};
 
 type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c_char);
@@ -16,6 +17,7 @@ unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *
     // SAFETY: the C library hands constructors the environment, and this one runs before all others, in
     // the process's only thread (unless the library is opened late, and then reads it as any library would).
     unsafe { front::begin(envp) };
+    set_frontend(Frontend::C);
     purge::enable(&loader::objects_of(unsafe_callers()));
 }
 

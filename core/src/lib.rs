@@ -10,6 +10,7 @@
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
 //! | [`page`] | the page heap: spans, zero state, fit, purge, limits, huge pages | size classes |
+//! | [`unwind`] | which calls led to an allocation | the heap |
 //! | [`os`] | the only room that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
@@ -48,6 +49,8 @@ pub mod slab;
 pub mod stacks;
 #[cfg(not(loom))]
 pub mod stats;
+#[cfg(not(loom))]
+pub mod unwind;
 
 #[cfg(not(loom))]
 pub use front::{Neap, purge, stack};

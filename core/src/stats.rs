@@ -1,6 +1,6 @@
 //! Plain data: the figures of the heap at one moment, and their two written forms.
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Sign};
 use crate::page::USES;
 use crate::slab::class::CLASSES;
 use bytemuck::{Pod, Zeroable};
@@ -250,6 +250,7 @@ impl fmt::Display for Text<'_> {
         for (name, bytes, meaning) in figures.lines() {
             writeln!(out, "  {name:<14} {:>10}  {meaning}", Bytes(bytes))?;
         }
+        ledger(out, &figures.ledger)?;
         calls(out, figures)?;
         writeln!(out, "\n  spans          number     bytes")?;
         for (name, figure) in USE_NAMES.iter().zip(&figures.spans) {
@@ -258,6 +259,28 @@ impl fmt::Display for Text<'_> {
         }
         classes(out, figures)
     }
+}
+
+fn ledger(out: &mut fmt::Formatter<'_>, ledger: &Ledger) -> fmt::Result {
+    writeln!(out, "\n  ledger")?;
+    for line in ledger.lines().iter().filter(|line| line.bytes > 0) {
+        let sign = match line.sign {
+            Sign::Plus => '+',
+            Sign::Minus => '-',
+        };
+        let bytes = Bytes(line.bytes);
+        writeln!(
+            out,
+            "  {sign} {:<12} {bytes:>10}  {}",
+            line.name, line.meaning
+        )?;
+    }
+    let sum = Bytes(ledger.resident);
+    let told = match ledger.asked_kernel {
+        0 => "of the heap, at most: the kernel did not tell which pages are in RAM",
+        _ => "of the heap, in RAM",
+    };
+    writeln!(out, "  = {:<12} {sum:>10}  {told}", "resident")
 }
 
 fn calls(out: &mut fmt::Formatter<'_>, figures: &Snapshot) -> fmt::Result {
@@ -339,6 +362,11 @@ impl fmt::Display for Json<'_> {
             )?,
             _ => out.write_str("\"calls\":null,")?,
         }
+        out.write_str("\"ledger\":{")?;
+        for line in figures.ledger.lines() {
+            write!(out, "\"{}\":{},", line.name, line.bytes)?;
+        }
+        write!(out, "\"resident\":{}}},", figures.ledger.resident)?;
         out.write_str("\"spans\":{")?;
         for (index, (name, figure)) in USE_NAMES.iter().zip(&figures.spans).enumerate() {
             let comma = if index == 0 { "" } else { "," };

@@ -43,6 +43,6 @@ pub fn light_barrier() {
 pub mod plain {
     pub use core::sync::atomic::{
         AtomicBool, AtomicI8, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
-        AtomicUsize, Ordering,
+        AtomicUsize, Ordering, fence,
     };
 }

@@ -1,6 +1,6 @@
 //! Allocation: the fast path and its slow side.
 
-use super::{check, large, start};
+use super::{attach, check, large, start};
 use crate::cache::fast;
 use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::magazine::Tag;
@@ -140,10 +140,14 @@ fn allocate_slow(size: usize, tag: Tag) -> *mut u8 {
     let Some(class) = tag.class() else {
         return ptr::null_mut();
     };
-    match take(size, class) {
+    let block = match take(size, class) {
         block if block.is_null() && HEAP.relieve(size) => take(size, class),
         block => block,
+    };
+    if attach::is_asked() {
+        attach::on_the_way();
     }
+    block
 }
 
 fn take(size: usize, class: Class) -> *mut u8 {

@@ -3,6 +3,7 @@
 //! All of them keep `errno`, return null when out of memory, and abort with one line on misuse.
 
 mod allocate;
+pub mod attach;
 mod caller;
 mod check;
 mod global;
@@ -13,6 +14,7 @@ mod resize;
 pub mod stack;
 mod start;
 mod statistics;
+mod survey;
 mod trim;
 
 pub use allocate::{
@@ -24,7 +26,8 @@ pub use release::{free, free_aligned_sized, free_deleted, free_sized, usable_siz
 pub use resize::{reallocate, reallocate_layout};
 pub use start::{ask_no_more, begin, deepbind_kept, note_mapped_over};
 pub use statistics::ends_at_once;
-pub use trim::{check_consistency, snapshot, trim};
+pub use survey::snapshot;
+pub use trim::{check_consistency, trim};
 
 /// No block is larger: pointer differences inside it must fit `isize`.
 pub const MAX_BYTES: usize = isize::MAX as usize;

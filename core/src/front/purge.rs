@@ -10,6 +10,7 @@
 //!
 //! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`, the first change by a compare-exchange, so that one of several callers wins. `HOLDS` counts who wants no thread.
 
+use super::attach;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::cache::decay::{GO_ON, Told};
 use crate::cache::heap::HEAP;
@@ -54,6 +55,8 @@ const LEAST_MS: u64 = 10;
 /// Time between two looks under pressure, in ms; twice as long after each that gained less than [`WORTH_BYTES`].
 const PRESSED_MS: u64 = 25;
 const WORTH_BYTES: usize = 1 << 20;
+/// It looks whether somebody asks at least so often, in ms.
+const MOST_REST_MS: u64 = 1000;
 /// A round over slabs and magazines comes with every second look.
 const LOOKS_A_ROUND: u32 = 2;
 /// So many rounds without anything to do, and it ends.
@@ -137,8 +140,13 @@ fn await_end() {
     }
 }
 
+/// Whether the thread is there, or about to be.
+pub(super) fn is_here() -> bool {
+    STATE.load(Ordering::Relaxed) != AWAY
+}
+
 /// False in a child of vfork, or of a clone that the C library does not know of.
-fn is_own_process() -> bool {
+pub(super) fn is_own_process() -> bool {
     PROCESS.load(Ordering::Relaxed) == thread::process_id()
 }
 
@@ -199,6 +207,9 @@ pub(super) fn start(caller: usize) {
     }
     let may = ENABLED.load(Ordering::Acquire) && STATE.load(Ordering::Relaxed) == AWAY;
     if !may {
+        if attach::is_asked() && !is_here() {
+            attach::serve();
+        }
         return HEAP.tide.attend();
     }
     if is_forbidden(caller) || HOLDS.load(Ordering::SeqCst) > 0 {
@@ -247,6 +258,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
 
 /// Until there is nothing left to do, or it is told to end.
 fn go_round() {
+    look_around();
     let mut watch = Watch {
         idle_rounds: 0,
         looks: 0,
@@ -254,23 +266,23 @@ fn go_round() {
         vain: 0,
         looked_at: HEAP.now_ms(),
     };
-    while watch.idle_rounds < IDLE_ROUNDS {
+    while watch.idle_rounds < IDLE_ROUNDS || attach::rest_ms() != u64::MAX {
         HEAP.pages.set_chores(Chores::Elsewhere);
-        look_around();
-        match HEAP.tide.listen(watch.rest_ms()) {
+        let rest = watch.rest_ms().min(attach::rest_ms()).min(MOST_REST_MS);
+        match HEAP.tide.listen(rest) {
             Told::End => return,
             Told::MakeWay { stay } => {
                 HEAP.pages.purge_above(stay);
-                // Who asks again and again must not keep it from its rounds.
-                if watch.rest_ms() > 0 {
-                    continue;
-                }
             }
             Told::Nothing => {}
         }
-        watch.look();
-        watch.looked_at = HEAP.now_ms();
-        HEAP.tide.attend();
+        attach::serve();
+        if watch.rest_ms() == 0 {
+            watch.look();
+            watch.looked_at = HEAP.now_ms();
+            HEAP.tide.attend();
+            look_around();
+        }
     }
 }
 

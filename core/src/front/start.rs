@@ -4,7 +4,7 @@
 //! any constructor. Options count from the constructor on.
 
 use super::statistics::{self, Lossy};
-use super::{check, purge};
+use super::{attach, check, purge};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
@@ -43,6 +43,7 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
     }
     // Last: with `NEAP_ASK=0` not even this.
     sandbox::note_start();
+    attach::begin();
 }
 
 /// From now on the kernel is asked nothing new: the program forbids itself system calls, or is about to, and
@@ -146,6 +147,9 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("deepbind", Value::Choice(word)) => {
             DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
+        ("attach", Value::Choice("0")) => attach::forbid(),
+        // SAFETY: as above.
+        ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
         ("ask", Value::Choice("0")) => ask_no_more(),
         // SAFETY: as above.
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
@@ -217,6 +221,7 @@ unsafe extern "C" fn before_fork() {
     purge::before_fork();
     // SAFETY: the C library calls one of the two below next, on this thread or its copy.
     unsafe {
+        attach::before_fork();
         check::fork_lock();
         HEAP.fork_prepare();
     }
@@ -227,6 +232,7 @@ unsafe extern "C" fn after_fork_in_parent() {
     unsafe {
         HEAP.fork_parent();
         check::fork_unlock();
+        attach::after_fork_in_parent();
     }
     purge::after_fork_in_parent();
 }
@@ -237,6 +243,9 @@ unsafe extern "C" fn after_fork_in_child() {
         HEAP.fork_child();
         check::fork_unlock();
     }
+    // Before anything takes the page heap's lock, which writes to the board.
+    // SAFETY: as above.
+    unsafe { attach::after_fork_in_child() };
     purge::after_fork_in_child();
     close_inherited_pagemap();
     cgroup::forget_who_asks();

@@ -1,6 +1,6 @@
 //! Statistics at the process's end, for `NEAP_STATS`.
 
-use super::trim;
+use super::{attach, survey};
 use crate::base::sync::{AtomicI32, AtomicU8, Ordering, UnsafeCell};
 use crate::cache::heap::HEAP;
 use crate::os::fatal::warn;
@@ -101,6 +101,7 @@ extern "C" fn at_end() {
     if form != OFF {
         write_statistics(form);
     }
+    attach::finish();
 }
 
 /// The process ends without its exit handlers (`_exit`, as shells do): writes the statistics all the
@@ -109,13 +110,13 @@ extern "C" fn at_end() {
 pub fn ends_at_once() {
     let form = REQUEST.form.load(Ordering::Relaxed);
     let ours = REQUEST.process.load(Ordering::Relaxed) == thread::process_id();
-    if form != OFF && ours && HEAP.is_quiet() {
+    if ours && (form != OFF || attach::is_awaited()) && HEAP.is_quiet() {
         at_end();
     }
 }
 
 fn write_statistics(form: u8) {
-    let figures = trim::snapshot();
+    let figures = survey::snapshot();
     let mut page = Page {
         bytes: [0; PAGE_BYTES],
         len: 0,

@@ -14,6 +14,11 @@ pub mod linux;
 pub mod lock;
 #[cfg(loom)]
 mod lock_loom;
+#[cfg(not(loom))]
+pub mod shared;
+pub mod objects;
+#[cfg(not(loom))]
+pub mod peek;
 pub mod thread;
 
 use core::ptr::NonNull;

@@ -297,6 +297,37 @@ fn identity(ask: impl FnOnce(*mut libc::stat) -> i32) -> Option<FileIdentity> {
     })
 }
 
+/// Monotonic time in ns.
+pub fn now_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// The time of day in ns since 1970.
+pub fn time_of_day_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the struct is ours; these clocks are always there.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Page faults of the process so far: those that needed no disk, those that did.
+pub fn faults() -> [u64; 2] {
+    let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills the struct; zeros are valid, too.
+    let usage = keep_errno(|| unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    });
+    [usage.ru_minflt as u64, usage.ru_majflt as u64]
+}
+
 /// The program's file name without its folder, empty when the C library does not know it yet.
 pub fn program_name() -> &'static [u8] {
     // SAFETY: the C library's own variable: null or a C string that lives as long as the program.

@@ -6,7 +6,7 @@ use super::huge::Policy;
 use super::limits::Limits;
 use super::place::Place;
 use super::span::{Queue, Queued, Record, State};
-use super::totals::Counts;
+use super::totals::{Counts, Mirror};
 use super::zeroing::{Habits, Zeroing};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -70,6 +70,8 @@ pub(super) struct Inner {
     /// Those that the kernel refused to purge.
     pub(super) refused: Queue,
     pub(super) counts: Counts,
+    /// Where others see them.
+    pub(super) mirror: Option<Mirror>,
 }
 
 // SAFETY: `inner` is reached only under `lock`; the rest is atomics, constants, and arenas (Sync).
@@ -82,6 +84,12 @@ pub(super) struct Locked<'h, O: Os> {
     pub(super) heap: &'h PageHeap<O>,
     pub(super) inner: &'h mut Inner,
     _guard: FutexGuard<'h>,
+}
+
+impl<O: Os> Drop for Locked<'_, O> {
+    fn drop(&mut self) {
+        self.reflect();
+    }
 }
 
 impl<O: Os> PageHeap<O> {
@@ -112,6 +120,7 @@ impl<O: Os> PageHeap<O> {
                 aging: Queue::new(Queued::Aging),
                 refused: Queue::new(Queued::Refused),
                 counts: Counts::new(),
+                mirror: None,
             }),
             arenas: [const { Arena::new() }; MAX_ARENAS],
         }

@@ -5,7 +5,7 @@
 //! - `huge`: where huge pages are. `zero`: which OS pages may be dirty, in masks; `blanket`: for whole spans at once;
 //!   `asked`: as the kernel says. `zeroing`: how `calloc` makes them zero; `habits`, `samples`: what it expects.
 //! - `purge`: when and how pages go back to the kernel; `limits`: what may be resident at most.
-//! - `heap`: what there is, and its lock; `operations`: what is asked of it, `changes`: the same under the lock. `moves`: pages moved from span to span. `totals`: the figures. `check`: the invariants, as code.
+//! - `heap`: what there is, and its lock; `operations`: what is asked of it, `changes`: the same under the lock. `moves`: pages moved from span to span. `totals`: the figures. `residence`: what is in RAM. `check`: the invariants, as code.
 
 mod arena;
 mod asked;
@@ -22,6 +22,7 @@ mod moves;
 mod operations;
 mod place;
 mod purge;
+mod residence;
 mod samples;
 mod span;
 #[cfg(test)]
@@ -37,7 +38,8 @@ pub use huge::Policy as HugePolicy;
 pub use limits::{Footprint, Limits, NEAR_PART, STACK_BYTES};
 pub use place::{Extension, Place, Span};
 pub use purge::Chores;
-pub use totals::{Calls, Totals, UseTotals};
+pub use residence::{Pages, Part, Residence};
+pub use totals::{Calls, MIRROR_WORDS, Mirror, Totals, UseTotals};
 pub use want::{Age, From};
 pub use zero::{Dirty, Zero};
 pub use zeroing::ZeroingTotals;

@@ -3,6 +3,8 @@
 use super::USES;
 use super::heap::{Locked, PageHeap};
 use super::zeroing::ZeroingTotals;
+use crate::base::sync::plain::Ordering::{Relaxed, Release};
+use crate::base::sync::plain::{AtomicU64, fence};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 
@@ -123,6 +125,70 @@ impl<O: Os> PageHeap<O> {
     /// The figures now.
     pub fn totals(&self) -> Totals {
         self.locked().totals()
+    }
+}
+
+/// Where the running figures are copied to, for other processes to see: one word each.
+#[derive(Clone, Copy, Debug)]
+pub struct Mirror {
+    /// A sequence number, odd while the rest is being written; spans and slices by use; bytes of large blocks, free spans, their pages
+    /// that may be resident, tables, committed, reserved; times that pages were given back; bytes of these.
+    pub figures: &'static [AtomicU64; MIRROR_WORDS],
+    /// How many arenas, then first address and bytes of each.
+    pub arenas: &'static [AtomicU64],
+}
+
+/// Words of [`Mirror::figures`].
+pub const MIRROR_WORDS: usize = 1 + 2 * USES + 8;
+
+impl<O: Os> PageHeap<O> {
+    /// From now on the figures are copied there, too, whenever they may have changed. `None`: no more.
+    pub fn set_mirror(&self, mirror: Option<Mirror>) {
+        self.locked().inner.mirror = mirror;
+    }
+}
+
+impl<O: Os> Locked<'_, O> {
+    /// Copies the figures to the mirror, if there is one.
+    pub(super) fn reflect(&mut self) {
+        let Some(mirror) = self.inner.mirror else {
+            return;
+        };
+        let sequence = mirror.figures[0].load(Relaxed) | 1;
+        mirror.figures[0].store(sequence, Relaxed);
+        fence(Release);
+        for (word, figure) in mirror.figures[1..].iter().zip(self.reflected()) {
+            word.store(figure as u64, Relaxed);
+        }
+        mirror.figures[0].store(sequence.wrapping_add(1), Release);
+        let told = mirror.arenas[0].load(Relaxed) as usize;
+        if told != self.heap.arenas().len() {
+            self.reflect_arenas(&mirror);
+        }
+    }
+
+    fn reflected(&self) -> impl Iterator<Item = usize> {
+        let counts = &self.inner.counts;
+        let spans = counts.by_use.iter().flat_map(|by| [by.spans, by.slices]);
+        spans.chain([
+            counts.by_use[super::Use::Large as usize - 1].bytes,
+            counts.free_slices * SLICE_BYTES,
+            counts.free_dirty_pages * self.page_bytes(),
+            counts.metadata_bytes,
+            counts.committed_slices * SLICE_BYTES + counts.metadata_bytes,
+            counts.reserved_slices * SLICE_BYTES,
+            counts.purges,
+            counts.purged_bytes,
+        ])
+    }
+
+    fn reflect_arenas(&self, mirror: &Mirror) {
+        let arenas = self.heap.arenas();
+        for (pair, arena) in mirror.arenas[1..].chunks_exact(2).zip(arenas) {
+            pair[0].store(arena.layout().base as u64, Relaxed);
+            pair[1].store((arena.layout().slices * SLICE_BYTES) as u64, Relaxed);
+        }
+        mirror.arenas[0].store(arenas.len() as u64, Release);
     }
 }
 

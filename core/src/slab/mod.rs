@@ -18,6 +18,7 @@ pub mod class;
 pub mod depot;
 #[cfg(all(test, loom))]
 mod models;
+mod occupancy;
 #[cfg(all(test, not(loom)))]
 mod tests;
 pub mod withheld;

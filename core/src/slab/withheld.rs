@@ -107,7 +107,7 @@ fn bits_in(word: usize, blocks: &Range<usize>) -> u64 {
 }
 
 /// The words in which a range of blocks has bits, with these bits.
-fn words_of(blocks: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
+pub(super) fn words_of(blocks: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
     let words = blocks.start / 64..blocks.end.div_ceil(64).max(blocks.start / 64);
     words
         .map(move |word| (word, bits_in(word, &blocks)))

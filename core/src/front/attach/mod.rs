@@ -1,0 +1,321 @@
+//! The board, seen from inside: the pages of figures that other processes read ([`crate::board`]), and what they ask by them.
+//!
+//! It costs next to nothing until somebody looks: the page heap copies its figures there when they change, and slow paths look at
+//! three words. Who asks is served by the purge thread, if there is one, or one can be started; else by a caller on its way.
+//! What is read from the board is what strangers wrote: it is compared with what was there before, bounded, and nothing else; what
+//! is written there is never read back.
+//!
+//! A child of fork has a board of its own; one of vfork has its parent's memory, and leaves the board alone, as does a raw
+//! clone's, which only shares the file.
+
+mod words;
+
+use super::purge;
+use super::survey;
+use crate::base::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering, UnsafeCell};
+use crate::board::{self, Head};
+use crate::cache::heap::HEAP;
+use crate::os::Os;
+use crate::os::linux::{Linux, sandbox};
+use crate::os::lock::Lock;
+use crate::os::shared::Shared;
+use crate::os::thread;
+use crate::slab::depot::{Round, Source};
+use crate::stats::Snapshot;
+use words::Words;
+
+/// A survey takes at most this part of one core's time.
+const COST_PART: u64 = 200;
+
+/// How long a caller on its way leaves the work to a thread that may yet be started, in ms.
+const GRACE_MS: u64 = 50;
+
+/// Whose memory this heap is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Frontend {
+    /// libneap.so.
+    C = 1,
+    /// A Rust program's own allocator.
+    Rust = 2,
+}
+
+static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
+static ALLOWED: AtomicBool = AtomicBool::new(true);
+/// Somebody asked at least once, or is told of the board: the last figures are wanted.
+static AWAITED: AtomicBool = AtomicBool::new(false);
+
+/// Everything about the board that is not in it.
+struct Private {
+    /// Held by who serves.
+    lock: Lock,
+    /// guarded by: lock
+    inner: UnsafeCell<Inner>,
+    words: Words,
+    /// The last words that were looked at: ask, purge, sample.
+    seen: [AtomicU64; 3],
+    /// When a caller first found somebody asking whom nobody served, in ms; 0: none did.
+    asked_at: AtomicU64,
+    /// When the figures may next be written, in ns.
+    next_at: AtomicU64,
+    /// When they were last written, in ms.
+    written_at: AtomicU64,
+}
+
+struct Inner {
+    shared: Option<Shared>,
+    figures: Snapshot,
+    written: u64,
+    cost_ns: u64,
+    /// The socket that is told of the board; empty: none.
+    monitor: Name,
+}
+
+/// The name of an abstract socket.
+#[derive(Clone, Copy)]
+struct Name {
+    bytes: [u8; NAME_BYTES],
+    len: usize,
+}
+
+const NAME_BYTES: usize = 107;
+
+// SAFETY: `inner` is reached only under `lock`, or while the process has one thread.
+unsafe impl Sync for Private {}
+
+static BOARD: Private = Private {
+    lock: Lock::new(),
+    inner: UnsafeCell::new(Inner {
+        shared: None,
+        // SAFETY: 64-bit words only, for which zeros are a value.
+        figures: unsafe { core::mem::zeroed() },
+        written: 0,
+        cost_ns: 0,
+        monitor: Name {
+            bytes: [0; NAME_BYTES],
+            len: 0,
+        },
+    }),
+    words: Words::none(),
+    seen: [const { AtomicU64::new(0) }; 3],
+    asked_at: AtomicU64::new(0),
+    next_at: AtomicU64::new(0),
+    written_at: AtomicU64::new(0),
+};
+
+/// There is to be no board.
+pub(super) fn forbid() {
+    ALLOWED.store(false, Ordering::Relaxed);
+}
+
+/// Says which frontend this is; a Rust program's own allocator, if nobody does.
+pub fn set_frontend(frontend: Frontend) {
+    FRONTEND.store(frontend as u8, Ordering::Relaxed);
+    BOARD.words.write_frontend(frontend as u64);
+}
+
+/// Keeps the name of the socket that is to be told.
+///
+/// # Safety
+/// - The process has one thread.
+pub(super) unsafe fn keep_monitor(name: &[u8]) {
+    // SAFETY: the caller's promise.
+    let monitor = unsafe { &mut (*BOARD.inner.get()).monitor };
+    if let Some(room) = monitor.bytes.get_mut(..name.len()) {
+        room.copy_from_slice(name);
+        monitor.len = name.len();
+        AWAITED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Puts the board up, where nobody forbade it.
+pub(super) fn begin() {
+    if !ALLOWED.load(Ordering::Relaxed) || thread::is_secure() || !sandbox::allows_more() {
+        return;
+    }
+    let _guard = BOARD.lock.lock();
+    // SAFETY: the lock is held.
+    put_up(unsafe { &mut *BOARD.inner.get() });
+}
+
+fn put_up(inner: &mut Inner) {
+    let page = Linux.page_bytes();
+    let Some(shared) = Shared::create(board::NAME, board::BYTES.next_multiple_of(page)) else {
+        return;
+    };
+    BOARD.words.set(Some(&shared));
+    BOARD.words.write_head(&Head {
+        magic: board::MAGIC,
+        version: board::VERSION,
+        bytes: board::BYTES as u64,
+        pid: thread::process_id() as u64,
+        page_bytes: page as u64,
+        frontend: u64::from(FRONTEND.load(Ordering::Relaxed)),
+        made_ms: Linux.now_ms(),
+    });
+    BOARD
+        .seen
+        .iter()
+        .for_each(|seen| seen.store(0, Ordering::Relaxed));
+    HEAP.pages.set_mirror(BOARD.words.mirror());
+    tell(&inner.monitor, &shared, board::KIND_BOARD);
+    inner.shared = Some(shared);
+}
+
+fn tell(monitor: &Name, shared: &Shared, kind: u64) {
+    if monitor.len > 0 {
+        let words = [board::GREETING, kind, thread::process_id() as u64];
+        shared.hand_to(&monitor.bytes[..monitor.len], words);
+    }
+}
+
+/// Whether somebody asks for something that was not looked at yet.
+#[inline]
+pub(super) fn is_asked() -> bool {
+    match BOARD.words.asked() {
+        Some(asked) => differs(asked),
+        None => false,
+    }
+}
+
+fn differs(asked: [u64; 3]) -> bool {
+    let seen = BOARD
+        .seen
+        .each_ref()
+        .map(|seen| seen.load(Ordering::Relaxed));
+    asked != seen
+}
+
+/// A caller that allocates found somebody asking: serves, if no thread of ours does it within the grace.
+#[cold]
+pub(super) fn on_the_way() {
+    if purge::is_here() {
+        return;
+    }
+    let now = Linux.now_ms();
+    match BOARD.asked_at.load(Ordering::Relaxed) {
+        0 => BOARD.asked_at.store(now, Ordering::Relaxed),
+        first if now.saturating_sub(first) >= GRACE_MS => serve(),
+        _ => {}
+    }
+}
+
+/// Does what was asked, and writes the figures if it is time. Takes all locks of the heap, one after the other: the caller holds none.
+#[cold]
+pub(super) fn serve() {
+    if !purge::is_own_process() {
+        return;
+    }
+    let Some(_guard) = BOARD.lock.try_lock() else {
+        return;
+    };
+    // SAFETY: the lock is held.
+    let inner = unsafe { &mut *BOARD.inner.get() };
+    let Some(asked) = BOARD.words.asked() else {
+        return;
+    };
+    let [ask, purge, sample] = asked;
+    if purge != BOARD.seen[1].swap(purge, Ordering::Relaxed) {
+        BOARD
+            .words
+            .write_purged(purge, HEAP.decay_round(Round::All) as u64);
+    }
+    BOARD.seen[2].store(sample, Ordering::Relaxed);
+    let is_new = ask != BOARD.seen[0].load(Ordering::Relaxed);
+    if is_new {
+        AWAITED.store(true, Ordering::Relaxed);
+    }
+    if (is_new || rest_ms() == 0) && thread::now_ns() >= BOARD.next_at.load(Ordering::Relaxed) {
+        BOARD.seen[0].store(ask, Ordering::Relaxed);
+        write(inner, ask);
+    }
+    BOARD.asked_at.store(0, Ordering::Relaxed);
+}
+
+fn write(inner: &mut Inner, ask: u64) {
+    survey::survey(&mut inner.figures);
+    inner.written += 1;
+    inner.cost_ns += inner.figures.cost_ns;
+    BOARD.words.write_figures(&inner.figures);
+    BOARD.words.write_sizes();
+    BOARD.words.write_served(ask, inner.written, inner.cost_ns);
+    let next = thread::now_ns() + inner.figures.cost_ns * COST_PART;
+    BOARD.next_at.store(next, Ordering::Relaxed);
+    BOARD.written_at.store(HEAP.now_ms(), Ordering::Relaxed);
+}
+
+/// Time until the figures are due, in ms; `u64::MAX` while nobody watches.
+pub(super) fn rest_ms() -> u64 {
+    let Some((lease, interval)) = BOARD.words.lease() else {
+        return u64::MAX;
+    };
+    let now = HEAP.now_ms();
+    if lease <= now || lease > now + board::LEASE_MS {
+        return u64::MAX;
+    }
+    let interval = interval.clamp(board::LEAST_INTERVAL_MS, board::LEASE_MS);
+    let by_cost = BOARD
+        .next_at
+        .load(Ordering::Relaxed)
+        .saturating_sub(thread::now_ns())
+        / 1_000_000;
+    let due = BOARD.written_at.load(Ordering::Relaxed) + interval;
+    due.saturating_sub(now).max(by_cost)
+}
+
+/// Whether somebody awaits the last figures.
+pub(super) fn is_awaited() -> bool {
+    AWAITED.load(Ordering::Relaxed) || rest_ms() != u64::MAX
+}
+
+/// The process ends: who watched or monitored it gets the last figures.
+pub(super) fn finish() {
+    let Some(_guard) = BOARD.lock.try_lock() else {
+        return;
+    };
+    // SAFETY: the lock is held.
+    let inner = unsafe { &mut *BOARD.inner.get() };
+    if let Some([ask, ..]) = BOARD.words.asked().filter(|_| is_awaited()) {
+        write(inner, ask);
+    }
+}
+
+/// Before a fork: nobody serves meanwhile.
+///
+/// # Safety
+/// - Followed by one of the two below, on the same thread.
+pub(super) unsafe fn before_fork() {
+    core::mem::forget(BOARD.lock.lock());
+}
+
+/// After a fork, in the parent.
+///
+/// # Safety
+/// - [`before_fork`] was called by this thread.
+pub(super) unsafe fn after_fork_in_parent() {
+    // SAFETY: held since `before_fork`.
+    unsafe { BOARD.lock.force_unlock() };
+}
+
+/// After a fork, in the child: its parent's board goes, its own comes.
+///
+/// # Safety
+/// - [`before_fork`] was called by the thread that this one is the copy of.
+pub(super) unsafe fn after_fork_in_child() {
+    // SAFETY: held since `before_fork`, and the child has one thread.
+    let inner = unsafe { &mut *BOARD.inner.get() };
+    if let Some(parents) = inner.shared.take() {
+        HEAP.pages.set_mirror(None);
+        BOARD.words.set(None);
+        parents.close();
+        // SAFETY: nobody has its address any more.
+        unsafe { parents.unmap() };
+        (inner.written, inner.cost_ns) = (0, 0);
+        AWAITED.store(inner.monitor.len > 0, Ordering::Relaxed);
+        if sandbox::allows_more() {
+            put_up(inner);
+        }
+    }
+    // SAFETY: held since `before_fork`.
+    unsafe { BOARD.lock.force_unlock() };
+}

@@ -1,0 +1,120 @@
+//! The board as words: written one by one, for others read it meanwhile.
+
+use crate::base::sync::plain::{AtomicPtr, AtomicU64, Ordering, fence};
+use crate::board::{
+    ARENAS_AT, COARSE_AT, CONTROL_AT, Coarse, Control, FIGURES_AT, HEAD_AT, Head, MOST_ARENAS,
+    SERVED_AT, Served,
+};
+use crate::os::shared::Shared;
+use crate::page::{MIRROR_WORDS, Mirror};
+use crate::stats::Snapshot;
+use bytemuck::{Pod, bytes_of, pod_read_unaligned};
+use core::mem::offset_of;
+use core::ptr::null_mut;
+
+/// The board's address, or none.
+pub(super) struct Words(AtomicPtr<u8>);
+
+const _: () = assert!(size_of::<Coarse>() == MIRROR_WORDS * 8);
+
+impl Words {
+    /// No board.
+    pub(super) const fn none() -> Self {
+        Words(AtomicPtr::new(null_mut()))
+    }
+
+    /// This is the board from now on.
+    pub(super) fn set(&self, shared: Option<&Shared>) {
+        let base = shared.map_or(null_mut(), |shared| shared.base.as_ptr());
+        self.0.store(base, Ordering::Release);
+    }
+
+    /// Some words of it.
+    fn at(&self, offset: usize, count: usize) -> Option<&'static [AtomicU64]> {
+        let base = self.0.load(Ordering::Acquire);
+        if base.is_null() {
+            return None;
+        }
+        // SAFETY: the board is mapped at a page, writable, of this fixed size, until a fork's child, which has one thread, unmaps
+        // it; offsets are those of `crate::board`. Other processes write the same words, hence atomics.
+        Some(unsafe { core::slice::from_raw_parts(base.add(offset).cast::<AtomicU64>(), count) })
+    }
+
+    fn store<T: Pod>(&self, offset: usize, value: &T) {
+        if let Some(words) = self.at(offset, size_of::<T>() / 8) {
+            for (word, bytes) in words.iter().zip(bytes_of(value).chunks_exact(8)) {
+                word.store(pod_read_unaligned(bytes), Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn store_word(&self, offset: usize, value: u64) {
+        if let Some([word]) = self.at(offset, 1) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    pub(super) fn write_head(&self, head: &Head) {
+        self.store(HEAD_AT, head);
+    }
+
+    pub(super) fn write_frontend(&self, frontend: u64) {
+        self.store_word(HEAD_AT + offset_of!(Head, frontend), frontend);
+    }
+
+    /// Where the page heap copies its figures.
+    pub(super) fn mirror(&self) -> Option<Mirror> {
+        Some(Mirror {
+            figures: self.at(COARSE_AT, MIRROR_WORDS)?.try_into().ok()?,
+            arenas: self.at(ARENAS_AT, 1 + 2 * MOST_ARENAS)?,
+        })
+    }
+
+    /// What others wrote last: ask, purge, sample.
+    #[inline]
+    pub(super) fn asked(&self) -> Option<[u64; 3]> {
+        let words = self.at(CONTROL_AT, size_of::<Control>() / 8)?;
+        let at = |offset: usize| words[offset / 8].load(Ordering::Relaxed);
+        Some([
+            at(offset_of!(Control, ask)),
+            at(offset_of!(Control, purge)),
+            at(offset_of!(Control, sample)),
+        ])
+    }
+
+    /// Until when somebody watches, and the interval, in ms.
+    pub(super) fn lease(&self) -> Option<(u64, u64)> {
+        let words = self.at(CONTROL_AT, size_of::<Control>() / 8)?;
+        let at = |offset: usize| words[offset / 8].load(Ordering::Relaxed);
+        Some((
+            at(offset_of!(Control, lease_until_ms)),
+            at(offset_of!(Control, interval_ms)),
+        ))
+    }
+
+    pub(super) fn write_purged(&self, purge: u64, bytes: u64) {
+        self.store_word(SERVED_AT + offset_of!(Served, purged_bytes), bytes);
+        self.store_word(SERVED_AT + offset_of!(Served, purge), purge);
+    }
+
+    pub(super) fn write_served(&self, ask: u64, written: u64, cost_ns: u64) {
+        self.store_word(SERVED_AT + offset_of!(Served, written), written);
+        self.store_word(SERVED_AT + offset_of!(Served, cost_ns), cost_ns);
+        self.store_word(SERVED_AT + offset_of!(Served, ask), ask);
+    }
+
+    /// The figures, under their sequence number. One writer at a time.
+    pub(super) fn write_figures(&self, figures: &Snapshot) {
+        let Some([sequence]) = self.at(FIGURES_AT, 1) else {
+            return;
+        };
+        let odd = sequence.load(Ordering::Relaxed) | 1;
+        sequence.store(odd, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.store(FIGURES_AT + 8, figures);
+        sequence.store(odd.wrapping_add(1), Ordering::Release);
+    }
+
+    /// The table of sizes.
+    pub(super) fn write_sizes(&self) {}
+}

@@ -1,0 +1,125 @@
+//! The figures of the whole heap at one moment, and the ledger: where every byte is.
+//!
+//! The kernel is asked once which pages of the arenas are in RAM; then every slice is visited, and every resident page of it
+//! falls to one line of the ledger ([`tally`]). No lock of the page heap is held: what changes meanwhile is seen as it was or as
+//! it is, so in a busy process lines may be off by what changed during the survey, but they always add up.
+
+mod tally;
+
+use super::check;
+use crate::base::units::SLICE_SHIFT;
+use crate::cache::heap::{HEAP, Mode};
+use crate::cache::magazine::Tag;
+use crate::os::Os;
+use crate::os::linux::{self, Linux};
+use crate::os::thread;
+use crate::page::{Totals, Use};
+use crate::slab::class::Class;
+use crate::stats::{ClassFigures, Counted, Snapshot, SpanFigures, StackFigures};
+use tally::Tally;
+
+/// The figures of the heap now. Visits all slabs and asks the kernel about all pages, some ms for a GiB: for reports, not for hot
+/// paths. Exact while no other thread allocates.
+pub fn snapshot() -> Snapshot {
+    let mut figures = Snapshot::default();
+    survey(&mut figures);
+    figures
+}
+
+/// Like [`snapshot`], in place: a snapshot takes some KiB, and stacks may be short.
+pub(super) fn survey(figures: &mut Snapshot) {
+    let began = thread::now_ns();
+    let totals = HEAP.pages.totals();
+    note_totals(figures, &totals);
+    note_process(figures);
+    note_stacks(&mut figures.stacks);
+    let residence = HEAP.pages.residence();
+    let mut tally = Tally::new(&residence);
+    figures.slab_purged = 0;
+    figures.classes.fill(ClassFigures::default());
+    for class in Class::all() {
+        figures.classes[class.index() - 1].bytes = class.bytes() as u64;
+    }
+    tally.slices(figures);
+    tally.magazines(figures);
+    sum_up(figures);
+    figures.ledger = tally.ledger(figures);
+    drop(residence);
+    figures.at_ms = Linux.now_ms();
+    figures.cost_ns = thread::now_ns().saturating_sub(began);
+}
+
+fn note_totals(figures: &mut Snapshot, totals: &Totals) {
+    let large = &totals.by_use[Use::Large as usize - 1];
+    let meta = totals.by_use[Use::Meta as usize - 1].slices << SLICE_SHIFT;
+    figures.reserved = totals.reserved as u64;
+    figures.committed = totals.committed as u64;
+    figures.metadata = (totals.metadata + meta) as u64;
+    figures.free_spans = totals.free as u64;
+    figures.free_dirty = totals.free_dirty as u64;
+    figures.large_bytes = large.bytes as u64;
+    figures.large_blocks = large.spans as u64;
+    figures.peak_spans = totals.peak as u64;
+    figures.purges = totals.purges as u64;
+    figures.purged_bytes = totals.purged_bytes as u64;
+    figures.zeroed = totals.zeroing.written as u64;
+    figures.zero_spared = totals.zeroing.spared as u64;
+    figures.zero_purged = totals.zeroing.purged as u64;
+    figures.questions = totals.zeroing.asked as u64;
+    figures.unanswered = totals.zeroing.unknown as u64;
+    for (figure, by_use) in figures.spans.iter_mut().zip(&totals.by_use) {
+        *figure = SpanFigures {
+            spans: by_use.spans as u64,
+            slices: by_use.slices as u64,
+        };
+    }
+}
+
+fn note_process(figures: &mut Snapshot) {
+    figures.resident = linux::resident_bytes().unwrap_or(0) as u64;
+    // The kernel notes its peak now and then, later than what it counts now.
+    let peak = linux::peak_resident_bytes().unwrap_or(0) as u64;
+    figures.peak_resident = peak.max(figures.resident);
+    [figures.minor_faults, figures.major_faults] = thread::faults();
+    figures.quarantine = check::held() as u64;
+    figures.granted = HEAP.budget.granted() as u64;
+    figures.counted = Counted::default();
+    if HEAP.mode() == Mode::Counting {
+        let [allocations, frees, requested] = HEAP.registry.counted();
+        figures.counted = Counted {
+            known: 1,
+            allocations,
+            frees,
+            requested,
+        };
+    }
+}
+
+fn note_stacks(figures: &mut StackFigures) {
+    let totals = HEAP.stacks.totals();
+    *figures = StackFigures {
+        used: totals.used as u64,
+        parked: totals.idle as u64,
+        free: totals.spare as u64,
+        address: totals.address as u64,
+        created: totals.created as u64,
+        recycled: totals.recycled as u64,
+        page_tables: totals.page_tables as u64,
+    };
+}
+
+/// What follows from the classes.
+fn sum_up(figures: &mut Snapshot) {
+    (figures.slab_free, figures.magazines, figures.live) = (0, 0, 0);
+    for class in &figures.classes {
+        figures.slab_free += class.free * class.bytes;
+        figures.magazines += class.cached * class.bytes;
+        figures.live += class.live() * class.bytes;
+    }
+    figures.live = (figures.live + figures.large_bytes).saturating_sub(figures.quarantine);
+}
+
+/// The class of the slab whose slice has this tag.
+fn class_of(tag: u8) -> Option<Class> {
+    Tag(tag).class()
+}

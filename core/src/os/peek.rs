@@ -1,0 +1,169 @@
+//! Words of memory that may not be there, read without a fault.
+//!
+//! Two ways, measured in `docs/decisions/0011-unwinding.md`. The near way asks the kernel whether a page can be read (it copies
+//! the set of signals that `rt_sigprocmask` gets before it refuses the command, which is no command), then reads: right for
+//! memory that nobody takes away meanwhile, as a running thread's stack. The far way has the kernel copy the word: never wrong,
+//! and seven times as dear.
+
+use super::errno::{self, keep_errno};
+use super::linux::sandbox;
+use crate::base::sync::plain::{AtomicU8, Ordering};
+
+/// No page is smaller; asking for less than a page of the machine costs calls, and is right.
+const PAGE_BYTES: usize = 4096;
+/// Bytes in a set of signals as the kernel has it.
+const SET_BYTES: usize = 8;
+/// What no `rt_sigprocmask` does.
+const NO_COMMAND: i32 = -1;
+
+/// Whether the kernel answers as the near way expects.
+static ANSWERS: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
+const RELIABLE: u8 = 1;
+const USELESS: u8 = 2;
+
+/// Reads words on and about a stack; remembers the last page that could be read.
+#[derive(Debug)]
+pub struct Peek {
+    page: usize,
+}
+
+impl Peek {
+    /// A reader that knows one page: that of `local`, which lives.
+    pub fn beside<T>(local: &T) -> Self {
+        Self {
+            page: page_of(core::ptr::from_ref(local).addr()),
+        }
+    }
+
+    /// The word at `address`; `None` where it is not aligned or cannot be read. The memory must be one that no other thread
+    /// unmaps meanwhile.
+    #[inline]
+    pub fn near(&mut self, address: usize) -> Option<usize> {
+        if !address.is_multiple_of(size_of::<usize>()) {
+            return None;
+        }
+        if page_of(address) != self.page {
+            if !is_readable(address) {
+                return None;
+            }
+            self.page = page_of(address);
+        }
+        // SAFETY: aligned, and the word's page can be read: the kernel said so, or a local variable is on it.
+        Some(unsafe { core::ptr::with_exposed_provenance::<usize>(address).read_volatile() })
+    }
+}
+
+fn page_of(address: usize) -> usize {
+    address / PAGE_BYTES
+}
+
+/// The 8 bytes at any `address`; `None` where they cannot be read, or where the kernel or a sandbox forbids to ask.
+#[cold]
+pub fn far(address: usize) -> Option<[u8; 8]> {
+    if !sandbox::allows_more() {
+        return None;
+    }
+    let mut bytes = [0; 8];
+    let local = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: core::ptr::with_exposed_provenance_mut(address),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: writes the local buffer only; the kernel checks the other address. By number: the C library may know more of it.
+    let copied = keep_errno(|| unsafe {
+        let process = libc::getpid();
+        libc::syscall(
+            libc::SYS_process_vm_readv,
+            process,
+            &raw const local,
+            1,
+            &raw const remote,
+            1,
+            0,
+        )
+    });
+    (copied == 8).then_some(bytes)
+}
+
+fn is_readable(address: usize) -> bool {
+    if ANSWERS.load(Ordering::Relaxed) == UNKNOWN {
+        learn();
+    }
+    ANSWERS.load(Ordering::Relaxed) == RELIABLE && refusal(address) == libc::EINVAL
+}
+
+/// Tries the question where the answer is known: an emulator may look at the command first, a filter refuse it all.
+#[cold]
+fn learn() {
+    let here = 0_u64;
+    let good = refusal(core::ptr::from_ref(&here).addr());
+    let bad = refusal(usize::MAX - PAGE_BYTES + 1);
+    let reliable = good == libc::EINVAL && bad == libc::EFAULT;
+    ANSWERS.store(if reliable { RELIABLE } else { USELESS }, Ordering::Relaxed);
+}
+
+/// Why the kernel refuses what it always refuses: EINVAL if it could read `address`, EFAULT if not.
+fn refusal(address: usize) -> i32 {
+    let nothing = core::ptr::null_mut::<u8>();
+    let set = core::ptr::with_exposed_provenance::<u8>(address);
+    // SAFETY: the kernel checks the address, and changes no mask on an unknown command.
+    keep_errno(|| unsafe {
+        let refused = libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            NO_COMMAND,
+            set,
+            nothing,
+            SET_BYTES,
+        );
+        if refused == 0 { 0 } else { errno::get() }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::Os;
+    use crate::os::linux::Linux;
+
+    #[test]
+    fn words_are_read_and_holes_are_not() {
+        let words = [11_usize, 12, 13];
+        let at = words.as_ptr().addr();
+        let mut peek = Peek::beside(&words);
+        assert_eq!(peek.near(at), Some(11));
+        assert_eq!(peek.near(at + 8), Some(12));
+        assert_eq!(peek.near(at + 4), None);
+        assert_eq!(far(at + 8), Some(12_usize.to_ne_bytes()));
+        errno::set(77);
+        for hole in [0, 8, usize::MAX - 7, usize::MAX - 4095, 1 << 63] {
+            assert_eq!(peek.near(hole), None);
+            assert_eq!(far(hole), None);
+        }
+        assert_eq!(errno::get(), 77);
+    }
+
+    #[test]
+    fn a_page_without_access_is_a_hole() {
+        let page = Linux.page_bytes();
+        let base = Linux.reserve(2 * page, page).unwrap();
+        let at = base.as_ptr().addr();
+        // SAFETY: the first page of our own reservation.
+        unsafe { Linux.commit(base, page) }.unwrap();
+        let local = 0;
+        let mut peek = Peek::beside(&local);
+        assert_eq!(peek.near(at + page - 8), Some(0));
+        assert_eq!(peek.near(at + page), None);
+        assert_eq!(far(at + page - 4), None);
+        // SAFETY: as above; nobody uses the page.
+        if unsafe { Linux.install_guard(base, page) }.is_ok() {
+            assert_eq!(Peek::beside(&local).near(at), None);
+            assert_eq!(far(at), None);
+        }
+        // SAFETY: the whole reservation, which nobody uses any more.
+        unsafe { Linux.release(base, 2 * page) };
+    }
+}

@@ -1,0 +1,194 @@
+//! Memory that other processes may look at: a memory file, sealed against a change of its size, so that nobody's access to it can
+//! fault, and one descriptor of it, by which they find it.
+
+use super::errno::keep_errno;
+use super::thread::{self, FileIdentity};
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
+use core::ptr::{NonNull, null_mut};
+
+/// A mapped memory file of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared {
+    /// Where it is mapped: readable, writable, shared; zero at first.
+    pub base: NonNull<u8>,
+    /// Its bytes.
+    pub bytes: usize,
+    /// The descriptor, closed by `exec`. The program may close it, and open something else under its number.
+    pub descriptor: i32,
+    /// What the descriptor is open on while it is ours.
+    pub identity: FileIdentity,
+}
+
+/// Numbers that the descriptor shall lie above, best first: see [`super::linux`] for why below 64.
+const ABOVE: [i32; 2] = [48, 16];
+
+impl Shared {
+    /// A new memory file of `bytes`, a multiple of the page size. `None` if the kernel refuses any part of it.
+    pub fn create(name: &CStr, bytes: usize) -> Option<Shared> {
+        keep_errno(|| {
+            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+            // SAFETY: a C string and plain flags.
+            let number = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) };
+            let descriptor = out_of_the_way(i32::try_from(number).ok().filter(|&n| n >= 0)?);
+            let shared = seal(descriptor, bytes)
+                .and_then(|()| map(descriptor, bytes))
+                .zip(thread::file_identity(descriptor));
+            let Some((base, identity)) = shared else {
+                thread::close(descriptor);
+                return None;
+            };
+            Some(Shared {
+                base,
+                bytes,
+                descriptor,
+                identity,
+            })
+        })
+    }
+
+    /// Closes the descriptor, if its number still is ours.
+    pub fn close(&self) {
+        if thread::file_identity(self.descriptor) == Some(self.identity) {
+            thread::close(self.descriptor);
+        }
+    }
+
+    /// Takes the mapping away.
+    ///
+    /// # Safety
+    /// - Nobody uses the memory any more.
+    pub unsafe fn unmap(&self) {
+        // SAFETY: mapped by `create`; the caller's promise.
+        keep_errno(|| unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) });
+    }
+
+    /// Hands `words` and the descriptor to the abstract Unix socket `name`, if somebody listens there and has room.
+    pub fn hand_to(&self, name: &[u8], words: [u64; 3]) -> bool {
+        thread::file_identity(self.descriptor) == Some(self.identity)
+            && keep_errno(|| send(name, &words, self.descriptor))
+    }
+}
+
+/// The same file under a higher number, if there is one.
+fn out_of_the_way(descriptor: i32) -> i32 {
+    let higher = |&least: &i32| thread::duplicate_above(descriptor, least);
+    match ABOVE.iter().find_map(higher) {
+        Some(second) => {
+            thread::close(descriptor);
+            second
+        }
+        None => descriptor,
+    }
+}
+
+fn seal(descriptor: i32, bytes: usize) -> Option<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: plain numbers; the descriptor is ours.
+    let done = unsafe {
+        libc::ftruncate64(descriptor, i64::try_from(bytes).ok()?) == 0
+            && libc::fcntl(descriptor, libc::F_ADD_SEALS, seals) == 0
+    };
+    done.then_some(())
+}
+
+fn map(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // By number: libneap.so watches `mmap`.
+    // SAFETY: a new mapping wherever the kernel likes.
+    let base = unsafe {
+        libc::syscall(
+            libc::SYS_mmap,
+            null_mut::<u8>(),
+            bytes,
+            access,
+            libc::MAP_SHARED,
+            descriptor,
+            0usize,
+        )
+    };
+    // The kernel's errors are the last page of addresses, as negative numbers: the wrapper makes them -1.
+    if base == -1 {
+        return None;
+    }
+    NonNull::new(base as *mut u8)
+}
+
+/// One datagram with a descriptor. Does not wait.
+fn send(name: &[u8], words: &[u64; 3], descriptor: i32) -> bool {
+    let Some((address, length)) = abstract_address(name) else {
+        return false;
+    };
+    let mut room = [0u64; 4];
+    let mut part = libc::iovec {
+        iov_base: words.as_ptr().cast_mut().cast(),
+        iov_len: size_of_val(words),
+    };
+    let mut message = MaybeUninit::<libc::msghdr>::zeroed();
+    // SAFETY: all zero is a message without anything; the buffers outlive the call; `room` is aligned and large enough for
+    // one header and one descriptor.
+    unsafe {
+        let message = message.assume_init_mut();
+        message.msg_name = (&raw const address).cast_mut().cast();
+        message.msg_namelen = length;
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = room.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(4) as _;
+        let header = libc::CMSG_FIRSTHDR(message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(4) as _;
+        libc::CMSG_DATA(header)
+            .cast::<i32>()
+            .write_unaligned(descriptor);
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let socket = libc::socket(libc::AF_UNIX, kind, 0);
+        let sent = socket >= 0 && libc::sendmsg(socket, message, libc::MSG_NOSIGNAL) >= 0;
+        if socket >= 0 {
+            libc::close(socket);
+        }
+        sent
+    }
+}
+
+fn abstract_address(name: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
+    // SAFETY: plain numbers, for which zeros are a value.
+    let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // The first byte stays 0: that makes it abstract.
+    let room = address.sun_path.get_mut(1..=name.len())?;
+    for (place, &byte) in room.iter_mut().zip(name) {
+        *place = byte as _;
+    }
+    let length = core::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    Some((address, length as libc::socklen_t))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_keeps_its_size_and_its_contents_are_shared() {
+        let shared = Shared::create(c"neap-test", 1 << 16).unwrap();
+        // SAFETY: mapped, writable, ours.
+        unsafe { shared.base.as_ptr().add(100).write_volatile(7) };
+        let mut byte = [0u8; 1];
+        // SAFETY: a buffer of one byte; plain numbers.
+        unsafe {
+            let buffer = byte.as_mut_ptr().cast();
+            assert_eq!(libc::pread(shared.descriptor, buffer, 1, 100), 1);
+            assert_eq!(libc::ftruncate(shared.descriptor, 0), -1);
+        }
+        assert_eq!(byte, [7]);
+        assert!(!shared.hand_to(b"nobody listens here", [1, 2, 3]));
+        shared.close();
+        assert_ne!(
+            thread::file_identity(shared.descriptor),
+            Some(shared.identity)
+        );
+        // SAFETY: nobody uses it.
+        unsafe { shared.unmap() };
+    }
+}

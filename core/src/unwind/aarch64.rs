@@ -1,0 +1,55 @@
+//! AArch64: the chain of frame pointers, which its calling convention asks of every function that calls another.
+
+use super::{Frame, Left, chain};
+use crate::os::peek::Peek;
+use core::arch::asm;
+
+/// The frame of the function that this is inlined into.
+#[inline(always)]
+pub(super) fn here() -> Frame {
+    let (pc, sp, fp);
+    // SAFETY: copies registers.
+    unsafe {
+        asm!(
+            "adr {pc}, .",
+            "mov {sp}, sp",
+            "mov {fp}, x29",
+            pc = out(reg) pc,
+            sp = out(reg) sp,
+            fp = out(reg) fp,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    Frame {
+        pc,
+        sp,
+        fp,
+        left: Left::Call,
+    }
+}
+
+/// The frame that called `frame`.
+pub(super) fn caller(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
+    let caller = chain::caller(frame, peek, |pc| is_code(without_signature(pc)))?;
+    Some(Frame {
+        pc: without_signature(caller.pc),
+        ..caller
+    })
+}
+
+fn is_code(pc: usize) -> bool {
+    pc != 0 && pc.is_multiple_of(4)
+}
+
+/// A return address as the processor jumps to it, without the signature that `paciasp` put into it.
+fn without_signature(pc: usize) -> usize {
+    let stripped;
+    // SAFETY: `xpaclri`, which older machines take for no operation; changes the link register only.
+    unsafe {
+        asm!("hint #7", inout("x30") pc => stripped, options(nomem, nostack, preserves_flags));
+    }
+    stripped
+}
+
+/// Nothing was learnt.
+pub(super) fn forget() {}

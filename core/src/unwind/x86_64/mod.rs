@@ -1,0 +1,127 @@
+//! x86-64: by the tables, else by the chain of frame pointers.
+
+mod cache;
+mod expression;
+mod program;
+mod rule;
+mod tables;
+
+pub(super) use cache::forget;
+
+use super::{Frame, Left, chain};
+use crate::os::peek::{Peek, far};
+use core::arch::asm;
+use rule::{Base, Rule, Saved};
+
+/// A frame that is larger is not read by the cheap way, which wants memory that stays.
+const NEAR_BYTES: usize = 1 << 20;
+const WORD: usize = size_of::<usize>();
+
+/// The frame of the function that this is inlined into.
+#[inline(always)]
+pub(super) fn here() -> Frame {
+    let (pc, sp, fp);
+    // SAFETY: copies registers.
+    unsafe {
+        asm!(
+            "lea {pc}, [rip]",
+            "mov {sp}, rsp",
+            "mov {fp}, rbp",
+            pc = out(reg) pc,
+            sp = out(reg) sp,
+            fp = out(reg) fp,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    Frame {
+        pc,
+        sp,
+        fp,
+        left: Left::Signal,
+    }
+}
+
+/// The frame that called `frame`.
+#[inline]
+pub(super) fn caller(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
+    match cache::find(frame.instruction()).unwrap_or_else(|| learn(frame)) {
+        Rule::Simple { base, cfa, fp } => simple(frame, peek, base, cfa, fp),
+        Rule::Program => tables::with(frame.instruction(), |fde| {
+            program::row_at(fde, frame.instruction())?.caller(frame, peek, fde)
+        }),
+        Rule::Chain => chain::caller(frame, peek, is_return_address),
+        Rule::End => None,
+    }
+}
+
+/// What the tables say of a frame's function, put where the next one finds it.
+#[cold]
+#[inline(never)]
+fn learn(frame: &Frame) -> Rule {
+    let instruction = frame.instruction();
+    let rule = tables::with(instruction, |fde| {
+        Some(program::row_at(fde, instruction)?.rule())
+    })
+    .unwrap_or(Rule::Chain);
+    cache::keep(instruction, rule);
+    rule
+}
+
+#[inline]
+fn simple(frame: &Frame, peek: &mut Peek, base: Base, cfa: i32, fp: Saved) -> Option<Frame> {
+    let register = match base {
+        Base::Sp => frame.sp,
+        Base::Fp => frame.fp,
+    };
+    let cfa = register.checked_add_signed(cfa as isize)?;
+    Some(Frame {
+        pc: word(frame, peek, cfa.checked_sub(WORD)?)?,
+        sp: cfa,
+        fp: match fp {
+            Saved::Same => frame.fp,
+            Saved::At(offset) => word(frame, peek, cfa.checked_add_signed(offset as isize)?)?,
+        },
+        left: Left::Call,
+    })
+}
+
+/// The word at `address`, which is on the stack of `frame` or else anywhere.
+#[inline]
+fn word(frame: &Frame, peek: &mut Peek, address: usize) -> Option<usize> {
+    if address.wrapping_sub(frame.sp) < NEAR_BYTES {
+        return peek.near(address);
+    }
+    far(address).map(usize::from_ne_bytes)
+}
+
+/// Whether a call stands before `pc`. Of what is known already it does.
+fn is_return_address(pc: usize) -> bool {
+    cache::find(pc.wrapping_sub(1)).is_some()
+        || far(pc.wrapping_sub(8)).is_some_and(|bytes| ends_in_call(&bytes))
+}
+
+/// Whether `code` ends in a call: `E8` and a displacement of 32 bits, or `FF /2` of any length.
+fn ends_in_call(code: &[u8; 8]) -> bool {
+    let indirect = |length: usize| {
+        let (opcode, operand) = (code[8 - length], code[9 - length]);
+        opcode == 0xff && operand >> 3 & 7 == 2
+    };
+    code[3] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(indirect)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_told_from_other_code() {
+        assert!(ends_in_call(&[0, 0, 0, 0xe8, 1, 2, 3, 4])); // call rel32
+        assert!(ends_in_call(&[0, 0, 0, 0, 0, 0, 0xff, 0xd0])); // call rax
+        assert!(ends_in_call(&[0, 0, 0, 0, 0, 0x41, 0xff, 0xd2])); // call r10
+        assert!(ends_in_call(&[0, 0, 0, 0, 0, 0xff, 0x50, 8])); // call [rax + 8]
+        assert!(ends_in_call(&[0, 0, 0xff, 0x15, 1, 2, 3, 4])); // call [rip + disp32]
+        assert!(!ends_in_call(&[0; 8]));
+        assert!(!ends_in_call(&[0, 0, 0, 0xe9, 1, 2, 3, 4])); // jmp rel32
+        assert!(!ends_in_call(&[0, 0, 0, 0, 0, 0, 0xff, 0xe0])); // jmp rax
+    }
+}
