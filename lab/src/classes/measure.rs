@@ -67,7 +67,7 @@ pub fn boxed(engine: &Engine, count: usize, readings: usize) -> anyhow::Result<V
     Ok(vec![
         Figure::block_bytes("resident bytes a value", number("bytes_per_value")?),
         Figure::nanoseconds("made and dropped at once", number("ns_per_pair")?),
-        Figure::nanoseconds("a thousand made, then dropped", number("ns_in_batch")?),
+        Figure::nanoseconds("in a batch of a thousand", number("ns_in_batch")?),
     ])
 }
 
