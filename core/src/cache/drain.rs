@@ -106,7 +106,8 @@ fn offer(open: &mut Opened<'_>, class: Class) -> Option<usize> {
     let floor = open.store(class).floor;
     match open.inner.door {
         Door::Open => open.magazine(class).offer(floor),
-        Door::Closed => {
+        // While it samples, the owner pops behind the lock, too, and what it pushes lies above.
+        Door::Sampling | Door::Closed => {
             let filled = open.filled(class);
             (filled >= 2).then(|| floor + (filled - 1) * 8)
         }

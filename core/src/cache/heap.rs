@@ -7,12 +7,13 @@ use super::meta::Meta;
 use super::pressure::Pressure;
 use super::registry::Registry;
 use super::slot;
+use super::thread::Door;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::page::{Age, Dirty, From, PageHeap, Place, Sides, Use};
-use crate::slab::class::Class;
+use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::{Depots, Pages, Source, Touched};
 use crate::slab::withheld::Units;
 use crate::slab::{FarWords, Slab};
@@ -35,6 +36,8 @@ pub struct Heap {
     pub registry: Registry,
     mode: AtomicU8,
     decay_ms: AtomicU64,
+    /// Mean bytes between two samples of the profiler; 0: it is off.
+    pub(super) sampling: AtomicU64,
     /// What the rounds of decay need to know.
     pub tide: Tide,
     /// What presses for memory.
@@ -90,6 +93,8 @@ pub enum Found {
     Large(Place<'static>),
     /// In the first slice of a coroutine stack.
     Stack,
+    /// In a slice that a block stands in alone, which the profiler sampled.
+    Sampled(Place<'static>, Class),
 }
 
 impl Heap {
@@ -103,6 +108,7 @@ impl Heap {
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             decay_ms: AtomicU64::new(1000),
+            sampling: AtomicU64::new(0),
             tide: Tide::new(),
             pressure: Pressure::new(),
             reclaimed_at: AtomicU64::new(0),
@@ -115,6 +121,15 @@ impl Heap {
             0 => Mode::Plain,
             1 => Mode::Counting,
             _ => Mode::Checking,
+        }
+    }
+
+    /// What caches are to let their owners do.
+    pub(super) fn door(&self) -> Door {
+        match (self.mode(), self.is_sampling()) {
+            (Mode::Plain, false) => Door::Open,
+            (Mode::Plain, true) => Door::Sampling,
+            (Mode::Counting | Mode::Checking, _) => Door::Closed,
         }
     }
 
@@ -152,6 +167,7 @@ impl Heap {
         match Tag(place.tag()) {
             Tag::LARGE => Found::Large(place),
             Tag::STACK => Found::Stack,
+            Tag::SAMPLED => sampled(place),
             tag => match tag.class() {
                 Some(class) => Found::Slab(slab_of(&place), class),
                 None => Found::Nothing,
@@ -184,6 +200,14 @@ impl Heap {
         self.pages
             .alloc(1, 1, Use::Meta, SLICE_BYTES)
             .map(|span| span.base)
+    }
+}
+
+/// A sampled block: its span was asked for with its class's bytes.
+fn sampled(place: Place<'static>) -> Found {
+    match place.bytes() {
+        bytes @ 1..=MAX_BLOCK => Found::Sampled(place, Class::of_size_align8(bytes)),
+        _ => Found::Nothing,
     }
 }
 

@@ -11,7 +11,7 @@
 //! ([`super::drain`]); the fast path reads them. Closed, a magazine sends every call to the slow path.
 
 use crate::base::sync::{AtomicUsize, Ordering, light_barrier};
-use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
+use crate::slab::class::{CLASSES, Class};
 
 /// What the tag byte of a slice says: 0, nothing starts here; else where the magazine of its blocks
 /// stands, in units of 8 bytes, so that `free` needs no shift.
@@ -26,6 +26,8 @@ impl Tag {
     pub const NONE: Tag = Tag(0);
     /// A large block starts at this slice's start.
     pub const LARGE: Tag = Tag(255);
+    /// A block that the profiler sampled starts at this slice's start, alone in it.
+    pub const SAMPLED: Tag = Tag(249);
     /// A coroutine stack starts at this slice's start.
     pub const STACK: Tag = Tag(252);
 
@@ -48,18 +50,54 @@ impl Tag {
 /// Magazines of a cache: one for every tag, those of no class always empty and always full.
 pub const MAGAZINES: usize = Tag::LARGE.0 as usize / STRIDE + 1;
 
-const _: () = assert!(CLASSES * STRIDE < Tag::STACK.0 as usize && STRIDE == 3);
+const _: () = assert!(CLASSES * STRIDE < Tag::SAMPLED.0 as usize && STRIDE == 3);
 
-/// The tag for a C request of up to [`TABLE_BYTES`].
-pub const TAGS_BY_SIZE: [Tag; TABLE_BYTES + 1] = {
-    let mut tags = [Tag::NONE; TABLE_BYTES + 1];
-    let mut size = 0;
-    while size <= TABLE_BYTES {
-        tags[size] = Tag::of(Class::of_size(size));
-        size += 1;
+/// Where in a cache the two words stand that a pop looks at, in units of 8 bytes: of a magazine, or of its window
+/// (see [`super::window`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(pub u16);
+
+impl Slot {
+    /// The magazine of a class.
+    pub const fn magazine(class: Class) -> Slot {
+        Slot(Tag::of(class).0 as u16)
     }
-    tags
-};
+}
+
+/// The top and the bottom of a stack of free blocks, as a pop sees them.
+#[repr(C)]
+pub struct Window {
+    /// Address past the newest entry.
+    pub top: AtomicUsize,
+    /// Entries at and above this address may be popped.
+    pub bottom: AtomicUsize,
+}
+
+impl Window {
+    /// Empty.
+    #[cfg(not(loom))]
+    pub const fn closed() -> Window {
+        Window {
+            top: AtomicUsize::new(0),
+            bottom: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes the newest block, or `None` if there is none or the window is closed.
+    #[inline(always)]
+    pub fn pop(&self) -> Option<*mut u8> {
+        let top = self.top.load(Ordering::Relaxed);
+        if top <= self.bottom.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: entries between bottom and top were pushed by this thread or its refill, and a
+        // drainer takes only entries below the bottom it has published (see `drain`).
+        let block = unsafe { *((top - 8) as *const *mut u8) };
+        self.top.store(top - 8, Ordering::Relaxed);
+        light_barrier();
+        Some(block)
+    }
+}
 
 /// What `free` must know of a tag: the test whether a block starts at an offset (see
 /// [`Class::start_test`]); 0 for tags of no class, which no offset passes. As long as half a
@@ -94,12 +132,18 @@ const _: () = assert!(size_of::<Start>() * 2 == size_of::<Magazine>());
 /// One class's stack of free blocks. All zero: empty and full.
 #[repr(C)]
 pub struct Magazine {
-    /// Address past the newest entry.
-    pub top: AtomicUsize,
-    /// Entries at and above this address may be popped.
-    pub bottom: AtomicUsize,
+    /// What a pop sees.
+    pub window: Window,
     /// Entries below this address may be pushed.
     pub limit: AtomicUsize,
+}
+
+impl core::ops::Deref for Magazine {
+    type Target = Window;
+
+    fn deref(&self) -> &Window {
+        &self.window
+    }
 }
 
 impl Magazine {
@@ -107,25 +151,9 @@ impl Magazine {
     #[cfg(not(loom))]
     pub const fn closed() -> Magazine {
         Magazine {
-            top: AtomicUsize::new(0),
-            bottom: AtomicUsize::new(0),
+            window: Window::closed(),
             limit: AtomicUsize::new(0),
         }
-    }
-
-    /// Takes the newest block, or `None` if there is none or the magazine is closed.
-    #[inline(always)]
-    pub fn pop(&self) -> Option<*mut u8> {
-        let top = self.top.load(Ordering::Relaxed);
-        if top <= self.bottom.load(Ordering::Relaxed) {
-            return None;
-        }
-        // SAFETY: entries between bottom and top were pushed by this thread or its refill, and a
-        // drainer takes only entries below the bottom it has published (see `drain`).
-        let block = unsafe { *((top - 8) as *const *mut u8) };
-        self.top.store(top - 8, Ordering::Relaxed);
-        light_barrier();
-        Some(block)
     }
 
     /// The newest block, if there is one and the magazine is not closed.

@@ -29,3 +29,5 @@ pub mod slot;
 pub mod slow;
 #[cfg(not(loom))]
 pub mod thread;
+#[cfg(not(loom))]
+pub mod window;

@@ -1,8 +1,8 @@
 //! All caches of the process: who comes, who goes, and what is left of a fork.
 
-use super::heap::{Heap, Mode};
+use super::heap::Heap;
 use super::slot;
-use super::thread::{Cache, GONE};
+use super::thread::{Cache, Door, GONE};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 use crate::os::lock::Lock;
 use crate::os::thread::Key;
@@ -36,7 +36,12 @@ impl Registry {
     }
 
     /// Calls `visit` with every cache, the registry locked: none comes or goes meanwhile.
-    pub fn for_each(&self, mut visit: impl FnMut(&Cache)) {
+    pub fn for_each(&self, visit: impl FnMut(&Cache)) {
+        self.for_each_then(visit, || ());
+    }
+
+    /// The same, then calls `last`, the registry still locked.
+    pub fn for_each_then<T>(&self, mut visit: impl FnMut(&Cache), last: impl FnOnce() -> T) -> T {
         let _guard = self.lock.lock();
         let mut next = self.first.load(Ordering::Relaxed);
         // SAFETY: caches in the list are alive while the lock is held.
@@ -44,6 +49,7 @@ impl Registry {
             visit(cache);
             next = cache.next.load(Ordering::Relaxed);
         }
+        last()
     }
 
     /// Counted calls of all threads, past and present: allocations, frees, requested bytes.
@@ -147,8 +153,9 @@ impl Heap {
         let cache = unsafe { block.as_ref() };
         self.registry.enroll(cache);
         // Looked at once the cache is in the list: whoever changes the mode later finds it there.
-        if self.mode() != Mode::Plain {
-            cache.open().close_door();
+        match self.door() {
+            Door::Open => {}
+            door => cache.open().set_door(door),
         }
         // From here on calls from inside `key.set` find the cache.
         // SAFETY: the cache lives until the thread's end, where the slot is set again.
@@ -173,6 +180,7 @@ impl Heap {
             open.settle(class);
             let filled = open.filled(class);
             self.flush(&mut open, class, filled);
+            self.empty_window(&open, class);
             let store = open.store(class);
             if let Some(array) = NonNull::new(store.base as *mut u8) {
                 // SAFETY: the array was allocated for this room and nobody reaches it any more.
@@ -180,6 +188,7 @@ impl Heap {
             }
         });
         self.budget.restore(open.inner.granted);
+        self.end_sampler(&mut open);
         drop(open);
         // SAFETY: out of the registry and the slot, so nobody reaches it any more.
         unsafe { self.meta.release(block.cast(), size_of::<Cache>()) };

@@ -1,9 +1,12 @@
 //! A thread's cache: its magazines, and what its slow path needs to know of them.
 
-use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
+use super::magazine::{MAGAZINES, Magazine, STARTS, Slot, Start, Tag, Window};
+use super::window::Sampler;
+use crate::base::sync::plain::AtomicU16;
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
+use core::mem::offset_of;
 use core::ptr;
 
 /// A thread's cache. Owned by its thread; the registry and drainers reach it under locks.
@@ -13,8 +16,12 @@ pub struct Cache {
     magazines: [Magazine; MAGAZINES],
     /// By tag. The same in every cache: here it costs no instruction to find.
     pub starts: [Start; MAGAZINES],
-    /// By size. Likewise.
-    pub tags: [Tag; TABLE_BYTES + 1],
+    /// By size: where a C request of so many bytes finds its block. Magazines, or windows while the profiler samples.
+    slots: [AtomicU16; TABLE_BYTES + 1],
+    /// By class index: the same for larger requests.
+    class_slots: [AtomicU16; CLASSES + 1],
+    /// By class index: what may be popped before the next sample; empty while nothing is sampled.
+    pub windows: [Window; CLASSES + 1],
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the magazines.
     lock: Lock,
     /// guarded by: lock
@@ -39,6 +46,8 @@ pub struct Inner {
     pub hand: u8,
     /// Whether the fast path is shut off.
     pub door: Door,
+    /// What the profiler needs; null before it is first on.
+    pub sampler: *mut Sampler,
     /// What [`Opened::traces`] was when a round of decay last came by.
     pub seen: usize,
 }
@@ -48,6 +57,8 @@ pub struct Inner {
 pub enum Door {
     /// Bounds are published: the fast path works.
     Open,
+    /// Blocks are pushed by the fast path, and popped from windows only: the profiler counts them.
+    Sampling,
     /// Every call takes the slow path (counting, checking).
     Closed,
 }
@@ -115,6 +126,44 @@ pub static EMPTY: Cache = Cache::new();
 /// What a thread's slot holds once its cache is gone (thread end, or no memory for one): likewise.
 pub static GONE: Cache = Cache::new();
 
+/// Where the window of a class stands in a cache.
+const fn window_slot(class: Class) -> Slot {
+    let offset = offset_of!(Cache, windows) + class.index() * size_of::<Window>();
+    Slot((offset / 8) as u16)
+}
+
+const _: () = assert!(offset_of!(Cache, windows) % 8 == 0 && size_of::<Cache>() <= 10 << 10);
+
+/// Every size's slot while nothing is sampled.
+#[allow(
+    clippy::declare_interior_mutable_const,
+    reason = "every cache begins with a copy of its own"
+)]
+const SLOTS: [AtomicU16; TABLE_BYTES + 1] = {
+    let mut slots = [const { AtomicU16::new(0) }; TABLE_BYTES + 1];
+    let mut size = 0;
+    while size <= TABLE_BYTES {
+        slots[size] = AtomicU16::new(Slot::magazine(Class::of_size(size)).0);
+        size += 1;
+    }
+    slots
+};
+
+/// Every class's slot while nothing is sampled.
+#[allow(
+    clippy::declare_interior_mutable_const,
+    reason = "every cache begins with a copy of its own"
+)]
+const CLASS_SLOTS: [AtomicU16; CLASSES + 1] = {
+    let mut slots = [const { AtomicU16::new(0) }; CLASSES + 1];
+    let mut index = 1;
+    while index <= CLASSES {
+        slots[index] = AtomicU16::new(Slot::magazine(Class::new(index)).0);
+        index += 1;
+    }
+    slots
+};
+
 impl Cache {
     /// A cache without capacity.
     pub const fn new() -> Cache {
@@ -133,12 +182,15 @@ impl Cache {
             events: 0,
             hand: 1,
             door: Door::Open,
+            sampler: ptr::null_mut(),
             seen: 0,
         };
         Cache {
             magazines: [const { Magazine::closed() }; MAGAZINES],
             starts: STARTS,
-            tags: TAGS_BY_SIZE,
+            slots: SLOTS,
+            class_slots: CLASS_SLOTS,
+            windows: [const { Window::closed() }; CLASSES + 1],
             lock: Lock::new(),
             inner: UnsafeCell::new(inner),
             next: AtomicPtr::new(ptr::null_mut()),
@@ -151,6 +203,29 @@ impl Cache {
     #[inline]
     pub fn is_sentinel(&self) -> bool {
         ptr::eq(self, &EMPTY) || ptr::eq(self, &GONE)
+    }
+
+    /// Where a C request of `size` bytes, at most [`TABLE_BYTES`], finds its block.
+    #[inline(always)]
+    pub fn slot(&self, size: usize) -> Slot {
+        Slot(self.slots[size].load(Ordering::Relaxed))
+    }
+
+    /// Where a request of a class finds its block.
+    #[inline(always)]
+    pub fn class_slot(&self, class: Class) -> Slot {
+        Slot(self.class_slots[class.index()].load(Ordering::Relaxed))
+    }
+
+    /// The two words at a slot.
+    #[inline(always)]
+    pub fn window(&self, slot: Slot) -> &Window {
+        // SAFETY: slots are those of a magazine or of a window, both of which begin with these two words.
+        unsafe {
+            &*ptr::from_ref(self)
+                .cast::<Window>()
+                .byte_add(slot.0 as usize * 8)
+        }
     }
 
     /// The magazine of `tag`.
@@ -237,18 +312,31 @@ impl Opened<'_> {
     pub fn publish(&mut self, class: Class) {
         let door = self.inner.door;
         let store = self.store(class);
+        let end = store.base + store.capacity as usize * 8;
         let (bottom, limit) = match door {
-            Door::Open => (store.floor, store.base + store.capacity as usize * 8),
+            Door::Open => (store.floor, end),
+            Door::Sampling => (usize::MAX, end),
             Door::Closed => (usize::MAX, 0),
         };
         self.magazine(class).bottom.store(bottom, Ordering::Relaxed);
         self.magazine(class).limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Shuts the fast path off for good.
-    pub fn close_door(&mut self) {
-        self.inner.door = Door::Closed;
+    /// Says whether the fast path may be used, and where it finds blocks.
+    pub fn set_door(&mut self, door: Door) {
+        self.inner.door = door;
         Class::all().for_each(|class| self.publish(class));
+        let slot_of = |class| match door {
+            Door::Open | Door::Closed => Slot::magazine(class),
+            Door::Sampling => window_slot(class),
+        };
+        for (size, slot) in self.cache.slots.iter().enumerate() {
+            slot.store(slot_of(Class::of_size(size)).0, Ordering::Relaxed);
+        }
+        for class in Class::all() {
+            let slot = &self.cache.class_slots[class.index()];
+            slot.store(slot_of(class).0, Ordering::Relaxed);
+        }
     }
 
     /// Moves the entries down to the array's start. For the owner only: it writes `top`.

@@ -14,7 +14,7 @@
 
 use super::gather::give_one;
 use super::heap::Heap;
-use super::thread::{Cache, Door, Opened};
+use super::thread::{Cache, Opened};
 use crate::base::sync::Ordering;
 use crate::os::thread::{heavy_barrier, now_ns};
 use crate::slab::class::{CLASSES, Class};
@@ -111,6 +111,11 @@ impl Heap {
         let mut open = cache.open();
         if let Some(block) = cache.windows[class.index()].pop() {
             return Took::Block(block);
+        }
+        // Switched off since the caller looked: what goes to a window now would stay there.
+        if !self.is_sampling() {
+            drop(open);
+            return Took::Block(self.refill(cache, class));
         }
         if self.is_sample(&mut open, class) {
             return Took::Sample;
@@ -214,7 +219,7 @@ impl Opened<'_> {
         unsafe { self.inner.sampler.as_mut() }
     }
 
-    /// Blocks in the window of `class`.
+    /// Where the window of `class` begins, and how many blocks are in it.
     pub fn in_window(&self, class: Class) -> (usize, usize) {
         let window = &self.cache.windows[class.index()];
         let bottom = window.bottom.load(Ordering::Relaxed);
@@ -249,10 +254,3 @@ impl Opened<'_> {
 }
 
 const _: () = assert!(size_of::<Sampler>() <= 64 << 10);
-
-impl Cache {
-    /// Whether the profiler counts what this cache gives out.
-    pub fn is_sampling(&self) -> bool {
-        self.open().inner.door == Door::Sampling
-    }
-}

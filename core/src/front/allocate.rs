@@ -1,9 +1,9 @@
 //! Allocation: the fast path and its slow side.
 
-use super::{attach, check, large, start};
+use super::{attach, check, large, profile, start};
 use crate::cache::fast;
 use crate::cache::heap::{HEAP, Known, Mode};
-use crate::cache::magazine::Tag;
+use crate::cache::magazine::Slot;
 use crate::cache::slot;
 use crate::cache::thread::{Cache, Counts, EMPTY};
 use crate::os::thread;
@@ -28,7 +28,7 @@ pub fn allocate_hit(size: usize) -> Option<*mut u8> {
         return None;
     }
     let cache = current();
-    fast::pop(cache, cache.tags[size])
+    fast::pop(cache, cache.slot(size))
 }
 
 /// Like [`allocate`], the bytes zero.
@@ -54,12 +54,13 @@ pub fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
 #[inline(always)]
 pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
     if size <= TABLE_BYTES && align <= 16 {
-        let tag = if align <= 8 {
-            Tag::of(Class::of_size_align8(size))
-        } else {
-            current().tags[size]
-        };
-        return pop(tag, size);
+        if align <= 8 {
+            // Known to the compiler where the size is, so not looked up.
+            let class = Class::of_size_align8(size);
+            return pop(Slot::magazine(class), class, size);
+        }
+        let slot = current().slot(size);
+        return pop(slot, Class::of_size(size), size);
     }
     allocate_layout_over_table(size, align)
 }
@@ -79,13 +80,13 @@ fn allocate_layout_zeroed_large(size: usize, align: usize) -> *mut u8 {
     let Some(class) = Class::of_layout(size, align) else {
         return large::allocate_zeroed(size, align);
     };
-    if let Some(block) = fast::pop(current(), Tag::of(class)) {
+    if let Some(block) = fast::pop(current(), current().class_slot(class)) {
         return zeroed(block, size);
     }
     // A thread without a cache gets one by the slow path; the other modes have their own ways.
-    let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain;
+    let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain || HEAP.is_sampling();
     if simply || !HEAP.depots.next_is_fresh(class) {
-        return zeroed(allocate_slow(size, Tag::of(class)), size);
+        return zeroed(allocate_slow(size, class), size);
     }
     match HEAP.take_known(class) {
         (block, Known::Zero) => block,
@@ -109,10 +110,10 @@ pub(super) fn current() -> &'static Cache {
 }
 
 #[inline(always)]
-fn pop(tag: Tag, size: usize) -> *mut u8 {
-    match fast::pop(current(), tag) {
+fn pop(slot: Slot, class: Class, size: usize) -> *mut u8 {
+    match fast::pop(current(), slot) {
         Some(block) => block,
-        None => allocate_slow(size, tag),
+        None => allocate_slow(size, class),
     }
 }
 
@@ -122,13 +123,14 @@ fn allocate_missed(size: usize) -> *mut u8 {
     if size > MAX_BLOCK {
         return large::allocate(size, 1);
     }
-    pop(Tag::of(Class::of_size(size)), size)
+    let class = Class::of_size(size);
+    pop(current().class_slot(class), class, size)
 }
 
 #[inline(never)]
 fn allocate_layout_over_table(size: usize, align: usize) -> *mut u8 {
     match Class::of_layout(size, align) {
-        Some(class) => pop(Tag::of(class), size),
+        Some(class) => pop(current().class_slot(class), class, size),
         None => large::allocate(size, align),
     }
 }
@@ -136,10 +138,7 @@ fn allocate_layout_over_table(size: usize, align: usize) -> *mut u8 {
 /// The magazine is empty, or there is none.
 #[cold]
 #[inline(never)]
-fn allocate_slow(size: usize, tag: Tag) -> *mut u8 {
-    let Some(class) = tag.class() else {
-        return ptr::null_mut();
-    };
+fn allocate_slow(size: usize, class: Class) -> *mut u8 {
     let block = match take(size, class) {
         block if block.is_null() && HEAP.relieve(size) => take(size, class),
         block => block,
@@ -152,6 +151,9 @@ fn allocate_slow(size: usize, tag: Tag) -> *mut u8 {
 
 fn take(size: usize, class: Class) -> *mut u8 {
     let cache = entered();
+    if let (true, Some(cache)) = (HEAP.is_sampling(), cache) {
+        return profile::take(cache, size, class);
+    }
     match (HEAP.mode(), cache) {
         (Mode::Checking, _) => check::allocate(class),
         (_, None) => HEAP.take_one(class),

@@ -109,7 +109,9 @@ fn bytes_of(address: usize, found: &Found) -> usize {
             }
             class.bytes()
         }
-        Found::Large(place) => super::large::bytes(Call::Free, place, address),
+        Found::Large(place) | Found::Sampled(place, _) => {
+            super::large::bytes(Call::Free, place, address)
+        }
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
     }

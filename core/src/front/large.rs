@@ -2,6 +2,7 @@
 
 use super::MAX_BYTES;
 use super::allocate::{count_allocation, entered};
+use super::profile;
 use super::resize::move_block;
 use crate::base::units::{SLICE_BYTES, round_up, slices_for};
 use crate::cache::heap::{HEAP, Mode};
@@ -60,6 +61,7 @@ fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
             .alloc(slices_for(bytes), align_slices, Use::Large, bytes)
     };
     let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
+    profile::note_large(&span.place, size, bytes);
     span.place.set_tag(Tag::LARGE.0);
     HEAP.make_way(span.cold);
     Some(span)
@@ -78,13 +80,14 @@ pub(super) fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
     bytes
 }
 
-/// Takes a large block back.
-pub(super) fn free(place: &Place<'_>, address: usize) {
+/// Takes a block back that has a span of its own, with this tag.
+pub(super) fn free(place: &Place<'_>, address: usize, tag: Tag) {
     let bytes = bytes(Call::Free, place, address);
     // Of two threads that free the block at once, one finds the tag gone.
-    if place.take_tag() != Tag::LARGE.0 {
+    if place.take_tag() != tag.0 {
         misuse::no_block(Call::Free, address);
     }
+    profile::note_freed(place);
     if let Some(base) = NonNull::new(address as *mut u8) {
         // SAFETY: a live large block, whose tag only this call took.
         unsafe { HEAP.pages.free(base, Dirty::Prefix(bytes)) };
@@ -115,6 +118,7 @@ pub(super) unsafe fn reallocate(
     };
     // SAFETY: the caller's promise.
     if unsafe { resize_in_place(place, base, held, wanted) } {
+        profile::note_resized(place, size, wanted);
         return block;
     }
     if held < MOVE_BYTES {
@@ -169,7 +173,7 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
         unsafe { ptr::copy_nonoverlapping(base.as_ptr(), span.base.as_ptr(), held.min(size)) };
     }
     if let Some(place) = HEAP.pages.locate(base.as_ptr().addr()) {
-        free(&place, base.as_ptr().addr());
+        free(&place, base.as_ptr().addr(), Tag::LARGE);
     }
     span.base.as_ptr()
 }

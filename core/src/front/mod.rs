@@ -8,6 +8,7 @@ mod caller;
 mod check;
 mod global;
 mod large;
+pub mod profile;
 pub mod purge;
 mod release;
 mod resize;

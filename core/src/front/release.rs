@@ -7,6 +7,7 @@ use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::fast;
 use crate::cache::gather::give_one;
 use crate::cache::heap::{Found, HEAP, Mode};
+use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
 use crate::cache::thread::Counts;
 use crate::slab::Slab;
@@ -75,7 +76,9 @@ pub unsafe fn usable_size(block: *mut u8) -> usize {
             start_of(Call::UsableSize, slab, class, address);
             class.bytes()
         }
-        Found::Large(place) => large::bytes(Call::UsableSize, &place, address),
+        Found::Large(place) | Found::Sampled(place, _) => {
+            large::bytes(Call::UsableSize, &place, address)
+        }
         Found::Foreign => misuse::foreign(Call::UsableSize, address),
         Found::Nothing | Found::Stack => misuse::no_block(Call::UsableSize, address),
     }
@@ -101,7 +104,7 @@ pub(super) fn sizes_are_loose() {
 fn check_size(block: *mut u8, size: usize, align: usize) {
     let address = block.addr();
     let (low, high) = match HEAP.find(address) {
-        Found::Slab(_, class) => {
+        Found::Slab(_, class) | Found::Sampled(_, class) => {
             let exact = align <= 16 && SIZES_ARE_EXACT.load(Ordering::Relaxed);
             (if exact { class.least_request() } else { 0 }, class.bytes())
         }
@@ -166,7 +169,8 @@ fn free_missed(block: *mut u8) {
 pub(super) fn free_found(address: usize, found: Found) {
     match found {
         Found::Slab(..) => give_one(&HEAP, address),
-        Found::Large(place) => large::free(&place, address),
+        Found::Large(place) => large::free(&place, address, Tag::LARGE),
+        Found::Sampled(place, _) => large::free(&place, address, Tag::SAMPLED),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
     }

@@ -38,6 +38,17 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
             // SAFETY: the caller's promise; a slab block of this class holds so many bytes.
             unsafe { move_block(block, class.bytes(), size, align) }
         }
+        Found::Sampled(place, class) => {
+            large::bytes(Call::Realloc, &place, address);
+            if is_quarantined(address) {
+                misuse::realloc_freed(address);
+            }
+            if Class::of_layout(size, align) == Some(class) {
+                return block;
+            }
+            // SAFETY: the caller's promise; a block of this class holds so many bytes.
+            unsafe { move_block(block, class.bytes(), size, align) }
+        }
         Found::Large(place) => {
             if is_quarantined(address) {
                 misuse::realloc_freed(address);

@@ -4,9 +4,10 @@
 //! any constructor. Options count from the constructor on.
 
 use super::statistics::{self, Lossy};
-use super::{attach, check, purge};
+use super::{attach, check, profile, purge};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::heap::{HEAP, Mode};
+use crate::cache::thread::Door;
 use crate::control::{self, Value};
 use crate::os::Os;
 use crate::os::fatal::warn;
@@ -44,6 +45,7 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
     // Last: with `NEAP_ASK=0` not even this.
     sandbox::note_start();
     attach::begin();
+    profile::begin();
 }
 
 /// From now on the kernel is asked nothing new: the program forbids itself system calls, or is about to, and
@@ -147,6 +149,7 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("deepbind", Value::Choice(word)) => {
             DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
+        ("sample", Value::Bytes(rate)) => profile::want(rate),
         ("attach", Value::Choice("0")) => attach::forbid(),
         // SAFETY: as above.
         ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
@@ -164,7 +167,8 @@ fn switch(mode: Mode) {
     }
     HEAP.drain_all();
     HEAP.set_mode(mode);
-    HEAP.registry.for_each(|cache| cache.open().close_door());
+    HEAP.registry
+        .for_each(|cache| cache.open().set_door(Door::Closed));
 }
 
 /// Takes this library out of `LD_PRELOAD`, so that children start without it.
@@ -223,6 +227,7 @@ unsafe extern "C" fn before_fork() {
     unsafe {
         attach::before_fork();
         check::fork_lock();
+        profile::fork_lock();
         HEAP.fork_prepare();
     }
 }
@@ -231,6 +236,7 @@ unsafe extern "C" fn after_fork_in_parent() {
     // SAFETY: `before_fork` ran on this thread.
     unsafe {
         HEAP.fork_parent();
+        profile::fork_unlock();
         check::fork_unlock();
         attach::after_fork_in_parent();
     }
@@ -241,6 +247,7 @@ unsafe extern "C" fn after_fork_in_child() {
     // SAFETY: `before_fork` ran on the thread that this one is the copy of.
     unsafe {
         HEAP.fork_child();
+        profile::after_fork_in_child();
         check::fork_unlock();
     }
     // Before anything takes the page heap's lock, which writes to the board.

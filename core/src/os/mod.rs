@@ -15,10 +15,11 @@ pub mod lock;
 #[cfg(loom)]
 mod lock_loom;
 #[cfg(not(loom))]
-pub mod shared;
 pub mod objects;
 #[cfg(not(loom))]
 pub mod peek;
+#[cfg(not(loom))]
+pub mod shared;
 pub mod thread;
 
 use core::ptr::NonNull;

@@ -228,6 +228,14 @@ pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     })
 }
 
+/// Reads what comes next; 0 at the end. `None` on an error.
+pub fn read_some(descriptor: i32, buffer: &mut [u8]) -> Option<usize> {
+    // SAFETY: the buffer is writable for its length.
+    let read =
+        keep_errno(|| unsafe { libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len()) });
+    usize::try_from(read).ok()
+}
+
 /// Opens `path` for reading, not inherited through `exec`.
 pub fn open_read(path: &CStr) -> Option<i32> {
     // SAFETY: a C string and plain flags.

@@ -19,7 +19,7 @@ mod tests {
     use super::portable;
     use crate::base::units::SLICE_BYTES;
     use crate::cache::heap::HEAP;
-    use crate::cache::magazine::Tag;
+    use crate::cache::magazine::Slot;
     use crate::cache::slot;
     use crate::slab::class::Class;
     use std::vec::Vec;
@@ -28,16 +28,16 @@ mod tests {
     #[test]
     fn both_forms_see_the_same_magazine() {
         let class = Class::of_size(200);
-        let tag = Tag::of(class);
+        let place = Slot::magazine(class);
         let cache = HEAP.enter().expect("a cache");
         let first = HEAP.refill(cache, class);
         assert!(core::ptr::eq(slot::get(), cache));
         let mut blocks: Vec<*mut u8> = std::vec![first];
         loop {
             let next = if blocks.len().is_multiple_of(2) {
-                portable::pop(cache, tag)
+                portable::pop(cache, place)
             } else {
-                super::pop(cache, tag)
+                super::pop(cache, place)
             };
             let Some(block) = next else { break };
             assert!(!blocks.contains(&block));
@@ -45,7 +45,7 @@ mod tests {
         }
         assert!(blocks.len() > 4);
         assert_eq!(
-            (portable::pop(cache, tag), super::pop(cache, tag)),
+            (portable::pop(cache, place), super::pop(cache, place)),
             (None, None)
         );
         for (number, &block) in blocks.iter().enumerate() {

@@ -13,7 +13,7 @@
 
 use crate::base::sync::{Ordering, light_barrier};
 use crate::cache::heap::{HEAP, Heap};
-use crate::cache::magazine::{Start, Tag};
+use crate::cache::magazine::{Slot, Start};
 use crate::cache::thread::Cache;
 use crate::os::linux::Linux;
 use crate::page::PageHeap;
@@ -26,16 +26,16 @@ const SLICES_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, p
 
 /// Takes the newest block of a magazine; `None` if there is none or the magazine is closed.
 #[inline(always)]
-pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
-    let top = cache.magazine(tag).top.load(Ordering::Relaxed);
-    // SAFETY: only reads the magazine's bottom; the tag is one of a magazine (see `Cache::magazine`).
+pub fn pop(cache: &Cache, slot: Slot) -> Option<*mut u8> {
+    let top = cache.window(slot).top.load(Ordering::Relaxed);
+    // SAFETY: only reads the magazine's bottom; the slot is one of the cache's (see `Cache::window`).
     unsafe {
         asm!(
-            "cmp {top}, qword ptr [{cache} + {tag}*8 + 8]",
+            "cmp {top}, qword ptr [{cache} + {slot}*8 + 8]",
             "jbe {slow}",
             top = in(reg) top,
             cache = in(reg) cache,
-            tag = in(reg) tag.0 as usize,
+            slot = in(reg) slot.0 as usize,
             slow = label { return None },
             options(nostack, readonly),
         );
@@ -45,9 +45,9 @@ pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     // SAFETY: the owner's own word; one instruction, so no signal handler sees half of it.
     unsafe {
         asm!(
-            "sub qword ptr [{cache} + {tag}*8], 8",
+            "sub qword ptr [{cache} + {slot}*8], 8",
             cache = in(reg) cache,
-            tag = in(reg) tag.0 as usize,
+            slot = in(reg) slot.0 as usize,
             options(nostack),
         );
     }

@@ -10,10 +10,11 @@
 
 mod words;
 
+use super::profile;
 use super::purge;
 use super::survey;
 use crate::base::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering, UnsafeCell};
-use crate::board::{self, Head};
+use crate::board::{self, Head, Refusal};
 use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::linux::{Linux, sandbox};
@@ -51,6 +52,8 @@ struct Private {
     lock: Lock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
+    /// The socket that is told of the board; empty: none. Written while the process has one thread.
+    monitor: UnsafeCell<Name>,
     words: Words,
     /// The last words that were looked at: ask, purge, sample.
     seen: [AtomicU64; 3],
@@ -67,8 +70,6 @@ struct Inner {
     figures: Snapshot,
     written: u64,
     cost_ns: u64,
-    /// The socket that is told of the board; empty: none.
-    monitor: Name,
 }
 
 /// The name of an abstract socket.
@@ -80,7 +81,7 @@ struct Name {
 
 const NAME_BYTES: usize = 107;
 
-// SAFETY: `inner` is reached only under `lock`, or while the process has one thread.
+// SAFETY: `inner` is reached only under `lock`; `monitor` is written while the process has one thread.
 unsafe impl Sync for Private {}
 
 static BOARD: Private = Private {
@@ -91,10 +92,10 @@ static BOARD: Private = Private {
         figures: unsafe { core::mem::zeroed() },
         written: 0,
         cost_ns: 0,
-        monitor: Name {
-            bytes: [0; NAME_BYTES],
-            len: 0,
-        },
+    }),
+    monitor: UnsafeCell::new(Name {
+        bytes: [0; NAME_BYTES],
+        len: 0,
     }),
     words: Words::none(),
     seen: [const { AtomicU64::new(0) }; 3],
@@ -120,7 +121,7 @@ pub fn set_frontend(frontend: Frontend) {
 /// - The process has one thread.
 pub(super) unsafe fn keep_monitor(name: &[u8]) {
     // SAFETY: the caller's promise.
-    let monitor = unsafe { &mut (*BOARD.inner.get()).monitor };
+    let monitor = unsafe { &mut *BOARD.monitor.get() };
     if let Some(room) = monitor.bytes.get_mut(..name.len()) {
         room.copy_from_slice(name);
         monitor.len = name.len();
@@ -158,11 +159,22 @@ fn put_up(inner: &mut Inner) {
         .iter()
         .for_each(|seen| seen.store(0, Ordering::Relaxed));
     HEAP.pages.set_mirror(BOARD.words.mirror());
-    tell(&inner.monitor, &shared, board::KIND_BOARD);
+    tell(&shared, board::KIND_BOARD);
     inner.shared = Some(shared);
 }
 
-fn tell(monitor: &Name, shared: &Shared, kind: u64) {
+fn monitor() -> &'static Name {
+    // SAFETY: written while the process had one thread, and never since.
+    unsafe { &*BOARD.monitor.get() }
+}
+
+/// Tells the monitor, if there is one, of the profile's region.
+pub(super) fn tell_of_profile(shared: &Shared) {
+    tell(shared, board::KIND_PROFILE);
+}
+
+fn tell(shared: &Shared, kind: u64) {
+    let monitor = monitor();
     if monitor.len > 0 {
         let words = [board::GREETING, kind, thread::process_id() as u64];
         shared.hand_to(&monitor.bytes[..monitor.len], words);
@@ -220,7 +232,13 @@ pub(super) fn serve() {
             .words
             .write_purged(purge, HEAP.decay_round(Round::All) as u64);
     }
-    BOARD.seen[2].store(sample, Ordering::Relaxed);
+    if sample != BOARD.seen[2].swap(sample, Ordering::Relaxed) {
+        let refusal = BOARD
+            .words
+            .sample_rate()
+            .map_or(Refusal::None, profile::set_rate);
+        BOARD.words.write_sampled(sample, HEAP.sampling(), refusal);
+    }
     let is_new = ask != BOARD.seen[0].load(Ordering::Relaxed);
     if is_new {
         AWAITED.store(true, Ordering::Relaxed);
@@ -311,7 +329,7 @@ pub(super) unsafe fn after_fork_in_child() {
         // SAFETY: nobody has its address any more.
         unsafe { parents.unmap() };
         (inner.written, inner.cost_ns) = (0, 0);
-        AWAITED.store(inner.monitor.len > 0, Ordering::Relaxed);
+        AWAITED.store(monitor().len > 0, Ordering::Relaxed);
         if sandbox::allows_more() {
             put_up(inner);
         }

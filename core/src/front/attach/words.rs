@@ -3,7 +3,7 @@
 use crate::base::sync::plain::{AtomicPtr, AtomicU64, Ordering, fence};
 use crate::board::{
     ARENAS_AT, COARSE_AT, CONTROL_AT, Coarse, Control, FIGURES_AT, HEAD_AT, Head, MOST_ARENAS,
-    SERVED_AT, Served,
+    Refusal, SERVED_AT, Served,
 };
 use crate::os::shared::Shared;
 use crate::page::{MIRROR_WORDS, Mirror};
@@ -95,6 +95,23 @@ impl Words {
     pub(super) fn write_purged(&self, purge: u64, bytes: u64) {
         self.store_word(SERVED_AT + offset_of!(Served, purged_bytes), bytes);
         self.store_word(SERVED_AT + offset_of!(Served, purge), purge);
+    }
+
+    /// The rate that was asked for.
+    pub(super) fn sample_rate(&self) -> Option<u64> {
+        let [word] = self.at(CONTROL_AT + offset_of!(Control, sample_rate), 1)? else {
+            return None;
+        };
+        Some(word.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn write_sampled(&self, sample: u64, rate: u64, refusal: Refusal) {
+        self.store_word(SERVED_AT + offset_of!(Served, sample_rate), rate);
+        self.store_word(
+            SERVED_AT + offset_of!(Served, sample_refusal),
+            refusal as u64,
+        );
+        self.store_word(SERVED_AT + offset_of!(Served, sample), sample);
     }
 
     pub(super) fn write_served(&self, ask: u64, written: u64, cost_ns: u64) {

@@ -1,16 +1,18 @@
 //! What the ledger is summed up from.
 
+use super::super::profile;
 use super::class_of;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::cache::heap::{HEAP, Heap};
+use crate::cache::magazine::Tag;
 use crate::cache::thread::Opened;
 use crate::ledger::{Ledger, Requested};
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::page::{Pages, Part, Place, Residence, Use};
 use crate::slab::Slab;
-use crate::slab::class::Class;
+use crate::slab::class::{Class, MAX_BLOCK};
 use crate::stacks::{Pool, State};
 use crate::stats::Snapshot;
 use core::ops::Range;
@@ -57,7 +59,7 @@ impl<'r> Tally<'r> {
             Part::Beyond => self.ledger.huge_excess += self.bytes_of(pages.resident),
             Part::Free(dirty) => self.free(pages, dirty),
             Part::Used(Use::Slab, _) => self.slab(figures, place, pages),
-            Part::Used(Use::Large, index) => self.large(place, index, pages),
+            Part::Used(Use::Large, index) => self.large(figures, place, index, pages),
             Part::Used(Use::Stack, _) => self.stacks(place, pages),
             Part::Used(Use::Meta, _) => self.ledger.metadata += self.bytes_of(pages.resident),
         }
@@ -146,15 +148,23 @@ impl<'r> Tally<'r> {
         }
     }
 
-    fn large(&mut self, place: &Place<'_>, index: usize, pages: Pages) {
-        let bytes = self.residence.first_of(place, index).bytes();
+    fn large(&mut self, figures: &mut Snapshot, place: &Place<'_>, index: usize, pages: Pages) {
+        let first = self.residence.first_of(place, index);
+        let bytes = first.bytes();
+        let is_sampled = first.tag() == Tag::SAMPLED.0;
         let used = bytes.saturating_sub(index * SLICE_BYTES).min(SLICE_BYTES);
         let resident = self.within(pages.resident, 0..used);
         let swapped = self.within(pages.swapped, 0..used);
         self.out.usable += used as u64;
         self.out.resident += resident;
         self.out.swapped += swapped;
-        self.ledger.tails += self.bytes_of(pages.resident) - resident;
+        let rest = self.bytes_of(pages.resident) - resident;
+        if is_sampled {
+            self.ledger.sampling += rest;
+            note_sampled(figures, bytes);
+        } else {
+            self.ledger.tails += rest;
+        }
         self.ledger.swapped_free += self.bytes_of(pages.swapped) - swapped;
     }
 
@@ -184,12 +194,20 @@ impl<'r> Tally<'r> {
     fn magazine(&mut self, figures: &mut Snapshot, open: &mut Opened<'_>, class: Class) {
         let figure = &mut figures.classes[class.index() - 1];
         let filled = open.filled(class);
-        figure.cached += filled as u64;
+        let (window, ahead) = open.in_window(class);
+        figure.cached += (filled + ahead) as u64;
         let store = open.store(class);
         figure.refills += u64::from(store.refills);
         figure.flushes += u64::from(store.flushes);
-        let first = store.floor as *const AtomicUsize;
-        for entry in 0..filled {
+        let floor = store.floor;
+        self.entries(floor, filled, class);
+        self.entries(window, ahead, class);
+    }
+
+    /// Blocks whose addresses stand in a row in memory.
+    fn entries(&mut self, first: usize, count: usize, class: Class) {
+        let first = first as *const AtomicUsize;
+        for entry in 0..count {
             // SAFETY: the array of a magazine stays while its cache's lock is held. Its owner may change an entry
             // meanwhile, by a store of one word: what is read is an address that was in the magazine, or is now.
             let block = unsafe { &*first.add(entry) }.load(Ordering::Relaxed);
@@ -240,6 +258,16 @@ enum Kind {
     Swapped,
 }
 
+/// A sampled block counts among those of its class, not among the large ones.
+fn note_sampled(figures: &mut Snapshot, bytes: usize) {
+    if (1..=MAX_BLOCK).contains(&bytes) {
+        let class = Class::of_size_align8(bytes);
+        figures.classes[class.index() - 1].blocks += 1;
+        figures.large_blocks = figures.large_blocks.saturating_sub(1);
+        figures.large_bytes = figures.large_bytes.saturating_sub(bytes as u64);
+    }
+}
+
 /// The numbers of the set bits.
 fn bits(mask: u16) -> impl Iterator<Item = usize> {
     let mut rest = mask;
@@ -250,12 +278,17 @@ fn bits(mask: u16) -> impl Iterator<Item = usize> {
     })
 }
 
-/// What the program asked for, of its live blocks: an estimate. Of a class whose requests were counted, by their mean; else by the
+/// What the program asked for, of its live blocks: an estimate. By the share that sampled blocks ask for of what they may use,
+/// if there are any. Else, of a class whose requests were counted, by their mean; else by the
 /// middle between the least and the most that it serves.
 fn requested(figures: &Snapshot) -> (u64, Requested) {
     let mut sum = figures.large_bytes;
     // A large block is rounded up to whole pages: by half a page, one with another.
     sum -= sum.min(figures.large_blocks * (Linux.page_bytes() as u64 / 2));
+    if let Some((usable, requested)) = profile::live() {
+        let share = u128::from(requested) * u128::from(figures.live) / u128::from(usable);
+        return (share as u64, Requested::Sampled);
+    }
     let mut by = Requested::Guessed;
     for (class, figure) in Class::all().zip(&figures.classes) {
         let guess = figure.live() * (class.least_request() + class.bytes()) as u64 / 2;

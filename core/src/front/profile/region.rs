@@ -1,0 +1,342 @@
+//! The region of sites: written under a lock, read by anybody.
+
+use super::super::attach;
+use super::Weight;
+use super::maps::Maps;
+use super::table::Table;
+use crate::base::sync::UnsafeCell;
+use crate::base::sync::plain::{AtomicU64, Ordering};
+use crate::os::Os;
+use crate::os::linux::Linux;
+use crate::os::lock::Lock;
+use crate::os::shared::Shared;
+use crate::os::thread;
+use crate::sites::{
+    BYTES, FRAMES, Head, MAGIC, MAPS_AT, MAPS_BYTES, MOST_SITES, NAME, Site, VERSION, site_at,
+};
+use core::mem::offset_of;
+use core::ptr;
+
+/// The process's region, if sampling was ever on.
+pub(super) static REGION: Region = Region {
+    lock: Lock::new(),
+    inner: UnsafeCell::new(Inner {
+        shared: None,
+        table: Table::new(),
+        maps: Maps::new(),
+        sites: 1,
+        live: [0; 2],
+        random: 0,
+    }),
+};
+
+/// See [`REGION`].
+pub(super) struct Region {
+    /// After the quarantine's, before the step's; see `lib.rs`.
+    lock: Lock,
+    /// guarded by: lock
+    inner: UnsafeCell<Inner>,
+}
+
+struct Inner {
+    shared: Option<Shared>,
+    /// Sites by the hash of their frames.
+    table: Table,
+    maps: Maps,
+    /// Sites in use.
+    sites: u32,
+    /// Usable bytes and bytes asked for of everything live. Kept here, too: what strangers may write is not read back.
+    live: [u64; 2],
+    /// State of the numbers that round.
+    random: u64,
+}
+
+// SAFETY: `inner` is reached only under `lock`.
+unsafe impl Sync for Region {}
+
+impl Region {
+    fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
+        let _guard = self.lock.lock();
+        // SAFETY: the lock is held.
+        act(unsafe { &mut *self.inner.get() })
+    }
+
+    /// Makes the region, if there is none. False without memory for it.
+    pub(super) fn open(&self) -> bool {
+        self.with(Inner::open)
+    }
+
+    /// Notes that sampling was switched.
+    pub(super) fn note_rate(&self, rate: u64) {
+        self.with(|inner| {
+            inner.set_head(offset_of!(Head, rate), rate);
+            inner.set_head(offset_of!(Head, changed_ms), now_ms());
+        });
+    }
+
+    /// Adds one sample of these frames. `weight` gets a uniform number in 0 to 1.
+    pub(super) fn add(&self, frames: &[u64], weight: impl FnOnce(f64) -> Weight) -> Weight {
+        self.with(|inner| {
+            let mut weight = weight(inner.random());
+            weight.site = inner.site_of(frames);
+            inner.change(&weight, Change::Allocated);
+            weight
+        })
+    }
+
+    /// Takes a sample away from what is live.
+    pub(super) fn take_away(&self, weight: &Weight) {
+        self.with(|inner| inner.change(weight, Change::Freed));
+    }
+
+    /// Usable bytes and bytes asked for of everything live.
+    pub(super) fn live(&self) -> Option<(u64, u64)> {
+        self.with(|inner| inner.shared.map(|_| (inner.live[0], inner.live[1])))
+    }
+
+    /// # Safety
+    /// - Followed by one of the two below, on the same thread.
+    pub(super) unsafe fn fork_lock(&self) {
+        core::mem::forget(self.lock.lock());
+    }
+
+    /// # Safety
+    /// - [`Region::fork_lock`] was called before.
+    pub(super) unsafe fn fork_unlock(&self) {
+        // SAFETY: held since `fork_lock`.
+        unsafe { self.lock.force_unlock() };
+    }
+
+    /// # Safety
+    /// - [`Region::fork_lock`] was called by the thread that this one is the copy of.
+    pub(super) unsafe fn after_fork_in_child(&self) {
+        // SAFETY: the lock is held since `fork_lock`.
+        unsafe { (*self.inner.get()).leave_parents() };
+        // SAFETY: as above.
+        unsafe { self.lock.force_unlock() };
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Allocated,
+    Freed,
+}
+
+impl Inner {
+    fn open(&mut self) -> bool {
+        if self.shared.is_some() {
+            return true;
+        }
+        let Some(shared) = create() else {
+            return false;
+        };
+        if !self.table.open() {
+            shared.close();
+            // SAFETY: nobody has seen it.
+            unsafe { shared.unmap() };
+            return false;
+        }
+        self.shared = Some(shared);
+        self.random = thread::now_ns() | 1;
+        self.write_head();
+        self.set_head(offset_of!(Head, began_ms), now_ms());
+        attach::tell_of_profile(&shared);
+        true
+    }
+
+    fn write_head(&self) {
+        let head = [
+            (offset_of!(Head, magic), MAGIC),
+            (offset_of!(Head, version), VERSION),
+            (offset_of!(Head, bytes), BYTES as u64),
+            (offset_of!(Head, pid), thread::process_id() as u64),
+            (offset_of!(Head, sites), u64::from(self.sites)),
+        ];
+        head.into_iter()
+            .for_each(|(at, value)| self.set_head(at, value));
+    }
+
+    /// A word of the region.
+    fn word(&self, offset: usize) -> Option<&AtomicU64> {
+        debug_assert!(offset < BYTES && offset.is_multiple_of(8));
+        // SAFETY: within the mapping, which is aligned to a page; others write there, too, hence an atomic.
+        self.shared
+            .as_ref()
+            .map(|shared| unsafe { &*shared.base.as_ptr().add(offset).cast::<AtomicU64>() })
+    }
+
+    fn set(&self, offset: usize, value: u64) {
+        if let Some(word) = self.word(offset) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    fn set_head(&self, field: usize, value: u64) {
+        self.set(field, value);
+    }
+
+    /// Adds to a counter that others see. What strangers made of it is their affair.
+    fn add(&self, offset: usize, by: u64) {
+        if let Some(word) = self.word(offset) {
+            word.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    fn change(&mut self, weight: &Weight, change: Change) {
+        let at = site_at(weight.site as usize);
+        let fields = [
+            (
+                offset_of!(Site, alloc_objects),
+                offset_of!(Site, live_objects),
+                weight.objects,
+            ),
+            (
+                offset_of!(Site, alloc_bytes),
+                offset_of!(Site, live_bytes),
+                weight.bytes,
+            ),
+            (
+                offset_of!(Site, alloc_usable),
+                offset_of!(Site, live_usable),
+                weight.usable,
+            ),
+        ];
+        for (alloc, live, by) in fields {
+            match change {
+                Change::Allocated => {
+                    self.add(at + alloc, by);
+                    self.add(at + live, by);
+                }
+                Change::Freed => self.add(at + live, by.wrapping_neg()),
+            }
+        }
+        for (sum, by) in self.live.iter_mut().zip([weight.usable, weight.bytes]) {
+            *sum = match change {
+                Change::Allocated => sum.wrapping_add(by),
+                Change::Freed => sum.wrapping_sub(by),
+            };
+        }
+        if change == Change::Allocated {
+            self.add(offset_of!(Head, samples), 1);
+        }
+    }
+
+    /// The site of these frames, made if it is new; site 0 if there is no room, or there are no frames.
+    fn site_of(&mut self, frames: &[u64]) -> u32 {
+        if frames.is_empty() {
+            return 0;
+        }
+        let hash = hash_of(frames);
+        let next = (self.sites < MOST_SITES as u32).then_some(self.sites);
+        match self.table.find(hash, next) {
+            Some(site) if Some(site) == next => self.begin_site(site, hash, frames),
+            Some(site) => site,
+            None => {
+                self.add(offset_of!(Head, dropped), 1);
+                0
+            }
+        }
+    }
+
+    fn begin_site(&mut self, site: u32, hash: u64, frames: &[u64]) -> u32 {
+        let at = site_at(site as usize);
+        self.set(at + offset_of!(Site, hash), hash);
+        for (number, &frame) in frames.iter().take(FRAMES).enumerate() {
+            self.set(at + offset_of!(Site, frames) + number * 8, frame);
+        }
+        self.set(
+            at + offset_of!(Site, depth),
+            frames.len().min(FRAMES) as u64,
+        );
+        self.sites = site + 1;
+        self.set_head(offset_of!(Head, sites), u64::from(self.sites));
+        self.note_maps(frames);
+        site
+    }
+
+    /// Writes down the mappings that the frames are in, if they are new.
+    fn note_maps(&mut self, frames: &[u64]) {
+        if frames.iter().all(|&frame| self.maps.covers(frame)) {
+            return;
+        }
+        let Some(shared) = &self.shared else {
+            return;
+        };
+        // SAFETY: the part of the region that is for text; only this thread writes there, others that do harm themselves only.
+        let room = unsafe {
+            core::slice::from_raw_parts_mut(shared.base.as_ptr().add(MAPS_AT), MAPS_BYTES)
+        };
+        let bytes = self.maps.read(room);
+        self.set_head(offset_of!(Head, maps_bytes), bytes as u64);
+        frames.iter().for_each(|&frame| self.maps.give_up(frame));
+    }
+
+    /// A uniform number in 0 to 1.
+    fn random(&mut self) -> f64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// In a fork's child: what is live lives here, too; what was allocated so far was its parent's.
+    fn leave_parents(&mut self) {
+        let Some(parents) = self.shared.take() else {
+            return;
+        };
+        if let Some(own) = create() {
+            let used = site_at(self.sites as usize);
+            // SAFETY: two different mappings, each longer than what is in use.
+            unsafe { ptr::copy_nonoverlapping(parents.base.as_ptr(), own.base.as_ptr(), used) };
+            self.shared = Some(own);
+            self.write_head();
+            self.forget_allocated();
+            attach::tell_of_profile(&own);
+        }
+        parents.close();
+        // SAFETY: nobody has its address any more.
+        unsafe { parents.unmap() };
+    }
+
+    fn forget_allocated(&self) {
+        for site in 0..self.sites as usize {
+            let at = site_at(site);
+            let [objects, bytes, usable] = [
+                (
+                    offset_of!(Site, alloc_objects),
+                    offset_of!(Site, live_objects),
+                ),
+                (offset_of!(Site, alloc_bytes), offset_of!(Site, live_bytes)),
+                (
+                    offset_of!(Site, alloc_usable),
+                    offset_of!(Site, live_usable),
+                ),
+            ];
+            for (alloc, live) in [objects, bytes, usable] {
+                let value = self
+                    .word(at + live)
+                    .map_or(0, |word| word.load(Ordering::Relaxed));
+                self.set(at + alloc, value);
+            }
+        }
+    }
+}
+
+fn create() -> Option<Shared> {
+    Shared::create(NAME, BYTES.next_multiple_of(Linux.page_bytes()))
+}
+
+fn now_ms() -> u64 {
+    thread::time_of_day_ns() / 1_000_000
+}
+
+/// Of the frames; 0 is none. The mixing is that of MurmurHash3's finalizer (Austin Appleby, public domain).
+fn hash_of(frames: &[u64]) -> u64 {
+    let mix = |hash: u64, &frame: &u64| {
+        let mut mixed = hash.rotate_left(23) ^ frame;
+        mixed = (mixed ^ mixed >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+        mixed ^ mixed >> 33
+    };
+    frames.iter().fold(frames.len() as u64, mix).max(1)
+}
