@@ -15,6 +15,7 @@
 //! | `prices/` | what it costs here to know and to make memory zero |
 //! | `retention`, `fragmentation` | what freed memory still costs: in a sleeping process, between live blocks |
 //! | `mesh/` | what sharing physical pages among half-empty ones would save |
+//! | `profile/` | whether the sampling profiler tells the truth, and what it costs |
 //! | `figures/` | bytes and counts by case: their record and tables |
 //! | `bench`, `stats`, `summary` | interleaved rounds, and what they prove |
 //! | `download/` | the published download: its environment, its server, its cells and their report |
@@ -36,6 +37,7 @@ mod mesh;
 mod peers;
 mod plot;
 mod prices;
+mod profile;
 mod programs;
 mod record;
 mod report;
@@ -91,6 +93,8 @@ enum Verb {
     Classes(verbs::classes::Arguments),
     /// Record which sizes real programs ask for, under Neap's counting mode
     Sizes(verbs::sizes::Arguments),
+    /// Whether the sampling profiler tells the truth, and what it and `neap top` cost
+    Profile(verbs::profile::Arguments),
     /// Carry out one workload in this process and report (used by the other verbs)
     #[command(hide = true)]
     Worker(verbs::worker::Arguments),
@@ -112,6 +116,7 @@ fn main() -> ExitCode {
         Verb::Tide(arguments) => verbs::tide::run(&arguments),
         Verb::Classes(arguments) => verbs::classes::run(&arguments),
         Verb::Sizes(arguments) => verbs::sizes::run(&arguments),
+        Verb::Profile(arguments) => verbs::profile::run(&arguments),
         Verb::Worker(arguments) => verbs::worker::run(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -12,6 +12,7 @@ pub mod memory;
 pub mod mesh;
 pub mod peers;
 pub mod prices;
+pub mod profile;
 pub mod retention;
 pub mod show;
 pub mod sizes;

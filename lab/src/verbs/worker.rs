@@ -15,7 +15,7 @@ use crate::work::heap::Questioned;
 use crate::work::retention::Pattern;
 use crate::work::tide::prices::{self, Times};
 use crate::work::tide::stacks::StackKind;
-use crate::work::{self, boxed, count, fragmentation, retention, tide, tour, usable};
+use crate::work::{self, boxed, count, fragmentation, retention, sites, tide, tour, usable};
 use crate::{identity, machine, mesh, run, workloads};
 
 /// The arguments of `worker`.
@@ -43,6 +43,8 @@ enum Job {
     Mesh(Mesh),
     /// Let memory come and go, an action a line of standard input
     Tide(Tide),
+    /// Allocate what is known, and tell what the profile says
+    Sites(Sites),
     /// Tell the usable bytes of every size
     Usable(Usable),
     /// Tell how far blocks lie apart
@@ -65,6 +67,12 @@ struct Tide {
     coroutines: usize,
     /// Address space of a stack
     stack_bytes: usize,
+}
+
+#[derive(Args)]
+struct Sites {
+    /// Bytes that each place allocates
+    bytes: usize,
 }
 
 #[derive(Args)]
@@ -199,6 +207,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         Job::Mesh(arguments) => {
             mesh::tell(arguments.workload, arguments.blocks, arguments.seed)?;
+            println!("heap={}", identity::own_heap()?.display());
+        }
+        Job::Sites(Sites { bytes }) => {
+            print!("{}", sites::tell(*bytes)?);
             println!("heap={}", identity::own_heap()?.display());
         }
         Job::Usable(Usable { largest }) => {

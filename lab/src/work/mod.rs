@@ -15,6 +15,7 @@ pub mod retention;
 pub mod scatter;
 mod sharing;
 mod single;
+pub mod sites;
 pub mod tide;
 mod toggle;
 pub mod tour;
