@@ -181,7 +181,7 @@ fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
     match heap.find(address) {
         Found::Slab(slab, class) => (slab, class),
         Found::Foreign => misuse::foreign(Call::Free, address),
-        Found::Nothing | Found::Large(_) | Found::Stack | Found::Sampled(..) => {
+        Found::Nothing | Found::Large(_) | Found::Stack | Found::Sampled(_) => {
             misuse::no_block(Call::Free, address)
         }
     }

@@ -94,7 +94,7 @@ pub enum Found {
     /// In the first slice of a coroutine stack.
     Stack,
     /// In a slice that a block stands in alone, which the profiler sampled.
-    Sampled(Place<'static>, Class),
+    Sampled(Place<'static>),
 }
 
 impl Heap {
@@ -167,7 +167,7 @@ impl Heap {
         match Tag(place.tag()) {
             Tag::LARGE => Found::Large(place),
             Tag::STACK => Found::Stack,
-            Tag::SAMPLED => sampled(place),
+            Tag::SAMPLED => Found::Sampled(place),
             tag => match tag.class() {
                 Some(class) => Found::Slab(slab_of(&place), class),
                 None => Found::Nothing,
@@ -203,11 +203,11 @@ impl Heap {
     }
 }
 
-/// A sampled block: its span was asked for with its class's bytes.
-fn sampled(place: Place<'static>) -> Found {
+/// The class of a sampled block, whose span was asked for with its bytes; `None` if it was freed meanwhile.
+pub fn sampled_class(place: &Place<'_>) -> Option<Class> {
     match place.bytes() {
-        bytes @ 1..=MAX_BLOCK => Found::Sampled(place, Class::of_size_align8(bytes)),
-        _ => Found::Nothing,
+        bytes @ 1..=MAX_BLOCK => Some(Class::of_size_align8(bytes)),
+        _ => None,
     }
 }
 

@@ -55,12 +55,12 @@ const _: () = assert!(CLASSES * STRIDE < Tag::SAMPLED.0 as usize && STRIDE == 3)
 /// Where in a cache the two words stand that a pop looks at, in units of 8 bytes: of a magazine, or of its window
 /// (see [`super::window`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot(pub u16);
+pub struct Slot(pub usize);
 
 impl Slot {
     /// The magazine of a class.
     pub const fn magazine(class: Class) -> Slot {
-        Slot(Tag::of(class).0 as u16)
+        Slot(Tag::of(class).0 as usize)
     }
 }
 

@@ -15,7 +15,7 @@ const PRESSED_EVERY: u32 = 2;
 
 /// What a thread has of the capacity that the process may grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Share {
+pub(super) enum Share {
     /// Enough to work with.
     Fair,
     /// Next to nothing, because others hold the rest.
@@ -97,9 +97,16 @@ impl Heap {
     }
 
     fn fill(&self, open: &mut Opened<'_>, class: Class) {
+        let want = (open.store(class).capacity as usize / 2).max(1);
+        self.fill_up(open, class, 0, want);
+    }
+
+    /// Adds up to `want` blocks to a settled magazine that holds `held`, both together within its capacity.
+    pub(super) fn fill_up(&self, open: &mut Opened<'_>, class: Class, held: usize, want: usize) {
         let store = open.store(class);
-        let want = (store.capacity as usize / 2).max(1);
-        let base = store.base as *mut usize;
+        debug_assert!(held + want <= (store.capacity as usize).max(1));
+        // SAFETY: the array has room for the capacity.
+        let base = unsafe { (store.base as *mut usize).add(held) };
         // Written downwards, so that the lowest address comes out first.
         // SAFETY: want is at most the capacity, for which the array has room.
         let mut at = unsafe { base.add(want) };
@@ -113,11 +120,11 @@ impl Heap {
             // SAFETY: the entries written are [at, at + got), inside the array.
             unsafe { ptr::copy(at, base, got) };
         }
-        open.set_filled(class, got);
+        open.set_filled(class, held + got);
     }
 
     /// A magazine that misses is too small: double it, within the bounds.
-    fn learn(&self, open: &mut Opened<'_>, class: Class) -> Share {
+    pub(super) fn learn(&self, open: &mut Opened<'_>, class: Class) -> Share {
         let store = open.store(class);
         store.misses += 1;
         let capacity = store.capacity as usize;

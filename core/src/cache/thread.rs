@@ -17,7 +17,7 @@ pub struct Cache {
     /// By tag. The same in every cache: here it costs no instruction to find.
     pub starts: [Start; MAGAZINES],
     /// By size: where a C request of so many bytes finds its block. Magazines, or windows while the profiler samples.
-    slots: [AtomicU16; TABLE_BYTES + 1],
+    pub slots: [AtomicU16; TABLE_BYTES + 1],
     /// By class index: the same for larger requests.
     class_slots: [AtomicU16; CLASSES + 1],
     /// By class index: what may be popped before the next sample; empty while nothing is sampled.
@@ -129,7 +129,7 @@ pub static GONE: Cache = Cache::new();
 /// Where the window of a class stands in a cache.
 const fn window_slot(class: Class) -> Slot {
     let offset = offset_of!(Cache, windows) + class.index() * size_of::<Window>();
-    Slot((offset / 8) as u16)
+    Slot(offset / 8)
 }
 
 const _: () = assert!(offset_of!(Cache, windows) % 8 == 0 && size_of::<Cache>() <= 10 << 10);
@@ -143,7 +143,7 @@ const SLOTS: [AtomicU16; TABLE_BYTES + 1] = {
     let mut slots = [const { AtomicU16::new(0) }; TABLE_BYTES + 1];
     let mut size = 0;
     while size <= TABLE_BYTES {
-        slots[size] = AtomicU16::new(Slot::magazine(Class::of_size(size)).0);
+        slots[size] = AtomicU16::new(Slot::magazine(Class::of_size(size)).0 as u16);
         size += 1;
     }
     slots
@@ -158,7 +158,7 @@ const CLASS_SLOTS: [AtomicU16; CLASSES + 1] = {
     let mut slots = [const { AtomicU16::new(0) }; CLASSES + 1];
     let mut index = 1;
     while index <= CLASSES {
-        slots[index] = AtomicU16::new(Slot::magazine(Class::new(index)).0);
+        slots[index] = AtomicU16::new(Slot::magazine(Class::new(index)).0 as u16);
         index += 1;
     }
     slots
@@ -208,24 +208,22 @@ impl Cache {
     /// Where a C request of `size` bytes, at most [`TABLE_BYTES`], finds its block.
     #[inline(always)]
     pub fn slot(&self, size: usize) -> Slot {
-        Slot(self.slots[size].load(Ordering::Relaxed))
+        Slot(usize::from(self.slots[size].load(Ordering::Relaxed)))
     }
 
     /// Where a request of a class finds its block.
     #[inline(always)]
     pub fn class_slot(&self, class: Class) -> Slot {
-        Slot(self.class_slots[class.index()].load(Ordering::Relaxed))
+        Slot(usize::from(
+            self.class_slots[class.index()].load(Ordering::Relaxed),
+        ))
     }
 
     /// The two words at a slot.
     #[inline(always)]
     pub fn window(&self, slot: Slot) -> &Window {
         // SAFETY: slots are those of a magazine or of a window, both of which begin with these two words.
-        unsafe {
-            &*ptr::from_ref(self)
-                .cast::<Window>()
-                .byte_add(slot.0 as usize * 8)
-        }
+        unsafe { &*ptr::from_ref(self).cast::<Window>().byte_add(slot.0 * 8) }
     }
 
     /// The magazine of `tag`.
@@ -331,11 +329,11 @@ impl Opened<'_> {
             Door::Sampling => window_slot(class),
         };
         for (size, slot) in self.cache.slots.iter().enumerate() {
-            slot.store(slot_of(Class::of_size(size)).0, Ordering::Relaxed);
+            slot.store(slot_of(Class::of_size(size)).0 as u16, Ordering::Relaxed);
         }
         for class in Class::all() {
             let slot = &self.cache.class_slots[class.index()];
-            slot.store(slot_of(class).0, Ordering::Relaxed);
+            slot.store(slot_of(class).0 as u16, Ordering::Relaxed);
         }
     }
 

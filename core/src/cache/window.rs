@@ -23,7 +23,7 @@ use core::ptr::{self, NonNull};
 /// Most blocks of a window.
 const ENTRIES: usize = 64;
 /// Most bytes of blocks in a window that has more than one.
-const BYTES: usize = 16 << 10;
+const BYTES: usize = 32 << 10;
 
 /// What a thread's cache needs while the profiler samples.
 pub struct Sampler {
@@ -121,6 +121,7 @@ impl Heap {
             return Took::Sample;
         }
         open.settle(class);
+        self.widen(&mut open, class);
         if let Some(block) = open.move_window(class) {
             return Took::Block(block);
         }
@@ -129,6 +130,20 @@ impl Heap {
         }
         drop(open);
         Took::Block(self.refill(cache, class))
+    }
+
+    /// Sees to it that so many blocks go round that an empty window is rare, be it that the program has but one at a time.
+    fn widen(&'static self, open: &mut Opened<'_>, class: Class) {
+        let (filled, most) = (open.filled(class), most_blocks(class));
+        if filled > most / 2 {
+            return;
+        }
+        self.learn(open, class);
+        let capacity = open.store(class).capacity as usize;
+        let want = most.min(capacity).saturating_sub(filled);
+        if want > 0 {
+            self.fill_up(open, class, filled, want);
+        }
     }
 
     /// Whether this allocation, which takes no block of a window, is to be sampled. For the owner of the cache.
@@ -207,6 +222,11 @@ impl Heap {
     }
 }
 
+/// Most blocks of a window.
+fn most_blocks(class: Class) -> usize {
+    (BYTES / class.bytes()).clamp(1, ENTRIES)
+}
+
 /// The chance that a block of so many bytes is sampled.
 pub fn chance(bytes: usize, rate: u64) -> f64 {
     -libm::expm1(-(bytes as f64) / rate as f64)
@@ -231,7 +251,7 @@ impl Opened<'_> {
     /// only. `None` if there is none.
     fn move_window(&mut self, class: Class) -> Option<*mut u8> {
         let filled = self.filled(class);
-        let most = (BYTES / class.bytes()).clamp(1, ENTRIES).min(filled);
+        let most = most_blocks(class).min(filled);
         let (inner, top) = (&mut *self.inner, filled);
         // SAFETY: as in `sampler`.
         let sampler = unsafe { inner.sampler.as_mut() }?;

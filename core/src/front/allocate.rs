@@ -28,7 +28,7 @@ pub fn allocate_hit(size: usize) -> Option<*mut u8> {
         return None;
     }
     let cache = current();
-    fast::pop(cache, cache.slot(size))
+    fast::pop(cache, fast::slot(cache, size))
 }
 
 /// Like [`allocate`], the bytes zero.
@@ -59,7 +59,7 @@ pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
             let class = Class::of_size_align8(size);
             return pop(Slot::magazine(class), class, size);
         }
-        let slot = current().slot(size);
+        let slot = fast::slot(current(), size);
         return pop(slot, Class::of_size(size), size);
     }
     allocate_layout_over_table(size, align)

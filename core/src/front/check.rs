@@ -109,7 +109,7 @@ fn bytes_of(address: usize, found: &Found) -> usize {
             }
             class.bytes()
         }
-        Found::Large(place) | Found::Sampled(place, _) => {
+        Found::Large(place) | Found::Sampled(place) => {
             super::large::bytes(Call::Free, place, address)
         }
         Found::Foreign => misuse::foreign(Call::Free, address),

@@ -76,7 +76,7 @@ pub unsafe fn usable_size(block: *mut u8) -> usize {
             start_of(Call::UsableSize, slab, class, address);
             class.bytes()
         }
-        Found::Large(place) | Found::Sampled(place, _) => {
+        Found::Large(place) | Found::Sampled(place) => {
             large::bytes(Call::UsableSize, &place, address)
         }
         Found::Foreign => misuse::foreign(Call::UsableSize, address),
@@ -104,7 +104,8 @@ pub(super) fn sizes_are_loose() {
 fn check_size(block: *mut u8, size: usize, align: usize) {
     let address = block.addr();
     let (low, high) = match HEAP.find(address) {
-        Found::Slab(_, class) | Found::Sampled(_, class) => {
+        Found::Sampled(place) => (0, large::bytes(Call::Free, &place, address)),
+        Found::Slab(_, class) => {
             let exact = align <= 16 && SIZES_ARE_EXACT.load(Ordering::Relaxed);
             (if exact { class.least_request() } else { 0 }, class.bytes())
         }
@@ -170,7 +171,7 @@ pub(super) fn free_found(address: usize, found: Found) {
     match found {
         Found::Slab(..) => give_one(&HEAP, address),
         Found::Large(place) => large::free(&place, address, Tag::LARGE),
-        Found::Sampled(place, _) => large::free(&place, address, Tag::SAMPLED),
+        Found::Sampled(place) => large::free(&place, address, Tag::SAMPLED),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
     }

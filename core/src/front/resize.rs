@@ -6,6 +6,7 @@ use super::{MAX_BYTES, check, large};
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
+use crate::page::Place;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use core::ptr;
@@ -38,17 +39,8 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
             // SAFETY: the caller's promise; a slab block of this class holds so many bytes.
             unsafe { move_block(block, class.bytes(), size, align) }
         }
-        Found::Sampled(place, class) => {
-            large::bytes(Call::Realloc, &place, address);
-            if is_quarantined(address) {
-                misuse::realloc_freed(address);
-            }
-            if Class::of_layout(size, align) == Some(class) {
-                return block;
-            }
-            // SAFETY: the caller's promise; a block of this class holds so many bytes.
-            unsafe { move_block(block, class.bytes(), size, align) }
-        }
+        // SAFETY: the caller's promise.
+        Found::Sampled(place) => unsafe { reallocate_sampled(&place, block, size, align) },
         Found::Large(place) => {
             if is_quarantined(address) {
                 misuse::realloc_freed(address);
@@ -59,6 +51,29 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
         Found::Foreign => misuse::foreign(Call::Realloc, address),
         Found::Nothing | Found::Stack => misuse::no_block(Call::Realloc, address),
     }
+}
+
+/// [`reallocate_layout`] of a block that the profiler sampled: of a class, but in a span of its own.
+///
+/// # Safety
+/// - As [`reallocate`].
+#[cold]
+#[inline(never)]
+unsafe fn reallocate_sampled(
+    place: &Place<'static>,
+    block: *mut u8,
+    size: usize,
+    align: usize,
+) -> *mut u8 {
+    let held = large::bytes(Call::Realloc, place, block.addr());
+    if is_quarantined(block.addr()) {
+        misuse::realloc_freed(block.addr());
+    }
+    if Class::of_layout(size, align).is_some_and(|class| class.bytes() == held) {
+        return block;
+    }
+    // SAFETY: the caller's promise; the block has so many usable bytes.
+    unsafe { move_block(block, held, size, align) }
 }
 
 /// Aborts if the block is seen to be free: its bit is set, or it lies on top of this thread's magazine.

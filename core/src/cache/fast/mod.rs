@@ -10,9 +10,9 @@ pub mod portable;
 mod x86_64;
 
 #[cfg(not(target_arch = "x86_64"))]
-pub use portable::{pop, release};
+pub use portable::{pop, release, slot};
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{pop, release};
+pub use x86_64::{pop, release, slot};
 
 #[cfg(test)]
 mod tests {
@@ -23,6 +23,14 @@ mod tests {
     use crate::cache::slot;
     use crate::slab::class::Class;
     use std::vec::Vec;
+
+    #[test]
+    fn both_forms_find_the_same_slot() {
+        let cache = HEAP.enter().expect("a cache");
+        for size in 0..=crate::slab::class::TABLE_BYTES {
+            assert_eq!(super::slot(cache, size), portable::slot(cache, size));
+        }
+    }
 
     /// Fills, by the machine's form and the portable form in turn, until both miss.
     #[test]

@@ -7,6 +7,12 @@ use crate::cache::magazine::{Slot, Tag};
 use crate::cache::slot;
 use crate::cache::thread::Cache;
 
+/// Where a C request of `size` bytes, at most [`crate::slab::class::TABLE_BYTES`], finds its block.
+#[inline(always)]
+pub fn slot(cache: &Cache, size: usize) -> Slot {
+    cache.slot(size)
+}
+
 /// Takes the newest block of a magazine; `None` if there is none or the magazine is closed.
 #[inline(always)]
 pub fn pop(cache: &Cache, slot: Slot) -> Option<*mut u8> {

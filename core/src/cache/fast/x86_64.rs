@@ -17,12 +17,33 @@ use crate::cache::magazine::{Slot, Start};
 use crate::cache::thread::Cache;
 use crate::os::linux::Linux;
 use crate::page::PageHeap;
+use crate::slab::class::TABLE_BYTES;
 use core::arch::asm;
 use core::mem::offset_of;
 
 /// Where the page heap keeps the primary arena's base and its number of slices.
 const BASE_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_base);
 const SLICES_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_slices);
+
+/// Where a C request of `size` bytes, at most [`TABLE_BYTES`], finds its block.
+#[inline(always)]
+pub fn slot(cache: &Cache, size: usize) -> Slot {
+    debug_assert!(size <= TABLE_BYTES);
+    let slot: usize;
+    // SAFETY: reads an entry of the cache's own table, which has one for every such size; by one load, for another
+    // thread may change it.
+    unsafe {
+        asm!(
+            "movzx {slot:e}, word ptr [{cache} + {size}*2 + {slots_at}]",
+            slot = out(reg) slot,
+            cache = in(reg) cache,
+            size = in(reg) size,
+            slots_at = const offset_of!(Cache, slots),
+            options(nostack, readonly, pure, preserves_flags),
+        );
+    }
+    Slot(slot)
+}
 
 /// Takes the newest block of a magazine; `None` if there is none or the magazine is closed.
 #[inline(always)]
@@ -35,7 +56,7 @@ pub fn pop(cache: &Cache, slot: Slot) -> Option<*mut u8> {
             "jbe {slow}",
             top = in(reg) top,
             cache = in(reg) cache,
-            slot = in(reg) slot.0 as usize,
+            slot = in(reg) slot.0,
             slow = label { return None },
             options(nostack, readonly),
         );
@@ -47,7 +68,7 @@ pub fn pop(cache: &Cache, slot: Slot) -> Option<*mut u8> {
         asm!(
             "sub qword ptr [{cache} + {slot}*8], 8",
             cache = in(reg) cache,
-            slot = in(reg) slot.0 as usize,
+            slot = in(reg) slot.0,
             options(nostack),
         );
     }

@@ -4,7 +4,7 @@ use super::super::profile;
 use super::class_of;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::base::units::SLICE_BYTES;
-use crate::cache::heap::{HEAP, Heap};
+use crate::cache::heap::{HEAP, Heap, sampled_class};
 use crate::cache::magazine::Tag;
 use crate::cache::thread::Opened;
 use crate::ledger::{Ledger, Requested};
@@ -12,7 +12,7 @@ use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::page::{Pages, Part, Place, Residence, Use};
 use crate::slab::Slab;
-use crate::slab::class::{Class, MAX_BLOCK};
+use crate::slab::class::Class;
 use crate::stacks::{Pool, State};
 use crate::stats::Snapshot;
 use core::ops::Range;
@@ -161,7 +161,7 @@ impl<'r> Tally<'r> {
         let rest = self.bytes_of(pages.resident) - resident;
         if is_sampled {
             self.ledger.sampling += rest;
-            note_sampled(figures, bytes);
+            note_sampled(figures, &first);
         } else {
             self.ledger.tails += rest;
         }
@@ -259,12 +259,11 @@ enum Kind {
 }
 
 /// A sampled block counts among those of its class, not among the large ones.
-fn note_sampled(figures: &mut Snapshot, bytes: usize) {
-    if (1..=MAX_BLOCK).contains(&bytes) {
-        let class = Class::of_size_align8(bytes);
+fn note_sampled(figures: &mut Snapshot, place: &Place<'_>) {
+    if let Some(class) = sampled_class(place) {
         figures.classes[class.index() - 1].blocks += 1;
         figures.large_blocks = figures.large_blocks.saturating_sub(1);
-        figures.large_bytes = figures.large_bytes.saturating_sub(bytes as u64);
+        figures.large_bytes = figures.large_bytes.saturating_sub(class.bytes() as u64);
     }
 }
 
