@@ -1,5 +1,6 @@
 //! `classes`, `sizes` and `profile` as a user runs them, small. Nothing here depends on time.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -169,4 +170,53 @@ fn what_is_not_there_is_said() {
     assert!(!output.status.success());
     let output = lab(&["classes", "--only", "sing"]);
     assert!(!output.status.success());
+}
+
+/// Neap's library, if it is built. Says why a test does not run without it; with REQUIRE_ALL=1 it must.
+fn neap() -> Option<PathBuf> {
+    let named = std::env::var_os("LIBRARY_UNDER_TEST").map(PathBuf::from);
+    let program = Path::new(env!("CARGO_BIN_EXE_neap-lab"));
+    let shipped = program.ancestors().nth(2)?.join("dist/libneap.so");
+    let found = named.or_else(|| shipped.is_file().then_some(shipped));
+    if found.is_none() {
+        let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
+        assert!(!required, "required: no libneap.so in target/dist");
+        // Not eprintln: the harness would hide it in a test that passes.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no libneap.so in target/dist");
+    }
+    found
+}
+
+#[test]
+fn a_profile_is_held_against_known_allocations() {
+    let Some(neap) = neap() else {
+        return;
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_neap-lab"));
+    let output = command
+        .args(["worker", "sites", "200000"])
+        .env("LD_PRELOAD", neap)
+        .env("NEAP_SAMPLE", "4096")
+        .output()
+        .expect("neap-lab does not start");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report = text(&output.stdout);
+    let sites = report.lines().filter_map(|line| line.strip_prefix("site="));
+    let sites: Vec<Vec<&str>> = sites.map(|line| line.split(' ').collect()).collect();
+    assert_eq!(sites.len(), 27);
+    for site in &sites {
+        let number = |at: usize| site[at].parse::<f64>().expect("no number");
+        // At this rate every block over 200 KB is sampled, and stands for itself.
+        if number(0) >= 1e6 {
+            assert!((number(4) - number(2)).abs() < 0.01, "{site:?}");
+        }
+        if site[1] == "freed" {
+            assert_eq!(number(8), 0.0, "{site:?}");
+        }
+        // A hundred samples and more; not one in a thousand million strays so far.
+        assert!(
+            (0.3..3.0).contains(&(number(4) / number(2))) || number(2) < 100.0,
+            "{site:?}"
+        );
+    }
 }

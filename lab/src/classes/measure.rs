@@ -25,10 +25,12 @@ fn sizes(report: &str, largest: usize) -> anyhow::Result<Vec<usize>> {
     {
         let (size, bytes) = line.split_once(' ').context("no bytes")?;
         let size: usize = size.parse()?;
-        ensure!(
-            (1..=largest).contains(&size) && size > usable.len(),
-            "sizes out of order: {line}"
-        );
+        let first = last.map_or(1, |_| usable.len() + 2);
+        let in_order = match last {
+            None => size == first,
+            Some(_) => (first..=largest).contains(&size),
+        };
+        ensure!(in_order, "sizes out of order: {line}");
         usable.resize(size - 1, last.unwrap_or(0));
         last = Some(bytes.parse()?);
     }
