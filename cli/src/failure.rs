@@ -4,6 +4,8 @@ use anstyle::{AnsiColor, Style};
 use std::ffi::OsStr;
 use std::fmt;
 
+/// A process did not answer in time.
+pub const TIMED_OUT: u8 = 124;
 /// `neap` itself failed, or was called wrongly.
 pub const OWN: u8 = 125;
 /// The program was found and cannot be run under Neap.

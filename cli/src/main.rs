@@ -8,8 +8,13 @@
 //! | `library` | where the library is and how it is named to the loader |
 //! | `program/` | which files a command line executes, and whether the loader takes a preload for them |
 //! | `launch`, `supervise`, `statistics` | becoming the program, or waiting for it and printing what it left |
+//! | `attach/` | looking into a running process |
 //! | `probe/` | what this kernel offers, tried out |
+//! | `profile/` | heap profiles: read, symbolised, written in the formats that others open |
 //! | `table` | findings as a table or as JSON |
+//! | `top/` | a process, or all, again and again |
+//! | `serve/` | figures and profiles over HTTP |
+//! | `view/` | a process at one moment, as text, JSON or metrics |
 //! | `failure` | errors and exit codes |
 //!
 //! The entry point is C's `main`: Rust's own would ignore SIGPIPE before we run, and
@@ -17,17 +22,23 @@
 
 #![cfg_attr(not(test), no_main)]
 
+#[allow(dead_code, unused_imports, reason = "other verbs use the rest")]
+mod attach;
 mod command;
 mod failure;
 mod flags;
 mod launch;
 mod library;
 mod probe;
+mod profile;
 mod program;
+mod serve;
 mod statistics;
 mod supervise;
 mod table;
+mod top;
 mod verbs;
+mod view;
 
 use clap::ArgMatches;
 use failure::{Failure, OWN};

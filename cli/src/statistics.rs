@@ -95,7 +95,8 @@ pub fn writable(file: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(file).map_err(refused)
 }
 
-fn secret() -> io::Result<u64> {
+/// A number that nobody can guess.
+pub fn secret() -> io::Result<u64> {
     let mut bytes = [0; 8];
     // SAFETY: the pointer and the length are those of `bytes`.
     let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

@@ -1,13 +1,19 @@
 //! The command as its users see it.
 
+mod attach;
 mod doctor;
 mod env;
+mod fake;
+mod hostile;
 mod identity;
 mod options_page;
 mod refused;
 mod run;
 mod scripts;
+mod serve;
 mod signals;
 mod stage;
 mod statistics;
+mod terminal;
+mod top;
 mod transcripts;

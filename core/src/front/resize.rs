@@ -2,7 +2,7 @@
 
 use super::allocate::{allocate_layout, current};
 use super::release::{free, sizes_are_loose, start_of};
-use super::{MAX_BYTES, check, large};
+use super::{MAX_BYTES, check, large, sizes};
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
@@ -34,6 +34,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
         Found::Slab(slab, class) => {
             refuse_freed(block, slab, class);
             if Class::of_layout(size, align) == Some(class) {
+                note_kept(size, Some(class));
                 return block;
             }
             // SAFETY: the caller's promise; a slab block of this class holds so many bytes.
@@ -69,7 +70,9 @@ unsafe fn reallocate_sampled(
     if is_quarantined(block.addr()) {
         misuse::realloc_freed(block.addr());
     }
-    if Class::of_layout(size, align).is_some_and(|class| class.bytes() == held) {
+    let class = Class::of_layout(size, align).filter(|class| class.bytes() == held);
+    if class.is_some() {
+        note_kept(size, class);
         return block;
     }
     // SAFETY: the caller's promise; the block has so many usable bytes.
@@ -85,6 +88,13 @@ fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
         || current().magazine(Tag::of(class)).newest() == Some(block)
     {
         misuse::realloc_freed(block.addr());
+    }
+}
+
+/// A block that is resized without another allocation: its new size counts as asked for, too.
+pub(super) fn note_kept(size: usize, class: Option<Class>) {
+    if HEAP.mode() == Mode::Counting {
+        sizes::note(size, class);
     }
 }
 

@@ -1,0 +1,353 @@
+//! Asking a process through its board.
+//!
+//! Numbers of questions grow, so an answer to a later question, of whoever, answers the earlier ones.
+
+use super::board::Board;
+use super::reach::ended;
+use crate::failure::Failure;
+use neap::board::{CONTROL_AT, Control, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served};
+use neap::stats::Snapshot;
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::mem::offset_of;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long to wait between two looks for an answer.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What came of a question for figures.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is never more than one")]
+pub enum Answer {
+    /// Figures that were written after the question.
+    Fresh(Snapshot),
+    /// None yet: the process has not called its allocator since, and has no purge thread.
+    Pending,
+}
+
+/// What came of a request to purge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purge {
+    /// So many bytes went back to the kernel.
+    Done(u64),
+    /// Not yet carried out.
+    Pending,
+}
+
+/// What came of a request to sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampling {
+    /// The process samples at this rate, in bytes; 0: it does not.
+    InForce(u64),
+    /// Not yet looked at.
+    Pending,
+}
+
+impl Board {
+    /// Asks for figures and waits for them, at most as long as `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// The process has ended, or answers with figures that it never completes.
+    pub fn ask(&self, timeout: Duration) -> Result<Answer, Failure> {
+        let ask = Question {
+            word: offset_of!(Control, ask),
+            asked: |control| control.ask,
+            answered: |served| served.ask,
+        };
+        match self.question(&ask, timeout)? {
+            None => Ok(Answer::Pending),
+            Some(_) => self.figures().map(Answer::Fresh).ok_or_else(|| self.torn()),
+        }
+    }
+
+    /// Asks for figures and does not wait.
+    pub fn nudge(&self) -> Result<(), Failure> {
+        let next = self.control()?.ask.wrapping_add(1);
+        self.put(offset_of!(Control, ask), next)
+    }
+
+    /// Has the process write its figures every `interval` for as long as `lease` from now, at most
+    /// [`LEASE_MS`]. Another watcher who wants them oftener keeps getting them.
+    pub fn watch(&self, interval: Duration, lease: Duration) -> Result<(), Failure> {
+        let now = now_ms();
+        let wanted = millis(interval).max(LEAST_INTERVAL_MS);
+        let control = self.control()?;
+        let others = match control.lease_until_ms > now {
+            true => control.interval_ms.max(LEAST_INTERVAL_MS),
+            false => u64::MAX,
+        };
+        self.put(offset_of!(Control, interval_ms), wanted.min(others))?;
+        let until = now.saturating_add(millis(lease).min(LEASE_MS));
+        match control.lease_until_ms > until && control.lease_until_ms <= now + LEASE_MS {
+            true => Ok(()),
+            false => self.put(offset_of!(Control, lease_until_ms), until),
+        }
+    }
+
+    /// Has the process give all that is free back to the kernel.
+    pub fn purge(&self, timeout: Duration) -> Result<Purge, Failure> {
+        let purge = Question {
+            word: offset_of!(Control, purge),
+            asked: |control| control.purge,
+            answered: |served| served.purge,
+        };
+        Ok(match self.question(&purge, timeout)? {
+            Some(served) => Purge::Done(served.purged_bytes),
+            None => Purge::Pending,
+        })
+    }
+
+    /// Switches sampling on, with `rate` bytes between two samples in the mean, or off with 0.
+    ///
+    /// # Errors
+    ///
+    /// The process has ended, or cannot do it.
+    pub fn sample(&self, rate: u64, timeout: Duration) -> Result<Sampling, Failure> {
+        self.put(offset_of!(Control, sample_rate), rate)?;
+        let sample = Question {
+            word: offset_of!(Control, sample),
+            asked: |control| control.sample,
+            answered: |served| served.sample,
+        };
+        match self.question(&sample, timeout)? {
+            None => Ok(Sampling::Pending),
+            Some(served) if served.sample_refusal == Refusal::None as u64 => {
+                Ok(Sampling::InForce(served.sample_rate))
+            }
+            Some(served) => Err(self.refusal(served.sample_refusal)),
+        }
+    }
+
+    /// Puts a question; what the process has done when it is answered, or nothing if it is not in time.
+    fn question(&self, question: &Question, timeout: Duration) -> Result<Option<Served>, Failure> {
+        let number = (question.asked)(&self.control()?).wrapping_add(1);
+        self.put(question.word, number)?;
+        let start = Instant::now();
+        loop {
+            let served = self.served();
+            if reaches((question.answered)(&served), number) {
+                return Ok(Some(served));
+            }
+            // Another may have asked at the same moment, with a smaller number.
+            if !reaches((question.asked)(&self.control()?), number) {
+                self.put(question.word, number)?;
+            }
+            if self.has_ended() {
+                return Err(self.over());
+            }
+            if start.elapsed() >= timeout {
+                return Ok(None);
+            }
+            thread::sleep(LOOK.min(timeout));
+        }
+    }
+
+    fn control(&self) -> Result<Control, Failure> {
+        let control = self.reach.value(CONTROL_AT);
+        control.map_err(|error| self.lost(&error))
+    }
+
+    fn put(&self, word: usize, value: u64) -> Result<(), Failure> {
+        let written = self.reach.put(CONTROL_AT + word, value);
+        written.map_err(|error| self.lost(&error))
+    }
+
+    /// Why the board cannot be reached any more.
+    fn lost(&self, error: &io::Error) -> Failure {
+        match self.has_ended() {
+            true => self.over(),
+            false => Failure::own(format!(
+                "{}: its board cannot be reached: {error}",
+                self.title()
+            )),
+        }
+    }
+
+    fn over(&self) -> Failure {
+        match self.process() {
+            Some(process) => ended(process),
+            None => Failure::own(format!("process {} has ended", self.head().pid)),
+        }
+    }
+
+    fn torn(&self) -> Failure {
+        Failure::own(format!(
+            "{}: its board makes no sense: the figures are being written for ever",
+            self.title()
+        ))
+    }
+
+    fn refusal(&self, why: u64) -> Failure {
+        let title = self.title();
+        Failure::own(match why {
+            _ if why == Refusal::Rate as u64 => {
+                format!("{title} does not sample at this rate: it is out of bounds")
+            }
+            _ if why == Refusal::Memory as u64 => {
+                format!("{title} cannot sample: there is no memory for the profile")
+            }
+            _ if why == Refusal::Sandbox as u64 => format!(
+                "{title} cannot sample: it has forbidden itself the system calls that it takes"
+            ),
+            _ => format!("{title} refuses to sample for a reason that this neap does not know"),
+        })
+    }
+}
+
+/// A word by which one asks, and its counterpart.
+struct Question {
+    word: usize,
+    asked: fn(&Control) -> u64,
+    answered: fn(&Served) -> u64,
+}
+
+/// Whether `number` was reached, for numbers that grow and start again at 0.
+fn reaches(reached: u64, number: u64) -> bool {
+    reached.wrapping_sub(number).cast_signed() >= 0
+}
+
+/// The moment, in ms of `CLOCK_MONOTONIC`.
+pub fn now_ms() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::forged::Forged;
+    use bytemuck::bytes_of;
+    use neap::board::{FIGURES_AT, SERVED_AT};
+
+    const SHORT: Duration = Duration::from_millis(20);
+    /// Longer than any machine takes.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Does `serve` on the board until it is told to, in place of a process.
+    fn with_server<T>(
+        forged: &Forged,
+        serve: impl Fn(Control) -> Served + Sync,
+        then: impl FnOnce() -> T,
+    ) -> T {
+        let over = std::sync::atomic::AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let served = serve(forged.open().control().unwrap());
+                    forged.write(SERVED_AT, bytes_of(&served));
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let result = then();
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            result
+        })
+    }
+
+    fn obliging(control: Control) -> Served {
+        Served {
+            ask: control.ask,
+            purge: control.purge,
+            purged_bytes: 4096,
+            sample: control.sample,
+            sample_rate: control.sample_rate,
+            ..Served::default()
+        }
+    }
+
+    #[test]
+    fn nobody_answers() {
+        let forged = Forged::board();
+        let board = forged.open();
+        assert!(matches!(board.ask(SHORT).unwrap(), Answer::Pending));
+        assert_eq!(board.purge(SHORT).unwrap(), Purge::Pending);
+        assert_eq!(board.sample(1 << 19, SHORT).unwrap(), Sampling::Pending);
+        let control = board.control().unwrap();
+        assert_eq!((control.ask, control.purge, control.sample), (1, 1, 1));
+        assert_eq!(control.sample_rate, 1 << 19);
+    }
+
+    #[test]
+    fn answers_are_taken() {
+        let forged = Forged::board();
+        let figures = Snapshot {
+            live: 7,
+            ..Snapshot::default()
+        };
+        forged.write(FIGURES_AT + 8, bytes_of(&figures));
+        forged.write(FIGURES_AT, &2_u64.to_ne_bytes());
+        let board = forged.open();
+        with_server(&forged, obliging, || {
+            let Answer::Fresh(figures) = board.ask(LONG).unwrap() else {
+                panic!("no answer")
+            };
+            assert_eq!(figures.live, 7);
+            assert_eq!(board.purge(LONG).unwrap(), Purge::Done(4096));
+            assert_eq!(board.sample(512, LONG).unwrap(), Sampling::InForce(512));
+        });
+    }
+
+    #[test]
+    fn a_refusal_is_told() {
+        let forged = Forged::board();
+        let refusing = |control: Control| Served {
+            sample: control.sample,
+            sample_refusal: 3,
+            ..Served::default()
+        };
+        let refusal = with_server(&forged, refusing, || forged.open().sample(1, LONG));
+        assert!(
+            refusal
+                .unwrap_err()
+                .to_string()
+                .contains("forbidden itself")
+        );
+    }
+
+    #[test]
+    fn figures_that_are_never_complete_are_an_error() {
+        let forged = Forged::board();
+        forged.write(FIGURES_AT, &1_u64.to_ne_bytes());
+        let torn = with_server(&forged, obliging, || forged.open().ask(LONG));
+        assert!(torn.unwrap_err().to_string().contains("makes no sense"));
+    }
+
+    #[test]
+    fn the_one_who_wants_figures_oftener_keeps_getting_them() {
+        let forged = Forged::board();
+        let board = forged.open();
+        board
+            .watch(Duration::from_millis(100), Duration::from_secs(50))
+            .unwrap();
+        board
+            .watch(Duration::from_secs(2), Duration::from_secs(5))
+            .unwrap();
+        let control = board.control().unwrap();
+        assert_eq!(control.interval_ms, 100);
+        let left = control.lease_until_ms - now_ms();
+        assert!(left > 5_000 && left <= 50_000, "{left}");
+    }
+
+    #[test]
+    fn intervals_and_leases_are_kept_within_bounds() {
+        let forged = Forged::board();
+        forged.write(CONTROL_AT + offset_of!(Control, lease_until_ms), &[0xff; 8]);
+        let board = forged.open();
+        board.watch(Duration::ZERO, Duration::MAX).unwrap();
+        let control = board.control().unwrap();
+        assert_eq!(control.interval_ms, LEAST_INTERVAL_MS);
+        assert!(control.lease_until_ms <= now_ms() + LEASE_MS);
+    }
+
+    #[test]
+    fn numbers_start_again_at_zero() {
+        assert!(reaches(0, u64::MAX) && reaches(5, 5) && reaches(6, 5));
+        assert!(!reaches(4, 5) && !reaches(u64::MAX, 0));
+    }
+}

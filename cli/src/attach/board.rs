@@ -1,0 +1,262 @@
+//! Reading the board of a process.
+
+use super::process::Process;
+use super::reach::{Kind, Reach, ended};
+use crate::failure::Failure;
+use neap::board::{self, Arenas, Coarse, Head, Served, SizeFigure};
+use neap::stats::Snapshot;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+
+/// The memory file.
+pub const KIND: Kind = Kind {
+    name: board::NAME,
+    bytes: board::BYTES as u64,
+};
+
+/// A board that is one by its head. What else stands on it is what the process says.
+#[derive(Debug)]
+pub struct Board {
+    pub(super) reach: Reach,
+    head: Head,
+    process: Option<Process>,
+}
+
+impl Board {
+    /// The board of a process.
+    ///
+    /// # Errors
+    ///
+    /// There is no such process, it does not run under Neap, we may not look into it, or what it calls a board is none.
+    pub fn open(pid: i32) -> Result<Board, Failure> {
+        let process = Process::open(pid)?;
+        if process.has_ended() {
+            return Err(ended(&process));
+        }
+        let numbers = process.numbers();
+        let mut fault = None;
+        for reach in Reach::all(&process, KIND)? {
+            match head(&reach) {
+                Ok(head) if numbers.contains(&head.pid) => {
+                    return Ok(Board {
+                        reach,
+                        head,
+                        process: Some(process),
+                    });
+                }
+                Ok(head) => fault = fault.or(Some(Fault::Foreign(head.pid))),
+                Err(why) => fault = Some(Fault::Forged(why)),
+            }
+        }
+        Err(absent(&process, fault))
+    }
+
+    /// The board behind a descriptor that a process has sent.
+    pub fn of_descriptor(descriptor: OwnedFd) -> Result<Board, Failure> {
+        let reach = Reach::of_descriptor(descriptor, KIND)?;
+        let head = head(&reach).map_err(|why| Failure::own(format!("a board {why}")))?;
+        let pid = i32::try_from(head.pid).unwrap_or_default();
+        let process = Process::open(pid).ok();
+        Ok(Board {
+            reach,
+            head,
+            process,
+        })
+    }
+
+    /// What was written at the start.
+    pub fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Whether the process has ended. Its figures stay readable if its descriptor was open when it was found.
+    pub fn has_ended(&self) -> bool {
+        self.process.as_ref().is_none_or(Process::has_ended)
+    }
+
+    /// The process, unless it ended before its board came.
+    pub fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
+    /// What was done of what was asked for; zeros if the board cannot be read any more.
+    pub fn served(&self) -> Served {
+        self.reach.value(board::SERVED_AT).unwrap_or_default()
+    }
+
+    /// The page heap's own figures. None: never written, or torn for long.
+    pub fn coarse(&self) -> Option<Coarse> {
+        let at = board::COARSE_AT;
+        self.reach.guarded(at, at).ok().flatten()
+    }
+
+    /// The figures that were written last. None: never written, or torn for long.
+    pub fn figures(&self) -> Option<Snapshot> {
+        let at = board::FIGURES_AT;
+        self.reach.guarded(at, at + size_of::<u64>()).ok().flatten()
+    }
+
+    /// Where the heap is: addresses in the process.
+    pub fn arenas(&self) -> Vec<Range<u64>> {
+        let arenas: Arenas = self.reach.value(board::ARENAS_AT).unwrap_or_default();
+        let count = usize::try_from(arenas.count).unwrap_or(usize::MAX);
+        let ranges = arenas.ranges.iter().take(count);
+        ranges
+            .map(|&[start, bytes]| start..start.saturating_add(bytes))
+            .collect()
+    }
+
+    /// The table of sizes; all zero unless the process counts; empty if it cannot be read any more.
+    pub fn sizes(&self) -> Vec<SizeFigure> {
+        let mut sizes = vec![SizeFigure::default(); board::SIZES];
+        let bytes = bytemuck::cast_slice_mut(&mut sizes);
+        match self.reach.read(board::SIZES_AT, bytes) {
+            Ok(()) => sizes,
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// What the process is called in messages.
+    pub fn title(&self) -> String {
+        match &self.process {
+            Some(process) => process.title(),
+            None => format!("process {}", self.head.pid),
+        }
+    }
+}
+
+enum Fault {
+    /// A board of another process.
+    Foreign(u64),
+    /// No board, and why.
+    Forged(String),
+}
+
+fn head(reach: &Reach) -> Result<Head, String> {
+    let head: Head = reach
+        .value(board::HEAD_AT)
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    match head {
+        Head { magic, .. } if magic != board::MAGIC => {
+            Err("is none of Neap's: its first word is another".into())
+        }
+        Head { version, .. } if version != board::VERSION => Err(format!(
+            "has layout {version}, and this neap reads layout {}: use the neap that came with the library",
+            board::VERSION
+        )),
+        Head { bytes, .. } if bytes != board::BYTES as u64 => {
+            Err(format!("makes no sense: it says that it has {bytes} bytes"))
+        }
+        _ => Ok(head),
+    }
+}
+
+fn absent(process: &Process, fault: Option<Fault>) -> Failure {
+    let title = process.title();
+    if process.has_ended() {
+        return ended(process);
+    }
+    let has_library = || {
+        let maps = process.text("maps").unwrap_or_default();
+        maps.lines().any(|line| line.contains("/libneap"))
+    };
+    Failure::own(match fault {
+        Some(Fault::Forged(why)) => format!("{title}: its board {why}"),
+        Some(Fault::Foreign(pid)) => format!(
+            "{title} has no board of its own, only that of process {pid}: it has not allocated since it was forked, or \
+             only watches that process"
+        ),
+        None if has_library() => format!(
+            "{title} runs under Neap without a board: it was started with NEAP_ATTACH=0, or could not make one"
+        ),
+        None => format!("{title} does not run under Neap: start it with neap run"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::forged::Forged;
+    use bytemuck::{Zeroable, bytes_of};
+
+    fn refusal(forged: &Forged) -> String {
+        Board::of_descriptor(forged.descriptor())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn figures_are_read_as_they_were_written() {
+        let forged = Forged::board();
+        let board = forged.open();
+        assert_eq!(board.head().pid, u64::from(std::process::id()));
+        assert!(board.figures().is_none() && board.coarse().is_none());
+        let figures = Snapshot {
+            live: 77,
+            ..Snapshot::default()
+        };
+        forged.write(board::FIGURES_AT + 8, bytes_of(&figures));
+        forged.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+        let coarse = Coarse {
+            sequence: 4,
+            purges: 5,
+            ..Coarse::default()
+        };
+        forged.write(board::COARSE_AT, bytes_of(&coarse));
+        assert_eq!(board.figures().unwrap().live, 77);
+        assert_eq!(board.coarse().unwrap().purges, 5);
+        let size = SizeFigure { count: 3, bytes: 9 };
+        forged.write(
+            board::SIZES_AT + (board::SIZES - 1) * size_of::<SizeFigure>(),
+            bytes_of(&size),
+        );
+        assert_eq!(board.sizes().last().unwrap().bytes, 9);
+    }
+
+    #[test]
+    fn what_is_being_written_for_ever_is_nothing() {
+        let forged = Forged::board();
+        forged.write(board::FIGURES_AT, &3_u64.to_ne_bytes());
+        forged.write(board::COARSE_AT, &u64::MAX.to_ne_bytes());
+        assert!(forged.open().figures().is_none());
+        assert!(forged.open().coarse().is_none());
+    }
+
+    #[test]
+    fn arenas_are_as_many_as_there_is_room_for() {
+        let forged = Forged::board();
+        let mut arenas = Arenas::zeroed();
+        arenas.count = u64::MAX;
+        arenas.ranges[1] = [u64::MAX - 1, 4096];
+        forged.write(board::ARENAS_AT, bytes_of(&arenas));
+        let arenas = forged.open().arenas();
+        assert_eq!(arenas.len(), board::MOST_ARENAS);
+        assert_eq!(arenas[1], u64::MAX - 1..u64::MAX);
+    }
+
+    #[test]
+    fn files_that_are_no_boards_are_refused() {
+        let unsealed = Forged::unsealed(board::NAME, board::BYTES);
+        assert!(refusal(&unsealed).contains("is not sealed"));
+        let small = Forged::zeros(board::NAME, 4096);
+        assert!(refusal(&small).contains("has 4096 bytes"));
+        let zeros = Forged::zeros(board::NAME, board::BYTES);
+        assert!(refusal(&zeros).contains("first word"));
+        for (at, why) in [(8, "layout 9"), (16, "9 bytes")] {
+            let forged = Forged::board();
+            forged.write(at, &9_u64.to_ne_bytes());
+            assert!(refusal(&forged).contains(why));
+        }
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let pipe = Board::of_descriptor(reader.into()).unwrap_err().to_string();
+        assert!(pipe.contains("no regular file"), "{pipe}");
+    }
+
+    #[test]
+    fn a_process_is_found_to_hold_its_board() {
+        let forged = Forged::board();
+        let board = Board::open(std::process::id().cast_signed()).unwrap();
+        assert!(!board.has_ended());
+        drop(forged);
+    }
+}

@@ -1,0 +1,115 @@
+//! Boards and regions that tests make.
+
+use super::board::Board;
+use super::region::Region;
+use bytemuck::bytes_of;
+use neap::board::{self, Head};
+use neap::sites;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType,
+};
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// A memory file as a process under Neap has one, or not quite.
+pub struct Forged {
+    file: File,
+}
+
+impl Forged {
+    /// Zeros under a name, sealed.
+    pub fn zeros(name: &CStr, bytes: usize) -> Forged {
+        let forged = Forged::unsealed(name, bytes);
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&forged.file, seals).unwrap();
+        forged
+    }
+
+    /// Zeros under a name.
+    pub fn unsealed(name: &CStr, bytes: usize) -> Forged {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = File::from(rustix::fs::memfd_create(name, flags).unwrap());
+        file.set_len(bytes as u64).unwrap();
+        Forged { file }
+    }
+
+    /// A board with a right head, of this process.
+    pub fn board() -> Forged {
+        let forged = Forged::zeros(board::NAME, board::BYTES);
+        let head = Head {
+            magic: board::MAGIC,
+            version: board::VERSION,
+            bytes: board::BYTES as u64,
+            pid: u64::from(std::process::id()),
+            page_bytes: 4096,
+            frontend: 1,
+            made_ms: 1,
+        };
+        forged.write(board::HEAD_AT, bytes_of(&head));
+        forged
+    }
+
+    /// A region with a right head, of this process.
+    pub fn profile() -> Forged {
+        let forged = Forged::zeros(sites::NAME, sites::BYTES);
+        let head = sites::Head {
+            magic: sites::MAGIC,
+            version: sites::VERSION,
+            bytes: sites::BYTES as u64,
+            pid: u64::from(std::process::id()),
+            sites: 1,
+            ..sites::Head::default()
+        };
+        forged.write(0, bytes_of(&head));
+        forged
+    }
+
+    /// Puts bytes at a place.
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        self.file.write_all_at(bytes, at as u64).unwrap();
+    }
+
+    /// The file.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The file again.
+    pub fn descriptor(&self) -> OwnedFd {
+        OwnedFd::from(self.file.try_clone().unwrap())
+    }
+
+    /// Opens it as a board.
+    pub fn open(&self) -> Board {
+        Board::of_descriptor(self.descriptor()).unwrap()
+    }
+
+    /// Opens it as a region.
+    pub fn region(&self) -> Region {
+        Region::of_descriptor(self.descriptor()).unwrap()
+    }
+}
+
+/// Sends words and descriptors to an abstract socket.
+pub fn send(name: &[u8], words: &[u64], descriptors: &[BorrowedFd<'_>]) {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None).unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)));
+    }
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    rustix::net::sendmsg_addr(
+        &socket,
+        &SocketAddrUnix::new_abstract_name(name).unwrap(),
+        &[IoSlice::new(&bytes)],
+        &mut control,
+        SendFlags::empty(),
+    )
+    .unwrap();
+}

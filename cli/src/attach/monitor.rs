@@ -1,0 +1,280 @@
+//! The socket to which processes send the descriptors of their boards and profiles (`NEAP_MONITOR`): so none is missed,
+//! however short it lives.
+
+use super::board::Board;
+use super::reach::us;
+use super::region::Region;
+use crate::failure::Failure;
+use crate::statistics::secret;
+use neap::board::{GREETING, KIND_BOARD, KIND_PROFILE};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketAddrUnix,
+    SocketFlags, SocketType, UCred, bind, recvmsg, shutdown, socket_with, sockopt,
+};
+use std::ffi::OsString;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Arrivals that nobody has taken, at most; each holds a descriptor. What comes then is dropped.
+const MOST_WAITING: usize = 512;
+/// Bytes of a message.
+const MESSAGE: usize = 3 * size_of::<u64>();
+
+/// The socket, bound and not yet read.
+#[derive(Debug)]
+pub struct Monitor {
+    socket: OwnedFd,
+    name: String,
+}
+
+impl Monitor {
+    /// Binds a socket with a name of its own.
+    pub fn bind() -> Result<Monitor, Failure> {
+        let refused = |error: io::Error| {
+            Failure::own(format!("cannot make a socket for the program: {error}"))
+        };
+        let secret = secret().map_err(refused)?;
+        let name = format!("neap-{}-{secret:016x}", std::process::id());
+        let socket = socket(&name).map_err(refused)?;
+        Ok(Monitor { socket, name })
+    }
+
+    /// What to put into `NEAP_MONITOR`.
+    pub fn name(&self) -> OsString {
+        OsString::from_vec(self.name.clone().into_bytes())
+    }
+
+    /// Begins to read, in a thread: only after the program was forked.
+    ///
+    /// # Panics
+    ///
+    /// If no thread can be started.
+    pub fn start(self) -> Inbox {
+        let socket = Arc::new(self.socket);
+        let waiting = Arc::new(Mutex::new(Vec::new()));
+        let (reader, sink) = (Arc::clone(&socket), Arc::clone(&waiting));
+        thread::spawn(move || read(&reader, &sink));
+        Inbox { socket, waiting }
+    }
+}
+
+fn socket(name: &str) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    sockopt::set_socket_passcred(&socket, true)?;
+    bind(
+        &socket,
+        &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+    )?;
+    Ok(socket)
+}
+
+/// What processes have sent.
+#[derive(Debug)]
+pub struct Inbox {
+    socket: Arc<OwnedFd>,
+    waiting: Arc<Mutex<Vec<Arrival>>>,
+}
+
+/// A board or a region that came.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Who sent it, as the kernel says.
+    pub pid: u32,
+    /// What came.
+    pub what: What,
+}
+
+/// See [`Arrival`].
+#[derive(Debug)]
+pub enum What {
+    /// A process has started.
+    Board(Board),
+    /// A process has begun to sample.
+    Profile(Region),
+}
+
+impl Inbox {
+    /// Takes what has come.
+    pub fn arrivals(&self) -> Vec<Arrival> {
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        // Wakes the thread, which ends. It fails only for what is no socket.
+        let _ = shutdown(&*self.socket, Shutdown::Read);
+    }
+}
+
+fn read(socket: &OwnedFd, sink: &Mutex<Vec<Arrival>>) {
+    while let Ok(received) = receive(socket) {
+        if received.is_end() {
+            return;
+        }
+        let Some(arrival) = received.arrival() else {
+            continue;
+        };
+        let mut waiting = sink.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() < MOST_WAITING {
+            waiting.push(arrival);
+        }
+    }
+}
+
+/// One message.
+struct Received {
+    bytes: usize,
+    words: [u64; 3],
+    from: Option<UCred>,
+    descriptors: Vec<OwnedFd>,
+}
+
+fn receive(socket: &OwnedFd) -> rustix::io::Result<Received> {
+    // One byte more, so that a longer message is seen to be one.
+    let mut bytes = [0; MESSAGE + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4), ScmCredentials(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = loop {
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        match recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    let mut received = Received {
+        bytes: message.bytes,
+        words: std::array::from_fn(|index| word(&bytes, index)),
+        from: None,
+        descriptors: Vec::new(),
+    };
+    for part in control.drain() {
+        match part {
+            RecvAncillaryMessage::ScmRights(rights) => received.descriptors.extend(rights),
+            RecvAncillaryMessage::ScmCredentials(from) => received.from = Some(from),
+            _ => {}
+        }
+    }
+    Ok(received)
+}
+
+fn word(bytes: &[u8], index: usize) -> u64 {
+    let bytes = bytes[index * 8..].first_chunk();
+    u64::from_le_bytes(*bytes.unwrap_or(&[0; 8]))
+}
+
+impl Received {
+    /// The socket was shut down: whoever sends, the kernel says who it was.
+    fn is_end(&self) -> bool {
+        self.bytes == 0 && self.from.is_none()
+    }
+
+    /// What came, if it is from our user and as the contract says.
+    fn arrival(self) -> Option<Arrival> {
+        let from = self.from.filter(|from| from.uid.as_raw() == us())?;
+        let pid = from.pid.as_raw_pid().unsigned_abs();
+        let [descriptor] = <[OwnedFd; 1]>::try_from(self.descriptors).ok()?;
+        if self.bytes != MESSAGE || self.words[0] != GREETING {
+            return None;
+        }
+        let what = match self.words[1] {
+            KIND_BOARD => What::Board(Board::of_descriptor(descriptor).ok()?),
+            KIND_PROFILE => What::Profile(Region::of_descriptor(descriptor).ok()?),
+            _ => return None,
+        };
+        Some(Arrival { pid, what })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::forged::{Forged, send};
+    use std::time::{Duration, Instant};
+
+    fn wait_for(inbox: &Inbox, count: usize) -> Vec<Arrival> {
+        let (mut all, start) = (Vec::new(), Instant::now());
+        while all.len() < count && start.elapsed() < Duration::from_secs(20) {
+            all.extend(inbox.arrivals());
+            thread::yield_now();
+        }
+        all
+    }
+
+    #[test]
+    fn boards_and_profiles_arrive_and_nothing_else_does() {
+        let monitor = Monitor::bind().unwrap();
+        let name = monitor.name().into_vec();
+        let (board, profile) = (Forged::board(), Forged::profile());
+        send(&name, &[GREETING + 1, KIND_BOARD, 7], &[board.file()]);
+        send(&name, &[GREETING, 3, 7], &[board.file()]);
+        send(&name, &[GREETING, KIND_BOARD, 7], &[]);
+        send(&name, &[GREETING, KIND_BOARD], &[board.file()]);
+        send(&name, &[GREETING, KIND_BOARD, 7, 8], &[board.file()]);
+        send(&name, &[], &[]);
+        send(
+            &name,
+            &[GREETING, KIND_BOARD, 7],
+            &[board.file(), board.file()],
+        );
+        send(&name, &[GREETING, KIND_BOARD, 7], &[profile.file()]);
+        send(&name, &[GREETING, KIND_PROFILE, 7], &[board.file()]);
+        send(&name, &[GREETING, KIND_PROFILE, 7], &[profile.file()]);
+        send(&name, &[GREETING, KIND_BOARD, 7], &[board.file()]);
+        let arrivals = wait_for(&monitor.start(), 2);
+        let us = std::process::id();
+        assert!(arrivals.iter().all(|arrival| arrival.pid == us));
+        assert!(
+            matches!(
+                arrivals.as_slice(),
+                [
+                    Arrival {
+                        what: What::Profile(_),
+                        ..
+                    },
+                    Arrival {
+                        what: What::Board(_),
+                        ..
+                    }
+                ]
+            ),
+            "{arrivals:?}"
+        );
+    }
+
+    #[test]
+    fn a_flood_does_not_take_all_descriptors() {
+        let monitor = Monitor::bind().unwrap();
+        let name = monitor.name().into_vec();
+        let inbox = monitor.start();
+        let board = Forged::board();
+        for _ in 0..MOST_WAITING + 40 {
+            send(&name, &[GREETING, KIND_BOARD, 7], &[board.file()]);
+        }
+        // The last one is taken from the socket only after all others.
+        let start = Instant::now();
+        while inbox.waiting.lock().unwrap().len() < MOST_WAITING
+            && start.elapsed() < Duration::from_secs(20)
+        {
+            thread::yield_now();
+        }
+        assert_eq!(inbox.arrivals().len(), MOST_WAITING);
+    }
+
+    #[test]
+    fn the_thread_ends_with_the_inbox() {
+        let inbox = Monitor::bind().unwrap().start();
+        let waiting = Arc::downgrade(&inbox.waiting);
+        drop(inbox);
+        let start = Instant::now();
+        while waiting.strong_count() > 0 && start.elapsed() < Duration::from_secs(20) {
+            thread::yield_now();
+        }
+        assert_eq!(waiting.strong_count(), 0);
+    }
+}

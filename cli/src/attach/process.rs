@@ -1,0 +1,127 @@
+//! A process by its directory in /proc. The directory is kept open: it never becomes that of another process with the
+//! same number.
+
+use crate::failure::Failure;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::{ffi::OsString, path::Path};
+
+/// The longest file of /proc that is read here, in bytes: maps and smaps of a process with 65,530 mappings are shorter.
+const LONGEST: u64 = 256 << 20;
+/// As the kernel cuts names of processes.
+const SHORT_NAME: usize = 15;
+
+/// A process that exists, or existed when this was made.
+#[derive(Debug)]
+pub struct Process {
+    pid: i32,
+    directory: OwnedFd,
+}
+
+impl Process {
+    /// The process with this number.
+    pub fn open(pid: i32) -> Result<Process, Failure> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::open(format!("/proc/{pid}"), flags, Mode::empty()) {
+            Ok(directory) => Ok(Process { pid, directory }),
+            Err(Errno::NOENT) if Path::new("/proc/self").exists() => {
+                Err(Failure::own(format!("there is no process {pid}")))
+            }
+            Err(error) => Err(Failure::own(format!(
+                "cannot look at process {pid} in /proc: {error}"
+            ))),
+        }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// `redis-server (1234)`.
+    pub fn title(&self) -> String {
+        format!("{} ({})", crate::failure::shown(&self.name()), self.pid)
+    }
+
+    /// What it is called: as the kernel calls it, or longer by its own first argument where the kernel cuts names.
+    pub fn name(&self) -> String {
+        let short = self.text("comm").unwrap_or_default();
+        let short = short.trim_end_matches('\n');
+        let arguments = self.text("cmdline").unwrap_or_default();
+        let first = arguments.split('\0').next().unwrap_or_default();
+        let base = first.rsplit('/').next().unwrap_or_default();
+        match short.len() >= SHORT_NAME && base.starts_with(short) {
+            true => base.to_owned(),
+            false => short.to_owned(),
+        }
+    }
+
+    /// Whether it has ended: it is gone, or only its parent has not asked for its end.
+    pub fn has_ended(&self) -> bool {
+        let Ok(status) = self.text("stat") else {
+            return true;
+        };
+        let state = status.rsplit(") ").next().unwrap_or_default();
+        state.starts_with(['Z', 'X'])
+    }
+
+    /// Whose it is: the user whose rights it has.
+    pub fn user(&self) -> io::Result<u32> {
+        let status = self.text("status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    /// The numbers by which it is known, in our namespace and in those below.
+    pub fn numbers(&self) -> Vec<u64> {
+        let status = self.text("status").unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        let words = line.unwrap_or_default().split_whitespace();
+        let mut numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+        numbers.push(u64::from(self.pid.unsigned_abs()));
+        numbers
+    }
+
+    /// One of the files in its directory.
+    pub fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let file = rustix::fs::openat(&self.directory, name, flags, Mode::empty())?;
+        Ok(File::from(file))
+    }
+
+    /// The text of one of the files in its directory.
+    pub fn text(&self, name: &str) -> io::Result<String> {
+        let mut bytes = Vec::new();
+        let file = self.file(name, OFlags::RDONLY)?;
+        file.take(LONGEST).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// Numbers of its descriptors, as names in its directory, that lead to regular files at `link`.
+    pub fn descriptors(&self, link: &str) -> io::Result<Vec<String>> {
+        let mut found = Vec::new();
+        for entry in Dir::new(self.file("fd", OFlags::RDONLY | OFlags::DIRECTORY)?)? {
+            let number = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+            let name = format!("fd/{}", number.to_string_lossy());
+            if self.leads_to(&name, link) {
+                found.push(name);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Devices and FIFOs are not even opened.
+    fn leads_to(&self, name: &str, link: &str) -> bool {
+        let target = rustix::fs::readlinkat(&self.directory, name, Vec::new());
+        let is_named = target.is_ok_and(|target| target.to_bytes() == link.as_bytes());
+        is_named
+            && rustix::fs::statat(&self.directory, name, AtFlags::empty())
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+    }
+}

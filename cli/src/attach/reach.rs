@@ -1,0 +1,200 @@
+//! Bytes of another process's memory file.
+
+use super::process::Process;
+use crate::failure::Failure;
+use bytemuck::Pod;
+use rustix::fs::{FileType, OFlags, SealFlags};
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::Duration;
+
+/// How often a figure that is being written is tried again, with a millisecond in between.
+const TRIES: u32 = 100;
+
+/// A way to the bytes.
+#[derive(Debug)]
+pub enum Reach {
+    /// The file itself.
+    File(File),
+    /// The process's memory, where the file is mapped: it has closed its descriptor.
+    Memory {
+        /// `/proc/PID/mem`.
+        memory: File,
+        /// Where the mapping starts.
+        base: u64,
+    },
+}
+
+/// A memory file that Neap makes.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// Its name.
+    pub name: &'static CStr,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl Kind {
+    fn link(self) -> String {
+        format!("/memfd:{} (deleted)", self.name.to_string_lossy())
+    }
+}
+
+impl Reach {
+    /// The file behind a descriptor, if it is one whose size nobody can change.
+    pub fn of_descriptor(descriptor: OwnedFd, kind: Kind) -> Result<Reach, Failure> {
+        let refused = |why: String| Failure::own(format!("the file {}: {why}", kind.link()));
+        let stat = rustix::fs::fstat(&descriptor).map_err(|error| refused(error.to_string()))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(refused(
+                "is no regular file, so Neap did not make it".into(),
+            ));
+        }
+        let sealed = SealFlags::SHRINK | SealFlags::GROW;
+        match rustix::fs::fcntl_get_seals(&descriptor) {
+            Ok(seals) if seals.contains(sealed) => {}
+            _ => return Err(refused("is not sealed, so Neap did not make it".into())),
+        }
+        match u64::try_from(stat.st_size) == Ok(kind.bytes) {
+            true => Ok(Reach::File(File::from(descriptor))),
+            false => Err(refused(format!(
+                "has {} bytes instead of {}: use the neap that came with the library",
+                stat.st_size, kind.bytes
+            ))),
+        }
+    }
+
+    /// All ways to files of this kind in a process: its descriptors first, then its mappings.
+    ///
+    /// # Errors
+    ///
+    /// We may not look, or every file of this name is none that Neap made.
+    pub fn all(process: &Process, kind: Kind) -> Result<Vec<Reach>, Failure> {
+        let names = process.descriptors(&kind.link());
+        let names = names.map_err(|error| refused(process, &error))?;
+        let (mut found, mut last) = (Vec::new(), None);
+        for name in names {
+            match open_descriptor(process, &name, kind) {
+                Ok(reach) => found.push(reach),
+                Err(failure) => last = Some(failure),
+            }
+        }
+        if found.is_empty() {
+            found.extend(mappings(process, kind)?);
+        }
+        match last {
+            Some(failure) if found.is_empty() => Err(failure),
+            _ => Ok(found),
+        }
+    }
+
+    /// Fills `bytes` from `at` on.
+    pub fn read(&self, at: usize, bytes: &mut [u8]) -> io::Result<()> {
+        match self {
+            Reach::File(file) => file.read_exact_at(bytes, at as u64),
+            Reach::Memory { memory, base } => {
+                memory.read_exact_at(bytes, base.saturating_add(at as u64))
+            }
+        }
+    }
+
+    /// A value at `at`.
+    pub fn value<T: Pod>(&self, at: usize) -> io::Result<T> {
+        let mut value = T::zeroed();
+        self.read(at, bytemuck::bytes_of_mut(&mut value))?;
+        Ok(value)
+    }
+
+    /// Writes one word. It arrives as a whole: it is aligned.
+    pub fn put(&self, at: usize, word: u64) -> io::Result<()> {
+        let bytes = word.to_ne_bytes();
+        match self {
+            Reach::File(file) => file.write_all_at(&bytes, at as u64),
+            Reach::Memory { memory, base } => {
+                memory.write_all_at(&bytes, base.saturating_add(at as u64))
+            }
+        }
+    }
+
+    /// A value at `at` that the sequence number at `sequence` guards. None: it was never written, or it was being
+    /// written each time that we looked.
+    pub fn guarded<T: Pod>(&self, sequence: usize, at: usize) -> io::Result<Option<T>> {
+        for _ in 0..TRIES {
+            let before: u64 = self.value(sequence)?;
+            if before == 0 {
+                return Ok(None);
+            }
+            let value = self.value(at)?;
+            if before.is_multiple_of(2) && self.value::<u64>(sequence)? == before {
+                return Ok(Some(value));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(None)
+    }
+}
+
+fn open_descriptor(process: &Process, name: &str, kind: Kind) -> Result<Reach, Failure> {
+    let file = process.file(name, OFlags::RDWR);
+    let file = file.map_err(|error| refused(process, &error))?;
+    Reach::of_descriptor(OwnedFd::from(file), kind)
+}
+
+/// A process may have closed all descriptors that it does not know; its mappings stay.
+fn mappings(process: &Process, kind: Kind) -> Result<Vec<Reach>, Failure> {
+    let maps = process.text("maps");
+    let maps = maps.map_err(|error| refused(process, &error))?;
+    let bases: Vec<u64> = maps.lines().filter_map(|line| base(line, kind)).collect();
+    let reach = |base| match process.file("mem", OFlags::RDWR) {
+        Ok(memory) => Ok(Reach::Memory { memory, base }),
+        Err(error) => Err(Failure::own(format!(
+            "{} has closed the descriptor of its board, and this system does not let us into its memory ({error}): run neap \
+             as root, or set /proc/sys/kernel/yama/ptrace_scope to 0",
+            process.title()
+        ))),
+    };
+    bases.into_iter().map(reach).collect()
+}
+
+/// Where the line's mapping starts, if the whole file is mapped there.
+fn base(line: &str, kind: Kind) -> Option<u64> {
+    let range = line.strip_suffix(&kind.link())?.split(' ').next()?;
+    let (start, end) = range.split_once('-')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
+    (end.checked_sub(start)? >= kind.bytes).then_some(start)
+}
+
+/// Why we may not look into a process.
+fn refused(process: &Process, error: &io::Error) -> Failure {
+    if process.has_ended() {
+        return ended(process);
+    }
+    let pid = process.pid();
+    Failure::own(match (error.kind(), process.user()) {
+        (io::ErrorKind::PermissionDenied, Ok(user)) if user != us() => {
+            format!(
+                "process {pid} belongs to another user (number {user}): run neap as that user or as root"
+            )
+        }
+        (io::ErrorKind::PermissionDenied, _) => format!(
+            "process {pid} does not let other processes look into it (it has more rights than its user, or made \
+             itself undumpable): run neap as root"
+        ),
+        _ => format!("cannot look into process {pid}: {error}"),
+    })
+}
+
+/// The process is no more.
+pub fn ended(process: &Process) -> Failure {
+    Failure::own(format!("process {} has ended", process.pid()))
+}
+
+/// Our own user.
+pub fn us() -> u32 {
+    rustix::process::geteuid().as_raw()
+}

@@ -1,0 +1,151 @@
+//! Reading the region that holds a process's profile.
+
+use super::process::Process;
+use super::reach::{Kind, Reach};
+use crate::failure::Failure;
+use neap::sites::{self, Head};
+use std::os::fd::OwnedFd;
+
+/// The memory file.
+const KIND: Kind = Kind {
+    name: sites::NAME,
+    bytes: sites::BYTES as u64,
+};
+
+/// A region that is one by its head.
+#[derive(Debug)]
+pub struct Region {
+    reach: Reach,
+    pid: u64,
+}
+
+impl Region {
+    /// The region of a process.
+    ///
+    /// # Errors
+    ///
+    /// The process has never sampled, or as for [`super::Board::open`].
+    pub fn open(pid: i32) -> Result<Region, Failure> {
+        let process = Process::open(pid)?;
+        let numbers = process.numbers();
+        let (mut newest, mut fault) = (None, None);
+        for reach in Reach::all(&process, KIND)? {
+            match head(&reach) {
+                Ok(head) if !numbers.contains(&head.pid) => {}
+                Ok(head) => newest = newest.max(Some(Newest(head.changed_ms, reach))),
+                Err(failure) => fault = Some(failure),
+            }
+        }
+        let pid = u64::from(pid.unsigned_abs());
+        match (newest, fault) {
+            (Some(Newest(_, reach)), _) => Ok(Region { reach, pid }),
+            (None, Some(failure)) => Err(failure),
+            (None, None) => Err(Failure::own(format!(
+                "{} does not sample: start it with neap run --profile, or switch it on with neap profile",
+                process.title()
+            ))),
+        }
+    }
+
+    /// The region behind a descriptor that a process has sent.
+    pub fn of_descriptor(descriptor: OwnedFd) -> Result<Region, Failure> {
+        let reach = Reach::of_descriptor(descriptor, KIND)?;
+        let pid = head(&reach)?.pid;
+        Ok(Region { reach, pid })
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u64 {
+        self.pid
+    }
+
+    /// Its head as it is now.
+    pub fn head(&self) -> Result<Head, Failure> {
+        head(&self.reach)
+    }
+
+    /// The region's bytes, up to the last site in use: at most [`sites::BYTES`].
+    pub fn read(&self) -> Result<Vec<u8>, Failure> {
+        let used = usize::try_from(self.head()?.sites).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; sites::site_at(used.min(sites::MOST_SITES))];
+        self.reach.read(0, &mut bytes).map_err(|error| {
+            Failure::own(format!(
+                "the profile of process {} cannot be read: {error}",
+                self.pid
+            ))
+        })?;
+        Ok(bytes)
+    }
+}
+
+/// Regions by the time of their last change.
+#[derive(Debug)]
+struct Newest(u64, Reach);
+
+impl PartialEq for Newest {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Newest {}
+
+impl PartialOrd for Newest {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Newest {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
+fn head(reach: &Reach) -> Result<Head, Failure> {
+    let forged = |why: String| Err(Failure::own(format!("a profile's region {why}")));
+    match reach.value::<Head>(0) {
+        Err(error) => forged(format!("cannot be read: {error}")),
+        Ok(head) if head.magic != sites::MAGIC => {
+            forged("is none of Neap's: its first word is another".into())
+        }
+        Ok(head) if head.version != sites::VERSION => forged(format!(
+            "has layout {}, and this neap reads layout {}: use the neap that came with the library",
+            head.version,
+            sites::VERSION
+        )),
+        Ok(head) if head.bytes != sites::BYTES as u64 => forged(format!(
+            "makes no sense: it says that it has {} bytes",
+            head.bytes
+        )),
+        Ok(head) => Ok(head),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::forged::Forged;
+
+    #[test]
+    fn as_much_is_read_as_there_is() {
+        let forged = Forged::profile();
+        assert_eq!(forged.region().read().unwrap().len(), sites::site_at(1));
+        let sites_word = std::mem::offset_of!(Head, sites);
+        forged.write(sites_word, &[0xff; 8]);
+        let most = sites::site_at(sites::MOST_SITES);
+        assert_eq!(forged.region().read().unwrap().len(), most);
+    }
+
+    #[test]
+    fn files_that_are_no_regions_are_refused() {
+        for (at, why) in [(0, "first word"), (8, "layout 9"), (16, "9 bytes")] {
+            let forged = Forged::profile();
+            forged.write(at, &9_u64.to_ne_bytes());
+            let failure = Region::of_descriptor(forged.descriptor()).unwrap_err();
+            assert!(failure.to_string().contains(why), "{failure}");
+        }
+        let board = Forged::board();
+        assert!(Region::of_descriptor(board.descriptor()).is_err());
+    }
+}

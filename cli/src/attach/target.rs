@@ -1,0 +1,138 @@
+//! Which process is meant, and which processes there are.
+
+use super::board::Board;
+use super::process::Process;
+use super::reach::us;
+use crate::failure::{Failure, shown};
+use std::ffi::OsStr;
+use std::fs;
+
+/// Processes that a message lists, at most.
+const LISTED: usize = 8;
+
+/// A process that exists and was named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its number.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+}
+
+impl Target {
+    /// The process that `word` names by its number or by its name. Of those with a name, the ones under Neap count, and
+    /// of these our own user's (all, for root).
+    ///
+    /// # Errors
+    ///
+    /// There is no such process, none under Neap, or more than one.
+    pub fn find(word: &OsStr) -> Result<Target, Failure> {
+        match word.to_str().and_then(|text| text.parse::<i32>().ok()) {
+            Some(pid) if pid > 0 => Process::open(pid).map(|process| Target::of(&process)),
+            Some(pid) => Err(Failure::own(format!(
+                "{pid} is no process: give a number that ps shows, or a name"
+            ))),
+            None => named(word),
+        }
+    }
+
+    /// `redis-server (1234)`.
+    pub fn title(&self) -> String {
+        format!("{} ({})", shown(&self.name), self.pid)
+    }
+
+    fn of(process: &Process) -> Target {
+        Target {
+            pid: process.pid(),
+            name: process.name(),
+        }
+    }
+}
+
+/// A process under Neap, with its board.
+#[derive(Debug)]
+pub struct Under {
+    /// The process.
+    pub target: Target,
+    /// Its board.
+    pub board: Board,
+}
+
+impl Under {
+    /// The processes under Neap of our own user, or of all for root.
+    ///
+    /// # Errors
+    ///
+    /// There is no /proc.
+    pub fn all() -> Result<Vec<Under>, Failure> {
+        let open = |process: Process| {
+            let target = Target::of(&process);
+            let board = Board::open(target.pid).ok()?;
+            Some(Under { target, board })
+        };
+        Ok(processes()?.into_iter().filter_map(open).collect())
+    }
+}
+
+/// Whether we watch processes of this user: of our own, or all as root.
+pub fn may_watch(user: u32) -> bool {
+    let us = us();
+    us == 0 || us == user
+}
+
+fn named(word: &OsStr) -> Result<Target, Failure> {
+    let called: Vec<Target> = processes()?
+        .iter()
+        .map(Target::of)
+        .filter(|target| *target.name == *word && target.pid.unsigned_abs() != std::process::id())
+        .collect();
+    let under: Vec<&Target> = called
+        .iter()
+        .filter(|target| Board::open(target.pid).is_ok())
+        .collect();
+    match (under.as_slice(), called.as_slice()) {
+        ([target], _) => Ok((*target).clone()),
+        ([], []) => Err(Failure::own(format!(
+            "there is no process {} of this user",
+            shown(word)
+        ))),
+        // Opening it says why.
+        ([], [target]) => Ok(target.clone()),
+        ([], several) => Err(Failure::own(format!(
+            "none of the {} processes {} runs under Neap: start one with neap run",
+            several.len(),
+            shown(word)
+        ))),
+        (several, _) => Err(Failure::own(format!(
+            "{} processes under Neap are called {}: give one of their numbers: {}",
+            several.len(),
+            shown(word),
+            numbers(several)
+        ))),
+    }
+}
+
+fn numbers(targets: &[&Target]) -> String {
+    let numbers = targets.iter().map(|target| target.pid.to_string());
+    let mut text = numbers.take(LISTED).collect::<Vec<_>>().join(", ");
+    if targets.len() > LISTED {
+        text += ", ...";
+    }
+    text
+}
+
+/// The processes whose boards we may open by their user, lowest number first.
+fn processes() -> Result<Vec<Process>, Failure> {
+    let entries = fs::read_dir("/proc").map_err(|error| {
+        Failure::own(format!(
+            "cannot list processes: {error} (is /proc mounted?)"
+        ))
+    })?;
+    let mut numbers: Vec<i32> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    let ours = |process: &Process| process.user().is_ok_and(may_watch);
+    let open = |pid: i32| Process::open(pid).ok().filter(ours);
+    Ok(numbers.into_iter().filter_map(open).collect())
+}

@@ -1,0 +1,101 @@
+//! Which processes are served, and their figures.
+
+use crate::attach::{Board, Process, Target, Under};
+use crate::failure::Failure;
+use crate::view::{State, View};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How long a scrape waits for a process. One that sleeps is told by its older figures.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Processes that are asked at the same time.
+const AT_ONCE: usize = 32;
+
+/// Which processes are served.
+#[derive(Debug)]
+pub enum Scope {
+    /// These.
+    Named(Vec<Under>),
+    /// All of our user, or of all users for root.
+    All,
+}
+
+/// The processes that are served.
+#[derive(Debug)]
+pub struct Watched {
+    scope: Scope,
+    /// One scrape at a time, however many ask.
+    turn: Mutex<()>,
+}
+
+impl Watched {
+    /// To serve these.
+    pub fn new(scope: Scope) -> Watched {
+        Watched {
+            scope,
+            turn: Mutex::new(()),
+        }
+    }
+
+    /// The processes that have not ended.
+    pub fn targets(&self) -> Result<Vec<Target>, Failure> {
+        let alive = |under: &&Under| !under.board.has_ended();
+        Ok(match &self.scope {
+            Scope::Named(named) => named.iter().filter(alive).map(target).collect(),
+            Scope::All => Under::all()?.iter().map(target).collect(),
+        })
+    }
+
+    /// All of them at this moment. Those that end meanwhile are left out.
+    pub fn views(&self) -> Result<Vec<View>, Failure> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(match &self.scope {
+            Scope::Named(named) => views(named),
+            Scope::All => views(&Under::all()?),
+        })
+    }
+
+    /// The board of one of them.
+    ///
+    /// # Errors
+    ///
+    /// It is none of them, or has ended.
+    pub fn board(&self, pid: i32) -> Result<Board, Failure> {
+        let user = Process::open(pid)?.user().unwrap_or(u32::MAX);
+        let is_served = match &self.scope {
+            Scope::Named(named) => named.iter().any(|under| under.target.pid == pid),
+            Scope::All => crate::attach::may_watch(user),
+        };
+        match is_served {
+            true => Board::open(pid),
+            false => Err(Failure::own(format!("process {pid} is not served here"))),
+        }
+    }
+}
+
+fn target(under: &Under) -> Target {
+    under.target.clone()
+}
+
+fn views(all: &[Under]) -> Vec<View> {
+    let ask = |under: &Under| {
+        let asked = View::ask(&under.board, PATIENCE);
+        // Figures that are torn are no reason to hide what the kernel counts.
+        asked
+            .or_else(|_| View::look(&under.board, State::Pending))
+            .ok()
+    };
+    let mut views = Vec::with_capacity(all.len());
+    for some in all.chunks(AT_ONCE) {
+        thread::scope(|scope| {
+            let threads: Vec<_> = some
+                .iter()
+                .map(|under| scope.spawn(move || ask(under)))
+                .collect();
+            let done = threads.into_iter().filter_map(|thread| thread.join().ok());
+            views.extend(done.flatten());
+        });
+    }
+    views
+}

@@ -1,0 +1,46 @@
+//! `neap stat`: where the memory of a running process is.
+
+use super::target;
+use crate::Outcome;
+use crate::attach::Board;
+use crate::failure::TIMED_OUT;
+use crate::table::print;
+use crate::view::{State, View, json, metrics, text};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+/// The command line.
+pub fn command() -> Command {
+    Command::new("stat")
+        .about("Say where the memory of a running process is")
+        .after_help(
+            "Exits with 124 if the process did not answer in time: it sleeps, and what is shown is what its page heap and \
+             the kernel know without it. With 125 if there is nothing to show.",
+        )
+        .arg(target::process())
+        .arg(target::json())
+        .arg(
+            Arg::new("prometheus")
+                .long("prometheus")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("json")
+                .help("Print metrics in Prometheus' text format instead of tables"),
+        )
+        .arg(target::timeout())
+}
+
+/// Prints the tables.
+pub fn perform(matches: &ArgMatches) -> Outcome {
+    let target = target::of(matches)?;
+    let board = Board::open(target.pid)?;
+    let view = View::ask(&board, target::patience(matches))?;
+    let page = match (matches.get_flag("json"), matches.get_flag("prometheus")) {
+        (true, _) => format!("{}\n", json::object(&view)),
+        (_, true) => metrics::page(std::slice::from_ref(&view)),
+        _ => text::page(&view),
+    };
+    print(&page)?;
+    Ok(match view.state {
+        State::Fresh => 0,
+        State::Pending => i32::from(TIMED_OUT),
+    })
+}

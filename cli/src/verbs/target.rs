@@ -1,0 +1,76 @@
+//! What the verbs that look into a running process have in common on their command lines.
+
+use crate::attach::Target;
+use crate::failure::Failure;
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// The longest time on a command line, in seconds.
+const LONGEST: f64 = 1e6;
+
+/// The process.
+pub fn process() -> Arg {
+    Arg::new("PROCESS")
+        .value_name("PID|NAME")
+        .required(true)
+        .value_parser(value_parser!(OsString))
+        .help("The process: its number, or its name if only one process under Neap has it")
+}
+
+/// One JSON object instead of text.
+pub fn json() -> Arg {
+    Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help("Print one JSON object instead of text")
+}
+
+/// How long to wait for an answer.
+pub fn timeout() -> Arg {
+    seconds("timeout", "1").help("How long to wait for the process's answer")
+}
+
+/// A time in seconds.
+pub fn seconds(name: &'static str, default: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("SECONDS")
+        .default_value(default)
+        .value_parser(parse)
+}
+
+/// The process that the command line names.
+pub fn of(matches: &ArgMatches) -> Result<Target, Failure> {
+    let word = matches.get_one::<OsString>("PROCESS");
+    Target::find(word.map(OsString::as_os_str).unwrap_or_default())
+}
+
+/// How long to wait for an answer.
+pub fn patience(matches: &ArgMatches) -> Duration {
+    matches
+        .get_one("timeout")
+        .copied()
+        .unwrap_or(Duration::from_secs(1))
+}
+
+fn parse(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok();
+    let seconds = seconds.filter(|seconds| (0.0..=LONGEST).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("give seconds, 0 to {LONGEST}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_within_reason() {
+        assert_eq!(parse("0.25"), Ok(Duration::from_millis(250)));
+        for wrong in ["", "-1", "NaN", "inf", "1e300", "1s"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Prometheus' text format, version 0.0.4. (The crate of that name writes OpenMetrics, in which counters are declared
+//! without their `_total`.)
+
+use std::fmt::Write;
+
+/// The media type.
+pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Whether a metric only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It goes up and down.
+    Gauge,
+    /// It grows, until the process ends.
+    Counter,
+}
+
+/// One value with its labels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Names and values, in order.
+    pub labels: Vec<(&'static str, String)>,
+    /// In the metric's unit.
+    pub value: f64,
+}
+
+/// Appends a metric with all its samples; nothing if it has none.
+pub fn write(out: &mut String, name: &str, kind: Kind, help: &str, samples: &[Sample]) {
+    if samples.is_empty() {
+        return;
+    }
+    let kind = match kind {
+        Kind::Gauge => "gauge",
+        Kind::Counter => "counter",
+    };
+    // Writing to a string cannot fail.
+    let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    for sample in samples {
+        let labels: Vec<String> = sample
+            .labels
+            .iter()
+            .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
+            .collect();
+        let _ = writeln!(out, "{name}{{{}}} {}", labels.join(","), sample.value);
+    }
+}
+
+/// As the format wants a label's value. Other control characters are shown, so that no terminal obeys them.
+fn escaped(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for letter in value.chars() {
+        match letter {
+            '\\' => out += "\\\\",
+            '"' => out += "\\\"",
+            '\n' => out += "\\n",
+            _ if letter.is_control() => out.extend(letter.escape_default().flat_map(|letter| {
+                let twice = (letter == '\\').then_some('\\');
+                twice.into_iter().chain([letter])
+            })),
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_processes_cannot_break_out_of_their_quotes() {
+        let labels = vec![("pid", "1".into()), ("program", "a\"b\\c\nd\x1b[".into())];
+        let mut out = String::new();
+        let sample = Sample {
+            labels,
+            value: 1e21,
+        };
+        write(
+            &mut out,
+            "neap_x_bytes",
+            Kind::Gauge,
+            "What it is.",
+            &[sample],
+        );
+        let expected = "# HELP neap_x_bytes What it is.\n# TYPE neap_x_bytes gauge\n\
+             neap_x_bytes{pid=\"1\",program=\"a\\\"b\\\\c\\nd\\\\u{1b}[\"} 1000000000000000000000\n";
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn nothing_is_declared_without_samples() {
+        let mut out = String::new();
+        write(&mut out, "neap_x", Kind::Counter, "x", &[]);
+        assert_eq!(out, "");
+    }
+}

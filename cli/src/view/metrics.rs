@@ -1,0 +1,251 @@
+//! What Prometheus scrapes. Each metric is declared once, here; `docs/grafana-neap.json` may use no other (a test looks).
+
+use super::exposition::{self, Kind, Sample};
+use super::{State, View, live, slices, used};
+use neap::ledger::Ledger;
+use neap::stats::{ClassFigures, Snapshot, USE_NAMES};
+
+/// A metric: its name without `neap_`, its kind, its meaning, and where its values come from.
+struct Metric {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    values: Values,
+}
+
+/// Where values come from.
+enum Values {
+    /// One of a process.
+    View(fn(&View) -> f64),
+    /// One of a process that has figures.
+    Figures(fn(&Snapshot) -> u64),
+    /// As above, counted in ns and told in seconds.
+    Nanoseconds(fn(&View) -> u64),
+    /// One for each use of spans.
+    Spans(fn(&neap::stats::SpanFigures) -> u64),
+    /// One for each size class in use.
+    Classes(fn(&ClassFigures) -> u64),
+    /// Some with a label `state`.
+    States(fn(&Snapshot) -> Vec<(&'static str, u64)>),
+}
+
+const fn gauge(name: &'static str, help: &'static str, values: Values) -> Metric {
+    Metric {
+        name,
+        kind: Kind::Gauge,
+        help,
+        values,
+    }
+}
+
+const fn counter(name: &'static str, help: &'static str, values: Values) -> Metric {
+    Metric {
+        name,
+        kind: Kind::Counter,
+        help,
+        values,
+    }
+}
+
+#[rustfmt::skip]
+const METRICS: &[Metric] = &[
+    gauge("fresh", "1 if the process answered; 0 if its figures are older, or it has none yet.", Values::View(|view| f64::from(u8::from(view.state == State::Fresh)))),
+    gauge("kernel_arenas_resident_bytes", "Resident in Neap's arenas, as the kernel counts.", Values::View(|view| view.kernel.arenas_rss as f64)),
+    gauge("kernel_arenas_swapped_bytes", "Swapped out of Neap's arenas, as the kernel counts.", Values::View(|view| view.kernel.arenas_swap as f64)),
+    gauge("process_resident_bytes", "Resident, the whole process.", Values::View(|view| view.kernel.process_rss as f64)),
+    gauge("process_swapped_bytes", "Swapped out, the whole process.", Values::View(|view| view.kernel.process_swap as f64)),
+    gauge("not_ours_bytes", "Resident in the process and not in Neap's arenas.", Values::View(|view| view.kernel.foreign_rss() as f64)),
+    gauge("resident_bytes", "The ledger's sum: resident in Neap's arenas.", Values::Figures(|figures| figures.ledger.resident)),
+    gauge("live_bytes", "Usable bytes of blocks in the program's hands.", Values::Figures(|figures| figures.live)),
+    gauge("large_bytes", "Of these, in large blocks.", Values::Figures(|figures| figures.large_bytes)),
+    gauge("committed_bytes", "Backed by the kernel's promise.", Values::Figures(|figures| figures.committed)),
+    gauge("reserved_bytes", "Address space reserved.", Values::Figures(|figures| figures.reserved)),
+    gauge("threads", "Threads that have magazines.", Values::Figures(|figures| figures.threads)),
+    gauge("stacks", "Coroutine stacks, by state.", Values::States(stacks)),
+    gauge("spans", "Spans of the page heap, by use.", Values::Spans(|span| span.spans)),
+    gauge("span_bytes", "Bytes of spans of the page heap, by use.", Values::Spans(|span| slices(span.slices))),
+    gauge("class_live_blocks", "Blocks in the program's hands, by size class.", Values::Classes(live)),
+    gauge("class_free_blocks", "Blocks free in slabs, by size class.", Values::Classes(|class| class.free)),
+    gauge("class_cached_blocks", "Blocks free in magazines, by size class.", Values::Classes(|class| class.cached)),
+    gauge("class_refills", "Refills of magazines by threads that live, by size class.", Values::Classes(|class| class.refills)),
+    gauge("class_flushes", "Flushes of magazines by threads that live, by size class.", Values::Classes(|class| class.flushes)),
+    counter("minor_faults_total", "Page faults that needed no disk.", Values::Figures(|figures| figures.minor_faults)),
+    counter("major_faults_total", "Page faults that needed the disk.", Values::Figures(|figures| figures.major_faults)),
+    counter("purges_total", "Times that free pages were given back to the kernel.", Values::Figures(|figures| figures.purges)),
+    counter("purged_bytes_total", "Free bytes given back to the kernel.", Values::Figures(|figures| figures.purged_bytes)),
+    counter("zeroed_bytes_total", "Written with zeros for large callocs.", Values::Figures(|figures| figures.zeroed)),
+    counter("zero_spared_bytes_total", "Of large callocs, known to be zero and not written.", Values::Figures(|figures| figures.zero_spared)),
+    counter("zero_purged_bytes_total", "Of large callocs, given back to the kernel instead.", Values::Figures(|figures| figures.zero_purged)),
+    counter("figures_seconds_total", "Time that the process spent on writing its figures.", Values::Nanoseconds(|view| view.served.cost_ns)),
+];
+
+fn stacks(figures: &Snapshot) -> Vec<(&'static str, u64)> {
+    let stacks = &figures.stacks;
+    vec![
+        ("used", stacks.used),
+        ("parked", stacks.parked),
+        ("free", stacks.free),
+    ]
+}
+
+/// All metrics of these processes.
+pub fn page(views: &[View]) -> String {
+    let mut out = String::new();
+    for (index, line) in Ledger::default().lines().iter().enumerate() {
+        let name = ledger_name(line.name);
+        let help = format!("Ledger: {}.", line.meaning);
+        let value = |view: &View| view.figures.map(|f| f.ledger.lines()[index].bytes as f64);
+        let samples: Vec<Sample> = views
+            .iter()
+            .filter_map(|view| Some(sample(view, None, value(view)?)))
+            .collect();
+        exposition::write(&mut out, &name, Kind::Gauge, &help, &samples);
+    }
+    for metric in METRICS {
+        let samples: Vec<Sample> = views.iter().flat_map(|view| metric.samples(view)).collect();
+        let name = format!("neap_{}", metric.name);
+        exposition::write(&mut out, &name, metric.kind, metric.help, &samples);
+    }
+    out
+}
+
+fn ledger_name(line: &str) -> String {
+    format!("neap_{line}_bytes")
+}
+
+fn sample(view: &View, label: Option<(&'static str, String)>, value: f64) -> Sample {
+    let own = [
+        ("pid", view.pid.to_string()),
+        ("program", view.program.clone()),
+    ];
+    Sample {
+        labels: own.into_iter().chain(label).collect(),
+        value,
+    }
+}
+
+impl Metric {
+    fn samples(&self, view: &View) -> Vec<Sample> {
+        let one = |value| vec![sample(view, None, value)];
+        let figures = view.figures.as_ref();
+        match (&self.values, figures) {
+            (Values::View(value), _) => one(value(view)),
+            (Values::Nanoseconds(value), _) => one(value(view) as f64 / 1e9),
+            (Values::Figures(value), Some(figures)) => one(value(figures) as f64),
+            (Values::Spans(value), _) => by_use(view, *value),
+            (Values::Classes(value), Some(figures)) => used(figures)
+                .map(|class| {
+                    let label = ("class", class.bytes.to_string());
+                    sample(view, Some(label), value(class) as f64)
+                })
+                .collect(),
+            (Values::States(values), Some(figures)) => values(figures)
+                .into_iter()
+                .map(|(state, value)| sample(view, Some(("state", state.to_owned())), value as f64))
+                .collect(),
+            (_, None) => Vec::new(),
+        }
+    }
+}
+
+/// The page heap keeps these up to date by itself.
+fn by_use(view: &View, value: fn(&neap::stats::SpanFigures) -> u64) -> Vec<Sample> {
+    let coarse = view.coarse.as_ref().map(|coarse| coarse.spans);
+    let spans = coarse.or(view.figures.as_ref().map(|figures| figures.spans));
+    let spans = spans.iter().flatten();
+    USE_NAMES
+        .iter()
+        .zip(spans)
+        .map(|(name, span)| {
+            let label = ("use", name.replace(' ', "_"));
+            sample(view, Some(label), value(span) as f64)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::kernel::KernelView;
+    use std::collections::BTreeSet;
+
+    fn view() -> View {
+        let mut figures = Snapshot::default();
+        figures.classes[3].blocks = 4;
+        View {
+            pid: 7,
+            program: "a".into(),
+            state: State::Fresh,
+            figures: Some(figures),
+            coarse: None,
+            kernel: KernelView::default(),
+            served: neap::board::Served::default(),
+            taken_ms: 0,
+        }
+    }
+
+    fn names() -> BTreeSet<String> {
+        let page = page(&[view()]);
+        let words = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        words
+            .filter_map(|line| line.split(' ').next().map(str::to_owned))
+            .collect()
+    }
+
+    #[test]
+    fn every_metric_is_written_once_and_has_a_name_that_tells_its_kind() {
+        let lines = Ledger::default().lines().len();
+        assert_eq!(names().len(), METRICS.len() + lines);
+        for metric in METRICS {
+            let is_counter = metric.name.ends_with("_total");
+            assert_eq!(is_counter, metric.kind == Kind::Counter, "{}", metric.name);
+            assert!(metric.help.ends_with('.'), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn a_process_without_figures_has_what_the_kernel_knows() {
+        let mut view = view();
+        (view.figures, view.state) = (None, State::Pending);
+        let page = page(&[view]);
+        assert!(page.contains("neap_fresh{pid=\"7\",program=\"a\"} 0\n"));
+        assert!(!page.contains("neap_requested_bytes"));
+    }
+
+    #[test]
+    fn the_dashboard_uses_metrics_that_there_are() {
+        let text = include_str!("../../../docs/grafana-neap.json");
+        let dashboard: serde_json::Value = serde_json::from_str(text).unwrap();
+        let mut used = BTreeSet::new();
+        expressions(&dashboard, &mut |expression| {
+            let words =
+                expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            used.extend(
+                words
+                    .filter(|word| word.starts_with("neap_"))
+                    .map(str::to_owned),
+            );
+        });
+        assert!(used.len() > 20, "{used:?}");
+        let missing: Vec<_> = used.difference(&names()).cloned().collect();
+        assert!(missing.is_empty(), "not exported: {missing:?}");
+    }
+
+    /// Queries: of panels (`expr`) and of variables (`query`).
+    fn expressions(value: &serde_json::Value, found: &mut impl FnMut(&str)) {
+        match value {
+            serde_json::Value::Object(object) => {
+                for (key, value) in object {
+                    match (key.as_str(), value.as_str()) {
+                        ("expr" | "query" | "definition", Some(text)) => found(text),
+                        _ => expressions(value, found),
+                    }
+                }
+            }
+            serde_json::Value::Array(values) => {
+                values.iter().for_each(|value| expressions(value, found));
+            }
+            _ => {}
+        }
+    }
+}

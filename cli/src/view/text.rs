@@ -1,0 +1,226 @@
+//! A process at one moment, as tables for people.
+
+use super::{PENDING, State, View, live, slices, total, used};
+use anstyle::{AnsiColor, Style};
+use neap::ledger::Sign;
+use neap::stats::{Bytes, Snapshot, SpanFigures, USE_NAMES};
+use std::fmt::Write;
+
+/// Where figures end: names to the left, meanings to the right.
+const NAME: usize = 14;
+const FIGURE: usize = 11;
+
+/// The page of `neap stat`.
+pub fn page(view: &View) -> String {
+    let bold = Style::new().bold();
+    let mut out = format!("{bold}{}{bold:#}\n", view.title());
+    match (view.state, &view.figures) {
+        (State::Fresh, Some(figures)) => {
+            out += &ledger(figures, view);
+            out += &memo(figures, view);
+            out += &spans(&figures.spans);
+            out += &classes(figures);
+        }
+        _ => out += &pending(view),
+    }
+    out
+}
+
+fn line(out: &mut String, sign: &str, name: &str, bytes: u64, meaning: &str) {
+    row(out, sign, name, &Bytes(bytes).to_string(), meaning);
+}
+
+fn row(out: &mut String, sign: &str, name: &str, figure: &str, meaning: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "  {sign:1} {name:<NAME$} {figure:>FIGURE$}  {meaning}");
+}
+
+fn ledger(figures: &Snapshot, view: &View) -> String {
+    let mut out = String::from("\n");
+    let ledger = &figures.ledger;
+    for entry in ledger.lines() {
+        let sign = match entry.sign {
+            Sign::Plus => "+",
+            Sign::Minus => "-",
+        };
+        line(&mut out, sign, entry.name, entry.bytes, entry.meaning);
+    }
+    let sum = match ledger.sum() == i128::from(ledger.resident) {
+        true => "the sum: resident, of Neap's arenas",
+        false => "is not the sum of the lines: the board is damaged or forged",
+    };
+    line(&mut out, "=", "resident", ledger.resident, sum);
+    out.push('\n');
+    kernel(&mut out, view);
+    let apart = difference(ledger.resident, view.kernel.arenas_rss);
+    let meaning = "resident less what the kernel counts";
+    row(&mut out, "", "difference", &apart, meaning);
+    if ledger.asked_kernel == 0 {
+        out +=
+            "    (the kernel did not say which pages are resident: all that may be are counted)\n";
+    }
+    out
+}
+
+fn kernel(out: &mut String, view: &View) {
+    let kernel = view.kernel;
+    let meaning = "resident in the arenas, as the kernel counts (smaps)";
+    line(out, "", "kernel", kernel.arenas_rss, meaning);
+    let meaning = "resident in the process and not ours: code, stacks, files, other heaps";
+    line(out, "", "not ours", kernel.foreign_rss(), meaning);
+    let meaning = "the whole process, resident";
+    line(out, "", "process", kernel.process_rss, meaning);
+    if kernel.process_swap > 0 {
+        let ours = Bytes(kernel.arenas_swap);
+        let meaning = format!("the whole process, swapped out; {ours} of this of the arenas");
+        line(out, "", "swapped out", kernel.process_swap, &meaning);
+    }
+}
+
+/// One less the other, with a sign.
+pub fn difference(one: u64, other: u64) -> String {
+    let sign = match one.cmp(&other) {
+        std::cmp::Ordering::Less => "-",
+        std::cmp::Ordering::Equal => "",
+        std::cmp::Ordering::Greater => "+",
+    };
+    format!("{sign}{}", Bytes(one.abs_diff(other)))
+}
+
+/// What is in no sum.
+fn memo(figures: &Snapshot, view: &View) -> String {
+    let stacks = &figures.stacks;
+    let lines = [
+        (
+            "zeroing",
+            format!(
+                "{} written, {} saved, {} given back to the kernel instead",
+                Bytes(figures.zeroed),
+                Bytes(figures.zero_spared),
+                Bytes(figures.zero_purged)
+            ),
+        ),
+        (
+            "faults",
+            format!(
+                "{} minor, {} major",
+                figures.minor_faults, figures.major_faults
+            ),
+        ),
+        (
+            "purges",
+            format!("{}, {} in all", figures.purges, Bytes(figures.purged_bytes)),
+        ),
+        (
+            "threads",
+            format!(
+                "{}; {} refills and {} flushes of their magazines",
+                figures.threads,
+                total(figures, |class| class.refills),
+                total(figures, |class| class.flushes)
+            ),
+        ),
+        (
+            "stacks",
+            format!(
+                "{} used, {} parked, {} free",
+                stacks.used, stacks.parked, stacks.free
+            ),
+        ),
+        (
+            "address space",
+            format!(
+                "{} reserved, {} committed",
+                Bytes(figures.reserved),
+                Bytes(figures.committed)
+            ),
+        ),
+        ("figures", cost(figures, view)),
+    ];
+    let mut out = String::from("\n");
+    for (name, text) in lines {
+        let _ = writeln!(out, "    {name:<NAME$} {text}");
+    }
+    out
+}
+
+fn cost(figures: &Snapshot, view: &View) -> String {
+    let (one, all) = (micros(figures.cost_ns), micros(view.served.cost_ns));
+    let times = view.served.written;
+    format!("cost the process {one} µs, and all {times} so far {all} µs")
+}
+
+fn micros(ns: u64) -> u64 {
+    ns / 1000
+}
+
+fn spans(spans: &[SpanFigures]) -> String {
+    let mut out = heading("spans", "number       bytes");
+    for (name, figure) in USE_NAMES.iter().zip(spans) {
+        let bytes = Bytes(slices(figure.slices));
+        let _ = writeln!(out, "    {name:<NAME$} {:>11} {bytes:>11}", figure.spans);
+    }
+    out
+}
+
+fn classes(figures: &Snapshot) -> String {
+    let columns = format!(
+        "{:>11} {:>11} {:>11} {:>11} {:>11}",
+        "slabs", "live", "free", "cached", "bytes live"
+    );
+    let mut out = heading("class", columns.trim_start());
+    // The first column is as wide as others' figures.
+    for class in used(figures) {
+        let live = live(class);
+        let bytes = Bytes(live.saturating_mul(class.bytes));
+        let _ = writeln!(
+            out,
+            "    {:<NAME$} {:>11} {live:>11} {:>11} {:>11} {bytes:>11}",
+            class.bytes, class.slabs, class.free, class.cached
+        );
+    }
+    out
+}
+
+/// `columns` begins with the end of the first one's name.
+fn heading(name: &str, columns: &str) -> String {
+    let bold = Style::new().bold();
+    let first = columns.split(' ').next().unwrap_or_default();
+    let rest = &columns[first.len()..];
+    format!("\n    {bold}{name:<NAME$} {first:>11}{rest}{bold:#}\n")
+}
+
+fn pending(view: &View) -> String {
+    let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
+    let mut out = format!("{yellow}{PENDING}{yellow:#}\n\n");
+    kernel(&mut out, view);
+    let Some(coarse) = &view.coarse else {
+        return out;
+    };
+    out.push('\n');
+    let lines = [
+        ("large blocks", coarse.large_bytes, "in the program's hands"),
+        ("free spans", coarse.free, "in nobody's hands"),
+        (
+            "free_dirty",
+            coarse.free_dirty,
+            "of these, pages that may be resident",
+        ),
+        ("tables", coarse.tables, "of the page heap"),
+        (
+            "committed",
+            coarse.committed,
+            "backed by the kernel's promise",
+        ),
+        ("reserved", coarse.reserved, "address space"),
+        (
+            "purged",
+            coarse.purged_bytes,
+            "given back to the kernel so far",
+        ),
+    ];
+    for (name, bytes, meaning) in lines {
+        line(&mut out, "", name, bytes, meaning);
+    }
+    out + &spans(&coarse.spans)
+}

@@ -1,0 +1,122 @@
+//! `neap stat` and `neap purge`.
+
+use crate::fake::{Fake, figures};
+use crate::stage::{neap, said};
+use serde_json::Value;
+use std::process::Output;
+
+fn printed(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn line<'a>(page: &'a str, name: &str) -> &'a str {
+    let words = |line: &&str| line.split_whitespace().take(2).any(|word| word == name);
+    page.lines().find(words).unwrap_or_else(|| panic!("{page}"))
+}
+
+#[test]
+fn a_process_that_answers_shows_its_ledger() {
+    let fake = Fake::with_figures(&figures());
+    let output = fake.answering(&["stat", "--timeout=60"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let page = printed(&output);
+    assert!(
+        page.starts_with(&format!("sleep ({})\n", fake.pid())),
+        "{page}"
+    );
+    assert!(
+        line(&page, "requested").contains("+ requested         10.0 MiB"),
+        "{page}"
+    );
+    assert!(
+        line(&page, "untouched").contains("- untouched          3.0 MiB"),
+        "{page}"
+    );
+    assert!(line(&page, "resident").contains("the sum"), "{page}");
+    assert!(line(&page, "difference").contains("+8.0 MiB"), "{page}");
+    assert!(
+        line(&page, "faults").ends_with("1234 minor, 0 major"),
+        "{page}"
+    );
+    let class: Vec<&str> = line(&page, "48").split_whitespace().collect();
+    assert_eq!(class[..5], ["48", "2", "50", "30", "20"]);
+}
+
+#[test]
+fn the_json_form_has_the_same_figures() {
+    let fake = Fake::with_figures(&figures());
+    let output = fake.answering(&["stat", "--json", "--timeout=60"]);
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["pid"], fake.pid());
+    assert_eq!(object["program"], "sleep");
+    assert_eq!(object["state"], "fresh");
+    assert_eq!(object["ledger"]["requested"], 10 << 20);
+    assert_eq!(object["ledger"]["requested_by"], "guess");
+    assert_eq!(object["figures"]["classes"][0]["live"], 50);
+    assert!(object["kernel"]["process_resident"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn the_metrics_have_the_same_figures() {
+    let fake = Fake::with_figures(&figures());
+    let output = fake.answering(&["stat", "--prometheus", "--timeout=60"]);
+    let page = printed(&output);
+    let labels = format!("{{pid=\"{}\",program=\"sleep\"}}", fake.pid());
+    assert!(
+        page.contains(&format!("\nneap_requested_bytes{labels} 10485760\n")),
+        "{page}"
+    );
+    assert!(
+        page.contains(&format!("\nneap_minor_faults_total{labels} 1234\n")),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_process_that_sleeps_is_pending() {
+    let fake = Fake::with_figures(&figures());
+    for arguments in [&["stat", "--timeout=0.05"], &["purge", "--timeout=0.05"]] {
+        let output = fake.neap(arguments);
+        assert_eq!(output.status.code(), Some(124), "{}", said(&output));
+        assert!(
+            printed(&output).contains("pending: "),
+            "{}",
+            printed(&output)
+        );
+        assert!(said(&output).is_empty());
+    }
+    let output = fake.neap(&["stat", "--json", "--timeout=0.05"]);
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["state"], "pending");
+}
+
+#[test]
+fn a_purge_says_how_much_went_back() {
+    let fake = Fake::board();
+    let output = fake.answering(&["purge", "--timeout=60"]);
+    let title = format!("sleep ({}) gave 5.0 MiB back; resident now ", fake.pid());
+    assert!(printed(&output).starts_with(&title), "{}", printed(&output));
+    let output = fake.answering(&["purge", "--json", "--timeout=60"]);
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["purged_bytes"], 5 << 20);
+    assert_eq!(object["state"], "done");
+}
+
+#[test]
+fn names_that_several_processes_have_are_listed() {
+    let (one, two) = (Fake::board(), Fake::board());
+    let output = neap().args(["stat", "sleep"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let said = said(&output);
+    assert!(
+        said.contains("processes under Neap are called sleep"),
+        "{said}"
+    );
+    // Other tests have such processes, too.
+    assert!(
+        said.contains("...")
+            || [&one, &two]
+                .iter()
+                .all(|fake| said.contains(&fake.pid().to_string()))
+    );
+}

@@ -1,0 +1,180 @@
+//! Processes that hold a board, real in form, with which the tests do what they like.
+
+use crate::stage::neap;
+use bytemuck::bytes_of;
+use neap::board::{self, Control, Head, Served};
+use neap::ledger::Ledger;
+use neap::stats::Snapshot;
+use rustix::fs::{MemfdFlags, SealFlags};
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// A sleeping process whose standard input is a memory file.
+pub struct Fake {
+    file: File,
+    child: Child,
+}
+
+impl Fake {
+    /// With a memory file of zeros that is sealed.
+    pub fn zeros(name: &CStr, bytes: usize) -> Fake {
+        let file = memory_file(name, bytes);
+        let seals = SealFlags::SHRINK | SealFlags::GROW;
+        rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+        Fake::holding(file)
+    }
+
+    /// With any file at all.
+    pub fn holding(file: File) -> Fake {
+        let child = Command::new("sleep")
+            .arg("1000")
+            .stdin(file.try_clone().unwrap())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Fake { file, child }
+    }
+
+    /// With a board that has a right head and nothing else.
+    pub fn board() -> Fake {
+        let fake = Fake::zeros(board::NAME, board::BYTES);
+        fake.write(board::HEAD_AT, bytes_of(&fake.head()));
+        fake
+    }
+
+    /// With a board with figures.
+    pub fn with_figures(figures: &Snapshot) -> Fake {
+        let fake = Fake::board();
+        fake.write(board::FIGURES_AT + 8, bytes_of(figures));
+        fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+        fake
+    }
+
+    /// The right head.
+    pub fn head(&self) -> Head {
+        Head {
+            magic: board::MAGIC,
+            version: board::VERSION,
+            bytes: board::BYTES as u64,
+            pid: u64::from(self.pid()),
+            page_bytes: 4096,
+            frontend: 1,
+            made_ms: 1,
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        self.file.write_all_at(bytes, at as u64).unwrap();
+    }
+
+    /// What is asked of it.
+    pub fn control(&self) -> Control {
+        let mut control = Control::default();
+        let bytes = bytemuck::bytes_of_mut(&mut control);
+        self.file
+            .read_exact_at(bytes, board::CONTROL_AT as u64)
+            .unwrap();
+        control
+    }
+
+    /// Runs `neap VERB PID ...` while it answers all that is asked.
+    pub fn answering(&self, arguments: &[&str]) -> Output {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    self.serve();
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let output = self.neap(arguments);
+            over.store(true, Ordering::Relaxed);
+            output
+        })
+    }
+
+    /// Says that all that is asked was done.
+    pub fn serve(&self) {
+        let control = self.control();
+        let served = Served {
+            ask: control.ask,
+            purge: control.purge,
+            purged_bytes: 5 << 20,
+            sample: control.sample,
+            sample_rate: control.sample_rate,
+            written: 1,
+            cost_ns: 2_000,
+            ..Served::default()
+        };
+        self.write(board::SERVED_AT, bytes_of(&served));
+    }
+
+    /// Runs `neap VERB PID ...`.
+    pub fn neap(&self, arguments: &[&str]) -> Output {
+        let (verb, rest) = arguments.split_first().unwrap();
+        let mut command = neap();
+        command.arg(verb).arg(self.pid().to_string()).args(rest);
+        command.output().unwrap()
+    }
+
+    /// Ends it.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        // A test may have ended it before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A memory file of zeros without seals.
+pub fn memory_file(name: &CStr, bytes: usize) -> File {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(rustix::fs::memfd_create(name, flags).unwrap());
+    file.set_len(bytes as u64).unwrap();
+    file
+}
+
+/// Figures with a ledger that adds up.
+pub fn figures() -> Snapshot {
+    let ledger = Ledger {
+        requested: 10 << 20,
+        rounding: 1 << 20,
+        untouched: 3 << 20,
+        metadata: 64 << 10,
+        resident: (8 << 20) + (64 << 10),
+        asked_kernel: 1,
+        ..Ledger::default()
+    };
+    let mut figures = Snapshot {
+        ledger,
+        threads: 3,
+        minor_faults: 1234,
+        zero_spared: 7 << 20,
+        ..Snapshot::default()
+    };
+    figures.classes[2] = neap::stats::ClassFigures {
+        bytes: 48,
+        slabs: 2,
+        blocks: 100,
+        free: 30,
+        cached: 20,
+        refills: 4,
+        ..Default::default()
+    };
+    figures
+}

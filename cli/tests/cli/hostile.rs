@@ -1,0 +1,212 @@
+//! What other processes may hold under the names of Neap's memory files: a clear error each, never a crash or a hang.
+
+use crate::fake::{Fake, figures, memory_file};
+use crate::stage::{clean, is_root, neap, room, said};
+use neap::board;
+use neap::sites;
+use proptest::prelude::*;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// The error that `neap stat` gives, on one line.
+fn refusal(output: &Output) -> String {
+    let said = said(output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(output.stdout.is_empty());
+    said
+}
+
+#[test]
+fn processes_that_are_not_under_neap_are_told() {
+    let fake = Fake::holding(File::open("/dev/null").unwrap());
+    let said = refusal(&fake.neap(&["stat"]));
+    assert!(
+        said.contains("does not run under Neap: start it with neap run"),
+        "{said}"
+    );
+}
+
+#[test]
+fn processes_that_are_gone_are_told() {
+    let mut fake = Fake::board();
+    fake.kill();
+    let said = refusal(&fake.neap(&["stat"]));
+    assert!(said.contains("there is no process"), "{said}");
+    for word in [
+        "0",
+        "-1",
+        "2147483647",
+        "no-such-program",
+        "",
+        "99999999999",
+    ] {
+        refusal(&neap().arg("stat").arg("--").arg(word).output().unwrap());
+    }
+}
+
+#[test]
+fn a_process_that_ends_without_being_waited_for_is_told() {
+    let mut child = Command::new("true").spawn().unwrap();
+    let status = format!("/proc/{}/stat", child.id());
+    while !std::fs::read_to_string(&status).unwrap().contains(") Z") {
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    let said = refusal(&neap().args(["stat", &pid]).output().unwrap());
+    child.wait().unwrap();
+    assert!(said.contains("has ended"), "{said}");
+}
+
+#[test]
+fn other_peoples_processes_are_told() {
+    if !is_root() {
+        // Process 1 is root's.
+        let said = refusal(&neap().args(["stat", "1"]).output().unwrap());
+        return assert!(said.contains("belongs to another user"), "{said}");
+    }
+    let fake = Fake::board();
+    let room = room();
+    let copy = room.path().join("neap");
+    std::fs::copy(env!("CARGO_BIN_EXE_neap"), &copy).unwrap();
+    let readable = Path::new("/tmp").join(format!("neap-hostile-{}", fake.pid()));
+    std::fs::copy(&copy, &readable).unwrap();
+    let mut command = clean(&readable);
+    let output = command
+        .arg("stat")
+        .arg(fake.pid().to_string())
+        .uid(65534)
+        .output();
+    std::fs::remove_file(&readable).unwrap();
+    let said = refusal(&output.unwrap());
+    assert!(
+        said.contains("belongs to another user (number 0)"),
+        "{said}"
+    );
+}
+
+#[test]
+fn files_that_are_no_boards_are_told() {
+    for (bytes, why) in [
+        (0, "has 0 bytes"),
+        (4096, "has 4096 bytes"),
+        (1 << 40, "has 1099511627776 bytes"),
+    ] {
+        let said = refusal(&Fake::zeros(board::NAME, bytes).neap(&["stat"]));
+        assert!(said.contains(why), "{said}");
+    }
+    let unsealed = Fake::holding(memory_file(board::NAME, board::BYTES));
+    let said = refusal(&unsealed.neap(&["stat"]));
+    assert!(said.contains("is not sealed"), "{said}");
+    let zeros = Fake::zeros(board::NAME, board::BYTES);
+    let said = refusal(&zeros.neap(&["stat"]));
+    assert!(said.contains("its first word is another"), "{said}");
+}
+
+#[test]
+fn a_fifo_of_that_name_is_no_board() {
+    let room = room();
+    let fifo = room.path().join("memfd:neap-board (deleted)");
+    let path = std::ffi::CString::new(fifo.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: the path ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    let file = File::options().read(true).write(true).open(&fifo).unwrap();
+    let said = refusal(&Fake::holding(file).neap(&["stat"]));
+    assert!(said.contains("does not run under Neap"), "{said}");
+}
+
+#[test]
+fn heads_that_are_wrong_are_told() {
+    for (at, why) in [
+        (8, "has layout 77"),
+        (16, "makes no sense"),
+        (24, "only that of process 77"),
+    ] {
+        let fake = Fake::board();
+        fake.write(board::HEAD_AT + at, &77_u64.to_ne_bytes());
+        let said = refusal(&fake.neap(&["stat"]));
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn figures_that_are_being_written_for_ever_are_told() {
+    let fake = Fake::board();
+    fake.write(board::FIGURES_AT, &1_u64.to_ne_bytes());
+    let said = refusal(&fake.answering(&["stat", "--timeout=60"]));
+    assert!(said.contains("are being written for ever"), "{said}");
+}
+
+#[test]
+fn a_process_that_ends_while_it_is_asked_is_told() {
+    let mut fake = Fake::board();
+    let neap = neap()
+        .args(["stat", "--timeout=600", &fake.pid().to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while fake.control().ask == 0 {
+        std::thread::yield_now();
+    }
+    fake.kill();
+    let said = refusal(&neap.wait_with_output().unwrap());
+    assert!(said.contains("has ended"), "{said}");
+}
+
+/// Words that are tried wherever a number stands.
+fn word() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        Just(0),
+        Just(1),
+        Just(u64::MAX),
+        Just(1 << 63),
+        0..100_u64,
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// The whole of `stat` on a board with a right head and any bytes behind it.
+    #[test]
+    fn any_board_is_shown_or_refused(
+        words in proptest::collection::vec(word(), (board::SIZES_AT - board::CONTROL_AT) / 8),
+        answers in any::<bool>(),
+        form in prop_oneof![Just("--json"), Just("--prometheus"), Just("--timeout=0.02")],
+    ) {
+        let fake = Fake::with_figures(&figures());
+        fake.write(board::CONTROL_AT, bytemuck::cast_slice(&words));
+        if answers {
+            fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+        }
+        for verb in ["stat", "purge"] {
+            let form = if verb == "purge" { "--json" } else { form };
+            let arguments = [verb, "--timeout=0.02", form];
+            let arguments = if form.starts_with("--timeout") { &arguments[..2] } else { &arguments[..] };
+            let output = if answers { fake.answering(arguments) } else { fake.neap(arguments) };
+            let code = output.status.code();
+            prop_assert!(matches!(code, Some(0 | 124 | 125)), "{:?}: {}", code, said(&output));
+            prop_assert!(!said(&output).contains("panicked"));
+        }
+    }
+
+    /// A head with any bytes.
+    #[test]
+    fn any_head_is_refused(words in proptest::collection::vec(word(), 7), at in 0_usize..7) {
+        let fake = Fake::board();
+        fake.write(board::HEAD_AT + 8 * at, &words[at].to_ne_bytes());
+        let code = fake.neap(&["stat", "--timeout=0.02"]).status.code();
+        prop_assert!(matches!(code, Some(124 | 125)), "{:?}", code);
+    }
+}
+
+#[test]
+fn a_region_is_not_taken_for_a_board() {
+    let fake = Fake::zeros(sites::NAME, sites::BYTES);
+    let said = refusal(&fake.neap(&["stat"]));
+    assert!(said.contains("does not run under Neap"), "{said}");
+}
