@@ -2,7 +2,7 @@
 
 use crate::{flags, verbs};
 use clap::builder::PossibleValue;
-use clap::{Arg, ArgAction, Command, value_parser};
+use clap::{Arg, ArgAction, ArgGroup, Command, value_parser};
 use clap_complete::Shell;
 use std::ffi::OsString;
 
@@ -17,8 +17,10 @@ pub fn neap() -> Command {
         .subcommand(env())
         .subcommand(doctor())
         .subcommand(verbs::stat::command())
+        .subcommand(verbs::top::command())
         .subcommand(verbs::purge::command())
         .subcommand(verbs::serve::command())
+        .subcommand(profile())
         .subcommand(lab())
         .subcommand(completions())
 }
@@ -66,6 +68,84 @@ fn doctor() -> Command {
                 .help("Print one JSON object instead of tables"),
         )
         .arg(program())
+}
+
+fn profile() -> Command {
+    let file = |name: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .value_parser(value_parser!(OsString))
+            .value_hint(clap::ValueHint::FilePath)
+    };
+    let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    Command::new("profile")
+        .about("Say which calls of a program its memory comes from")
+        .after_help(
+            "The process must run under Neap. If it does not sample already, it does so for --seconds and \
+             stops then; only what it allocates meanwhile is seen. Ctrl-C ends the wait early.",
+        )
+        .arg(
+            Arg::new("TARGET")
+                .required(true)
+                .value_name("PID|NAME|FILE")
+                .value_parser(value_parser!(OsString))
+                .help("A process, or a saved pprof file, from whatever program"),
+        )
+        .arg(
+            Arg::new("seconds")
+                .long("seconds")
+                .value_name("N")
+                .value_parser(seconds)
+                .help("How long to sample [10 if it is off; 0 if it is on]"),
+        )
+        .arg(
+            Arg::new("rate")
+                .long("rate")
+                .value_name("BYTES")
+                .value_parser(value_parser!(u64).range(1..))
+                .help("Bytes between two samples, on average [524288]"),
+        )
+        .arg(
+            Arg::new("value")
+                .long("value")
+                .value_name("VALUE")
+                .value_parser(crate::profile::Value::ALL.map(crate::profile::Value::word))
+                .default_value(crate::profile::Value::default().word())
+                .help("What to count"),
+        )
+        .arg(flag("tree").help("Print a call tree and the largest functions (the default)"))
+        .arg(flag("leaks").help("Print what is still live, by the place that allocated it"))
+        .arg(
+            Arg::new("list")
+                .long("list")
+                .value_name("REGEX")
+                .help("Print the functions that match, line by line"),
+        )
+        .arg(
+            file("collapsed")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("")
+                .help("Print or write one line a stack, for flame graph programs"),
+        )
+        .arg(file("flamegraph").help("Write a flame graph as SVG"))
+        .arg(file("pprof").help("Write a file that pprof and its kin open"))
+        .arg(flag("json").help("Print one JSON object"))
+        .arg(
+            flag("quiet")
+                .short('q')
+                .help("Do not say on standard error how far it is"),
+        )
+        .group(ArgGroup::new("form").args(["tree", "leaks", "list", "collapsed", "flamegraph", "pprof", "json"]))
+}
+
+/// A time that a clock can count.
+fn seconds(word: &str) -> Result<f64, String> {
+    match word.parse::<f64>() {
+        Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(seconds),
+        _ => Err("not a number of seconds from 0 to 1000000".to_owned()),
+    }
 }
 
 fn lab() -> Command {

@@ -10,7 +10,9 @@
 //! | `launch`, `supervise`, `statistics` | becoming the program, or waiting for it and printing what it left |
 //! | `attach/` | looking into a running process |
 //! | `probe/` | what this kernel offers, tried out |
+//! | `profile/` | heap profiles: read, symbolised, written in the formats that others open |
 //! | `table` | findings as a table or as JSON |
+//! | `top/` | a process, or all, again and again |
 //! | `serve/` | figures and profiles over HTTP |
 //! | `view/` | a process at one moment, as text, JSON or metrics |
 //! | `failure` | errors and exit codes |
@@ -28,11 +30,13 @@ mod flags;
 mod launch;
 mod library;
 mod probe;
+mod profile;
 mod program;
 mod serve;
 mod statistics;
 mod supervise;
 mod table;
+mod top;
 mod verbs;
 mod view;
 

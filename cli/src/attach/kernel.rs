@@ -38,6 +38,28 @@ pub fn of_board(board: &Board) -> Result<KernelView, Failure> {
     }
 }
 
+/// What costs little: of the whole process only, nothing of the arenas.
+pub fn whole_of_board(board: &Board) -> Result<KernelView, Failure> {
+    match board.process() {
+        Some(process) => whole(process),
+        None => Err(Failure::own(format!("{} has ended", board.title()))),
+    }
+}
+
+/// As [`whole_of_board`].
+pub fn whole(process: &Process) -> Result<KernelView, Failure> {
+    let text = process.text("status").unwrap_or_default();
+    let find = |name| text.lines().find_map(|line| field(line, name));
+    match find("VmRSS:") {
+        Some(process_rss) => Ok(KernelView {
+            process_rss,
+            process_swap: find("VmSwap:").unwrap_or(0),
+            ..KernelView::default()
+        }),
+        None => Err(super::reach::ended(process)),
+    }
+}
+
 fn of_process(process: &Process, arenas: &[Range<u64>]) -> Result<KernelView, Failure> {
     match process.text("smaps") {
         // Of a process that has ended, there is nothing to read.

@@ -9,6 +9,7 @@
 //! All that reads boards blocks, and runs on threads beside the one that speaks HTTP.
 
 mod page;
+mod pprof;
 mod watched;
 
 pub use watched::{Scope, Watched};
@@ -29,6 +30,8 @@ pub fn router(watched: Arc<Watched>, address: SocketAddr) -> Router {
     let router = Router::new()
         .route("/", get(page::root))
         .route("/metrics", get(scrape))
+        .route("/debug/pprof/heap", get(pprof::heap))
+        .route("/debug/pprof/allocs", get(pprof::heap))
         .with_state(watched);
     match address.ip().is_loopback() {
         true => router.layer(middleware::from_fn(only_local_names)),

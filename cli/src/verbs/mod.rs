@@ -4,11 +4,13 @@ mod completions;
 mod doctor;
 mod env;
 mod lab;
+mod profile;
 pub mod purge;
 mod run;
 pub mod serve;
 pub mod stat;
 mod target;
+pub mod top;
 
 use crate::Outcome;
 use clap::ArgMatches;
@@ -19,9 +21,11 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Some(("run", matches)) => run::perform(matches),
         Some(("env", matches)) => env::perform(matches),
         Some(("doctor", matches)) => doctor::perform(matches),
+        Some(("profile", matches)) => profile::perform(matches),
         Some(("lab", matches)) => lab::perform(matches),
         Some(("stat", matches)) => stat::perform(matches),
         Some(("serve", matches)) => serve::perform(matches),
+        Some(("top", matches)) => top::perform(matches),
         Some(("purge", matches)) => purge::perform(matches),
         Some(("completions", matches)) => completions::perform(matches),
         other => unreachable!("clap accepts only declared verbs: {other:?}"),

@@ -90,8 +90,22 @@ impl View {
 
     fn take(board: &Board, state: State, figures: Option<Snapshot>) -> Result<View, Failure> {
         let kernel = kernel::of_board(board)?;
+        Ok(View::of(board, state, figures, kernel))
+    }
+
+    /// As [`View::look`] for those who look often: of the kernel's count only what costs little, the whole process.
+    ///
+    /// # Errors
+    ///
+    /// The process has ended.
+    pub fn glance(board: &Board, state: State, figures: Option<Snapshot>) -> Result<View, Failure> {
+        let kernel = kernel::whole_of_board(board)?;
+        Ok(View::of(board, state, figures, kernel))
+    }
+
+    fn of(board: &Board, state: State, figures: Option<Snapshot>, kernel: KernelView) -> View {
         let process = board.process();
-        Ok(View {
+        View {
             pid: process.map_or(0, |process| process.pid()),
             program: process.map(|process| process.name()).unwrap_or_default(),
             state,
@@ -100,7 +114,7 @@ impl View {
             kernel,
             served: board.served(),
             taken_ms: now_ms(),
-        })
+        }
     }
 
     /// `redis-server (1234)`.

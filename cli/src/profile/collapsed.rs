@@ -1,0 +1,82 @@
+//! One line a stack, outermost call first, as flame graph programs read it; and the flame graph.
+
+use super::model::{Frame, Profile, Stack, Value};
+use super::summary::amount;
+use crate::failure::Failure;
+use inferno::flamegraph::{self as drawing, Options};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// `main;make;grow 123`, a line for each stack with this value. Sorted; equal stacks are one line.
+pub fn collapsed(profile: &Profile, value: Value) -> String {
+    let lines = lines(profile, value);
+    let text = lines
+        .iter()
+        .map(|(stack, amount)| format!("{stack} {amount}\n"));
+    text.collect()
+}
+
+fn lines(profile: &Profile, value: Value) -> BTreeMap<String, u64> {
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for stack in &profile.stacks {
+        let amount = value.of(&stack.figures);
+        if amount > 0 {
+            let sum = lines.entry(line(stack)).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+    }
+    lines
+}
+
+fn line(stack: &Stack) -> String {
+    match stack.frames.is_empty() {
+        true => "(unknown)".to_owned(),
+        false => {
+            let names = stack.frames.iter().rev().map(part);
+            names.collect::<Vec<_>>().join(";")
+        }
+    }
+}
+
+/// A name without what separates names.
+fn part(frame: &Arc<Frame>) -> String {
+    frame.function.replace(';', ":")
+}
+
+/// The flame graph as SVG with its own script: it opens in a browser, offline.
+///
+/// # Errors
+/// The profile has nothing of this value.
+pub fn flamegraph(profile: &Profile, value: Value) -> Result<String, Failure> {
+    let lines = lines(profile, value);
+    if lines.is_empty() {
+        return Err(Failure::own(format!(
+            "there is nothing to draw: the profile has no {}; choose another --value",
+            value.word()
+        )));
+    }
+    let lines: Vec<String> = lines
+        .iter()
+        .map(|(stack, amount)| format!("{stack} {amount}"))
+        .collect();
+    let mut svg = Vec::new();
+    drawing::from_lines(
+        &mut options(profile, value),
+        lines.iter().map(String::as_str),
+        &mut svg,
+    )
+    .map_err(|error| Failure::own(format!("the flame graph cannot be drawn: {error}")))?;
+    Ok(String::from_utf8_lossy(&svg).into_owned())
+}
+
+fn options(profile: &Profile, value: Value) -> Options<'static> {
+    let total = amount(value, value.of(&profile.total()));
+    let mut options = Options::default();
+    options.title = format!("{} {}: {total}", profile.program, value.word());
+    options.count_name = match value {
+        Value::LiveObjects | Value::AllocObjects => "objects".to_owned(),
+        Value::LiveSpace | Value::AllocSpace | Value::Waste => "bytes".to_owned(),
+    };
+    options.deterministic = true;
+    options
+}

@@ -1,0 +1,173 @@
+//! The profile of a running process: sampling on, a while of waiting, the region read, and all left as it was.
+
+use super::model::Profile;
+use super::patience::Patience;
+use crate::attach::{Board, Region, Sampling, Target};
+use crate::failure::{Failure, say};
+use indicatif::{ProgressBar, ProgressStyle};
+use neap::stats::Bytes;
+use std::time::{Duration, Instant};
+
+/// What is wanted of the process.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// How long to sample; none: [`USUAL`] if sampling is off, not at all if it is on already.
+    pub time: Option<Duration>,
+    /// Mean bytes between two samples; none: as it is, or [`USUAL_RATE`].
+    pub rate: Option<u64>,
+    /// Whether to say on standard error how far it is.
+    pub talk: Talk,
+}
+
+/// Whether progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Talk {
+    /// It is.
+    Progress,
+    /// It is not.
+    Quiet,
+}
+
+/// How long sampling goes on unless told.
+pub const USUAL: Duration = Duration::from_secs(10);
+/// Mean bytes between two samples unless told; as Go has it.
+pub const USUAL_RATE: u64 = 512 << 10;
+
+/// A process that is awake answers much sooner.
+const ANSWER: Duration = Duration::from_secs(2);
+/// How often it is looked whether the process is still there.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The profile of a process, as it is after the time that is wanted.
+///
+/// # Errors
+/// The process does not run under Neap, may not be looked into, cannot sample, or has not called its allocator.
+pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
+    let board = Board::open(target.pid)?;
+    let before = board.served().sample_rate;
+    let bytes = match (before, wish.time) {
+        (0, Some(Duration::ZERO)) => Region::open(target.pid)?.read()?,
+        (0, time) => {
+            let rate = wish.rate.unwrap_or(USUAL_RATE);
+            sampled(target, &board, rate, time.unwrap_or(USUAL), wish.talk)?
+        }
+        (rate, time) => running(target, &board, rate, time.unwrap_or_default(), wish)?,
+    };
+    let mut profile = Profile::from_region_of(&bytes, target.pid.unsigned_abs())?;
+    profile.program = super::symbols::clean(&target.name);
+    Ok(profile)
+}
+
+/// Sampling goes on already, and will.
+fn running(
+    target: &Target,
+    board: &Board,
+    rate: u64,
+    time: Duration,
+    wish: Wish,
+) -> Result<Vec<u8>, Failure> {
+    if wish.rate.is_some_and(|wanted| wanted != rate) {
+        return Err(Failure::own(format!(
+            "{} samples already, every {} on average: leave --rate out",
+            target.title(),
+            Bytes(rate)
+        )));
+    }
+    let region = Region::open(target.pid)?;
+    wait(target, board, rate, time, wish.talk);
+    region.read()
+}
+
+/// Switches sampling on, waits, reads, and switches it off, whatever came of the rest.
+fn sampled(
+    target: &Target,
+    board: &Board,
+    rate: u64,
+    time: Duration,
+    talk: Talk,
+) -> Result<Vec<u8>, Failure> {
+    let started = board.sample(rate, ANSWER.min(time));
+    let read = started.and_then(|answer| {
+        let early = match answer {
+            Sampling::InForce(_) => Some(Region::open(target.pid)?),
+            Sampling::Pending => None,
+        };
+        wait(target, board, rate, time, talk);
+        match early {
+            Some(region) => region.read(),
+            None if board.served().sample_rate == 0 => Err(silent(target)),
+            None => Region::open(target.pid)?.read(),
+        }
+    });
+    if !board.has_ended() {
+        leave(target, board, read.is_ok());
+    }
+    read
+}
+
+/// Switches sampling off. A process that sleeps will do it when it wakes.
+fn leave(target: &Target, board: &Board, good: bool) {
+    let pending = match board.sample(0, ANSWER) {
+        Ok(Sampling::InForce(_)) => None,
+        Ok(Sampling::Pending) => Some("it will do so when it next calls its allocator".to_owned()),
+        Err(failure) => Some(failure.to_string()),
+    };
+    if let (Some(why), true) = (pending, good && !board.has_ended()) {
+        say(&format!(
+            "{} has not stopped sampling yet: {why}",
+            target.title()
+        ));
+    }
+}
+
+fn silent(target: &Target) -> Failure {
+    Failure::own(format!(
+        "pending: {} has not called its allocator in this time, so there is nothing to see; wait longer (--seconds), or \
+         start it with neap run --profile",
+        target.title()
+    ))
+}
+
+/// Until the time is over, the process has ended, or somebody wants no more of it (Ctrl-C): what was sampled until then
+/// is kept.
+fn wait(target: &Target, board: &Board, rate: u64, time: Duration, talk: Talk) {
+    if time.is_zero() {
+        return;
+    }
+    let bar = progress(target, rate, time, talk);
+    let patience = Patience::new();
+    let start = Instant::now();
+    while start.elapsed() < time && !board.has_ended() {
+        if patience.ends_within(LOOK.min(time.saturating_sub(start.elapsed()))) {
+            break;
+        }
+        bar.set_position(whole_ms(start.elapsed()));
+    }
+    bar.finish_and_clear();
+}
+
+/// A bar on a terminal, a line elsewhere.
+fn progress(target: &Target, rate: u64, time: Duration, talk: Talk) -> ProgressBar {
+    let what = format!(
+        "sampling {} every {} on average",
+        target.title(),
+        Bytes(rate)
+    );
+    let bar = match talk {
+        Talk::Quiet => ProgressBar::hidden(),
+        Talk::Progress => ProgressBar::new(whole_ms(time)),
+    };
+    if talk == Talk::Progress && bar.is_hidden() {
+        say(&format!("{what}, for {:.1} s", time.as_secs_f64()));
+    }
+    if let Ok(style) =
+        ProgressStyle::with_template("{msg} [{bar:30}] {eta} left, Ctrl-C for what there is")
+    {
+        bar.set_style(style);
+    }
+    bar.with_message(what)
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,60 @@
+//! What is still live, by the place that allocated it.
+
+use super::calls::{Grouping, Place, places};
+use super::model::{Profile, Value};
+use super::summary::{amount, objects, percent, rounding, summary};
+use super::tree::described;
+use neap::stats::Bytes;
+use std::fmt::Write;
+
+/// So many places are printed.
+const PLACES: usize = 20;
+/// And so many calls of each.
+const CALLS: usize = 24;
+
+/// The places with the most live memory first (or live objects, or waste: whichever the value is). Whether it is a leak is
+/// for the reader to say: at the end of a program, or if it grows from one profile to the next.
+pub fn leaks(profile: &Profile, value: Value) -> String {
+    let places = places(profile, value, Grouping::Stack);
+    let whole = value.of(&profile.total());
+    let mut text = summary(profile, value);
+    if places.is_empty() {
+        return text;
+    }
+    let shown = places.len().min(PLACES);
+    let _ = writeln!(
+        text,
+        "\nStill live, sorted by {}: {} places, {shown} shown",
+        value.phrase(),
+        places.len()
+    );
+    for place in &places[..shown] {
+        one(&mut text, place, value, whole);
+    }
+    text
+}
+
+fn one(text: &mut String, place: &Place<'_>, value: Value, whole: u64) {
+    let figures = &place.figures;
+    let what = match value {
+        Value::Waste => rounding(figures),
+        _ => format!(
+            "{} in {}",
+            Bytes(figures.live_bytes),
+            objects(figures.live_objects)
+        ),
+    };
+    let part = value.of(figures);
+    let _ = writeln!(
+        text,
+        "\n  {}, {}: {what}",
+        amount(value, part),
+        percent(part, whole)
+    );
+    for frame in place.frames.iter().take(CALLS) {
+        let _ = writeln!(text, "      {}", described(frame));
+    }
+    if let Some(more @ 1..) = place.frames.len().checked_sub(CALLS) {
+        let _ = writeln!(text, "      ({more} more)");
+    }
+}

@@ -1,0 +1,204 @@
+//! Functions line by line, with what each line allocates beside its source, in the manner of `go tool pprof -list`.
+
+use super::calls::{Share, functions};
+use super::model::{Frame, Profile, Stack, Value};
+use super::summary::{amount, percent};
+use super::symbols::clean;
+use crate::failure::Failure;
+use regex::Regex;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write;
+use std::fs;
+
+/// Lines around one that allocates.
+const AROUND: u32 = 5;
+/// No larger source is read, in bytes.
+const LARGEST_SOURCE: u64 = 16 << 20;
+
+/// The functions whose names match, each with its source where that is there.
+///
+/// # Errors
+/// The pattern is no regular expression, or no function matches.
+pub fn listing(profile: &Profile, value: Value, pattern: &str) -> Result<String, Failure> {
+    let pattern = compiled(pattern)?;
+    let routines = routines(profile, value, &pattern);
+    if routines.is_empty() {
+        return Err(nothing(profile, value, &pattern));
+    }
+    let whole = value.of(&profile.total());
+    let mut text = format!("Total: {}\n", amount(value, whole));
+    for ((function, file), routine) in &routines {
+        let _ = writeln!(
+            text,
+            "ROUTINE ======== {function} in {}",
+            if file.is_empty() { "?" } else { file }
+        );
+        text += &routine.text(file, value, whole);
+    }
+    Ok(text)
+}
+
+/// Whether the pattern is one.
+///
+/// # Errors
+/// It is not.
+pub fn check_pattern(pattern: &str) -> Result<(), Failure> {
+    compiled(pattern).map(drop)
+}
+
+fn compiled(pattern: &str) -> Result<Regex, Failure> {
+    Regex::new(pattern).map_err(|error| {
+        // The library draws where the fault is, over several lines: its last one says what it is.
+        let text = error.to_string();
+        let why = text.lines().last().unwrap_or_default().trim();
+        Failure::own(format!(
+            "--list takes a regular expression, and {pattern:?} is none: {}",
+            why.trim_start_matches("error: ")
+        ))
+    })
+}
+
+/// A function and the file it is in.
+type Key<'a> = (&'a str, &'a str);
+
+#[derive(Default)]
+struct Routine {
+    all: Share,
+    lines: BTreeMap<u32, Share>,
+}
+
+fn routines<'a>(profile: &'a Profile, value: Value, pattern: &Regex) -> BTreeMap<Key<'a>, Routine> {
+    let mut routines = BTreeMap::new();
+    let mut matching = HashSet::new();
+    for ((function, _), _) in functions(profile, value) {
+        if pattern.is_match(function) {
+            matching.insert(function);
+        }
+    }
+    for stack in &profile.stacks {
+        add(&mut routines, stack, value.of(&stack.figures), &matching);
+    }
+    routines
+}
+
+/// A stack counts once for a function and once for a line, however often it goes through them.
+fn add<'a>(
+    routines: &mut BTreeMap<Key<'a>, Routine>,
+    stack: &'a Stack,
+    amount: u64,
+    matching: &HashSet<&str>,
+) {
+    let mut seen: HashSet<Key> = HashSet::new();
+    let mut seen_lines: HashSet<(Key, u32)> = HashSet::new();
+    for (index, frame) in stack.frames.iter().enumerate() {
+        if amount == 0 || !matching.contains(frame.function.as_str()) {
+            continue;
+        }
+        let key = key(frame);
+        let routine = routines.entry(key).or_default();
+        if seen.insert(key) {
+            routine.all.gain(amount, index == 0);
+        }
+        if seen_lines.insert((key, frame.line)) {
+            routine
+                .lines
+                .entry(frame.line)
+                .or_default()
+                .gain(amount, index == 0);
+        }
+    }
+}
+
+fn key(frame: &Frame) -> Key<'_> {
+    (&frame.function, &frame.file)
+}
+
+impl Routine {
+    fn text(&self, file: &str, value: Value, whole: u64) -> String {
+        let (flat, cumulative) = (
+            amount(value, self.all.flat),
+            amount(value, self.all.cumulative),
+        );
+        let part = percent(self.all.cumulative, whole);
+        let mut text =
+            format!("{flat:>10} {cumulative:>10}  (flat, cumulative) {part} of the total\n");
+        let source = source(file);
+        let mut before = None;
+        for line in self.shown(source.as_ref().map_or(0, Vec::len)) {
+            if before.is_some_and(|before: u32| before + 1 < line) {
+                text.push_str("                         ...\n");
+            }
+            before = Some(line);
+            text += &self.line(line, source.as_deref(), value);
+        }
+        text
+    }
+
+    /// The lines that allocate, and of a source of `length` lines those around them.
+    fn shown(&self, length: usize) -> Vec<u32> {
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let mut shown: Vec<u32> = Vec::new();
+        for &line in self.lines.keys() {
+            shown.push(line);
+            let first = line.saturating_sub(AROUND).max(1);
+            let last = line.saturating_add(AROUND).min(length);
+            shown.extend(first..=last);
+        }
+        shown.sort_unstable();
+        shown.dedup();
+        shown
+    }
+
+    fn line(&self, line: u32, source: Option<&[String]>, value: Value) -> String {
+        let number = if line == 0 {
+            "?".to_owned()
+        } else {
+            line.to_string()
+        };
+        let share = self.lines.get(&line);
+        let column = |of: fn(&Share) -> u64| match share.map_or(0, of) {
+            0 => ".".to_owned(),
+            some => amount(value, some),
+        };
+        let index = (line as usize).checked_sub(1);
+        let code = source
+            .and_then(|source| source.get(index?))
+            .map_or("", String::as_str);
+        let (flat, cumulative) = (column(|share| share.flat), column(|share| share.cumulative));
+        let text = format!("{flat:>10} {cumulative:>10} {number:>6}: {code}");
+        format!("{}\n", text.trim_end())
+    }
+}
+
+/// The lines of a source file, or none where it is not there.
+fn source(file: &str) -> Option<Vec<String>> {
+    let found = fs::metadata(file).ok()?;
+    let readable = found.is_file() && found.len() <= LARGEST_SOURCE;
+    let bytes = readable.then(|| fs::read(file).ok())??;
+    let text = String::from_utf8_lossy(&bytes);
+    Some(
+        text.lines()
+            .map(|line| clean(&line.replace('\t', "    ")))
+            .collect(),
+    )
+}
+
+fn nothing(profile: &Profile, value: Value, pattern: &Regex) -> Failure {
+    let mut all = functions(profile, value);
+    all.sort_by_key(|&(name, share)| (std::cmp::Reverse(share.flat), name));
+    let names: Vec<&str> = all
+        .iter()
+        .take(3)
+        .map(|((function, _), _)| *function)
+        .collect();
+    Failure::own(match names.is_empty() {
+        true => format!(
+            "the profile has no {} at all: choose another --value",
+            value.word()
+        ),
+        false => format!(
+            "no function matches {pattern}; the largest are {}",
+            names.join(", ")
+        ),
+    })
+}

@@ -1,0 +1,136 @@
+//! Heap profiles: which stacks of calls allocate how much, read from the region of a process or from a file.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `model` | a profile as plain data |
+//! | `region` | the region of a process, taken apart |
+//! | `maps`, `files`, `jit`, `symbols` | from addresses to functions, files and lines |
+//! | `plumbing` | which frames are the allocator's own |
+//! | `pprof/` | pprof's format, written and read |
+//! | `collapsed` | one line a stack, and the flame graph made of these |
+//! | `calls` | stacks merged into a tree, functions and sites summed up |
+//! | `summary`, `tree`, `leaks`, `listing`, `json` | the profile as text |
+//! | `gather`, `patience` | the profile of a running process |
+//! | `output` | files that are there whole, or not at all |
+
+mod calls;
+mod collapsed;
+mod files;
+mod gather;
+mod jit;
+mod json;
+mod leaks;
+mod listing;
+mod maps;
+mod model;
+mod output;
+mod patience;
+mod plumbing;
+pub mod pprof;
+mod region;
+mod summary;
+mod symbols;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use collapsed::{collapsed, flamegraph};
+pub use gather::{Talk, Wish, gather};
+pub use json::json;
+pub use leaks::leaks;
+pub use listing::{check_pattern, listing};
+pub use model::{Frame, Profile, Stack, Value};
+pub use output::{check_writable, write};
+pub use tree::tree;
+
+use crate::failure::Failure;
+use files::Origin;
+use region::{Region, Sampled};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use symbols::Symbols;
+
+/// What stands for the places for which the region had no room.
+const OTHER_PLACES: &str = "(places for which the profile had no room)";
+
+impl Profile {
+    /// The profile in the region of a process, with names. The process may have ended; its files should be there.
+    ///
+    /// # Errors
+    /// The bytes are no region, one of another version, cut short or damaged.
+    pub fn from_region(bytes: &[u8]) -> Result<Self, Failure> {
+        let region = Region::parse(bytes)?;
+        let pid = region.pid;
+        Ok(Self::named(&region, pid))
+    }
+
+    /// The same, of a process that has another number here than in its own namespace.
+    ///
+    /// # Errors
+    /// As [`Profile::from_region`].
+    pub fn from_region_of(bytes: &[u8], pid: u32) -> Result<Self, Failure> {
+        Ok(Self::named(&Region::parse(bytes)?, pid))
+    }
+
+    /// The profile in a file: pprof's format, or the bytes of a region.
+    ///
+    /// # Errors
+    /// It is neither, or damaged.
+    pub fn from_file(bytes: &[u8]) -> Result<Self, Failure> {
+        match bytes.starts_with(&neap::sites::MAGIC.to_le_bytes()) {
+            true => Self::from_region(bytes),
+            false => pprof::decode(bytes),
+        }
+    }
+
+    fn named(region: &Region, pid: u32) -> Self {
+        let origin = Origin {
+            pid,
+            began_ms: region.began_ms,
+        };
+        let mut symbols = Symbols::new(&region.maps, origin);
+        let sites = region.sites.iter();
+        Self {
+            pid,
+            program: symbols.program().map(last_part).unwrap_or_default(),
+            rate: region.rate,
+            began_ms: region.began_ms,
+            ended_ms: ended_ms(region),
+            stacks: sites.map(|site| stack(site, &mut symbols)).collect(),
+            mappings: symbols.mappings(),
+        }
+    }
+}
+
+fn stack(site: &Sampled, symbols: &mut Symbols) -> Stack {
+    let addresses = site.addresses.iter();
+    let frames: Vec<_> = addresses
+        .flat_map(|&address| symbols.frames(address))
+        .collect();
+    let other = || {
+        Arc::new(Frame {
+            function: OTHER_PLACES.to_owned(),
+            ..Frame::default()
+        })
+    };
+    Stack {
+        frames: match site.addresses.is_empty() {
+            true => vec![other()],
+            false => plumbing::without(frames),
+        },
+        figures: site.figures,
+    }
+}
+
+/// Sampling that is off ended when it was switched off; else it goes on until now.
+fn ended_ms(region: &Region) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    match region.rate {
+        0 => region.changed_ms,
+        _ => now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(0)),
+    }
+}
+
+fn last_part(path: &str) -> String {
+    symbols::clean(path.rsplit('/').next().unwrap_or(path))
+}

@@ -1,0 +1,123 @@
+//! Files that are there whole, or not at all: what was there before is not lost when the disk is full.
+
+use crate::failure::{Failure, shown};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Writes `bytes` beside `file` and gives them its name. A device or a pipe is written to as it is.
+///
+/// # Errors
+/// It could not be written; then `file` is as it was.
+pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let done = Way::to(file).and_then(|way| match way {
+        Way::Through => through(file, bytes),
+        Way::Beside(draft, file) => beside(&draft, &file, bytes),
+    });
+    done.map_err(|error| failure(file, &error))
+}
+
+/// Whether [`write`] would succeed now: an answer before the work, not after it.
+///
+/// # Errors
+/// It would not.
+pub fn check_writable(file: &Path) -> Result<(), Failure> {
+    let tried = Way::to(file).and_then(|way| match way {
+        // To open a pipe is to be heard at its other end.
+        Way::Through => Ok(()),
+        Way::Beside(draft, _) => create(&draft).and_then(|_| fs::remove_file(&draft)),
+    });
+    tried.map_err(|error| failure(file, &error))
+}
+
+/// How a file is written.
+enum Way {
+    /// As it is.
+    Through,
+    /// By way of a draft, then the file's name with all links followed.
+    Beside(PathBuf, PathBuf),
+}
+
+impl Way {
+    fn to(file: &Path) -> io::Result<Self> {
+        let file = match fs::metadata(file) {
+            Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if !found.is_file() => return Ok(Self::Through),
+            Ok(_) => fs::canonicalize(file)?,
+            Err(_) => file.to_owned(),
+        };
+        let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+        let mut draft = OsString::from(".");
+        draft.push(name);
+        draft.push(format!(".{}", std::process::id()));
+        Ok(Self::Beside(file.with_file_name(draft), file))
+    }
+}
+
+fn through(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).open(file)?.write_all(bytes)
+}
+
+fn beside(draft: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let done = create(draft)
+        .and_then(|created| fill(created, bytes))
+        .and_then(|()| fs::rename(draft, file));
+    if done.is_err() {
+        // The error that led here says more than one about a draft that is left behind.
+        let _ = fs::remove_file(draft);
+    }
+    done
+}
+
+fn create(draft: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(draft)
+}
+
+fn failure(file: &Path, error: &io::Error) -> Failure {
+    Failure::own(format!("cannot write {}: {error}", shown(file)))
+}
+
+/// Some file systems say only here that the disk is full.
+fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_is_left_beside_it() {
+        let room = tempfile::tempdir().unwrap();
+        let file = room.path().join("out");
+        let link = room.path().join("link");
+        symlink("out", &link).unwrap();
+        check_writable(&file).unwrap();
+        assert!(!file.exists());
+        write(&file, b"one").unwrap();
+        check_writable(&link).unwrap();
+        write(&link, b"two").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"two");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(room.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_by_name() {
+        let room = tempfile::tempdir().unwrap();
+        let missing = room.path().join("no/such/file");
+        for (file, why) in [
+            (missing.as_path(), "No such file"),
+            (room.path(), "directory"),
+            (Path::new("/dev/full"), "No space left"),
+            (Path::new("/"), "directory"),
+        ] {
+            let failure = write(file, b"x").unwrap_err().to_string();
+            assert!(failure.contains(why), "{failure}");
+            assert!(failure.contains(file.to_str().unwrap()), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Which frames are the allocator's own: nobody looks for them, and without them a stack begins with the program's code.
+
+use super::model::Frame;
+use std::sync::Arc;
+
+/// Without the innermost frames that only hand a request on to the allocator.
+pub fn without(mut frames: Vec<Arc<Frame>>) -> Vec<Arc<Frame>> {
+    let own = frames.iter().take_while(|frame| is_own(frame)).count();
+    frames.drain(..own);
+    frames
+}
+
+fn is_own(frame: &Frame) -> bool {
+    in_library(&frame.module) || is_entry(&frame.function) || is_rust(frame)
+}
+
+fn in_library(module: &str) -> bool {
+    let (_, name) = module.rsplit_once('/').unwrap_or(("", module));
+    name.starts_with("libneap") && name.contains(".so")
+}
+
+/// The allocator linked into a Rust program, its entry points, and C++'s standard ways to them.
+fn is_entry(function: &str) -> bool {
+    const OWN: [&str; 14] = [
+        "neap::",
+        "<neap::",
+        "__rust_alloc",
+        "__rust_realloc",
+        "__rustc::__rust_alloc",
+        "__rustc::__rust_realloc",
+        "__rustc[",
+        "__rg_",
+        "__rdl_",
+        "operator new",
+        "std::__new_allocator<",
+        "__gnu_cxx::new_allocator<",
+        "std::allocator_traits<",
+        "std::allocator<",
+    ];
+    OWN.iter().any(|start| function.starts_with(start))
+}
+
+/// Rust's library, by the path of its source where there is debug information: code of the program that is compiled
+/// as a method of a type of the library has such a name, too.
+fn is_rust(frame: &Frame) -> bool {
+    const CRATES: [&str; 4] = ["alloc::", "<alloc::", "core::", "<core::"];
+    let is_source = |library: &str| frame.file.contains(library);
+    match frame.file.is_empty() {
+        false => is_source("/library/alloc/src/") || is_source("/library/core/src/"),
+        true => {
+            CRATES.iter().any(|start| frame.function.starts_with(start))
+                || frame.function.contains(" as alloc::")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str, file: &str, module: &str) -> Arc<Frame> {
+        Arc::new(Frame {
+            function: function.to_owned(),
+            file: file.to_owned(),
+            module: module.to_owned(),
+            ..Frame::default()
+        })
+    }
+
+    fn left(frames: &[Arc<Frame>]) -> Vec<String> {
+        let left = without(frames.to_vec());
+        left.iter().map(|frame| frame.function.clone()).collect()
+    }
+
+    #[test]
+    fn only_the_innermost_are_dropped() {
+        let stack = [
+            frame("inner", "", "/usr/lib/libneap.so"),
+            frame("malloc", "", "/target/libneap_c.so.1"),
+            frame("make", "a.c", "/bin/program"),
+            frame("callback", "", "/usr/lib/libneap.so"),
+            frame("main", "a.c", "/bin/program"),
+        ];
+        assert_eq!(left(&stack), ["make", "callback", "main"]);
+        assert_eq!(left(&stack[..2]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn rust_s_library_is_known_by_its_source_and_else_by_its_names() {
+        let raw = "/rustc/0/library/alloc/src/raw_vec.rs";
+        let stack = [
+            frame("__rustc::__rust_alloc", "", "/bin/program"),
+            frame("alloc::alloc::alloc", "", "/bin/program"),
+            frame("alloc::raw_vec::RawVec<T>::grow", raw, "/bin/program"),
+            frame(
+                "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
+                "",
+                "/bin/program",
+            ),
+            frame("alloc::mine", "/src/mine.cpp", "/bin/program"),
+            frame("main", "", "/bin/program"),
+        ];
+        assert_eq!(left(&stack), ["alloc::mine", "main"]);
+    }
+}

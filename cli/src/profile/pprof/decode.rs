@@ -1,0 +1,318 @@
+//! Reads the format, whoever wrote it: ours, Go's, and others that count objects and bytes.
+
+use super::budget::Budget;
+use super::messages::{Function, Location, Mapping, Sample, ValueType};
+use super::unzip::unzip;
+use super::wire::{Field, Fields, damaged};
+use crate::failure::Failure;
+use crate::profile::model::{self, Figures, Frame, Profile, Stack};
+use crate::profile::symbols::clean;
+use prost::Message;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The profile in a file, compressed or not.
+///
+/// The format has no place for `alloc_usable`: it is 0, not known.
+///
+/// # Errors
+/// The bytes are not in the format, are damaged, claim to be absurdly large, are a profile of something else than
+/// memory, or the difference of two profiles.
+pub fn decode(bytes: &[u8]) -> Result<Profile, Failure> {
+    let plain = unzip(bytes)?;
+    let mut budget = Budget::default();
+    let tables = Tables::read(&plain, &mut budget)?;
+    tables.profile(&mut budget)
+}
+
+/// No sample, location or other part has more bytes.
+const MOST_OF_ONE: usize = 1 << 20;
+/// No name is read further, in bytes.
+const LONGEST: usize = 16 << 10;
+
+/// The file's parts that refer to each other by numbers.
+#[derive(Default)]
+struct Tables<'a> {
+    value_types: Vec<ValueType>,
+    /// Each a [`Sample`], not unpacked yet.
+    samples: Vec<&'a [u8]>,
+    mappings: Vec<Mapping>,
+    locations: Vec<Location>,
+    functions: HashMap<u64, Function>,
+    strings: Vec<&'a [u8]>,
+    period_type: ValueType,
+    period: u64,
+    time_nanos: u64,
+    duration_nanos: u64,
+    comment: Vec<u64>,
+}
+
+impl<'a> Tables<'a> {
+    fn read(bytes: &'a [u8], budget: &mut Budget) -> Result<Self, Failure> {
+        let mut tables = Self::default();
+        for field in Fields::of(bytes) {
+            budget.entries(1)?;
+            match field? {
+                (tag, Field::Bytes(part)) => tables.part(tag, part, budget)?,
+                (9, Field::Number(number)) => tables.time_nanos = number,
+                (10, Field::Number(number)) => tables.duration_nanos = number,
+                (12, Field::Number(number)) => tables.period = number,
+                (13, Field::Number(number)) => tables.comment.push(number),
+                _ => {}
+            }
+        }
+        Ok(tables)
+    }
+
+    fn part(&mut self, tag: u32, part: &'a [u8], budget: &mut Budget) -> Result<(), Failure> {
+        match tag {
+            1 => self.value_types.push(message(part)?),
+            2 => self.samples.push(part),
+            3 => self.mappings.push(message(part)?),
+            4 => {
+                let location: Location = message(part)?;
+                budget.entries(location.line.len())?;
+                self.locations.push(location);
+            }
+            5 => {
+                let function: Function = message(part)?;
+                self.functions.insert(function.id, function);
+            }
+            6 => self.strings.push(part),
+            11 => self.period_type = message(part)?,
+            13 => {
+                let comments = numbers(part);
+                budget.entries(comments.len())?;
+                self.comment.extend(comments);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn profile(&self, budget: &mut Budget) -> Result<Profile, Failure> {
+        let columns = Columns::of(&self.names(budget)?)?;
+        let locations = self.calls(budget)?;
+        let samples = self.samples.iter();
+        let stacks = samples.map(|sample| stack(&message(sample)?, &columns, &locations, budget));
+        let ended_ms = self.time_nanos / 1_000_000;
+        let (program, pid) = self.about();
+        Ok(Profile {
+            pid,
+            program,
+            rate: self.rate(),
+            began_ms: ended_ms.saturating_sub(self.duration_nanos / 1_000_000),
+            ended_ms,
+            stacks: stacks.collect::<Result<_, _>>()?,
+            mappings: self.places(budget)?,
+        })
+    }
+
+    fn names(&self, budget: &mut Budget) -> Result<Vec<String>, Failure> {
+        let types = self.value_types.iter();
+        types.map(|value| self.kept(value.r#type, budget)).collect()
+    }
+
+    /// A string that is kept: one may be referred to by all.
+    fn kept(&self, index: i64, budget: &mut Budget) -> Result<String, Failure> {
+        let text = self.text(index)?;
+        budget.text(text.len())?;
+        Ok(text)
+    }
+
+    fn text(&self, index: i64) -> Result<String, Failure> {
+        let found = usize::try_from(index)
+            .ok()
+            .and_then(|index| self.strings.get(index));
+        let bytes = found.ok_or_else(|| damaged(format_args!("there is no string {index}")))?;
+        Ok(clean(&String::from_utf8_lossy(
+            &bytes[..bytes.len().min(LONGEST)],
+        )))
+    }
+
+    fn rate(&self) -> u64 {
+        match self.text(self.period_type.r#type).as_deref() {
+            Ok("space") => self.period,
+            _ => 0,
+        }
+    }
+
+    /// The program and its process number: from our comment, else from the first mapping, which is the program's.
+    fn about(&self) -> (String, u32) {
+        let comments = self
+            .comment
+            .iter()
+            .filter_map(|&index| self.text(index as i64).ok());
+        let ours = comments.into_iter().find_map(|comment| {
+            let (program, pid) = comment
+                .strip_prefix("neap profile of ")?
+                .rsplit_once(", process ")?;
+            Some((program.to_owned(), pid.parse().ok()?))
+        });
+        ours.unwrap_or_else(|| {
+            let first = self.mappings.first();
+            let path = first.and_then(|mapping| self.text(mapping.filename).ok());
+            let name = |path: String| path.rsplit('/').next().unwrap_or_default().to_owned();
+            (path.map(name).unwrap_or_default(), 0)
+        })
+    }
+
+    fn places(&self, budget: &mut Budget) -> Result<Vec<model::Mapping>, Failure> {
+        let mut place = |mapping: &Mapping| {
+            let path = self.kept(mapping.filename, budget)?;
+            let build_id = self.kept(mapping.build_id, budget)?;
+            Ok(model::Mapping {
+                start: mapping.memory_start,
+                end: mapping.memory_limit,
+                offset: mapping.file_offset,
+                path,
+                build_id,
+            })
+        };
+        self.mappings.iter().map(&mut place).collect()
+    }
+
+    /// The frames of each location.
+    fn calls(&self, budget: &mut Budget) -> Result<Calls, Failure> {
+        let mut modules = HashMap::new();
+        for mapping in &self.mappings {
+            modules.insert(mapping.id, self.kept(mapping.filename, budget)?);
+        }
+        let mut calls = Calls::new();
+        for location in &self.locations {
+            let module = modules.get(&location.mapping_id).map_or("", String::as_str);
+            calls.insert(location.id, self.frames(location, module, budget)?);
+        }
+        Ok(calls)
+    }
+
+    fn frames(
+        &self,
+        location: &Location,
+        module: &str,
+        budget: &mut Budget,
+    ) -> Result<Vec<Arc<Frame>>, Failure> {
+        let count = location.line.len();
+        let mut frames = Vec::with_capacity(count.max(1));
+        budget.text(module.len().saturating_mul(count.max(1)))?;
+        for (index, line) in location.line.iter().enumerate() {
+            let id = line.function_id;
+            let function = self.functions.get(&id);
+            let function =
+                function.ok_or_else(|| damaged(format_args!("there is no function {id}")))?;
+            frames.push(Arc::new(Frame {
+                function: self.kept(function.name, budget)?,
+                file: self.kept(function.filename, budget)?,
+                line: u32::try_from(line.line).unwrap_or(0),
+                module: module.to_owned(),
+                address: location.address,
+                inlined: index + 1 < count,
+            }));
+        }
+        if frames.is_empty() {
+            frames.push(Arc::new(nameless(location.address, module)));
+        }
+        Ok(frames)
+    }
+}
+
+fn nameless(address: u64, module: &str) -> Frame {
+    Frame {
+        function: format!("{address:#x}"),
+        module: module.to_owned(),
+        address,
+        ..Frame::default()
+    }
+}
+
+/// Frames by the number of their location.
+type Calls = HashMap<u64, Vec<Arc<Frame>>>;
+
+fn stack(
+    sample: &Sample,
+    columns: &Columns,
+    calls: &Calls,
+    budget: &mut Budget,
+) -> Result<Stack, Failure> {
+    let mut frames = Vec::new();
+    for id in &sample.location_id {
+        let found = calls.get(id);
+        let found = found.ok_or_else(|| damaged(format_args!("there is no location {id}")))?;
+        budget.frames(found.len())?;
+        frames.extend(found.iter().cloned());
+    }
+    Ok(Stack {
+        frames,
+        figures: columns.figures(&sample.value)?,
+    })
+}
+
+/// Which of a sample's values is what.
+struct Columns {
+    count: usize,
+    /// `alloc_objects`, `alloc_space`, `inuse_objects`, `inuse_space`, `waste_space`.
+    at: [Option<usize>; 5],
+}
+
+impl Columns {
+    fn of(names: &[String]) -> Result<Self, Failure> {
+        let named = |name: &str| names.iter().position(|found| found == name);
+        // Other allocators call what is live so.
+        let at = [
+            named("alloc_objects"),
+            named("alloc_space"),
+            named("inuse_objects").or_else(|| named("objects")),
+            named("inuse_space").or_else(|| named("space")),
+            named("waste_space"),
+        ];
+        match at {
+            [_, None, _, None, _] => Err(Failure::own(format!(
+                "this is no heap profile: its values are called {}",
+                names.join(", ")
+            ))),
+            _ => Ok(Self {
+                count: names.len(),
+                at,
+            }),
+        }
+    }
+
+    fn figures(&self, values: &[i64]) -> Result<Figures, Failure> {
+        if values.len() != self.count {
+            return Err(damaged(format_args!(
+                "a sample has {} values instead of {}",
+                values.len(),
+                self.count
+            )));
+        }
+        let [alloc_objects, alloc_bytes, live_objects, live_bytes, waste] =
+            self.at.map(|at| at.map_or(0, |at| values[at]));
+        let counted = |value: i64| {
+            u64::try_from(value).map_err(|_| {
+                Failure::own("this is the difference of two profiles: open it with pprof, or give neap one of the two")
+            })
+        };
+        let live_bytes = counted(live_bytes)?;
+        Ok(Figures {
+            alloc_objects: counted(alloc_objects)?,
+            alloc_bytes: counted(alloc_bytes)?,
+            alloc_usable: 0,
+            live_objects: counted(live_objects)?,
+            live_bytes,
+            live_usable: live_bytes.saturating_add(counted(waste)?),
+        })
+    }
+}
+
+fn message<M: Message + Default>(part: &[u8]) -> Result<M, Failure> {
+    match part.len() {
+        0..=MOST_OF_ONE => M::decode(part).map_err(damaged),
+        length => Err(damaged(format_args!("a part of it has {length} bytes"))),
+    }
+}
+
+/// Numbers one after the other; the rest is left out where one is damaged.
+fn numbers(mut part: &[u8]) -> Vec<u64> {
+    let next = || prost::encoding::decode_varint(&mut part).ok();
+    std::iter::from_fn(next).take(MOST_OF_ONE).collect()
+}

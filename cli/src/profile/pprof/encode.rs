@@ -1,0 +1,226 @@
+//! Writes the format.
+
+use super::VALUES;
+use super::messages::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
+use crate::profile::model::{self, Figures, Frame};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use prost::Message;
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+
+/// Viewers that merge profiles of several sources drop these; the allocator's own frames are not in ours.
+const DROP_FRAMES: &str = "(malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|operator new.*\
+    |__rust_alloc|__rust_alloc_zeroed|__rust_realloc|neap::.*)";
+
+/// The profile as a file, compressed by gzip.
+pub fn encode(profile: &model::Profile) -> Vec<u8> {
+    let message = Writer::new(profile).message(profile);
+    let mut out = GzEncoder::new(Vec::new(), Compression::default());
+    // Writing to memory does not fail.
+    let _ = out.write_all(&message.encode_to_vec());
+    out.finish().unwrap_or_default()
+}
+
+/// Numbers what the samples refer to.
+struct Writer<'a> {
+    mappings: &'a [model::Mapping],
+    strings: Strings,
+    functions: HashMap<(&'a str, &'a str), u64>,
+    function: Vec<Function>,
+    /// By the frames, which are shared: the same object is the same location.
+    locations: HashMap<Vec<*const Frame>, u64>,
+    location: Vec<Location>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(profile: &'a model::Profile) -> Self {
+        Self {
+            mappings: &profile.mappings,
+            strings: Strings::new(),
+            functions: HashMap::new(),
+            function: Vec::new(),
+            locations: HashMap::new(),
+            location: Vec::new(),
+        }
+    }
+
+    fn message(mut self, profile: &'a model::Profile) -> Profile {
+        let sample_type = VALUES
+            .map(|(name, unit)| self.value_type(name, unit))
+            .to_vec();
+        let sample = profile
+            .stacks
+            .iter()
+            .map(|stack| self.sample(stack))
+            .collect();
+        let mapping = (1..)
+            .zip(&profile.mappings)
+            .map(|(id, mapping)| self.mapping(id, mapping));
+        let mapping = mapping.collect();
+        let about = format!(
+            "neap profile of {}, process {}",
+            profile.program, profile.pid
+        );
+        Profile {
+            sample_type,
+            sample,
+            mapping,
+            drop_frames: self.strings.of(DROP_FRAMES),
+            keep_frames: 0,
+            time_nanos: nanoseconds(profile.ended_ms),
+            duration_nanos: nanoseconds(profile.ended_ms.saturating_sub(profile.began_ms)),
+            period_type: Some(self.value_type("space", "bytes")),
+            period: signed(profile.rate),
+            comment: vec![self.strings.of(&about)],
+            default_sample_type: self.strings.of("inuse_space"),
+            location: self.location,
+            function: self.function,
+            string_table: self.strings.table,
+        }
+    }
+
+    fn value_type(&mut self, name: &str, unit: &str) -> ValueType {
+        ValueType {
+            r#type: self.strings.of(name),
+            unit: self.strings.of(unit),
+        }
+    }
+
+    fn sample(&mut self, stack: &'a model::Stack) -> Sample {
+        let figures = &stack.figures;
+        let values = [
+            figures.alloc_objects,
+            figures.alloc_bytes,
+            figures.live_objects,
+            figures.live_bytes,
+            figures.waste(),
+        ];
+        let calls = stack.frames.chunk_by(|inner, _| inner.inlined);
+        Sample {
+            location_id: calls.map(|call| self.location(call)).collect(),
+            value: values.map(signed).to_vec(),
+            label: mean(figures)
+                .map(|size| self.label(size))
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    fn label(&mut self, size: u64) -> Label {
+        Label {
+            key: self.strings.of("bytes"),
+            str: 0,
+            num: signed(size),
+            num_unit: self.strings.of("bytes"),
+        }
+    }
+
+    fn location(&mut self, call: &'a [Arc<Frame>]) -> u64 {
+        let key: Vec<_> = call.iter().map(Arc::as_ptr).collect();
+        if let Some(&id) = self.locations.get(&key) {
+            return id;
+        }
+        let id = self.location.len() as u64 + 1;
+        let address = call[0].address;
+        let line = call.iter().map(|frame| self.line(frame)).collect();
+        self.location.push(Location {
+            id,
+            mapping_id: self.mapping_of(address),
+            address,
+            line,
+            is_folded: false,
+        });
+        self.locations.insert(key, id);
+        id
+    }
+
+    /// A return address: the call is before it.
+    fn mapping_of(&self, address: u64) -> u64 {
+        let call = address.saturating_sub(1);
+        let holds = |mapping: &model::Mapping| (mapping.start..mapping.end).contains(&call);
+        self.mappings
+            .iter()
+            .position(holds)
+            .map_or(0, |index| index as u64 + 1)
+    }
+
+    fn line(&mut self, frame: &'a Frame) -> Line {
+        Line {
+            function_id: self.function_of(&frame.function, &frame.file),
+            line: i64::from(frame.line),
+            column: 0,
+        }
+    }
+
+    fn function_of(&mut self, name: &'a str, file: &'a str) -> u64 {
+        let next = self.functions.len() as u64 + 1;
+        let id = *self.functions.entry((name, file)).or_insert(next);
+        if id == next {
+            let index = self.strings.of(name);
+            self.function.push(Function {
+                id,
+                name: index,
+                system_name: index,
+                filename: self.strings.of(file),
+                start_line: 0,
+            });
+        }
+        id
+    }
+
+    /// All names are resolved here: a viewer has nothing to look up.
+    fn mapping(&mut self, id: u64, mapping: &model::Mapping) -> Mapping {
+        Mapping {
+            id,
+            memory_start: mapping.start,
+            memory_limit: mapping.end,
+            file_offset: mapping.offset,
+            filename: self.strings.of(&mapping.path),
+            build_id: self.strings.of(&mapping.build_id),
+            has_functions: true,
+            has_filenames: true,
+            has_line_numbers: true,
+            has_inline_frames: true,
+        }
+    }
+}
+
+/// Strings, each once.
+struct Strings {
+    table: Vec<String>,
+    index: HashMap<String, i64>,
+}
+
+impl Strings {
+    fn new() -> Self {
+        Self {
+            table: vec![String::new()],
+            index: HashMap::from([(String::new(), 0)]),
+        }
+    }
+
+    fn of(&mut self, text: &str) -> i64 {
+        if let Some(&index) = self.index.get(text) {
+            return index;
+        }
+        let index = self.table.len() as i64;
+        self.table.push(text.to_owned());
+        self.index.insert(text.to_owned(), index);
+        index
+    }
+}
+
+/// Mean bytes asked for by one request.
+fn mean(figures: &Figures) -> Option<u64> {
+    figures.alloc_bytes.checked_div(figures.alloc_objects)
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn nanoseconds(milliseconds: u64) -> i64 {
+    signed(milliseconds.saturating_mul(1_000_000))
+}

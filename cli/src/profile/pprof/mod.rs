@@ -1,0 +1,21 @@
+//! pprof's `profile.proto`, as Go writes heap profiles: what google/pprof, Parca, Pyroscope and speedscope open.
+
+mod budget;
+mod decode;
+mod encode;
+mod messages;
+mod unzip;
+mod wire;
+
+pub use decode::decode;
+pub use encode::encode;
+pub use unzip::MOST;
+
+/// The values of a sample, in our order: Go's four, and what size classes waste.
+const VALUES: [(&str, &str); 5] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+    ("waste_space", "bytes"),
+];

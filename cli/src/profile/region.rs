@@ -1,0 +1,145 @@
+//! The region of a process ([`neap::sites`]), taken apart. Nothing in it is trusted: a process that means harm wrote it.
+
+use super::model::Figures;
+use crate::failure::Failure;
+use bytemuck::{Pod, Zeroable};
+use neap::sites::{self, Head, Site};
+
+/// What a region says, before anything is known about its addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// The process.
+    pub pid: u32,
+    /// Mean bytes between two samples; 0: switched off.
+    pub rate: u64,
+    /// When sampling began, in ms since 1970.
+    pub began_ms: u64,
+    /// The last time that it was switched on or off, in ms since 1970.
+    pub changed_ms: u64,
+    /// Lines of `/proc/PID/maps`.
+    pub maps: String,
+    /// What was sampled, and where.
+    pub sites: Vec<Sampled>,
+}
+
+/// One site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sampled {
+    /// Return addresses, innermost first; none: the region had no room for the place.
+    pub addresses: Vec<u64>,
+    /// What was allocated there.
+    pub figures: Figures,
+}
+
+impl Region {
+    /// Takes a region apart.
+    ///
+    /// # Errors
+    /// The bytes are no region, one of another version, cut short or damaged.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Failure> {
+        let head = head(bytes)?;
+        let count = usize::try_from(head.sites).unwrap_or(usize::MAX);
+        if count > sites::MOST_SITES {
+            return Err(damaged(&format!("it claims {count} sites")));
+        }
+        if bytes.len() < sites::site_at(count) {
+            return Err(cut_short(bytes.len(), sites::site_at(count)));
+        }
+        Ok(Self {
+            pid: u32::try_from(head.pid).map_err(|_| damaged("its process number is too large"))?,
+            rate: head.rate,
+            began_ms: head.began_ms,
+            changed_ms: head.changed_ms,
+            maps: maps(bytes, head.maps_bytes)?,
+            sites: all_sites(bytes, count)?,
+        })
+    }
+}
+
+fn head(bytes: &[u8]) -> Result<Head, Failure> {
+    if bytes.len() < sites::SITES_AT {
+        return Err(cut_short(bytes.len(), sites::SITES_AT));
+    }
+    let head: Head = record(bytes, 0);
+    match (head.magic, head.version) {
+        (sites::MAGIC, sites::VERSION) => Ok(head),
+        (sites::MAGIC, version) => Err(Failure::own(format!(
+            "the profile is of version {version} and this neap reads {}: use the neap that came with the library",
+            sites::VERSION
+        ))),
+        _ => Err(damaged("it does not begin as one does")),
+    }
+}
+
+/// The record at `at`, which lies within `bytes`.
+fn record<T: Pod + Zeroable>(bytes: &[u8], at: usize) -> T {
+    bytemuck::pod_read_unaligned(&bytes[at..at + size_of::<T>()])
+}
+
+fn maps(bytes: &[u8], length: u64) -> Result<String, Failure> {
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if length > sites::MAPS_BYTES {
+        return Err(damaged("its list of mappings is too long"));
+    }
+    let text = &bytes[sites::MAPS_AT..sites::MAPS_AT + length];
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+fn all_sites(bytes: &[u8], count: usize) -> Result<Vec<Sampled>, Failure> {
+    let mut all = Vec::with_capacity(count);
+    for index in 0..count {
+        let site: Site = record(bytes, sites::site_at(index));
+        let depth = usize::try_from(site.depth).unwrap_or(usize::MAX);
+        if depth > sites::FRAMES {
+            return Err(damaged(&format!("site {index} claims {depth} frames")));
+        }
+        let written = depth > 0 || index == 0;
+        let figures = figures(&site);
+        if written && figures != Figures::default() {
+            all.push(Sampled {
+                addresses: site.frames[..depth].to_vec(),
+                figures,
+            });
+        }
+    }
+    Ok(all)
+}
+
+fn figures(site: &Site) -> Figures {
+    Figures {
+        alloc_objects: whole(site.alloc_objects),
+        alloc_bytes: sane(site.alloc_bytes),
+        alloc_usable: sane(site.alloc_usable),
+        live_objects: whole(site.live_objects),
+        live_bytes: sane(site.live_bytes),
+        live_usable: sane(site.live_usable),
+    }
+}
+
+/// Objects, of parts of objects. A place where something was sampled has one at least.
+fn whole(parts: u64) -> u64 {
+    match sane(parts) {
+        0 => 0,
+        parts => (parts.saturating_add(sites::PARTS / 2) / sites::PARTS).max(1),
+    }
+}
+
+/// The words of a site are added to one by one: read between two additions, a difference can be below zero.
+fn sane(word: u64) -> u64 {
+    match i64::try_from(word) {
+        Ok(_) => word,
+        Err(_) => 0,
+    }
+}
+
+fn cut_short(found: usize, expected: usize) -> Failure {
+    Failure::own(format!(
+        "the profile is cut short: {found} bytes of {expected}"
+    ))
+}
+
+fn damaged(why: &str) -> Failure {
+    Failure::own(format!(
+        "this is no heap profile of Neap, or a damaged one: {why}"
+    ))
+}

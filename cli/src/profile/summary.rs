@@ -1,0 +1,202 @@
+//! What stands first in every text: how much, where most of it comes from, and where most is lost to rounding.
+
+use super::calls::{Grouping, Place, places};
+use super::model::{Figures, Frame, Profile, Value};
+use neap::stats::Bytes;
+use std::sync::Arc;
+
+/// The first paragraph, a line a sentence.
+pub fn summary(profile: &Profile, value: Value) -> String {
+    let mut text = opening(profile);
+    text += &largest(profile, value);
+    if value != Value::Waste {
+        text += &most_waste(profile);
+    }
+    text
+}
+
+fn opening(profile: &Profile) -> String {
+    let total = profile.total();
+    format!(
+        "{}: {} live in {}, of {} in {} allocated while it was sampled{}.\n",
+        whose(profile),
+        Bytes(total.live_bytes),
+        objects(total.live_objects),
+        Bytes(total.alloc_bytes),
+        objects(total.alloc_objects),
+        sampling(profile)
+    )
+}
+
+fn whose(profile: &Profile) -> String {
+    match (profile.program.as_str(), profile.pid) {
+        ("", 0) => "Heap profile".to_owned(),
+        ("", pid) => format!("Process {pid}"),
+        (program, 0) => program.to_owned(),
+        (program, pid) => format!("{program}, process {pid}"),
+    }
+}
+
+fn sampling(profile: &Profile) -> String {
+    let seconds = profile.ended_ms.saturating_sub(profile.began_ms) as f64 / 1000.0;
+    match (profile.rate, profile.began_ms) {
+        (0, _) => String::new(),
+        (rate, 0) => format!(" (every {} on average)", Bytes(rate)),
+        (rate, _) => format!(" (every {} on average, {seconds:.1} s)", Bytes(rate)),
+    }
+}
+
+/// The place with the largest share of the value.
+fn largest(profile: &Profile, value: Value) -> String {
+    let total = value.of(&profile.total());
+    match places(profile, value, Grouping::Innermost).first() {
+        None => format!("There are no {} in the profile.\n", value.phrase()),
+        Some(place) => format!(
+            "The largest part of the {}, {} ({}), comes from {}: {}.\n",
+            value.phrase(),
+            amount(value, value.of(&place.figures)),
+            percent(value.of(&place.figures), total),
+            way(profile, value, place),
+            of_what(value, &place.figures)
+        ),
+    }
+}
+
+/// What was allocated at the place.
+fn of_what(value: Value, figures: &Figures) -> String {
+    let (count, bytes) = match value {
+        Value::AllocSpace | Value::AllocObjects => (figures.alloc_objects, figures.alloc_bytes),
+        Value::Waste => return rounding(figures),
+        Value::LiveSpace | Value::LiveObjects => (figures.live_objects, figures.live_bytes),
+    };
+    match count {
+        1 => format!("1 object of {}", Bytes(bytes)),
+        _ => format!("{} of {}", objects(count), Bytes(bytes / count.max(1))),
+    }
+}
+
+/// `24 bytes asked for, 32 usable, in each of 1000 objects`.
+pub fn rounding(figures: &Figures) -> String {
+    let count = figures.live_objects.max(1);
+    format!(
+        "{} bytes asked for, {} usable, in each of {}",
+        grouped(rounded(figures.live_bytes, count)),
+        grouped(rounded(figures.live_usable, count)),
+        objects(figures.live_objects)
+    )
+}
+
+fn rounded(sum: u64, count: u64) -> u64 {
+    sum.saturating_add(count / 2) / count
+}
+
+fn most_waste(profile: &Profile) -> String {
+    let waste = profile.total().waste();
+    match places(profile, Value::Waste, Grouping::Innermost).first() {
+        None => String::new(),
+        Some(place) => format!(
+            "Size classes add {}, {} of it in {}: {}.\n",
+            Bytes(waste),
+            Bytes(place.figures.waste()),
+            way(profile, Value::Waste, place),
+            rounding(&place.figures)
+        ),
+    }
+}
+
+/// The innermost call, and the one that led there most often.
+fn way(profile: &Profile, value: Value, place: &Place<'_>) -> String {
+    let Some(innermost) = place.frames.first() else {
+        return "nowhere that is known".to_owned();
+    };
+    let all = places(profile, value, Grouping::Stack);
+    let same = |other: &&Place<'_>| {
+        other
+            .frames
+            .first()
+            .is_some_and(|frame| at_same_line(frame, innermost))
+    };
+    let caller = all.iter().find(same).and_then(|place| place.frames.get(1));
+    match caller {
+        None => call(innermost),
+        Some(caller) => format!("{}, called by {}", call(innermost), call(caller)),
+    }
+}
+
+fn at_same_line(one: &Frame, other: &Frame) -> bool {
+    (&one.function, &one.module, &one.file, one.line)
+        == (&other.function, &other.module, &other.file, other.line)
+}
+
+/// `make (node.c:12)`, or where the function is if the line is not known.
+fn call(frame: &Arc<Frame>) -> String {
+    match source(frame).or_else(|| module(frame)) {
+        None => frame.function.clone(),
+        Some(place) => format!("{} ({place})", frame.function),
+    }
+}
+
+/// `node.c:12`.
+pub fn source(frame: &Frame) -> Option<String> {
+    let file = frame.file.rsplit('/').next().unwrap_or_default();
+    match (file, frame.line) {
+        ("", _) => None,
+        (file, 0) => Some(file.to_owned()),
+        (file, line) => Some(format!("{file}:{line}")),
+    }
+}
+
+/// `in libc.so.6`.
+pub fn module(frame: &Frame) -> Option<String> {
+    let name = frame.module.rsplit('/').next().unwrap_or_default();
+    (!name.is_empty()).then(|| format!("in {name}"))
+}
+
+/// A value for people.
+pub fn amount(value: Value, amount: u64) -> String {
+    match value {
+        Value::LiveObjects | Value::AllocObjects => grouped(amount),
+        Value::LiveSpace | Value::AllocSpace | Value::Waste => Bytes(amount).to_string(),
+    }
+}
+
+/// `1 object`, `12,345 objects`.
+pub fn objects(count: u64) -> String {
+    match count {
+        1 => "1 object".to_owned(),
+        _ => format!("{} objects", grouped(count)),
+    }
+}
+
+/// `12,345`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `95.9 %`.
+pub fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(grouped(7), "7");
+        assert_eq!(grouped(1234), "1,234");
+        assert_eq!(grouped(123_456_789), "123,456,789");
+        assert_eq!(percent(1, 3), "33.3 %");
+        assert_eq!(percent(0, 0), "0.0 %");
+        assert_eq!(objects(1), "1 object");
+    }
+}

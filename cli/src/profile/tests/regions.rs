@@ -1,0 +1,122 @@
+//! Regions: what they say, and the names of real code.
+
+use super::{own_maps, region, site};
+use crate::profile::Profile;
+use crate::profile::region::Region;
+use neap::sites::{PARTS, Site};
+use std::hint::black_box;
+
+/// Code with a name of its own: Rust's would begin with `neap::` here, as the allocator's do. What it does tells it from other functions, which the linker might merge with it.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn a_place_that_allocates(number: u64) -> u64 {
+    black_box(number).wrapping_mul(0x1234_5678_9abc) ^ black_box(7)
+}
+
+/// An address in it that a call could return to.
+fn known() -> u64 {
+    black_box(a_place_that_allocates(1));
+    a_place_that_allocates as extern "C" fn(u64) -> u64 as usize as u64 + 4
+}
+
+#[test]
+fn code_of_this_process_has_its_name_and_line() {
+    let bytes = region(&own_maps(), &[Site::default(), site(&[known()], 3, 24, 32)]);
+    let profile = Profile::from_region(&bytes).unwrap();
+    let [stack] = profile.stacks.as_slice() else {
+        panic!("{:?}", profile.stacks)
+    };
+    let frame = stack.frames.last().unwrap();
+    assert!(frame.function == "a_place_that_allocates", "{frame:?}");
+    assert!(
+        frame.file.ends_with("profile/tests/regions.rs"),
+        "{frame:?}"
+    );
+    assert!((10..20).contains(&frame.line), "{frame:?}");
+    assert_eq!((frame.address, frame.inlined), (known(), false));
+    let own = std::env::current_exe().unwrap();
+    assert_eq!(frame.module, own.to_str().unwrap());
+    assert_eq!(profile.program, own.file_name().unwrap().to_str().unwrap());
+    assert_eq!((stack.figures.live_objects, stack.figures.waste()), (3, 24));
+    let mapping = profile
+        .mappings
+        .iter()
+        .find(|mapping| mapping.path == frame.module);
+    assert!(!mapping.unwrap().path.is_empty());
+}
+
+#[test]
+fn a_module_that_is_gone_gives_offsets() {
+    let maps = "\
+00400000-00500000 r-xp 00001000 08:01 12 /no/such/libgone.so.1 (deleted)
+00500000-00600000 r-xp 00001000 08:01 12 /no/such/\u{1b}[31mred
+";
+    let addresses = [0x40_0235, 0x50_0011, 0x90_0000];
+    let bytes = region(maps, &[Site::default(), site(&addresses, 1, 8, 8)]);
+    let profile = Profile::from_region(&bytes).unwrap();
+    let names: Vec<_> = profile.stacks[0]
+        .frames
+        .iter()
+        .map(|frame| &*frame.function)
+        .collect();
+    assert_eq!(
+        names,
+        ["libgone.so.1+0x1234", "\u{fffd}[31mred+0x1010", "0x900000"]
+    );
+    assert_eq!(profile.program, "libgone.so.1");
+    assert_eq!(profile.mappings[0].build_id, "");
+}
+
+#[test]
+fn the_allocator_s_own_frames_are_dropped() {
+    let maps = "00400000-00500000 r-xp 00000000 08:01 12 /no/such/libneap.so\n\
+                00500000-00600000 r-xp 00000000 08:01 12 /no/such/program\n";
+    let addresses = [0x40_0100, 0x40_0200, 0x50_0001, 0x40_0300];
+    let bytes = region(maps, &[Site::default(), site(&addresses, 1, 8, 8)]);
+    let profile = Profile::from_region(&bytes).unwrap();
+    let names: Vec<_> = profile.stacks[0]
+        .frames
+        .iter()
+        .map(|frame| &*frame.function)
+        .collect();
+    assert_eq!(names, ["program+0x0", "libneap.so+0x2ff"]);
+}
+
+#[test]
+fn objects_are_counted_in_parts() {
+    let mut third = site(&[1], 0, 0, 0);
+    third.alloc_objects = PARTS * 10 / 3;
+    third.live_objects = 1;
+    third.live_bytes = 5;
+    let bytes = region("", &[Site::default(), third]);
+    let figures = Region::parse(&bytes).unwrap().sites[0].figures;
+    assert_eq!((figures.alloc_objects, figures.live_objects), (3, 1));
+}
+
+#[test]
+fn what_had_no_room_is_one_place_and_what_is_not_written_is_none() {
+    let mut other = site(&[], 2, 100, 112);
+    // Read between an addition and a subtraction.
+    other.live_bytes = u64::MAX;
+    let bytes = region("", &[other, site(&[], 9, 9, 9), site(&[1], 0, 0, 0)]);
+    let profile = Profile::from_region(&bytes).unwrap();
+    let [stack] = profile.stacks.as_slice() else {
+        panic!("{:?}", profile.stacks)
+    };
+    assert!(stack.frames[0].function.contains("had no room"));
+    assert_eq!(
+        (stack.figures.alloc_bytes, stack.figures.live_bytes),
+        (200, 0)
+    );
+}
+
+#[test]
+fn times_and_rates_are_taken_over() {
+    let mut bytes = region("", &[Site::default()]);
+    let running = Profile::from_region(&bytes).unwrap();
+    assert_eq!((running.rate, running.began_ms), (1 << 19, 1000));
+    assert!(running.ended_ms > 3000);
+    let rate = std::mem::offset_of!(neap::sites::Head, rate);
+    bytes[rate..rate + 8].fill(0);
+    assert_eq!(Profile::from_region(&bytes).unwrap().ended_ms, 3000);
+}

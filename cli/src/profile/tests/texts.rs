@@ -1,0 +1,245 @@
+//! What people read.
+
+use super::planted;
+use crate::profile::{
+    Profile, Value, check_pattern, collapsed, flamegraph, json, leaks, listing, tree,
+};
+use std::fs;
+use std::sync::Arc;
+
+const PARAGRAPH: &str = "\
+planted, process 77: 127.9 MiB live in 1,049,577 objects, of 134.9 MiB in 1,049,584 objects allocated while it was \
+sampled (every 512.0 KiB on average, 2.5 s).
+The largest part of the live bytes, 100.0 MiB (78.2 %), comes from download (planted.c:10), called by main \
+(planted.c:1): 1 object of 100.0 MiB.
+Size classes add 8.0 MiB, 8.0 MiB of it in fresh_node (planted.c:20), called by add_node (planted.c:25): 24 bytes \
+asked for, 32 usable, in each of 1,048,576 objects.
+";
+
+const TREE: &str = "
+Calls by live bytes
+  127.9 MiB  100.0 %  all
+  127.9 MiB  100.0 %  main  (in planted)  planted.c:1
+  + 100.0 MiB  78.2 %  download  (in planted)  planted.c:10
+  + 24.0 MiB  18.8 %  add_node  (in planted)  planted.c:25
+  +   24.0 MiB  18.8 %  fresh_node  (in planted)  planted.c:20
+  + 3.9 MiB  3.1 %  walk  (in planted)  planted.c:30
+  +   3.9 MiB  3.1 %  walk  (in planted)  planted.c:30
+  +   ! 3.9 MiB  3.1 %  walk  (in planted)  planted.c:30
+  +   !   3.9 MiB  3.1 %  keep  (in planted)  planted.c:40
+
+By what a function allocates itself
+        flat           cumulative           function
+   100.0 MiB   78.2 %   100.0 MiB   78.2 %  download  (in planted)
+    24.0 MiB   18.8 %    24.0 MiB   18.8 %  fresh_node  (in planted)
+     3.9 MiB    3.1 %     3.9 MiB    3.1 %  keep  (in planted)
+
+By what a function and those it calls allocate
+        flat           cumulative           function
+         0 B    0.0 %   127.9 MiB  100.0 %  main  (in planted)
+   100.0 MiB   78.2 %   100.0 MiB   78.2 %  download  (in planted)
+    24.0 MiB   18.8 %    24.0 MiB   18.8 %  fresh_node  (in planted)
+         0 B    0.0 %    24.0 MiB   18.8 %  add_node  (in planted)
+     3.9 MiB    3.1 %     3.9 MiB    3.1 %  keep  (in planted)
+         0 B    0.0 %     3.9 MiB    3.1 %  walk  (in planted)
+";
+
+#[test]
+fn the_tree_names_the_buffer_and_the_waste_first() {
+    assert_eq!(
+        tree(&planted(), Value::LiveSpace),
+        format!("{PARAGRAPH}{TREE}")
+    );
+}
+
+#[test]
+fn the_tree_of_waste_names_the_nodes_first() {
+    let text = tree(&planted(), Value::Waste);
+    let said = "The largest part of the bytes that size classes add to live objects, 8.0 MiB (100.0 %), comes from \
+                fresh_node (planted.c:20)";
+    assert!(text.contains(said), "{text}");
+    assert!(!text.contains("download"), "{text}");
+}
+
+#[test]
+fn small_calls_are_left_out_and_counted() {
+    let mut profile = planted();
+    profile.stacks[2].figures.live_bytes = 1;
+    let text = tree(&profile, Value::LiveSpace);
+    assert!(
+        text.contains("(1 calls with less than 0.5 % each are left out)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_profile_of_nothing_says_so() {
+    for value in Value::ALL {
+        let nothing = format!("There are no {} in the profile.", value.phrase());
+        assert!(tree(&Profile::default(), value).contains(&nothing));
+        assert!(leaks(&Profile::default(), value).contains(&nothing));
+    }
+    let failure = flamegraph(&Profile::default(), Value::Waste).unwrap_err();
+    assert!(failure.to_string().contains("no waste"), "{failure}");
+}
+
+#[test]
+fn leaks_are_places_the_largest_first() {
+    let text = leaks(&planted(), Value::LiveObjects);
+    let (_, list) = text.split_once("\n\n").unwrap();
+    let expected = "\
+Still live, sorted by live objects: 3 places, 3 shown
+
+  1,048,576, 99.9 %: 24.0 MiB in 1,048,576 objects
+      fresh_node  (in planted)  planted.c:20
+      add_node  (in planted)  planted.c:25
+      main  (in planted)  planted.c:2
+
+  1,000, 0.1 %: 3.9 MiB in 1,000 objects
+      keep  (in planted)  planted.c:40
+      walk  (in planted)  planted.c:30
+      walk  (in planted)  planted.c:30
+      walk  (in planted)  planted.c:30
+      main  (in planted)  planted.c:3
+
+  1, 0.0 %: 100.0 MiB in 1 object
+      download  (in planted)  planted.c:10
+      main  (in planted)  planted.c:1
+";
+    assert_eq!(list, expected);
+}
+
+#[test]
+fn equal_places_are_summed_up() {
+    let mut profile = planted();
+    profile.stacks.extend(planted().stacks);
+    let text = leaks(&profile, Value::Waste);
+    assert!(text.contains("1 places, 1 shown\n\n  16.0 MiB, 100.0 %: 24 bytes asked for, 32 usable, in each of 2,097,152"));
+}
+
+#[test]
+fn collapsed_stacks_are_sorted_lines() {
+    let mut profile = planted();
+    let mut odd = (*profile.stacks[0].frames[0]).clone();
+    odd.function = "down;load".to_owned();
+    profile.stacks[0].frames[0] = Arc::new(odd);
+    let expected = "\
+main;add_node;fresh_node 25165824
+main;down:load 104857600
+main;walk;walk;walk;keep 4096000
+";
+    assert_eq!(collapsed(&profile, Value::LiveSpace), expected);
+    assert_eq!(
+        collapsed(&profile, Value::Waste),
+        "main;add_node;fresh_node 8388608\n"
+    );
+}
+
+#[test]
+fn the_flame_graph_is_a_picture_of_all_of_it() {
+    let svg = flamegraph(&planted(), Value::LiveSpace).unwrap();
+    assert!(svg.starts_with("<?xml") && svg.trim_end().ends_with("</svg>"));
+    for text in [
+        "download (104,857,600 bytes, 78.",
+        "planted live_space: 127.9 MiB",
+    ] {
+        assert!(svg.contains(text), "{text}");
+    }
+}
+
+/// A profile whose source is there: 60 lines, each with its number.
+fn with_source(room: &tempfile::TempDir) -> Profile {
+    let file = room.path().join("planted.c");
+    let lines: String = (1..=60)
+        .map(|line| format!("\tline {line};\u{7}\n"))
+        .collect();
+    fs::write(&file, lines).unwrap();
+    let mut profile = planted();
+    for stack in &mut profile.stacks {
+        for frame in &mut stack.frames {
+            let mut here = (**frame).clone();
+            here.file = file.to_str().unwrap().to_owned();
+            *frame = Arc::new(here);
+        }
+    }
+    profile
+}
+
+#[test]
+fn functions_are_listed_beside_their_source() {
+    let room = tempfile::tempdir().unwrap();
+    let text = listing(&with_source(&room), Value::LiveSpace, "^(walk|keep)$").unwrap();
+    let text = text.replace(room.path().to_str().unwrap(), "");
+    let expected = "\
+Total: 127.9 MiB
+ROUTINE ======== keep in /planted.c
+   3.9 MiB    3.9 MiB  (flat, cumulative) 3.1 % of the total
+         .          .     35:     line 35;\u{fffd}
+         .          .     36:     line 36;\u{fffd}
+         .          .     37:     line 37;\u{fffd}
+         .          .     38:     line 38;\u{fffd}
+         .          .     39:     line 39;\u{fffd}
+   3.9 MiB    3.9 MiB     40:     line 40;\u{fffd}
+";
+    assert!(text.starts_with(expected), "{text}");
+    let walk = "ROUTINE ======== walk in /planted.c\n       0 B    3.9 MiB  (flat, cumulative)";
+    assert!(text.contains(walk), "{text}");
+    assert!(
+        text.contains("\n         .    3.9 MiB     30:     line 30;"),
+        "{text}"
+    );
+}
+
+#[test]
+fn lines_far_apart_leave_a_gap() {
+    let room = tempfile::tempdir().unwrap();
+    let mut profile = with_source(&room);
+    let mut far = (*profile.stacks[1].frames[2]).clone();
+    far.line = 55;
+    profile.stacks[1].frames[2] = Arc::new(far);
+    let text = listing(&profile, Value::LiveSpace, "main").unwrap();
+    assert!(
+        text.contains("      8:     line 8;\u{fffd}\n                         ...\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("         .   24.0 MiB     55:     line 55;"),
+        "{text}"
+    );
+}
+
+#[test]
+fn without_a_source_the_lines_have_numbers() {
+    let text = listing(&planted(), Value::LiveSpace, "download").unwrap();
+    assert!(
+        text.ends_with("\n 100.0 MiB  100.0 MiB     10:\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn patterns_that_match_nothing_or_are_none() {
+    let failure = listing(&planted(), Value::LiveSpace, "^nobody$").unwrap_err();
+    assert!(
+        failure
+            .to_string()
+            .contains("the largest are download, fresh_node, keep"),
+        "{failure}"
+    );
+    let failure = check_pattern("(((").unwrap_err();
+    assert!(failure.to_string().ends_with("unclosed group"), "{failure}");
+    assert!(check_pattern("^a|b$").is_ok());
+}
+
+#[test]
+fn json_has_it_all() {
+    let json = json(&planted());
+    assert_eq!(
+        json["total"]["live_space"],
+        100 * 1024 * 1024 + 24 * 1024 * 1024 + 4_096_000
+    );
+    assert_eq!(json["stacks"][1]["waste"], 8 << 20);
+    assert_eq!(json["stacks"][1]["frames"][0]["inlined"], true);
+    assert_eq!(json["stacks"][3]["frames"][0]["function"], "scratch");
+    assert_eq!(json["mappings"][0]["build_id"], "c0ffee");
+}

@@ -1,0 +1,125 @@
+//! The call tree as text, in the manner of macOS' `sample`, and the functions sorted by their shares.
+
+use super::calls::{Name, Node, Share, Tree, functions};
+use super::model::{Frame, Profile, Value};
+use super::summary::{amount, module, percent, source, summary};
+use std::cmp::Reverse;
+use std::fmt::Write;
+
+/// Calls with less than this part of the whole are left out of the tree.
+const LEAST_PART: u64 = 200;
+/// So many functions in each list.
+const TOP: usize = 15;
+/// What stands before a line, by its depth, so that the eye finds the column.
+const MARKS: [&str; 8] = ["+ ", "  ", "! ", "  ", ": ", "  ", "| ", "  "];
+
+/// The summary, the tree, and the functions by what they allocate.
+pub fn tree(profile: &Profile, value: Value) -> String {
+    let mut text = summary(profile, value);
+    let tree = Tree::of(profile, value);
+    if tree.nodes[0].total > 0 {
+        text += &calls(&tree, value);
+        text += &tops(profile, value);
+    }
+    text
+}
+
+fn calls(tree: &Tree<'_>, value: Value) -> String {
+    let whole = tree.nodes[0].total;
+    let mut text = format!("\nCalls by {}\n", value.phrase());
+    let mut left_out = 0;
+    let mut open: Vec<(usize, usize)> = vec![(0, 0)];
+    while let Some((at, depth)) = open.pop() {
+        let node = &tree.nodes[at];
+        if node.total < whole / LEAST_PART {
+            left_out += 1;
+            continue;
+        }
+        line(&mut text, node, depth, whole, value);
+        let children = node.children.iter().rev();
+        open.extend(children.map(|&child| (child, depth + 1)));
+    }
+    if left_out > 0 {
+        let part = percent(1, LEAST_PART);
+        let _ = writeln!(
+            text,
+            "  ({left_out} calls with less than {part} each are left out)"
+        );
+    }
+    text
+}
+
+fn line(text: &mut String, node: &Node<'_>, depth: usize, whole: u64, value: Value) {
+    text.push_str("  ");
+    for level in 1..depth {
+        text.push_str(MARKS[(level - 1) % MARKS.len()]);
+    }
+    let (amount, part) = (amount(value, node.total), percent(node.total, whole));
+    let who = node.frame.map_or_else(|| "all".to_owned(), described);
+    let _ = writeln!(text, "{amount}  {part}  {who}");
+}
+
+/// `make  (in program)  node.c:12`.
+pub fn described(frame: &Frame) -> String {
+    let mut text = frame.function.clone();
+    if let Some(module) = module(frame) {
+        let _ = write!(text, "  ({module})");
+    }
+    if let Some(source) = source(frame) {
+        let _ = write!(text, "  {source}");
+    }
+    text
+}
+
+fn tops(profile: &Profile, value: Value) -> String {
+    let whole = value.of(&profile.total());
+    let mut all = functions(profile, value);
+    // By name, too, so that the same profile gives the same text.
+    all.sort_by_key(|&(name, share)| (Reverse(share.flat), Reverse(share.cumulative), name));
+    let mut text = top(
+        "By what a function allocates itself",
+        &all,
+        |share| share.flat,
+        whole,
+        value,
+    );
+    all.sort_by_key(|&(name, share)| (Reverse(share.cumulative), Reverse(share.flat), name));
+    text += &top(
+        "By what a function and those it calls allocate",
+        &all,
+        |share| share.cumulative,
+        whole,
+        value,
+    );
+    text
+}
+
+fn top(
+    title: &str,
+    all: &[(Name<'_>, Share)],
+    by: fn(&Share) -> u64,
+    whole: u64,
+    value: Value,
+) -> String {
+    let mut text = format!(
+        "\n{title}\n  {:>10} {:>8}  {:>10} {:>8}  function\n",
+        "flat", "", "cumulative", ""
+    );
+    for ((function, module), share) in all.iter().filter(|(_, share)| by(share) > 0).take(TOP) {
+        let name = module.rsplit('/').next().unwrap_or_default();
+        let place = if name.is_empty() {
+            String::new()
+        } else {
+            format!("  (in {name})")
+        };
+        let _ = writeln!(
+            text,
+            "  {:>10} {:>8}  {:>10} {:>8}  {function}{place}",
+            amount(value, share.flat),
+            percent(share.flat, whole),
+            amount(value, share.cumulative),
+            percent(share.cumulative, whole),
+        );
+    }
+    text
+}

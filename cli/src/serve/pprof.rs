@@ -1,0 +1,139 @@
+//! Heap profiles, at the paths of Go's `net/http/pprof`. Both are the same profile, with what is
+//! live and what was allocated.
+
+use super::{Watched, blocking, refusal};
+use crate::attach::{Board, Region, Sampling, Target};
+use crate::failure::Failure;
+use crate::profile::{Profile, pprof};
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Mean bytes between two samples where we switch sampling on: as Go does.
+const RATE: u64 = 512 << 10;
+/// How long to wait until a process has switched sampling on.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest time to sample for a request, in seconds.
+const LONGEST: u64 = 600;
+
+/// What follows the question mark.
+#[derive(Debug, Deserialize)]
+pub struct Asked {
+    pid: Option<i32>,
+    seconds: Option<u64>,
+}
+
+/// Why there is no profile.
+struct Refusal(StatusCode, String);
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Refusal(StatusCode::NOT_FOUND, failure.to_string())
+    }
+}
+
+/// The profile of a process.
+pub async fn heap(watched: State<Arc<Watched>>, asked: Query<Asked>) -> Response {
+    match profile(watched.0, &asked).await {
+        Ok(bytes) => {
+            let name = "attachment; filename=\"heap.pb.gz\"";
+            let headers = [
+                (header::CONTENT_TYPE, "application/octet-stream"),
+                (header::CONTENT_DISPOSITION, name),
+                (header::CACHE_CONTROL, "no-store"),
+            ];
+            (headers, bytes).into_response()
+        }
+        Err(Refusal(status, why)) => refusal(status, &why),
+    }
+}
+
+async fn profile(watched: Arc<Watched>, asked: &Asked) -> Result<Vec<u8>, Refusal> {
+    let seconds = asked.seconds.unwrap_or(0);
+    if seconds > LONGEST {
+        let why = format!("{seconds} seconds are too many: ask for {LONGEST} at most");
+        return Err(Refusal(StatusCode::BAD_REQUEST, why));
+    }
+    let pid = one(&watched, asked.pid).await?;
+    let board = blocking(move || watched.board(pid)).await?;
+    let session = match seconds {
+        0 => None,
+        _ => Some(blocking(move || Session::begin(board)).await?),
+    };
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    let bytes = blocking(move || read(pid)).await?;
+    drop(session);
+    Ok(bytes)
+}
+
+/// The process that is meant: named, or the only one.
+async fn one(watched: &Arc<Watched>, pid: Option<i32>) -> Result<i32, Refusal> {
+    let watched = Arc::clone(watched);
+    if let Some(pid) = pid {
+        return Ok(pid);
+    }
+    match blocking(move || watched.targets()).await?.as_slice() {
+        [target] => Ok(target.pid),
+        [] => Err(Refusal(
+            StatusCode::NOT_FOUND,
+            "there is no process under Neap".into(),
+        )),
+        several => Err(Refusal(
+            StatusCode::BAD_REQUEST,
+            format!(
+                "say which process: add ?pid= and one of {}",
+                listed(several)
+            ),
+        )),
+    }
+}
+
+fn listed(targets: &[Target]) -> String {
+    let titles: Vec<String> = targets.iter().map(Target::title).collect();
+    titles.join(", ")
+}
+
+fn read(pid: i32) -> Result<Vec<u8>, Failure> {
+    let region = Region::open(pid)?;
+    if region.head()?.rate == 0 {
+        return Err(Failure::own(format!(
+            "sampling is switched off in process {pid}: add seconds=30 to sample for so long"
+        )));
+    }
+    Ok(pprof::encode(&Profile::from_region(&region.read()?)?))
+}
+
+/// Sampling that we have switched on; it is switched off when this is dropped, also because the client has gone.
+struct Session(Option<Board>);
+
+impl Session {
+    /// Leaves alone what somebody else has switched on.
+    fn begin(board: Board) -> Result<Session, Failure> {
+        if board.served().sample_rate != 0 {
+            return Ok(Session(None));
+        }
+        match board.sample(RATE, PATIENCE)? {
+            Sampling::InForce(_) => Ok(Session(Some(board))),
+            Sampling::Pending => {
+                let title = board.title();
+                // What it has not yet done is not to be done later.
+                drop(Session(Some(board)));
+                Err(Failure::own(format!(
+                    "pending: {title} has not called its allocator since, so it does not sample"
+                )))
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(board) = &self.0 {
+            // A process that has ended does not sample.
+            let _ = board.sample(0, Duration::ZERO);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What is on the screen.
+
+use super::feed::{Look, Rates};
+use super::list::Entry;
+use super::plain::count;
+use super::state::{List, One, Page, State, bytes};
+use crate::failure::shown;
+use crate::view::text::difference;
+use crate::view::{self, PENDING, live, slices};
+use neap::ledger::{Ledger, Sign};
+use neap::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES};
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState};
+
+/// Lines that the sparkline takes, its title included.
+const SPARKLINE: u16 = 4;
+/// Columns that the ledger takes.
+const LEDGER: u16 = 54;
+
+/// Draws all.
+pub fn screen(frame: &mut Frame, state: &State) {
+    let [body, keys] =
+        Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+    match &state.page {
+        Page::List(list) => processes(frame, body, list),
+        Page::One(one) => process(frame, body, one),
+    }
+    let line = match state.message.as_str() {
+        "" => Line::styled(state.page.keys(), Style::new().add_modifier(Modifier::DIM)),
+        message => Line::styled(message, Style::new().fg(Color::Yellow)),
+    };
+    frame.render_widget(line, keys);
+}
+
+fn title(text: impl Into<String>) -> Block<'static> {
+    let style = Style::new().add_modifier(Modifier::BOLD);
+    Block::new().title(Line::styled(text.into(), style))
+}
+
+/// A row of right-aligned cells but for the last, or the first, which is a name.
+fn cells<const N: usize>(cells: [String; N]) -> Row<'static> {
+    Row::new(cells.map(|cell| Line::from(cell).alignment(Alignment::Right)))
+}
+
+fn heading<const N: usize>(names: [&str; N]) -> Row<'static> {
+    cells(names.map(str::to_owned)).style(Style::new().add_modifier(Modifier::DIM))
+}
+
+fn processes(frame: &mut Frame, area: Rect, list: &List) {
+    let row = |entry: &Entry| {
+        let figures = [
+            entry.resident,
+            entry.committed,
+            entry.free_dirty,
+            entry.purged,
+        ];
+        let [resident, committed, free, purged] = figures.map(|figure| Bytes(figure).to_string());
+        let name = format!("  {}", shown(&entry.program));
+        let cells = [entry.pid.to_string(), resident, committed, free, purged];
+        let cells = cells.map(|cell| Line::from(cell).alignment(Alignment::Right));
+        Row::new(cells.into_iter().chain([Line::from(name)]))
+    };
+    let widths = [8, 11, 11, 11, 11].map(Constraint::Length);
+    let widths = widths.into_iter().chain([Constraint::Min(8)]);
+    let names = ["PID", "resident", "committed", "free", "purged", "program"];
+    let text = match list.entries.len() {
+        0 => "no process of this user runs under Neap: start one with neap run".to_owned(),
+        1 => "1 process under Neap".to_owned(),
+        number => format!("{number} processes under Neap, by {}", list.order.word()),
+    };
+    let table = Table::new(list.entries.iter().map(row), widths)
+        .header(heading(names))
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+        .block(title(text));
+    let mut state = TableState::new().with_selected(Some(list.chosen));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn process(frame: &mut Frame, area: Rect, one: &One) {
+    let Some(look) = &one.look else {
+        return frame.render_widget(Paragraph::new(format!("{} ...", one.title())), area);
+    };
+    let Some(figures) = &look.view.figures else {
+        let text = format!(
+            "{}\n{PENDING}\nresident {}",
+            one.title(),
+            Bytes(look.view.kernel.process_rss)
+        );
+        return frame.render_widget(Paragraph::new(text), area);
+    };
+    let ledger = ledger(&figures.ledger, look);
+    let lines = u16::try_from(ledger.len())
+        .unwrap_or(u16::MAX)
+        .saturating_add(1);
+    let [top, middle, bottom] = Layout::vertical([
+        Constraint::Length(SPARKLINE),
+        Constraint::Length(lines.max(16)),
+        Constraint::Min(0),
+    ])
+    .areas(area);
+    let [left, right] = Layout::horizontal([Constraint::Max(LEDGER), Constraint::Min(0)])
+        .spacing(2)
+        .areas(middle);
+    resident(frame, top, one, look);
+    let widths = [1, 14, 11]
+        .map(Constraint::Length)
+        .into_iter()
+        .chain([Constraint::Min(0)]);
+    frame.render_widget(Table::new(ledger, widths).block(title("ledger")), left);
+    let [upper, lower] =
+        Layout::vertical([Constraint::Length(10), Constraint::Min(0)]).areas(right);
+    rates(frame, upper, &look.rates);
+    spans(frame, lower, look, figures);
+    classes(frame, bottom, one);
+}
+
+fn resident(frame: &mut Frame, area: Rect, one: &One, look: &Look) {
+    let state = match (look.view.state, look.view.age_ms()) {
+        (view::State::Pending, Some(age)) => format!(", pending: figures of {} s ago", age / 1000),
+        _ => String::new(),
+    };
+    let now = look.view.kernel.process_rss;
+    let text = format!("{}: resident {}{state}", one.title(), Bytes(now));
+    let width = usize::from(area.width);
+    let skipped = one.residents.len().saturating_sub(width);
+    let data: Vec<u64> = one.residents.iter().skip(skipped).copied().collect();
+    let line = Sparkline::default()
+        .data(data)
+        .style(Style::new().fg(Color::Cyan))
+        .block(title(text));
+    frame.render_widget(line, area);
+}
+
+/// Lines of 0 bytes are left out here: `neap stat` has all.
+fn ledger(ledger: &Ledger, look: &Look) -> Vec<Row<'static>> {
+    let row = |sign: &str, name: &str, figure: String, meaning: &str| {
+        let figure = Line::from(figure).alignment(Alignment::Right);
+        Row::new([
+            Line::from(sign.to_owned()),
+            Line::from(name.to_owned()),
+            figure,
+            Line::from(format!(" {meaning}")),
+        ])
+    };
+    let mut rows = Vec::new();
+    for line in ledger.lines().iter().filter(|line| line.bytes > 0) {
+        let (sign, color) = match line.sign {
+            Sign::Plus => ("+", Color::Reset),
+            Sign::Minus => ("-", Color::Green),
+        };
+        let bytes = Bytes(line.bytes).to_string();
+        rows.push(row(sign, line.name, bytes, line.meaning).style(Style::new().fg(color)));
+    }
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    rows.push(
+        row(
+            "=",
+            "resident",
+            Bytes(ledger.resident).to_string(),
+            "the sum",
+        )
+        .style(bold),
+    );
+    let whole = look.view.kernel.process_rss;
+    rows.push(row(
+        "",
+        "not ours",
+        difference(whole, ledger.resident),
+        "resident, elsewhere in the process",
+    ));
+    rows
+}
+
+fn rates(frame: &mut Frame, area: Rect, rates: &Rates) {
+    let bytes = |rate: f64| Bytes(rate as u64).to_string();
+    let allocations = rates
+        .allocations
+        .map_or_else(|| "not counted".to_owned(), count);
+    let rows = [
+        ("minor faults", count(rates.minor_faults)),
+        ("major faults", count(rates.major_faults)),
+        ("purges", count(rates.purges)),
+        ("purged", bytes(rates.purged_bytes)),
+        ("zeroed", bytes(rates.zeroed)),
+        ("zeroing saved", bytes(rates.zero_spared)),
+        ("refills", count(rates.refills)),
+        ("flushes", count(rates.flushes)),
+        ("allocations", allocations),
+    ];
+    let rows = rows.map(|(name, rate)| {
+        Row::new([
+            Line::from(name),
+            Line::from(rate).alignment(Alignment::Right),
+        ])
+    });
+    let widths = [14, 11].map(Constraint::Length);
+    frame.render_widget(Table::new(rows, widths).block(title("a second")), area);
+}
+
+fn spans(frame: &mut Frame, area: Rect, look: &Look, figures: &Snapshot) {
+    let spans = look
+        .view
+        .coarse
+        .map_or(figures.spans, |coarse| coarse.spans);
+    let rows = USE_NAMES.iter().zip(spans).map(|(name, span)| {
+        let bytes = Bytes(slices(span.slices)).to_string();
+        Row::new([
+            Line::from(*name),
+            Line::from(bytes).alignment(Alignment::Right),
+        ])
+    });
+    let widths = [14, 11].map(Constraint::Length);
+    frame.render_widget(Table::new(rows, widths).block(title("spans")), area);
+}
+
+fn classes(frame: &mut Frame, area: Rect, one: &One) {
+    let row = |class: &ClassFigures| {
+        let counts = [
+            class.bytes,
+            class.slabs,
+            live(class),
+            class.free,
+            class.cached,
+        ];
+        let [size, slabs, live_blocks, free, cached] = counts.map(|count| count.to_string());
+        let live_bytes = Bytes(bytes(class, live)).to_string();
+        let free_bytes = Bytes(bytes(class, |class| class.free)).to_string();
+        cells([
+            size,
+            slabs,
+            live_blocks,
+            free,
+            cached,
+            live_bytes,
+            free_bytes,
+        ])
+    };
+    let names = [
+        "class",
+        "slabs",
+        "live",
+        "free",
+        "cached",
+        "bytes live",
+        "bytes free",
+    ];
+    let classes = one.classes();
+    let rows = classes.iter().skip(one.first).map(row);
+    let text = format!("size classes, by {}", one.order.word());
+    let table = Table::new(rows, [10; 7].map(Constraint::Length))
+        .header(heading(names))
+        .block(title(text));
+    frame.render_widget(table, area);
+}

@@ -1,0 +1,128 @@
+//! The processes under Neap.
+
+use crate::attach::{Under, kernel};
+use crate::failure::Failure;
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number.
+    pub pid: i32,
+    /// Its name.
+    pub program: String,
+    /// Resident, the whole process.
+    pub resident: u64,
+    /// Swapped out, the whole process.
+    pub swapped: u64,
+    /// Committed by Neap, by the page heap's own figures.
+    pub committed: u64,
+    /// Free pages that may be resident.
+    pub free_dirty: u64,
+    /// Given back to the kernel so far.
+    pub purged: u64,
+}
+
+/// By what the list is sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Most memory first.
+    #[default]
+    Resident,
+    /// Most free pages first.
+    FreeDirty,
+    /// By name.
+    Name,
+    /// By number.
+    Pid,
+}
+
+impl Order {
+    /// The next one.
+    pub fn next(self) -> Order {
+        match self {
+            Order::Resident => Order::FreeDirty,
+            Order::FreeDirty => Order::Name,
+            Order::Name => Order::Pid,
+            Order::Pid => Order::Resident,
+        }
+    }
+
+    /// For people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Order::Resident => "resident",
+            Order::FreeDirty => "free",
+            Order::Name => "name",
+            Order::Pid => "PID",
+        }
+    }
+
+    fn sort(self, entries: &mut [Entry]) {
+        match self {
+            Order::Resident => entries.sort_by_key(|entry| std::cmp::Reverse(entry.resident)),
+            Order::FreeDirty => entries.sort_by_key(|entry| std::cmp::Reverse(entry.free_dirty)),
+            Order::Name => entries.sort_by(|one, other| one.program.cmp(&other.program)),
+            Order::Pid => entries.sort_by_key(|entry| entry.pid),
+        }
+    }
+}
+
+/// All of our user, or of all users for root.
+///
+/// # Errors
+///
+/// There is no /proc.
+pub fn entries(order: Order) -> Result<Vec<Entry>, Failure> {
+    let mut entries: Vec<Entry> = Under::all()?.iter().filter_map(entry).collect();
+    order.sort(&mut entries);
+    Ok(entries)
+}
+
+fn entry(under: &Under) -> Option<Entry> {
+    let whole = kernel::whole(under.board.process()?).ok()?;
+    let coarse = under.board.coarse().unwrap_or_default();
+    Some(Entry {
+        pid: under.target.pid,
+        program: under.target.name.clone(),
+        resident: whole.process_rss,
+        swapped: whole.process_swap,
+        committed: coarse.committed,
+        free_dirty: coarse.free_dirty,
+        purged: coarse.purged_bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_is_reached_and_sorts() {
+        let entry = |pid, program: &str, resident, free_dirty| Entry {
+            pid,
+            program: program.into(),
+            resident,
+            swapped: 0,
+            committed: 0,
+            free_dirty,
+            purged: 0,
+        };
+        let mut entries = vec![
+            entry(3, "b", 10, 7),
+            entry(1, "c", 30, 5),
+            entry(2, "a", 20, 6),
+        ];
+        let mut order = Order::default();
+        let mut firsts = Vec::new();
+        for _ in 0..4 {
+            order.sort(&mut entries);
+            firsts.push((order.word(), entries[0].pid));
+            order = order.next();
+        }
+        assert_eq!(
+            firsts,
+            [("resident", 1), ("free", 3), ("name", 2), ("PID", 1)]
+        );
+        assert_eq!(order, Order::default());
+    }
+}

@@ -1,0 +1,226 @@
+//! Lines, for a pipe or a file.
+
+use super::Pace;
+use super::feed::{Feed, Look, Rates};
+use super::list::{Entry, Order, entries};
+use super::screen::{Stop, wait};
+use crate::failure::Failure;
+use crate::view::{State, json};
+use neap::stats::Bytes;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Write};
+use std::time::Instant;
+
+/// The names of the columns come again after so many lines.
+const PAGE: u64 = 20;
+
+/// How it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Lines in columns.
+    Text,
+    /// An object on each line.
+    Json,
+}
+
+/// Watches one process until it ends, we are told to stop, or as often as was asked.
+pub fn one(mut feed: Feed, pace: Pace, form: Form) -> Result<Stop, Failure> {
+    each(pace, |number| {
+        let look = match feed.look() {
+            Ok(look) => look,
+            Err(_) if feed.board().has_ended() => {
+                return Ok(Some(Stop::Ended(feed.title().to_owned())));
+            }
+            Err(failure) => return Err(failure),
+        };
+        write(&match form {
+            Form::Text => columns(&look, number),
+            Form::Json => format!("{}\n", object(&look)),
+        })
+    })
+}
+
+/// Lists the processes until we are told to stop, or as often as was asked.
+pub fn list(pace: Pace, form: Form) -> Result<Stop, Failure> {
+    each(pace, |number| {
+        let entries = entries(Order::default())?;
+        write(&match form {
+            Form::Text => table(&entries, number),
+            Form::Json => format!("{}\n", array(&entries)),
+        })
+    })
+}
+
+/// Does `look` at every tick. It is given the tick's number, and may end it all.
+fn each(
+    pace: Pace,
+    mut look: impl FnMut(u64) -> Result<Option<Stop>, Failure>,
+) -> Result<Stop, Failure> {
+    let count = pace.count.unwrap_or(u64::MAX);
+    for number in 0..count {
+        // The first look follows the question at a short distance, so that there is an answer.
+        let pause = match number {
+            0 => pace.interval.min(super::screen::FIRST),
+            _ => pace.interval,
+        };
+        let until = Instant::now() + pause;
+        if let Some(stop) = wait(until) {
+            return Ok(stop);
+        }
+        if let Some(stop) = look(number)? {
+            return Ok(stop);
+        }
+    }
+    Ok(Stop::Asked)
+}
+
+/// A reader that has seen enough ends us.
+fn write(text: &str) -> Result<Option<Stop>, Failure> {
+    let mut out = anstream::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Some(Stop::Asked)),
+        Err(error) => Err(Failure::own(format!(
+            "cannot write to standard output: {error}"
+        ))),
+    }
+}
+
+fn columns(look: &Look, number: u64) -> String {
+    const NAMES: [&str; 11] = [
+        "resident",
+        "arenas",
+        "live",
+        "free",
+        "magazines",
+        "faults/s",
+        "purged/s",
+        "zeroed/s",
+        "refills/s",
+        "flushes/s",
+        "threads",
+    ];
+    let mut out = String::new();
+    if number.is_multiple_of(PAGE) {
+        let names: Vec<String> = NAMES.iter().map(|name| format!("{name:>10}")).collect();
+        out = names.join(" ") + "\n";
+    }
+    let rates = &look.rates;
+    let mut cells = vec![Bytes(look.view.kernel.process_rss).to_string()];
+    match &look.view.figures {
+        Some(figures) => {
+            cells.extend(
+                [
+                    figures.ledger.resident,
+                    figures.live,
+                    figures.free_dirty,
+                    figures.magazines,
+                ]
+                .map(|bytes| Bytes(bytes).to_string()),
+            );
+            cells.extend([
+                count(rates.minor_faults + rates.major_faults),
+                Bytes(rates.purged_bytes as u64).to_string(),
+                Bytes(rates.zeroed as u64).to_string(),
+                count(rates.refills),
+                count(rates.flushes),
+                figures.threads.to_string(),
+            ]);
+        }
+        None => cells.resize(NAMES.len(), "?".into()),
+    }
+    let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>10}")).collect();
+    let pending = match look.view.state {
+        State::Fresh => "",
+        State::Pending => "  pending",
+    };
+    out + &cells.join(" ") + pending + "\n"
+}
+
+/// `0.5`, `12`, `1.2M`.
+pub fn count(number: f64) -> String {
+    match number {
+        ..10.0 => format!("{}", (number * 10.0).round() / 10.0),
+        ..100_000.0 => format!("{number:.0}"),
+        ..100e6 => format!("{:.1}k", number / 1e3),
+        _ => format!("{:.1}M", number / 1e6),
+    }
+}
+
+fn object(look: &Look) -> Value {
+    let mut object = json::object(&look.view);
+    object["rates"] = rates(&look.rates);
+    object
+}
+
+/// A second.
+fn rates(rates: &Rates) -> Value {
+    json!({
+        "minor_faults": rates.minor_faults,
+        "major_faults": rates.major_faults,
+        "purges": rates.purges,
+        "purged": rates.purged_bytes,
+        "zeroed": rates.zeroed,
+        "zero_spared": rates.zero_spared,
+        "refills": rates.refills,
+        "flushes": rates.flushes,
+        "allocations": rates.allocations,
+    })
+}
+
+fn table(entries: &[Entry], number: u64) -> String {
+    let mut out = String::new();
+    if number > 0 {
+        out.push('\n');
+    }
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "{:>8} {:>11} {:>11} {:>11} {:>11}  program",
+        "PID", "resident", "committed", "free", "purged"
+    );
+    for entry in entries {
+        let _ = writeln!(
+            out,
+            "{:>8} {:>11} {:>11} {:>11} {:>11}  {}",
+            entry.pid,
+            Bytes(entry.resident),
+            Bytes(entry.committed),
+            Bytes(entry.free_dirty),
+            Bytes(entry.purged),
+            crate::failure::shown(&entry.program)
+        );
+    }
+    if entries.is_empty() {
+        out += "no process of this user runs under Neap: start one with neap run\n";
+    }
+    out
+}
+
+fn array(entries: &[Entry]) -> Value {
+    let entry = |entry: &Entry| {
+        json!({
+            "pid": entry.pid,
+            "program": entry.program,
+            "process_resident": entry.resident,
+            "process_swapped": entry.swapped,
+            "committed": entry.committed,
+            "free_dirty": entry.free_dirty,
+            "purged": entry.purged,
+        })
+    };
+    entries.iter().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn numbers_are_short() {
+        let numbers = [0.0, 0.54, 12.3, 99_999.0, 123_456.0, 1.5e8, f64::MAX];
+        let texts = numbers.map(|number| count(number).chars().take(8).collect::<String>());
+        assert_eq!(texts[..6], ["0", "0.5", "12", "99999", "123.5k", "150.0M"]);
+    }
+}

@@ -1,0 +1,274 @@
+//! What is shown and how keys change it.
+
+use super::Pace;
+use super::feed::{Feed, Look};
+use super::list::{Entry, Order, entries};
+use super::screen::Stop;
+use crate::attach::{Board, Purge};
+use crate::failure::Failure;
+use crate::view::{live, used};
+use neap::stats::{Bytes, ClassFigures, Snapshot};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Figures that the sparkline keeps; no terminal is wider.
+const REMEMBERED: usize = 1024;
+/// How long the screen waits for a purge.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// All that is on the screen.
+pub struct State {
+    /// How often we look.
+    pub pace: Pace,
+    /// What is shown.
+    pub page: Page,
+    /// What came of the last key.
+    pub message: String,
+}
+
+/// What is shown.
+pub enum Page {
+    /// The processes.
+    List(List),
+    /// One of them.
+    One(Box<One>),
+}
+
+/// The processes.
+#[derive(Default)]
+pub struct List {
+    /// They.
+    pub entries: Vec<Entry>,
+    /// Their order.
+    pub order: Order,
+    /// The chosen one.
+    pub chosen: usize,
+}
+
+/// One process.
+pub struct One {
+    feed: Feed,
+    /// What was seen last.
+    pub look: Option<Look>,
+    /// Resident bytes of the whole process, oldest first.
+    pub residents: VecDeque<u64>,
+    /// Order of the size classes.
+    pub order: ClassOrder,
+    /// The first class that is shown.
+    pub first: usize,
+}
+
+/// By what size classes are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClassOrder {
+    /// Most live bytes first.
+    #[default]
+    Live,
+    /// Most free bytes first.
+    Free,
+    /// Smallest first.
+    Size,
+}
+
+/// What a key means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// End.
+    Quit,
+    /// To the list; from there, end.
+    Back,
+    /// Look into the chosen process.
+    Open,
+    /// Have the process give its free memory back.
+    Purge,
+    /// The next order.
+    Sort,
+    /// Down by so many lines, or up.
+    Move(isize),
+}
+
+impl State {
+    /// One process, or the list.
+    pub fn new(feed: Option<Feed>, pace: Pace) -> State {
+        let page = match feed {
+            Some(feed) => Page::One(Box::new(One::new(feed))),
+            None => Page::List(List::default()),
+        };
+        State {
+            pace,
+            page,
+            message: String::new(),
+        }
+    }
+
+    /// Looks again.
+    pub fn tick(&mut self) -> Result<Option<Stop>, Failure> {
+        match &mut self.page {
+            Page::List(list) => list.tick().map(|()| None),
+            Page::One(one) => one.tick(),
+        }
+    }
+
+    /// Does what a key means.
+    pub fn perform(&mut self, act: Act) -> Result<Option<Stop>, Failure> {
+        self.message.clear();
+        match (act, &mut self.page) {
+            (Act::Quit, _) | (Act::Back, Page::List(_)) => return Ok(Some(Stop::Asked)),
+            (Act::Back, Page::One(_)) => {
+                let mut list = List::default();
+                list.tick()?;
+                self.page = Page::List(list);
+            }
+            (Act::Open, Page::List(_)) => self.open(),
+            (Act::Open, Page::One(_)) => {}
+            (Act::Purge, _) => self.message = self.purge(),
+            (Act::Sort, Page::List(list)) => {
+                list.order = list.order.next();
+                list.tick()?;
+            }
+            (Act::Sort, Page::One(one)) => one.order = one.order.next(),
+            (Act::Move(by), Page::List(list)) => {
+                list.chosen = moved(list.chosen, by, list.entries.len());
+            }
+            (Act::Move(by), Page::One(one)) => {
+                one.first = moved(one.first, by, one.classes().len())
+            }
+        }
+        Ok(None)
+    }
+
+    fn open(&mut self) {
+        let Page::List(list) = &self.page else { return };
+        let Some(entry) = list.entries.get(list.chosen) else {
+            return;
+        };
+        let feed = Board::open(entry.pid).and_then(|board| Feed::new(board, self.pace.interval));
+        match feed {
+            Ok(feed) => self.page = Page::One(Box::new(One::new(feed))),
+            Err(failure) => self.message = failure.to_string(),
+        }
+    }
+
+    fn purge(&self) -> String {
+        let purged = match &self.page {
+            Page::One(one) => purge(one.feed.board()),
+            Page::List(list) => match list.entries.get(list.chosen) {
+                Some(entry) => Board::open(entry.pid).and_then(|board| purge(&board)),
+                None => return String::new(),
+            },
+        };
+        purged.unwrap_or_else(|failure| failure.to_string())
+    }
+}
+
+fn purge(board: &Board) -> Result<String, Failure> {
+    let title = board.title();
+    Ok(match board.purge(PATIENCE)? {
+        Purge::Done(bytes) => format!("{title} gave {} back", Bytes(bytes)),
+        Purge::Pending => format!("pending: {title} will do it when it next calls its allocator"),
+    })
+}
+
+/// A place in a list of `count`, moved.
+fn moved(place: usize, by: isize, count: usize) -> usize {
+    place.saturating_add_signed(by).min(count.saturating_sub(1))
+}
+
+impl List {
+    fn tick(&mut self) -> Result<(), Failure> {
+        let pid = self.entries.get(self.chosen).map(|entry| entry.pid);
+        self.entries = entries(self.order)?;
+        // The choice stays with the process, whatever its place is now.
+        let place = self.entries.iter().position(|entry| Some(entry.pid) == pid);
+        self.chosen = place.unwrap_or_else(|| moved(self.chosen, 0, self.entries.len()));
+        Ok(())
+    }
+}
+
+impl One {
+    fn new(feed: Feed) -> One {
+        One {
+            feed,
+            look: None,
+            residents: VecDeque::new(),
+            order: ClassOrder::default(),
+            first: 0,
+        }
+    }
+
+    fn tick(&mut self) -> Result<Option<Stop>, Failure> {
+        let look = match self.feed.look() {
+            Ok(look) => look,
+            Err(_) if self.feed.board().has_ended() => {
+                return Ok(Some(Stop::Ended(self.title().to_owned())));
+            }
+            Err(failure) => return Err(failure),
+        };
+        if self.residents.len() == REMEMBERED {
+            self.residents.pop_front();
+        }
+        self.residents.push_back(look.view.kernel.process_rss);
+        self.look = Some(look);
+        self.first = moved(self.first, 0, self.classes().len());
+        Ok(None)
+    }
+
+    /// What the process is called.
+    pub fn title(&self) -> &str {
+        self.feed.title()
+    }
+
+    /// Size classes in use, in order.
+    pub fn classes(&self) -> Vec<ClassFigures> {
+        let figures = self.look.as_ref().and_then(|look| look.view.figures);
+        let mut classes: Vec<ClassFigures> = figures.iter().flat_map(copied).collect();
+        match self.order {
+            ClassOrder::Live => classes.sort_by_key(|class| std::cmp::Reverse(bytes(class, live))),
+            ClassOrder::Free => {
+                classes.sort_by_key(|class| std::cmp::Reverse(bytes(class, |class| class.free)))
+            }
+            ClassOrder::Size => classes.sort_by_key(|class| class.bytes),
+        }
+        classes
+    }
+}
+
+fn copied(figures: &Snapshot) -> impl Iterator<Item = ClassFigures> {
+    used(figures).copied()
+}
+
+/// Bytes of a class's blocks.
+pub fn bytes(class: &ClassFigures, blocks: impl Fn(&ClassFigures) -> u64) -> u64 {
+    blocks(class).saturating_mul(class.bytes)
+}
+
+impl ClassOrder {
+    fn next(self) -> ClassOrder {
+        match self {
+            ClassOrder::Live => ClassOrder::Free,
+            ClassOrder::Free => ClassOrder::Size,
+            ClassOrder::Size => ClassOrder::Live,
+        }
+    }
+
+    /// For people.
+    pub fn word(self) -> &'static str {
+        match self {
+            ClassOrder::Live => "bytes live",
+            ClassOrder::Free => "bytes free",
+            ClassOrder::Size => "size",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::moved;
+
+    #[test]
+    fn places_stay_within_their_list() {
+        assert_eq!(moved(0, -1, 5), 0);
+        assert_eq!(moved(3, 10, 5), 4);
+        assert_eq!(moved(7, 0, 0), 0);
+    }
+}

@@ -1,0 +1,135 @@
+//! `neap profile`: where a process, or a saved profile, has its memory from.
+
+use crate::attach::Target;
+use crate::failure::{Failure, shown};
+use crate::profile::{self, Profile, Talk, Value, Wish, pprof};
+use crate::{Outcome, table};
+use clap::ArgMatches;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+/// Gathers the profile and prints or writes it.
+pub fn perform(matches: &ArgMatches) -> Outcome {
+    let form = Form::of(matches);
+    let value = value(matches);
+    if matches!(form, Form::Leaks) && matches!(value, Value::AllocSpace | Value::AllocObjects) {
+        return Err(Failure::own(
+            "--leaks shows what is live: give --value live_space, live_objects or waste",
+        ));
+    }
+    form.check()?;
+    let profile = source(matches)?;
+    form.put(&profile, value)
+}
+
+/// What comes out.
+enum Form<'a> {
+    Tree,
+    Leaks,
+    Json,
+    List(&'a str),
+    Collapsed(Option<&'a Path>),
+    Flamegraph(&'a Path),
+    Pprof(&'a Path),
+}
+
+impl<'a> Form<'a> {
+    fn of(matches: &'a ArgMatches) -> Self {
+        let file = |name: &str| matches.get_one::<OsString>(name).map(Path::new);
+        if let Some(file) = file("pprof") {
+            Self::Pprof(file)
+        } else if let Some(file) = file("flamegraph") {
+            Self::Flamegraph(file)
+        } else if matches.contains_id("collapsed") {
+            Self::Collapsed(file("collapsed").filter(|file| !file.as_os_str().is_empty()))
+        } else if let Some(pattern) = matches.get_one::<String>("list") {
+            Self::List(pattern)
+        } else if matches.get_flag("leaks") {
+            Self::Leaks
+        } else if matches.get_flag("json") {
+            Self::Json
+        } else {
+            Self::Tree
+        }
+    }
+
+    /// Before minutes are spent: whether the pattern is one, and the file can be written.
+    fn check(&self) -> Result<(), Failure> {
+        match self {
+            Self::List(pattern) => profile::check_pattern(pattern),
+            Self::Collapsed(Some(file)) | Self::Flamegraph(file) | Self::Pprof(file) => {
+                profile::check_writable(file)
+            }
+            Self::Tree | Self::Leaks | Self::Json | Self::Collapsed(None) => Ok(()),
+        }
+    }
+
+    fn put(&self, profile: &Profile, value: Value) -> Outcome {
+        match self {
+            Self::Tree => table::print(&profile::tree(profile, value)),
+            Self::Leaks => table::print(&profile::leaks(profile, value)),
+            Self::Json => table::print(&format!("{:#}\n", profile::json(profile))),
+            Self::List(pattern) => table::print(&profile::listing(profile, value, pattern)?),
+            Self::Collapsed(None) => table::print(&profile::collapsed(profile, value)),
+            Self::Collapsed(Some(file)) => {
+                put_file(file, profile::collapsed(profile, value).as_bytes())
+            }
+            Self::Flamegraph(file) => {
+                put_file(file, profile::flamegraph(profile, value)?.as_bytes())
+            }
+            Self::Pprof(file) => put_file(file, &pprof::encode(profile)),
+        }
+    }
+}
+
+fn put_file(file: &Path, bytes: &[u8]) -> Outcome {
+    profile::write(file, bytes).map(|()| 0)
+}
+
+fn value(matches: &ArgMatches) -> Value {
+    let word = matches.get_one::<String>("value");
+    word.and_then(|word| Value::of_word(word))
+        .unwrap_or_default()
+}
+
+/// A word with a slash, or the name of a file that is there, is a file; a number is a process, always.
+fn source(matches: &ArgMatches) -> Result<Profile, Failure> {
+    let words: Option<&OsString> = matches.get_one("TARGET");
+    let word = words.ok_or_else(|| Failure::own("name a process or a file"))?;
+    let text = word.to_string_lossy();
+    let is_number = text.parse::<i32>().is_ok();
+    if !is_number && (text.contains('/') || Path::new(word).is_file()) {
+        return file(Path::new(word), matches);
+    }
+    let seconds = matches.get_one::<f64>("seconds");
+    let wish = Wish {
+        time: seconds.map(|&seconds| Duration::from_secs_f64(seconds)),
+        rate: matches.get_one("rate").copied(),
+        talk: match matches.get_flag("quiet") {
+            true => Talk::Quiet,
+            false => Talk::Progress,
+        },
+    };
+    profile::gather(&Target::find(word)?, wish)
+}
+
+/// No file has more bytes than an unpacked one may have.
+const MOST: u64 = pprof::MOST as u64 + 1;
+
+fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
+    if matches.contains_id("seconds") || matches.contains_id("rate") {
+        return Err(Failure::own(format!(
+            "{} is a file: leave --seconds and --rate out",
+            shown(path)
+        )));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MOST).read_to_end(&mut bytes))
+        .map_err(|error| Failure::own(format!("cannot read {}: {error}", shown(path))))?;
+    Profile::from_file(&bytes)
+        .map_err(|failure| Failure::own(format!("{}: {failure}", shown(path))))
+}

@@ -1,0 +1,193 @@
+//! `neap serve`.
+
+use crate::fake::{Fake, figures};
+use crate::stage::{neap, said};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Output, Stdio};
+
+/// A server, and where it listens.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Server {
+        let mut child = neap()
+            .args(["serve", "--listen=127.0.0.1:0"])
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let said = child.stderr.as_mut().unwrap();
+        BufReader::new(said).read_line(&mut line).unwrap();
+        let address = line
+            .split("http://")
+            .nth(1)
+            .and_then(|rest| rest.split('/').next());
+        let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+        Server { child, address }
+    }
+
+    /// The answer's head and body.
+    fn get(&self, path: &str) -> (String, String) {
+        self.get_as(path, &self.address)
+    }
+
+    fn get_as(&self, path: &str, host: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let answer = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+
+    /// Sends a signal and waits for the end.
+    fn end(mut self, signal: i32) -> Option<i32> {
+        // SAFETY: the child has not been waited for, so the number is its own.
+        unsafe { libc::kill(self.child.id().cast_signed(), signal) };
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn metrics_are_served_until_a_signal_ends_it() {
+    let fake = Fake::with_figures(&figures());
+    let server = Server::start(&["--pid", &fake.pid().to_string()]);
+    let (head, body) = server.get("/metrics");
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    assert!(
+        head.contains("content-type: text/plain; version=0.0.4"),
+        "{head}"
+    );
+    let labels = format!("{{pid=\"{}\",program=\"sleep\"}}", fake.pid());
+    assert!(
+        body.contains(&format!("\nneap_requested_bytes{labels} 10485760\n")),
+        "{body}"
+    );
+    assert!(
+        body.contains(&format!("\nneap_fresh{labels} 0\n")),
+        "{body}"
+    );
+    assert_eq!(server.end(libc::SIGTERM), Some(0));
+    let server = Server::start(&["--all"]);
+    let (_, body) = server.get("/metrics");
+    assert!(body.contains(&labels), "{body}");
+    assert_eq!(server.end(libc::SIGINT), Some(0));
+}
+
+#[test]
+fn the_page_lists_the_processes() {
+    let fake = Fake::board();
+    let server = Server::start(&[]);
+    let (head, body) = server.get("/");
+    assert!(head.contains("content-type: text/html"), "{head}");
+    let link = format!("href=\"/debug/pprof/heap?pid={}\"", fake.pid());
+    assert!(body.contains(&link), "{body}");
+}
+
+#[test]
+fn profiles_are_refused_with_a_sentence_where_nothing_samples() {
+    let (fake, other) = (Fake::board(), Fake::board());
+    let pids = [fake.pid().to_string(), other.pid().to_string()];
+    let server = Server::start(&["--pid", &pids[0], "--pid", &pids[1]]);
+    for path in ["heap", "allocs"] {
+        let (head, body) = server.get(&format!("/debug/pprof/{path}?pid={}", pids[0]));
+        assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+        assert!(body.contains("does not sample"), "{body}");
+    }
+    let (head, body) = server.get("/debug/pprof/heap");
+    assert!(head.starts_with("HTTP/1.1 400"), "{head}");
+    assert!(
+        body.contains("say which process") && body.contains(&pids[1]),
+        "{body}"
+    );
+    for wrong in ["1", "0", "-1", "2147483647"] {
+        let (head, _) = server.get(&format!("/debug/pprof/heap?pid={wrong}"));
+        assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+    }
+    for wrong in ["pid=x", "seconds=-1", "seconds=1000000"] {
+        let (head, _) = server.get(&format!("/debug/pprof/heap?pid={}&{wrong}", pids[0]));
+        assert!(head.starts_with("HTTP/1.1 400"), "{wrong}: {head}");
+    }
+}
+
+#[test]
+fn sampling_that_a_request_began_ends_with_it() {
+    let fake = Fake::board();
+    let server = Server::start(&["--pid", &fake.pid().to_string()]);
+    let (head, body) = server.get("/debug/pprof/heap?seconds=1");
+    assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+    assert!(body.contains("pending: "), "{body}");
+    let control = fake.control();
+    assert_eq!((control.sample, control.sample_rate), (2, 0));
+}
+
+#[test]
+fn pages_of_elsewhere_cannot_read_through_a_browser() {
+    let server = Server::start(&[]);
+    let (head, _) = server.get_as("/metrics", "evil.example:80");
+    assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+    let (head, _) = server.get_as("/metrics", "localhost");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
+#[test]
+fn a_wrong_command_line_is_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = format!("--listen={}", taken.local_addr().unwrap());
+    let run = |argument: &str| -> Output { neap().args(["serve", argument]).output().unwrap() };
+    for (argument, why) in [
+        ("--pid=2147483647", "there is no process"),
+        ("--listen=nowhere", "invalid"),
+        (taken.as_str(), "choose another place"),
+    ] {
+        let output = run(argument);
+        assert_eq!(output.status.code(), Some(125), "{argument}");
+        assert!(said(&output).contains(why), "{}", said(&output));
+    }
+}
+
+#[test]
+fn promtool_is_content() {
+    let found = Command::new("promtool").arg("--version").output();
+    if found.is_err() {
+        let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
+        assert!(!required, "promtool is not installed");
+        // Not eprintln: the harness would hide it in a test that passes.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no promtool here");
+        return;
+    }
+    let fake = Fake::with_figures(&figures());
+    let page = fake
+        .answering(&["stat", "--prometheus", "--timeout=60"])
+        .stdout;
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    promtool.stdin.take().unwrap().write_all(&page).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(said(&output), "");
+    assert!(output.stdout.is_empty());
+}

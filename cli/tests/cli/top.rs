@@ -1,0 +1,360 @@
+//! `neap top`, in a pipe and in a terminal.
+
+use crate::fake::{Fake, figures};
+use crate::stage::{neap, said};
+use neap::board;
+use neap::stats::Snapshot;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Writes figures in place of the process until it is dropped from its scope.
+struct Writer<'a> {
+    fake: &'a Fake,
+    moment: AtomicU64,
+    over: AtomicBool,
+}
+
+impl<'a> Writer<'a> {
+    fn new(fake: &'a Fake) -> Self {
+        Writer {
+            fake,
+            moment: AtomicU64::new(1000),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// Does `then` while figures change, 100 faults a second.
+    fn during<T>(&self, then: impl FnOnce() -> T) -> T {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !self.over.load(Ordering::Relaxed) {
+                    self.step();
+                    thread::sleep(Duration::from_millis(5));
+                }
+            });
+            let end = End(&self.over);
+            let result = then();
+            drop(end);
+            result
+        })
+    }
+
+    fn step(&self) {
+        let at_ms = self.moment.fetch_add(10, Ordering::Relaxed);
+        let figures = Snapshot {
+            at_ms,
+            minor_faults: at_ms / 10,
+            ..figures()
+        };
+        self.fake.write(board::FIGURES_AT, &1_u64.to_ne_bytes());
+        self.fake
+            .write(board::FIGURES_AT + 8, bytemuck::bytes_of(&figures));
+        self.fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+        self.fake.serve();
+    }
+}
+
+/// Ends the writer also when a test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_pipe_gets_lines() {
+    let fake = Fake::board();
+    let writer = Writer::new(&fake);
+    let output = writer.during(|| fake.neap(&["top", "--interval=0.1", "--count=3"]));
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains('\x1b'), "{text:?}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    assert!(
+        lines[0].contains("resident") && lines[0].contains("faults/s"),
+        "{text}"
+    );
+    let second: Vec<&str> = lines[2].split_whitespace().collect();
+    assert!(second.contains(&"100"), "{text}");
+    assert!(!text.contains("pending"), "{text}");
+    assert_eq!(fake.control().interval_ms, 100);
+}
+
+#[test]
+fn lines_can_be_json() {
+    let fake = Fake::board();
+    let writer = Writer::new(&fake);
+    let output = writer.during(|| fake.neap(&["top", "--interval=0.05", "--count=2", "--json"]));
+    let lines: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[1]["rates"]["minor_faults"], 100.0);
+    assert_eq!(lines[1]["ledger"]["requested"], 10 << 20);
+}
+
+#[test]
+fn a_process_that_sleeps_is_pending_on_every_line() {
+    let fake = Fake::board();
+    let output = fake.neap(&["top", "--interval=0.05", "--count=2"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let pending = text.lines().filter(|line| line.ends_with("pending"));
+    assert_eq!(pending.count(), 2, "{text}");
+}
+
+#[test]
+fn the_list_has_every_process() {
+    let (one, two) = (Fake::board(), Fake::board());
+    let output = neap().args(["top", "--count=1"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for fake in [&one, &two] {
+        let pid = fake.pid().to_string();
+        let line =
+            |line: &str| line.split_whitespace().next() == Some(&pid) && line.ends_with("sleep");
+        assert!(text.lines().any(line), "{text}");
+    }
+    let output = neap()
+        .args(["top", "--count=1", "--json"])
+        .output()
+        .unwrap();
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let has = |fake: &Fake| {
+        list.as_array()
+            .unwrap()
+            .iter()
+            .any(|entry| entry["pid"] == fake.pid())
+    };
+    assert!(has(&one) && has(&two), "{list}");
+}
+
+#[test]
+fn the_end_of_the_process_is_told() {
+    let mut fake = Fake::board();
+    let child = neap()
+        .args(["top", "--interval=0.05", &fake.pid().to_string()])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while fake.control().lease_until_ms == 0 {
+        thread::yield_now();
+    }
+    fake.kill();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let end = format!("neap: sleep ({}) has ended\n", fake.pid());
+    assert_eq!(said(&output), end);
+}
+
+/// A terminal of our own, and a program in it.
+struct Terminal {
+    master: File,
+    slave: File,
+    child: Child,
+    seen: String,
+}
+
+impl Terminal {
+    fn start(mut command: Command) -> Terminal {
+        let (mut master, mut slave) = (-1, -1);
+        let size = libc::winsize {
+            ws_row: 40,
+            ws_col: 120,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // SAFETY: the pointers lead to places for the two numbers and to a size; null means none.
+        let rc = unsafe {
+            libc::openpty(
+                &raw mut master,
+                &raw mut slave,
+                std::ptr::null_mut(),
+                std::ptr::null(),
+                &raw const size,
+            )
+        };
+        assert_eq!(rc, 0);
+        // SAFETY: both were just opened, and nobody else has them.
+        let (master, slave) =
+            unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        let (master, slave) = (File::from(master), File::from(slave));
+        let child = command
+            .env("TERM", "xterm-256color")
+            .stdin(slave.try_clone().unwrap())
+            .stdout(slave.try_clone().unwrap())
+            .stderr(slave.try_clone().unwrap())
+            .spawn()
+            .unwrap();
+        Terminal {
+            master,
+            slave,
+            child,
+            seen: String::new(),
+        }
+    }
+
+    /// Reads until a text was shown. (A test that waits for ever is ended by who runs the tests.)
+    fn wait_for(&mut self, text: &str) {
+        let mut bytes = [0; 4096];
+        while !self.seen.contains(text) {
+            let count = self.master.read(&mut bytes).unwrap();
+            self.seen += &String::from_utf8_lossy(&bytes[..count]);
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for the end; the terminal must be as it was.
+    fn end(mut self, before: &Mode) -> (ExitStatus, String) {
+        self.wait_for(LEFT);
+        let status = self.child.wait().unwrap();
+        assert!(
+            *before == mode(&self.slave),
+            "the terminal was not given back"
+        );
+        (status, std::mem::take(&mut self.seen))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What leaves the alternate screen.
+const LEFT: &str = "\x1b[?1049l";
+
+#[derive(PartialEq)]
+struct Mode(u32, u32, u32);
+
+fn mode(terminal: &File) -> Mode {
+    let mode = std::mem::MaybeUninit::<libc::termios>::uninit();
+    let mut mode = mode;
+    // SAFETY: the call fills what the pointer leads to if it returns 0.
+    let mode = unsafe {
+        use std::os::fd::AsRawFd;
+        assert_eq!(libc::tcgetattr(terminal.as_raw_fd(), mode.as_mut_ptr()), 0);
+        mode.assume_init()
+    };
+    Mode(mode.c_iflag, mode.c_oflag, mode.c_lflag)
+}
+
+/// The mode of a terminal that nobody has changed.
+fn fresh_mode() -> Mode {
+    let mut command = Command::new("true");
+    command.env_clear();
+    let terminal = Terminal::start(command);
+    mode(&terminal.slave)
+}
+
+fn top(fake: &Fake) -> Command {
+    let mut command = neap();
+    command.args(["top", "--interval=0.05", &fake.pid().to_string()]);
+    command
+}
+
+#[test]
+fn a_terminal_shows_the_ledger_and_obeys_keys() {
+    let fake = Fake::board();
+    let before = fresh_mode();
+    Writer::new(&fake).during(|| {
+        let mut terminal = Terminal::start(top(&fake));
+        terminal.wait_for("requested");
+        terminal.wait_for("size classes, by bytes live");
+        terminal.press("s");
+        terminal.wait_for("free");
+        terminal.press("p");
+        terminal.wait_for("gave 5.0 MiB back");
+        terminal.press("\x1b[B\x1b[A");
+        terminal.press("q");
+        let (status, _) = terminal.end(&before);
+        assert_eq!(status.code(), Some(0));
+    });
+    assert_eq!(fake.control().purge, 1);
+}
+
+#[test]
+fn from_the_list_one_looks_into_a_process_and_back() {
+    let _fake = Fake::board();
+    let before = fresh_mode();
+    let mut command = neap();
+    command.args(["top", "--interval=0.05"]);
+    let mut terminal = Terminal::start(command);
+    terminal.wait_for("under Neap");
+    terminal.wait_for("sleep");
+    terminal.press("s\x1b[B\r");
+    terminal.wait_for("pending: ");
+    terminal.press("\x7f");
+    terminal.seen.clear();
+    terminal.wait_for("program");
+    terminal.press("q");
+    assert_eq!(terminal.end(&before).0.code(), Some(0));
+}
+
+#[test]
+fn signals_give_the_terminal_back() {
+    let before = fresh_mode();
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let fake = Fake::board();
+        let mut terminal = Terminal::start(top(&fake));
+        terminal.wait_for("sleep");
+        // SAFETY: the child has not been waited for, so the number is its own.
+        unsafe { libc::kill(terminal.child.id().cast_signed(), signal) };
+        let (status, _) = terminal.end(&before);
+        assert_eq!(status.signal(), Some(signal));
+    }
+}
+
+#[test]
+fn the_end_of_the_process_gives_the_terminal_back() {
+    let mut fake = Fake::board();
+    let before = fresh_mode();
+    let mut terminal = Terminal::start(top(&fake));
+    terminal.wait_for("sleep");
+    fake.kill();
+    terminal.wait_for("has ended");
+    let (status, seen) = terminal.end(&before);
+    assert_eq!(status.code(), Some(0));
+    assert!(seen.find(LEFT) < seen.find("has ended"), "{seen:?}");
+}
+
+#[test]
+fn no_color_is_honoured() {
+    let fake = Fake::board();
+    let before = fresh_mode();
+    let colours = |no_color: Option<&str>| {
+        let mut command = top(&fake);
+        command.env_remove("NO_COLOR");
+        if let Some(value) = no_color {
+            command.env("NO_COLOR", value);
+        }
+        let mut terminal = Terminal::start(command);
+        terminal.wait_for("size classes");
+        terminal.press("q");
+        let (_, seen) = terminal.end(&before);
+        ["\x1b[36m", "\x1b[38;5;6m", "\x1b[32m", "\x1b[38;5;2m"]
+            .iter()
+            .any(|code| seen.contains(code))
+    };
+    Writer::new(&fake).during(|| {
+        assert!(colours(None));
+        assert!(!colours(Some("1")));
+    });
+}
