@@ -8,6 +8,7 @@ mod hostile;
 mod identity;
 mod options_page;
 mod refused;
+mod report;
 mod run;
 mod scripts;
 mod serve;
