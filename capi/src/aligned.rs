@@ -7,8 +7,8 @@ use neap::front;
 
 /// The largest alignment that `neap::front` serves: 1 GiB. Beyond it there is no memory.
 const LARGEST: usize = 1 << 30;
-/// What every block has anyway.
-const LEAST: usize = 16;
+/// What every block has anyway: there may be a size class of 8 bytes (`NEAP_CLASSES`).
+const LEAST: usize = 8;
 
 /// A block at a multiple of `align`, a power of two; null if there is none.
 #[inline]

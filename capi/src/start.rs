@@ -14,10 +14,10 @@ static AT_START: Constructor = at_start;
 unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *mut *mut c_char) {
     watch::begin();
     alone::begin();
+    set_frontend(Frontend::C);
     // SAFETY: the C library hands constructors the environment, and this one runs before all others, in
     // the process's only thread (unless the library is opened late, and then reads it as any library would).
     unsafe { front::begin(envp) };
-    set_frontend(Frontend::C);
     purge::enable(&loader::objects_of(unsafe_callers()));
 }
 

@@ -14,7 +14,7 @@
 //! | [`os`] | the only room that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
-//! Beside them, plain data that all may read: [`stats`], [`ledger`], [`control`]; and what other processes read: [`board`], [`sites`].
+//! Beside them, plain data that all may read: [`stats`], [`ledger`], [`control`], [`classes`]; and what other processes read: [`board`], [`sites`].
 //! `tests/layers.rs` fails on an upward edge.
 //!
 //! # Where each invariant stands
@@ -34,6 +34,8 @@ pub mod base;
 #[cfg(not(loom))]
 pub mod board;
 pub mod cache;
+#[cfg(not(loom))]
+pub mod classes;
 pub mod control;
 #[cfg(not(loom))]
 pub mod front;

@@ -146,3 +146,28 @@ fn an_overflow_is_reported() {
     assert!(text.contains("neap: stack overflow at 0x"), "{text}");
     assert!(text.contains(" bytes (owner \"the diver\")\n"), "{text}");
 }
+
+/// Return addresses as Neap finds them, and as libgcc does, but for the two innermost: those differ by where they were asked.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[inline(never)]
+fn frames() -> [Vec<u64>; 2] {
+    let (mut ours, mut theirs) = ([0; 256], [std::ptr::null_mut(); 256]);
+    let found = neap::unwind::capture(&mut ours);
+    // SAFETY: room for as many as are asked for.
+    let count = unsafe { libc::backtrace(theirs.as_mut_ptr(), 256) } as usize;
+    let theirs = theirs[1..count].iter().map(|frame| frame.addr() as u64);
+    [ours[1..found].to_vec(), theirs.collect()]
+}
+
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[test]
+fn a_walk_leads_from_a_coroutine_to_who_resumed_it() {
+    neap::unwind::prepare();
+    let inner = || Coroutine::<(), (), _, _>::with_stack(stack(), |_, ()| frames());
+    let mut outer =
+        Coroutine::<(), (), _, _>::with_stack(stack(), move |_, ()| inner().resume(()).as_return());
+    let [ours, theirs] = outer.resume(()).as_return().unwrap().unwrap();
+    let [outside, _] = frames();
+    assert!(ours.len() > outside.len());
+    assert_eq!(ours, theirs);
+}

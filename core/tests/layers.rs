@@ -16,7 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "front",
         &[
             "front", "cache", "slab", "stacks", "page", "os", "base", "stats", "ledger", "control",
-            "board", "sites", "unwind",
+            "board", "sites", "classes", "unwind",
         ],
     ),
     ("stats", &["page", "slab", "base", "ledger"]),
@@ -24,6 +24,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("board", &["stats", "page", "slab"]),
     ("sites", &[]),
     ("control", &[]),
+    ("classes", &["slab"]),
 ];
 
 /// Files that alone may contain a word.

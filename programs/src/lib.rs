@@ -6,9 +6,11 @@
 //! must be equal. Every command runs under the [`witness`], which follows all
 //! processes the command starts and notes at the end of each one whether the library
 //! was mapped and how it ended. So "it ran under the library" is an observation,
-//! not a hope, and a crash that a parent process hides is seen.
+//! not a hope, and a crash that a parent process hides is seen. While they run, the [`ledger`] of each is
+//! compared with the kernel's count.
 
 pub mod bench;
+pub mod ledger;
 pub mod net;
 pub mod program;
 pub mod server;

@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::bench::Bench;
+use crate::ledger::Audit;
 use crate::world::{Allocator, World};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,27 +41,28 @@ impl Program {
         unmet.map(|need| need.package).collect()
     }
 
-    /// Runs the program in both worlds and compares the transcripts.
+    /// Runs the program in both worlds and compares the transcripts; gives what was seen of the ledgers.
     ///
     /// # Errors
-    /// When a world fails, or when the transcripts differ.
-    pub fn check(&self, bench: &Bench) -> Outcome<()> {
-        let reference = self.run_in(bench, Allocator::System)?;
-        let observed = self.run_in(bench, Allocator::Library)?;
-        match first_difference(&reference, &observed) {
-            None => Ok(()),
-            Some(difference) => Err(difference.into()),
+    /// When a world fails, when the transcripts differ, or when a ledger is wrong.
+    pub fn check(&self, bench: &Bench) -> Outcome<Audit> {
+        let (reference, _) = self.run_in(bench, Allocator::System)?;
+        let (observed, audit) = self.run_in(bench, Allocator::Library)?;
+        if let Some(difference) = first_difference(&reference, &observed) {
+            return Err(difference.into());
         }
+        audit.judge()?;
+        Ok(audit)
     }
 
-    fn run_in(&self, bench: &Bench, allocator: Allocator) -> Outcome<String> {
+    fn run_in(&self, bench: &Bench, allocator: Allocator) -> Outcome<(String, Audit)> {
         let world = World::open(bench, self.name, allocator, self.limit)?;
         let transcript = (self.transcript)(&world);
         let transcript = transcript.map_err(|e| format!("with {allocator}: {e}"))?;
         if transcript.is_empty() {
             return Err(format!("with {allocator}: an empty transcript compares nothing").into());
         }
-        Ok(transcript)
+        Ok((transcript, world.close()?))
     }
 }
 

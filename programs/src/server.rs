@@ -24,7 +24,9 @@ impl<'w> Server<'w> {
         let log = report.with_extension("log");
         let output = File::create(&log)?;
         command.stdout(output.try_clone()?).stderr(output);
-        let witness = Some(command.spawn()?);
+        let witness = command.spawn()?;
+        world.audit_under(witness.id());
+        let witness = Some(witness);
         Ok(Self {
             world,
             witness,

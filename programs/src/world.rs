@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::bench::{self, Bench, Tier};
+use crate::ledger::{Audit, Auditor};
 use crate::program::search_path;
 use crate::server::Server;
 use crate::witness::{self, Presence, Process};
@@ -47,6 +48,8 @@ pub struct World<'b> {
     allocator: Allocator,
     deadline: Instant,
     commands: Cell<u32>,
+    /// Looks at the ledgers of all that runs under the library; idle in the system's world.
+    auditor: Auditor,
 }
 
 /// A command's end.
@@ -82,6 +85,10 @@ impl<'b> World<'b> {
             allocator,
             deadline: Instant::now() + limit * bench.tier.pick(1, 10),
             commands: Cell::new(0),
+            auditor: match allocator {
+                Allocator::System => Auditor::default(),
+                Allocator::Library => Auditor::start(),
+            },
         })
     }
 
@@ -174,9 +181,9 @@ impl<'b> World<'b> {
             .stdout(File::create(&outputs[0])?)
             .stderr(File::create(&outputs[1])?);
         let report = report_of(&command);
-        let status = self
-            .wait(command.spawn()?)
-            .map_err(|e| format!("{shown}: {e}"))?;
+        let child = command.spawn()?;
+        self.auditor.watch(child.id());
+        let status = self.wait(child).map_err(|e| format!("{shown}: {e}"))?;
         let [stdout, stderr] = outputs.map(|path| lossy(&path));
         let explain = |e| format!("{shown}: {status}: {e}\n{}{}", tail(&stdout), tail(&stderr));
         let processes = witness::read(&report).map_err(explain)?;
@@ -197,6 +204,19 @@ impl<'b> World<'b> {
     pub fn serve(&self, command: Command) -> Outcome<Server<'_>> {
         let report = report_of(&command);
         Server::start(self, command, report)
+    }
+
+    /// From now on the ledgers of what `witness` started are looked at.
+    pub(crate) fn audit_under(&self, witness: u32) {
+        self.auditor.watch(witness);
+    }
+
+    /// Ends the world; gives what was seen of the ledgers in it.
+    ///
+    /// # Errors
+    /// When nobody could look.
+    pub fn close(mut self) -> Outcome<Audit> {
+        self.auditor.end()
     }
 
     /// How the library stands to the processes of this world.

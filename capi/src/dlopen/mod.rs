@@ -28,6 +28,8 @@ struct Plan {
 
 /// Where a `dlopen` with `mode` goes, and with which mode.
 extern "C" fn plan(mode: c_int) -> Plan {
+    // What is loaded may come to lie where something else lay before.
+    neap::unwind::forget();
     let stripped = if neap::front::deepbind_kept() {
         mode
     } else {

@@ -1,6 +1,7 @@
 //! The library from outside: what it exports, how each name behaves, what it
 //! survives. C and C++ programs are compiled here and run under the preload.
 
+mod board;
 mod cgroup;
 mod cxx;
 mod exhaustion;

@@ -206,7 +206,7 @@ impl Heap {
 /// The class of a sampled block, whose span was asked for with its bytes; `None` if it was freed meanwhile.
 pub fn sampled_class(place: &Place<'_>) -> Option<Class> {
     match place.bytes() {
-        bytes @ 1..=MAX_BLOCK => Some(Class::of_size_align8(bytes)),
+        bytes @ 1..=MAX_BLOCK => Some(Class::of_block(bytes)),
         _ => None,
     }
 }

@@ -11,6 +11,7 @@
 //! ([`super::drain`]); the fast path reads them. Closed, a magazine sends every call to the slow path.
 
 use crate::base::sync::{AtomicUsize, Ordering, light_barrier};
+use crate::slab::class::table::BUILT_IN;
 use crate::slab::class::{CLASSES, Class};
 
 /// What the tag byte of a slice says: 0, nothing starts here; else where the magazine of its blocks
@@ -112,7 +113,7 @@ pub struct Start {
     _stride: u32,
 }
 
-/// The starts of all tags.
+/// The starts of all tags, for the classes that are built in.
 pub const STARTS: [Start; MAGAZINES] = {
     let mut starts = [Start {
         test: 0,
@@ -121,7 +122,7 @@ pub const STARTS: [Start; MAGAZINES] = {
     }; MAGAZINES];
     let mut index = 1;
     while index <= CLASSES {
-        (starts[index].test, starts[index].limit) = Class::new(index).start_test();
+        (starts[index].test, starts[index].limit) = BUILT_IN.start_test(index);
         index += 1;
     }
     starts

@@ -6,7 +6,7 @@ use super::thread::{Cache, Door, GONE};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 use crate::os::lock::Lock;
 use crate::os::thread::Key;
-use crate::slab::class::Class;
+use crate::slab::class::{Class, table};
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 
@@ -92,7 +92,7 @@ impl Registry {
     }
 
     /// Whether no thread has a cache.
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         let _guard = self.lock.lock();
         self.first.load(Ordering::Relaxed).is_null()
     }
@@ -149,6 +149,10 @@ impl Heap {
             .cast::<Cache>();
         // SAFETY: the block is large enough, aligned to 64, and ours.
         unsafe { block.write(Cache::new()) };
+        if table::is_replaced() {
+            // SAFETY: initialised just now, and nobody else has it yet.
+            unsafe { &mut *block.as_ptr() }.follow_classes();
+        }
         // SAFETY: initialised above; lives until `retire_cache`.
         let cache = unsafe { block.as_ref() };
         self.registry.enroll(cache);

@@ -199,6 +199,25 @@ impl Cache {
         }
     }
 
+    /// Makes a new cache one for the classes in force, if these are not those built in.
+    pub fn follow_classes(&mut self) {
+        for class in Class::all() {
+            let start = &mut self.starts[class.index()];
+            (start.test, start.limit) = class.start_test();
+        }
+        self.lead(Slot::magazine);
+    }
+
+    /// Writes where requests find their blocks.
+    fn lead(&self, slot_of: fn(Class) -> Slot) {
+        for (size, slot) in self.slots.iter().enumerate() {
+            slot.store(slot_of(Class::serving(size)).0 as u16, Ordering::Relaxed);
+        }
+        for class in Class::all() {
+            self.class_slots[class.index()].store(slot_of(class).0 as u16, Ordering::Relaxed);
+        }
+    }
+
     /// Whether this is one of the two sentinels, which hold nothing and are never written.
     #[inline]
     pub fn is_sentinel(&self) -> bool {
@@ -324,17 +343,10 @@ impl Opened<'_> {
     pub fn set_door(&mut self, door: Door) {
         self.inner.door = door;
         Class::all().for_each(|class| self.publish(class));
-        let slot_of = |class| match door {
-            Door::Open | Door::Closed => Slot::magazine(class),
-            Door::Sampling => window_slot(class),
-        };
-        for (size, slot) in self.cache.slots.iter().enumerate() {
-            slot.store(slot_of(Class::of_size(size)).0 as u16, Ordering::Relaxed);
-        }
-        for class in Class::all() {
-            let slot = &self.cache.class_slots[class.index()];
-            slot.store(slot_of(class).0 as u16, Ordering::Relaxed);
-        }
+        self.cache.lead(match door {
+            Door::Open | Door::Closed => Slot::magazine,
+            Door::Sampling => window_slot,
+        });
     }
 
     /// Moves the entries down to the array's start. For the owner only: it writes `top`.

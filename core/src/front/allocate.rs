@@ -1,6 +1,6 @@
 //! Allocation: the fast path and its slow side.
 
-use super::{attach, check, large, profile, start};
+use super::{attach, check, large, profile, sizes, start};
 use crate::cache::fast;
 use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::magazine::Slot;
@@ -37,7 +37,7 @@ pub fn allocate_zeroed(size: usize) -> *mut u8 {
     if size < FRESH_BYTES {
         return zeroed(allocate(size), size);
     }
-    allocate_layout_zeroed_large(size, 1)
+    allocate_layout_zeroed_large(size, 16)
 }
 
 /// A block of at least `size` bytes at a multiple of `align` (and of 16); null when out of memory.
@@ -47,7 +47,15 @@ pub fn allocate_zeroed(size: usize) -> *mut u8 {
 #[inline]
 pub fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
     debug_assert!(align.is_power_of_two());
-    allocate_layout(size, align.max(16))
+    if align > 16 {
+        return allocate_layout(size, align);
+    }
+    if size >= 16 {
+        return allocate(size);
+    }
+    // Not by its size: there may be a class of 8 bytes.
+    let class = Class::serving(16);
+    pop(current().class_slot(class), class, size)
 }
 
 /// A block for a caller who states the alignment, so that 8 is enough where 8 is said.
@@ -60,7 +68,7 @@ pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
             return pop(Slot::magazine(class), class, size);
         }
         let slot = fast::slot(current(), size);
-        return pop(slot, Class::of_size(size), size);
+        return pop(slot, Class::serving(size), size);
     }
     allocate_layout_over_table(size, align)
 }
@@ -123,7 +131,7 @@ fn allocate_missed(size: usize) -> *mut u8 {
     if size > MAX_BLOCK {
         return large::allocate(size, 1);
     }
-    let class = Class::of_size(size);
+    let class = Class::serving(size);
     pop(current().class_slot(class), class, size)
 }
 
@@ -159,7 +167,7 @@ fn take(size: usize, class: Class) -> *mut u8 {
         (_, None) => HEAP.take_one(class),
         (Mode::Plain, Some(cache)) => HEAP.refill(cache, class),
         (Mode::Counting, Some(cache)) => {
-            count_allocation(cache, size);
+            count_allocation(cache, size, Some(class));
             HEAP.refill(cache, class)
         }
     }
@@ -178,8 +186,9 @@ pub(super) fn entered() -> Option<&'static Cache> {
     Some(cache).filter(|cache| !cache.is_sentinel())
 }
 
-/// Counts one call of `size` bytes.
-pub(super) fn count_allocation(cache: &Cache, size: usize) {
+/// Counts one call of `size` bytes, which a slab of `class` serves, or none.
+pub(super) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>) {
     Counts::bump(&cache.counts.allocations, 1);
     Counts::bump(&cache.counts.requested, size as u64);
+    sizes::note(size, class);
 }

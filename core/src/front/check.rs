@@ -74,6 +74,10 @@ pub(super) fn free(address: usize, found: Found) {
     if !inner.insert(address) {
         misuse::double_free(address, bytes);
     }
+    if let Found::Large(place) | Found::Sampled(place) = &found {
+        // For the profile it is free, though it waits.
+        super::profile::note_freed(place);
+    }
     inner.push(address, bytes);
     while inner.count == PLACES || inner.bytes > MOST_BYTES {
         let oldest = inner.pop();

@@ -3,7 +3,7 @@
 use super::MAX_BYTES;
 use super::allocate::{count_allocation, entered};
 use super::profile;
-use super::resize::move_block;
+use super::resize::{move_block, note_kept};
 use crate::base::units::{SLICE_BYTES, round_up, slices_for};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
@@ -45,7 +45,7 @@ fn span_for(size: usize, align: usize) -> Option<Span<'static>> {
     if HEAP.mode() == Mode::Counting
         && let Some(cache) = entered()
     {
-        count_allocation(cache, size);
+        count_allocation(cache, size, None);
     }
     plain_span(size, align)
 }
@@ -119,6 +119,7 @@ pub(super) unsafe fn reallocate(
     // SAFETY: the caller's promise.
     if unsafe { resize_in_place(place, base, held, wanted) } {
         profile::note_resized(place, size, wanted);
+        note_kept(size, None);
         return block;
     }
     if held < MOVE_BYTES {
@@ -165,6 +166,7 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
     let Some(span) = plain_span(size, align) else {
         return ptr::null_mut();
     };
+    note_kept(size, None);
     let moved = held.min(size).next_multiple_of(Linux.page_bytes());
     // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
     let by_pages = unsafe { HEAP.pages.move_pages(base, span.base, moved) };

@@ -106,7 +106,9 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
     let (low, high) = match HEAP.find(address) {
         Found::Sampled(place) => (0, large::bytes(Call::Free, &place, address)),
         Found::Slab(_, class) => {
-            let exact = align <= 16 && SIZES_ARE_EXACT.load(Ordering::Relaxed);
+            // A stated alignment of 16 made a smaller size one of 16.
+            let by_size = align <= 8 || (align == 16 && size >= 16);
+            let exact = by_size && SIZES_ARE_EXACT.load(Ordering::Relaxed);
             (if exact { class.least_request() } else { 0 }, class.bytes())
         }
         // A large block's alignment may have made it large, whatever its size, or a realloc without memory.

@@ -2,7 +2,7 @@
 
 use super::allocate::{allocate_layout, current};
 use super::release::{free, sizes_are_loose, start_of};
-use super::{MAX_BYTES, check, large};
+use super::{MAX_BYTES, check, large, sizes};
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
@@ -33,6 +33,9 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
     match HEAP.find(address) {
         Found::Slab(slab, class) => {
             refuse_freed(block, slab, class);
+            if HEAP.mode() != Mode::Plain {
+                look_closer(address, class, size, align);
+            }
             if Class::of_layout(size, align) == Some(class) {
                 return block;
             }
@@ -69,7 +72,9 @@ unsafe fn reallocate_sampled(
     if is_quarantined(block.addr()) {
         misuse::realloc_freed(block.addr());
     }
-    if Class::of_layout(size, align).is_some_and(|class| class.bytes() == held) {
+    let class = Class::of_layout(size, align).filter(|class| class.bytes() == held);
+    if class.is_some() {
+        note_kept(size, class);
         return block;
     }
     // SAFETY: the caller's promise; the block has so many usable bytes.
@@ -79,12 +84,27 @@ unsafe fn reallocate_sampled(
 /// Aborts if the block is seen to be free: its bit is set, or it lies on top of this thread's magazine.
 fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     let number = start_of(Call::Realloc, slab, class, block.addr());
-    let waits = is_quarantined(block.addr());
-    if waits
-        || slab.is_free(class, number)
-        || current().magazine(Tag::of(class)).newest() == Some(block)
-    {
+    if slab.is_free(class, number) || current().magazine(Tag::of(class)).newest() == Some(block) {
         misuse::realloc_freed(block.addr());
+    }
+}
+
+/// What the other modes look at when the block of a slab is resized.
+#[cold]
+#[inline(never)]
+fn look_closer(address: usize, class: Class, size: usize, align: usize) {
+    if is_quarantined(address) {
+        misuse::realloc_freed(address);
+    }
+    if Class::of_layout(size, align) == Some(class) {
+        note_kept(size, Some(class));
+    }
+}
+
+/// A block that is resized without another allocation: its new size counts as asked for, too.
+pub(super) fn note_kept(size: usize, class: Option<Class>) {
+    if HEAP.mode() == Mode::Counting {
+        sizes::note(size, class);
     }
 }
 

@@ -4,7 +4,7 @@
 //! any constructor. Options count from the constructor on.
 
 use super::statistics::{self, Lossy};
-use super::{attach, check, profile, purge};
+use super::{attach, check, classes, profile, purge};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::thread::Door;
@@ -153,6 +153,8 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("attach", Value::Choice("0")) => attach::forbid(),
         // SAFETY: as above.
         ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
+        // SAFETY: the caller's promise.
+        ("classes", Value::Path(path)) => unsafe { classes::follow(path) },
         ("ask", Value::Choice("0")) => ask_no_more(),
         // SAFETY: as above.
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },

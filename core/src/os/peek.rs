@@ -73,17 +73,18 @@ pub fn far(address: usize) -> Option<[u8; 8]> {
         iov_base: core::ptr::with_exposed_provenance_mut(address),
         iov_len: bytes.len(),
     };
-    // SAFETY: writes the local buffer only; the kernel checks the other address. By number: the C library may know more of it.
+    // Of a word's length each: the last is handed over on the stack, where a shorter one leaves garbage beside it.
+    let (one, flags): (libc::c_long, libc::c_long) = (1, 0);
+    // SAFETY: writes the local buffer only; the kernel checks the other address.
     let copied = keep_errno(|| unsafe {
-        let process = libc::getpid();
         libc::syscall(
             libc::SYS_process_vm_readv,
-            process,
+            libc::c_long::from(libc::getpid()),
             &raw const local,
-            1,
+            one,
             &raw const remote,
-            1,
-            0,
+            one,
+            flags,
         )
     });
     (copied == 8).then_some(bytes)

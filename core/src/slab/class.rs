@@ -4,9 +4,15 @@
 //! callers who state an alignment of 8 or less (Rust's `Layout`), because C callers may store
 //! 16-byte vectors in any block of 16 bytes and more. From 128 bytes to 32 KiB there are 8 classes
 //! a doubling, so a block wastes less than an eighth of itself. The tables are computed by
-//! `const fn` and checked at compile time.
+//! `const fn` and checked at compile time ([`table`]). libneap.so may run with others, see there: what is `const` here is of the
+//! built-in ones, for callers whose compiler knows the size.
+
+mod divisor;
+pub mod table;
 
 use crate::base::units::SLICE_BYTES;
+pub use divisor::{Divisor, Starts};
+use table::in_force;
 
 /// A size class: 1 to [`CLASSES`]; 0 is no class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +44,7 @@ impl Class {
         Class(index as u8)
     }
 
-    /// The class for `size` bytes (at most [`MAX_BLOCK`]) at an alignment of 16.
+    /// The built-in class for `size` bytes (at most [`MAX_BLOCK`]) at an alignment of 16.
     #[inline]
     pub const fn of_size(size: usize) -> Class {
         debug_assert!(size <= MAX_BLOCK);
@@ -50,7 +56,7 @@ impl Class {
         }
     }
 
-    /// The class for `size` bytes (at most [`MAX_BLOCK`]) at an alignment of 8.
+    /// The built-in class for `size` bytes (at most [`MAX_BLOCK`]) at an alignment of 8.
     #[inline]
     pub const fn of_size_align8(size: usize) -> Class {
         debug_assert!(size <= MAX_BLOCK);
@@ -62,9 +68,29 @@ impl Class {
         }
     }
 
-    /// The class for `size` bytes at any power-of-two `align`; `None` if no slab serves it.
+    /// The class in force for `size` bytes (at most [`MAX_BLOCK`]) at the alignment that `malloc` promises: 16, or 8 for sizes up
+    /// to 8 where there is a class for them.
+    #[inline(always)]
+    pub fn serving(size: usize) -> Class {
+        debug_assert!(size <= MAX_BLOCK);
+        in_force().serving(size)
+    }
+
+    /// The class in force whose blocks have just `bytes` bytes, which some class has.
+    pub fn of_block(bytes: usize) -> Class {
+        let class = Class::serving(bytes);
+        // Those that are no multiple of 16 stand between those that are.
+        if class.bytes() == bytes {
+            class
+        } else {
+            Class(class.0 - 1)
+        }
+    }
+
+    /// The class for `size` bytes at any power-of-two `align`; `None` if no slab serves it. An alignment of 16 is the one that
+    /// `malloc` promises, see [`Class::serving`]; one of 8 or less only a Rust program's own allocator asks for.
     #[inline]
-    pub const fn of_layout(size: usize, align: usize) -> Option<Class> {
+    pub fn of_layout(size: usize, align: usize) -> Option<Class> {
         debug_assert!(align.is_power_of_two());
         if size > MAX_BLOCK || align > MAX_BLOCK {
             return None;
@@ -72,13 +98,16 @@ impl Class {
         if align <= 8 {
             return Some(Class::of_size_align8(size));
         }
+        if align == 16 {
+            return Some(Class::serving(size));
+        }
         Class::aligned(size, align)
     }
 
     /// The smallest class whose block size is a multiple of `align`: slabs start at multiples of
     /// 64 KiB, so every such block is aligned.
-    const fn aligned(size: usize, align: usize) -> Option<Class> {
-        let mut class = Class::of_size(if size < align { align } else { size });
+    fn aligned(size: usize, align: usize) -> Option<Class> {
+        let mut class = Class::serving(size.max(align));
         while !class.bytes().is_multiple_of(align) {
             if class.index() == CLASSES {
                 return None;
@@ -104,20 +133,20 @@ impl Class {
 
     /// Bytes of a block.
     #[inline]
-    pub const fn bytes(self) -> usize {
-        SIZES[self.0 as usize] as usize
+    pub fn bytes(self) -> usize {
+        in_force().sizes[self.0 as usize] as usize
     }
 
     /// Blocks of a slab.
     #[inline]
-    pub const fn blocks(self) -> usize {
-        BLOCKS[self.0 as usize] as usize
+    pub fn blocks(self) -> usize {
+        in_force().blocks[self.0 as usize] as usize
     }
 
     /// Whether slabs of this class note which blocks were never handed out: from 4 KiB on, finding that out costs
     /// `calloc` less than zeros do. At most 16 blocks.
     #[inline]
-    pub const fn tells_fresh(self) -> bool {
+    pub fn tells_fresh(self) -> bool {
         self.bytes() >= FRESH_BYTES
     }
 
@@ -138,13 +167,13 @@ impl Class {
 
     /// Words of a slab's bitmap.
     #[inline]
-    pub const fn words(self) -> usize {
+    pub fn words(self) -> usize {
         self.blocks().div_ceil(64)
     }
 
     /// The bits of bitmap word `word` that stand for blocks.
     #[inline]
-    pub const fn full_word(self, word: usize) -> u64 {
+    pub fn full_word(self, word: usize) -> u64 {
         let left = self.blocks() - word * 64;
         if left >= 64 {
             u64::MAX
@@ -155,34 +184,28 @@ impl Class {
 
     /// Which block of its slab starts at byte `offset`; `None` if none does.
     #[inline]
-    pub const fn block_at(self, offset: usize) -> Option<usize> {
+    pub fn block_at(self, offset: usize) -> Option<usize> {
         self.starts().block_at(offset)
     }
 
     /// What tells where blocks start, looked up once for many.
     #[inline]
-    pub const fn starts(self) -> Starts {
+    pub fn starts(self) -> Starts {
         Starts {
-            divisor: DIVISORS[self.0 as usize],
+            divisor: in_force().divisors[self.0 as usize],
             blocks: self.blocks() as u32,
         }
     }
 
     /// The fewest bytes a caller can have asked for to be given this class, alignment apart.
-    pub const fn least_request(self) -> usize {
-        match self.index() {
-            1 | 2 => 0,
-            index if index <= FINE && index % 2 == 0 => SIZES[index - 2] as usize + 1,
-            index => SIZES[index - 1] as usize + 1,
-        }
+    pub fn least_request(self) -> usize {
+        in_force().least[self.0 as usize] as usize
     }
 
     /// The constant `test` and the limit of the test, see [`Divisor`]: a block starts at byte `offset` of a
     /// slab iff `offset * test` modulo 2^32 is below the limit.
-    pub const fn start_test(self) -> (u32, u32) {
-        let test = DIVISORS[self.0 as usize].0;
-        let step = test.wrapping_mul(self.bytes() as u32);
-        (test, step * self.blocks() as u32)
+    pub fn start_test(self) -> (u32, u32) {
+        in_force().start_test(self.index())
     }
 
     /// All classes, smallest first.
@@ -190,111 +213,6 @@ impl Class {
         (1..=CLASSES).map(Class::new)
     }
 }
-
-/// Tests divisibility by a constant with one multiplication (after Lemire, Kaser, Kurz: "Faster
-/// remainder by direct computation", 2019). With `c = floor(2^32 / d) + 1` and `e = c * d - 2^32`, `n * c`
-/// modulo 2^32 is `k * e` for `n = k * d`, and at least `c` where `n` leaves a rest. So one compare with
-/// `b * e` tells whether `n` is one of the first `b` multiples.
-#[derive(Clone, Copy)]
-pub struct Divisor(u32);
-
-impl Divisor {
-    const fn new(divisor: u32) -> Divisor {
-        Divisor(((1 << 32) / divisor as u64 + 1) as u32)
-    }
-
-    /// `n / divisor` if that leaves no rest. `n` is at most a slice's bytes.
-    ///
-    /// The low half of the product tells whether there is a rest. If there is none, the high half is the
-    /// quotient: rounding the constant up added less than `n`, so less than 2^32, to the product.
-    #[inline(always)]
-    pub const fn divide_exactly(self, n: u32) -> Option<u32> {
-        let product = n as u64 * self.0 as u64;
-        if (product as u32) < self.0 {
-            Some((product >> 32) as u32)
-        } else {
-            None
-        }
-    }
-}
-
-/// Where the blocks of a class's slabs start.
-#[derive(Clone, Copy)]
-pub struct Starts {
-    divisor: Divisor,
-    blocks: u32,
-}
-
-impl Starts {
-    /// Which block of its slab starts at byte `offset` (below a slice's bytes); `None` if none does.
-    #[inline(always)]
-    pub const fn block_at(self, offset: usize) -> Option<usize> {
-        debug_assert!(offset < SLICE_BYTES);
-        match self.divisor.divide_exactly(offset as u32) {
-            Some(block) if block < self.blocks => Some(block as usize),
-            _ => None,
-        }
-    }
-}
-
-const fn size_of_class(index: usize) -> usize {
-    if index <= FINE {
-        return index * 8;
-    }
-    let (group, eighth) = ((index - FINE - 1) / 8, (index - FINE - 1) % 8);
-    (FINE_BYTES << group) + ((eighth + 1) << (group + 4))
-}
-
-static SIZES: [u16; CLASSES + 1] = {
-    let mut sizes = [0; CLASSES + 1];
-    let mut index = 1;
-    while index <= CLASSES {
-        sizes[index] = size_of_class(index) as u16;
-        index += 1;
-    }
-    sizes
-};
-
-static BLOCKS: [u16; CLASSES + 1] = {
-    let mut blocks = [0; CLASSES + 1];
-    let mut index = 1;
-    while index <= CLASSES {
-        let fit = SLICE_BYTES / size_of_class(index);
-        blocks[index] = if fit > MAX_BLOCKS {
-            MAX_BLOCKS as u16
-        } else {
-            fit as u16
-        };
-        index += 1;
-    }
-    blocks
-};
-
-static DIVISORS: [Divisor; CLASSES + 1] = {
-    let mut divisors = [Divisor(0); CLASSES + 1];
-    let mut index = 1;
-    while index <= CLASSES {
-        divisors[index] = Divisor::new(size_of_class(index) as u32);
-        index += 1;
-    }
-    divisors
-};
-
-const _: () = {
-    let mut size = 0;
-    while size <= MAX_BLOCK {
-        let class = Class::of_size(size);
-        let bytes = class.bytes();
-        assert!(bytes >= size && bytes.is_multiple_of(16));
-        let fine = Class::of_size_align8(size);
-        assert!(fine.bytes() >= size && fine.bytes().is_multiple_of(8));
-        assert!(fine.index() == 1 || Class::new(fine.index() - 1).bytes() < size);
-        assert!(size <= 64 || (fine.bytes() - size) * 8 <= fine.bytes());
-        assert!(size <= FINE_BYTES || (bytes - size) * 8 <= bytes);
-        size += if size < 4096 { 1 } else { 61 };
-    }
-    assert!(size_of_class(CLASSES) == MAX_BLOCK);
-};
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ pub(super) fn here() -> Frame {
         pc,
         sp,
         fp,
-        left: Left::Call,
+        left: Left::Signal,
     }
 }
 

@@ -45,18 +45,8 @@ struct Frame {
 enum Left {
     /// By a call: the instruction before `pc`.
     Call,
-    /// By a signal, at `pc` itself.
+    /// At `pc` itself: by a signal, or not at all.
     Signal,
-}
-
-impl Frame {
-    /// An address in the instruction by which the frame was left.
-    fn instruction(&self) -> usize {
-        match self.left {
-            Left::Call => self.pc.wrapping_sub(1),
-            Left::Signal => self.pc,
-        }
-    }
 }
 
 /// Finds what the C library offers. Once, before the first [`capture`], outside of every lock of the heap: it asks the loader, which may

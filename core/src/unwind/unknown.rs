@@ -10,7 +10,7 @@ pub(super) fn here() -> Frame {
         pc: 0,
         sp: 0,
         fp: 0,
-        left: super::Left::Call,
+        left: super::Left::Signal,
     }
 }
 

@@ -19,6 +19,7 @@ mod sqlite;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use neap_programs::Program;
 use neap_programs::bench::Bench;
+use neap_programs::ledger::Audit;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -50,6 +51,7 @@ const PROGRAMS: &[&Program] = &[
 struct Notes {
     skipped: Mutex<Vec<String>>,
     times: Mutex<Vec<String>>,
+    ledgers: Mutex<Vec<String>>,
 }
 
 fn main() -> ExitCode {
@@ -71,6 +73,10 @@ fn main() -> ExitCode {
     );
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
+        println!("ledger: {}", Audit::COLUMNS);
+        lines(&notes.ledgers)
+            .iter()
+            .for_each(|audit| println!("ledger: {audit}"));
         println!("seconds: {}", lines(&notes.times).join(", "));
         println!("skipped: {}", lines(&notes.skipped).len());
         lines(&notes.skipped)
@@ -101,9 +107,8 @@ fn check(program: &Program, bench: &Bench, notes: &Notes) -> Result<Completion, 
     let checked = program.check(bench);
     let seconds = start.elapsed().as_secs_f32();
     lines(&notes.times).push(format!("{} {seconds:.1}", program.name));
-    checked
-        .map(|()| Completion::Completed)
-        .map_err(Failed::from)
+    lines(&notes.ledgers).push(checked?.to_line(program.name));
+    Ok(Completion::Completed)
 }
 
 fn lines(notes: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {

@@ -109,10 +109,15 @@ pub(super) fn forbid() {
     ALLOWED.store(false, Ordering::Relaxed);
 }
 
-/// Says which frontend this is; a Rust program's own allocator, if nobody does.
+/// Says which frontend this is; a Rust program's own allocator, if nobody does before the process [begins](super::begin).
 pub fn set_frontend(frontend: Frontend) {
     FRONTEND.store(frontend as u8, Ordering::Relaxed);
     BOARD.words.write_frontend(frontend as u64);
+}
+
+/// Whether this is libneap.so.
+pub(super) fn is_library() -> bool {
+    FRONTEND.load(Ordering::Relaxed) == Frontend::C as u8
 }
 
 /// Keeps the name of the socket that is to be told.

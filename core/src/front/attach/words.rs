@@ -1,9 +1,10 @@
 //! The board as words: written one by one, for others read it meanwhile.
 
+use super::super::sizes;
 use crate::base::sync::plain::{AtomicPtr, AtomicU64, Ordering, fence};
 use crate::board::{
     ARENAS_AT, COARSE_AT, CONTROL_AT, Coarse, Control, FIGURES_AT, HEAD_AT, Head, MOST_ARENAS,
-    Refusal, SERVED_AT, Served,
+    Refusal, SERVED_AT, SIZES_AT, Served, SizeFigure,
 };
 use crate::os::shared::Shared;
 use crate::page::{MIRROR_WORDS, Mirror};
@@ -132,6 +133,10 @@ impl Words {
         sequence.store(odd.wrapping_add(1), Ordering::Release);
     }
 
-    /// The table of sizes.
-    pub(super) fn write_sizes(&self) {}
+    /// The table of sizes, which is empty but in the counting mode.
+    pub(super) fn write_sizes(&self) {
+        sizes::each(|entry, figure| {
+            self.store(SIZES_AT + entry * size_of::<SizeFigure>(), &figure);
+        });
+    }
 }

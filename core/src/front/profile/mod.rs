@@ -100,7 +100,7 @@ pub(super) fn set_rate(rate: u64) -> Refusal {
 pub(super) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
     let mode = HEAP.mode();
     if mode == Mode::Counting {
-        super::allocate::count_allocation(cache, size);
+        super::allocate::count_allocation(cache, size, Some(class));
     }
     let took = match mode {
         Mode::Plain => HEAP.take_sampling(cache, class),

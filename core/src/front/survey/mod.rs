@@ -6,7 +6,7 @@
 
 mod tally;
 
-use super::check;
+use super::{check, sizes};
 use crate::base::units::SLICE_SHIFT;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
@@ -40,6 +40,7 @@ pub(super) fn survey(figures: &mut Snapshot) {
     for class in Class::all() {
         figures.classes[class.index() - 1].bytes = class.bytes() as u64;
     }
+    sizes::note_classes(&mut figures.classes);
     tally.slices(figures);
     tally.magazines(figures);
     sum_up(figures);

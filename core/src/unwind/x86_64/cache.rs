@@ -68,7 +68,7 @@ mod tests {
     use super::super::rule::Base;
     use super::*;
 
-    // Addresses of the kernel's half, which no other test meets.
+    // Not canonical: code of no test is there.
     const HERE: usize = 0xf000_1234_5678;
 
     #[test]

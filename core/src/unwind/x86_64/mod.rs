@@ -41,6 +41,16 @@ pub(super) fn here() -> Frame {
     }
 }
 
+impl Frame {
+    /// An address in the instruction by which the frame was left.
+    fn instruction(&self) -> usize {
+        match self.left {
+            Left::Call => self.pc.wrapping_sub(1),
+            Left::Signal => self.pc,
+        }
+    }
+}
+
 /// The frame that called `frame`.
 #[inline]
 pub(super) fn caller(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
@@ -94,10 +104,14 @@ fn word(frame: &Frame, peek: &mut Peek, address: usize) -> Option<usize> {
     far(address).map(usize::from_ne_bytes)
 }
 
-/// Whether a call stands before `pc`. Of what is known already it does.
+/// What a handler of signals returns to: `mov rax, 15; syscall` (its first 8 bytes).
+const SIGNAL_RETURN: [u8; 8] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f];
+
+/// Whether something returns to `pc`: a call stands before it, or it is where signals end. What is known already is such a place.
 fn is_return_address(pc: usize) -> bool {
     cache::find(pc.wrapping_sub(1)).is_some()
         || far(pc.wrapping_sub(8)).is_some_and(|bytes| ends_in_call(&bytes))
+        || far(pc) == Some(SIGNAL_RETURN)
 }
 
 /// Whether `code` ends in a call: `E8` and a displacement of 32 bits, or `FF /2` of any length.

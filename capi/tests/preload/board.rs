@@ -1,0 +1,71 @@
+//! The board and the profile, seen from inside the process: `programs/attach/board.c` says what each mode does.
+
+use crate::support::{Artifact, aborted, compile, run, succeeds};
+use std::ffi::OsStr;
+use std::process::Output;
+
+/// Runs one mode; none if there is no compiler.
+fn outcome(mode: &str, variables: &[(&str, &str)]) -> Option<Output> {
+    let program = compile("programs/attach/board.c", Artifact::Program, &[])?;
+    Some(run(&program, &[OsStr::new(mode)], variables))
+}
+
+fn holds(mode: &str, variables: &[(&str, &str)]) {
+    if let Some(output) = outcome(mode, variables) {
+        succeeds(&output, mode);
+    }
+}
+
+#[test]
+fn every_process_has_a_sealed_board() {
+    holds("present", &[]);
+    holds("hidden", &[("NEAP_ATTACH", "0")]);
+    holds("hidden", &[("NEAP_ASK", "0")]);
+}
+
+#[test]
+fn children_have_their_own() {
+    holds("fork", &[("NEAP_SAMPLE", "64K")]);
+    holds("exec", &[]);
+    holds("vfork", &[("NEAP_SAMPLE", "64K")]);
+}
+
+#[test]
+fn the_ledger_adds_up() {
+    holds("ask", &[]);
+    holds("ask", &[("NEAP_SAMPLE", "16K")]);
+    holds("ask", &[("NEAP_PURGE_THREAD", "0")]);
+    holds("ask", &[("NEAP_CHECK", "1")]);
+    holds("ask", &[("NEAP_COUNT", "1"), ("NEAP_SAMPLE", "64K")]);
+}
+
+#[test]
+fn strangers_words_do_no_harm() {
+    holds("hostile", &[]);
+    holds("hostile", &[("NEAP_SAMPLE", "8K")]);
+}
+
+#[test]
+fn sampling_is_switched_under_load() {
+    holds("toggle", &[]);
+    holds("toggle", &[("NEAP_PURGE_THREAD", "0")]);
+}
+
+#[test]
+fn sampled_blocks_are_blocks() {
+    for variables in [
+        &[("NEAP_SAMPLE", "4K")][..],
+        &[("NEAP_SAMPLE", "4K"), ("NEAP_COUNT", "1")],
+        &[("NEAP_SAMPLE", "4K"), ("NEAP_CHECK", "1")],
+    ] {
+        holds("sampled", variables);
+    }
+}
+
+#[test]
+fn a_sampled_block_freed_twice_is_reported() {
+    if let Some(output) = outcome("twice", &[("NEAP_SAMPLE", "4K")]) {
+        let said = aborted(&output, "twice");
+        assert!(said.contains("neap: free"), "{said}");
+    }
+}

@@ -1,0 +1,266 @@
+// Looks at its own board and profile, as another process would, and does harm to them.
+//
+//   board present | hidden | fork | exec | vfork | ask | hostile | toggle | sampled | twice
+//
+// The layout is that of core/src/board.rs and core/src/sites.rs.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CONTROL = 512 / 8, SERVED = 1024 / 8, FIGURES = 4096 / 8 + 1, BYTES = 192 << 10 };
+enum { ASK = CONTROL, LEASE, INTERVAL, PURGE, SAMPLE, RATE };
+
+static void fail(const char *what) {
+    fprintf(stderr, "FAILED: %s (%s)\n", what, strerror(errno));
+    _exit(1);
+}
+
+#define CHECK(condition) ((condition) ? (void)0 : fail(#condition))
+
+// The one descriptor whose file has this name; -1 if there is none; fails if there are more.
+static int descriptor_of(const char *name) {
+    int found = -1;
+    for (int number = 3; number < 1024; number++) {
+        char path[64], target[256];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+        ssize_t length = readlink(path, target, sizeof target - 1);
+        if (length <= 0)
+            continue;
+        target[length] = 0;
+        if (strstr(target, name)) {
+            CHECK(found == -1);
+            found = number;
+        }
+    }
+    return found;
+}
+
+static uint64_t word_of(int descriptor, long offset) {
+    uint64_t word;
+    CHECK(pread(descriptor, &word, 8, offset) == 8);
+    return word;
+}
+
+static _Atomic uint64_t *board(void) {
+    int descriptor = descriptor_of("neap-board");
+    CHECK(descriptor >= 0);
+    void *base = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    CHECK(base != MAP_FAILED);
+    return base;
+}
+
+static void present(void) {
+    int descriptor = descriptor_of("neap-board");
+    CHECK(descriptor >= 0);
+    CHECK(memcmp((uint64_t[]){word_of(descriptor, 0)}, "NeapBord", 8) == 0);
+    CHECK(word_of(descriptor, 24) == (uint64_t)getpid());
+    CHECK(word_of(descriptor, 40) == 1);
+    int seals = fcntl(descriptor, F_GET_SEALS);
+    CHECK(seals >= 0 && (seals & F_SEAL_SHRINK) && (seals & F_SEAL_GROW));
+    CHECK(fcntl(descriptor, F_GETFD) & FD_CLOEXEC);
+    CHECK(ftruncate(descriptor, 0) == -1);
+}
+
+static void hidden(void) { CHECK(descriptor_of("neap-board") == -1); }
+
+static void child_has_its_own(int generations) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        present();
+        int profile = descriptor_of("neap-profile");
+        CHECK(profile >= 0 && word_of(profile, 24) == (uint64_t)getpid());
+        if (generations > 1)
+            child_has_its_own(generations - 1);
+        free(malloc(100000));
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    present();
+}
+
+static void exec_again(char **arguments) {
+    if (getenv("SECOND")) {
+        present();
+        return;
+    }
+    setenv("SECOND", "1", 1);
+    execv("/proc/self/exe", arguments);
+    fail("exec");
+}
+
+// What the child of vfork does to the heap is done to its parent's, but the board stays its parent's.
+static void vforked(void) {
+    int descriptor = descriptor_of("neap-board");
+    _Atomic uint64_t *words = board();
+    words[ASK] = 7;
+    pid_t child = vfork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        for (int i = 0; i < 20000; i++)
+            free(malloc(100 + i % 5000));
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(word_of(descriptor, 24) == (uint64_t)getpid());
+}
+
+static void *blocks[4096];
+
+// Allocates and frees, so that slow paths come by; checks that contents stay.
+static void work(unsigned *seed, int rounds) {
+    for (int round = 0; round < rounds; round++) {
+        size_t size = 1 + rand_r(seed) % (rand_r(seed) % 20 == 0 ? 200000 : 2000);
+        unsigned char *block = rand_r(seed) % 3 ? malloc(size) : calloc(1, size);
+        CHECK(block && malloc_usable_size(block) >= size && (uintptr_t)block % 16 == 0);
+        memset(block, (int)size & 255, size);
+        size_t other = 1 + rand_r(seed) % 3000;
+        unsigned char *moved = realloc(block, other);
+        CHECK(moved);
+        for (size_t i = 0; i < (size < other ? size : other); i += 61)
+            CHECK(moved[i] == (size & 255));
+        // Some are freed by another thread, later.
+        void *before = __atomic_exchange_n(&blocks[rand_r(seed) % 4096], moved, __ATOMIC_ACQ_REL);
+        free(before);
+    }
+}
+
+static atomic_int done;
+
+static void *worker(void *number) {
+    unsigned seed = (unsigned)(uintptr_t)number + 1;
+    while (!done)
+        work(&seed, 200);
+    return 0;
+}
+
+static void ask(void) {
+    _Atomic uint64_t *words = board();
+    unsigned seed = 1;
+    work(&seed, 20000);
+    words[ASK] = 99;
+    for (int i = 0; i < 2000 && words[SERVED] != 99; i++) {
+        work(&seed, 100);
+        usleep(1000);
+    }
+    CHECK(words[SERVED] == 99);
+    // After two words of the figures, the ledger: requested, rounding, -untouched, -swapped, then what is added.
+    _Atomic uint64_t *ledger = words + FIGURES + 2;
+    uint64_t sum = ledger[0] + ledger[1] - ledger[2] - ledger[3];
+    for (int line = 4; line < 15; line++)
+        sum += ledger[line];
+    CHECK(sum == ledger[15] && sum > 100000);
+}
+
+static void threads(void *(*harm)(void *), int milliseconds) {
+    pthread_t workers[3], other;
+    for (uintptr_t i = 0; i < 3; i++)
+        CHECK(pthread_create(&workers[i], 0, worker, (void *)i) == 0);
+    CHECK(pthread_create(&other, 0, harm, board()) == 0);
+    usleep(milliseconds * 1000);
+    done = 1;
+    for (int i = 0; i < 3; i++)
+        pthread_join(workers[i], 0);
+    pthread_join(other, 0);
+}
+
+// Random words everywhere, the control words most of all.
+static void *harm(void *board) {
+    _Atomic uint64_t *words = board;
+    unsigned seed = 5;
+    while (!done) {
+        uint64_t random = (uint64_t)rand_r(&seed) << 33 ^ rand_r(&seed);
+        words[CONTROL + rand_r(&seed) % 8] = random;
+        words[rand_r(&seed) % (BYTES / 8)] = random;
+        int profile = descriptor_of("neap-profile");
+        if (profile >= 0)
+            (void)!pwrite(profile, &random, 8, rand_r(&seed) % (1 << 20) & ~7);
+        usleep(100);
+    }
+    return 0;
+}
+
+static void *toggle(void *board) {
+    _Atomic uint64_t *words = board;
+    for (uint64_t i = 1; !done; i++) {
+        words[RATE] = i % 3 ? 4096 << i % 4 : 0;
+        words[SAMPLE] = i;
+        words[ASK] = i;
+        if (i % 7 == 0)
+            words[PURGE] = i;
+        usleep(3000);
+    }
+    return 0;
+}
+
+// Nearly every block of 32,000 bytes is sampled at one sample every 4 KiB.
+static void sampled(void) {
+    int profile = descriptor_of("neap-profile");
+    CHECK(profile >= 0);
+    enum { COUNT = 200 };
+    unsigned char *held[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        held[i] = calloc(1, 32000);
+        CHECK(held[i] && malloc_usable_size(held[i]) == 32768);
+        for (int at = 0; at < 32000; at++)
+            CHECK(held[i][at] == 0);
+        memset(held[i], i, 32768);
+    }
+    CHECK(word_of(profile, 48) > COUNT / 2);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(realloc(held[i], 31000) == held[i]);
+        unsigned char *grown = realloc(held[i], 100000);
+        for (int at = 0; at < 31000; at++)
+            CHECK(grown[at] == i);
+        held[i] = grown;
+    }
+    for (int i = 0; i < COUNT; i++)
+        free(held[i]);
+    // Live: nothing of these is left. The sites' third word of live things is the sixth of each.
+    uint64_t sites = word_of(profile, 40), live = 0;
+    for (uint64_t site = 0; site < sites; site++)
+        live += word_of(profile, (256 << 10) + 576 * site + 48);
+    CHECK(live < 1000000);
+}
+
+static void twice(void) {
+    for (int i = 0; i < 50; i++) {
+        char *block = malloc(32000);
+        // A sampled block begins a span.
+        if ((uintptr_t)block % 65536 == 0) {
+            free(block);
+            free(block);
+        }
+    }
+    puts("no abort");
+}
+
+int main(int count, char **arguments) {
+    const char *what = count > 1 ? arguments[1] : "";
+    if (!strcmp(what, "present")) present();
+    else if (!strcmp(what, "hidden")) hidden();
+    else if (!strcmp(what, "fork")) child_has_its_own(3);
+    else if (!strcmp(what, "exec")) exec_again(arguments);
+    else if (!strcmp(what, "vfork")) vforked();
+    else if (!strcmp(what, "ask")) ask();
+    else if (!strcmp(what, "hostile")) threads(harm, 1500);
+    else if (!strcmp(what, "toggle")) threads(toggle, 1500);
+    else if (!strcmp(what, "sampled")) sampled();
+    else if (!strcmp(what, "twice")) twice();
+    else fail("which?");
+    return 0;
+}

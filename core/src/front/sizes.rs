@@ -1,0 +1,93 @@
+//! The sizes that the program asks for, counted in the counting mode: what the best size classes for it are is computed from them
+//! (`neap tune`).
+//!
+//! A request that states an alignment above that of `malloc` counts as one for the block that it gets, for no smaller one would
+//! be aligned: so whoever makes classes of the sizes makes room for it.
+
+use crate::base::sync::{AtomicU64, Ordering};
+use crate::board::{SIZE_STEP, SIZES, SizeFigure};
+use crate::slab::class::{CLASSES, Class};
+use crate::stats::ClassFigures;
+
+/// Allocations and their bytes.
+struct Tally {
+    count: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Tally {
+    const fn new() -> Tally {
+        Tally {
+            count: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn add(&self, bytes: usize) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn figure(&self) -> SizeFigure {
+        SizeFigure {
+            count: self.count.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// As [`crate::board`] describes. Never touched while nothing is counted.
+static BY_SIZE: [Tally; SIZES] = [const { Tally::new() }; SIZES];
+/// By class index; 0: those that no slab serves.
+static BY_CLASS: [Tally; CLASSES + 1] = [const { Tally::new() }; CLASSES + 1];
+
+/// Notes a request of `size` bytes, which a slab of `class` serves, or none.
+pub(super) fn note(size: usize, class: Option<Class>) {
+    BY_CLASS[class.map_or(0, Class::index)].add(size);
+    BY_SIZE[class.map_or(SIZES - 1, |class| step(size, class))].add(size);
+}
+
+/// The entry of a size.
+fn step(size: usize, class: Class) -> usize {
+    let by_size = class == Class::serving(size) || class == Class::of_size_align8(size);
+    let served = if by_size { size } else { class.bytes() };
+    served.div_ceil(SIZE_STEP)
+}
+
+/// Calls `visit` with every entry that holds something: its number, and what it holds.
+pub(super) fn each(mut visit: impl FnMut(usize, SizeFigure)) {
+    for (entry, tally) in BY_SIZE.iter().enumerate() {
+        let figure = tally.figure();
+        if figure.count > 0 {
+            visit(entry, figure);
+        }
+    }
+}
+
+/// Writes what was asked for into the figures of the classes.
+pub(super) fn note_classes(classes: &mut [ClassFigures; CLASSES]) {
+    for (figures, tally) in classes.iter_mut().zip(&BY_CLASS[1..]) {
+        let SizeFigure { count, bytes } = tally.figure();
+        (figures.allocations, figures.requested) = (count, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_counts_at_its_step_and_an_aligned_one_at_its_block() {
+        let malloc = |size| step(size, Class::serving(size));
+        assert_eq!(malloc(0), 0);
+        assert_eq!(malloc(1), 1);
+        assert_eq!(malloc(8), 1);
+        assert_eq!(malloc(24), 3);
+        assert_eq!(malloc(1000), 125);
+        assert_eq!(step(24, Class::of_size_align8(24)), 3);
+        let aligned = |size, align| step(size, Class::of_layout(size, align).unwrap());
+        assert_eq!(aligned(130, 64), 192 / 8);
+        assert_eq!(aligned(5, 4096), 4096 / 8);
+        assert_eq!(aligned(4000, 4096), 4096 / 8);
+    }
+}

@@ -1,0 +1,162 @@
+//! The tables of the size classes: the one built in, and the one in force.
+//!
+//! The one in force is the one built in, unless `NEAP_CLASSES` names a file: then libneap.so's constructor puts that file's into
+//! force, before the first slab exists. Never in a Rust program's own allocator, whose compiler knows the built-in one.
+
+use super::divisor::Divisor;
+use super::{CLASSES, Class, FINE, FINE_BYTES, MAX_BLOCK, MAX_BLOCKS};
+use crate::base::sync::UnsafeCell;
+use crate::base::sync::plain::{AtomicBool, Ordering};
+use crate::base::units::SLICE_BYTES;
+
+/// The steps by which a size finds its class, in bytes.
+const STEP: usize = 8;
+const STEPS: usize = MAX_BLOCK / STEP + 1;
+
+/// What is known of every class, by its number; 0 is no class.
+pub struct Table {
+    /// Bytes of a block, smallest first.
+    pub sizes: [u16; CLASSES + 1],
+    /// Blocks of a slab.
+    pub blocks: [u16; CLASSES + 1],
+    /// What tells where a block starts.
+    pub divisors: [Divisor; CLASSES + 1],
+    /// The fewest bytes that a caller at an alignment of 16 asks for to be given the class.
+    pub least: [u16; CLASSES + 1],
+    /// The class for a caller at an alignment of 16 (8 for sizes up to 8, where there is a class of 8 bytes and callers
+    /// at 16 may have it), by size in steps.
+    by_step: [u8; STEPS],
+}
+
+/// The classes that are built in.
+pub const BUILT_IN: Table = Table::new(&built_in_sizes(), 2 * STEP);
+
+struct InForce(UnsafeCell<Table>);
+
+// SAFETY: written by `replace` only, before any class is used.
+unsafe impl Sync for InForce {}
+
+static IN_FORCE: InForce = InForce(UnsafeCell::new(BUILT_IN));
+static REPLACED: AtomicBool = AtomicBool::new(false);
+
+/// The classes in force.
+#[inline(always)]
+pub fn in_force() -> &'static Table {
+    // SAFETY: written by `replace` only, before any class is used.
+    unsafe { &*IN_FORCE.0.get() }
+}
+
+/// Whether the classes in force are others than those built in.
+#[inline]
+pub fn is_replaced() -> bool {
+    REPLACED.load(Ordering::Relaxed)
+}
+
+/// Puts other classes into force: their block sizes, smallest first, each a multiple of 16 but for one of 8, the last one
+/// [`MAX_BLOCK`], at most [`CLASSES`].
+///
+/// # Safety
+/// - No slab exists, no thread has a cache, and no other thread uses the heap meanwhile.
+/// - This is no Rust program's own allocator.
+pub unsafe fn replace(sizes: &[u16]) {
+    debug_assert!(sizes.len() <= CLASSES && sizes.last() == Some(&(MAX_BLOCK as u16)));
+    // Classes beyond the last one are as it is, and nobody asks for them.
+    let mut all = [MAX_BLOCK as u16; CLASSES + 1];
+    all[0] = 0;
+    all[1..=sizes.len()].copy_from_slice(sizes);
+    // SAFETY: the caller's promise.
+    unsafe { *IN_FORCE.0.get() = Table::new(&all, STEP) };
+    REPLACED.store(true, Ordering::Relaxed);
+}
+
+impl Table {
+    /// The table of these block sizes, smallest first. Classes of fewer than `first` bytes, and those that are no multiple of 16,
+    /// serve only callers who state an alignment of 8.
+    const fn new(sizes: &[u16; CLASSES + 1], first: usize) -> Table {
+        let mut table = Table {
+            sizes: *sizes,
+            blocks: [0; CLASSES + 1],
+            divisors: [Divisor(0); CLASSES + 1],
+            least: [0; CLASSES + 1],
+            by_step: [0; STEPS],
+        };
+        // The largest class so far that callers at an alignment of 16 may have, and the steps that have their class.
+        let (mut before, mut step) = (0, 0);
+        let mut index = 1;
+        while index <= CLASSES {
+            let bytes = sizes[index] as usize;
+            table.blocks[index] = blocks_of(bytes);
+            table.divisors[index] = Divisor::new(bytes as u32);
+            if bytes >= first && (bytes == STEP || bytes.is_multiple_of(16)) {
+                table.least[index] = if before == 0 { 0 } else { before as u16 + 1 };
+                before = bytes;
+                while step * STEP <= bytes {
+                    table.by_step[step] = index as u8;
+                    step += 1;
+                }
+            } else if index > 1 {
+                table.least[index] = sizes[index - 1] + 1;
+            }
+            index += 1;
+        }
+        table
+    }
+
+    /// The class for `size` bytes at an alignment of 16.
+    #[inline(always)]
+    pub fn serving(&self, size: usize) -> Class {
+        Class(self.by_step[size.div_ceil(STEP)])
+    }
+
+    /// See [`Class::start_test`].
+    pub const fn start_test(&self, index: usize) -> (u32, u32) {
+        let test = self.divisors[index].0;
+        let step = test.wrapping_mul(self.sizes[index] as u32);
+        (test, step * self.blocks[index] as u32)
+    }
+}
+
+const fn blocks_of(bytes: usize) -> u16 {
+    let fit = SLICE_BYTES / bytes;
+    if fit > MAX_BLOCKS {
+        MAX_BLOCKS as u16
+    } else {
+        fit as u16
+    }
+}
+
+const fn built_in_sizes() -> [u16; CLASSES + 1] {
+    let mut sizes = [0; CLASSES + 1];
+    let mut index = 1;
+    while index <= CLASSES {
+        sizes[index] = size_of_class(index) as u16;
+        index += 1;
+    }
+    sizes
+}
+
+const fn size_of_class(index: usize) -> usize {
+    if index <= FINE {
+        return index * 8;
+    }
+    let (group, eighth) = ((index - FINE - 1) / 8, (index - FINE - 1) % 8);
+    (FINE_BYTES << group) + ((eighth + 1) << (group + 4))
+}
+
+const _: () = {
+    let mut size = 0;
+    while size <= MAX_BLOCK {
+        let class = Class::of_size(size);
+        assert!(BUILT_IN.by_step[size.div_ceil(STEP)] == class.0);
+        let bytes = BUILT_IN.sizes[class.index()] as usize;
+        assert!(bytes >= size && bytes.is_multiple_of(16));
+        let fine = Class::of_size_align8(size).index();
+        let fine_bytes = BUILT_IN.sizes[fine] as usize;
+        assert!(fine_bytes >= size && fine_bytes.is_multiple_of(8));
+        assert!(fine == 1 || (BUILT_IN.sizes[fine - 1] as usize) < size);
+        assert!(size <= 64 || (fine_bytes - size) * 8 <= fine_bytes);
+        assert!(size <= FINE_BYTES || (bytes - size) * 8 <= bytes);
+        size += if size < 4096 { 1 } else { 61 };
+    }
+    assert!(size_of_class(CLASSES) == MAX_BLOCK);
+};
