@@ -16,6 +16,7 @@ pub fn neap() -> Command {
         .subcommand(run())
         .subcommand(env())
         .subcommand(doctor())
+        .subcommand(report())
         .subcommand(verbs::stat::command())
         .subcommand(verbs::top::command())
         .subcommand(verbs::purge::command())
@@ -34,7 +35,88 @@ fn run() -> Command {
         )
         .override_usage("neap run [OPTIONS] [--] PROGRAM [ARGUMENTS]...")
         .args(flags::arguments())
+        .args(watching())
+        .arg(quiet())
         .arg(program().required(true))
+}
+
+/// What `neap run` may do beside running the program.
+fn watching() -> [Arg; 4] {
+    [
+        Arg::new("record")
+            .long("record")
+            .value_name("FILE")
+            .value_parser(value_parser!(OsString))
+            .value_hint(clap::ValueHint::FilePath)
+            .help("Record the heap over time to this file, for neap report"),
+        Arg::new("record-interval")
+            .long("record-interval")
+            .value_name("MS")
+            .value_parser(value_parser!(u64).range(20..=3_600_000))
+            .default_value("100")
+            .requires("record")
+            .help("Milliseconds between two samples of the recording"),
+        Arg::new("profile")
+            .long("profile")
+            .value_name("FILE")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("")
+            .value_parser(value_parser!(OsString))
+            .value_hint(clap::ValueHint::FilePath)
+            .help("Sample allocations and write the heap profile [default FILE: neap.PROGRAM.PID.pb.gz]"),
+        Arg::new("leaks")
+            .long("leaks")
+            .action(ArgAction::SetTrue)
+            .help("Sample allocations and print what is still live at the end, by place"),
+    ]
+}
+
+fn quiet() -> Arg {
+    Arg::new("quiet")
+        .long("quiet")
+        .action(ArgAction::SetTrue)
+        .help("Say nothing but errors")
+}
+
+fn report() -> Command {
+    Command::new("report")
+        .about("Make one page of HTML of a recording, a profile or a run: what is large, why, what to do")
+        .override_usage("neap report [OPTIONS] FILE\n       neap report [OPTIONS] -- PROGRAM [ARGUMENTS]...")
+        .after_help("After --, the exit status is the program's own.")
+        .arg(
+            Arg::new("FILE")
+                .value_parser(value_parser!(OsString))
+                .value_hint(clap::ValueHint::FilePath)
+                .required_unless_present("PROGRAM")
+                .conflicts_with("PROGRAM")
+                .help("A recording (neap run --record) or a profile (neap run --profile)"),
+        )
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FILE.html")
+                .value_parser(value_parser!(OsString))
+                .value_hint(clap::ValueHint::FilePath)
+                .help("Where the page goes [default: FILE.html, or neap.PROGRAM.PID.html, in the current directory]"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("output")
+                .help("Print the verdict as one JSON object instead"),
+        )
+        .arg(quiet())
+        .arg(
+            Arg::new("PROGRAM")
+                .last(true)
+                .num_args(1..)
+                .value_parser(value_parser!(OsString))
+                .value_hint(clap::ValueHint::CommandWithArguments)
+                .help("A program to run, record and profile, and its arguments"),
+        )
 }
 
 fn env() -> Command {

@@ -11,6 +11,8 @@
 //! | `attach/` | looking into a running process |
 //! | `probe/` | what this kernel offers, tried out |
 //! | `profile/` | heap profiles: read, symbolised, written in the formats that others open |
+//! | `recording/`, `session/`, `report/` | the heap over time: its file, the run that writes it, the page made of it |
+//! | `progress` | what takes a while, and silence where it is asked for |
 //! | `table` | findings as a table or as JSON |
 //! | `top/` | a process, or all, again and again |
 //! | `serve/` | figures and profiles over HTTP |
@@ -32,7 +34,11 @@ mod library;
 mod probe;
 mod profile;
 mod program;
+mod progress;
+mod recording;
+mod report;
 mod serve;
+mod session;
 mod statistics;
 mod supervise;
 mod table;

@@ -6,6 +6,7 @@ use std::io;
 use std::mem::{self, MaybeUninit};
 use std::process;
 use std::ptr;
+use std::time::{Duration, Instant};
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,26 +27,100 @@ impl Ending {
     }
 }
 
+/// Who looks at the program while it runs.
+pub trait Watch {
+    /// How often.
+    fn interval(&self) -> Duration;
+    /// The program with this number has been started. Every signal is held back from here on, in threads made now, too.
+    fn began(&mut self, pid: libc::pid_t);
+    /// It is time to look.
+    fn tick(&mut self);
+}
+
+/// Nobody looks.
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn interval(&self) -> Duration {
+        Duration::MAX
+    }
+
+    fn began(&mut self, _pid: libc::pid_t) {}
+
+    fn tick(&mut self) {}
+}
+
 /// Starts the program and waits until it has ended.
 ///
 /// # Errors
 ///
 /// The program could not be executed; nothing was started then.
-pub fn run(program: &Program) -> io::Result<Ending> {
+pub fn run(program: &Program, watch: &mut impl Watch) -> io::Result<Ending> {
     let signals = Signals::hold();
     let child = start(program, &signals)?;
+    watch.began(child);
+    let mut clock = Clock::new(watch.interval());
     loop {
-        let signal = next_signal();
-        if signal.si_signo != libc::SIGCHLD {
-            if !reaches_the_program_anyway(&signal) {
-                // SAFETY: kill takes no pointers; the child has not been waited for, so
-                // the number is still its own.
-                unsafe { libc::kill(child, signal.si_signo) };
+        match next_signal(clock.rest()) {
+            None => {
+                watch.tick();
+                clock.advance();
             }
-        } else if let Some(ending) = reap(child) {
-            return Ok(ending);
+            Some(signal) if signal.si_signo == libc::SIGCHLD => {
+                if let Some(ending) = reap(child) {
+                    return Ok(ending);
+                }
+            }
+            Some(signal) => forward(&signal, child),
         }
     }
+}
+
+/// When to look next.
+struct Clock {
+    interval: Duration,
+    next: Option<Instant>,
+}
+
+impl Clock {
+    fn new(interval: Duration) -> Self {
+        let next = Instant::now().checked_add(interval);
+        Self { interval, next }
+    }
+
+    /// `None`: never.
+    fn rest(&self) -> Option<Duration> {
+        let now = Instant::now();
+        self.next.map(|next| next.saturating_duration_since(now))
+    }
+
+    /// Times that have gone by meanwhile are left out.
+    fn advance(&mut self) {
+        let now = Instant::now();
+        let next = self.next.and_then(|next| next.checked_add(self.interval));
+        self.next = next.map(|next| match next < now {
+            true => now + self.interval,
+            false => next,
+        });
+    }
+}
+
+fn forward(signal: &libc::siginfo_t, child: libc::pid_t) {
+    if !reaches_the_program_anyway(signal) && !is_our_own(signal) {
+        // SAFETY: kill takes no pointers; the child has not been waited for, so the number is
+        // still its own.
+        unsafe { libc::kill(child, signal.si_signo) };
+    }
+}
+
+/// Whether the kernel sent it because of what we write (a reader of ours that has gone, a limit to the size of files):
+/// not the program's business.
+fn is_our_own(signal: &libc::siginfo_t) -> bool {
+    // SAFETY: of a signal sent by a process, and the kernel fills in ours for these two.
+    let sender = unsafe { signal.si_pid() };
+    [libc::SIGPIPE, libc::SIGXFSZ].contains(&signal.si_signo)
+        && signal.si_code == libc::SI_USER
+        && sender == process::id().cast_signed()
 }
 
 /// The signals as our caller left them.
@@ -124,17 +199,28 @@ fn failed(child: libc::pid_t, code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
 
-fn next_signal() -> libc::siginfo_t {
+/// The next signal; `None` if there was none for as long as `patience`, or a stop interrupted us.
+fn next_signal(patience: Option<Duration>) -> Option<libc::siginfo_t> {
+    let patience = patience.map(|patience| libc::timespec {
+        tv_sec: patience.as_secs().min(LONGEST_WAIT_S).cast_signed(),
+        tv_nsec: patience.subsec_nanos().into(),
+    });
+    let patience = patience.as_ref().map_or(ptr::null(), ptr::from_ref);
     let mut all = MaybeUninit::uninit();
     let mut signal = MaybeUninit::uninit();
-    // SAFETY: sigfillset fills `all`; sigwaitinfo fills `signal` unless it returns -1, which
-    // it does only when a stop interrupts it.
+    // SAFETY: sigfillset fills `all`; `patience` is null or leads to a value that outlives the call; sigtimedwait fills
+    // `signal` unless it returns -1.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
-        while libc::sigwaitinfo(all.as_ptr(), signal.as_mut_ptr()) < 0 {}
-        signal.assume_init()
+        match libc::sigtimedwait(all.as_ptr(), signal.as_mut_ptr(), patience) {
+            ..0 => None,
+            _ => Some(signal.assume_init()),
+        }
     }
 }
+
+/// No wait is longer.
+const LONGEST_WAIT_S: u64 = 1 << 30;
 
 /// Whether the terminal sent this signal: it has sent it to the program as well, which
 /// is in our process group.

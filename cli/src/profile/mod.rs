@@ -39,7 +39,7 @@ pub use gather::{Talk, Wish, gather};
 pub use json::json;
 pub use leaks::leaks;
 pub use listing::{check_pattern, listing};
-pub use model::{Frame, Profile, Stack, Value};
+pub use model::{Figures, Frame, Profile, Stack, Value};
 pub use output::{check_writable, write};
 pub use tree::tree;
 

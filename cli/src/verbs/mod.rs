@@ -6,6 +6,7 @@ mod env;
 mod lab;
 mod profile;
 pub mod purge;
+mod report;
 mod run;
 pub mod serve;
 pub mod stat;
@@ -19,6 +20,7 @@ use clap::ArgMatches;
 pub fn perform(matches: &ArgMatches) -> Outcome {
     match matches.subcommand() {
         Some(("run", matches)) => run::perform(matches),
+        Some(("report", matches)) => report::perform(matches),
         Some(("env", matches)) => env::perform(matches),
         Some(("doctor", matches)) => doctor::perform(matches),
         Some(("profile", matches)) => profile::perform(matches),

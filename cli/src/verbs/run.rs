@@ -7,22 +7,24 @@ use crate::failure::{Failure, say, shown};
 use crate::launch::{Program, set_variables};
 use crate::program::elf::Elf;
 use crate::program::{Scope, follow};
+use crate::progress::Talk;
+use crate::recording::Writer;
+use crate::session::{Leaks, Outputs, ProfileFile, Session};
 use crate::statistics::{Arrival, Inbox, writable};
-use crate::supervise::{self, Ending};
+use crate::supervise::{self, Ending, Unwatched};
 use crate::{Outcome, flags, library};
 use clap::ArgMatches;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{env, io};
 
 const STATS: &str = "NEAP_STATS";
 const CHILDREN: &str = "NEAP_CHILDREN";
 const STATS_FILE: &str = "NEAP_STATS_FILE";
 
-/// Runs the program. Returns only if that failed or statistics were to be printed.
+/// Runs the program. Returns only if that failed, or something is to be written after it.
 pub fn perform(matches: &ArgMatches) -> Outcome {
-    let library = library::find()?;
-    let preload = library::preload(&library)?;
     let words: Vec<OsString> = matches
         .get_many("PROGRAM")
         .into_iter()
@@ -30,18 +32,102 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         .cloned()
         .collect();
     set_variables(flags::variables(matches));
-    let start = follow(&words, &headers(&library)?).start(scope())?;
-    let program = Program::new(start)?;
+    let program = prepare(&words)?;
     let destination = destination(matches)?;
+    let wishes = Wishes::of(matches, destination)?;
+    match wishes.watching() {
+        true => watched(&program, &words, wishes),
+        false => unwatched(&program, wishes.statistics),
+    }
+}
+
+/// The program that `words` lead to, with the library preloaded.
+pub fn prepare(words: &[OsString]) -> Result<Program, Failure> {
+    let library = library::find()?;
+    let preload = library::preload(&library)?;
+    let start = follow(words, &headers(&library)?).start(scope())?;
+    let program = Program::new(start)?;
     set_variables([(library::PRELOAD, preload)]);
-    match destination {
+    Ok(program)
+}
+
+fn unwatched(program: &Program, statistics: Destination) -> Outcome {
+    match statistics {
         Destination::Unasked => Err(program.failure(&program.execute())),
         Destination::File(file) => {
             set_variables([(STATS_FILE, file.into_os_string())]);
             Err(program.failure(&program.execute()))
         }
-        Destination::Us => run_and_print(&program),
+        Destination::Us => run_and_print(program),
     }
+}
+
+/// What is to be written beside what the program does.
+struct Wishes {
+    statistics: Destination,
+    writer: Option<Writer>,
+    interval: Duration,
+    outputs: Outputs,
+    talk: Talk,
+}
+
+impl Wishes {
+    fn of(matches: &ArgMatches, statistics: Destination) -> Result<Self, Failure> {
+        let recording = matches.get_one::<OsString>("record").map(PathBuf::from);
+        let leaks = match matches.get_flag("leaks") {
+            true => Leaks::Printed,
+            false => Leaks::Unasked,
+        };
+        let profile = match matches.get_one::<OsString>("profile") {
+            None => None,
+            Some(file) if file.is_empty() => Some(ProfileFile::Default),
+            Some(file) => Some(ProfileFile::named(Path::new(file))?),
+        };
+        let interval = matches.get_one::<u64>("record-interval").copied();
+        Ok(Self {
+            statistics,
+            writer: recording.as_deref().map(Writer::create).transpose()?,
+            interval: Duration::from_millis(interval.unwrap_or(100)),
+            outputs: Outputs {
+                recording,
+                profile,
+                leaks,
+            },
+            talk: Talk::of(matches),
+        })
+    }
+
+    fn sampling(&self) -> bool {
+        self.outputs.profile.is_some() || self.outputs.leaks == Leaks::Printed
+    }
+
+    fn watching(&self) -> bool {
+        self.sampling() || self.writer.is_some()
+    }
+}
+
+fn watched(program: &Program, words: &[OsString], wishes: Wishes) -> Outcome {
+    if wishes.sampling() {
+        Session::sample_by_default();
+    }
+    let inbox = match wishes.statistics {
+        Destination::Unasked => None,
+        Destination::File(file) => {
+            set_variables([(STATS_FILE, file.into_os_string())]);
+            None
+        }
+        Destination::Us => Some(Inbox::new()?),
+    };
+    if let Some(inbox) = &inbox {
+        set_variables([(STATS_FILE, inbox.path().as_os_str().to_owned())]);
+    }
+    let mut session = Session::new(words, wishes.writer, wishes.interval, wishes.talk)?;
+    let ending = supervise::run(program, &mut session).map_err(|error| program.failure(&error))?;
+    if let Some(inbox) = inbox {
+        report(&inbox, ending, program.name());
+    }
+    session.finish(ending, wishes.outputs, program.name());
+    Ok(ending.imitate())
 }
 
 /// Where the statistics go.
@@ -80,7 +166,8 @@ fn is_off(word: Option<&OsStr>) -> bool {
 fn run_and_print(program: &Program) -> Outcome {
     let inbox = Inbox::new()?;
     set_variables([(STATS_FILE, inbox.path().as_os_str().to_owned())]);
-    let ending = supervise::run(program).map_err(|error| program.failure(&error))?;
+    let ending =
+        supervise::run(program, &mut Unwatched).map_err(|error| program.failure(&error))?;
     report(&inbox, ending, program.name());
     drop(inbox);
     Ok(ending.imitate())

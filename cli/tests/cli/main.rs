@@ -9,6 +9,7 @@ mod identity;
 mod live;
 mod options_page;
 mod refused;
+mod report;
 mod run;
 mod scripts;
 mod serve;

@@ -44,7 +44,7 @@ fn stacks() -> impl Strategy<Value = Vec<Stack>> {
     let call = |address: u64| {
         let frame = |inlined| Frame {
             function: format!("f{address}{inlined}"),
-            file: if address % 3 == 0 {
+            file: if address.is_multiple_of(3) {
                 String::new()
             } else {
                 format!("/src/{address}.c")

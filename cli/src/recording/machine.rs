@@ -1,0 +1,74 @@
+//! What a recording says about the machine.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+
+/// A machine. What cannot be found out is empty or 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The kernel's release.
+    pub kernel: String,
+    /// Processors that this process may use.
+    pub cpus: u64,
+    /// RAM, in bytes.
+    pub memory: u64,
+    /// Bytes of an OS page.
+    pub page_bytes: u64,
+    /// `always`, `madvise` or `never`: where the kernel uses transparent huge pages.
+    pub huge_pages: String,
+}
+
+impl Machine {
+    /// The one we run on.
+    pub fn here() -> Self {
+        let text = |file| fs::read_to_string(file).unwrap_or_default();
+        Self {
+            kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
+            cpus: std::thread::available_parallelism().map_or(0, |cpus| cpus.get() as u64),
+            memory: total(&text("/proc/meminfo")),
+            page_bytes: rustix::param::page_size() as u64,
+            huge_pages: chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")).to_owned(),
+        }
+    }
+}
+
+/// `MemTotal:  24576 kB`, in bytes.
+fn total(text: &str) -> u64 {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .unwrap_or_default();
+    let kib = line.trim().trim_end_matches("kB").trim().parse::<u64>();
+    kib.map_or(0, |kib| kib.saturating_mul(1024))
+}
+
+/// Of `always [madvise] never` the word in brackets.
+fn chosen(text: &str) -> &str {
+    let inner = text
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'));
+    inner.map_or("", |(word, _)| word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_memory() {
+        let machine = Machine::here();
+        assert!(machine.memory > 1 << 20 && machine.page_bytes >= 4096 && machine.cpus > 0);
+        assert!(!machine.kernel.is_empty());
+    }
+
+    #[test]
+    fn words_are_taken_out_of_their_surroundings() {
+        assert_eq!(chosen("always [madvise] never\n"), "madvise");
+        assert_eq!(chosen(""), "");
+        assert_eq!(
+            total("MemFree: 1 kB\nMemTotal:       24576 kB\n"),
+            24576 << 10
+        );
+        assert_eq!(total("MemTotal: much"), 0);
+    }
+}

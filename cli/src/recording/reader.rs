@@ -1,0 +1,312 @@
+//! Reading a recording back.
+
+use super::format::{Classes, Embedded, Event, FORMAT, Head, Record, Sample, VERSION};
+use crate::failure::{Failure, shown};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+/// A whole recording.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recording {
+    /// The first line.
+    pub head: Head,
+    /// In the order they were written; so for the others.
+    pub samples: Vec<Sample>,
+    /// The size classes, now and then.
+    pub classes: Vec<Classes>,
+    /// What happened.
+    pub events: Vec<Event>,
+    /// The profiles.
+    pub profiles: Vec<Embedded>,
+    /// Bytes of a last line that is not whole, and was left out.
+    pub left_out: u64,
+}
+
+/// No line is longer, in bytes.
+const LONGEST: u64 = 256 << 20;
+
+/// Reads `file`.
+///
+/// # Errors
+///
+/// It cannot be read, is no recording, or is damaged before its last line; the message has the line's number.
+pub fn read(file: &Path) -> Result<Recording, Failure> {
+    let name = shown(file);
+    let open =
+        File::open(file).map_err(|error| Failure::own(format!("cannot read {name}: {error}")))?;
+    parse(&mut BufReader::new(open)).map_err(|trouble| Failure::own(format!("{name}{trouble}")))
+}
+
+/// As [`read`], from anything; an error's text goes on after the file's name.
+pub fn parse(input: &mut impl BufRead) -> Result<Recording, String> {
+    let first = match line(input).map_err(|error| about(1, &error))? {
+        Some(Line::Whole(record)) => match *record {
+            Record::Head(head) => checked(head)?,
+            _ => return Err(about(1, &"a recording begins with its head")),
+        },
+        Some(Line::Torn(_)) | None => {
+            return Err(" ends before its first line does: the recording had not begun".to_owned());
+        }
+    };
+    let mut recording = Recording::new(first);
+    for number in 2.. {
+        match line(input).map_err(|error| damaged(number, &error))? {
+            None => break,
+            Some(Line::Torn(bytes)) => {
+                recording.left_out = bytes;
+                break;
+            }
+            Some(Line::Whole(record)) => match *record {
+                Record::Head(_) => return Err(damaged(number, &"a second head")),
+                record => recording.take(record),
+            },
+        }
+    }
+    Ok(recording)
+}
+
+impl Recording {
+    fn new(head: Head) -> Self {
+        Self {
+            head,
+            samples: Vec::new(),
+            classes: Vec::new(),
+            events: Vec::new(),
+            profiles: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    fn take(&mut self, record: Record) {
+        match record {
+            Record::Sample(sample) => self.samples.push(*sample),
+            Record::Classes(classes) => self.classes.push(classes),
+            Record::Event(event) => self.events.push(event),
+            Record::Profile(profile) => self.profiles.push(profile),
+            Record::Head(_) => unreachable!("the caller looks at heads itself"),
+        }
+    }
+}
+
+enum Line {
+    Whole(Box<Record>),
+    /// The last line, without its end: so many bytes.
+    Torn(u64),
+}
+
+fn line(input: &mut impl BufRead) -> io::Result<Option<Line>> {
+    let mut text = Vec::new();
+    let bytes = input.by_ref().take(LONGEST).read_until(b'\n', &mut text)? as u64;
+    match text.last() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(Line::Whole(serde_json::from_slice(&text)?))),
+        Some(_) if bytes == LONGEST => Err(io::Error::other("the line is too long")),
+        Some(_) => Ok(Some(Line::Torn(bytes))),
+    }
+}
+
+fn checked(head: Head) -> Result<Head, String> {
+    match (head.format.as_str(), head.version) {
+        (FORMAT, VERSION) => Ok(head),
+        (FORMAT, version) => Err(format!(
+            " is a recording of version {version}; this neap reads version {VERSION}: use the neap that wrote it ({})",
+            shown(&head.written_by)
+        )),
+        _ => Err(about(1, &"the head names another format")),
+    }
+}
+
+fn about(number: u64, what: &dyn Display) -> String {
+    format!(": line {number} is not a recording's: {what}")
+}
+
+fn damaged(number: u64, what: &dyn Display) -> String {
+    let sound = number - 1;
+    format!(
+        ": line {number} is damaged ({what}); `head -n {sound}` keeps the sound lines before it"
+    )
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::recording::format::{ClassRow, Happening, Heap};
+    use crate::recording::{Machine, Writer};
+    use neap::ledger::Ledger;
+
+    /// A head.
+    pub fn head() -> Record {
+        Record::Head(Head {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            written_by: "neap 0.1.0".to_owned(),
+            program: "tests/<b>program".to_owned(),
+            arguments: vec!["a b".to_owned(), "\u{1f30a}\n".to_owned()],
+            pid: 42,
+            started_ms: 1_700_000_000_000,
+            interval_ms: 100,
+            machine: Machine::default(),
+            options: [("NEAP_DECAY".to_owned(), "5".to_owned())].into(),
+        })
+    }
+
+    /// A sample at `t_ms`.
+    pub fn sample(t_ms: u64) -> Record {
+        let ledger = Ledger {
+            requested: t_ms << 10,
+            resident: t_ms << 10,
+            ..Ledger::default()
+        };
+        Record::Sample(Box::new(Sample {
+            t_ms,
+            pid: 42,
+            rss: t_ms << 11,
+            arenas_rss: (t_ms.is_multiple_of(3)).then_some(t_ms << 10),
+            heap: (!t_ms.is_multiple_of(5)).then(|| Heap {
+                ledger,
+                ..Heap::default()
+            }),
+        }))
+    }
+
+    fn lines() -> Vec<Record> {
+        let class = ClassRow {
+            bytes: 48,
+            live: 3,
+            ..ClassRow::default()
+        };
+        let event = |t_ms, what| {
+            Record::Event(Event {
+                t_ms,
+                pid: 42,
+                what,
+            })
+        };
+        let program = "\"quoted\"".to_owned();
+        vec![
+            head(),
+            event(1, Happening::Came { program }),
+            sample(10),
+            sample(21),
+            event(22, Happening::Purge { bytes: 1 << 20 }),
+            Record::Classes(Classes {
+                t_ms: 22,
+                pid: 42,
+                classes: vec![class],
+            }),
+            sample(33),
+            event(40, Happening::Killed { signal: 9 }),
+            Record::Profile(Embedded {
+                peak_ms: Some(33),
+                pid: 42,
+                program: "program".to_owned(),
+                pprof: "H4sIAAAA".to_owned(),
+            }),
+        ]
+    }
+
+    fn text() -> Vec<u8> {
+        let room = tempfile::tempdir().unwrap();
+        let file = room.path().join("recording");
+        let mut writer = Writer::create(&file).unwrap();
+        lines().iter().for_each(|line| writer.write(0, line));
+        assert_eq!(writer.complaint(), None);
+        std::fs::read(file).unwrap()
+    }
+
+    fn parse_bytes(bytes: &[u8]) -> Result<Recording, String> {
+        parse(&mut &bytes[..])
+    }
+
+    fn expected(lines: &[Record], left_out: u64) -> Recording {
+        let Some((Record::Head(head), rest)) = lines.split_first() else {
+            panic!("no head");
+        };
+        let mut recording = Recording::new(head.clone());
+        rest.iter().cloned().for_each(|line| recording.take(line));
+        recording.left_out = left_out;
+        recording
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        assert_eq!(parse_bytes(&text()).unwrap(), expected(&lines(), 0));
+    }
+
+    #[test]
+    fn every_truncation_reads_as_a_prefix() {
+        let (text, lines) = (text(), lines());
+        for cut in 0..text.len() {
+            let whole = text[..cut].iter().filter(|byte| **byte == b'\n').count();
+            let start = text[..cut].iter().rposition(|byte| *byte == b'\n');
+            let left_out = cut - start.map_or(0, |at| at + 1);
+            match parse_bytes(&text[..cut]) {
+                Ok(recording) => {
+                    assert_eq!(recording, expected(&lines[..whole], left_out as u64));
+                }
+                Err(error) => {
+                    assert_eq!(whole, 0, "cut at {cut}: {error}");
+                    assert!(error.contains("had not begun"), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn damage_is_told_with_its_line() {
+        let text = text();
+        let starts = std::iter::once(0).chain(
+            (0..text.len() - 1)
+                .filter(|at| text[*at] == b'\n')
+                .map(|at| at + 1),
+        );
+        for (index, start) in starts.enumerate() {
+            for bad in [b'\xff', b'x', 0] {
+                let mut text = text.clone();
+                text[start] = bad;
+                let error = parse_bytes(&text).unwrap_err();
+                assert!(error.contains(&format!("line {} is", index + 1)), "{error}");
+            }
+        }
+    }
+
+    /// Any bytes at all, and sound lines with some bytes changed: an answer or an error, never a crash.
+    #[test]
+    fn nonsense_is_survived() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = move || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed
+        };
+        let (sound, mut errors) = (text(), 0);
+        for round in 0..20_000 {
+            let bytes: Vec<u8> = match round % 2 {
+                0 => (0..random() % 200).map(|_| random() as u8).collect(),
+                _ => {
+                    let mut text = sound.clone();
+                    for _ in 0..=random() % 3 {
+                        let at = random() as usize % text.len();
+                        text[at] = random() as u8;
+                    }
+                    text
+                }
+            };
+            errors += usize::from(parse_bytes(&bytes).is_err());
+        }
+        assert!(errors > 10_000, "{errors}");
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let text = String::from_utf8(text()).unwrap();
+        let newer = text.replacen("\"version\":1", "\"version\":2", 1);
+        let error = parse_bytes(newer.as_bytes()).unwrap_err();
+        assert!(error.contains("version 2"), "{error}");
+        let other = text.replacen(FORMAT, "neap-sonata", 1);
+        assert!(parse_bytes(other.as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,180 @@
+//! The resident memory of a process, cut into a few bands that people can tell apart.
+
+use crate::recording::format::Sample;
+use neap::ledger::Ledger;
+
+/// How many bands there are.
+pub const BANDS: usize = 9;
+
+/// What a band is called, which CSS colour it has, and what it is.
+#[derive(Debug)]
+pub struct Band {
+    /// Also the class of its elements in the page.
+    pub key: &'static str,
+    /// For people.
+    pub name: &'static str,
+    /// One sentence, without its stop.
+    pub meaning: &'static str,
+}
+
+/// From the bottom up.
+pub const ALL: [Band; BANDS] = [
+    band(
+        "used",
+        "In use",
+        "blocks that the program holds and has touched",
+    ),
+    band(
+        "rounding",
+        "Rounding",
+        "what size classes add to what was asked for",
+    ),
+    band(
+        "slabs",
+        "Free in slabs",
+        "free blocks, and ends where none fits, between blocks in use",
+    ),
+    band(
+        "magazines",
+        "Magazines",
+        "free blocks that threads keep at hand",
+    ),
+    band(
+        "free",
+        "Free pages",
+        "free memory that was used before and is not yet given back",
+    ),
+    band(
+        "huge",
+        "Huge-page excess",
+        "free memory that is resident because a huge page brought it",
+    ),
+    band(
+        "stacks",
+        "Coroutine stacks",
+        "in use, parked, and what else is in their spans",
+    ),
+    band(
+        "own",
+        "Neap's own",
+        "tables and caches, and pages around sampled blocks",
+    ),
+    band(
+        "rest",
+        "Not the heap",
+        "code, files, thread stacks, mappings of the program's own",
+    ),
+];
+
+const fn band(key: &'static str, name: &'static str, meaning: &'static str) -> Band {
+    Band { key, name, meaning }
+}
+
+/// The bands of one sample, in bytes, and the whole process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// In the order of [`ALL`].
+    pub bytes: [u64; BANDS],
+    /// In RAM, the whole process.
+    pub rss: u64,
+}
+
+impl Cut {
+    /// Cuts `sample`, as it was when its figures were written. The kernel's count is not of the very same moment: what
+    /// the heap tells beyond that makes the whole larger.
+    pub fn of(sample: &Sample) -> Self {
+        let mut bytes = sample
+            .heap
+            .as_ref()
+            .map_or([0; BANDS], |heap| heap_bands(&heap.ledger));
+        let heap = bytes
+            .iter()
+            .fold(0, |sum: u64, part| sum.saturating_add(*part));
+        let rss = sample.rss_of_figures();
+        bytes[BANDS - 1] = rss.saturating_sub(heap);
+        Self {
+            bytes,
+            rss: rss.max(heap),
+        }
+    }
+}
+
+fn heap_bands(ledger: &Ledger) -> [u64; BANDS] {
+    let sum = |parts: &[u64]| {
+        parts
+            .iter()
+            .fold(0, |sum: u64, part| sum.saturating_add(*part))
+    };
+    let touched = sum(&[ledger.requested, ledger.rounding])
+        .saturating_sub(sum(&[ledger.untouched, ledger.swapped]));
+    let rounding = ledger.rounding.min(touched);
+    [
+        touched - rounding,
+        rounding,
+        sum(&[ledger.tails, ledger.slab_free]),
+        sum(&[ledger.magazines, ledger.quarantine]),
+        ledger.free_dirty,
+        ledger.huge_excess,
+        sum(&[ledger.stacks_used, ledger.stacks_parked, ledger.stacks_free]),
+        sum(&[ledger.metadata, ledger.sampling]),
+        0,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::format::Heap;
+
+    fn sample(rss: u64, ledger: Ledger) -> Sample {
+        Sample {
+            rss,
+            heap: Some(Heap {
+                ledger,
+                ..Heap::default()
+            }),
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn bands_add_up_to_the_process() {
+        let mut ledger = Ledger {
+            requested: 1000,
+            rounding: 100,
+            untouched: 300,
+            swapped: 50,
+            tails: 1,
+            slab_free: 2,
+            magazines: 3,
+            quarantine: 4,
+            free_dirty: 5,
+            huge_excess: 6,
+            stacks_used: 7,
+            stacks_parked: 8,
+            stacks_free: 9,
+            metadata: 10,
+            sampling: 11,
+            ..Ledger::default()
+        };
+        ledger.resident = u64::try_from(ledger.sum()).unwrap();
+        let cut = Cut::of(&sample(2000, ledger));
+        assert_eq!(cut.bytes.iter().sum::<u64>(), 2000);
+        assert_eq!(cut.bytes[BANDS - 1], 2000 - ledger.resident);
+        assert_eq!(cut.bytes[..2], [650, 100]);
+    }
+
+    #[test]
+    fn figures_that_make_no_sense_are_survived() {
+        let ledger = Ledger {
+            requested: u64::MAX,
+            rounding: u64::MAX,
+            slab_free: u64::MAX,
+            tails: 1,
+            ..Ledger::default()
+        };
+        let cut = Cut::of(&sample(5, ledger));
+        assert_eq!(cut.rss, u64::MAX);
+        assert_eq!(Cut::of(&Sample::default()), Cut::default());
+    }
+}

@@ -1,0 +1,119 @@
+//! What a report is made of.
+
+use crate::failure::{Failure, shown};
+use crate::profile::{Profile, pprof};
+use crate::recording::format::Embedded;
+use crate::recording::{self, Recording};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// A recording, profiles, or both.
+#[derive(Debug, Default)]
+pub struct Material {
+    /// The recording.
+    pub recording: Option<Recording>,
+    /// The profiles: those of the recording, or the file.
+    pub profiles: Vec<Profile>,
+    /// Profiles of the recording that were taken when a process held most, and when that was, in ms.
+    pub peaks: Vec<(u64, Profile)>,
+    /// What could not be used, for people.
+    pub notes: Vec<String>,
+}
+
+/// How a gzipped file begins, as profiles are.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// No profile is larger, in bytes.
+const LARGEST: u64 = 256 << 20;
+
+/// Reads a recording or a profile, whichever `file` is.
+///
+/// # Errors
+///
+/// It cannot be read, is neither, or is damaged.
+pub fn load(file: &Path) -> Result<Material, Failure> {
+    match start(file)? {
+        GZIP => profile(file),
+        [b'{', _] => Ok(Material::new(recording::read(file)?)),
+        _ => Err(Failure::own(format!(
+            "{} is neither a recording (neap run --record) nor a profile (neap run --profile); for a program write: neap report -- {0}",
+            shown(file)
+        ))),
+    }
+}
+
+impl Material {
+    /// The recording and the profiles in it. One that is damaged is left out and noted.
+    pub fn new(recording: Recording) -> Self {
+        let mut material = Self::default();
+        for embedded in &recording.profiles {
+            material.take(embedded);
+        }
+        if recording.left_out > 0 {
+            material.notes.push(format!(
+                "The recording ends in the middle of a line: its last {} bytes are left out.",
+                recording.left_out
+            ));
+        }
+        material.recording = Some(recording);
+        material
+    }
+}
+
+impl Material {
+    fn take(&mut self, embedded: &Embedded) {
+        let profile = decoded(&embedded.pprof).map(|profile| Profile {
+            pid: embedded.pid,
+            program: embedded.program.clone(),
+            ..profile
+        });
+        match (profile, embedded.peak_ms) {
+            (Ok(profile), None) => self.profiles.push(profile),
+            (Ok(profile), Some(peak_ms)) => self.peaks.push((peak_ms, profile)),
+            (Err(failure), _) => self.notes.push(format!(
+                "A profile of process {} is damaged and left out: {failure}.",
+                embedded.pid
+            )),
+        }
+    }
+}
+
+fn decoded(base64: &str) -> Result<Profile, Failure> {
+    let bytes = STANDARD
+        .decode(base64)
+        .map_err(|error| Failure::own(error.to_string()))?;
+    pprof::decode(&bytes)
+}
+
+fn profile(file: &Path) -> Result<Material, Failure> {
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|open| open.take(LARGEST).read_to_end(&mut bytes))
+        .map_err(|error| unreadable(file, &error))?;
+    let profile = pprof::decode(&bytes)
+        .map_err(|failure| Failure::own(format!("{}: {failure}", shown(file))))?;
+    Ok(Material {
+        profiles: vec![profile],
+        ..Material::default()
+    })
+}
+
+fn start(file: &Path) -> Result<[u8; 2], Failure> {
+    let mut start = [0; 2];
+    let open = File::open(file).map_err(|error| unreadable(file, &error))?;
+    let about = open.metadata().map_err(|error| unreadable(file, &error))?;
+    if !about.is_file() {
+        return Err(Failure::own(format!("{} is no ordinary file", shown(file))));
+    }
+    let read = open.take(2).read(&mut start);
+    match read.map_err(|error| unreadable(file, &error))? {
+        2 => Ok(start),
+        _ => Ok([0; 2]),
+    }
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::own(format!("cannot read {}: {error}", shown(file)))
+}

@@ -1,0 +1,212 @@
+//! The lines of the ledger, at the moment when most was in RAM.
+
+use super::{Finding, percent, share, stands_out};
+use crate::recording::format::{Heap, Sample};
+use crate::report::subject::Subject;
+use neap::ledger::{Ledger, Requested};
+use neap::stats::Bytes;
+
+/// See [`Finding::kind`].
+pub const ROUNDING: &str = "rounding";
+
+/// A line, or a few, and from when on they are worth a word.
+struct Rule {
+    kind: &'static str,
+    bytes: fn(&Ledger) -> u64,
+    whole: Whole,
+    least: f64,
+    what: &'static str,
+    why: &'static str,
+    remedy: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum Whole {
+    Resident,
+    AskedFor,
+}
+
+impl Whole {
+    fn of(self, ledger: &Ledger) -> (u64, &'static str) {
+        match self {
+            Self::Resident => (ledger.resident, "the heap's resident memory"),
+            Self::AskedFor => (
+                ledger.requested.saturating_add(ledger.rounding),
+                "what the program held",
+            ),
+        }
+    }
+}
+
+const RULES: [Rule; 10] = [
+    Rule {
+        kind: "free_held",
+        bytes: |ledger| ledger.free_dirty,
+        whole: Whole::Resident,
+        least: 0.25,
+        what: "was free memory, not yet given back to the kernel",
+        why: "The program freed it a short while before; Neap keeps such pages for the decay time (1 s unless set), because taking them again is cheaper than asking the kernel.",
+        remedy: "If it stays for longer than the decay time, see whether the purge thread runs. To hold less: `--decay 100`, or a bound by `--dirty-max 16M`; `neap purge PID` gives it back at once.",
+    },
+    Rule {
+        kind: "fragmentation",
+        bytes: |ledger| ledger.slab_free.saturating_add(ledger.tails),
+        whole: Whole::Resident,
+        least: 0.25,
+        what: "was free blocks in slabs that also hold live ones",
+        why: "Most of the objects allocated together have died, but some in every slab live on; a page with one live block cannot be given back.",
+        remedy: "Allocate what lives long apart from what dies soon (first, or from an arena of its own), or rebuild the long-lived structures after the burst.",
+    },
+    Rule {
+        kind: "magazines",
+        bytes: |ledger| ledger.magazines,
+        whole: Whole::Resident,
+        least: 0.10,
+        what: "was free blocks in the magazines of threads",
+        why: "Every thread keeps freed blocks at hand for its next allocations; with many threads that adds up.",
+        remedy: "Lower the bound of a thread (`--thread-cache 256K`) or of all together (`--cache 16M`), or use fewer threads.",
+    },
+    Rule {
+        kind: "stacks",
+        bytes: |ledger| {
+            ledger
+                .stacks_used
+                .saturating_add(ledger.stacks_parked)
+                .saturating_add(ledger.stacks_free)
+        },
+        whole: Whole::Resident,
+        least: 0.25,
+        what: "was stacks of coroutines",
+        why: "Every suspended coroutine keeps the pages its stack has touched.",
+        remedy: "Bound how many are in flight, move large local arrays to the heap, or suspend less deeply.",
+    },
+    Rule {
+        kind: "huge_excess",
+        bytes: |ledger| ledger.huge_excess,
+        whole: Whole::Resident,
+        least: 0.10,
+        what: "was never used and came with huge pages",
+        why: "The kernel brings 2 MiB at once where huge pages are allowed; free parts of them are resident without having been touched.",
+        remedy: "Try `--thp never`: fewer bytes, at the price of more page faults.",
+    },
+    Rule {
+        kind: "untouched",
+        bytes: |ledger| ledger.untouched,
+        whole: Whole::AskedFor,
+        least: 0.30,
+        what: "was asked for and never touched",
+        why: "It costs address space and page-heap work, no RAM: the kernel gives pages at the first touch.",
+        remedy: "If buffers are allocated for the worst case, let them grow instead; a profile (`neap run --profile`) names where they come from.",
+    },
+    Rule {
+        kind: "swapped",
+        bytes: |ledger| ledger.swapped,
+        whole: Whole::AskedFor,
+        least: 0.10,
+        what: "was swapped out",
+        why: "The machine was short of RAM; touching these pages again waits for the disk.",
+        remedy: "Give the machine or the control group more memory, or bound the program (`--limit-soft`).",
+    },
+    Rule {
+        kind: "quarantine",
+        bytes: |ledger| ledger.quarantine,
+        whole: Whole::Resident,
+        least: 0.10,
+        what: "was freed blocks that the checking mode holds back",
+        why: "`--check` keeps freed blocks for a while to catch second frees.",
+        remedy: "Run without `--check` where memory counts.",
+    },
+    Rule {
+        kind: "metadata",
+        bytes: |ledger| ledger.metadata,
+        whole: Whole::Resident,
+        least: 0.10,
+        what: "was Neap's own tables and caches",
+        why: "Tables grow with the number of slabs and of threads, not with the bytes in them.",
+        remedy: "Many small threads or a heap that was once much larger are the usual reasons; if neither holds, please report it.",
+    },
+    Rule {
+        kind: "sampling",
+        bytes: |ledger| ledger.sampling,
+        whole: Whole::Resident,
+        least: 0.10,
+        what: "was the pages around sampled blocks",
+        why: "While the heap is profiled, every sampled block stands on pages of its own.",
+        remedy: "Sample less often (`--sample=2M`); without a profile these bytes are not there.",
+    },
+];
+
+/// What stands out in the heap.
+pub fn findings(subject: &Subject) -> Vec<Finding> {
+    let Some((sample, heap)) = subject.peak() else {
+        return Vec::new();
+    };
+    let mut findings: Vec<_> = RULES
+        .iter()
+        .filter_map(|rule| rule.finding(&heap.ledger))
+        .collect();
+    findings.extend(rounding(&heap.ledger));
+    findings.extend(not_ours(sample, heap));
+    findings
+}
+
+impl Rule {
+    fn finding(&self, ledger: &Ledger) -> Option<Finding> {
+        let bytes = (self.bytes)(ledger);
+        let (whole, of) = self.whole.of(ledger);
+        stands_out(bytes, whole, self.least).then(|| Finding {
+            kind: self.kind,
+            bytes,
+            share: share(bytes, whole),
+            of,
+            site: None,
+            headline: format!(
+                "At the peak {} ({} of {of}) {}.",
+                Bytes(bytes),
+                percent(bytes, whole),
+                self.what
+            ),
+            detail: self.why.to_owned(),
+            remedy: self.remedy.to_owned(),
+        })
+    }
+}
+
+/// Rounding is told only where the requested bytes are known better than by a guess.
+fn rounding(ledger: &Ledger) -> Option<Finding> {
+    let whole = ledger.requested.saturating_add(ledger.rounding);
+    let known = ledger.requested_by != Requested::Guessed as u64;
+    (known && stands_out(ledger.rounding, whole, 0.12)).then(|| Finding {
+        kind: ROUNDING,
+        bytes: ledger.rounding,
+        share: share(ledger.rounding, whole),
+        of: "what the program held",
+        site: None,
+        headline: format!(
+            "Size classes added {} ({}) to what the program asked for.",
+            Bytes(ledger.rounding),
+            percent(ledger.rounding, whole)
+        ),
+        detail: "Requests are rounded up to the next class; sizes just above one waste most.".to_owned(),
+        remedy: "`neap tune -- PROGRAM` computes the classes that this program would have liked; a profile (`--profile`) names where the sizes come from.".to_owned(),
+    })
+}
+
+fn not_ours(sample: &Sample, heap: &Heap) -> Option<Finding> {
+    let whole = sample.rss_of_figures();
+    let bytes = whole.saturating_sub(heap.ledger.resident);
+    stands_out(bytes, whole, 0.5).then(|| Finding {
+        kind: "not_ours",
+        bytes,
+        share: share(bytes, whole),
+        of: "the process's resident memory",
+        site: None,
+        headline: format!(
+            "{} ({} of the process) is not in the heap at all.",
+            Bytes(bytes),
+            percent(bytes, whole)
+        ),
+        detail: "Code, mapped files, the stacks of threads, and mappings that the program or its runtime makes itself with mmap.".to_owned(),
+        remedy: "`/proc/PID/smaps` of the running process names them. A runtime with a heap of its own (Java, Go, JavaScript) is told to keep it small by its own options.".to_owned(),
+    })
+}

@@ -1,0 +1,93 @@
+//! What is large, why, and what to do about it.
+//!
+//! Everything said here has to pass two thresholds: a share of the whole, and a floor of [`FLOOR`] bytes, so that small
+//! programs are not scolded. Valkey's `MEMORY DOCTOR` is the model.
+//!
+//! | file | what it judges |
+//! |---|---|
+//! | `heap` | the lines of the ledger, when most was in RAM |
+//! | `places` | the sites of the profile |
+//! | `growth` | the heap over time |
+
+mod growth;
+mod heap;
+mod opening;
+mod places;
+
+use super::subject::Subject;
+use serde::Serialize;
+
+/// Less than so many bytes is not worth a word.
+pub const FLOOR: u64 = 10_000_000;
+
+/// Something that stands out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// A word for programs.
+    pub kind: &'static str,
+    /// How much, in bytes.
+    pub bytes: u64,
+    /// Of what `of` says, 0 to 1.
+    pub share: f64,
+    /// The whole that it is a share of.
+    pub of: &'static str,
+    /// The function, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+    /// One sentence; names stand in backticks.
+    pub headline: String,
+    /// Why.
+    pub detail: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// The judgement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Prose; names stand in backticks.
+    pub opening: String,
+    /// The largest first.
+    pub findings: Vec<Finding>,
+}
+
+/// Judges a process.
+pub fn judge(subject: &Subject) -> Verdict {
+    let growth = growth::Growth::of(subject);
+    let mut findings = places::findings(subject, growth.as_ref());
+    if !findings.iter().any(|finding| finding.kind == places::LEAK) {
+        findings.extend(growth.as_ref().and_then(|growth| growth.finding(subject)));
+    }
+    let rounding_is_named = findings.iter().any(|finding| finding.kind == places::WASTE);
+    findings.extend(
+        heap::findings(subject)
+            .into_iter()
+            .filter(|finding| !(rounding_is_named && finding.kind == heap::ROUNDING)),
+    );
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.bytes));
+    Verdict {
+        opening: opening::text(subject, &findings),
+        findings,
+    }
+}
+
+/// What share `part` is of `whole`.
+fn share(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        _ => part as f64 / whole as f64,
+    }
+}
+
+/// Whether `part` passes both thresholds.
+fn stands_out(part: u64, whole: u64, least: f64) -> bool {
+    part >= FLOOR && share(part, whole) >= least
+}
+
+/// A share, for people.
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.0} %", 100.0 * share(part, whole))
+}
+
+#[cfg(test)]
+mod tests;

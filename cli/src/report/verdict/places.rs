@@ -1,0 +1,247 @@
+//! The sites of the profile.
+
+use super::growth::Growth;
+use super::{FLOOR, Finding, percent, share, stands_out};
+use crate::profile::Figures;
+use crate::report::sites::{Site, sites};
+use crate::report::subject::Subject;
+use neap::stats::Bytes;
+
+/// See [`Finding::kind`].
+pub const LEAK: &str = "leak";
+/// See [`Finding::kind`].
+pub const WASTE: &str = "waste";
+/// See [`Finding::kind`].
+pub const LARGE: &str = "large_blocks";
+
+/// Of each kind, so many are told.
+const MOST: usize = 3;
+/// Fewer live objects are no leak: they are the program's few large tables.
+const LEAST_OBJECTS: u64 = 64;
+
+/// What stands out among the sites.
+pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
+    let Some(profile) = subject.profile else {
+        return Vec::new();
+    };
+    let (sites, total) = (sites(profile), profile.total());
+    let held = total.live_bytes.max(subject.peak_rss());
+    let mut found = largest(&sites, |site| leak(site, &total, subject, growth));
+    found.extend(rounding(subject, &sites, &total));
+    found.extend(largest(&sites, |site| large(site, held, subject)));
+    let told: Vec<_> = found
+        .iter()
+        .filter_map(|finding| finding.site.clone())
+        .collect();
+    found.extend(
+        at_peak(subject)
+            .into_iter()
+            .filter(|finding| !told.iter().any(|site| finding.site.as_ref() == Some(site))),
+    );
+    found
+}
+
+/// Who held much at the peak.
+fn at_peak(subject: &Subject) -> Vec<Finding> {
+    let Some((peak_ms, profile)) = subject.at_peak else {
+        return Vec::new();
+    };
+    let whole = profile.total().live_bytes;
+    largest(&sites(profile), |site| {
+        let Figures {
+            live_bytes,
+            live_objects,
+            ..
+        } = site.figures;
+        stands_out(live_bytes, whole, 0.25).then(|| Finding {
+            kind: "peak",
+            bytes: live_bytes,
+            share: share(live_bytes, whole),
+            of: "what was live then",
+            site: Some(site.function.clone()),
+            headline: format!(
+                "Near the peak, {} ({}) were held by {}.",
+                Bytes(live_bytes),
+                percent(live_bytes, whole),
+                site.name()
+            ),
+            detail: format!(
+                "{live_objects} objects, {:.1} s after the start; by the end they were freed, or most were.{}",
+                *peak_ms as f64 / 1e3,
+                path(site)
+            ),
+            remedy: "This is what decides how much memory the program needs: work in smaller pieces there, or free a part before the next is made.".to_owned(),
+        })
+    })
+}
+
+fn largest(sites: &[Site], judge: impl Fn(&Site) -> Option<Finding>) -> Vec<Finding> {
+    let mut found: Vec<_> = sites.iter().filter_map(judge).collect();
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.bytes));
+    found.truncate(MOST);
+    found
+}
+
+/// Much is live, in many objects, and little of what was allocated here was ever freed.
+fn leak(
+    site: &Site,
+    total: &Figures,
+    subject: &Subject,
+    growth: Option<&Growth>,
+) -> Option<Finding> {
+    let Figures {
+        live_bytes,
+        live_objects,
+        alloc_bytes,
+        ..
+    } = site.figures;
+    let stays = live_objects >= LEAST_OBJECTS && share(live_bytes, alloc_bytes) >= 0.25;
+    (stays && stands_out(live_bytes, total.live_bytes, 0.10)).then(|| Finding {
+        kind: LEAK,
+        bytes: live_bytes,
+        share: share(live_bytes, total.live_bytes),
+        of: "what was live",
+        site: Some(site.function.clone()),
+        headline: format!(
+            "{} in {live_objects} objects from {} {}.",
+            Bytes(live_bytes),
+            site.name(),
+            still(subject)
+        ),
+        detail: format!(
+            "{} of all that was allocated there was never freed.{}{}",
+            percent(live_bytes, alloc_bytes),
+            path(site),
+            growth.map_or_else(String::new, Growth::remark)
+        ),
+        remedy: "If it should be gone by then, look for the missing free on the paths that leave this function's callers, or for a container that only grows. If it is the program's data, it is what the memory is for.".to_owned(),
+    })
+}
+
+fn still(subject: &Subject) -> &'static str {
+    match subject.ending() {
+        Some(_) => "were still live when the program ended",
+        None => "were live when the profile was taken",
+    }
+}
+
+/// At the end, or at the peak if nothing of it is left at the end.
+fn rounding(subject: &Subject, at_end: &[Site], total: &Figures) -> Vec<Finding> {
+    let found = largest(at_end, |site| waste(site, total, "at the end"));
+    match (found.as_slice(), subject.at_peak) {
+        ([], Some((_, peak))) => {
+            let total = peak.total();
+            largest(&sites(peak), |site| waste(site, &total, "at the peak"))
+        }
+        _ => found,
+    }
+}
+
+/// Much of what the blocks have was not asked for.
+fn waste(site: &Site, total: &Figures, when: &str) -> Option<Finding> {
+    let Figures {
+        live_objects: objects,
+        live_bytes: asked,
+        live_usable: usable,
+        ..
+    } = site.figures;
+    let bytes = site.waste();
+    let loose = share(bytes, usable) >= 0.15;
+    (loose && stands_out(bytes, total.live_usable, 0.05)).then(|| Finding {
+        kind: WASTE,
+        bytes,
+        share: share(bytes, usable),
+        of: "the site's blocks",
+        site: Some(site.function.clone()),
+        headline: format!(
+            "Rounding wastes {} ({}) of the blocks from {}: {}.",
+            Bytes(bytes),
+            percent(bytes, usable),
+            site.name(),
+            sizes(&site.figures)
+        ),
+        detail: format!(
+            "Of {objects} objects live {when}, {} were asked for and {} taken.{}",
+            Bytes(asked),
+            Bytes(usable),
+            path(site)
+        ),
+        remedy: "Shrink the object to the class below or fill it up to the class above, put several into one block, or let `neap tune -- PROGRAM` make a class for this size.".to_owned(),
+    })
+}
+
+/// What an object asked for and got, on average.
+fn sizes(figures: &Figures) -> String {
+    let mean = |bytes: u64| (bytes as f64 / figures.live_objects.max(1) as f64).round();
+    format!(
+        "{} bytes in blocks of {}",
+        mean(figures.live_bytes),
+        mean(figures.live_usable)
+    )
+}
+
+/// Single blocks that are large by themselves.
+fn large(site: &Site, held: u64, subject: &Subject) -> Option<Finding> {
+    let Figures {
+        alloc_bytes,
+        alloc_objects,
+        ..
+    } = site.figures;
+    let mean = alloc_bytes / alloc_objects.max(1);
+    stands_out(mean, held, 0.10).then(|| {
+        let untouched = untouched(subject, mean);
+        Finding {
+            kind: LARGE,
+            bytes: mean,
+            share: share(mean, held),
+            of: "the most that was held",
+            site: Some(site.function.clone()),
+            headline: format!(
+                "{} allocates {} of {}{}.",
+                site.name(),
+                blocks(alloc_objects),
+                Bytes(mean),
+                match untouched {
+                    Some(_) => ", and most of that is never touched",
+                    None => "",
+                }
+            ),
+            detail: format!("{}{}", untouched.unwrap_or_default(), path(site)).trim_start().to_owned(),
+            remedy: "Allocate what is used: read into a buffer of 64 KiB and let it grow, reuse one buffer, or map the file.".to_owned(),
+        }
+    })
+}
+
+fn blocks(objects: u64) -> String {
+    match objects {
+        0 | 1 => "a single block".to_owned(),
+        many => format!("{many} blocks"),
+    }
+}
+
+/// A sentence, if at some time most of one such block had never been touched.
+fn untouched(subject: &Subject, block: u64) -> Option<String> {
+    let (_, heap) = subject
+        .told()
+        .max_by_key(|(_, heap)| heap.ledger.untouched)?;
+    let bytes = heap.ledger.untouched;
+    (bytes >= FLOOR && bytes >= block / 2).then(|| {
+        format!(
+            "At one time {} of the blocks that the program held had never been touched.",
+            Bytes(bytes)
+        )
+    })
+}
+
+fn path(site: &Site) -> String {
+    match site.callers.as_slice() {
+        [] => String::new(),
+        callers => {
+            let names: Vec<_> = callers
+                .iter()
+                .map(|name| format!("`{}`", name.replace('`', "'")))
+                .collect();
+            format!(" Called by {}.", names.join(" ← "))
+        }
+    }
+}

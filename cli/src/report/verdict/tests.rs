@@ -1,0 +1,289 @@
+use super::*;
+use crate::profile::{Figures, Frame, Profile, Stack};
+use crate::recording::format::{Event, Happening, Heap, Sample};
+use crate::report::material::Material;
+use neap::ledger::{Ledger, Requested};
+use std::sync::Arc;
+
+const MB: u64 = 1_000_000;
+
+fn sample(t_ms: u64, rss: u64, ledger: Ledger) -> Sample {
+    Sample {
+        t_ms,
+        pid: 7,
+        rss,
+        heap: Some(Heap {
+            ledger,
+            ..Heap::default()
+        }),
+        ..Sample::default()
+    }
+}
+
+fn stack(function: &str, figures: Figures) -> Stack {
+    let frame = |name: &str| {
+        Arc::new(Frame {
+            function: name.to_owned(),
+            file: "planted.c".to_owned(),
+            line: 12,
+            ..Frame::default()
+        })
+    };
+    Stack {
+        frames: vec![frame(function), frame("main")],
+        figures,
+    }
+}
+
+fn blocks(objects: u64, asked: u64, usable: u64) -> Figures {
+    Figures {
+        alloc_objects: objects,
+        alloc_bytes: objects * asked,
+        alloc_usable: 0,
+        live_objects: objects,
+        live_bytes: objects * asked,
+        live_usable: objects * usable,
+    }
+}
+
+/// Of these samples, and of a profile of these stacks.
+fn verdict(samples: &[Sample], stacks: Vec<Stack>) -> Verdict {
+    let profile = Profile {
+        stacks,
+        ..Profile::default()
+    };
+    let ended = Event {
+        t_ms: 60_000,
+        pid: 7,
+        what: Happening::Exited { status: 0 },
+    };
+    let material = Material::default();
+    let mut subject = Subject::choose(&material);
+    subject.program = "planted".to_owned();
+    subject.samples = samples.iter().collect();
+    subject.profile = Some(&profile).filter(|profile| !profile.stacks.is_empty());
+    subject.events = vec![&ended];
+    judge(&subject)
+}
+
+fn kinds(verdict: &Verdict) -> Vec<&str> {
+    verdict
+        .findings
+        .iter()
+        .map(|finding| finding.kind)
+        .collect()
+}
+
+fn of_ledger(ledger: Ledger) -> Verdict {
+    let resident = u64::try_from(ledger.sum()).unwrap();
+    let ledger = Ledger { resident, ..ledger };
+    verdict(&[sample(100, resident + MB, ledger)], Vec::new())
+}
+
+fn calm() -> Ledger {
+    Ledger {
+        requested: 100 * MB,
+        rounding: 5 * MB,
+        slab_free: 3 * MB,
+        ..Ledger::default()
+    }
+}
+
+#[test]
+fn nothing_stands_out_of_a_calm_heap() {
+    let verdict = of_ledger(calm());
+    assert_eq!(kinds(&verdict), [""; 0]);
+    assert!(
+        verdict.opening.contains("Nothing stands out"),
+        "{}",
+        verdict.opening
+    );
+}
+
+#[test]
+fn every_line_has_its_finding_and_small_programs_are_not_scolded() {
+    type Set = fn(&mut Ledger, u64);
+    let lines: [(&str, Set); 10] = [
+        ("free_held", |ledger, bytes| ledger.free_dirty = bytes),
+        ("fragmentation", |ledger, bytes| ledger.slab_free = bytes),
+        ("magazines", |ledger, bytes| ledger.magazines = bytes),
+        ("stacks", |ledger, bytes| ledger.stacks_parked = bytes),
+        ("huge_excess", |ledger, bytes| ledger.huge_excess = bytes),
+        ("untouched", |ledger, bytes| ledger.untouched = bytes),
+        ("swapped", |ledger, bytes| ledger.swapped = bytes),
+        ("quarantine", |ledger, bytes| ledger.quarantine = bytes),
+        ("metadata", |ledger, bytes| ledger.metadata = bytes),
+        ("sampling", |ledger, bytes| ledger.sampling = bytes),
+    ];
+    for (kind, set) in lines {
+        let mut large = calm();
+        set(&mut large, 80 * MB);
+        assert_eq!(kinds(&of_ledger(large)), [kind]);
+        // The same shares, of a program of a tenth of the size.
+        let mut small = Ledger {
+            requested: 10 * MB,
+            ..Ledger::default()
+        };
+        set(&mut small, 8 * MB);
+        assert_eq!(kinds(&of_ledger(small)), [""; 0], "{kind}");
+        // The same bytes, of a program of ten times the size.
+        let mut huge = Ledger {
+            requested: 2000 * MB,
+            ..Ledger::default()
+        };
+        set(&mut huge, 80 * MB);
+        assert_eq!(kinds(&of_ledger(huge)), [""; 0], "{kind}");
+    }
+}
+
+#[test]
+fn rounding_is_told_only_where_it_is_known() {
+    let of = |requested_by: Requested| {
+        of_ledger(Ledger {
+            rounding: 40 * MB,
+            requested_by: requested_by as u64,
+            ..calm()
+        })
+    };
+    assert_eq!(kinds(&of(Requested::Guessed)), [""; 0]);
+    assert_eq!(kinds(&of(Requested::Sampled)), ["rounding"]);
+    assert_eq!(kinds(&of(Requested::Counted)), ["rounding"]);
+}
+
+#[test]
+fn what_is_not_in_the_heap_is_told() {
+    let ledger = Ledger {
+        requested: 20 * MB,
+        resident: 20 * MB,
+        ..Ledger::default()
+    };
+    let verdict = verdict(&[sample(5, 100 * MB, ledger)], Vec::new());
+    assert_eq!(kinds(&verdict), ["not_ours"]);
+    assert_eq!(verdict.findings[0].bytes, 80 * MB);
+}
+
+#[test]
+fn a_planted_leak_is_named_in_the_first_paragraph() {
+    let stacks = vec![
+        stack("forget", blocks(20_000, 1000, 1000)),
+        stack("keep", blocks(3_000, 1000, 1000)),
+    ];
+    let verdict = verdict(&[], stacks);
+    assert_eq!(kinds(&verdict), ["leak"]);
+    assert_eq!(verdict.findings[0].site.as_deref(), Some("forget"));
+    assert!(
+        verdict.opening.contains("`forget` (planted.c:12)"),
+        "{}",
+        verdict.opening
+    );
+}
+
+#[test]
+fn what_is_freed_is_no_leak() {
+    let mut figures = blocks(20_000, 1000, 1000);
+    figures.alloc_bytes *= 10;
+    figures.alloc_objects *= 10;
+    assert_eq!(kinds(&verdict(&[], vec![stack("churn", figures)])), [""; 0]);
+}
+
+#[test]
+fn planted_waste_is_named_with_its_sizes() {
+    let mut churned = blocks(2_000_000, 24, 32);
+    churned.alloc_bytes *= 100;
+    churned.alloc_objects *= 100;
+    let verdict = verdict(&[], vec![stack("node", churned)]);
+    assert_eq!(kinds(&verdict), ["waste"]);
+    assert!(
+        verdict.opening.contains("24 bytes in blocks of 32"),
+        "{}",
+        verdict.opening
+    );
+    assert!(verdict.opening.contains("`node`"));
+    assert_eq!(verdict.findings[0].bytes, 16 * MB);
+}
+
+#[test]
+fn a_planted_large_buffer_is_named_also_when_it_was_freed() {
+    let figures = Figures {
+        alloc_objects: 10,
+        alloc_bytes: 1000 * MB,
+        ..Figures::default()
+    };
+    let ledger = Ledger {
+        requested: 102 * MB,
+        untouched: 99 * MB,
+        resident: 3 * MB,
+        ..Ledger::default()
+    };
+    let samples = [sample(5, 12 * MB, ledger)];
+    let verdict = verdict(&samples, vec![stack("receive", figures)]);
+    assert!(kinds(&verdict).contains(&"large_blocks"), "{verdict:?}");
+    let finding = &verdict.findings[0];
+    assert_eq!(finding.site.as_deref(), Some("receive"));
+    assert!(
+        finding.headline.contains("never touched"),
+        "{}",
+        finding.headline
+    );
+    assert!(
+        verdict
+            .opening
+            .contains("`receive` (planted.c:12) allocates 10 blocks of 95.3 MiB")
+    );
+}
+
+fn growing(bytes: impl Fn(u64) -> u64) -> Vec<Sample> {
+    let at = |index: u64| {
+        let ledger = Ledger {
+            requested: bytes(index),
+            resident: bytes(index),
+            ..Ledger::default()
+        };
+        sample(index * 100, bytes(index) + MB, ledger)
+    };
+    (0..40).map(at).collect()
+}
+
+#[test]
+fn growth_until_the_end_is_told_and_a_plateau_is_not() {
+    let grows = verdict(&growing(|index| (index + 1) * MB), Vec::new());
+    assert_eq!(kinds(&grows), ["growth"]);
+    assert!(grows.findings[0].remedy.contains("--profile"));
+    let stays = verdict(&growing(|index| (index + 1).min(15) * 3 * MB), Vec::new());
+    assert_eq!(kinds(&stays), [""; 0]);
+    let saw = verdict(&growing(|index| (index % 7 + 1) * 10 * MB), Vec::new());
+    assert_eq!(kinds(&saw), [""; 0]);
+}
+
+#[test]
+fn a_leak_that_grows_says_so_once() {
+    let samples = growing(|index| (index + 1) * MB);
+    let verdict = verdict(&samples, vec![stack("forget", blocks(40_000, 1000, 1000))]);
+    assert_eq!(kinds(&verdict), ["leak"]);
+    assert!(verdict.findings[0].detail.contains("still growing"));
+}
+
+#[test]
+fn figures_that_make_no_sense_are_survived() {
+    let ledger = Ledger {
+        requested: u64::MAX,
+        rounding: u64::MAX,
+        untouched: u64::MAX,
+        slab_free: u64::MAX,
+        tails: u64::MAX,
+        stacks_used: u64::MAX,
+        stacks_free: 5,
+        ..Ledger::default()
+    };
+    let most = Figures {
+        alloc_objects: 0,
+        alloc_bytes: u64::MAX,
+        alloc_usable: u64::MAX,
+        live_objects: u64::MAX,
+        live_bytes: u64::MAX,
+        live_usable: u64::MAX,
+    };
+    let samples = [sample(u64::MAX, u64::MAX, ledger), sample(0, 1, ledger)];
+    let verdict = verdict(&samples, vec![stack("much", most), stack("more", most)]);
+    assert!(!verdict.opening.is_empty());
+}

@@ -1,0 +1,225 @@
+//! A run that is looked at: the processes of the tree, from their first to their last word.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `mod` | the processes, sampled at every tick into the recording |
+//! | `watched` | one process |
+//! | `outcome` | what is written when the program has ended |
+//!
+//! Every process under Neap hands us descriptors of its board and of its profile, so all of this works whatever becomes of the
+//! process: what it wrote there last stays readable.
+
+mod outcome;
+mod watched;
+
+pub use outcome::{Leaks, Outputs, ProfileFile};
+
+use crate::attach::monitor::{Inbox, Monitor, What};
+use crate::failure::Failure;
+use crate::launch::set_variables;
+use crate::progress::Talk;
+use crate::recording::format::{Event, FORMAT, Happening, Sample, VERSION};
+use crate::recording::{Head, Machine, Record, Writer};
+use crate::supervise::{Ending, Watch};
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use watched::Watched;
+
+/// The variable by which processes find our socket.
+const MONITOR: &str = "NEAP_MONITOR";
+/// The variable that switches sampling on.
+const SAMPLE: &str = "NEAP_SAMPLE";
+/// Processes that are sampled at one time; of more there is only the beginning and the end.
+const MOST_AT_ONCE: usize = 16;
+/// How long those that died with the program may take to hand over their last descriptors, in ms: they are in our socket
+/// already, and only our own thread has to read them.
+const LAST_WORD_MS: u64 = 20;
+
+/// A run that is looked at.
+pub struct Session {
+    monitor: Option<Monitor>,
+    inbox: Option<Inbox>,
+    writer: Option<Writer>,
+    interval: Duration,
+    words: Vec<OsString>,
+    began: Instant,
+    main: u32,
+    processes: Vec<Watched>,
+    talk: Talk,
+}
+
+impl Session {
+    /// Prepares to look at `words`, with samples into `writer`. Sets the variables that the program needs.
+    ///
+    /// # Errors
+    ///
+    /// There is no socket to be had.
+    pub fn new(
+        words: &[OsString],
+        writer: Option<Writer>,
+        interval: Duration,
+        talk: Talk,
+    ) -> Result<Self, Failure> {
+        let monitor = Monitor::bind()?;
+        set_variables([(MONITOR, monitor.name())]);
+        Ok(Self {
+            monitor: Some(monitor),
+            inbox: None,
+            writer,
+            interval,
+            words: words.to_vec(),
+            began: Instant::now(),
+            main: 0,
+            processes: Vec::new(),
+            talk,
+        })
+    }
+
+    /// Has the program sample from its start, unless a variable or a flag says at which rate already.
+    pub fn sample_by_default() {
+        if env::var_os(SAMPLE).is_none_or(|rate| rate.is_empty()) {
+            let rate = neap::control::find(SAMPLE.as_bytes()).and_then(|option| option.bare);
+            set_variables(rate.map(|rate| (SAMPLE, OsString::from(rate))));
+        }
+    }
+
+    /// Since the program's start, in ms.
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn write(&mut self, record: &Record) {
+        let now = self.now_ms();
+        if let Some(writer) = &mut self.writer {
+            writer.write(now, record);
+        }
+    }
+
+    fn event(&mut self, pid: u32, what: Happening) {
+        let t_ms = self.now_ms();
+        self.write(&Record::Event(Event { t_ms, pid, what }));
+    }
+
+    fn head(&self) -> Head {
+        let text = |word: &OsString| word.to_string_lossy().into_owned();
+        let mut words = self.words.iter().map(text);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Head {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            written_by: concat!("neap ", env!("CARGO_PKG_VERSION")).to_owned(),
+            program: words.next().unwrap_or_default(),
+            arguments: words.collect(),
+            pid: self.main.cast_signed(),
+            started_ms: since.map_or(0, |since| since.as_millis() as u64),
+            interval_ms: self.interval.as_millis() as u64,
+            machine: Machine::here(),
+            options: options(),
+        }
+    }
+
+    /// Takes what processes have sent since the last time.
+    fn greet(&mut self) {
+        let arrivals = self.inbox.as_ref().map(Inbox::arrivals);
+        for arrival in arrivals.into_iter().flatten() {
+            let at = self
+                .processes
+                .iter()
+                .rposition(|process| process.pid == arrival.pid);
+            match (arrival.what, at) {
+                (What::Profile(region), Some(at)) => self.processes[at].region = Some(region),
+                (What::Profile(region), None) => {
+                    let mut process = Watched::new(arrival.pid, None);
+                    process.region = Some(region);
+                    self.processes.push(process);
+                }
+                (What::Board(board), at) => {
+                    if let Some(at) = at {
+                        self.processes[at].end();
+                    }
+                    let process = Watched::new(arrival.pid, Some(board));
+                    let program = process.program.clone();
+                    self.processes.push(process);
+                    self.event(arrival.pid, Happening::Came { program });
+                }
+            }
+        }
+    }
+
+    /// A sample of every process that lives.
+    fn sample(&mut self) {
+        let t_ms = self.now_ms();
+        let (interval, main) = (self.interval, self.main);
+        let mut records = Vec::new();
+        let recorded = self.writer.is_some();
+        let living = self
+            .processes
+            .iter_mut()
+            .filter(|process| process.is_alive());
+        for process in living.take(MOST_AT_ONCE) {
+            records.extend(process.look(t_ms, interval, recorded, main));
+        }
+        records.iter().for_each(|record| self.write(record));
+    }
+
+    /// The last word of every process.
+    fn conclude(&mut self, ending: Ending) {
+        std::thread::sleep(Duration::from_millis(LAST_WORD_MS));
+        self.greet();
+        let t_ms = self.now_ms();
+        let mut records = Vec::new();
+        for process in &mut self.processes {
+            if process.is_alive() {
+                records.extend(process.last_words(t_ms));
+                process.end();
+            }
+        }
+        records.iter().for_each(|record| self.write(record));
+        let what = match ending {
+            Ending::Exit(status) => Happening::Exited { status },
+            Ending::Signal(signal) => Happening::Killed { signal },
+        };
+        self.event(self.main, what);
+    }
+}
+
+impl Watch for Session {
+    fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    fn began(&mut self, pid: libc::pid_t) {
+        self.main = pid.unsigned_abs();
+        self.inbox = self.monitor.take().map(Monitor::start);
+        let head = Record::Head(self.head());
+        self.write(&head);
+    }
+
+    fn tick(&mut self) {
+        self.greet();
+        self.sample();
+    }
+}
+
+/// The variables of Neap in force, without the one that leads to us.
+fn options() -> BTreeMap<String, String> {
+    let text = |word: OsString| word.to_string_lossy().into_owned();
+    env::vars_os()
+        .map(|(name, value)| (text(name), text(value)))
+        .filter(|(name, value)| {
+            name.starts_with(neap::control::PREFIX) && name != MONITOR && !value.is_empty()
+        })
+        .collect()
+}
+
+/// A sample of a process of which only the kernel tells.
+fn bare(t_ms: u64, pid: u32, rss: u64) -> Sample {
+    Sample {
+        t_ms,
+        pid,
+        rss,
+        ..Sample::default()
+    }
+}

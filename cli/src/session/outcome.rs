@@ -1,0 +1,264 @@
+//! What is written when the program has ended: profiles, leaks, and where they are.
+
+use super::Session;
+use super::watched::Watched;
+use crate::attach::Region;
+use crate::failure::{Failure, shown};
+use crate::profile::{self, Profile, Value, leaks, pprof};
+use crate::recording::Record;
+use crate::recording::format::Embedded;
+use crate::supervise::Ending;
+use crate::table::print;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use neap::stats::Bytes;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What people asked for.
+pub struct Outputs {
+    /// Where the recording is, if there is one.
+    pub recording: Option<PathBuf>,
+    /// Where the profile goes, if it is wanted.
+    pub profile: Option<ProfileFile>,
+    /// Whether the sites still live are printed.
+    pub leaks: Leaks,
+}
+
+/// Whether the sites still live at the end are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaks {
+    /// They are.
+    Printed,
+    /// They are not.
+    Unasked,
+}
+
+/// A file for a profile.
+pub enum ProfileFile {
+    /// Named by the caller.
+    Named(PathBuf),
+    /// `neap.PROGRAM.PID.pb.gz` in the directory where we were called.
+    Default,
+}
+
+/// How a gzipped file begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+impl ProfileFile {
+    /// Checks before the start that it can be written, and is no file that is something else.
+    ///
+    /// # Errors
+    ///
+    /// As it says.
+    pub fn named(file: &Path) -> Result<Self, Failure> {
+        let refused = |what: &dyn std::fmt::Display| {
+            let file = shown(file);
+            Failure::own(format!("cannot write the profile to {file}: {what}"))
+        };
+        profile::check_writable(file)?;
+        let mut start = Vec::new();
+        let is_file = file.is_file();
+        if let Some(open) = is_file.then(|| fs::File::open(file)) {
+            let read = open.and_then(|open| open.take(2).read_to_end(&mut start));
+            read.map_err(|error| refused(&error))?;
+        }
+        if !start.is_empty() && start != GZIP {
+            return Err(refused(
+                &"the file exists and is no profile; it is left as it is",
+            ));
+        }
+        let absolute = std::path::absolute(file).map_err(|error| refused(&error))?;
+        Ok(Self::Named(absolute))
+    }
+
+    fn resolve(self, program: &OsStr, pid: u32) -> PathBuf {
+        match self {
+            Self::Named(file) => file,
+            Self::Default => {
+                let base = Path::new(program).file_name().unwrap_or(program);
+                let mut name = OsString::from("neap.");
+                name.push(base);
+                name.push(format!(".{pid}.pb.gz"));
+                PathBuf::from(name)
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Writes what was asked for, after the program's end. What goes wrong here is told and changes nothing: the program ran.
+    pub fn finish(mut self, ending: Ending, outputs: Outputs, program: &OsStr) {
+        self.conclude(ending);
+        let profiles = match self.wants_profiles(&outputs) {
+            true => self.profiles(),
+            false => Vec::new(),
+        };
+        self.embed(&profiles);
+        if let Some(file) = &outputs.recording {
+            self.tell_recording(file);
+        }
+        if let Some(file) = outputs.profile {
+            self.write_profiles(&profiles, &file.resolve(program, self.main));
+        }
+        if outputs.leaks == Leaks::Printed {
+            self.print_leaks(&profiles);
+        }
+    }
+
+    fn wants_profiles(&self, outputs: &Outputs) -> bool {
+        self.writer.is_some() || outputs.profile.is_some() || outputs.leaks == Leaks::Printed
+    }
+
+    /// The profiles of all processes with samples, the main program's first, then those that allocated most.
+    fn profiles(&self) -> Vec<Profile> {
+        let read = || {
+            let read = |process: &Watched| {
+                process
+                    .region
+                    .as_ref()
+                    .and_then(|region| self.profile(process, region))
+            };
+            self.processes.iter().filter_map(read).collect()
+        };
+        let mut profiles: Vec<Profile> = self.talk.during("looking up names of functions", read);
+        profiles.sort_by_key(|profile| {
+            let rank = u8::from(profile.pid != self.main);
+            (rank, std::cmp::Reverse(profile.total().alloc_bytes))
+        });
+        profiles
+    }
+
+    fn profile(&self, process: &Watched, region: &Region) -> Option<Profile> {
+        let head = region.head().ok()?;
+        if head.samples == 0 {
+            return None;
+        }
+        match region.read().and_then(|bytes| Profile::from_region(&bytes)) {
+            Ok(profile) => {
+                let program = match profile.program.is_empty() {
+                    true => process.program.clone(),
+                    false => profile.program.clone(),
+                };
+                Some(Profile {
+                    pid: process.pid,
+                    program,
+                    ..profile
+                })
+            }
+            Err(failure) => {
+                crate::failure::say(&format!(
+                    "the profile of process {} is left out: {failure}",
+                    process.pid
+                ));
+                None
+            }
+        }
+    }
+
+    fn embed(&mut self, profiles: &[Profile]) {
+        if self.writer.is_none() {
+            return;
+        }
+        let mut records: Vec<_> = profiles
+            .iter()
+            .map(|profile| embedded(profile, None))
+            .collect();
+        for process in &self.processes {
+            let peak = process
+                .peak()
+                .map(|peak| (peak.t_ms, Profile::from_region(&peak.region)));
+            if let Some((t_ms, Ok(profile))) = peak {
+                let profile = Profile {
+                    pid: process.pid,
+                    ..profile
+                };
+                records.push(embedded(&profile, Some(t_ms)));
+            }
+        }
+        records.iter().for_each(|record| self.write(record));
+    }
+
+    fn tell_recording(&self, file: &Path) {
+        let Some(writer) = &self.writer else {
+            return;
+        };
+        match writer.complaint() {
+            Some(complaint) => crate::failure::say(&complaint),
+            None => self.talk.say(&format!(
+                "wrote {} ({}); next: neap report {0}",
+                argument(file),
+                Bytes(writer.bytes())
+            )),
+        }
+    }
+
+    fn write_profiles(&self, profiles: &[Profile], file: &Path) {
+        if profiles.is_empty() {
+            self.talk.say("no profile: no process of the run was sampled (it allocated little, or does not run under Neap)");
+            return;
+        }
+        for (index, profile) in profiles.iter().enumerate() {
+            let name = match index {
+                0 => file.to_owned(),
+                _ => beside(file, profile.pid, &profiles[..index]),
+            };
+            match profile::write(&name, &pprof::encode(profile)) {
+                Ok(()) => self.tell_profile(&name, profile),
+                Err(failure) => crate::failure::say(&format!(
+                    "the profile of process {} is lost: {failure}",
+                    profile.pid
+                )),
+            }
+        }
+    }
+
+    fn tell_profile(&self, file: &Path, profile: &Profile) {
+        let file = argument(file);
+        self.talk.say(&format!(
+            "wrote {file} ({}); next, one of:\n  neap profile {file} --tree\n  neap report {file}\n  go tool pprof -http=: {file}",
+            shown(&profile.program)
+        ));
+    }
+
+    fn print_leaks(&self, profiles: &[Profile]) {
+        if profiles.is_empty() {
+            self.talk
+                .say("nothing is known to be live: no process of the run was sampled");
+        }
+        for profile in profiles {
+            if let Err(failure) = print(&leaks(profile, Value::LiveSpace)) {
+                crate::failure::say(&failure.to_string());
+            }
+        }
+    }
+}
+
+fn embedded(profile: &Profile, peak_ms: Option<u64>) -> Record {
+    Record::Profile(Embedded {
+        peak_ms,
+        pid: profile.pid,
+        program: profile.program.clone(),
+        pprof: STANDARD.encode(pprof::encode(profile)),
+    })
+}
+
+/// A name for the profile of a further process. One that executed another program has two.
+fn beside(file: &Path, pid: u32, before: &[Profile]) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{pid}"));
+    let same = before.iter().filter(|profile| profile.pid == pid).count();
+    if same > 0 {
+        name.push(format!(".{}", same + 1));
+    }
+    PathBuf::from(name)
+}
+
+/// A file's name as a shell takes it, relative where that is shorter.
+fn argument(file: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    let short = file.strip_prefix(here).unwrap_or(file);
+    crate::report::quoted(&short.to_string_lossy())
+}

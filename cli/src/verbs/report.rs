@@ -1,0 +1,112 @@
+//! `neap report`: one page of HTML from a recording, a profile, or a run.
+
+use super::run::prepare;
+use crate::Outcome;
+use crate::failure::Failure;
+use crate::launch::Program;
+use crate::profile;
+use crate::progress::Talk;
+use crate::recording::Writer;
+use crate::report::{Report, quoted};
+use crate::session::{Leaks, Outputs, Session};
+use crate::supervise::{self, Ending};
+use crate::table::print;
+use clap::ArgMatches;
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::Duration;
+
+/// Between two samples of a run.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Writes the page, or prints the verdict.
+pub fn perform(matches: &ArgMatches) -> Outcome {
+    let talk = Talk::of(matches);
+    if let Some(file) = matches.get_one::<OsString>("FILE") {
+        let file = Path::new(file);
+        let report = talk.during("reading", || Report::load(file))?;
+        let mut name = file.file_name().unwrap_or_default().to_owned();
+        name.push(".html");
+        deliver(matches, &report, PathBuf::from(name))?;
+        return Ok(0);
+    }
+    let words: Vec<OsString> = matches
+        .get_many("PROGRAM")
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    run(matches, &words, talk)
+}
+
+/// Runs the program with a recording of our own, makes the report of that, and ends as the program did.
+fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
+    if let Some(file) = matches.get_one::<OsString>("output") {
+        profile::check_writable(Path::new(file))?;
+    }
+    let program = prepare(words)?;
+    let recording = Temporary::new();
+    let writer = Writer::create(&recording.0)?;
+    Session::sample_by_default();
+    let mut session = Session::new(words, Some(writer), INTERVAL, talk)?;
+    let ending = supervise::run(&program, &mut session).map_err(|error| program.failure(&error))?;
+    session.finish(ending, NOTHING_ELSE, program.name());
+    let report = talk.during("reading", || Report::load(&recording.0))?;
+    deliver(matches, &report, default_name(&program, &report))?;
+    drop(recording);
+    Ok(Ending::imitate(ending))
+}
+
+const NOTHING_ELSE: Outputs = Outputs {
+    recording: None,
+    profile: None,
+    leaks: Leaks::Unasked,
+};
+
+fn default_name(program: &Program, report: &Report) -> PathBuf {
+    let base = Path::new(program.name()).file_name();
+    let mut name = OsString::from("neap.");
+    name.push(base.unwrap_or_default());
+    name.push(format!(".{}.html", report.pid()));
+    PathBuf::from(name)
+}
+
+fn deliver(matches: &ArgMatches, report: &Report, otherwise: PathBuf) -> Result<(), Failure> {
+    let talk = Talk::of(matches);
+    if matches.get_flag("json") {
+        return print(&format!("{:#}\n", report.json())).map(drop);
+    }
+    let named = matches.get_one::<OsString>("output").map(PathBuf::from);
+    let file = named.unwrap_or(otherwise);
+    let page = talk.during("drawing", || report.html())?;
+    profile::write(&file, page.as_bytes())?;
+    talk.say(&format!(
+        "wrote {}; next: xdg-open {0}",
+        quoted(&file.to_string_lossy())
+    ));
+    if talk == Talk::Normal {
+        print(&report.text())?;
+    }
+    Ok(())
+}
+
+/// A recording that is not kept.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new() -> Self {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let nanos = since.map_or(0, |since| since.subsec_nanos());
+        let name = format!("neap-recording-{}-{nanos:08x}", process::id());
+        Self(env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // It may not have come to be.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,135 @@
+//! What a report is made of, and what it refuses.
+
+use super::fabricated::{Stack, head, pprof, recording, text};
+use crate::stage::{neap, printed, room, said};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+fn refusal(file: &Path) -> String {
+    let output = neap().arg("report").arg(file).output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+    said(&output)
+}
+
+fn verdict(file: &Path) -> Value {
+    serde_json::from_str(&printed(neap().args(["report", "--json"]).arg(file))).unwrap()
+}
+
+#[test]
+fn the_verdict_as_json_names_what_was_planted() {
+    let room = room();
+    let file = room.path().join("recording");
+    fs::write(&file, recording()).unwrap();
+    let verdict = verdict(&file);
+    let opening = verdict["verdict"].as_str().unwrap();
+    assert!(opening.contains("killed by signal 9"), "{opening}");
+    for site in ["plant_leak", "plant_waste"] {
+        assert!(opening.contains(site), "{opening}");
+    }
+    assert!(opening.contains("24 bytes in blocks of 32"), "{opening}");
+    assert_eq!(verdict["pid"], 77);
+    assert!(verdict["ledger_at_peak"]["resident"].as_u64().unwrap() > 100 << 20);
+}
+
+#[test]
+fn a_profile_alone_gives_the_parts_that_it_has() {
+    let room = room();
+    let (file, page) = (room.path().join("p.pb.gz"), room.path().join("p.html"));
+    let stacks: [Stack; 1] = [(&["main", "forget"], 50_000, 50_000_000, 0)];
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &pprof(&stacks)).unwrap();
+    fs::write(&file, packed.finish().unwrap()).unwrap();
+    assert!(
+        verdict(&file)["verdict"]
+            .as_str()
+            .unwrap()
+            .contains("`forget`")
+    );
+    printed(neap().arg("report").arg(&file).arg("-o").arg(&page));
+    let html = fs::read_to_string(page).unwrap();
+    assert!(html.contains("id=\"flame\"") && html.contains("id=\"sites\""));
+    assert!(!html.contains("id=\"timeline\"") && !html.contains("id=\"ledger\""));
+}
+
+#[test]
+fn a_recording_without_its_end_is_used_and_that_is_said() {
+    let room = room();
+    let file = room.path().join("recording");
+    let whole = recording();
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let verdict = verdict(&file);
+    assert!(
+        verdict["notes"][0]
+            .as_str()
+            .unwrap()
+            .contains("ends in the middle of a line")
+    );
+    assert!(
+        verdict["verdict"]
+            .as_str()
+            .unwrap()
+            .contains("before the program did")
+    );
+}
+
+#[test]
+fn damage_and_other_files_are_refused_with_the_reason() {
+    let room = room();
+    let file = room.path().join("file");
+    fs::write(&file, recording().replacen("\"rss\"", "\"ssr\"", 3)).unwrap();
+    assert!(
+        refusal(&file).contains(": line 3 is damaged"),
+        "{}",
+        refusal(&file)
+    );
+    fs::write(&file, "int main(void) {}").unwrap();
+    assert!(refusal(&file).contains("neither a recording"));
+    fs::write(&file, "").unwrap();
+    assert!(refusal(&file).contains("neither a recording"));
+    fs::write(&file, b"\x1f\x8bnonsense").unwrap();
+    assert!(refusal(&file).contains("file: "), "{}", refusal(&file));
+    assert!(refusal(room.path()).contains("no ordinary file"));
+    assert!(refusal(&room.path().join("absent")).contains("No such file"));
+}
+
+#[test]
+fn a_damaged_profile_inside_a_recording_is_left_out_and_that_is_said() {
+    let room = room();
+    let file = room.path().join("recording");
+    let lines = [
+        head(),
+        json!({"sample": {"t_ms": 5, "pid": 77, "rss": 1 << 20}}),
+        json!({"profile": {"pid": 77, "program": "p", "pprof": "!!"}}),
+    ];
+    fs::write(&file, text(&lines)).unwrap();
+    let notes = verdict(&file)["notes"][0].as_str().unwrap().to_owned();
+    assert!(
+        notes.contains("profile of process 77 is damaged"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_named() {
+    let room = room();
+    let file = room.path().join("recording");
+    fs::write(&file, recording()).unwrap();
+    for (page, why) in [
+        ("/no/such/page.html", "No such file"),
+        ("/dev/full", "No space left"),
+    ] {
+        let output = neap()
+            .arg("report")
+            .arg(&file)
+            .args(["-o", page])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert!(
+            said(&output).contains(why) && said(&output).contains(page),
+            "{}",
+            said(&output)
+        );
+    }
+}
