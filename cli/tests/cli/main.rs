@@ -6,6 +6,7 @@ mod env;
 mod fake;
 mod hostile;
 mod identity;
+mod live;
 mod options_page;
 mod refused;
 mod report;
