@@ -7,6 +7,7 @@ mod fake;
 mod hostile;
 mod identity;
 mod options_page;
+mod record;
 mod refused;
 mod report;
 mod run;
