@@ -87,6 +87,7 @@ impl Redis {
             .args(["--daemonize", "no", "--logfile", "redis.log"])
             .current_dir(&folder)
             .env("LD_PRELOAD", &peer.library)
+            .envs(peer.settings.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -212,6 +213,7 @@ fn python(peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
         .arg(&library);
     command
         .env("LD_PRELOAD", &library)
+        .envs(peer.settings.iter().cloned())
         .env("PYTHONMALLOC", "malloc");
     run::parse(&run::output(&mut command)?, &library)
 }

@@ -16,5 +16,6 @@ mod serve;
 mod signals;
 mod stage;
 mod statistics;
+mod terminal;
 mod top;
 mod transcripts;

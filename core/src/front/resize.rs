@@ -33,8 +33,10 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
     match HEAP.find(address) {
         Found::Slab(slab, class) => {
             refuse_freed(block, slab, class);
+            if HEAP.mode() != Mode::Plain {
+                look_closer(address, class, size, align);
+            }
             if Class::of_layout(size, align) == Some(class) {
-                note_kept(size, Some(class));
                 return block;
             }
             // SAFETY: the caller's promise; a slab block of this class holds so many bytes.
@@ -82,12 +84,20 @@ unsafe fn reallocate_sampled(
 /// Aborts if the block is seen to be free: its bit is set, or it lies on top of this thread's magazine.
 fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     let number = start_of(Call::Realloc, slab, class, block.addr());
-    let waits = is_quarantined(block.addr());
-    if waits
-        || slab.is_free(class, number)
-        || current().magazine(Tag::of(class)).newest() == Some(block)
-    {
+    if slab.is_free(class, number) || current().magazine(Tag::of(class)).newest() == Some(block) {
         misuse::realloc_freed(block.addr());
+    }
+}
+
+/// What the other modes look at when the block of a slab is resized.
+#[cold]
+#[inline(never)]
+fn look_closer(address: usize, class: Class, size: usize, align: usize) {
+    if is_quarantined(address) {
+        misuse::realloc_freed(address);
+    }
+    if Class::of_layout(size, align) == Some(class) {
+        note_kept(size, Some(class));
     }
 }
 

@@ -271,6 +271,7 @@ impl Slab {
     }
 
     /// Whether block `block` of this slab of `class` is free: held by the bitmap, or withheld.
+    #[inline(always)]
     pub fn is_free(&self, class: Class, block: usize) -> bool {
         let held = self.words(class)[block / 64].load(Ordering::Relaxed);
         (held | self.withheld_bits(class, block / 64)) & (1 << (block % 64)) != 0
