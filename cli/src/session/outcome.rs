@@ -137,9 +137,10 @@ impl Session {
         }
         match region.read().and_then(|bytes| Profile::from_region(&bytes)) {
             Ok(profile) => {
-                let program = match profile.program.is_empty() {
-                    true => process.program.clone(),
-                    false => profile.program.clone(),
+                // What the process calls itself, where that is known: the file may be a link's target.
+                let program = match process.program.is_empty() {
+                    true => profile.program.clone(),
+                    false => process.program.clone(),
                 };
                 Some(Profile {
                     pid: process.pid,
