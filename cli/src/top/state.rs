@@ -186,7 +186,8 @@ impl List {
 }
 
 impl One {
-    fn new(feed: Feed) -> One {
+    /// A process that was not looked at yet.
+    pub fn new(feed: Feed) -> One {
         One {
             feed,
             look: None,

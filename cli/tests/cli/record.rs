@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 fn planted(room: &TempDir) -> PathBuf {
     let program = room.path().join("planted");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/planted.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/faults.c");
     compile(["-O1", "-g", source, "-o"], &program);
     program
 }
