@@ -10,7 +10,7 @@ use std::process::{Output, Stdio};
 use tempfile::TempDir;
 
 fn planted(room: &TempDir) -> PathBuf {
-    let program = room.path().join("faults");
+    let program = room.path().join("planted");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/faults.c");
     compile(["-O1", "-g", source, "-o"], &program);
     program
@@ -125,7 +125,8 @@ fn every_process_of_the_tree_has_a_profile_of_its_own() {
     let names = fs::read_dir(room.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name());
-    let profiles = names.filter(|name| name.to_string_lossy().starts_with('p') && name != "faults");
+    let profiles =
+        names.filter(|name| name.to_string_lossy().starts_with('p') && name != "planted");
     assert_eq!(profiles.count(), 2, "{}", said(&output));
 }
 
