@@ -137,11 +137,16 @@ pub struct Place<'a> {
     pub figures: Figures,
 }
 
-/// Line of a function, for comparing.
-type Line<'a> = (&'a str, &'a str, &'a str, u32);
+/// Line of a function, for comparing; where lines are not known, the address of the call.
+pub type Line<'a> = (&'a str, &'a str, &'a str, u64);
 
-fn line(frame: &Frame) -> Line<'_> {
-    (&frame.function, &frame.module, &frame.file, frame.line)
+/// The line of a frame.
+pub fn line(frame: &Frame) -> Line<'_> {
+    let line = match frame.line {
+        0 => frame.address,
+        line => u64::from(line),
+    };
+    (&frame.function, &frame.module, &frame.file, line)
 }
 
 /// Stacks that lead through the same lines are one place; the largest come first. Places without this value are left out.

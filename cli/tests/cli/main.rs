@@ -8,6 +8,7 @@ mod hostile;
 mod identity;
 mod live;
 mod options_page;
+mod profile;
 mod refused;
 mod report;
 mod run;
