@@ -18,8 +18,8 @@ use crate::table::print;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Between two looks at who has come and who has gone.
 const INTERVAL: Duration = Duration::from_millis(100);
