@@ -22,6 +22,7 @@ pub fn neap() -> Command {
         .subcommand(verbs::purge::command())
         .subcommand(verbs::serve::command())
         .subcommand(profile())
+        .subcommand(verbs::tune::command())
         .subcommand(lab())
         .subcommand(completions())
 }
