@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 const ROUND: Duration = Duration::from_millis(5);
 /// One that did not answer is left alone for so long.
 const LONG_REST: Duration = Duration::from_secs(4);
-/// A process is left alone for so long after a question, and for this many times what the question took.
-const REST: (Duration, u32) = (Duration::from_millis(30), 4);
+/// A process is left alone for so long after a question. It bounds by itself what its answers cost.
+const REST: Duration = Duration::from_millis(20);
 /// A program that allocates meanwhile may be caught between two of the kernel's counts: it is asked again, so often.
 const ATTEMPTS: u32 = 5;
 /// What the two sums may differ by, whichever is more.
@@ -77,11 +77,10 @@ impl Audit {
 
     /// Asks a process until its ledger fits, or until it is clear that it does not. Gives how long it is to be left alone.
     fn look_at(&mut self, pid: u32) -> Duration {
-        let begun = Instant::now();
         let before = self.unanswered;
         self.ask(pid);
         match self.unanswered == before {
-            true => REST.0 + REST.1 * begun.elapsed(),
+            true => REST,
             false => LONG_REST,
         }
     }
