@@ -149,7 +149,7 @@ impl Default for Arenas {
     }
 }
 
-/// The page heap's own figures. `sequence` guards the rest.
+/// The page heap's own figures, out by less than a sixty-fourth of the heap (a MiB in a small one). `sequence` guards the rest.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Coarse {

@@ -154,7 +154,8 @@ pub struct ClassFigures {
 impl ClassFigures {
     /// Blocks in the program's hands.
     pub fn live(&self) -> u64 {
-        self.blocks.saturating_sub(self.free + self.cached)
+        self.blocks
+            .saturating_sub(self.free.saturating_add(self.cached))
     }
 }
 

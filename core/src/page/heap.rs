@@ -72,6 +72,8 @@ pub(super) struct Inner {
     pub(super) counts: Counts,
     /// Where others see them.
     pub(super) mirror: Option<Mirror>,
+    /// Slices in use when they were last copied there.
+    pub(super) reflected: usize,
 }
 
 // SAFETY: `inner` is reached only under `lock`; the rest is atomics, constants, and arenas (Sync).
@@ -121,6 +123,7 @@ impl<O: Os> PageHeap<O> {
                 refused: Queue::new(Queued::Refused),
                 counts: Counts::new(),
                 mirror: None,
+                reflected: 0,
             }),
             arenas: [const { Arena::new() }; MAX_ARENAS],
         }

@@ -166,6 +166,7 @@ impl<O: Os> PageHeap<O> {
             locked.count_purge(&run, purged);
         }
         locked.put_back(part, purged);
+        locked.reflect_now();
         Some(if purged == Purged::Zero { run.bytes } else { 0 })
     }
 

@@ -138,19 +138,41 @@ pub struct Mirror {
     pub arenas: &'static [AtomicU64],
 }
 
+/// The mirror is out by less than this part of all spans ...
+const MIRROR_PART: usize = 64;
+/// ... or as if there were so many slices.
+const MIRROR_SLICES: usize = 1024;
+
 /// Words of [`Mirror::figures`].
 pub const MIRROR_WORDS: usize = 1 + 2 * USES + 8;
 
 impl<O: Os> PageHeap<O> {
-    /// From now on the figures are copied there, too, whenever they may have changed. `None`: no more.
+    /// From now on the figures are copied there, too, whenever they are out by a sixty-fourth of the spans in use, or by a MiB in
+    /// a small heap, and after a purge.
+    /// `None`: no more.
     pub fn set_mirror(&self, mirror: Option<Mirror>) {
-        self.locked().inner.mirror = mirror;
+        let mut locked = self.locked();
+        locked.inner.mirror = mirror;
+        locked.reflect_now();
     }
 }
 
 impl<O: Os> Locked<'_, O> {
-    /// Copies the figures to the mirror, if there is one.
+    /// Copies the figures to the mirror, if there is one and they are no longer about the same: writing them costs some ns, and
+    /// whoever allocates and frees one large block again and again should not pay them each time.
+    #[inline]
     pub(super) fn reflect(&mut self) {
+        let used = self.inner.counts.used_slices;
+        let moved = used.abs_diff(self.inner.reflected);
+        if moved * MIRROR_PART >= used.max(MIRROR_SLICES) {
+            self.reflect_now();
+        }
+    }
+
+    /// The same, in any case.
+    #[cold]
+    pub(super) fn reflect_now(&mut self) {
+        self.inner.reflected = self.inner.counts.used_slices;
         let Some(mirror) = self.inner.mirror else {
             return;
         };
