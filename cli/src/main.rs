@@ -8,6 +8,7 @@
 //! | `library` | where the library is and how it is named to the loader |
 //! | `program/` | which files a command line executes, and whether the loader takes a preload for them |
 //! | `launch`, `supervise`, `statistics` | becoming the program, or waiting for it and printing what it left |
+//! | `classes/` | size classes: what they waste, and which a program would have liked |
 //! | `attach/` | looking into a running process |
 //! | `probe/` | what this kernel offers, tried out |
 //! | `profile/` | heap profiles: read, symbolised, written in the formats that others open |
@@ -26,6 +27,7 @@
 
 #[allow(dead_code, unused_imports, reason = "other verbs use the rest")]
 mod attach;
+mod classes;
 mod command;
 mod failure;
 mod flags;

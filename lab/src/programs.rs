@@ -207,9 +207,10 @@ fn python(peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
     let program = python_program()?;
     ensure_bound(&program, peer)?;
     let library = peer.library.canonicalize()?;
+    // Not `-I`, which has Python ignore PYTHONMALLOC.
     let mut command = Command::new(program);
     command
-        .args(["-I", "-c", PYTHON_JSON, &ops.to_string()])
+        .args(["-s", "-c", PYTHON_JSON, &ops.to_string()])
         .arg(&library);
     command
         .env("LD_PRELOAD", &library)

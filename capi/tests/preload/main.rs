@@ -3,6 +3,7 @@
 
 mod board;
 mod cgroup;
+mod classes;
 mod cxx;
 mod exhaustion;
 mod faults;

@@ -25,6 +25,8 @@ pub struct Node<'a> {
     pub frame: Option<&'a Frame>,
     /// What it and those that it calls allocated.
     pub total: u64,
+    /// The line, where all of its frames are at the same one; else 0.
+    pub line: u32,
     /// Those that it calls.
     pub children: Vec<usize>,
 }
@@ -64,6 +66,8 @@ impl<'a> Tree<'a> {
         if child == next {
             self.nodes.push(Node::of(Some(frame)));
             self.nodes[parent].children.push(child);
+        } else if self.nodes[child].line != frame.line {
+            self.nodes[child].line = 0;
         }
         child
     }
@@ -81,6 +85,7 @@ impl<'a> Node<'a> {
     fn of(frame: Option<&'a Frame>) -> Self {
         Self {
             frame,
+            line: frame.map_or(0, |frame| frame.line),
             total: 0,
             children: Vec::new(),
         }

@@ -125,7 +125,7 @@ impl Session {
                 // What it has not yet done is not to be done later.
                 drop(Session(Some(board)));
                 Err(Failure::own(format!(
-                    "pending: {title} has not called its allocator since, so it does not sample"
+                    "pending: {title} sleeps, or has called only its allocator's fast paths since, so it does not sample"
                 )))
             }
         }

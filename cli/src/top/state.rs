@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// Figures that the sparkline keeps; no terminal is wider.
 const REMEMBERED: usize = 1024;
-/// How long the screen waits for a purge.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// How long the screen waits for a purge: a purge thread looks once a second.
+const PATIENCE: Duration = Duration::from_millis(1200);
 
 /// All that is on the screen.
 pub struct State {

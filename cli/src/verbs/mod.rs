@@ -12,6 +12,7 @@ pub mod serve;
 pub mod stat;
 mod target;
 pub mod top;
+pub mod tune;
 
 use crate::Outcome;
 use clap::ArgMatches;
@@ -28,6 +29,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Some(("stat", matches)) => stat::perform(matches),
         Some(("serve", matches)) => serve::perform(matches),
         Some(("top", matches)) => top::perform(matches),
+        Some(("tune", matches)) => tune::perform(matches),
         Some(("purge", matches)) => purge::perform(matches),
         Some(("completions", matches)) => completions::perform(matches),
         other => unreachable!("clap accepts only declared verbs: {other:?}"),

@@ -3,6 +3,7 @@
 //! Where nothing is to be printed after the program, we become it: its process number,
 //! its signals and its exit status are right because there is nobody in between.
 
+use super::tune::file_of_classes;
 use crate::failure::{Failure, say, shown};
 use crate::launch::{Program, set_variables};
 use crate::program::elf::Elf;
@@ -32,6 +33,9 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         .cloned()
         .collect();
     set_variables(flags::variables(matches));
+    if let Some(file) = matches.get_one::<OsString>("classes") {
+        set_variables([("NEAP_CLASSES", file_of_classes(Path::new(file))?)]);
+    }
     let program = prepare(&words)?;
     let destination = destination(matches)?;
     let wishes = Wishes::of(matches, destination)?;

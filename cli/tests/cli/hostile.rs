@@ -192,6 +192,8 @@ proptest! {
             prop_assert!(matches!(code, Some(0 | 124 | 125)), "{:?}: {}", code, said(&output));
             prop_assert!(!said(&output).contains("panicked"));
         }
+        let top = fake.neap(&["top", "--interval=0.02", "--count=2"]);
+        prop_assert_eq!(top.status.code(), Some(0), "{}", said(&top));
     }
 
     /// A head with any bytes.

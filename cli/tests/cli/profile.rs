@@ -288,6 +288,8 @@ fn pprof_opens_the_file() {
 /// pprof's pages over HTTP on a port of its own choice, until this is dropped.
 struct Pages {
     child: Child,
+    /// Kept open: pprof dies when it says something that nobody can hear.
+    _said: Box<dyn Read>,
     address: String,
 }
 
@@ -298,12 +300,20 @@ impl Pages {
             .env("PPROF_TMPDIR", room)
             .args(["-no_browser", "-http=127.0.0.1:"]);
         let mut child = pprof.arg(file).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let address =
-            lines.find_map(|line| Some(line.unwrap().split_once("http://")?.1.to_owned()));
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("http://") {
+            line.clear();
+            assert!(
+                said.read_line(&mut line).unwrap() > 0,
+                "pprof told no address"
+            );
+        }
+        let (_, address) = line.trim_end().split_once("http://").unwrap();
         Some(Self {
             child,
-            address: address.unwrap(),
+            _said: Box::new(said),
+            address: address.to_owned(),
         })
     }
 
@@ -347,13 +357,14 @@ fn pprof_shows_the_file_in_a_browser() {
     let Some(pages) = Pages::of(&planted.pprof(), planted.room.path()) else {
         return;
     };
-    assert!(pages.get("/ui/top").contains("download"));
-    assert!(pages.get("/ui/flamegraph").contains("add_node"));
-    assert!(
-        pages
-            .get("/ui/source?f=add_node")
-            .contains("malloc(sizeof *node)")
-    );
+    for (page, expected) in [
+        ("/ui/top", "download"),
+        ("/ui/flamegraph", "add_node"),
+        ("/ui/peek?f=add_node", "plant"),
+    ] {
+        let text = pages.get(page);
+        assert!(text.contains(expected), "{page}: {text}");
+    }
 }
 
 /// A heap profile by Go's own runtime.

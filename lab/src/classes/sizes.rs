@@ -35,20 +35,25 @@ const SQLITE: &str = "create table t(a integer primary key, b text, c blob); wit
 const RUBY: &str = "h = {}; 120000.times { |i| h[\"key #{i}\"] = [i.to_s * (i % 5), i] }; puts h.values.map { |v| v[0].size }.sum; puts h.keys.sort_by { |k| k.reverse }.first";
 const PHP: &str = "for ($i = 0; $i < 200000; $i++) { $a[] = ['id' => $i, 'name' => str_repeat('n', $i % 90)]; } echo strlen(json_encode($a)), count(json_decode(json_encode($a)));";
 const NODE: &str = "const a = []; for (let i = 0; i < 100000; i++) a.push({ id: i, name: 'n'.repeat(i % 90) }); const zlib = require('zlib'); console.log(JSON.parse(JSON.stringify(a)).length, zlib.gzipSync(JSON.stringify(a)).length)";
+#[cfg(target_arch = "x86_64")]
+const MULTIARCH: &str = "x86_64-linux-gnu";
+#[cfg(not(target_arch = "x86_64"))]
+const MULTIARCH: &str = "aarch64-linux-gnu";
 const COMPILED: &str = "#include <algorithm>\n#include <iostream>\n#include <map>\n#include <regex>\n#include <string>\n#include <vector>\nint main() { std::map<std::string, std::vector<int>> m; std::regex r(\"a+\"); for (int i = 0; i < 9; i++) m[std::to_string(i)].push_back(i); std::cout << m.size(); }\n";
 
 /// The programs, in the order of the record.
 pub const PROGRAMS: &[Program] = &[
+    // Not `-I`, which has Python ignore PYTHONMALLOC.
     Program {
         name: "python json",
         command: "python3",
-        arguments: &["-I", "-c", PYTHON],
+        arguments: &["-s", "-c", PYTHON],
         environment: &[("PYTHONMALLOC", "malloc")],
     },
     Program {
         name: "python plain",
         command: "python3",
-        arguments: &["-I", "-c", PYTHON],
+        arguments: &["-s", "-c", PYTHON],
         environment: &[],
     },
     Program {
@@ -92,6 +97,8 @@ pub const PROGRAMS: &[Program] = &[
         command: "cc1plus",
         arguments: &[
             "-quiet",
+            "-imultiarch",
+            MULTIARCH,
             "-O2",
             "{folder}/input.cc",
             "-o",
@@ -151,6 +158,8 @@ impl Program {
             .envs(self.environment.iter().copied())
             .env("LD_PRELOAD", library)
             .env("NEAP_COUNT", "1")
+            // A process that somebody monitors writes its table once more at its end, whether or not that one is there.
+            .env("NEAP_MONITOR", "neap-lab-sizes")
             .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -178,15 +187,23 @@ fn board_of(child: &mut Child) -> anyhow::Result<File> {
     let start = Instant::now();
     let pid = child.id().to_string();
     loop {
-        if let Some(file) = memory_file::open(&pid, board::NAME) {
-            memory_file::ensure_words(&file, board::MAGIC, board::VERSION)?;
+        // It can be found a moment before its head is written.
+        let found = memory_file::open(&pid, board::NAME);
+        let told = found.as_ref().map(is_board);
+        if let (Some(file), Some(Ok(()))) = (found, &told) {
             return Ok(file);
         }
         if let Some(status) = child.try_wait()? {
             bail!("it ended with {status} before its board was found");
         }
-        ensure!(start.elapsed() < LONGEST_START, "it shows no board");
+        if start.elapsed() > LONGEST_START {
+            told.context("it shows no board")??;
+        }
     }
+}
+
+fn is_board(file: &File) -> anyhow::Result<()> {
+    memory_file::ensure_words(file, board::MAGIC, board::VERSION)
 }
 
 /// The table of sizes in a board.

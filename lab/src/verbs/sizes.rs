@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use super::campaign;
-use crate::classes::recorded::{self, Sizes};
+use crate::classes::recorded::{self, Sizes, Step};
 use crate::classes::sizes::{PROGRAMS, Program};
 use crate::classes::tables::LARGEST;
 use crate::peers::{self, Places};
@@ -91,7 +91,7 @@ fn table(programs: &[Sizes]) -> comfy_table::Table {
             count(usize::MAX).to_string(),
             small.to_string(),
             format!("{:.1} B", bytes as f64 / small.max(1) as f64),
-            most.map_or(String::new(), |step| format!("up to {} B", step.up_to)),
+            most.map_or(String::new(), most_often),
         ]);
     }
     table

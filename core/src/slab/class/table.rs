@@ -59,17 +59,22 @@ pub fn is_replaced() -> bool {
 /// - No slab exists, no thread has a cache, and no other thread uses the heap meanwhile.
 /// - This is no Rust program's own allocator.
 pub unsafe fn replace(sizes: &[u16]) {
-    debug_assert!(sizes.len() <= CLASSES && sizes.last() == Some(&(MAX_BLOCK as u16)));
-    // Classes beyond the last one are as it is, and nobody asks for them.
-    let mut all = [MAX_BLOCK as u16; CLASSES + 1];
-    all[0] = 0;
-    all[1..=sizes.len()].copy_from_slice(sizes);
     // SAFETY: the caller's promise.
-    unsafe { *IN_FORCE.0.get() = Table::new(&all, STEP) };
+    unsafe { *IN_FORCE.0.get() = Table::of(sizes) };
     REPLACED.store(true, Ordering::Relaxed);
 }
 
 impl Table {
+    /// The table for [`replace`].
+    fn of(sizes: &[u16]) -> Table {
+        debug_assert!(sizes.len() <= CLASSES && sizes.last() == Some(&(MAX_BLOCK as u16)));
+        // Classes beyond the last one are as it is, and nobody asks for them.
+        let mut all = [MAX_BLOCK as u16; CLASSES + 1];
+        all[0] = 0;
+        all[1..=sizes.len()].copy_from_slice(sizes);
+        Table::new(&all, STEP)
+    }
+
     /// The table of these block sizes, smallest first. Classes of fewer than `first` bytes, and those that are no multiple of 16,
     /// serve only callers who state an alignment of 8.
     const fn new(sizes: &[u16; CLASSES + 1], first: usize) -> Table {
@@ -160,3 +165,79 @@ const _: () = {
     }
     assert!(size_of_class(CLASSES) == MAX_BLOCK);
 };
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    /// Some sizes that a file may have.
+    fn random(state: &mut u64) -> Vec<u16> {
+        let mut below = |bound: u64| {
+            *state ^= *state << 13;
+            *state ^= *state >> 7;
+            *state ^= *state << 17;
+            *state % bound
+        };
+        let count = 1 + below(CLASSES as u64);
+        let mut sizes: BTreeSet<u16> = (1..count)
+            .map(|_| 16 * (1 + below(1 << below(12))) as u16)
+            .filter(|&size| usize::from(size) < MAX_BLOCK)
+            .collect();
+        if below(2) == 0 && sizes.len() + 1 < CLASSES {
+            sizes.insert(8);
+        }
+        sizes.insert(MAX_BLOCK as u16);
+        sizes.into_iter().collect()
+    }
+
+    /// By a look at every class: the smallest one that is large enough.
+    fn naive(sizes: &[u16], size: usize) -> usize {
+        let fits = |&class: &u16| usize::from(class) >= size;
+        1 + sizes.iter().position(fits).unwrap()
+    }
+
+    #[test]
+    fn random_tables_agree_with_a_look_at_every_class() {
+        let mut state = 0x9e37_79b9_7f4a_7c15;
+        for _ in 0..60 {
+            let sizes = random(&mut state);
+            let table = Table::of(&sizes);
+            for size in 0..=MAX_BLOCK {
+                let class = table.serving(size).index();
+                assert_eq!(class, naive(&sizes, size.max(1)), "{size} of {sizes:?}");
+                assert!(size >= usize::from(table.least[class]));
+            }
+            for index in 1..=sizes.len() {
+                let least = usize::from(table.least[index]);
+                assert_eq!(table.serving(least).index(), index, "{sizes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn starts_of_every_size_agree_with_division() {
+        for size in (1..=MAX_BLOCK / 16).map(|n| n * 16).chain([8]) {
+            let mut sizes = Vec::from([size as u16, MAX_BLOCK as u16]);
+            sizes.dedup();
+            let table = Table::of(&sizes);
+            let blocks = usize::from(table.blocks[1]);
+            assert!(blocks <= MAX_BLOCKS && blocks * size <= SLICE_BYTES);
+            let (test, limit) = table.start_test(1);
+            // Near every multiple, and what lies between by a step that has no factor in common with it.
+            let near = (0..SLICE_BYTES / size + 2)
+                .flat_map(|n| [n * size, n * size + 1, n * size + size - 1]);
+            for offset in near.chain((0..SLICE_BYTES).step_by(37)) {
+                if offset < SLICE_BYTES {
+                    let starts = offset % size == 0 && offset / size < blocks;
+                    assert_eq!(
+                        (offset as u32).wrapping_mul(test) < limit,
+                        starts,
+                        "{offset} of {size}"
+                    );
+                }
+            }
+        }
+    }
+}

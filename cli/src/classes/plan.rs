@@ -1,0 +1,296 @@
+//! The best table of so many classes for a histogram, by dynamic programming.
+//!
+//! The waste of a table is what its blocks have beyond what was asked for, summed over all allocations. Between two neighbours of
+//! a table it depends on these two alone, so the best table of `k` classes whose last one is `c` is, for some class `b` below `c`,
+//! the best of `k - 1` whose last one is `b`, and `c` after it.
+//!
+//! Sizes that nobody asked for are served no worse than by the classes built in: no pair of neighbours is allowed that wastes more
+//! of a size between them than these may ([`usual`]), and the powers of two from 512 bytes on, which requests at an alignment
+//! need, are always there.
+
+use super::Histogram;
+use crate::failure::Failure;
+use neap::slab::class::{CLASSES, Class, MAX_BLOCK};
+
+/// The most classes that the library holds.
+pub const MOST: usize = CLASSES;
+
+/// Bytes from one candidate to the next.
+const STEP: usize = 16;
+const CANDIDATES: usize = MAX_BLOCK / STEP;
+/// Powers of two from here on are in every table, in bytes.
+const LEAST_POWER: usize = 512;
+
+/// The built-in classes that C callers are given, smallest first.
+pub fn built_in() -> Vec<u16> {
+    let mut sizes: Vec<u16> = (1..=CANDIDATES)
+        .map(|candidate| Class::of_size(candidate * STEP))
+        .map(|class| size_of_built_in(class))
+        .collect();
+    sizes.dedup();
+    sizes
+}
+
+fn size_of_built_in(class: Class) -> u16 {
+    neap::slab::class::table::BUILT_IN.sizes[class.index()]
+}
+
+/// Whether a class of `class` bytes after one of `before` wastes no more of any size between them than the built-in classes
+/// may: 15 bytes, or an eighth of the block.
+fn usual(before: usize, class: usize) -> bool {
+    let most_wasted = class - (before + 1);
+    most_wasted < STEP || most_wasted * 8 <= class
+}
+
+/// The smallest class that `class` may follow; both as candidates.
+fn earliest(class: usize) -> usize {
+    let mut before = class - 1;
+    while before > 0 && !is_fixed(before) && usual((before - 1) * STEP, class * STEP) {
+        before -= 1;
+    }
+    before
+}
+
+fn is_fixed(candidate: usize) -> bool {
+    let bytes = candidate * STEP;
+    bytes >= LEAST_POWER && bytes.is_power_of_two()
+}
+
+/// The fewest classes that serve every size as [`best`] promises.
+pub fn least() -> usize {
+    let mut class = CANDIDATES;
+    let mut count = 0;
+    while class > 0 {
+        class = earliest(class);
+        count += 1;
+    }
+    count
+}
+
+/// The table of at most `most` classes that wastes least on what `histogram` has; of two such, the one with fewer classes.
+///
+/// # Errors
+///
+/// `most` is fewer than [`least`] or more than [`MOST`].
+pub fn best(histogram: &Histogram, most: usize) -> Result<Vec<u16>, Failure> {
+    let least = least();
+    if !(least..=MOST).contains(&most) {
+        return Err(Failure::own(format!(
+            "--classes {most}: the library holds {MOST}, and fewer than {least} would serve sizes that nobody asked for worse \
+             than now"
+        )));
+    }
+    let plain = Search::new(histogram, Smallest::Sixteen).run(most);
+    // Requests of up to 8 bytes need no alignment of 16.
+    let eight = Search::new(histogram, Smallest::Eight).run(most - 1);
+    let (waste, mut sizes) = plain;
+    match eight {
+        (less, rest) if less < waste && !rest.is_empty() => {
+            sizes = vec![8];
+            sizes.extend(rest);
+        }
+        _ => {}
+    }
+    Ok(sizes)
+}
+
+/// What serves requests of up to 8 bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Smallest {
+    Eight,
+    Sixteen,
+}
+
+struct Search {
+    /// Allocations up to each candidate.
+    below: Vec<u128>,
+    /// The bytes of those that have a class of 8.
+    apart: u128,
+    earliest: Vec<usize>,
+}
+
+impl Search {
+    fn new(histogram: &Histogram, smallest: Smallest) -> Self {
+        let mut below = vec![0; CANDIDATES + 1];
+        let mut apart = 0;
+        for (size, figure) in histogram.steps() {
+            match size <= 8 && smallest == Smallest::Eight {
+                true => apart += u128::from(figure.count) * 8,
+                false => below[size.div_ceil(STEP).max(1)] += u128::from(figure.count),
+            }
+        }
+        for candidate in 1..=CANDIDATES {
+            below[candidate] += below[candidate - 1];
+        }
+        let earliest = (0..=CANDIDATES).map(|class| match class {
+            0 => 0,
+            _ => earliest(class),
+        });
+        Self {
+            below,
+            apart,
+            earliest: earliest.collect(),
+        }
+    }
+
+    /// Usable bytes of all allocations and the table; empty if so few classes cannot be.
+    fn run(&self, most: usize) -> (u128, Vec<u16>) {
+        let mut costs = vec![None; CANDIDATES + 1];
+        costs[0] = Some(0);
+        let mut paths: Vec<Vec<u16>> = Vec::new();
+        let mut best: Option<(u128, usize)> = None;
+        for round in 0..most {
+            let (next, path) = self.round(&costs);
+            costs = next;
+            paths.push(path);
+            if let Some(cost) = costs[CANDIDATES]
+                && best.is_none_or(|(least, _)| cost < least)
+            {
+                best = Some((cost, round));
+            }
+        }
+        match best {
+            Some((cost, round)) => (cost + self.apart, trace(&paths[..=round])),
+            None => (u128::MAX, Vec::new()),
+        }
+    }
+
+    /// The costs with one class more, and by candidate the class before it.
+    fn round(&self, costs: &[Option<u128>]) -> (Vec<Option<u128>>, Vec<u16>) {
+        let mut next = vec![None; CANDIDATES + 1];
+        let mut path = vec![0; CANDIDATES + 1];
+        for class in 1..=CANDIDATES {
+            let bytes = (class * STEP) as u128;
+            let cost_after = |before: usize| {
+                let served = self.below[class] - self.below[before];
+                costs[before].map(|cost| (cost + served * bytes, before))
+            };
+            let found = (self.earliest[class]..class).filter_map(cost_after).min();
+            if let Some((cost, before)) = found {
+                next[class] = Some(cost);
+                path[class] = before as u16;
+            }
+        }
+        (next, path)
+    }
+}
+
+/// The table that leads to the largest class.
+fn trace(paths: &[Vec<u16>]) -> Vec<u16> {
+    let mut class = CANDIDATES;
+    let mut sizes = Vec::new();
+    for path in paths.iter().rev() {
+        sizes.push((class * STEP) as u16);
+        class = usize::from(path[class]);
+    }
+    sizes.reverse();
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use neap::board::{SIZES, SizeFigure};
+
+    fn histogram(entries: &[(usize, u64)]) -> Histogram {
+        let mut board = vec![SizeFigure::default(); SIZES];
+        for &(size, count) in entries {
+            let figure = &mut board[size.div_ceil(8)];
+            figure.count += count;
+            figure.bytes += count * size as u64;
+        }
+        let mut histogram = Histogram::new("test");
+        histogram.add(&board);
+        histogram
+    }
+
+    fn usable(entries: &[(usize, u64)], sizes: &[u16]) -> u64 {
+        let block = |size: usize| {
+            let serves = |&&class: &&u16| usize::from(class) >= size.next_multiple_of(8);
+            u64::from(*sizes.iter().find(serves).unwrap())
+        };
+        entries
+            .iter()
+            .map(|&(size, count)| count * block(size))
+            .sum()
+    }
+
+    fn check(sizes: &[u16], most: usize) {
+        assert!(sizes.len() <= most && usize::from(*sizes.last().unwrap()) == MAX_BLOCK);
+        let text = super::super::file(sizes, "x");
+        let read = neap::classes::parse(text.as_bytes()).unwrap();
+        assert_eq!(read.list(), sizes);
+        let mut before = 0;
+        for &class in sizes {
+            let class = usize::from(class);
+            assert!(usual(before, class), "{before} {class}");
+            before = class;
+        }
+        for power in 9..=15 {
+            assert!(sizes.contains(&(1 << power)), "{power}");
+        }
+    }
+
+    #[test]
+    fn the_built_in_table_is_one_that_is_allowed() {
+        let sizes = built_in();
+        assert_eq!(sizes.len(), 72);
+        check(&sizes, MOST);
+        assert!(least() < sizes.len() && least() > 40);
+    }
+
+    #[test]
+    fn sizes_that_are_asked_for_get_classes_of_their_own() {
+        let entries = [(5, 9), (1000, 100), (2320, 50), (4400, 7), (11_000, 1)];
+        let sizes = best(&histogram(&entries), MOST).unwrap();
+        check(&sizes, MOST);
+        for own in [8, 1008, 2320, 4400, 11_008] {
+            assert!(sizes.contains(&own), "{own}");
+        }
+        let few = best(&histogram(&entries), least()).unwrap();
+        check(&few, least());
+        assert!(usable(&entries, &few) >= usable(&entries, &sizes));
+    }
+
+    #[test]
+    fn nothing_asked_for_is_served_by_the_fewest_classes() {
+        let sizes = best(&histogram(&[]), MOST).unwrap();
+        check(&sizes, MOST);
+        assert_eq!(sizes.len(), least());
+        assert!(best(&histogram(&[]), least() - 1).is_err());
+        assert!(best(&histogram(&[]), MOST + 1).is_err());
+    }
+
+    /// No exchange of one class for another makes it better, nor is it worse than what is built in.
+    #[test]
+    fn a_plan_cannot_be_improved_by_moving_one_class() {
+        let mut state = 7_u64;
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        for _ in 0..3 {
+            let entries: Vec<(usize, u64)> = (0..60)
+                .map(|_| (1 + random(1 << (3 + random(12))) as usize, random(1000)))
+                .collect();
+            let histogram = histogram(&entries);
+            let sizes = best(&histogram, 75).unwrap();
+            check(&sizes, 75);
+            let cost = usable(&entries, &sizes);
+            assert!(cost <= usable(&entries, &built_in()));
+            for at in 1..sizes.len() - 1 {
+                for moved in [sizes[at] - 16, sizes[at] + 16] {
+                    let mut other = sizes.clone();
+                    other[at] = moved;
+                    let sound = other.is_sorted_by(|a, b| a < b)
+                        && (1..=15 - 9).all(|n| other.contains(&(512 << n)))
+                        && other.contains(&512)
+                        && (1..other.len()).all(|n| usual(other[n - 1].into(), other[n].into()));
+                    assert!(!sound || usable(&entries, &other) >= cost);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What a table of classes wastes, class by class.
+
+use super::Histogram;
+use neap::stats::Snapshot;
+
+/// One class, and what was asked of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// Bytes of a block.
+    pub class: u64,
+    /// Allocations that it served.
+    pub allocations: u64,
+    /// Bytes that these asked for.
+    pub requested: u64,
+    /// Bytes of their blocks.
+    pub usable: u64,
+    /// Of these, not asked for.
+    pub waste: u64,
+    /// The part of the waste of all classes, 0 to 1.
+    pub share: f64,
+}
+
+impl Row {
+    fn new(class: u64, allocations: u64, requested: u64) -> Self {
+        let usable = allocations.saturating_mul(class);
+        Self {
+            class,
+            allocations,
+            requested,
+            usable,
+            waste: usable.saturating_sub(requested),
+            share: 0.0,
+        }
+    }
+}
+
+/// Sums over all classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes of the blocks.
+    pub usable: u64,
+}
+
+impl Total {
+    /// Of `rows`.
+    pub fn of(rows: &[Row]) -> Self {
+        let sum = |of: fn(&Row) -> u64| {
+            rows.iter()
+                .fold(0, |sum: u64, row| sum.saturating_add(of(row)))
+        };
+        Self {
+            requested: sum(|row| row.requested),
+            usable: sum(|row| row.usable),
+        }
+    }
+
+    /// Bytes that nobody asked for.
+    pub fn waste(&self) -> u64 {
+        self.usable.saturating_sub(self.requested)
+    }
+
+    /// The waste as a part of what was asked for.
+    pub fn overhead(&self) -> f64 {
+        self.waste() as f64 / self.requested.max(1) as f64
+    }
+}
+
+/// What a table, smallest class first, would waste on a histogram. Classes that serve nothing have no row.
+pub fn of_table(histogram: &Histogram, sizes: &[u16]) -> Vec<Row> {
+    let mut rows: Vec<Row> = sizes
+        .iter()
+        .map(|&size| Row::new(size.into(), 0, 0))
+        .collect();
+    for (size, figure) in histogram.steps() {
+        let class = sizes.partition_point(|&class| usize::from(class) < size);
+        if let Some(row) = rows.get_mut(class) {
+            *row = Row::new(
+                row.class,
+                row.allocations.saturating_add(figure.count),
+                row.requested.saturating_add(figure.bytes),
+            );
+        }
+    }
+    with_shares(rows)
+}
+
+/// What the classes of a process wasted so far, if it runs in the counting mode; else there are none.
+#[allow(dead_code, reason = "neap stat and neap report print it")]
+pub fn of_snapshot(figures: &Snapshot) -> Vec<Row> {
+    let classes = figures.classes.iter();
+    let rows = classes.map(|class| Row::new(class.bytes, class.allocations, class.requested));
+    with_shares(rows.collect())
+}
+
+fn with_shares(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.retain(|row| row.allocations > 0);
+    let waste = Total::of(&rows).waste().max(1) as f64;
+    for row in &mut rows {
+        row.share = row.waste as f64 / waste;
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use neap::board::{SIZES, SizeFigure};
+
+    #[test]
+    fn sizes_fall_to_their_classes() {
+        let mut board = vec![SizeFigure::default(); SIZES];
+        for (step, count, bytes) in [(0, 2, 0), (2, 3, 40), (3, 10, 240), (SIZES - 1, 1, 99_999)] {
+            board[step] = SizeFigure { count, bytes };
+        }
+        let mut histogram = Histogram::new("test");
+        histogram.add(&board);
+        let rows = of_table(&histogram, &[16, 48, 64, 32_768]);
+        let seen: Vec<[u64; 4]> = rows
+            .iter()
+            .map(|row| [row.class, row.allocations, row.usable, row.waste])
+            .collect();
+        assert_eq!(seen, [[16, 5, 80, 40], [48, 10, 480, 240]]);
+        assert!((rows[1].share - 240.0 / 280.0).abs() < 1e-9);
+        let total = Total::of(&rows);
+        assert_eq!(
+            (total.requested, total.usable, total.waste()),
+            (280, 560, 280)
+        );
+        assert!((total.overhead() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_process_that_counts_has_rows() {
+        let mut figures = Snapshot::default();
+        assert!(of_snapshot(&figures).is_empty());
+        figures.classes[2].bytes = 24;
+        figures.classes[2].allocations = u64::MAX;
+        figures.classes[2].requested = 77;
+        let rows = of_snapshot(&figures);
+        assert_eq!((rows.len(), rows[0].usable), (1, u64::MAX));
+    }
+}
