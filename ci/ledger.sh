@@ -12,7 +12,6 @@ cargo test -q -p neap-programs --test programs | tee "$output"
 {
     echo "# date: $(date +%F)"
     echo "# revision: $(git rev-parse --short=12 HEAD)"
-    echo "# tier: ${TEST_TIER:-quick}"
     echo "# processor: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
     echo "# cores: $(nproc)"
     echo "# memory: $(sed -n 's/^MemTotal: *//p' /proc/meminfo)"

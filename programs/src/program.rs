@@ -51,7 +51,7 @@ impl Program {
         if let Some(difference) = first_difference(&reference, &observed) {
             return Err(difference.into());
         }
-        audit.judge()?;
+        audit.judge(bench.tier)?;
         Ok(audit)
     }
 

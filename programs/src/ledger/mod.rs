@@ -7,6 +7,7 @@
 mod process;
 
 use crate::Outcome;
+use crate::bench::Tier;
 use process::{Answer, Reading};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -41,14 +42,17 @@ pub struct Audit {
 
 impl Audit {
     /// The columns of [`Audit::to_line`].
-    pub const COLUMNS: &str = "program,processes,readings,at_rest,unanswered,repeated,worst_bytes,of_bytes,worst_at_rest_bytes,worst_to_nearest_bytes";
+    pub const COLUMNS: &str = "program,tier,processes,readings,at_rest,unanswered,repeated,worst_bytes,of_bytes,worst_at_rest_bytes,worst_to_nearest_bytes";
 
-    /// Fails if a ledger was wrong.
+    /// Fails if a ledger was wrong; in the full tier, where programs run for long enough, also if none was seen.
     ///
     /// # Errors
     /// Each wrong ledger, one a line.
-    pub fn judge(&self) -> Outcome<()> {
+    pub fn judge(&self, tier: Tier) -> Outcome<()> {
         match self.failures.as_slice() {
+            [] if tier == Tier::Full && self.readings.is_empty() => {
+                Err("no process told its ledger".into())
+            }
             [] => Ok(()),
             failures => Err(failures.join("\n").into()),
         }
@@ -56,13 +60,14 @@ impl Audit {
 
     /// The audit as a line of a record.
     #[must_use]
-    pub fn to_line(&self, program: &str) -> String {
+    pub fn to_line(&self, program: &str, tier: Tier) -> String {
         let all = || self.readings.values().flatten();
         let at_rest = || all().filter(|reading| reading.is_at_rest());
         let worst = all().max_by_key(|reading| reading.difference());
         let worst_at_rest = at_rest().map(Reading::difference).max();
         format!(
-            "{program},{},{},{},{},{},{},{},{},{}",
+            "{program},{},{},{},{},{},{},{},{},{},{}",
+            tier.pick("quick", "full"),
             self.readings.keys().cloned().collect::<Vec<_>>().join(" "),
             all().count(),
             at_rest().count(),

@@ -107,7 +107,7 @@ fn check(program: &Program, bench: &Bench, notes: &Notes) -> Result<Completion, 
     let checked = program.check(bench);
     let seconds = start.elapsed().as_secs_f32();
     lines(&notes.times).push(format!("{} {seconds:.1}", program.name));
-    lines(&notes.ledgers).push(checked?.to_line(program.name));
+    lines(&notes.ledgers).push(checked?.to_line(program.name, bench.tier));
     Ok(Completion::Completed)
 }
 
