@@ -220,3 +220,29 @@ fn a_profile_is_held_against_known_allocations() {
         );
     }
 }
+
+#[test]
+fn a_programs_sizes_are_recorded() {
+    let Some(neap) = neap() else {
+        return;
+    };
+    let folder = folder("sizes");
+    let (neap, path) = (neap.to_str().unwrap(), folder.to_str().unwrap());
+    // Debian cannot do without perl.
+    let output = lab(&["sizes", "--only", "perl", "--neap", neap, "--records", path]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let arguments = [
+        "classes", "--quick", "--only", "programs", "--peers", "glibc", "--json",
+    ];
+    let json = json(&[&arguments[..], &["--sizes", path]].concat());
+    let waste = |peer| {
+        value(
+            &json,
+            "waste in real programs; part of the blocks",
+            peer,
+            "perl",
+        )
+    };
+    assert!(waste("neap-rust") > 0.0 && waste("neap-rust") <= waste("neap"));
+    assert!(waste("neap") < waste("glibc"));
+}

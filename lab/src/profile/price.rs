@@ -60,9 +60,9 @@ pub struct Plan {
 
 /// The programs, and operations of each that take a few seconds: `top` looks once a second.
 const RUNS: [(&str, u64); 3] = [
-    ("redis", 3_000_000),
-    ("python-json", 8),
-    ("server", 80_000_000),
+    ("redis", 1_000_000),
+    ("python-json", 6),
+    ("server", 160_000_000),
 ];
 
 /// The command `neap` that is here.

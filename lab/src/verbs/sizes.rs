@@ -97,6 +97,13 @@ fn table(programs: &[Sizes]) -> comfy_table::Table {
     table
 }
 
+fn most_often(step: &Step) -> String {
+    match step.up_to {
+        usize::MAX => "larger".into(),
+        bytes => format!("up to {bytes} B"),
+    }
+}
+
 fn keep(
     arguments: &Arguments,
     head: &[(String, String)],
