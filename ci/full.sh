@@ -6,6 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export REQUIRE_ALL=1 CARGO_TERM_COLOR=never
 . ci/tiers.sh
+# Where `go install` puts programs.
+export PATH="$PATH:$HOME/go/bin"
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 

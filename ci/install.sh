@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the checks need beyond cargo and a C compiler: from Debian's archive, and from
+# Installs what the checks need beyond cargo and a C compiler: from Debian's archive, from the Go module proxy, and from
 # Python's package index what `neap-lab download` runs (into the target directory, once).
 # Run as root. What is there already, from wherever, is left alone.
 set -euo pipefail
@@ -18,6 +18,8 @@ wanted=(
     redis-server:redis-server redis-benchmark:redis-tools nginx:nginx-light wrk:wrk
     memcached:memcached /usr/lib/postgresql/*/bin/postgres:postgresql
     /usr/bin/php:php-cli /usr/lib/php/*/mbstring.so:php-mbstring /usr/lib/php/*/dom.so:php-xml
+    # What opens our reports, metrics and profiles; pprof itself is below.
+    chromium:chromium prometheus:prometheus promtool:prometheus
     # Coroutines in C++.
     /usr/include/boost/context/fiber.hpp:libboost-context-dev
     # Allocators to compare with.
@@ -26,7 +28,7 @@ wanted=(
     /usr/lib/*/libtcmalloc_minimal.so.4:libtcmalloc-minimal4
 )
 
-export PATH="$PATH:/usr/sbin:/sbin"
+export PATH="$PATH:/usr/sbin:/sbin:$HOME/go/bin"
 
 is_there() {
     case $1 in
@@ -67,4 +69,6 @@ if [ ${#missing[@]} -eq 0 ]; then
 else
     install_missing
 fi
+# From the Go module proxy: the newest that builds with Debian's Go.
+command -v pprof >/dev/null || go install github.com/google/pprof@v0.0.0-20230602150820-91b7bce49751
 cargo run -q -p neap-lab -- download --prepare

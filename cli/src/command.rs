@@ -69,7 +69,7 @@ fn watching() -> [Arg; 4] {
         Arg::new("leaks")
             .long("leaks")
             .action(ArgAction::SetTrue)
-            .help("Sample allocations and print what is still live at the end, by place"),
+            .help("Sample allocations and print what is still live at the end, by place, to standard error"),
     ]
 }
 

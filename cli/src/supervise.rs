@@ -273,9 +273,11 @@ fn die_by(signal: i32) -> i32 {
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
         libc::sigaction(signal, &raw const default, ptr::null_mut());
         libc::kill(process::id().cast_signed(), signal);
-        let mut none: libc::sigset_t = mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+        // Of all that is held back, this one only: another may be pending.
+        let mut one: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut one);
+        libc::sigaddset(&raw mut one, signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const one, ptr::null_mut());
     }
     128 + signal
 }

@@ -7,12 +7,15 @@
 //! | `work/` | what a worker process does; the only part that runs under a preload |
 //! | `programs` | workloads that are programs of others |
 //! | `run`, `counts` | one measurement: time, memory and faults; instructions and system calls |
+//! | `memory_file` | the files in memory that Neap shows to others |
 //! | `identity` | whose malloc a process really uses |
+//! | `classes/` | the published class of 24 bytes: what blocks and size classes cost, and the sizes that programs ask for |
 //! | `calloc/` | the campaign of calloc and free |
 //! | `memory` | the steps of the tour of virtual memory |
 //! | `prices/` | what it costs here to know and to make memory zero |
 //! | `retention`, `fragmentation` | what freed memory still costs: in a sleeping process, between live blocks |
 //! | `mesh/` | what sharing physical pages among half-empty ones would save |
+//! | `profile/` | whether the sampling profiler tells the truth, and what it costs |
 //! | `figures/` | bytes and counts by case: their record and tables |
 //! | `bench`, `stats`, `summary` | interleaved rounds, and what they prove |
 //! | `download/` | the published download: its environment, its server, its cells and their report |
@@ -21,6 +24,7 @@
 
 mod bench;
 mod calloc;
+mod classes;
 mod counts;
 mod download;
 mod figures;
@@ -28,10 +32,12 @@ mod fragmentation;
 mod identity;
 mod machine;
 mod memory;
+mod memory_file;
 mod mesh;
 mod peers;
 mod plot;
 mod prices;
+mod profile;
 mod programs;
 mod record;
 mod report;
@@ -83,6 +89,12 @@ enum Verb {
     Mesh(verbs::mesh::Arguments),
     /// The write-up's five steps: what heap and coroutine stacks take, share and give back
     Tide(verbs::tide::Arguments),
+    /// The write-up's size classes: what a block takes beside what was asked for, and what classes lose
+    Classes(verbs::classes::Arguments),
+    /// Record which sizes real programs ask for, under Neap's counting mode
+    Sizes(verbs::sizes::Arguments),
+    /// Whether the sampling profiler tells the truth, and what it and `neap top` cost
+    Profile(verbs::profile::Arguments),
     /// Carry out one workload in this process and report (used by the other verbs)
     #[command(hide = true)]
     Worker(verbs::worker::Arguments),
@@ -102,6 +114,9 @@ fn main() -> ExitCode {
         Verb::Fragmentation(arguments) => verbs::fragmentation::run(&arguments),
         Verb::Mesh(arguments) => verbs::mesh::run(&arguments),
         Verb::Tide(arguments) => verbs::tide::run(&arguments),
+        Verb::Classes(arguments) => verbs::classes::run(&arguments),
+        Verb::Sizes(arguments) => verbs::sizes::run(&arguments),
+        Verb::Profile(arguments) => verbs::profile::run(&arguments),
         Verb::Worker(arguments) => verbs::worker::run(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -87,6 +87,7 @@ impl Redis {
             .args(["--daemonize", "no", "--logfile", "redis.log"])
             .current_dir(&folder)
             .env("LD_PRELOAD", &peer.library)
+            .envs(peer.settings.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -206,12 +207,14 @@ fn python(peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
     let program = python_program()?;
     ensure_bound(&program, peer)?;
     let library = peer.library.canonicalize()?;
+    // Not `-I`, which has Python ignore PYTHONMALLOC.
     let mut command = Command::new(program);
     command
-        .args(["-I", "-c", PYTHON_JSON, &ops.to_string()])
+        .args(["-s", "-c", PYTHON_JSON, &ops.to_string()])
         .arg(&library);
     command
         .env("LD_PRELOAD", &library)
+        .envs(peer.settings.iter().cloned())
         .env("PYTHONMALLOC", "malloc");
     run::parse(&run::output(&mut command)?, &library)
 }

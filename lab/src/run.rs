@@ -109,7 +109,9 @@ pub fn worker(workload: &Workload, ops: u64) -> anyhow::Result<Command> {
 /// When the worker fails, hangs, or used another malloc.
 pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
     let mut command = worker(workload, ops)?;
-    command.env("LD_PRELOAD", &peer.library);
+    command
+        .env("LD_PRELOAD", &peer.library)
+        .envs(peer.settings.iter().cloned());
     parse(&output(&mut command)?, &peer.library)
 }
 

@@ -1,6 +1,6 @@
 //! The board and the profile, seen from inside the process: `programs/attach/board.c` says what each mode does.
 
-use crate::support::{Artifact, aborted, compile, run, succeeds};
+use crate::support::{Artifact, aborted, compile, run, run_limited, succeeds};
 use std::ffi::OsStr;
 use std::process::Output;
 
@@ -21,6 +21,16 @@ fn every_process_has_a_sealed_board() {
     holds("present", &[]);
     holds("hidden", &[("NEAP_ATTACH", "0")]);
     holds("hidden", &[("NEAP_ASK", "0")]);
+}
+
+#[test]
+fn short_files_mean_no_board() {
+    let Some(program) = compile("programs/attach/board.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let hidden = [OsStr::new("hidden")];
+    let output = run_limited(&program, &hidden, libc::RLIMIT_FSIZE, 8192);
+    succeeds(&output, "files of 8 KiB at most");
 }
 
 #[test]

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(2);
 pub enum Answer {
     /// Figures that were written after the question.
     Fresh(Snapshot),
-    /// None yet: the process has not called its allocator since, and has no purge thread.
+    /// None yet: the process has no purge thread, and sleeps or has called only its allocator's fast paths since.
     Pending,
 }
 

@@ -18,7 +18,7 @@
 mod asking;
 mod board;
 #[cfg(test)]
-mod forged;
+pub mod forged;
 pub mod kernel;
 pub mod monitor;
 mod process;
@@ -29,5 +29,6 @@ mod target;
 pub use asking::{Answer, Purge, Sampling, now_ms};
 pub use board::Board;
 pub use process::Process;
+pub use reach::us;
 pub use region::Region;
 pub use target::{Target, Under, may_watch};

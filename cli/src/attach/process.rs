@@ -2,16 +2,20 @@
 //! same number.
 
 use crate::failure::Failure;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::OnceLock;
 use std::{ffi::OsString, path::Path};
 
 /// The longest file of /proc that is read here, in bytes: maps and smaps of a process with 65,530 mappings are shorter.
 const LONGEST: u64 = 256 << 20;
+/// Descriptors that are looked at, at most, of those that have a name. A process may have any number.
+const MOST_DESCRIPTORS: usize = 64;
 /// As the kernel cuts names of processes.
 const SHORT_NAME: usize = 15;
 
@@ -103,25 +107,81 @@ impl Process {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// Numbers of its descriptors, as names in its directory, that lead to regular files at `link`.
+    /// Its descriptors, as names in its directory, of memory files at `link`; not more than some.
     pub fn descriptors(&self, link: &str) -> io::Result<Vec<String>> {
         let mut found = Vec::new();
         for entry in Dir::new(self.file("fd", OFlags::RDONLY | OFlags::DIRECTORY)?)? {
             let number = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
-            let name = format!("fd/{}", number.to_string_lossy());
-            if self.leads_to(&name, link) {
-                found.push(name);
+            let number = number.to_string_lossy();
+            if found.len() < MOST_DESCRIPTORS && self.leads_to(&number, link) {
+                found.push(format!("fd/{number}"));
             }
         }
         Ok(found)
     }
 
-    /// Devices and FIFOs are not even opened.
-    fn leads_to(&self, name: &str, link: &str) -> bool {
-        let target = rustix::fs::readlinkat(&self.directory, name, Vec::new());
-        let is_named = target.is_ok_and(|target| target.to_bytes() == link.as_bytes());
-        is_named
-            && rustix::fs::statat(&self.directory, name, AtFlags::empty())
+    /// Whether a descriptor is of a memory file at `link`. Files elsewhere may be named so, too; they are not even looked at,
+    /// for their file system may never answer.
+    fn leads_to(&self, number: &str, link: &str) -> bool {
+        let name = format!("fd/{number}");
+        let target = rustix::fs::readlinkat(&self.directory, name.as_str(), Vec::new());
+        if !target.is_ok_and(|target| target.to_bytes() == link.as_bytes()) {
+            return false;
+        }
+        let information = self.text(&format!("fdinfo/{number}")).unwrap_or_default();
+        mount(&information) == memory_mount()
+            && rustix::fs::statat(&self.directory, name.as_str(), AtFlags::empty())
                 .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+    }
+}
+
+/// The mount that a descriptor's file is on, by what the kernel tells of the descriptor.
+fn mount(information: &str) -> Option<u64> {
+    let mut lines = information.lines();
+    let line = lines.find_map(|line| line.strip_prefix("mnt_id:"))?;
+    line.trim().parse().ok()
+}
+
+/// The mount that all memory files are on, by one of our own.
+fn memory_mount() -> Option<u64> {
+    static MOUNT: OnceLock<Option<u64>> = OnceLock::new();
+    *MOUNT.get_or_init(|| {
+        let file = rustix::fs::memfd_create("neap-mount", MemfdFlags::CLOEXEC).ok()?;
+        let information = format!("/proc/self/fdinfo/{}", file.as_raw_fd());
+        mount(&std::fs::read_to_string(information).ok()?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::forged::Forged;
+
+    fn own() -> Process {
+        Process::open(std::process::id().cast_signed()).unwrap()
+    }
+
+    #[test]
+    fn only_memory_files_are_found_by_their_name() {
+        let link = "/memfd:neap-test (deleted)";
+        assert_eq!(own().descriptors(link).unwrap(), Vec::<String>::new());
+        let files: Vec<Forged> = (0..MOST_DESCRIPTORS + 2)
+            .map(|_| Forged::unsealed(c"neap-test", 1))
+            .collect();
+        assert_eq!(own().descriptors(link).unwrap().len(), MOST_DESCRIPTORS);
+        drop(files);
+        let ordinary = tempfile::NamedTempFile::new().unwrap();
+        let link = ordinary.path().to_str().unwrap();
+        assert_eq!(own().descriptors(link).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_process_tells_who_it_is() {
+        let own = own();
+        let numbers = own.numbers();
+        assert!(numbers.contains(&u64::from(std::process::id())));
+        assert_eq!(own.user().unwrap(), crate::attach::us());
+        assert!(!own.has_ended() && !own.name().is_empty());
+        assert!(Process::open(i32::MAX).is_err());
     }
 }

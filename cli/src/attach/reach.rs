@@ -15,6 +15,9 @@ use std::time::Duration;
 /// How often a figure that is being written is tried again, with a millisecond in between.
 const TRIES: u32 = 100;
 
+/// Mappings of a name that are looked at, at most.
+const MOST_MAPPINGS: usize = 64;
+
 /// A way to the bytes.
 #[derive(Debug)]
 pub enum Reach {
@@ -148,7 +151,7 @@ fn open_descriptor(process: &Process, name: &str, kind: Kind) -> Result<Reach, F
 fn mappings(process: &Process, kind: Kind) -> Result<Vec<Reach>, Failure> {
     let maps = process.text("maps");
     let maps = maps.map_err(|error| refused(process, &error))?;
-    let bases: Vec<u64> = maps.lines().filter_map(|line| base(line, kind)).collect();
+    let bases = maps.lines().filter_map(|line| base(line, kind));
     let reach = |base| match process.file("mem", OFlags::RDWR) {
         Ok(memory) => Ok(Reach::Memory { memory, base }),
         Err(error) => Err(Failure::own(format!(
@@ -157,7 +160,7 @@ fn mappings(process: &Process, kind: Kind) -> Result<Vec<Reach>, Failure> {
             process.title()
         ))),
     };
-    bases.into_iter().map(reach).collect()
+    bases.take(MOST_MAPPINGS).map(reach).collect()
 }
 
 /// Where the line's mapping starts, if the whole file is mapped there.

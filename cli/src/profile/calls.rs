@@ -25,6 +25,8 @@ pub struct Node<'a> {
     pub frame: Option<&'a Frame>,
     /// What it and those that it calls allocated.
     pub total: u64,
+    /// The line, where all of its frames are at the same one; else 0.
+    pub line: u32,
     /// Those that it calls.
     pub children: Vec<usize>,
 }
@@ -64,6 +66,8 @@ impl<'a> Tree<'a> {
         if child == next {
             self.nodes.push(Node::of(Some(frame)));
             self.nodes[parent].children.push(child);
+        } else if self.nodes[child].line != frame.line {
+            self.nodes[child].line = 0;
         }
         child
     }
@@ -81,6 +85,7 @@ impl<'a> Node<'a> {
     fn of(frame: Option<&'a Frame>) -> Self {
         Self {
             frame,
+            line: frame.map_or(0, |frame| frame.line),
             total: 0,
             children: Vec::new(),
         }
@@ -137,11 +142,16 @@ pub struct Place<'a> {
     pub figures: Figures,
 }
 
-/// Line of a function, for comparing.
-type Line<'a> = (&'a str, &'a str, &'a str, u32);
+/// Line of a function, for comparing; where lines are not known, the address of the call.
+pub type Line<'a> = (&'a str, &'a str, &'a str, u64);
 
-fn line(frame: &Frame) -> Line<'_> {
-    (&frame.function, &frame.module, &frame.file, frame.line)
+/// The line of a frame.
+pub fn line(frame: &Frame) -> Line<'_> {
+    let line = match frame.line {
+        0 => frame.address,
+        line => u64::from(line),
+    };
+    (&frame.function, &frame.module, &frame.file, line)
 }
 
 /// Stacks that lead through the same lines are one place; the largest come first. Places without this value are left out.

@@ -44,8 +44,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The process does not run under Neap, may not be looked into, cannot sample, or has not called its allocator.
 pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     let board = Board::open(target.pid)?;
-    let before = board.served().sample_rate;
-    let bytes = match (before, wish.time) {
+    let bytes = match (rate_in_force(target.pid), wish.time) {
         (0, Some(Duration::ZERO)) => Region::open(target.pid)?.read()?,
         (0, time) => {
             let rate = wish.rate.unwrap_or(USUAL_RATE);
@@ -56,6 +55,12 @@ pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     let mut profile = Profile::from_region_of(&bytes, target.pid.unsigned_abs())?;
     profile.program = super::symbols::clean(&target.name);
     Ok(profile)
+}
+
+/// What the region says; 0: no sampling. The board tells only of what was asked through it.
+fn rate_in_force(pid: i32) -> u64 {
+    let head = Region::open(pid).and_then(|region| region.head());
+    head.map_or(0, |head| head.rate)
 }
 
 /// Sampling goes on already, and will.
@@ -95,7 +100,7 @@ fn sampled(
         wait(target, board, rate, time, talk);
         match early {
             Some(region) => region.read(),
-            None if board.served().sample_rate == 0 => Err(silent(target)),
+            None if rate_in_force(target.pid) == 0 => Err(silent(target)),
             None => Region::open(target.pid)?.read(),
         }
     });

@@ -54,6 +54,21 @@ fn is_rust(frame: &Frame) -> bool {
     }
 }
 
+/// Of the library that every Rust program has in it: what it calls, it calls for the program.
+pub fn is_rust_library(frame: &Frame) -> bool {
+    match frame.file.is_empty() {
+        false => [
+            "/library/alloc/",
+            "/library/core/",
+            "/library/std/",
+            "/hashbrown-",
+        ]
+        .iter()
+        .any(|library| frame.file.contains(library)),
+        true => is_rust(frame) || frame.function.starts_with("std::"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,8 @@
 //! What stands first in every text: how much, where most of it comes from, and where most is lost to rounding.
 
-use super::calls::{Grouping, Place, places};
+use super::calls::{Grouping, Place, line, places};
 use super::model::{Figures, Frame, Profile, Value};
+use super::plumbing::is_rust_library;
 use neap::stats::Bytes;
 use std::sync::Arc;
 
@@ -104,28 +105,27 @@ fn most_waste(profile: &Profile) -> String {
     }
 }
 
-/// The innermost call, and the one that led there most often.
+/// The innermost call, and the one of the program's own that led there most often.
 fn way(profile: &Profile, value: Value, place: &Place<'_>) -> String {
     let Some(innermost) = place.frames.first() else {
         return "nowhere that is known".to_owned();
     };
     let all = places(profile, value, Grouping::Stack);
-    let same = |other: &&Place<'_>| {
+    let first = |other: &&Place<'_>| {
         other
             .frames
             .first()
-            .is_some_and(|frame| at_same_line(frame, innermost))
+            .is_some_and(|frame| line(frame) == line(innermost))
     };
-    let caller = all.iter().find(same).and_then(|place| place.frames.get(1));
-    match caller {
+    let callers = all
+        .iter()
+        .find(first)
+        .map_or(&[][..], |place| &place.frames[1..]);
+    let caller = callers.iter().find(|frame| !is_rust_library(frame));
+    match caller.or(callers.first()) {
         None => call(innermost),
         Some(caller) => format!("{}, called by {}", call(innermost), call(caller)),
     }
-}
-
-fn at_same_line(one: &Frame, other: &Frame) -> bool {
-    (&one.function, &one.module, &one.file, one.line)
-        == (&other.function, &other.module, &other.file, other.line)
 }
 
 /// `make (node.c:12)`, or where the function is if the line is not known.

@@ -4,7 +4,11 @@ use crate::recording::format::Sample;
 use neap::ledger::Ledger;
 
 /// How many bands there are.
-pub const BANDS: usize = 9;
+pub const BANDS: usize = 10;
+/// What is resident and not in the heap.
+const REST: usize = 8;
+/// What may be either.
+const UNTOLD: usize = 9;
 
 /// What a band is called, which CSS colour it has, and what it is.
 #[derive(Debug)]
@@ -64,6 +68,11 @@ pub const ALL: [Band; BANDS] = [
         "Not the heap",
         "code, files, thread stacks, mappings of the program's own",
     ),
+    band(
+        "untold",
+        "Not told",
+        "the process before it first wrote what is in its heap",
+    ),
 ];
 
 const fn band(key: &'static str, name: &'static str, meaning: &'static str) -> Band {
@@ -91,7 +100,8 @@ impl Cut {
             .iter()
             .fold(0, |sum: u64, part| sum.saturating_add(*part));
         let rss = sample.rss_of_figures();
-        bytes[BANDS - 1] = rss.saturating_sub(heap);
+        let other = if sample.heap.is_some() { REST } else { UNTOLD };
+        bytes[other] = rss.saturating_sub(heap);
         Self {
             bytes,
             rss: rss.max(heap),
@@ -117,6 +127,7 @@ fn heap_bands(ledger: &Ledger) -> [u64; BANDS] {
         ledger.huge_excess,
         sum(&[ledger.stacks_used, ledger.stacks_parked, ledger.stacks_free]),
         sum(&[ledger.metadata, ledger.sampling]),
+        0,
         0,
     ]
 }
@@ -160,8 +171,17 @@ mod tests {
         ledger.resident = u64::try_from(ledger.sum()).unwrap();
         let cut = Cut::of(&sample(2000, ledger));
         assert_eq!(cut.bytes.iter().sum::<u64>(), 2000);
-        assert_eq!(cut.bytes[BANDS - 1], 2000 - ledger.resident);
+        assert_eq!(cut.bytes[REST], 2000 - ledger.resident);
         assert_eq!(cut.bytes[..2], [650, 100]);
+    }
+
+    #[test]
+    fn of_a_process_that_has_not_told_nothing_is_claimed() {
+        let sample = Sample {
+            rss: 5,
+            ..Sample::default()
+        };
+        assert_eq!(Cut::of(&sample).bytes[UNTOLD], 5);
     }
 
     #[test]

@@ -103,8 +103,8 @@ fn own(frames: &[std::sync::Arc<Frame>]) -> usize {
         .unwrap_or(0)
 }
 
-/// How functions of languages' runtimes begin, when they allocate for others.
-const RUNTIME: [&str; 22] = [
+/// How functions begin that allocate for others: of languages' runtimes, and wrappers that many programs have.
+const RUNTIME: [&str; 34] = [
     "operator new",
     "std::",
     "<std::",
@@ -122,6 +122,18 @@ const RUNTIME: [&str; 22] = [
     "strdup",
     "strndup",
     "_IO_",
+    "zmalloc",
+    "zcalloc",
+    "zrealloc",
+    "ztrymalloc",
+    "ztrycalloc",
+    "ztryrealloc",
+    "PyMem_",
+    "_PyMem_",
+    "PyObject_Malloc",
+    "PyObject_Calloc",
+    "PyObject_Realloc",
+    "_PyObject_GC_",
     "g_malloc",
     "g_realloc",
     "xmalloc",

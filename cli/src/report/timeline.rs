@@ -192,15 +192,21 @@ fn nice(bytes: f64) -> f64 {
     factor.unwrap_or(2.0) * power
 }
 
+/// Bands that are there at some moment.
+fn shown(cuts: &[Cut]) -> Vec<usize> {
+    let is_there = |index: &usize| cuts.iter().any(|cut| cut.bytes[*index] > 0);
+    (0..BANDS).filter(is_there).collect()
+}
+
 fn areas(scale: &Scale, times: &[u64], cuts: &[Cut], peak: usize) -> Vec<Area> {
     let mut below = vec![0.0; cuts.len()];
     let mut areas = Vec::with_capacity(BANDS);
-    for (index, band) in bands::ALL.iter().enumerate() {
+    for index in shown(cuts) {
         let above: Vec<f64> = (cuts.iter().zip(&below))
             .map(|(cut, below)| below + cut.bytes[index] as f64)
             .collect();
         areas.push(Area {
-            band,
+            band: &bands::ALL[index],
             path: path(scale, times, &below, &above),
             at_peak: cuts[peak].bytes[index],
         });
@@ -253,7 +259,7 @@ fn points(scale: &Scale, times: &[u64], cuts: &[Cut], peak: usize) -> Points {
             .collect(),
         t: times.iter().map(|time| *time as f64 / 1e3).collect(),
         rss: cuts.iter().map(|cut| cut.rss).collect(),
-        bands: (0..BANDS).map(band).collect(),
+        bands: shown(cuts).into_iter().map(band).collect(),
         peak,
     }
 }

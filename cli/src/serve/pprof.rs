@@ -103,7 +103,10 @@ fn read(pid: i32) -> Result<Vec<u8>, Failure> {
             "sampling is switched off in process {pid}: add seconds=30 to sample for so long"
         )));
     }
-    Ok(pprof::encode(&Profile::from_region(&region.read()?)?))
+    Ok(pprof::encode(&Profile::from_region_of(
+        &region.read()?,
+        pid.unsigned_abs(),
+    )?))
 }
 
 /// Sampling that we have switched on; it is switched off when this is dropped, also because the client has gone.
@@ -122,7 +125,7 @@ impl Session {
                 // What it has not yet done is not to be done later.
                 drop(Session(Some(board)));
                 Err(Failure::own(format!(
-                    "pending: {title} has not called its allocator since, so it does not sample"
+                    "pending: {title} sleeps, or has called only its allocator's fast paths since, so it does not sample"
                 )))
             }
         }

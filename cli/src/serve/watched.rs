@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How long a scrape waits for a process. One that sleeps is told by its older figures.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long a scrape waits for a process: a purge thread looks once a second. One that sleeps is told by its older figures.
+const PATIENCE: Duration = Duration::from_millis(1500);
 /// Processes that are asked at the same time.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 128;
 
 /// Which processes are served.
 #[derive(Debug)]

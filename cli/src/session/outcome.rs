@@ -8,13 +8,12 @@ use crate::profile::{self, Profile, Value, leaks, pprof};
 use crate::recording::Record;
 use crate::recording::format::Embedded;
 use crate::supervise::Ending;
-use crate::table::print;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use neap::stats::Bytes;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// What people asked for.
@@ -138,9 +137,10 @@ impl Session {
         }
         match region.read().and_then(|bytes| Profile::from_region(&bytes)) {
             Ok(profile) => {
-                let program = match profile.program.is_empty() {
-                    true => process.program.clone(),
-                    false => profile.program.clone(),
+                // What the process calls itself, where that is known: the file may be a link's target.
+                let program = match process.program.is_empty() {
+                    true => profile.program.clone(),
+                    false => process.program.clone(),
                 };
                 Some(Profile {
                     pid: process.pid,
@@ -229,9 +229,8 @@ impl Session {
                 .say("nothing is known to be live: no process of the run was sampled");
         }
         for profile in profiles {
-            if let Err(failure) = print(&leaks(profile, Value::LiveSpace)) {
-                crate::failure::say(&failure.to_string());
-            }
+            // Standard output is the program's. Nobody can be told if this fails.
+            let _ = anstream::stderr().write_all(leaks(profile, Value::LiveSpace).as_bytes());
         }
     }
 }

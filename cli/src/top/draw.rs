@@ -255,3 +255,78 @@ fn classes(frame: &mut Frame, area: Rect, one: &One) {
         .block(title(text));
     frame.render_widget(table, area);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::forged::Forged;
+    use crate::top::{Feed, Pace};
+    use crate::view::tests::any_view;
+    use proptest::prelude::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use std::time::Duration;
+
+    fn drawn(page: Page, width: u16, height: u16) -> String {
+        let pace = Pace {
+            interval: Duration::from_secs(1),
+            count: None,
+        };
+        let state = State {
+            pace,
+            page,
+            message: String::new(),
+        };
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| screen(frame, &state)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    fn entry(pid: i32, resident: u64) -> Entry {
+        Entry {
+            pid,
+            program: "a\x1b[31mb".into(),
+            resident,
+            swapped: 0,
+            committed: u64::MAX,
+            free_dirty: 0,
+            purged: 1,
+        }
+    }
+
+    #[test]
+    fn the_list_shows_names_that_a_terminal_would_obey_as_text() {
+        let list = List {
+            entries: vec![entry(1234, 5 << 20)],
+            ..List::default()
+        };
+        let text = drawn(Page::List(list), 80, 10);
+        assert!(text.contains("1234") && text.contains("5.0 MiB"), "{text}");
+        assert!(!text.contains('\x1b'), "{text}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_figures_fit_any_terminal(
+            view in any_view(),
+            width in 1_u16..200,
+            height in 0_u16..80,
+            residents in proptest::collection::vec(0..1_u64 << 50, 0..300),
+            first in 0_usize..100,
+        ) {
+            let rates = Rates {
+                minor_faults: f64::MAX,
+                ..Rates::default()
+            };
+            let feed = Feed::new(Forged::board().open(), Duration::from_secs(1)).unwrap();
+            let mut one = One::new(feed);
+            one.look = Some(Look { view, rates });
+            one.residents = residents.into();
+            one.first = first;
+            let text = drawn(Page::One(Box::new(one)), width, height);
+            prop_assert!(!text.contains('\x1b'));
+        }
+    }
+}

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// Figures that the sparkline keeps; no terminal is wider.
 const REMEMBERED: usize = 1024;
-/// How long the screen waits for a purge.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// How long the screen waits for a purge: a purge thread looks once a second.
+const PATIENCE: Duration = Duration::from_millis(1200);
 
 /// All that is on the screen.
 pub struct State {
@@ -186,7 +186,8 @@ impl List {
 }
 
 impl One {
-    fn new(feed: Feed) -> One {
+    /// A process that was not looked at yet.
+    pub fn new(feed: Feed) -> One {
         One {
             feed,
             look: None,

@@ -95,15 +95,22 @@ fn value(matches: &ArgMatches) -> Value {
         .unwrap_or_default()
 }
 
-/// A word with a slash, or the name of a file that is there, is a file; a number is a process, always.
+/// A word with a slash is a file; so is the name of one that is there, unless a process has it, too.
 fn source(matches: &ArgMatches) -> Result<Profile, Failure> {
-    let words: Option<&OsString> = matches.get_one("TARGET");
-    let word = words.ok_or_else(|| Failure::own("name a process or a file"))?;
-    let text = word.to_string_lossy();
-    let is_number = text.parse::<i32>().is_ok();
-    if !is_number && (text.contains('/') || Path::new(word).is_file()) {
-        return file(Path::new(word), matches);
+    let word: Option<&OsString> = matches.get_one("TARGET");
+    let word = word.ok_or_else(|| Failure::own("name a process or a file"))?;
+    let path = Path::new(word);
+    if word.as_encoded_bytes().contains(&b'/') {
+        return file(path, matches);
     }
+    match Target::find(word) {
+        Ok(target) => process(&target, matches),
+        Err(_) if path.is_file() => file(path, matches),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn process(target: &Target, matches: &ArgMatches) -> Result<Profile, Failure> {
     let seconds = matches.get_one::<f64>("seconds");
     let wish = Wish {
         time: seconds.map(|&seconds| Duration::from_secs_f64(seconds)),
@@ -113,7 +120,7 @@ fn source(matches: &ArgMatches) -> Result<Profile, Failure> {
             false => Talk::Progress,
         },
     };
-    profile::gather(&Target::find(word)?, wish)
+    profile::gather(target, wish)
 }
 
 /// No file has more bytes than an unpacked one may have.

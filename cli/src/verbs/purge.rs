@@ -53,7 +53,8 @@ fn sentence(title: &str, purge: Purge, before: KernelView, after: KernelView) ->
             Bytes(before.process_rss)
         ),
         Purge::Pending => format!(
-            "pending: {title} has not called its allocator since; it will give its free memory back when it does\n"
+            "pending: {title} sleeps, or has called only its allocator's fast paths since; it will give its free memory back \
+             when it comes by\n"
         ),
     }
 }

@@ -26,9 +26,9 @@ pub fn json() -> Arg {
         .help("Print one JSON object instead of text")
 }
 
-/// How long to wait for an answer.
+/// How long to wait for an answer. A process with a purge thread looks for questions once a second.
 pub fn timeout() -> Arg {
-    seconds("timeout", "1").help("How long to wait for the process's answer")
+    seconds("timeout", "2").help("How long to wait for the process's answer")
 }
 
 /// A time in seconds.
@@ -51,7 +51,7 @@ pub fn patience(matches: &ArgMatches) -> Duration {
     matches
         .get_one("timeout")
         .copied()
-        .unwrap_or(Duration::from_secs(1))
+        .unwrap_or(Duration::from_secs(2))
 }
 
 fn parse(text: &str) -> Result<Duration, String> {

@@ -62,8 +62,8 @@ impl State {
 }
 
 /// What is said of a process that does not answer.
-pub const PENDING: &str = "pending: the process has not called its allocator since; showing what the page heap and the \
-                           kernel know";
+pub const PENDING: &str = "pending: the process sleeps, or has called only its allocator's fast paths since; showing what the \
+                           page heap and the kernel know";
 
 impl View {
     /// Asks the process, and waits as long as `timeout` for its figures.
@@ -150,4 +150,57 @@ pub fn total(figures: &Snapshot, of: impl Fn(&ClassFigures) -> u64) -> u64 {
 pub fn used(figures: &Snapshot) -> impl Iterator<Item = &ClassFigures> {
     let classes = figures.classes.iter();
     classes.filter(|class| class.blocks > 0 || class.refills > 0)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Any words at all, and those that arithmetic trips over.
+    fn words(count: usize) -> impl Strategy<Value = Vec<u64>> {
+        let word = prop_oneof![
+            any::<u64>(),
+            Just(0),
+            Just(u64::MAX),
+            Just(1 << 63),
+            0..100_u64
+        ];
+        proptest::collection::vec(word, count)
+    }
+
+    /// A process whose board has any words on it.
+    pub fn any_view() -> impl Strategy<Value = View> {
+        let state = prop_oneof![Just(State::Fresh), Just(State::Pending)];
+        let figures = proptest::option::of(words(size_of::<Snapshot>() / 8));
+        let coarse = proptest::option::of(words(size_of::<Coarse>() / 8));
+        (state, figures, coarse, ".{0,40}").prop_map(|(state, figures, coarse, program)| View {
+            pid: 7,
+            program,
+            state,
+            figures: figures
+                .map(|words| bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words))),
+            coarse: coarse.map(|words| bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words))),
+            kernel: KernelView::default(),
+            served: Served::default(),
+            taken_ms: 1,
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_figures_can_be_written(view in any_view()) {
+            let text = text::page(&view);
+            prop_assert!(text.contains("(7)"));
+            let json = json::object(&view).to_string();
+            let back: serde_json::Value = serde_json::from_str(&json).unwrap();
+            prop_assert_eq!(&back["program"], &view.program);
+            let metrics = metrics::page(std::slice::from_ref(&view));
+            for line in metrics.lines() {
+                prop_assert!(line.starts_with("# ") || line.starts_with("neap_"), "{line:?}");
+            }
+        }
+    }
 }

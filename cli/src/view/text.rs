@@ -51,10 +51,11 @@ fn ledger(figures: &Snapshot, view: &View) -> String {
     };
     line(&mut out, "=", "resident", ledger.resident, sum);
     out.push('\n');
-    kernel(&mut out, view);
+    arenas(&mut out, view);
     let apart = difference(ledger.resident, view.kernel.arenas_rss);
     let meaning = "resident less what the kernel counts";
     row(&mut out, "", "difference", &apart, meaning);
+    rest(&mut out, view);
     if ledger.asked_kernel == 0 {
         out +=
             "    (the kernel did not say which pages are resident: all that may be are counted)\n";
@@ -62,10 +63,13 @@ fn ledger(figures: &Snapshot, view: &View) -> String {
     out
 }
 
-fn kernel(out: &mut String, view: &View) {
-    let kernel = view.kernel;
+fn arenas(out: &mut String, view: &View) {
     let meaning = "resident in the arenas, as the kernel counts (smaps)";
-    line(out, "", "kernel", kernel.arenas_rss, meaning);
+    line(out, "", "kernel", view.kernel.arenas_rss, meaning);
+}
+
+fn rest(out: &mut String, view: &View) {
+    let kernel = view.kernel;
     let meaning = "resident in the process and not ours: code, stacks, files, other heaps";
     line(out, "", "not ours", kernel.foreign_rss(), meaning);
     let meaning = "the whole process, resident";
@@ -169,8 +173,7 @@ fn classes(figures: &Snapshot) -> String {
         "slabs", "live", "free", "cached", "bytes live"
     );
     let mut out = heading("class", columns.trim_start());
-    // The first column is as wide as others' figures.
-    for class in used(figures) {
+    for class in used(figures).filter(|class| class.blocks > 0) {
         let live = live(class);
         let bytes = Bytes(live.saturating_mul(class.bytes));
         let _ = writeln!(
@@ -193,7 +196,8 @@ fn heading(name: &str, columns: &str) -> String {
 fn pending(view: &View) -> String {
     let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
     let mut out = format!("{yellow}{PENDING}{yellow:#}\n\n");
-    kernel(&mut out, view);
+    arenas(&mut out, view);
+    rest(&mut out, view);
     let Some(coarse) = &view.coarse else {
         return out;
     };

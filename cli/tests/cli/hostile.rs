@@ -169,7 +169,7 @@ fn word() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The whole of `stat` on a board with a right head and any bytes behind it.
     #[test]
@@ -192,6 +192,8 @@ proptest! {
             prop_assert!(matches!(code, Some(0 | 124 | 125)), "{:?}: {}", code, said(&output));
             prop_assert!(!said(&output).contains("panicked"));
         }
+        let top = fake.neap(&["top", "--interval=0.02", "--count=2"]);
+        prop_assert_eq!(top.status.code(), Some(0), "{}", said(&top));
     }
 
     /// A head with any bytes.

@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::{mem, ptr};
 
-const WAYS: [&[&str]; 2] = [&["run"], &["run", "--stats"]];
+const WAYS: [&[&str]; 3] = [&["run"], &["run", "--stats"], &["run", "--leaks"]];
 
 fn shell(flags: &[&str], program: &str) -> Command {
     let mut command = neap();

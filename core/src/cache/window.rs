@@ -17,13 +17,35 @@ use super::heap::Heap;
 use super::thread::{Cache, Opened};
 use crate::base::sync::Ordering;
 use crate::os::thread::{heavy_barrier, now_ns};
+use crate::slab::class::table::BUILT_IN;
 use crate::slab::class::{CLASSES, Class};
 use core::ptr::{self, NonNull};
 
-/// Most blocks of a window.
-const ENTRIES: usize = 64;
-/// Most bytes of blocks in a window that has more than one.
-const BYTES: usize = 32 << 10;
+/// Most blocks of a window: an empty one costs some 50 ns.
+const MOST_ENTRIES: usize = 192;
+/// Most bytes of blocks in a window that has more than [`LEAST_ENTRIES`]: they go round, so they should stay in the second cache.
+const BYTES: usize = 64 << 10;
+const LEAST_ENTRIES: usize = 16;
+
+/// By class index: where a window's array starts in [`Sampler::entries`], and, after the last, how long that is. By the built-in
+/// classes' sizes, whatever is in force.
+const STARTS: [usize; CLASSES + 2] = {
+    let mut starts = [0; CLASSES + 2];
+    let mut index = 1;
+    while index <= CLASSES {
+        let fit = BYTES / (BUILT_IN.sizes[index] as usize);
+        let room = if fit > MOST_ENTRIES {
+            MOST_ENTRIES
+        } else if fit < LEAST_ENTRIES {
+            LEAST_ENTRIES
+        } else {
+            fit
+        };
+        starts[index + 1] = starts[index] + room;
+        index += 1;
+    }
+    starts
+};
 
 /// What a thread's cache needs while the profiler samples.
 pub struct Sampler {
@@ -32,7 +54,7 @@ pub struct Sampler {
     /// A state of [`Sampler::random`].
     state: u64,
     /// By class index: the windows' arrays.
-    entries: [[usize; ENTRIES]; CLASSES + 1],
+    entries: [usize; STARTS[CLASSES + 1]],
 }
 
 /// What comes of an allocation while the profiler samples.
@@ -224,7 +246,7 @@ impl Heap {
 
 /// Most blocks of a window.
 fn most_blocks(class: Class) -> usize {
-    (BYTES / class.bytes()).clamp(1, ENTRIES)
+    STARTS[class.index() + 1] - STARTS[class.index()]
 }
 
 /// The chance that a block of so many bytes is sampled.
@@ -260,7 +282,7 @@ impl Opened<'_> {
             return None;
         }
         let base = inner.stores[class.index()].base as *const usize;
-        let entries = &mut sampler.entries[class.index()];
+        let entries = &mut sampler.entries[STARTS[class.index()]..];
         // SAFETY: the magazine is settled and holds `top` entries, at least `count`; the owner is here, so nobody pushes.
         unsafe { ptr::copy_nonoverlapping(base.add(top - count), entries.as_mut_ptr(), count) };
         sampler.ahead[class.index()] -= count as u32;

@@ -27,6 +27,10 @@ impl Shared {
     /// A new memory file of `bytes`, a multiple of the page size. `None` if the kernel refuses any part of it.
     pub fn create(name: &CStr, bytes: usize) -> Option<Shared> {
         keep_errno(|| {
+            // A memory file longer than the process's files may be ends it by SIGXFSZ.
+            if most_file_bytes().is_some_and(|most| most < bytes as u64) {
+                return None;
+            }
             let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
             // SAFETY: a C string and plain flags.
             let number = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) };
@@ -68,6 +72,16 @@ impl Shared {
         thread::file_identity(self.descriptor) == Some(self.identity)
             && keep_errno(|| send(name, &words, self.descriptor))
     }
+}
+
+/// The limit on the length of files, if there is one.
+fn most_file_bytes() -> Option<u64> {
+    let mut limit = MaybeUninit::<libc::rlimit64>::uninit();
+    // SAFETY: the kernel fills the struct, which is ours.
+    let told = unsafe { libc::getrlimit64(libc::RLIMIT_FSIZE, limit.as_mut_ptr()) } == 0;
+    // SAFETY: filled, as it told.
+    let most = told.then(|| unsafe { limit.assume_init() }.rlim_cur)?;
+    (most != libc::RLIM64_INFINITY).then_some(most)
 }
 
 /// The same file under a higher number, if there is one.

@@ -1,17 +1,25 @@
 //! Figures that a process tells or shows, case by case: their record and their tables.
 //!
-//! What `retention`, `fragmentation` and `mesh` measure has no clock to be beaten and no base: it is
-//! bytes and counts, at named moments of named cases.
+//! What `retention`, `fragmentation`, `mesh`, `classes` and `profile` find has no base that the rest is compared with: it is
+//! bytes, counts, shares and times, at named moments of named cases.
 
 pub mod tables;
 
-use crate::record::text_of;
+use anyhow::{Context as _, bail};
+
+use crate::record::{Read, has_columns, rows_of, text_of};
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Shown in millions.
     Bytes,
+    /// Bytes of a block: shown as they are.
+    BlockBytes,
+    /// A part of a whole, or a ratio: shown in percent.
+    Share,
+    /// A number that is not whole, of no unit.
+    Number,
     /// Shown as they are.
     Count,
     /// Shown in the unit that fits.
@@ -23,10 +31,27 @@ impl Unit {
     pub fn name(self) -> &'static str {
         match self {
             Unit::Bytes => "bytes",
+            Unit::BlockBytes => "block bytes",
+            Unit::Share => "share",
+            Unit::Number => "number",
             Unit::Count => "count",
             Unit::Nanoseconds => "ns",
         }
     }
+
+    /// The unit of that name in a record.
+    fn find(name: &str) -> Option<Unit> {
+        Unit::ALL.into_iter().find(|unit| unit.name() == name)
+    }
+
+    const ALL: [Unit; 6] = [
+        Unit::Bytes,
+        Unit::BlockBytes,
+        Unit::Share,
+        Unit::Number,
+        Unit::Count,
+        Unit::Nanoseconds,
+    ];
 }
 
 /// A named number.
@@ -47,6 +72,24 @@ impl Figure {
         Figure { name, unit, value }
     }
 
+    /// So many bytes of a block.
+    pub fn block_bytes(name: impl Into<String>, value: f64) -> Figure {
+        let (name, unit) = (name.into(), Unit::BlockBytes);
+        Figure { name, unit, value }
+    }
+
+    /// Such a part of a whole: 1 is all of it.
+    pub fn share(name: impl Into<String>, value: f64) -> Figure {
+        let (name, unit) = (name.into(), Unit::Share);
+        Figure { name, unit, value }
+    }
+
+    /// A number of no unit.
+    pub fn number(name: impl Into<String>, value: f64) -> Figure {
+        let (name, unit) = (name.into(), Unit::Number);
+        Figure { name, unit, value }
+    }
+
     /// So many of something.
     pub fn count(name: impl Into<String>, value: u64) -> Figure {
         let (name, unit, value) = (name.into(), Unit::Count, value as f64);
@@ -64,9 +107,9 @@ impl Figure {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// What was done; holds no comma.
-    pub case: &'static str,
-    /// The allocator.
-    pub peer: &'static str,
+    pub case: String,
+    /// The allocator; holds no comma.
+    pub peer: String,
     /// The round, from 0.
     pub round: u32,
     /// What came of it.
@@ -80,18 +123,20 @@ pub struct Results {
     pub rows: Vec<Row>,
     /// The runs that failed, and why.
     pub failures: Vec<String>,
+    /// What was left out, and why.
+    pub left_out: Vec<String>,
 }
 
 impl Results {
     /// Notes what a run told, or why it told nothing.
     pub fn note(
         &mut self,
-        (case, peer, round): (&'static str, &'static str, u32),
+        (case, peer, round): (&str, &str, u32),
         told: anyhow::Result<Vec<Figure>>,
     ) {
         let row = |figure| Row {
-            case,
-            peer,
+            case: case.into(),
+            peer: peer.into(),
             round,
             figure,
         };
@@ -113,8 +158,36 @@ pub fn csv(head: &[(String, String)], rows: &[Row]) -> String {
 
 fn line(row: &Row) -> String {
     let Figure { name, unit, value } = &row.figure;
-    let (case, peer, round, unit) = (row.case, row.peer, row.round, unit.name());
+    let (case, peer, round, unit) = (&row.case, &row.peer, row.round, unit.name());
     format!("{case},{peer},{round},{name},{unit},{value}")
+}
+
+/// Whether a text is such a record.
+pub fn recognises(text: &str) -> bool {
+    has_columns(text, COLUMNS)
+}
+
+/// Reads what [`csv`] wrote.
+///
+/// # Errors
+/// When it is damaged.
+pub fn from_csv(text: &str) -> anyhow::Result<Read<Row>> {
+    rows_of(text, COLUMNS, parse)
+}
+
+fn parse(line: &str) -> anyhow::Result<Row> {
+    let fields: Vec<&str> = line.split(',').collect();
+    let [case, peer, round, name, unit, value] = fields[..] else {
+        bail!("{} fields", fields.len());
+    };
+    let unit = Unit::find(unit).with_context(|| format!("no unit {unit:?}"))?;
+    let (name, value) = (name.to_string(), value.parse()?);
+    Ok(Row {
+        case: case.to_string(),
+        peer: peer.to_string(),
+        round: round.parse()?,
+        figure: Figure { name, unit, value },
+    })
 }
 
 #[cfg(test)]
@@ -143,5 +216,22 @@ mod tests {
             ]
         );
         assert_eq!(results.failures, ["own under glibc: gone"]);
+        assert!(recognises(&text));
+        let (head, rows) = from_csv(&text).unwrap();
+        assert_eq!((head.len(), rows), (1, results.rows));
+    }
+
+    #[test]
+    fn every_unit_is_read_again_and_a_damaged_record_is_refused() {
+        for unit in Unit::ALL {
+            assert_eq!(Unit::find(unit.name()), Some(unit));
+        }
+        for line in [
+            "own,neap,0,kept,miles,1",
+            "own,neap,0,kept,bytes,much",
+            "own,neap,0,1",
+        ] {
+            assert!(from_csv(&format!("{COLUMNS}\n{line}\n")).is_err(), "{line}");
+        }
     }
 }

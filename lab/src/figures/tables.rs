@@ -8,11 +8,12 @@ use crate::calloc::tables::duration;
 use crate::report;
 use crate::stats::quantile;
 
-/// One table a case: a line a figure, a column an allocator, the median of the rounds.
+/// One table a case: a line a figure, a column an allocator, the median of the rounds; where there are three and more, with
+/// their quartiles.
 pub fn by_case(rows: &[Row]) -> String {
     let mut text = String::new();
-    for case in distinct(rows, |row| row.case) {
-        let of_case: Vec<&Row> = rows.iter().filter(|row| row.case == case).collect();
+    for case in distinct(rows, |row| &row.case) {
+        let of_case: Vec<&Row> = rows.iter().filter(|row| row.case == *case).collect();
         text.push_str(&format!("\n{case}\n{}\n", table(&of_case)));
     }
     text
@@ -30,35 +31,70 @@ fn distinct<'r, R, K: PartialEq>(rows: &'r [R], key: impl Fn(&'r R) -> K) -> Vec
 }
 
 fn table(rows: &[&Row]) -> Table {
-    let peers = distinct(rows, |row| row.peer);
-    let mut header = vec!["MB (10⁶ bytes), counts, times"];
-    header.extend(&peers);
+    let peers = distinct(rows, |row| &row.peer);
+    let mut header = vec![first_heading(rows)];
+    header.extend(peers.iter().map(|peer| peer.as_str()));
     let mut table = report::table(&header);
     let columns = table.column_iter_mut().skip(1);
     columns.for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     for (name, unit) in distinct(rows, |row| (&row.figure.name, row.figure.unit)) {
-        let cell = |peer: &&str| match median(rows, peer, name) {
-            Some(value) => shown(value, unit),
-            None => "–".into(),
-        };
+        let cell = |peer: &&String| cell(&values(rows, peer, name), unit);
         table.add_row(std::iter::once(name.clone()).chain(peers.iter().map(cell)));
     }
     table
 }
 
-fn median(rows: &[&Row], peer: &str, name: &str) -> Option<f64> {
-    let of_cell = rows
-        .iter()
-        .filter(|row| row.peer == peer && row.figure.name == name);
-    let values: Vec<f64> = of_cell.map(|row| row.figure.value).collect();
-    (!values.is_empty()).then(|| quantile(&values, 0.5))
+/// Only bytes of processes are shown in millions, and carry no unit in their cells.
+fn first_heading(rows: &[&Row]) -> &'static str {
+    match rows.iter().any(|row| row.figure.unit == Unit::Bytes) {
+        true => "MB (10⁶ bytes), counts, times",
+        false => "",
+    }
 }
+
+fn values(rows: &[&Row], peer: &str, name: &str) -> Vec<f64> {
+    let is_it = |row: &&&Row| row.peer == peer && row.figure.name == name;
+    rows.iter()
+        .filter(is_it)
+        .map(|row| row.figure.value)
+        .collect()
+}
+
+fn cell(values: &[f64], unit: Unit) -> String {
+    if values.is_empty() {
+        return "–".into();
+    }
+    let at = |q| shown(quantile(values, q), unit);
+    let (low, median, high) = (at(0.25), at(0.5), at(0.75));
+    match values.len() >= LEAST_FOR_QUARTILES && low != high {
+        true => format!("{median} ({low}–{high})"),
+        false => median,
+    }
+}
+
+/// Fewer values than these have no quartiles worth showing.
+const LEAST_FOR_QUARTILES: usize = 3;
 
 fn shown(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Bytes => format!("{:.1}", value / 1e6),
+        Unit::BlockBytes => short(value, "B"),
+        Unit::Share => format!("{:.2} %", value * 100.0),
+        Unit::Number => format!("{value:.2}"),
         Unit::Count => format!("{value:.0}"),
+        Unit::Nanoseconds if value < SHORT => format!("{value:.1} ns"),
         Unit::Nanoseconds => duration(value),
+    }
+}
+
+/// Times below this many nanoseconds are of single operations, whose tenths count.
+const SHORT: f64 = 100.0;
+
+/// Whole numbers without places.
+fn short(value: f64, unit: &str) -> String {
+    match value.fract() == 0.0 {
+        true => format!("{value:.0} {unit}"),
+        false => format!("{value:.2} {unit}"),
     }
 }
 
@@ -88,9 +124,9 @@ mod tests {
     use super::*;
 
     fn rows() -> Vec<Row> {
-        let row = |case, peer, round, figure| Row {
-            case,
-            peer,
+        let row = |case: &str, peer: &str, round, figure| Row {
+            case: case.into(),
+            peer: peer.into(),
             round,
             figure,
         };
@@ -111,7 +147,7 @@ mod tests {
             "{text}"
         );
         let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap();
-        assert!(line("│ kept").contains("2.0") && line("│ kept").contains('–'));
+        assert!(line("│ kept").contains("2.0 (1.5–2.5)") && line("│ kept").contains('–'));
         assert!(line("│ tasks").contains(" 1 "));
         assert!(line("│ time").contains("1.23 µs"));
     }

@@ -15,6 +15,8 @@ pub struct Ready {
     pub library: PathBuf,
     /// The file to preload under valgrind; nearly always the same.
     pub counted: PathBuf,
+    /// Variables of the processes that are timed under it, beside the preload.
+    pub settings: Vec<(&'static str, String)>,
 }
 
 impl Ready {
@@ -24,7 +26,15 @@ impl Ready {
             version,
             counted: library.clone(),
             library,
+            settings: Vec::new(),
         }
+    }
+
+    /// The same library with another variable.
+    pub fn with_setting(&self, name: &'static str, value: String) -> Ready {
+        let mut ready = self.clone();
+        ready.settings.push((name, value));
+        ready
     }
 }
 

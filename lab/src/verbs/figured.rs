@@ -18,9 +18,9 @@ pub struct Common {
     /// Neap's library (else target/dist/libneap.so, or the one beside this program)
     #[arg(long, value_name = "PATH")]
     neap: Option<PathBuf>,
-    /// Rounds
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub rounds: u32,
+    /// Rounds; without it, as many as the verb needs
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
     /// Small and short: shows that all works, measures little
     #[arg(long)]
     pub quick: bool,
@@ -34,6 +34,11 @@ pub struct Common {
 }
 
 impl Common {
+    /// The rounds that were asked for; else one of a quick run, and `full` of another.
+    pub fn rounds(&self, full: u32) -> u32 {
+        self.rounds.unwrap_or(if self.quick { 1 } else { full })
+    }
+
     /// The peers of these names that are here, or all of them; those that are not are told.
     ///
     /// # Errors
@@ -76,6 +81,18 @@ impl Common {
                 .with_context(|| format!("cannot write {file:?}"))?;
             eprintln!("the record is {}", file.display());
         }
-        Ok(campaign::verdict(&[], &results.failures))
+        Ok(campaign::verdict(&results.left_out, &results.failures))
+    }
+
+    /// Keeps `DATE-NAME.svg` where a record is kept.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_picture(&self, name: &str, svg: &str) -> anyhow::Result<()> {
+        let Some(folder) = &self.records else {
+            return Ok(());
+        };
+        let file = folder.join(format!("{}-{name}.svg", machine::today()));
+        fs::write(&file, svg).with_context(|| format!("cannot write {file:?}"))
     }
 }

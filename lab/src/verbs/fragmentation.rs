@@ -57,7 +57,7 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
     };
     Ok(Plan {
         peers: arguments.common.peers(&arguments.peers)?,
-        rounds: arguments.common.rounds,
+        rounds: arguments.common.rounds(1),
         blocks: blocks as usize,
         sleep,
         seed: arguments.seed,

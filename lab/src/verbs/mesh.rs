@@ -60,7 +60,7 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
     Ok(Plan {
         workloads,
         neap: neap.remove(0),
-        rounds: arguments.common.rounds,
+        rounds: arguments.common.rounds(1),
         blocks: blocks as usize,
         seed: arguments.seed,
     })

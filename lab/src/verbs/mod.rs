@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod calloc;
 mod campaign;
+pub mod classes;
 pub mod download;
 mod figured;
 pub mod fragmentation;
@@ -11,7 +12,9 @@ pub mod memory;
 pub mod mesh;
 pub mod peers;
 pub mod prices;
+pub mod profile;
 pub mod retention;
 pub mod show;
+pub mod sizes;
 pub mod tide;
 pub mod worker;

@@ -49,7 +49,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let plan = Plan {
         patterns,
         peers,
-        rounds: arguments.common.rounds,
+        rounds: arguments.common.rounds(1),
         terms: terms(arguments, mib),
     };
     let options = [

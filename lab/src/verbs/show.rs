@@ -10,12 +10,12 @@ use clap::Args;
 use super::campaign::beside;
 use crate::record::Record;
 use crate::summary::Summary;
-use crate::{calloc, download, plot, report, tide};
+use crate::{calloc, download, figures, plot, report, tide};
 
 /// The arguments of `show`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The record, a CSV file of bench, calloc, download or tide
+    /// The record, a CSV file that a verb has kept
     record: PathBuf,
     /// The allocator that the others are compared with; for records of bench only
     #[arg(long, default_value = "mimalloc3", value_name = "NAME")]
@@ -23,7 +23,7 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Also draw the picture; a second one of tide goes beside it, as FILE-arrows
+    /// Also draw the picture, where the verb has one; a second one of tide goes beside it, as FILE-arrows
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -32,7 +32,7 @@ pub struct Arguments {
 struct Shown {
     tables: String,
     json: serde_json::Value,
-    picture: String,
+    picture: Option<String>,
     /// A second picture and its name.
     second: Option<(&'static str, String)>,
 }
@@ -50,7 +50,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let write = |file: &Path, svg| {
             fs::write(file, svg).with_context(|| format!("cannot write {file:?}"))
         };
-        write(picture, &shown.picture)?;
+        let svg = shown.picture.as_ref();
+        write(picture, svg.context("such a record has no picture")?)?;
         if let Some((name, svg)) = &shown.second {
             write(&beside(picture, name), svg)?;
         }
@@ -77,7 +78,10 @@ fn shown(text: &str, base: &str) -> anyhow::Result<Shown> {
     if tide::record::Record::recognises(text) {
         return Ok(of_tide(&tide::record::Record::from_csv(text)?));
     }
-    bail!("it does not have the columns of a record of bench, calloc, download or tide")
+    if figures::recognises(text) {
+        return of_figures(text);
+    }
+    bail!("it does not have the columns of a record")
 }
 
 fn of_bench(record: &Record, base: &str) -> anyhow::Result<Shown> {
@@ -89,7 +93,7 @@ fn of_bench(record: &Record, base: &str) -> anyhow::Result<Shown> {
     Ok(Shown {
         tables: report::campaign(record, base),
         json: report::json(record, base),
-        picture: plot::svg(&summary, base),
+        picture: Some(plot::svg(&summary, base)),
         second: None,
     })
 }
@@ -99,7 +103,7 @@ fn of_calloc(record: &calloc::record::Record) -> Shown {
     Shown {
         tables: calloc::tables::campaign(record),
         json: calloc::tables::json(record),
-        picture: calloc::picture::svg(&summary),
+        picture: Some(calloc::picture::svg(&summary)),
         second: None,
     }
 }
@@ -109,7 +113,7 @@ fn of_download(record: &download::record::Record) -> Shown {
     Shown {
         tables: download::report::campaign(runs),
         json: download::report::json(&record.head, runs),
-        picture: plot::lines::svg(&download::report::picture(runs)),
+        picture: Some(plot::lines::svg(&download::report::picture(runs))),
         second: None,
     }
 }
@@ -118,7 +122,17 @@ fn of_tide(record: &tide::record::Record) -> Shown {
     Shown {
         tables: tide::tables::campaign(record),
         json: tide::json::campaign(record),
-        picture: tide::curves::svg(record),
+        picture: Some(tide::curves::svg(record)),
         second: Some(("arrows", tide::diagram::svg(record))),
     }
+}
+
+fn of_figures(text: &str) -> anyhow::Result<Shown> {
+    let (head, rows) = figures::from_csv(text)?;
+    Ok(Shown {
+        tables: figures::tables::by_case(&rows),
+        json: figures::tables::json(&head, &rows),
+        picture: None,
+        second: None,
+    })
 }

@@ -11,11 +11,12 @@ use crate::mesh::workload::Workload;
 use crate::tide::campaign;
 use crate::tide::sizes::{Blocks, Sizes};
 use crate::work::calloc::{self, PolicyName, Touch, Work};
+use crate::work::heap::Questioned;
 use crate::work::retention::Pattern;
 use crate::work::tide::prices::{self, Times};
 use crate::work::tide::stacks::StackKind;
-use crate::work::{self, count, fragmentation, retention, tide, tour};
-use crate::{identity, mesh, run, workloads};
+use crate::work::{self, boxed, count, fragmentation, retention, sites, tide, tour, usable};
+use crate::{identity, machine, mesh, run, workloads};
 
 /// The arguments of `worker`.
 #[derive(Args)]
@@ -42,6 +43,14 @@ enum Job {
     Mesh(Mesh),
     /// Let memory come and go, an action a line of standard input
     Tide(Tide),
+    /// Allocate what is known, and tell what the profile says
+    Sites(Sites),
+    /// Tell the usable bytes of every size
+    Usable(Usable),
+    /// Tell how far blocks lie apart
+    Distances(Distances),
+    /// Keep values of 24 bytes in boxes
+    Boxed(Boxed),
     /// Time coroutines
     TidePrices(TidePrices),
 }
@@ -58,6 +67,34 @@ struct Tide {
     coroutines: usize,
     /// Address space of a stack
     stack_bytes: usize,
+}
+
+#[derive(Args)]
+struct Sites {
+    /// Bytes that each place allocates
+    bytes: usize,
+}
+
+#[derive(Args)]
+struct Usable {
+    /// The largest size
+    largest: usize,
+}
+
+#[derive(Args)]
+struct Distances {
+    /// Live blocks of a size
+    count: usize,
+    /// The sizes
+    sizes: Vec<usize>,
+}
+
+#[derive(Args)]
+struct Boxed {
+    /// Boxes that are live at once
+    count: usize,
+    /// Readings of the clock
+    readings: usize,
 }
 
 #[derive(Args)]
@@ -172,10 +209,35 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             mesh::tell(arguments.workload, arguments.blocks, arguments.seed)?;
             println!("heap={}", identity::own_heap()?.display());
         }
+        Job::Sites(Sites { bytes }) => {
+            print!("{}", sites::tell(*bytes)?);
+            println!("heap={}", identity::own_heap()?.display());
+        }
+        Job::Usable(Usable { largest }) => {
+            print!("{}", usable::steps(&Questioned, *largest));
+            println!("heap={}", identity::own_heap()?.display());
+        }
+        Job::Distances(Distances { count, sizes }) => {
+            for &size in sizes {
+                let distance = usable::distance(&Questioned, size, *count);
+                println!("distance_{size}={distance}");
+            }
+            println!("heap={}", identity::own_heap()?.display());
+        }
+        Job::Boxed(arguments) => run_boxed(arguments)?,
         Job::Tide(arguments) => run_tide(arguments)?,
         Job::TidePrices(arguments) => run_tide_prices(arguments)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_boxed(arguments: &Boxed) -> anyhow::Result<()> {
+    // A size that cannot be read shows as no growth at all.
+    let resident = || machine::resident_bytes().unwrap_or(0);
+    let mut cost = boxed::measure(arguments.count, arguments.readings, resident);
+    print!("{}", boxed::report(&mut cost));
+    println!("heap={}", identity::own_heap()?.display());
+    Ok(())
 }
 
 fn run_tide(arguments: &Tide) -> anyhow::Result<()> {

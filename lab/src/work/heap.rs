@@ -3,6 +3,8 @@
 
 use std::ffi::c_void;
 
+use super::usable;
+
 /// Hides `p` from the optimiser, which otherwise removes a `malloc` whose block is only freed.
 /// Costs no instruction.
 #[inline(always)]
@@ -60,6 +62,25 @@ pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
 pub unsafe fn free(p: *mut u8) {
     // SAFETY: the caller's promise is free's precondition.
     unsafe { libc::free(p.cast()) }
+}
+
+/// The C heap, for the questions of [`usable`].
+pub struct Questioned;
+
+impl usable::Heap for Questioned {
+    fn take(&self, size: usize) -> *mut u8 {
+        malloc(size)
+    }
+
+    unsafe fn usable(&self, block: *mut u8) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { libc::malloc_usable_size(block.cast()) }
+    }
+
+    unsafe fn give(&self, block: *mut u8, _size: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { free(block) }
+    }
 }
 
 /// C++ `operator new(size_t)`.

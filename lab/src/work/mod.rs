@@ -1,6 +1,7 @@
 //! What a worker process does: carries out one shape, checks every block's contents, and
 //! tells what it cost. Nothing but the workload allocates between the two clock readings.
 
+pub mod boxed;
 pub mod calloc;
 mod churn;
 pub mod count;
@@ -14,9 +15,11 @@ pub mod retention;
 pub mod scatter;
 mod sharing;
 mod single;
+pub mod sites;
 pub mod tide;
 mod toggle;
 pub mod tour;
+pub mod usable;
 mod written;
 
 use std::time::Duration;

@@ -15,10 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often processes are looked for.
-const ROUND: Duration = Duration::from_millis(20);
-/// A process is left alone for so long after a question, and for this many times what the question took.
-const REST: (Duration, u32) = (Duration::from_millis(100), 20);
+/// How often processes are looked for: some live for some ten ms.
+const ROUND: Duration = Duration::from_millis(5);
+/// One that did not answer is left alone for so long.
+const LONG_REST: Duration = Duration::from_secs(4);
+/// A process is left alone for so long after a question. It bounds by itself what its answers cost.
+const REST: Duration = Duration::from_millis(20);
 /// A program that allocates meanwhile may be caught between two of the kernel's counts: it is asked again, so often.
 const ATTEMPTS: u32 = 5;
 /// What the two sums may differ by, whichever is more.
@@ -39,7 +41,7 @@ pub struct Audit {
 
 impl Audit {
     /// The columns of [`Audit::to_line`].
-    pub const COLUMNS: &str = "program,processes,readings,at_rest,unanswered,repeated,worst_bytes,of_bytes,worst_at_rest_bytes";
+    pub const COLUMNS: &str = "program,processes,readings,at_rest,unanswered,repeated,worst_bytes,of_bytes,worst_at_rest_bytes,worst_to_nearest_bytes";
 
     /// Fails if a ledger was wrong.
     ///
@@ -60,7 +62,7 @@ impl Audit {
         let worst = all().max_by_key(|reading| reading.difference());
         let worst_at_rest = at_rest().map(Reading::difference).max();
         format!(
-            "{program},{},{},{},{},{},{},{},{}",
+            "{program},{},{},{},{},{},{},{},{},{}",
             self.readings.keys().cloned().collect::<Vec<_>>().join(" "),
             all().count(),
             at_rest().count(),
@@ -69,11 +71,21 @@ impl Audit {
             worst.map_or(0, Reading::difference),
             worst.map_or(0, |reading| reading.high),
             worst_at_rest.unwrap_or(0),
+            all().map(|reading| reading.nearest).max().unwrap_or(0),
         )
     }
 
-    /// Asks a process until its ledger fits, or until it is clear that it does not.
-    fn look_at(&mut self, pid: u32) {
+    /// Asks a process until its ledger fits, or until it is clear that it does not. Gives how long it is to be left alone.
+    fn look_at(&mut self, pid: u32) -> Duration {
+        let before = self.unanswered;
+        self.ask(pid);
+        match self.unanswered == before {
+            true => REST,
+            false => LONG_REST,
+        }
+    }
+
+    fn ask(&mut self, pid: u32) {
         for attempt in 1..=ATTEMPTS {
             match process::ask(pid) {
                 Answer::Nobody => return,
@@ -169,12 +181,10 @@ fn look_around(shared: &Shared) -> Audit {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         for pid in descendants(&roots) {
-            let begun = Instant::now();
-            if rests.get(&pid).is_some_and(|until| *until > begun) {
-                continue;
+            if rests.get(&pid).is_none_or(|until| *until <= Instant::now()) {
+                let rest = audit.look_at(pid);
+                rests.insert(pid, Instant::now() + rest);
             }
-            audit.look_at(pid);
-            rests.insert(pid, Instant::now() + REST.0 + REST.1 * begun.elapsed());
         }
         thread::sleep(ROUND);
     }

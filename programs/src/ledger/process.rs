@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use neap::board::{
-    self, Arenas, CONTROL_AT, Control, FIGURES_AT, HEAD_AT, Head, SERVED_AT, Served,
+    self, Arenas, CONTROL_AT, Control, FIGURES_AT, HEAD_AT, Head, LEASE_MS, SERVED_AT, Served,
 };
 use neap::ledger::Ledger;
 use neap::stats::Snapshot;
@@ -15,10 +15,12 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a process has to answer.
-const PATIENCE: Duration = Duration::from_millis(400);
-/// How often the kernel is asked meanwhile.
-const TICK: Duration = Duration::from_millis(2);
+/// How long a process has to answer: one whose survey takes 5 ms makes one a second, to bound what it costs.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// How often the kernel is asked meanwhile, at most; and how many times what that takes lies between.
+const TICK: (Duration, u32) = (Duration::from_millis(2), 3);
+/// How often a process that is watched writes its figures, in ms.
+const INTERVAL_MS: u64 = board::LEAST_INTERVAL_MS;
 
 /// What became of a question.
 pub enum Answer {
@@ -38,9 +40,26 @@ pub struct Reading {
     pub low: u64,
     /// The most.
     pub high: u64,
+    /// How far from the ledger the nearest of its counts is.
+    pub nearest: u64,
 }
 
 impl Reading {
+    /// Of a ledger that was drawn up after `since`: the counts from the last before that on.
+    fn new(ledger: Ledger, counts: &[Count], since: Instant) -> Reading {
+        let before = counts.iter().rposition(|count| count.ended <= since);
+        let bytes = counts[before.unwrap_or(0)..]
+            .iter()
+            .map(|count| count.bytes);
+        let distances = bytes.clone().map(|bytes| bytes.abs_diff(ledger.resident));
+        Reading {
+            ledger,
+            low: bytes.clone().min().unwrap_or(0),
+            high: bytes.max().unwrap_or(0),
+            nearest: distances.min().unwrap_or(0),
+        }
+    }
+
     /// Whether the ledger's lines add up to its sum.
     pub fn adds_up(&self) -> bool {
         self.ledger.sum() == i128::from(self.ledger.resident)
@@ -60,7 +79,9 @@ impl Reading {
 
 impl fmt::Display for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reading { ledger, low, high } = self;
+        let Reading {
+            ledger, low, high, ..
+        } = self;
         let (sum, resident) = (ledger.sum(), ledger.resident);
         write!(
             f,
@@ -82,29 +103,55 @@ fn try_to_ask(pid: u32) -> io::Result<Answer> {
     let Some(board) = Board::open(pid)? else {
         return Ok(Answer::Nobody);
     };
-    let first = resident(pid, &board.arenas()?)?;
-    let (mut low, mut high) = (first, first);
+    let mut counts = vec![Count::now(&board)?];
     let number = board.ask()?;
     let begun = Instant::now();
+    let mut unserved = begun;
     let mut served = false;
     while !served && begun.elapsed() < PATIENCE {
-        thread::sleep(TICK);
+        thread::sleep(TICK.0.max(TICK.1 * counts[counts.len() - 1].took()));
+        let looked = Instant::now();
         served = board.served()? == number;
-        // After the answer once more.
-        let now = resident(pid, &board.arenas()?)?;
-        (low, high) = (low.min(now), high.max(now));
+        if !served {
+            unserved = looked;
+        }
+        // Once more after the answer.
+        counts.push(Count::now(&board)?);
     }
     let name = fs::read_to_string(format!("/proc/{pid}/comm"))?;
     if !board.is_still_there()? {
         return Ok(Answer::Nobody);
     }
-    Ok(match board.ledger()? {
-        Some(ledger) if served => Answer::Figures(
-            name.trim_end().replace([',', ' '], "_"),
-            Reading { ledger, low, high },
-        ),
+    Ok(match board.figures()? {
+        Some((ledger, cost)) if served => {
+            let name = name.trim_end().replace([',', ' '], "_");
+            Answer::Figures(name, Reading::new(ledger, &counts, unserved - cost))
+        }
         _ => Answer::Late,
     })
+}
+
+/// The kernel's count of a process's arenas, in bytes, and when it was taken.
+struct Count {
+    begun: Instant,
+    ended: Instant,
+    bytes: u64,
+}
+
+impl Count {
+    fn now(board: &Board) -> io::Result<Count> {
+        let begun = Instant::now();
+        let bytes = resident(board.pid, &board.arenas()?)?;
+        Ok(Count {
+            begun,
+            ended: Instant::now(),
+            bytes,
+        })
+    }
+
+    fn took(&self) -> Duration {
+        self.ended - self.begun
+    }
 }
 
 /// A board, reached through the memory of its process: a program may have closed its descriptor.
@@ -154,13 +201,20 @@ impl Board {
         Ok(value)
     }
 
-    /// Asks for the figures; gives the number of the question.
+    /// Asks for the figures, and for more of them from now on; gives the number of the question.
     fn ask(&self) -> io::Result<u64> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let number = since.map_err(io::Error::other)?.as_nanos() as u64;
-        let at = self.at + (CONTROL_AT + offset_of!(Control, ask)) as u64;
-        self.memory.write_all_at(&number.to_ne_bytes(), at)?;
+        self.write(offset_of!(Control, interval_ms), INTERVAL_MS)?;
+        self.write(offset_of!(Control, lease_until_ms), uptime_ms()? + LEASE_MS)?;
+        self.write(offset_of!(Control, ask), number)?;
         Ok(number)
+    }
+
+    /// Writes a word of [`Control`].
+    fn write(&self, offset: usize, word: u64) -> io::Result<()> {
+        let at = self.at + (CONTROL_AT + offset) as u64;
+        self.memory.write_all_at(&word.to_ne_bytes(), at)
     }
 
     fn served(&self) -> io::Result<u64> {
@@ -173,18 +227,32 @@ impl Board {
         Ok(ranges.map(|[start, bytes]| *start..start + bytes).collect())
     }
 
-    /// The ledger that was written last; `None` while another is being written.
-    fn ledger(&self) -> io::Result<Option<Ledger>> {
+    /// The ledger that was written last, and what it took; `None` while another is being written.
+    fn figures(&self) -> io::Result<Option<(Ledger, Duration)>> {
         for _ in 0..100 {
             let before: u64 = self.read(FIGURES_AT)?;
             let ledger = self.read(FIGURES_AT + 8 + offset_of!(Snapshot, ledger))?;
+            let cost_ns = self.read(FIGURES_AT + 8 + offset_of!(Snapshot, cost_ns))?;
             let after: u64 = self.read(FIGURES_AT)?;
             if before == after && before.is_multiple_of(2) {
-                return Ok(Some(ledger));
+                return Ok(Some((ledger, Duration::from_nanos(cost_ns))));
             }
-            thread::sleep(TICK);
+            thread::sleep(TICK.0);
         }
         Ok(None)
+    }
+}
+
+/// `CLOCK_MONOTONIC`, in ms.
+fn uptime_ms() -> io::Result<u64> {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the structure only.
+    match unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) } {
+        0 => Ok(now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -218,33 +286,40 @@ fn range_of(line: &str) -> io::Result<Range<u64>> {
 mod tests {
     use super::*;
 
-    fn reading(resident: u64, low: u64, high: u64) -> Reading {
+    /// Of counts a ms apart, the ledger drawn up after the second.
+    fn reading(resident: u64, counts: &[u64]) -> Reading {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let counts: Vec<Count> = (0..)
+            .zip(counts)
+            .map(|(ms, &bytes)| Count {
+                begun: at(ms),
+                ended: at(ms),
+                bytes,
+            })
+            .collect();
         let ledger = Ledger {
             requested: resident,
             resident,
             ..Ledger::default()
         };
-        Reading { ledger, low, high }
+        Reading::new(ledger, &counts, at(1))
     }
 
     #[test]
-    fn a_difference_is_what_lies_outside() {
-        assert_eq!(reading(50, 40, 60).difference(), 0);
-        assert_eq!(reading(30, 40, 60).difference(), 10);
-        assert_eq!(reading(75, 40, 60).difference(), 15);
-        assert!(reading(1, 0, 9).adds_up() && reading(1, 2, 2).is_at_rest());
-        let wrong = Ledger {
-            tails: 1,
-            ..Ledger::default()
-        };
-        assert!(
-            !Reading {
-                ledger: wrong,
-                low: 0,
-                high: 0
-            }
-            .adds_up()
-        );
+    fn a_difference_is_what_lies_outside_of_the_counts_around_it() {
+        assert_eq!(reading(50, &[0, 40, 60]).difference(), 0);
+        assert_eq!(reading(30, &[0, 40, 60]).difference(), 10);
+        assert_eq!(reading(75, &[90, 60, 40]).difference(), 15);
+        assert_eq!(reading(57, &[0, 40, 60]).nearest, 3);
+        assert!(reading(1, &[0, 9]).adds_up() && reading(1, &[8, 2, 2]).is_at_rest());
+    }
+
+    #[test]
+    fn a_sum_that_is_none_is_seen() {
+        let mut wrong = reading(7, &[7, 7]);
+        wrong.ledger.tails = 1;
+        assert!(!wrong.adds_up());
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl<'a> Tables<'a> {
                 file: self.kept(function.filename, budget)?,
                 line: u32::try_from(line.line).unwrap_or(0),
                 module: module.to_owned(),
-                address: location.address,
+                address: returns_to(location.address),
                 inlined: index + 1 < count,
             }));
         }
@@ -220,8 +220,16 @@ fn nameless(address: u64, module: &str) -> Frame {
     Frame {
         function: format!("{address:#x}"),
         module: module.to_owned(),
-        address,
+        address: returns_to(address),
         ..Frame::default()
+    }
+}
+
+/// The address that a call returns to, from the one in the call that is written; 0: not known.
+fn returns_to(address: u64) -> u64 {
+    match address {
+        0 => 0,
+        address => address.saturating_add(1),
     }
 }
 

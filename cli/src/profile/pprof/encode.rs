@@ -123,7 +123,8 @@ impl<'a> Writer<'a> {
             return id;
         }
         let id = self.location.len() as u64 + 1;
-        let address = call[0].address;
+        // As Go writes it: an address in the call, not the one that it returns to.
+        let address = call[0].address.saturating_sub(1);
         let line = call.iter().map(|frame| self.line(frame)).collect();
         self.location.push(Location {
             id,
@@ -136,10 +137,8 @@ impl<'a> Writer<'a> {
         id
     }
 
-    /// A return address: the call is before it.
     fn mapping_of(&self, address: u64) -> u64 {
-        let call = address.saturating_sub(1);
-        let holds = |mapping: &model::Mapping| (mapping.start..mapping.end).contains(&call);
+        let holds = |mapping: &model::Mapping| (mapping.start..mapping.end).contains(&address);
         self.mappings
             .iter()
             .position(holds)

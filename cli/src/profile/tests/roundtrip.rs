@@ -61,7 +61,7 @@ fn stacks() -> impl Strategy<Value = Vec<Stack>> {
             .map(Arc::new)
             .collect::<Vec<_>>()
     };
-    let frames = prop::collection::vec(0_u64..20, 0..12)
+    let frames = prop::collection::vec(2_u64..20, 0..12)
         .prop_map(move |calls| calls.into_iter().flat_map(call).collect());
     let stack = (frames, figures()).prop_map(|(frames, figures)| Stack { frames, figures });
     prop::collection::vec(stack, 0..20)

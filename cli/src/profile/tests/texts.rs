@@ -19,7 +19,7 @@ asked for, 32 usable, in each of 1,048,576 objects.
 const TREE: &str = "
 Calls by live bytes
   127.9 MiB  100.0 %  all
-  127.9 MiB  100.0 %  main  (in planted)  planted.c:1
+  127.9 MiB  100.0 %  main  (in planted)  planted.c
   + 100.0 MiB  78.2 %  download  (in planted)  planted.c:10
   + 24.0 MiB  18.8 %  add_node  (in planted)  planted.c:25
   +   24.0 MiB  18.8 %  fresh_node  (in planted)  planted.c:20

@@ -207,6 +207,6 @@ fn not_ours(sample: &Sample, heap: &Heap) -> Option<Finding> {
             percent(bytes, whole)
         ),
         detail: "Code, mapped files, the stacks of threads, and mappings that the program or its runtime makes itself with mmap.".to_owned(),
-        remedy: "`/proc/PID/smaps` of the running process names them. A runtime with a heap of its own (Java, Go, JavaScript) is told to keep it small by its own options.".to_owned(),
+        remedy: "`/proc/PID/smaps` of the running process names them. A runtime with a heap of its own (Java, Go, JavaScript) has options for its size; CPython keeps small objects to itself unless `PYTHONMALLOC=malloc`.".to_owned(),
     })
 }

@@ -22,6 +22,7 @@ use crate::os::lock::Lock;
 use crate::os::shared::Shared;
 use crate::os::thread;
 use crate::slab::depot::{Round, Source};
+use crate::stacks::Pool;
 use crate::stats::Snapshot;
 use words::Words;
 
@@ -30,6 +31,9 @@ const COST_PART: u64 = 200;
 
 /// How long a caller on its way leaves the work to a thread that may yet be started, in ms.
 const GRACE_MS: u64 = 50;
+
+/// Bytes of a coroutine's stack on which a survey may run.
+const LEAST_STACK: usize = 64 << 10;
 
 /// Whose memory this heap is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,7 +224,7 @@ pub(super) fn on_the_way() {
 /// Does what was asked, and writes the figures if it is time. Takes all locks of the heap, one after the other: the caller holds none.
 #[cold]
 pub(super) fn serve() {
-    if !purge::is_own_process() {
+    if !purge::is_own_process() || is_on_short_stack() {
         return;
     }
     let Some(_guard) = BOARD.lock.try_lock() else {
@@ -253,6 +257,13 @@ pub(super) fn serve() {
         write(inner, ask);
     }
     BOARD.asked_at.store(0, Ordering::Relaxed);
+}
+
+/// A survey takes some KiB of stack: a coroutine may not have them. Somebody else will come by.
+fn is_on_short_stack() -> bool {
+    let local = 0u8;
+    Pool::stack_at(&HEAP.pages, (&raw const local).addr())
+        .is_some_and(|stack| stack.size().bytes() < LEAST_STACK)
 }
 
 fn write(inner: &mut Inner, ask: u64) {

@@ -1,0 +1,390 @@
+//! `neap profile`: a program whose memory is known, what is said of it, and the files that others open.
+
+use crate::stage::{clean, compile, neap, printed, room, said};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The program with known places, running under Neap until this is dropped.
+struct Planted {
+    room: TempDir,
+    child: Child,
+}
+
+impl Planted {
+    /// Ready: with all that it allocates at its start.
+    fn start(words: &[&str], sample: Option<&str>) -> Self {
+        let room = room();
+        let program = room.path().join("planted");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/planted.c");
+        compile(["-O1", "-g", "-fno-builtin", source, "-o"], &program);
+        let mut command = neap();
+        command.arg("run");
+        command.args(sample.map(|rate| format!("--sample={rate}")));
+        command.arg("--").arg(&program).args(words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let out = child.stdout.take().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Self { room, child }
+    }
+
+    /// `neap profile` of it.
+    fn profile(&self, arguments: &[&str]) -> Command {
+        let mut command = neap();
+        command.arg("profile").arg(self.child.id().to_string());
+        command.args(arguments);
+        command
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.room.path().join(name)
+    }
+
+    /// The profile as a file for others.
+    fn pprof(&self) -> PathBuf {
+        let file = self.file("profile.pb.gz");
+        printed(self.profile(&["--pprof"]).arg(&file));
+        file
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        // Its input ends, and it with it.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// The sentence of the first paragraph that begins so.
+fn sentence<'a>(text: &'a str, start: &str) -> &'a str {
+    let paragraph = text.split("\n\n").next().unwrap();
+    let found = paragraph.lines().find(|line| line.starts_with(start));
+    found.unwrap_or_else(|| panic!("no {start:?} in {paragraph}"))
+}
+
+/// Every 4 KiB: what is said is within a few percent of the truth.
+const OFTEN: Option<&str> = Some("4096");
+
+#[test]
+fn what_was_planted_is_named_first() {
+    let planted = Planted::start(&[], OFTEN);
+    let tree = printed(&mut planted.profile(&[]));
+    let largest = sentence(&tree, "The largest part of the live bytes");
+    assert!(
+        largest.contains("100.0 MiB") && largest.contains("download (planted.c:"),
+        "{largest}"
+    );
+    let waste = sentence(&tree, "Size classes add");
+    assert!(waste.contains("add_node (planted.c:"), "{waste}");
+    assert!(waste.contains("24 bytes asked for, 32 usable"), "{waste}");
+    let leaks = printed(&mut planted.profile(&["--leaks", "--value", "live_space"]));
+    let places: Vec<&str> = leaks
+        .lines()
+        .filter(|line| line.contains("(in planted)  planted.c:"))
+        .collect();
+    assert!(places[0].contains("download"), "{leaks}");
+    assert!(leaks.contains("leak  (in planted)"), "{leaks}");
+}
+
+#[test]
+fn sampling_is_switched_on_and_off_again() {
+    let planted = Planted::start(&["late"], None);
+    let output = planted
+        .profile(&["--seconds", "1", "--rate", "4096", "--leaks"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains("every 4.0 KiB on average, for 1.0 s"),
+        "{}",
+        said(&output)
+    );
+    assert!(
+        sentence(&text, "The largest part").contains("from leak (planted.c:"),
+        "{text}"
+    );
+    // What was sampled stays, and sampling is off: a profile without a time needs one.
+    let json = printed(&mut planted.profile(&["--seconds", "0", "--json", "--quiet"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["rate"], 0);
+    assert!(json["total"]["live_space"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn another_rate_is_refused_while_it_samples() {
+    let planted = Planted::start(&[], OFTEN);
+    let output = planted.profile(&["--rate", "8192"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        said(&output).contains("samples already, every 4.0 KiB"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn every_form_comes_from_a_file_as_from_the_process() {
+    let planted = Planted::start(&[], OFTEN);
+    let file = planted.pprof();
+    let of_file = |arguments: &[&str]| printed(neap().arg("profile").arg(&file).args(arguments));
+    assert!(of_file(&[]).contains("download (planted.c:"));
+    assert!(of_file(&["--tree", "--value=waste"]).contains("from add_node (planted.c:"));
+    assert!(of_file(&["--collapsed"]).contains(";download 104857600\n"));
+    assert!(of_file(&["--list=^add_node$"]).contains("struct node *node = malloc(sizeof *node);"));
+    let svg = planted.file("flame.svg");
+    assert_eq!(of_file(&["--flamegraph", svg.to_str().unwrap()]), "");
+    assert!(fs::read_to_string(&svg).unwrap().contains("download"));
+    let collapsed = format!("--collapsed={}", planted.file("collapsed").display());
+    assert_eq!(of_file(&[&collapsed]), "");
+    assert!(planted.file("collapsed").metadata().unwrap().len() > 0);
+}
+
+#[test]
+fn a_program_that_is_gone_from_the_disk_gives_offsets_or_names() {
+    let planted = Planted::start(&[], OFTEN);
+    fs::remove_file(planted.file("planted")).unwrap();
+    let tree = printed(&mut planted.profile(&[]));
+    // Who may follow the kernel's link to the file has its names still.
+    assert!(
+        tree.contains("download") || tree.contains("planted+0x"),
+        "{tree}"
+    );
+}
+
+#[test]
+fn outputs_that_cannot_be_written_are_refused_before_the_wait() {
+    let planted = Planted::start(&[], None);
+    for (file, why) in [("/no/such/place/file", "No such file"), ("/", "directory")] {
+        let output = planted
+            .profile(&["--seconds=100000", "--pprof", file])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert!(said(&output).contains(why), "{}", said(&output));
+    }
+    let output = planted
+        .profile(&["--seconds=100000", "--list", "((("])
+        .output()
+        .unwrap();
+    assert!(
+        said(&output).contains("unclosed group"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_the_file_stays() {
+    let planted = Planted::start(&[], OFTEN);
+    let output = planted.profile(&["--pprof", "/dev/full"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        said(&output).contains("/dev/full: No space left"),
+        "{}",
+        said(&output)
+    );
+    assert!(Path::new("/dev/full").exists());
+}
+
+#[test]
+fn what_is_no_profile_is_named() {
+    let room = room();
+    let noise = room.path().join("noise");
+    fs::write(&noise, [7; 1000]).unwrap();
+    for (arguments, why) in [
+        (vec![noise.to_str().unwrap()], "no pprof profile"),
+        (vec!["/dev/zero"], "64 MiB"),
+        (vec!["/no/such/file"], "No such file"),
+        (vec!["/"], "directory"),
+        (
+            vec![noise.to_str().unwrap(), "--seconds", "1"],
+            "leave --seconds",
+        ),
+        (
+            vec![noise.to_str().unwrap(), "--leaks", "--value=alloc_space"],
+            "--leaks shows what is live",
+        ),
+        (vec!["1", "--seconds=-1"], "seconds"),
+        (vec!["1", "--tree", "--json"], "cannot be used with"),
+        (vec!["no-such-process-anywhere"], "no process"),
+    ] {
+        let output = neap().arg("profile").args(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        assert!(
+            said(&output).contains(why),
+            "{arguments:?}: {}",
+            said(&output)
+        );
+    }
+}
+
+/// A program that some tests need. Without it they do not run; with `REQUIRE_ALL=1` that is a failure.
+fn tool(name: &str) -> Option<Command> {
+    let found = Command::new(name)
+        .arg("-h")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if found.is_err() {
+        assert_ne!(
+            std::env::var("REQUIRE_ALL").as_deref(),
+            Ok("1"),
+            "{name} is not there"
+        );
+        eprintln!("SKIPPED: {name} is not there");
+        return None;
+    }
+    Some(clean(Path::new(name)))
+}
+
+/// google/pprof.
+fn pprof(room: &Path, arguments: &[&str]) -> Option<String> {
+    let mut pprof = tool("pprof")?;
+    pprof
+        .env("PPROF_TMPDIR", room)
+        .env("PPROF_BINARY_PATH", room);
+    Some(printed(pprof.args(arguments)))
+}
+
+#[test]
+fn pprof_opens_the_file() {
+    let planted = Planted::start(&[], OFTEN);
+    let file = planted.pprof();
+    let file = file.to_str().unwrap();
+    let Some(top) = pprof(planted.room.path(), &["-top", file]) else {
+        return;
+    };
+    assert!(top.contains("Type: inuse_space"), "{top}");
+    let first = top.lines().find(|line| line.contains("download"));
+    assert!(first.unwrap().trim_start().starts_with("100MB"), "{top}");
+    let pprof =
+        |arguments: &[&str]| pprof(planted.room.path(), &[arguments, &[file]].concat()).unwrap();
+    let raw = pprof(&["-raw"]);
+    let types = "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt] waste_space/bytes";
+    assert!(
+        raw.contains(types) && raw.contains("PeriodType: space bytes\nPeriod: 4096\n"),
+        "{raw}"
+    );
+    let waste = pprof(&["-sample_index=waste_space", "-top"]);
+    assert!(waste.contains("add_node"), "{waste}");
+    let list = pprof(&["-list=add_node"]);
+    assert!(
+        list.contains("struct node *node = malloc(sizeof *node);"),
+        "{list}"
+    );
+    let difference = pprof(&["-top", "-diff_base", file]);
+    assert!(difference.contains("accounting for 0, 0%"), "{difference}");
+}
+
+/// pprof's pages over HTTP on a port of its own choice, until this is dropped.
+struct Pages {
+    child: Child,
+    /// Kept open: pprof dies when it says something that nobody can hear.
+    _said: Box<dyn Read>,
+    address: String,
+}
+
+impl Pages {
+    fn of(file: &Path, room: &Path) -> Option<Self> {
+        let mut pprof = tool("pprof")?;
+        pprof
+            .env("PPROF_TMPDIR", room)
+            .args(["-no_browser", "-http=127.0.0.1:"]);
+        let mut child = pprof.arg(file).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("http://") {
+            line.clear();
+            assert!(
+                said.read_line(&mut line).unwrap() > 0,
+                "pprof told no address"
+            );
+        }
+        let (_, address) = line.trim_end().split_once("http://").unwrap();
+        Some(Self {
+            child,
+            _said: Box::new(said),
+            address: address.to_owned(),
+        })
+    }
+
+    /// It tells its address a moment before it listens there.
+    fn connect(&self) -> TcpStream {
+        let start = Instant::now();
+        loop {
+            match TcpStream::connect(&self.address) {
+                Ok(stream) => return stream,
+                Err(error) => assert!(start.elapsed() < Duration::from_secs(60), "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn get(&self, page: &str) -> String {
+        let mut stream = self.connect();
+        write!(
+            stream,
+            "GET {page} HTTP/1.0\r\nHost: {}\r\n\r\n",
+            self.address
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+        answer
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn pprof_shows_the_file_in_a_browser() {
+    let planted = Planted::start(&[], OFTEN);
+    let Some(pages) = Pages::of(&planted.pprof(), planted.room.path()) else {
+        return;
+    };
+    for (page, expected) in [
+        ("/ui/top", "download"),
+        ("/ui/flamegraph", "add_node"),
+        ("/ui/peek?f=add_node", "plant"),
+    ] {
+        let text = pages.get(page);
+        assert!(text.contains(expected), "{page}: {text}");
+    }
+}
+
+/// A heap profile by Go's own runtime.
+#[test]
+fn go_s_profiles_are_read() {
+    let Some(mut go) = tool("go") else { return };
+    let room = room();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/heap.go");
+    let file = room.path().join("go.pb.gz");
+    go.env("GOCACHE", room.path().join("cache"))
+        .env("GOFLAGS", "-mod=mod");
+    printed(go.args(["run", source]).arg(&file));
+    let tree = printed(neap().arg("profile").arg(&file));
+    let largest = sentence(&tree, "The largest part of the live bytes");
+    assert!(largest.contains("main.download (heap.go:"), "{largest}");
+    let list = printed(
+        neap()
+            .arg("profile")
+            .arg(&file)
+            .args(["--list", "main.download"]),
+    );
+    assert!(list.contains("return make([]byte, size)"), "{list}");
+}

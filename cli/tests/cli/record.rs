@@ -1,0 +1,281 @@
+//! Runs that are recorded and profiled, on the real library.
+
+use crate::stage::{compile, neap, room, said};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use tempfile::TempDir;
+
+fn planted(room: &TempDir) -> PathBuf {
+    let program = room.path().join("planted");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/faults.c");
+    compile(["-O1", "-g", source, "-o"], &program);
+    program
+}
+
+fn run(room: &TempDir, flags: &[&str], program: &[&str]) -> Output {
+    let mut command = neap();
+    command.current_dir(room.path()).arg("run").args(flags);
+    command.arg("--").args(program).output().unwrap()
+}
+
+/// The lines of a recording; every one has to be whole.
+fn lines(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn verdict(file: &Path) -> Value {
+    let output = neap()
+        .args(["report", "--json"])
+        .arg(file)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn with<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    lines
+        .iter()
+        .map(|line| &line[kind])
+        .filter(|line| !line.is_null())
+        .collect()
+}
+
+#[test]
+fn a_program_that_is_killed_leaves_a_recording_that_names_its_faults() {
+    let room = room();
+    planted(&room);
+    let output = run(
+        &room,
+        &["--record", "r", "--profile=p.pb.gz"],
+        &["./planted", "die"],
+    );
+    assert_eq!(output.status.signal(), Some(libc::SIGKILL));
+    assert_eq!(output.stdout, b"done\n");
+    let said = said(&output);
+    for next in [
+        "neap report r",
+        "neap profile p.pb.gz --tree",
+        "neap report p.pb.gz",
+        "go tool pprof -http=: p.pb.gz",
+    ] {
+        assert!(said.contains(next), "{said}");
+    }
+    let lines = lines(&room.path().join("r"));
+    let told = with(&lines, "sample")
+        .into_iter()
+        .filter(|sample| !sample["heap"].is_null());
+    assert!(told.count() >= 3);
+    let events = with(&lines, "event");
+    let ends = events.last().unwrap();
+    assert_eq!(
+        (&ends["event"], &ends["signal"]),
+        (&"killed".into(), &9.into())
+    );
+    for file in ["r", "p.pb.gz"] {
+        let verdict = verdict(&room.path().join(file));
+        let opening = verdict["verdict"].as_str().unwrap();
+        for site in [
+            "plant_waste",
+            "plant_leak",
+            "plant_buffer",
+            "24 bytes in blocks of 32",
+        ] {
+            assert!(opening.contains(site), "{file}: {opening}");
+        }
+    }
+}
+
+#[test]
+fn the_programs_output_and_status_are_its_own_and_quiet_is_quiet() {
+    let room = room();
+    planted(&room);
+    let flags = ["--record", "r", "--profile", "--quiet"];
+    let output = run(&room, &flags, &["./planted"]);
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(
+        (output.stdout.as_slice(), said(&output)),
+        (&b"done\n"[..], String::new())
+    );
+    let names = fs::read_dir(room.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    let profile = |name: &&String| name.starts_with("neap.planted.") && name.ends_with(".pb.gz");
+    assert_eq!(names.iter().filter(profile).count(), 1, "{names:?}");
+}
+
+#[test]
+fn every_process_of_the_tree_has_a_profile_of_its_own() {
+    let room = room();
+    planted(&room);
+    let output = run(
+        &room,
+        &["--profile=p"],
+        &["sh", "-c", "./planted & ./planted; wait"],
+    );
+    assert!(output.status.success());
+    let names = fs::read_dir(room.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let profiles =
+        names.filter(|name| name.to_string_lossy().starts_with('p') && name != "planted");
+    assert_eq!(profiles.count(), 2, "{}", said(&output));
+}
+
+#[test]
+fn what_is_still_live_is_printed_and_not_among_the_programs_output() {
+    let room = room();
+    planted(&room);
+    let output = run(&room, &["--leaks"], &["./planted"]);
+    assert_eq!(output.stdout, b"done\n");
+    let said = said(&output);
+    assert!(
+        said.contains("Still live") && said.contains("plant_leak"),
+        "{said}"
+    );
+    assert!(!said.contains("plant_buffer"), "{said}");
+}
+
+#[test]
+fn when_neap_is_killed_what_it_recorded_is_readable() {
+    let room = room();
+    let program = "import time, sys\nx = bytearray(50_000_000)\ntime.sleep(0.5)\nprint('ready', flush=True)\ntime.sleep(60)";
+    let mut child = neap()
+        .current_dir(room.path())
+        .args([
+            "run",
+            "--record",
+            "r",
+            "--",
+            "/usr/bin/python3",
+            "-c",
+            program,
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "ready\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let verdict = verdict(&room.path().join("r"));
+    assert!(
+        verdict["peak_resident"].as_u64().unwrap() > 50_000_000,
+        "{verdict}"
+    );
+    assert!(
+        verdict["verdict"]
+            .as_str()
+            .unwrap()
+            .contains("before the program did")
+    );
+}
+
+/// The command, but not the program, may not make files larger than the recording is when the program is ready.
+#[test]
+fn where_no_more_can_be_written_the_program_goes_on_and_that_is_said() {
+    let room = room();
+    let file = room.path().join("r");
+    let mut child = neap()
+        .current_dir(room.path())
+        .args([
+            "run",
+            "--record",
+            "r",
+            "--",
+            "sh",
+            "-c",
+            "read line; exit 7",
+        ])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while fs::metadata(&file).map_or(0, |about| about.len()) == 0 {
+        std::thread::yield_now();
+    }
+    let most = fs::metadata(&file).unwrap().len() + 10;
+    let limit = libc::rlimit {
+        rlim_cur: most,
+        rlim_max: most,
+    };
+    // SAFETY: the limit outlives the call; the old one is not wanted.
+    let done = unsafe {
+        libc::prlimit(
+            child.id().cast_signed(),
+            libc::RLIMIT_FSIZE,
+            &raw const limit,
+            std::ptr::null_mut(),
+        )
+    };
+    assert_eq!(done, 0);
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+    assert!(
+        said(&output).contains("could not be written: File too large"),
+        "{}",
+        said(&output)
+    );
+    assert!(lines(&file)[0]["head"].is_object());
+    verdict(&file);
+}
+
+#[test]
+fn files_that_are_something_else_are_left_as_they_are_and_nothing_is_started() {
+    let room = room();
+    for (flags, file) in [(["--record", "x"], "x"), (["--quiet", "--profile=x"], "x")] {
+        fs::write(room.path().join(file), "precious").unwrap();
+        let output = run(&room, &flags, &["echo", "ran"]);
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(125), &b""[..])
+        );
+        assert!(said(&output).contains("left as it is"), "{}", said(&output));
+        assert_eq!(
+            fs::read_to_string(room.path().join(file)).unwrap(),
+            "precious"
+        );
+    }
+    let output = run(&room, &["--record", "/no/such/r"], &["echo", "ran"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(said(&output).contains("/no/such/r"));
+}
+
+#[test]
+fn a_report_of_a_run_is_one_command() {
+    let room = room();
+    planted(&room);
+    let mut command = neap();
+    let arguments = ["report", "-o", "page.html", "--", "./planted"];
+    let output = command
+        .current_dir(room.path())
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("done\n") && text.contains("plant_leak"),
+        "{text}"
+    );
+    let mut html = String::new();
+    fs::File::open(room.path().join("page.html"))
+        .unwrap()
+        .read_to_string(&mut html)
+        .unwrap();
+    for part in ["id=\"timeline\"", "id=\"flame\"", "plant_buffer"] {
+        assert!(html.contains(part), "{part}");
+    }
+}

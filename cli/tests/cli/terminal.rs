@@ -1,0 +1,201 @@
+//! A terminal of the tests' own, with a program in it.
+
+use crate::fake::Fake;
+use crate::stage::neap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// Longer than any machine takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+const ROWS: u16 = 40;
+const COLUMNS: u16 = 120;
+
+pub struct Terminal {
+    master: File,
+    slave: File,
+    child: Child,
+    /// All that the program has written.
+    pub seen: String,
+}
+
+impl Terminal {
+    pub fn start(mut command: Command) -> Terminal {
+        let (mut master, mut slave) = (-1, -1);
+        let size = libc::winsize {
+            ws_row: ROWS,
+            ws_col: COLUMNS,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // SAFETY: the pointers lead to places for the two numbers and to a size; null means none.
+        let rc = unsafe {
+            libc::openpty(
+                &raw mut master,
+                &raw mut slave,
+                std::ptr::null_mut(),
+                std::ptr::null(),
+                &raw const size,
+            )
+        };
+        assert_eq!(rc, 0);
+        // SAFETY: both were just opened, and nobody else has them.
+        let (master, slave) =
+            unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        let (master, slave) = (File::from(master), File::from(slave));
+        let child = command
+            .env("TERM", "xterm-256color")
+            .stdin(slave.try_clone().unwrap())
+            .stdout(slave.try_clone().unwrap())
+            .stderr(slave.try_clone().unwrap())
+            .spawn()
+            .unwrap();
+        Terminal {
+            master,
+            slave,
+            child,
+            seen: String::new(),
+        }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Reads until a text is on the screen.
+    pub fn wait_for(&mut self, text: &str) {
+        self.wait(text, |terminal| screen(&terminal.seen).contains(text));
+    }
+
+    /// Reads until a text was written.
+    pub fn wait_for_bytes(&mut self, text: &str) {
+        self.wait(text, |terminal| terminal.seen.contains(text));
+    }
+
+    fn wait(&mut self, text: &str, is_there: impl Fn(&Terminal) -> bool) {
+        let start = Instant::now();
+        while !is_there(self) {
+            let late = start.elapsed() > PATIENCE;
+            assert!(!late, "no {text:?} on:\n{}", screen(&self.seen));
+            self.read();
+        }
+    }
+
+    /// Reads what there is, or waits a little.
+    fn read(&mut self) {
+        let mut ready = libc::pollfd {
+            fd: self.master.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: the pointer leads to one entry.
+        if unsafe { libc::poll(&raw mut ready, 1, 100) } > 0 {
+            let mut bytes = [0; 65536];
+            let count = self.master.read(&mut bytes).unwrap();
+            self.seen += &String::from_utf8_lossy(&bytes[..count]);
+        }
+    }
+
+    pub fn press(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for the end; the terminal must be as it was.
+    pub fn end(mut self, before: &Mode) -> (ExitStatus, String) {
+        self.wait_for_bytes(LEFT);
+        let status = self.child.wait().unwrap();
+        self.read();
+        assert!(
+            *before == mode(&self.slave),
+            "the terminal was not given back"
+        );
+        (status, std::mem::take(&mut self.seen))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a terminal shows that was sent this text: moves of the cursor and letters are all that it understands.
+fn screen(text: &str) -> String {
+    let mut cells = vec![vec![' '; usize::from(COLUMNS)]; usize::from(ROWS)];
+    let (mut row, mut column) = (0, 0);
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\x1b' if letters.next() == Some('[') => {
+                let (numbers, last) = sequence(&mut letters);
+                match last {
+                    'H' => {
+                        row = numbers.first().map_or(0, |number| number.saturating_sub(1));
+                        column = numbers.get(1).map_or(0, |number| number.saturating_sub(1));
+                    }
+                    'J' => cells.iter_mut().for_each(|line| line.fill(' ')),
+                    _ => {}
+                }
+            }
+            '\x1b' => {}
+            '\r' => column = 0,
+            '\n' => row += 1,
+            _ => {
+                if let Some(cell) = cells.get_mut(row).and_then(|line| line.get_mut(column)) {
+                    *cell = letter;
+                }
+                column += 1;
+            }
+        }
+    }
+    let lines = cells.iter().map(|line| line.iter().collect::<String>());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The numbers and the last letter of a control sequence.
+fn sequence(letters: &mut std::str::Chars<'_>) -> (Vec<usize>, char) {
+    let mut text = String::new();
+    for letter in letters {
+        if letter.is_ascii_alphabetic() {
+            let numbers = text.split(';').filter_map(|word| word.parse().ok());
+            return (numbers.collect(), letter);
+        }
+        text.push(letter);
+    }
+    (Vec::new(), ' ')
+}
+
+/// What leaves the alternate screen.
+pub const LEFT: &str = "\x1b[?1049l";
+
+#[derive(PartialEq)]
+pub struct Mode(u32, u32, u32);
+
+fn mode(terminal: &File) -> Mode {
+    let mut mode = std::mem::MaybeUninit::<libc::termios>::uninit();
+    // SAFETY: the call fills what the pointer leads to if it returns 0.
+    let mode = unsafe {
+        assert_eq!(libc::tcgetattr(terminal.as_raw_fd(), mode.as_mut_ptr()), 0);
+        mode.assume_init()
+    };
+    Mode(mode.c_iflag, mode.c_oflag, mode.c_lflag)
+}
+
+/// The mode of a terminal that nobody has changed.
+pub fn fresh_mode() -> Mode {
+    let mut command = Command::new("true");
+    command.env_clear();
+    let terminal = Terminal::start(command);
+    mode(&terminal.slave)
+}
+
+/// `neap top` on a process.
+pub fn top(fake: &Fake) -> Command {
+    let mut command = neap();
+    command.args(["top", "--interval=0.05", &fake.pid().to_string()]);
+    command
+}

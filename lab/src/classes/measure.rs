@@ -1,0 +1,99 @@
+//! What an engine tells about its heap.
+
+use anyhow::{Context as _, ensure};
+
+use super::Engine;
+use crate::figures::Figure;
+use crate::run;
+
+/// The usable bytes of every size from 1 to `largest`.
+///
+/// # Errors
+/// When the engine fails or tells too little.
+pub fn usable(engine: &Engine, largest: usize) -> anyhow::Result<Vec<usize>> {
+    let report = engine.ask(&["usable".into(), largest.to_string()])?;
+    sizes(&report, largest)
+}
+
+/// Fills in what stays the same between the lines `usable=SIZE BYTES`.
+fn sizes(report: &str, largest: usize) -> anyhow::Result<Vec<usize>> {
+    let mut usable = Vec::with_capacity(largest);
+    let mut last = None;
+    for line in report
+        .lines()
+        .filter_map(|line| line.strip_prefix("usable="))
+    {
+        let (size, bytes) = line.split_once(' ').context("no bytes")?;
+        let size: usize = size.parse()?;
+        let first = last.map_or(1, |_| usable.len() + 2);
+        let in_order = match last {
+            None => size == first,
+            Some(_) => (first..=largest).contains(&size),
+        };
+        ensure!(in_order, "sizes out of order: {line}");
+        usable.resize(size - 1, last.unwrap_or(0));
+        last = Some(bytes.parse()?);
+    }
+    usable.resize(largest, last.context("no usable bytes were told")?);
+    Ok(usable)
+}
+
+/// Bytes from one block of each size to the next, of `count` live ones.
+///
+/// # Errors
+/// When the engine fails or tells too little.
+pub fn distances(engine: &Engine, sizes: &[usize], count: usize) -> anyhow::Result<Vec<Figure>> {
+    let mut arguments = vec!["distances".to_string(), count.to_string()];
+    arguments.extend(sizes.iter().map(usize::to_string));
+    let report = engine.ask(&arguments)?;
+    let figure = |size: &usize| {
+        let bytes = run::needed(&report, &format!("distance_{size}"))?;
+        Ok(Figure::block_bytes(of_size(*size), bytes.parse()?))
+    };
+    sizes.iter().map(figure).collect()
+}
+
+/// The name of a figure of a size.
+pub fn of_size(size: usize) -> String {
+    format!("{size} B")
+}
+
+/// What boxes of 24 bytes cost.
+///
+/// # Errors
+/// When the engine fails or tells too little.
+pub fn boxed(engine: &Engine, count: usize, readings: usize) -> anyhow::Result<Vec<Figure>> {
+    let arguments = ["boxed".into(), count.to_string(), readings.to_string()];
+    let report = engine.ask(&arguments)?;
+    let number = |key| anyhow::Ok(run::needed(&report, key)?.parse::<f64>()?);
+    Ok(vec![
+        Figure::block_bytes("resident bytes a value", number("bytes_per_value")?),
+        Figure::nanoseconds("made and dropped at once", number("ns_per_pair")?),
+        Figure::nanoseconds("in a batch of a thousand", number("ns_in_batch")?),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_the_same_is_filled_in() {
+        let report = "heap=/x\nusable=1 8\nusable=9 16\nusable=17 24\n";
+        let sizes = sizes(report, 20).unwrap();
+        assert_eq!(sizes[..9], [8, 8, 8, 8, 8, 8, 8, 8, 16]);
+        assert_eq!(sizes[16..], [24, 24, 24, 24]);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for report in [
+            "",
+            "usable=0 8\n",
+            "usable=9 8\nusable=9 16\n",
+            "usable=1 x\n",
+        ] {
+            assert!(sizes(report, 20).is_err(), "{report:?}");
+        }
+    }
+}

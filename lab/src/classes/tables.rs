@@ -1,0 +1,303 @@
+//! The size classes of allocators, as data or as the rule that makes them, each with where it is told.
+
+use std::ops::RangeInclusive;
+
+/// The sizes that tables are compared over: all have a class for them.
+pub const LARGEST: usize = 32 << 10;
+
+/// Which blocks an allocator has.
+#[derive(Clone, Debug)]
+pub struct ClassTable {
+    /// Its name in the tables.
+    pub name: &'static str,
+    /// Where the classes are told.
+    pub source: &'static str,
+    /// The peers whose malloc must have exactly these.
+    pub peers: &'static [&'static str],
+    /// Bytes of each block that the caller cannot use.
+    pub header: usize,
+    /// Bytes of a block of each class, header included, ascending; the last holds [`LARGEST`].
+    pub blocks: Vec<usize>,
+}
+
+impl ClassTable {
+    /// Bytes of the block that a request of `size` bytes takes, header included.
+    ///
+    /// # Panics
+    /// When `size` is over [`LARGEST`].
+    pub fn taken(&self, size: usize) -> usize {
+        assert!(size <= LARGEST, "no class for {size} bytes");
+        self.blocks[self
+            .blocks
+            .partition_point(|&block| block < size + self.header)]
+    }
+
+    /// The bytes of it that the caller may use.
+    ///
+    /// # Panics
+    /// As [`ClassTable::taken`].
+    pub fn usable(&self, size: usize) -> usize {
+        self.taken(size) - self.header
+    }
+
+    /// The part of the block that a request of `size` bytes wastes.
+    ///
+    /// # Panics
+    /// As [`ClassTable::taken`].
+    pub fn waste(&self, size: usize) -> f64 {
+        let taken = self.taken(size);
+        (taken - size) as f64 / taken as f64
+    }
+}
+
+/// All tables, in the order of the report.
+pub fn all() -> Vec<ClassTable> {
+    let table = |name, source, peers, header, blocks| ClassTable {
+        name,
+        source,
+        peers,
+        header,
+        blocks,
+    };
+    vec![
+        table("go-1.15", GO_SOURCE_OLD, &[], 0, go(Since::Go115)),
+        table("go-1.16", GO_SOURCE, &[], 0, go(Since::Go116)),
+        table("jemalloc", JEMALLOC_SOURCE, &["jemalloc"], 0, quarters(8)),
+        table(
+            "mimalloc",
+            MIMALLOC_SOURCE,
+            &["mimalloc2", "mimalloc3"],
+            0,
+            quarters(8),
+        ),
+        table("snmalloc", SNMALLOC_SOURCE, &["snmalloc"], 0, quarters(16)),
+        table(
+            "tcmalloc",
+            TCMALLOC_SOURCE,
+            &["tcmalloc"],
+            0,
+            TCMALLOC.to_vec(),
+        ),
+        table(
+            "gperftools",
+            GPERFTOOLS_SOURCE,
+            &["gperftools"],
+            0,
+            gperftools(),
+        ),
+        table("glibc", GLIBC_SOURCE, &["glibc"], 8, glibc()),
+        table("neap", NEAP_SOURCE, &["neap"], 0, eighths(16)),
+        table("neap-rust", NEAP_RUST_SOURCE, &["neap-rust"], 0, eighths(8)),
+    ]
+}
+
+/// The table of that name.
+pub fn find(name: &str) -> Option<ClassTable> {
+    all().into_iter().find(|table| table.name == name)
+}
+
+const GO_SOURCE: &str =
+    "runtime/sizeclasses.go (since Go 1.24 internal/runtime/gc); the same from Go 1.16 to 1.26";
+const GO_SOURCE_OLD: &str = "runtime/sizeclasses.go of Go 1.15: no class of 24 bytes";
+const JEMALLOC_SOURCE: &str =
+    "jemalloc 5.3 sc.h: a quantum of 16 bytes and a tiny class of 8; four classes a doubling";
+const MIMALLOC_SOURCE: &str =
+    "mimalloc page-queue.c, mi_bin: an even number of words up to 128 bytes; four bins a doubling";
+const SNMALLOC_SOURCE: &str =
+    "snmalloc sizeclasstable.h: two bits between powers of two, from 16 bytes";
+const TCMALLOC_SOURCE: &str =
+    "tcmalloc size_classes.cc, 8 KiB pages, alignment of new over 8; malloc takes multiples of 16";
+const GPERFTOOLS_SOURCE: &str =
+    "gperftools 2.10 common.cc, SizeMap::Init: 8 KiB pages, an eighth of a doubling, merged";
+const GLIBC_SOURCE: &str =
+    "glibc malloc.c: chunks of 32 bytes and every 16, of which 8 are the header";
+const NEAP_SOURCE: &str = "core/src/slab/class.rs at an alignment of 16, which C has";
+const NEAP_RUST_SOURCE: &str =
+    "core/src/slab/class.rs at an alignment of 8, which Rust's Layout states";
+
+/// Which of Go's tables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    Go115,
+    Go116,
+}
+
+const GO: [usize; 67] = [
+    8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256, 288, 320, 352,
+    384, 416, 448, 480, 512, 576, 640, 704, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048,
+    2304, 2688, 3072, 3200, 3456, 4096, 4864, 5376, 6144, 6528, 6784, 6912, 8192, 9472, 9728,
+    10240, 10880, 12288, 13568, 14336, 16384, 18432, 19072, 20480, 21760, 24576, 27264, 28672,
+    32768,
+];
+
+fn go(since: Since) -> Vec<usize> {
+    let there = |block: &usize| *block != 24 || since == Since::Go116;
+    GO.into_iter().filter(there).collect()
+}
+
+/// The classes that malloc uses: of the list's, those that are multiples of 16.
+const TCMALLOC: [usize; 35] = [
+    16, 32, 64, 80, 96, 112, 128, 160, 176, 208, 256, 288, 352, 448, 512, 576, 704, 896, 1024,
+    1152, 1408, 1792, 2048, 2688, 3456, 4096, 4736, 6144, 8192, 9472, 12288, 16384, 20480, 28672,
+    32768,
+];
+
+/// From `least` on, every 16 bytes up to 128, then `steps` a doubling.
+fn doublings(first: impl Iterator<Item = usize>, steps: usize) -> Vec<usize> {
+    let powers = (7..15).map(|power| 1 << power);
+    let beyond =
+        powers.flat_map(|power: usize| (1..=steps).map(move |step| power + step * (power / steps)));
+    first.chain(beyond).collect()
+}
+
+/// Classes every 16 bytes up to 128 (and of 8, where `least` is that), then four a doubling.
+fn quarters(least: usize) -> Vec<usize> {
+    let tiny = (least < 16).then_some(least);
+    doublings(tiny.into_iter().chain((16..=128).step_by(16)), 4)
+}
+
+/// Classes every `step` bytes up to 128, then eight a doubling.
+fn eighths(step: usize) -> Vec<usize> {
+    doublings((step..=128).step_by(step), 8)
+}
+
+fn glibc() -> Vec<usize> {
+    (32..=LARGEST + 16).step_by(16).collect()
+}
+
+const GPERFTOOLS_PAGE: usize = 8 << 10;
+
+/// One class a multiple of the alignment, but one only where as many blocks fit into as large a span.
+fn gperftools() -> Vec<usize> {
+    let mut classes: Vec<(usize, usize)> = Vec::new();
+    let mut size = 8;
+    while size <= LARGEST {
+        let span = gperftools_span(size);
+        match classes.last_mut() {
+            Some(last) if last.1 == span && span / last.0 == span / size => last.0 = size,
+            _ => classes.push((size, span)),
+        }
+        size += gperftools_alignment(size);
+    }
+    classes.into_iter().map(|(size, _)| size).collect()
+}
+
+fn gperftools_alignment(size: usize) -> usize {
+    match size {
+        0..16 => 8,
+        16..128 => 16,
+        _ => ((1 << size.ilog2()) / 8).min(GPERFTOOLS_PAGE),
+    }
+}
+
+/// Whole pages that waste at most an eighth, and hold a quarter of what moves at once.
+fn gperftools_span(size: usize) -> usize {
+    let moved = ((64 << 10) / size).clamp(2, 32);
+    let fits = |pages: &usize| {
+        let span = pages * GPERFTOOLS_PAGE;
+        span % size <= span >> 3 && span / size >= moved / 4
+    };
+    (1..).find(fits).unwrap_or(1) * GPERFTOOLS_PAGE
+}
+
+/// The classes in Go's own sources, from the comment at their head.
+pub fn of_go_sources(text: &str) -> Vec<usize> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix("//"));
+    let block = |row: &str| {
+        let fields: Vec<usize> = row
+            .split_whitespace()
+            .map_while(|field| field.parse().ok())
+            .collect();
+        // The second table, of alignments, has three columns.
+        (fields.len() >= 4).then(|| fields[1])
+    };
+    rows.filter_map(block).collect()
+}
+
+/// The sizes over which `table` and what was measured differ: the first and the last, and how many.
+pub fn difference(
+    table: &ClassTable,
+    measured: &[usize],
+) -> Option<(RangeInclusive<usize>, usize)> {
+    let differs = |size: &usize| table.usable(*size) != measured[size - 1];
+    let sizes: Vec<usize> = (1..=measured.len()).filter(differs).collect();
+    let (&first, &last) = (sizes.first()?, sizes.last()?);
+    Some((first..=last, sizes.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_ascends_and_holds_all_sizes() {
+        for table in all() {
+            assert!(table.blocks.is_sorted_by(|a, b| a < b), "{}", table.name);
+            assert!(table.usable(LARGEST) >= LARGEST, "{}", table.name);
+            assert!(table.usable(1) >= 1 && table.waste(1) < 1.0);
+        }
+    }
+
+    #[test]
+    fn the_write_ups_24_bytes_lose_a_quarter_without_their_class() {
+        assert_eq!(find("go-1.15").unwrap().waste(24), 0.25);
+        assert_eq!(find("go-1.16").unwrap().waste(24), 0.0);
+        assert_eq!(find("neap-rust").unwrap().waste(24), 0.0);
+        assert_eq!(find("neap").unwrap().waste(24), 0.25);
+        assert_eq!(
+            (
+                find("go-1.15").unwrap().blocks.len(),
+                find("go-1.16").unwrap().blocks.len()
+            ),
+            (66, 67)
+        );
+    }
+
+    #[test]
+    fn a_header_is_taken_but_not_usable() {
+        let glibc = find("glibc").unwrap();
+        assert_eq!(
+            [1, 24, 25, 40].map(|size| glibc.taken(size)),
+            [32, 32, 48, 48]
+        );
+        assert_eq!(glibc.usable(24), 24);
+    }
+
+    #[test]
+    fn rules_make_the_classes_that_are_known() {
+        assert_eq!(find("jemalloc").unwrap().blocks.len(), 41);
+        let some = [80, 96, 112, 128, 160, 192, 224, 256, 320];
+        assert!(
+            find("mimalloc")
+                .unwrap()
+                .blocks
+                .windows(9)
+                .any(|at| at == some)
+        );
+        assert_eq!(find("neap-rust").unwrap().blocks.len(), 80);
+        let merged = [2816, 3072, 3328, 4096, 4608, 5120, 6144];
+        assert!(
+            find("gperftools")
+                .unwrap()
+                .blocks
+                .windows(7)
+                .any(|at| at == merged)
+        );
+    }
+
+    #[test]
+    fn gos_own_table_is_read() {
+        let text = "// Code generated\n// class  bytes/obj  bytes/span\n//     1          8        8192     1024           0     87.50%\n\
+                    //     2         16        8192      512           0\n// alignment  bits  min obj size\n//         8     3             8\n";
+        assert_eq!(of_go_sources(text), [8, 16]);
+    }
+
+    #[test]
+    fn a_difference_is_told_by_its_sizes() {
+        let table = find("neap").unwrap();
+        let mut measured: Vec<usize> = (1..=64).map(|size| table.usable(size)).collect();
+        assert_eq!(difference(&table, &measured), None);
+        measured[23] = 24;
+        assert_eq!(difference(&table, &measured), Some((24..=24, 1)));
+    }
+}

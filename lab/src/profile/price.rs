@@ -1,0 +1,243 @@
+//! What sampling and being looked at cost: paired runs of three programs, interleaved in a shuffled order.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, ensure};
+
+use super::watcher::{self, Watcher};
+use crate::figures::{Figure, Results};
+use crate::peers::Ready;
+use crate::rng::Rng;
+use crate::stats::Comparison;
+use crate::workloads::{self, Workload};
+use crate::{machine, programs, run};
+
+/// How the process under Neap is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// With everything off.
+    Plain,
+    /// Sampled from its start.
+    Sampled,
+    /// With everything off, and `neap top` attached.
+    Watched,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::Plain => "off",
+            Way::Sampled => "sampled",
+            Way::Watched => "watched",
+        }
+    }
+
+    /// The part of its time that it may cost.
+    fn bar(self) -> f64 {
+        match self {
+            Way::Plain => 0.0,
+            Way::Sampled => 0.02,
+            Way::Watched => 0.005,
+        }
+    }
+}
+
+/// What is run.
+pub struct Plan {
+    /// Neap's library.
+    pub neap: Ready,
+    /// The command `neap`, whose `top` is attached; without it, only sampling is measured.
+    pub command: Option<PathBuf>,
+    /// Pairs.
+    pub rounds: u32,
+    /// Operations are divided by this.
+    pub divisor: u64,
+    /// Mean bytes between two samples.
+    pub rate: u64,
+    /// Of the order within a round.
+    pub seed: u64,
+}
+
+/// The programs, and operations of each that take a few seconds: `top` looks once a second.
+const RUNS: [(&str, u64); 3] = [
+    ("redis", 3_000_000),
+    ("python-json", 8),
+    ("server", 80_000_000),
+];
+
+/// The command `neap` that is here.
+pub fn command() -> Option<PathBuf> {
+    watcher::command()
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    nanoseconds: f64,
+    processor: f64,
+}
+
+/// Runs all pairs.
+pub fn carry_out(plan: &Plan, tell: impl Fn(&str), results: &mut Results) {
+    let mut ways = vec![Way::Plain, Way::Sampled];
+    match plan.command {
+        Some(_) => ways.push(Way::Watched),
+        None => results
+            .left_out
+            .push("watched: no command neap is here".into()),
+    }
+    for (name, operations) in RUNS {
+        let Some(workload) = workloads::find(name) else {
+            continue;
+        };
+        if let Some(reason) = programs::absent(workload) {
+            results.left_out.push(format!("{name}: {reason}"));
+            continue;
+        }
+        tell(&format!("{name}, {} rounds", plan.rounds));
+        let operations = (operations / plan.divisor).max(workload.quick);
+        if let Err(reason) = all_rounds(plan, workload, operations, &ways, results) {
+            results.failures.push(format!("{name}: {reason:#}"));
+        }
+    }
+}
+
+fn all_rounds(
+    plan: &Plan,
+    workload: &Workload,
+    operations: u64,
+    ways: &[Way],
+    results: &mut Results,
+) -> anyhow::Result<()> {
+    let mut rng = Rng::new(plan.seed);
+    let mut order = ways.to_vec();
+    let mut costs: Vec<Vec<(Way, Cost)>> = Vec::new();
+    // The first run of a program reads its files.
+    once(plan, workload, operations, Way::Plain)?;
+    for _ in 0..plan.rounds {
+        rng.shuffle(&mut order);
+        let one = |&way: &Way| Ok((way, once(plan, workload, operations, way)?));
+        costs.push(order.iter().map(one).collect::<anyhow::Result<_>>()?);
+    }
+    for &way in ways {
+        note_times(workload.name, way, &costs, results);
+    }
+    for &way in &ways[1..] {
+        note_ratios(workload.name, way, &costs, results);
+    }
+    Ok(())
+}
+
+fn cost_of(round: &[(Way, Cost)], way: Way) -> Option<Cost> {
+    round
+        .iter()
+        .find(|(of, _)| *of == way)
+        .map(|(_, cost)| *cost)
+}
+
+fn note_times(name: &str, way: Way, costs: &[Vec<(Way, Cost)>], results: &mut Results) {
+    for (round, cost) in (0..).zip(costs.iter().filter_map(|round| cost_of(round, way))) {
+        let mut figures = vec![Figure::nanoseconds("of an operation", cost.nanoseconds)];
+        // Of a watched run, it holds the time of `top`, too.
+        if way != Way::Watched {
+            let processor = Figure::nanoseconds("processor time of the run", cost.processor);
+            figures.push(processor);
+        }
+        results.note((name, way.name(), round), Ok(figures));
+    }
+}
+
+/// The case of the ratios.
+pub const PRICE: &str = "more than with everything off";
+
+fn note_ratios(name: &str, way: Way, costs: &[Vec<(Way, Cost)>], results: &mut Results) {
+    let of_pairs = |side: fn(&Cost) -> f64| -> Vec<(f64, f64)> {
+        let pair = |round: &Vec<(Way, Cost)>| {
+            let (with, without) = (cost_of(round, way)?, cost_of(round, Way::Plain)?);
+            Some((side(&with), side(&without)))
+        };
+        costs.iter().filter_map(pair).collect()
+    };
+    let times = of_pairs(|cost| cost.nanoseconds);
+    note_pairs(name, &format!("{}: time", way.name()), &times, results);
+    if way == Way::Sampled {
+        let processor = of_pairs(|cost| cost.processor);
+        note_pairs(name, "sampled: processor time", &processor, results);
+    }
+    let Some(comparison) = Comparison::of(&times) else {
+        return;
+    };
+    let p = Figure::number(format!("{}: p", way.name()), comparison.p);
+    results.note((PRICE, name, 0), Ok(vec![p]));
+    if comparison.separable() && comparison.median > 1.0 + way.bar() {
+        let (percent, bar) = ((comparison.median - 1.0) * 100.0, way.bar() * 100.0);
+        let failure = format!(
+            "{name} {}: {percent:.2} % more time, over {bar} %",
+            way.name()
+        );
+        results.failures.push(failure);
+    }
+}
+
+fn note_pairs(name: &str, figure: &str, pairs: &[(f64, f64)], results: &mut Results) {
+    for (round, (with, without)) in (0..).zip(pairs) {
+        let more = Figure::share(figure, with / without - 1.0);
+        results.note((PRICE, name, round), Ok(vec![more]));
+    }
+}
+
+/// One run of a workload.
+fn once(plan: &Plan, workload: &Workload, operations: u64, way: Way) -> anyhow::Result<Cost> {
+    let neap = match way {
+        Way::Sampled => plan.neap.with_setting("NEAP_SAMPLE", plan.rate.to_string()),
+        Way::Plain | Way::Watched => plan.neap.clone(),
+    };
+    let watcher = match (way, &plan.command) {
+        (Way::Watched, command) => Some(Watcher::start(command.as_ref().context("no neap")?)),
+        _ => None,
+    };
+    let before = machine::childrens_processor_time();
+    let sample = match workload.is_ours() {
+        true => run::once(workload, &neap, operations),
+        false => programs::once(workload, &neap, operations),
+    };
+    let processor = machine::childrens_processor_time().saturating_sub(before);
+    if let Some(told) = watcher.map(Watcher::stop) {
+        let complaint = told.complaint.unwrap_or_default();
+        ensure!(told.lines > 0, "neap top told nothing: {complaint}");
+    }
+    Ok(Cost {
+        nanoseconds: sample?.ns_per_op,
+        processor: processor.as_nanos() as f64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds(factor: f64) -> Vec<Vec<(Way, Cost)>> {
+        let cost = |nanoseconds| Cost {
+            nanoseconds,
+            processor: nanoseconds,
+        };
+        let round = |n: u32| {
+            let base = 100.0 + f64::from(n);
+            vec![
+                (Way::Sampled, cost(base * factor)),
+                (Way::Plain, cost(base)),
+            ]
+        };
+        (0..10).map(round).collect()
+    }
+
+    #[test]
+    fn what_costs_more_than_its_bar_is_a_failure() {
+        let mut results = Results::default();
+        note_ratios("redis", Way::Sampled, &rounds(1.01), &mut results);
+        assert!(results.failures.is_empty());
+        assert_eq!(results.rows.len(), 21);
+        note_ratios("redis", Way::Sampled, &rounds(1.05), &mut results);
+        assert_eq!(results.failures.len(), 1, "{:?}", results.failures);
+    }
+}

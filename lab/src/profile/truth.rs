@@ -1,0 +1,215 @@
+//! Whether profiles are unbiased: many processes that allocate the same, and the mean error of each place.
+
+use std::process::Command;
+
+use anyhow::ensure;
+
+use super::known::{Known, Part, Reading, SIZES, Totals, readings};
+use crate::figures::{Figure, Results};
+use crate::peers::Ready;
+use crate::run;
+
+/// What is run.
+pub struct Plan {
+    /// Neap's library.
+    pub neap: Ready,
+    /// Processes.
+    pub runs: u32,
+    /// Bytes that each place allocates in each, about.
+    pub bytes: usize,
+    /// Mean bytes between two samples.
+    pub rate: u64,
+}
+
+/// The cases of the record.
+pub const ALLOCATED: &str = "profile over truth; allocated";
+/// See [`ALLOCATED`].
+pub const LIVE: &str = "profile over truth; live";
+/// See [`ALLOCATED`].
+pub const ALLOCATED_ERRORS: &str = "mean error in standard errors; allocated";
+/// See [`ALLOCATED`].
+pub const LIVE_ERRORS: &str = "mean error in standard errors; live";
+/// See [`ALLOCATED`].
+pub const SPREAD: &str = "spread of the runs over the theory's; allocated";
+
+/// A mean error of more standard errors than these is a failure.
+const MOST: f64 = 3.0;
+
+/// Runs the processes, and judges each place.
+pub fn carry_out(plan: &Plan, tell: impl Fn(&str), results: &mut Results) {
+    let mut runs = Vec::new();
+    for run in 0..plan.runs {
+        tell(&format!(
+            "known allocations, run {} of {}",
+            run + 1,
+            plan.runs
+        ));
+        match once(plan) {
+            Ok(readings) => runs.push(readings),
+            Err(reason) => results
+                .failures
+                .push(format!("known allocations: {reason:#}")),
+        }
+    }
+    for place in 0..SIZES.len() * Part::ALL.len() {
+        let of_place: Vec<Reading> = runs.iter().map(|run| run[place]).collect();
+        note(&of_place, plan.rate, results);
+    }
+}
+
+/// One process.
+fn once(plan: &Plan) -> anyhow::Result<Vec<Reading>> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["worker", "sites", &plan.bytes.to_string()])
+        .env("LD_PRELOAD", &plan.neap.library)
+        .env("NEAP_SAMPLE", plan.rate.to_string());
+    let report = run::output(&mut command)?;
+    run::ensure_heap(&report, &plan.neap.library)?;
+    let number = |key| anyhow::Ok(run::needed(&report, key)?.parse::<u64>()?);
+    ensure!(
+        number("rate")? == plan.rate,
+        "the process sampled at another rate"
+    );
+    ensure!(number("dropped")? == 0, "samples were dropped");
+    readings(&report)
+}
+
+/// The figures of one place over all runs.
+fn note(runs: &[Reading], rate: u64, results: &mut Results) {
+    let Some(Reading { known, .. }) = runs.first().copied() else {
+        return;
+    };
+    let (name, part) = (format!("{} B", known.size), known.part.name());
+    for (round, run) in (0..).zip(runs) {
+        let pairs = [
+            (ALLOCATED, run.allocated, known.allocated()),
+            (LIVE, run.live, known.live()),
+        ];
+        for (case, told, truth) in pairs.into_iter().filter(|(_, _, truth)| truth.bytes > 0.0) {
+            let figure = Figure::number(name.as_str(), told.bytes / truth.bytes);
+            results.note((case, part, round), Ok(vec![figure]));
+        }
+    }
+    let sides: [Side; 2] = [
+        (
+            ALLOCATED_ERRORS,
+            |run| run.allocated,
+            known.allocated(),
+            known.objects,
+        ),
+        (
+            LIVE_ERRORS,
+            |run| run.live,
+            known.live(),
+            known.part.live(known.objects),
+        ),
+    ];
+    for (case, told, truth, objects) in sides {
+        let told: Vec<Totals> = runs.iter().map(told).collect();
+        let worst = worst(&told, truth, deviation(&known, objects, rate));
+        let figure = match worst.abs() <= MOST {
+            true => Ok(vec![Figure::number(name.as_str(), worst)]),
+            false => Err(anyhow::anyhow!(
+                "{name}: the mean is off by {worst:.2} standard errors"
+            )),
+        };
+        results.note((case, part, 0), figure);
+    }
+    let spread = spread(runs, &known, rate);
+    results.note((SPREAD, part, 0), Ok(vec![Figure::number(name, spread)]));
+}
+
+/// A case, what a run says for it, the truth, and the objects it is about.
+type Side = (&'static str, fn(&Reading) -> Totals, Totals, usize);
+
+/// The standard deviation of the objects of one profile, where `objects` were there. Each is sampled with the chance
+/// `p = 1 - exp(-usable / rate)` and stands for `1 / p` then; and whoever writes a number of parts down rounds it by up to one.
+fn deviation(known: &Known, objects: usize, rate: u64) -> f64 {
+    let p = -(-(known.usable as f64) / rate as f64).exp_m1();
+    let rounding = 1.0 / neap::sites::PARTS as f64;
+    let of_one = (1.0 - p) / p + rounding * rounding;
+    (objects as f64 * of_one).sqrt()
+}
+
+/// The mean error of the runs in standard errors, of objects, bytes or usable bytes, whichever is the farthest off. Where there
+/// was nothing, any estimate but nothing is infinitely far off.
+fn worst(told: &[Totals], truth: Totals, deviation: f64) -> f64 {
+    let sides: [fn(&Totals) -> f64; 3] = [|t| t.objects, |t| t.bytes, |t| t.usable];
+    let count = told.len() as f64;
+    let error = |side: fn(&Totals) -> f64| {
+        let mean = told.iter().map(side).sum::<f64>() / count;
+        let off = mean - side(&truth);
+        if off == 0.0 {
+            return 0.0;
+        }
+        if truth.objects == 0.0 {
+            return off * f64::INFINITY;
+        }
+        // Bytes deviate as objects do, times the bytes of one. Bytes are written down as whole ones.
+        let of_one = side(&truth) / truth.objects;
+        off / ((deviation * of_one).max(1.0) / count.sqrt())
+    };
+    let farthest = |a: &f64, b: &f64| a.abs().total_cmp(&b.abs());
+    sides.map(error).into_iter().max_by(farthest).unwrap_or(0.0)
+}
+
+/// The standard deviation of the runs over the one that theory says.
+fn spread(runs: &[Reading], known: &Known, rate: u64) -> f64 {
+    let squares = runs
+        .iter()
+        .map(|run| (run.allocated.objects - known.objects as f64).powi(2));
+    (squares.sum::<f64>() / runs.len() as f64).sqrt() / deviation(known, known.objects, rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: Known = Known {
+        size: 100,
+        part: Part::Half,
+        objects: 1_000,
+        usable: 112,
+    };
+
+    fn told(objects: f64) -> Totals {
+        Totals {
+            objects,
+            bytes: objects * 100.0,
+            usable: objects * 112.0,
+        }
+    }
+
+    #[test]
+    fn errors_are_counted_in_standard_errors() {
+        let deviation = deviation(&KNOWN, 1_000, 512 << 10);
+        // One in 4,681 is sampled.
+        assert!((deviation / (1_000.0_f64 * 4_680.6).sqrt() - 1.0).abs() < 0.001);
+        let off = [told(1_000.0 + deviation), told(1_000.0 + deviation)];
+        let worst = worst(&off, KNOWN.allocated(), deviation);
+        assert!((worst - 2.0_f64.sqrt()).abs() < 1e-9, "{worst}");
+    }
+
+    #[test]
+    fn anything_live_where_nothing_is_fails() {
+        let nothing = Totals::default();
+        assert_eq!(worst(&[nothing], nothing, 0.0), 0.0);
+        assert_eq!(worst(&[told(1.0)], nothing, 0.0), f64::INFINITY);
+    }
+
+    #[test]
+    fn a_biased_place_is_a_failure_and_an_unbiased_one_is_not() {
+        let reading = |factor: f64| Reading {
+            known: KNOWN,
+            allocated: told(1_000.0 * factor),
+            live: told(500.0 * factor),
+        };
+        let mut results = Results::default();
+        note(&[reading(0.5), reading(1.5)], 4_096, &mut results);
+        assert_eq!(results.failures, Vec::<String>::new());
+        assert!(results.rows.iter().any(|row| row.case == LIVE_ERRORS));
+        note(&[reading(1.9), reading(2.1)], 4_096, &mut results);
+        assert_eq!(results.failures.len(), 2, "{:?}", results.failures);
+    }
+}
