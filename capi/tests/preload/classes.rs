@@ -16,7 +16,7 @@ impl File {
     fn new(text: &str) -> File {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("classes-{}-{number}", std::process::id());
+        let name = format!("table-{}-{number}", std::process::id());
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::write(&path, text).expect("cargo's scratch directory is writable");
         File(path)
@@ -50,7 +50,10 @@ fn random_sizes(seed: u64) -> Vec<usize> {
     };
     let count = 1 + below(80);
     let mut sizes: Vec<usize> = (1..count)
-        .map(|_| 16 * (1 + below(1 << below(12))))
+        .map(|_| {
+            let bits = below(12);
+            16 * (1 + below(1 << bits))
+        })
         .filter(|&size| size < LARGEST)
         .collect();
     if seed.is_multiple_of(2) {

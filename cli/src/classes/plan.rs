@@ -273,7 +273,10 @@ mod tests {
         };
         for _ in 0..3 {
             let entries: Vec<(usize, u64)> = (0..60)
-                .map(|_| (1 + random(1 << (3 + random(12))) as usize, random(1000)))
+                .map(|_| {
+                    let bits = 3 + random(12);
+                    (1 + random(1 << bits) as usize, random(1000))
+                })
                 .collect();
             let histogram = histogram(&entries);
             let sizes = best(&histogram, 75).unwrap();

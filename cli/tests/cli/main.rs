@@ -21,3 +21,4 @@ mod statistics;
 mod terminal;
 mod top;
 mod transcripts;
+mod tune;

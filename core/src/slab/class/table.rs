@@ -182,7 +182,10 @@ mod tests {
         };
         let count = 1 + below(CLASSES as u64);
         let mut sizes: BTreeSet<u16> = (1..count)
-            .map(|_| 16 * (1 + below(1 << below(12))) as u16)
+            .map(|_| {
+                let bits = below(12);
+                16 * (1 + below(1 << bits)) as u16
+            })
             .filter(|&size| usize::from(size) < MAX_BLOCK)
             .collect();
         if below(2) == 0 && sizes.len() + 1 < CLASSES {
