@@ -166,8 +166,20 @@ fn waste(site: &Site, total: &Figures, when: &str) -> Option<Finding> {
             Bytes(usable),
             path(site)
         ),
-        remedy: "Shrink the object to the class below or fill it up to the class above, put several into one block, or let `neap tune -- PROGRAM` make a class for this size.".to_owned(),
+        remedy: fitting(&site.figures).to_owned(),
     })
+}
+
+/// Up to so many bytes every multiple of 16 is a class, and none can be added for C.
+const FINE_BYTES: u64 = 128;
+
+/// What to do about objects that their class does not fit.
+fn fitting(figures: &Figures) -> &'static str {
+    if figures.live_usable <= FINE_BYTES * figures.live_objects {
+        "Shrink the object to a multiple of 16 bytes, use what is left over, or put several into one block: what malloc gives a C program is a multiple of 16, whoever makes it. A Rust program that has Neap as its own allocator states the alignment, and gets classes of every 8 bytes."
+    } else {
+        "Shrink the object to the class below or fill it up to the class above, put several into one block, or let `neap tune -- PROGRAM` make a class for this size."
+    }
 }
 
 /// What an object asked for and got, on average.
