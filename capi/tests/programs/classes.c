@@ -116,5 +116,9 @@ int main(int count, char **arguments) {
     for (uintptr_t number = 0; number < 2; number++)
         CHECK(pthread_create(&threads[number], NULL, churn, (void *)(seed * 2 + number + 1)) == 0);
     for (int number = 0; number < 2; number++) CHECK(pthread_join(threads[number], NULL) == 0);
+    /* Still there when the statistics are written. */
+    static void *volatile kept[5];
+    static const size_t sizes[5] = {8, 100, 1000, 8000, 30000};
+    for (int number = 0; number < 5; number++) kept[number] = malloc(sizes[number]);
     return 0;
 }

@@ -25,7 +25,7 @@ const LEAST_POWER: usize = 512;
 pub fn built_in() -> Vec<u16> {
     let mut sizes: Vec<u16> = (1..=CANDIDATES)
         .map(|candidate| Class::of_size(candidate * STEP))
-        .map(|class| size_of_built_in(class))
+        .map(size_of_built_in)
         .collect();
     sizes.dedup();
     sizes

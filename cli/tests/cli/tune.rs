@@ -24,7 +24,7 @@ fn saved_sizes_become_classes_and_the_next_command() {
         .arg(&file);
     let page = printed(&mut command);
     for part in [
-        "usable over requested: 1.0308 with 72 classes built in, 1.0105 with ",
+        "usable over requested: 1.0305 with 72 classes built in, 1.0105 with ",
         "not counted here: 2 allocations of 97.6 KiB that no slab serves",
         "wrote crunch.classes; next: neap run --classes=crunch.classes -- PROGRAM\n",
     ] {
