@@ -131,7 +131,7 @@ fn what_is_no_record_and_what_is_damaged_is_told() {
     for (content, told) in [
         (
             "name,size\n1,2\n",
-            "of a record of bench, calloc, download or tide",
+            "it does not have the columns of a record",
         ),
         (&DOWNLOADS.replace("0.25", "fast"), "in the line \"1,glibc,"),
     ] {
