@@ -11,14 +11,15 @@
 //!    that pop too ends at or above the new bottom: what lies below it is the drainer's. If not,
 //!    the old bottom is put back and nothing was taken.
 //!
-//! The owner's pop is one load of `top`, one of `bottom`, and one store: no flag, no fence.
+//! The owner's pop is one load of `top`, one of `bottom`, and one store: no flag, no fence. While the profiler samples, its pops
+//! read a bottom that stands apart ([`super::counted`]): both are published. Behind a closed door it does nothing without the lock.
 //! `magazine_models.rs` has the loom model; `docs/decisions/0003-draining.md` the prices of the alternatives.
 
 use super::gather::Gather;
 use super::heap::Heap;
 use super::slot;
 use super::slow::first_capacity;
-use super::thread::{Cache, Door, Opened};
+use super::thread::{Cache, Opened};
 use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
 use crate::slab::class::{CLASSES, Class};
@@ -53,7 +54,7 @@ impl Heap {
     pub(super) fn drain<S: Source>(&'static self, open: &mut Opened<'_>, source: &S) {
         let mut bottoms = [0; CLASSES + 1];
         for class in Class::all() {
-            bottoms[class.index()] = offer(open, class).unwrap_or(0);
+            bottoms[class.index()] = open.offer(class).unwrap_or(0);
         }
         let offered = bottoms.iter().any(|&bottom| bottom != 0);
         let barrier = !offered || heavy_barrier();
@@ -99,20 +100,6 @@ impl Heap {
 
 /// Least time between two reclaims, in ms: draining disturbs the threads that work, too.
 const RECLAIM_MS: u64 = 100;
-
-/// Publishes a bottom below the newest block of `class`, if there is something to take. Behind a closed
-/// door the owner does nothing without the lock, so nothing needs to be published.
-fn offer(open: &mut Opened<'_>, class: Class) -> Option<usize> {
-    let floor = open.store(class).floor;
-    match open.inner.door {
-        Door::Open => open.magazine(class).offer(floor),
-        // While it samples, the owner pops behind the lock, too, and what it pushes lies above.
-        Door::Sampling | Door::Closed => {
-            let filled = open.filled(class);
-            (filled >= 2).then(|| floor + (filled - 1) * 8)
-        }
-    }
-}
 
 /// Takes the entries from the floor to `bottom`, which is the floor from now on.
 fn take<S: Source>(open: &mut Opened<'_>, class: Class, bottom: usize, gather: &mut Gather<'_, S>) {

@@ -12,7 +12,7 @@
 
 use crate::base::sync::{AtomicUsize, Ordering, light_barrier};
 use crate::slab::class::table::BUILT_IN;
-use crate::slab::class::{CLASSES, Class};
+use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 
 /// What the tag byte of a slice says: 0, nothing starts here; else where the magazine of its blocks
 /// stands, in units of 8 bytes, so that `free` needs no shift.
@@ -53,52 +53,16 @@ pub const MAGAZINES: usize = Tag::LARGE.0 as usize / STRIDE + 1;
 
 const _: () = assert!(CLASSES * STRIDE < Tag::SAMPLED.0 as usize && STRIDE == 3);
 
-/// Where in a cache the two words stand that a pop looks at, in units of 8 bytes: of a magazine, or of its window
-/// (see [`super::window`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot(pub usize);
-
-impl Slot {
-    /// The magazine of a class.
-    pub const fn magazine(class: Class) -> Slot {
-        Slot(Tag::of(class).0 as usize)
+/// The tag for a C request of up to [`TABLE_BYTES`], for the classes that are built in.
+pub const TAGS_BY_SIZE: [Tag; TABLE_BYTES + 1] = {
+    let mut tags = [Tag::NONE; TABLE_BYTES + 1];
+    let mut size = 0;
+    while size <= TABLE_BYTES {
+        tags[size] = Tag::of(Class::of_size(size));
+        size += 1;
     }
-}
-
-/// The top and the bottom of a stack of free blocks, as a pop sees them.
-#[repr(C)]
-pub struct Window {
-    /// Address past the newest entry.
-    pub top: AtomicUsize,
-    /// Entries at and above this address may be popped.
-    pub bottom: AtomicUsize,
-}
-
-impl Window {
-    /// Empty.
-    #[cfg(not(loom))]
-    pub const fn closed() -> Window {
-        Window {
-            top: AtomicUsize::new(0),
-            bottom: AtomicUsize::new(0),
-        }
-    }
-
-    /// Takes the newest block, or `None` if there is none or the window is closed.
-    #[inline(always)]
-    pub fn pop(&self) -> Option<*mut u8> {
-        let top = self.top.load(Ordering::Relaxed);
-        if top <= self.bottom.load(Ordering::Relaxed) {
-            return None;
-        }
-        // SAFETY: entries between bottom and top were pushed by this thread or its refill, and a
-        // drainer takes only entries below the bottom it has published (see `drain`).
-        let block = unsafe { *((top - 8) as *const *mut u8) };
-        self.top.store(top - 8, Ordering::Relaxed);
-        light_barrier();
-        Some(block)
-    }
-}
+    tags
+};
 
 /// What `free` must know of a tag: the test whether a block starts at an offset (see
 /// [`Class::start_test`]); 0 for tags of no class, which no offset passes. As long as half a
@@ -133,18 +97,12 @@ const _: () = assert!(size_of::<Start>() * 2 == size_of::<Magazine>());
 /// One class's stack of free blocks. All zero: empty and full.
 #[repr(C)]
 pub struct Magazine {
-    /// What a pop sees.
-    pub window: Window,
+    /// Address past the newest entry.
+    pub top: AtomicUsize,
+    /// Entries at and above this address may be popped by the fast path.
+    pub bottom: AtomicUsize,
     /// Entries below this address may be pushed.
     pub limit: AtomicUsize,
-}
-
-impl core::ops::Deref for Magazine {
-    type Target = Window;
-
-    fn deref(&self) -> &Window {
-        &self.window
-    }
 }
 
 impl Magazine {
@@ -152,9 +110,31 @@ impl Magazine {
     #[cfg(not(loom))]
     pub const fn closed() -> Magazine {
         Magazine {
-            window: Window::closed(),
+            top: AtomicUsize::new(0),
+            bottom: AtomicUsize::new(0),
             limit: AtomicUsize::new(0),
         }
+    }
+
+    /// Takes the newest block, or `None` if there is none or the magazine is closed.
+    #[inline(always)]
+    pub fn pop(&self) -> Option<*mut u8> {
+        self.pop_above(self.bottom.load(Ordering::Relaxed))
+    }
+
+    /// Takes the newest block if it lies at or above `bottom`, which was published since this thread's last pop or before.
+    #[inline(always)]
+    pub fn pop_above(&self, bottom: usize) -> Option<*mut u8> {
+        let top = self.top.load(Ordering::Relaxed);
+        if top <= bottom {
+            return None;
+        }
+        // SAFETY: entries between bottom and top were pushed by this thread or its refill, and a
+        // drainer takes only entries below the bottom it has published (see `drain`).
+        let block = unsafe { *((top - 8) as *const *mut u8) };
+        self.top.store(top - 8, Ordering::Relaxed);
+        light_barrier();
+        Some(block)
     }
 
     /// The newest block, if there is one and the magazine is not closed.
@@ -185,10 +165,15 @@ impl Magazine {
     /// A drainer's first step, under the cache's lock: publishes a bottom that leaves the newest block
     /// to the owner. `None` if there is nothing to take above `floor`.
     pub fn offer(&self, floor: usize) -> Option<usize> {
-        let top = self.top.load(Ordering::Acquire);
-        let bottom = top.checked_sub(8).filter(|&bottom| bottom > floor)?;
+        let bottom = self.to_offer(floor)?;
         self.bottom.store(bottom, Ordering::Relaxed);
         Some(bottom)
+    }
+
+    /// What [`Magazine::offer`] would publish.
+    pub fn to_offer(&self, floor: usize) -> Option<usize> {
+        let top = self.top.load(Ordering::Acquire);
+        top.checked_sub(8).filter(|&bottom| bottom > floor)
     }
 
     /// A drainer's step after the heavy barrier: whether what lies below `bottom` is the drainer's.

@@ -4,7 +4,7 @@
 //! passes after each of its steps (`light_barrier`). Bounds: one owner with three steps, one drainer
 //! with one attempt, a magazine of three blocks; all interleavings.
 
-use super::magazine::{Magazine, Window};
+use super::magazine::Magazine;
 use crate::base::sync::{AtomicUsize, Ordering, fence};
 use loom::sync::{Arc, Mutex};
 use std::boxed::Box;
@@ -23,10 +23,8 @@ impl World {
         let array = Box::new([1, 2, 3, 0]);
         let base = array.as_ptr().addr();
         let magazine = Magazine {
-            window: Window {
-                top: AtomicUsize::new(base + BLOCKS * 8),
-                bottom: AtomicUsize::new(base),
-            },
+            top: AtomicUsize::new(base + BLOCKS * 8),
+            bottom: AtomicUsize::new(base),
             limit: AtomicUsize::new(base + BLOCKS * 8 + 8),
         };
         Arc::new(World {

@@ -3,6 +3,8 @@
 #[cfg(not(loom))]
 pub mod budget;
 #[cfg(not(loom))]
+pub mod counted;
+#[cfg(not(loom))]
 pub mod decay;
 #[cfg(not(loom))]
 pub mod drain;
@@ -29,5 +31,3 @@ pub mod slot;
 pub mod slow;
 #[cfg(not(loom))]
 pub mod thread;
-#[cfg(not(loom))]
-pub mod window;

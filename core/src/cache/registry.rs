@@ -36,12 +36,7 @@ impl Registry {
     }
 
     /// Calls `visit` with every cache, the registry locked: none comes or goes meanwhile.
-    pub fn for_each(&self, visit: impl FnMut(&Cache)) {
-        self.for_each_then(visit, || ());
-    }
-
-    /// The same, then calls `last`, the registry still locked.
-    pub fn for_each_then<T>(&self, mut visit: impl FnMut(&Cache), last: impl FnOnce() -> T) -> T {
+    pub fn for_each(&self, mut visit: impl FnMut(&Cache)) {
         let _guard = self.lock.lock();
         let mut next = self.first.load(Ordering::Relaxed);
         // SAFETY: caches in the list are alive while the lock is held.
@@ -49,7 +44,6 @@ impl Registry {
             visit(cache);
             next = cache.next.load(Ordering::Relaxed);
         }
-        last()
     }
 
     /// Counted calls of all threads, past and present: allocations, frees, requested bytes.
@@ -159,7 +153,10 @@ impl Heap {
         // Looked at once the cache is in the list: whoever changes the mode later finds it there.
         match self.door() {
             Door::Open => {}
-            door => cache.open().set_door(door),
+            door => {
+                cache.open().set_door(door);
+                self.begin_counting(&mut cache.open());
+            }
         }
         // From here on calls from inside `key.set` find the cache.
         // SAFETY: the cache lives until the thread's end, where the slot is set again.
@@ -184,7 +181,6 @@ impl Heap {
             open.settle(class);
             let filled = open.filled(class);
             self.flush(&mut open, class, filled);
-            self.empty_window(&open, class);
             let store = open.store(class);
             if let Some(array) = NonNull::new(store.base as *mut u8) {
                 // SAFETY: the array was allocated for this room and nobody reaches it any more.
@@ -192,7 +188,6 @@ impl Heap {
             }
         });
         self.budget.restore(open.inner.granted);
-        self.end_sampler(&mut open);
         drop(open);
         // SAFETY: out of the registry and the slot, so nobody reaches it any more.
         unsafe { self.meta.release(block.cast(), size_of::<Cache>()) };

@@ -15,7 +15,7 @@ const PRESSED_EVERY: u32 = 2;
 
 /// What a thread has of the capacity that the process may grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
+enum Share {
     /// Enough to work with.
     Fair,
     /// Next to nothing, because others hold the rest.
@@ -98,15 +98,8 @@ impl Heap {
 
     fn fill(&self, open: &mut Opened<'_>, class: Class) {
         let want = (open.store(class).capacity as usize / 2).max(1);
-        self.fill_up(open, class, 0, want);
-    }
-
-    /// Adds up to `want` blocks to a settled magazine that holds `held`, both together within its capacity.
-    pub(super) fn fill_up(&self, open: &mut Opened<'_>, class: Class, held: usize, want: usize) {
         let store = open.store(class);
-        debug_assert!(held + want <= (store.capacity as usize).max(1));
-        // SAFETY: the array has room for the capacity.
-        let base = unsafe { (store.base as *mut usize).add(held) };
+        let base = store.base as *mut usize;
         // Written downwards, so that the lowest address comes out first.
         // SAFETY: want is at most the capacity, for which the array has room.
         let mut at = unsafe { base.add(want) };
@@ -120,13 +113,13 @@ impl Heap {
             // SAFETY: the entries written are [at, at + got), inside the array.
             unsafe { ptr::copy(at, base, got) };
         }
-        open.set_filled(class, held + got);
+        open.set_filled(class, got);
     }
 
     /// A magazine that misses is too small: double it, within the bounds.
-    pub(super) fn learn(&self, open: &mut Opened<'_>, class: Class) -> Share {
+    fn learn(&self, open: &mut Opened<'_>, class: Class) -> Share {
+        open.counted(class).note_miss();
         let store = open.store(class);
-        store.misses += 1;
         let capacity = store.capacity as usize;
         let wanted = if capacity == 0 {
             first_capacity(class)
@@ -194,10 +187,9 @@ impl Heap {
         } else {
             open.inner.hand + 1
         };
-        if open.store(class).misses == 0 {
+        if open.counted(class).take_misses() == 0 {
             self.shrink(open, class);
         }
-        open.store(class).misses = 0;
         Paced::Due
     }
 

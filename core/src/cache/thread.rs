@@ -1,12 +1,10 @@
 //! A thread's cache: its magazines, and what its slow path needs to know of them.
 
-use super::magazine::{MAGAZINES, Magazine, STARTS, Slot, Start, Tag, Window};
-use super::window::Sampler;
-use crate::base::sync::plain::AtomicU16;
+use super::counted::Counted;
+use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
-use core::mem::offset_of;
 use core::ptr;
 
 /// A thread's cache. Owned by its thread; the registry and drainers reach it under locks.
@@ -16,12 +14,10 @@ pub struct Cache {
     magazines: [Magazine; MAGAZINES],
     /// By tag. The same in every cache: here it costs no instruction to find.
     pub starts: [Start; MAGAZINES],
-    /// By size: where a C request of so many bytes finds its block. Magazines, or windows while the profiler samples.
-    pub slots: [AtomicU16; TABLE_BYTES + 1],
-    /// By class index: the same for larger requests.
-    class_slots: [AtomicU16; CLASSES + 1],
-    /// By class index: what may be popped before the next sample; empty while nothing is sampled.
-    pub windows: [Window; CLASSES + 1],
+    /// By size. Likewise.
+    pub tags: [Tag; TABLE_BYTES + 1],
+    /// By class index: what the profiler counts.
+    pub counted: [Counted; CLASSES + 1],
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the magazines.
     lock: Lock,
     /// guarded by: lock
@@ -46,8 +42,8 @@ pub struct Inner {
     pub hand: u8,
     /// Whether the fast path is shut off.
     pub door: Door,
-    /// What the profiler needs; null before it is first on.
-    pub sampler: *mut Sampler,
+    /// State of the random numbers that the profiler draws; 0 before the first.
+    pub random: u64,
     /// What [`Opened::traces`] was when a round of decay last came by.
     pub seen: usize,
 }
@@ -57,7 +53,7 @@ pub struct Inner {
 pub enum Door {
     /// Bounds are published: the fast path works.
     Open,
-    /// Blocks are pushed by the fast path, and popped from windows only: the profiler counts them.
+    /// Blocks are pushed by the fast path, and popped by [`Cache::pop_counted`] only: the profiler counts them.
     Sampling,
     /// Every call takes the slow path (counting, checking).
     Closed,
@@ -73,8 +69,6 @@ pub struct Store {
     pub room: u32,
     /// Entries the magazine may hold now.
     pub capacity: u32,
-    /// Refills and flushes since the shrinking hand last came by.
-    pub misses: u32,
     /// Refills so far; wraps.
     pub refills: u32,
     /// Flushes so far; wraps.
@@ -126,43 +120,7 @@ pub static EMPTY: Cache = Cache::new();
 /// What a thread's slot holds once its cache is gone (thread end, or no memory for one): likewise.
 pub static GONE: Cache = Cache::new();
 
-/// Where the window of a class stands in a cache.
-const fn window_slot(class: Class) -> Slot {
-    let offset = offset_of!(Cache, windows) + class.index() * size_of::<Window>();
-    Slot(offset / 8)
-}
-
-const _: () = assert!(offset_of!(Cache, windows) % 8 == 0 && size_of::<Cache>() <= 10 << 10);
-
-/// Every size's slot while nothing is sampled.
-#[allow(
-    clippy::declare_interior_mutable_const,
-    reason = "every cache begins with a copy of its own"
-)]
-const SLOTS: [AtomicU16; TABLE_BYTES + 1] = {
-    let mut slots = [const { AtomicU16::new(0) }; TABLE_BYTES + 1];
-    let mut size = 0;
-    while size <= TABLE_BYTES {
-        slots[size] = AtomicU16::new(Slot::magazine(Class::of_size(size)).0 as u16);
-        size += 1;
-    }
-    slots
-};
-
-/// Every class's slot while nothing is sampled.
-#[allow(
-    clippy::declare_interior_mutable_const,
-    reason = "every cache begins with a copy of its own"
-)]
-const CLASS_SLOTS: [AtomicU16; CLASSES + 1] = {
-    let mut slots = [const { AtomicU16::new(0) }; CLASSES + 1];
-    let mut index = 1;
-    while index <= CLASSES {
-        slots[index] = AtomicU16::new(Slot::magazine(Class::new(index)).0 as u16);
-        index += 1;
-    }
-    slots
-};
+const _: () = assert!(size_of::<Cache>() <= 8 << 10);
 
 impl Cache {
     /// A cache without capacity.
@@ -172,7 +130,6 @@ impl Cache {
             floor: 0,
             room: 0,
             capacity: 0,
-            misses: 0,
             refills: 0,
             flushes: 0,
         };
@@ -182,15 +139,14 @@ impl Cache {
             events: 0,
             hand: 1,
             door: Door::Open,
-            sampler: ptr::null_mut(),
+            random: 0,
             seen: 0,
         };
         Cache {
             magazines: [const { Magazine::closed() }; MAGAZINES],
             starts: STARTS,
-            slots: SLOTS,
-            class_slots: CLASS_SLOTS,
-            windows: [const { Window::closed() }; CLASSES + 1],
+            tags: TAGS_BY_SIZE,
+            counted: [const { Counted::off() }; CLASSES + 1],
             lock: Lock::new(),
             inner: UnsafeCell::new(inner),
             next: AtomicPtr::new(ptr::null_mut()),
@@ -205,16 +161,8 @@ impl Cache {
             let start = &mut self.starts[class.index()];
             (start.test, start.limit) = class.start_test();
         }
-        self.lead(Slot::magazine);
-    }
-
-    /// Writes where requests find their blocks.
-    fn lead(&self, slot_of: fn(Class) -> Slot) {
-        for (size, slot) in self.slots.iter().enumerate() {
-            slot.store(slot_of(Class::serving(size)).0 as u16, Ordering::Relaxed);
-        }
-        for class in Class::all() {
-            self.class_slots[class.index()].store(slot_of(class).0 as u16, Ordering::Relaxed);
+        for (size, tag) in self.tags.iter_mut().enumerate() {
+            *tag = Tag::of(Class::serving(size));
         }
     }
 
@@ -222,27 +170,6 @@ impl Cache {
     #[inline]
     pub fn is_sentinel(&self) -> bool {
         ptr::eq(self, &EMPTY) || ptr::eq(self, &GONE)
-    }
-
-    /// Where a C request of `size` bytes, at most [`TABLE_BYTES`], finds its block.
-    #[inline(always)]
-    pub fn slot(&self, size: usize) -> Slot {
-        Slot(usize::from(self.slots[size].load(Ordering::Relaxed)))
-    }
-
-    /// Where a request of a class finds its block.
-    #[inline(always)]
-    pub fn class_slot(&self, class: Class) -> Slot {
-        Slot(usize::from(
-            self.class_slots[class.index()].load(Ordering::Relaxed),
-        ))
-    }
-
-    /// The two words at a slot.
-    #[inline(always)]
-    pub fn window(&self, slot: Slot) -> &Window {
-        // SAFETY: slots are those of a magazine or of a window, both of which begin with these two words.
-        unsafe { &*ptr::from_ref(self).cast::<Window>().byte_add(slot.0 * 8) }
     }
 
     /// The magazine of `tag`.
@@ -330,23 +257,40 @@ impl Opened<'_> {
         let door = self.inner.door;
         let store = self.store(class);
         let end = store.base + store.capacity as usize * 8;
-        let (bottom, limit) = match door {
-            Door::Open => (store.floor, end),
-            Door::Sampling => (usize::MAX, end),
-            Door::Closed => (usize::MAX, 0),
+        let (bottom, counted, limit) = match door {
+            Door::Open => (store.floor, store.floor, end),
+            Door::Sampling => (usize::MAX, store.floor, end),
+            Door::Closed => (usize::MAX, usize::MAX, 0),
         };
         self.magazine(class).bottom.store(bottom, Ordering::Relaxed);
+        self.counted(class).bottom.store(counted, Ordering::Relaxed);
         self.magazine(class).limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Says whether the fast path may be used, and where it finds blocks.
+    /// What the profiler counts of `class`.
+    pub fn counted(&self, class: Class) -> &Counted {
+        &self.cache.counted[class.index()]
+    }
+
+    /// Says whether the fast path may be used.
     pub fn set_door(&mut self, door: Door) {
         self.inner.door = door;
         Class::all().for_each(|class| self.publish(class));
-        self.cache.lead(match door {
-            Door::Open | Door::Closed => Slot::magazine,
-            Door::Sampling => window_slot,
-        });
+    }
+
+    /// A drainer's first step: publishes a bottom that leaves the newest block of `class` to the owner. `None` if there is nothing to
+    /// take below it.
+    pub fn offer(&mut self, class: Class) -> Option<usize> {
+        let floor = self.store(class).floor;
+        let magazine = self.magazine(class);
+        // Behind a closed door the owner does nothing without the lock.
+        let bottom = match self.inner.door {
+            Door::Open => magazine.offer(floor)?,
+            Door::Sampling => magazine.to_offer(floor)?,
+            Door::Closed => return magazine.to_offer(floor),
+        };
+        self.counted(class).bottom.store(bottom, Ordering::Relaxed);
+        Some(bottom)
     }
 
     /// Moves the entries down to the array's start. For the owner only: it writes `top`.

@@ -3,7 +3,7 @@
 use super::{attach, check, large, profile, sizes, start};
 use crate::cache::fast;
 use crate::cache::heap::{HEAP, Known, Mode};
-use crate::cache::magazine::Slot;
+use crate::cache::magazine::Tag;
 use crate::cache::slot;
 use crate::cache::thread::{Cache, Counts, EMPTY};
 use crate::os::thread;
@@ -28,7 +28,18 @@ pub fn allocate_hit(size: usize) -> Option<*mut u8> {
         return None;
     }
     let cache = current();
-    fast::pop(cache, fast::slot(cache, size))
+    fast::pop(cache, cache.tags[size])
+}
+
+/// What [`allocate_hit`] did not serve, if that is because the profiler counts: from the same magazine. For frontends that keep all
+/// else off their hot path.
+#[inline(always)]
+pub fn allocate_counted_hit(size: usize) -> Option<*mut u8> {
+    if size > TABLE_BYTES {
+        return None;
+    }
+    let cache = current();
+    cache.pop_counted(cache.tags[size])
 }
 
 /// Like [`allocate`], the bytes zero.
@@ -55,7 +66,7 @@ pub fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
     }
     // Not by its size: there may be a class of 8 bytes.
     let class = Class::serving(16);
-    pop(current().class_slot(class), class, size)
+    pop(Tag::of(class), class, size)
 }
 
 /// A block for a caller who states the alignment, so that 8 is enough where 8 is said.
@@ -65,10 +76,10 @@ pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
         if align <= 8 {
             // Known to the compiler where the size is, so not looked up.
             let class = Class::of_size_align8(size);
-            return pop(Slot::magazine(class), class, size);
+            return pop(Tag::of(class), class, size);
         }
-        let slot = fast::slot(current(), size);
-        return pop(slot, Class::serving(size), size);
+        let tag = current().tags[size];
+        return pop(tag, Class::serving(size), size);
     }
     allocate_layout_over_table(size, align)
 }
@@ -88,13 +99,13 @@ fn allocate_layout_zeroed_large(size: usize, align: usize) -> *mut u8 {
     let Some(class) = Class::of_layout(size, align) else {
         return large::allocate_zeroed(size, align);
     };
-    if let Some(block) = fast::pop(current(), current().class_slot(class)) {
+    if let Some(block) = fast::pop(current(), Tag::of(class)) {
         return zeroed(block, size);
     }
     // A thread without a cache gets one by the slow path; the other modes have their own ways.
     let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain || HEAP.is_sampling();
     if simply || !HEAP.depots.next_is_fresh(class) {
-        return zeroed(allocate_slow(size, class), size);
+        return zeroed(allocate_counted(size, class), size);
     }
     match HEAP.take_known(class) {
         (block, Known::Zero) => block,
@@ -118,27 +129,39 @@ pub(super) fn current() -> &'static Cache {
 }
 
 #[inline(always)]
-fn pop(slot: Slot, class: Class, size: usize) -> *mut u8 {
-    match fast::pop(current(), slot) {
+fn pop(tag: Tag, class: Class, size: usize) -> *mut u8 {
+    match fast::pop(current(), tag) {
         Some(block) => block,
-        None => allocate_slow(size, class),
+        None => allocate_counted(size, class),
     }
 }
 
 /// [`allocate`] without a block at hand for so small a size.
 #[inline(never)]
 fn allocate_missed(size: usize) -> *mut u8 {
+    if let Some(block) = allocate_counted_hit(size) {
+        return block;
+    }
     if size > MAX_BLOCK {
         return large::allocate(size, 1);
     }
     let class = Class::serving(size);
-    pop(current().class_slot(class), class, size)
+    pop(Tag::of(class), class, size)
+}
+
+/// The magazine is empty, or the profiler counts what it gives out.
+#[inline(never)]
+fn allocate_counted(size: usize, class: Class) -> *mut u8 {
+    match current().pop_counted(Tag::of(class)) {
+        Some(block) => block,
+        None => allocate_slow(size, class),
+    }
 }
 
 #[inline(never)]
 fn allocate_layout_over_table(size: usize, align: usize) -> *mut u8 {
     match Class::of_layout(size, align) {
-        Some(class) => pop(current().class_slot(class), class, size),
+        Some(class) => pop(Tag::of(class), class, size),
         None => large::allocate(size, align),
     }
 }

@@ -10,42 +10,34 @@ pub mod portable;
 mod x86_64;
 
 #[cfg(not(target_arch = "x86_64"))]
-pub use portable::{pop, release, slot};
+pub use portable::{pop, release};
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{pop, release, slot};
+pub use x86_64::{pop, release};
 
 #[cfg(test)]
 mod tests {
     use super::portable;
     use crate::base::units::SLICE_BYTES;
     use crate::cache::heap::HEAP;
-    use crate::cache::magazine::Slot;
+    use crate::cache::magazine::Tag;
     use crate::cache::slot;
     use crate::slab::class::Class;
     use std::vec::Vec;
-
-    #[test]
-    fn both_forms_find_the_same_slot() {
-        let cache = HEAP.enter().expect("a cache");
-        for size in 0..=crate::slab::class::TABLE_BYTES {
-            assert_eq!(super::slot(cache, size), portable::slot(cache, size));
-        }
-    }
 
     /// Fills, by the machine's form and the portable form in turn, until both miss.
     #[test]
     fn both_forms_see_the_same_magazine() {
         let class = Class::of_size(200);
-        let place = Slot::magazine(class);
+        let tag = Tag::of(class);
         let cache = HEAP.enter().expect("a cache");
         let first = HEAP.refill(cache, class);
         assert!(core::ptr::eq(slot::get(), cache));
         let mut blocks: Vec<*mut u8> = std::vec![first];
         loop {
             let next = if blocks.len().is_multiple_of(2) {
-                portable::pop(cache, place)
+                portable::pop(cache, tag)
             } else {
-                super::pop(cache, place)
+                super::pop(cache, tag)
             };
             let Some(block) = next else { break };
             assert!(!blocks.contains(&block));
@@ -53,7 +45,7 @@ mod tests {
         }
         assert!(blocks.len() > 4);
         assert_eq!(
-            (portable::pop(cache, place), super::pop(cache, place)),
+            (portable::pop(cache, tag), super::pop(cache, tag)),
             (None, None)
         );
         for (number, &block) in blocks.iter().enumerate() {

@@ -3,20 +3,14 @@
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::cache::heap::HEAP;
-use crate::cache::magazine::{Slot, Tag};
+use crate::cache::magazine::Tag;
 use crate::cache::slot;
 use crate::cache::thread::Cache;
 
-/// Where a C request of `size` bytes, at most [`crate::slab::class::TABLE_BYTES`], finds its block.
-#[inline(always)]
-pub fn slot(cache: &Cache, size: usize) -> Slot {
-    cache.slot(size)
-}
-
 /// Takes the newest block of a magazine; `None` if there is none or the magazine is closed.
 #[inline(always)]
-pub fn pop(cache: &Cache, slot: Slot) -> Option<*mut u8> {
-    cache.window(slot).pop()
+pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    cache.magazine(tag).pop()
 }
 
 /// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow path:

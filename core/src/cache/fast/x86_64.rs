@@ -13,11 +13,10 @@
 
 use crate::base::sync::{Ordering, light_barrier};
 use crate::cache::heap::{HEAP, Heap};
-use crate::cache::magazine::{Slot, Start};
+use crate::cache::magazine::{Start, Tag};
 use crate::cache::thread::Cache;
 use crate::os::linux::Linux;
 use crate::page::PageHeap;
-use crate::slab::class::TABLE_BYTES;
 use core::arch::asm;
 use core::mem::offset_of;
 
@@ -25,38 +24,18 @@ use core::mem::offset_of;
 const BASE_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_base);
 const SLICES_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_slices);
 
-/// Where a C request of `size` bytes, at most [`TABLE_BYTES`], finds its block.
-#[inline(always)]
-pub fn slot(cache: &Cache, size: usize) -> Slot {
-    debug_assert!(size <= TABLE_BYTES);
-    let slot: usize;
-    // SAFETY: reads an entry of the cache's own table, which has one for every such size; by one load, for another
-    // thread may change it.
-    unsafe {
-        asm!(
-            "movzx {slot:e}, word ptr [{cache} + {size}*2 + {slots_at}]",
-            slot = out(reg) slot,
-            cache = in(reg) cache,
-            size = in(reg) size,
-            slots_at = const offset_of!(Cache, slots),
-            options(nostack, readonly, pure, preserves_flags),
-        );
-    }
-    Slot(slot)
-}
-
 /// Takes the newest block of a magazine; `None` if there is none or the magazine is closed.
 #[inline(always)]
-pub fn pop(cache: &Cache, slot: Slot) -> Option<*mut u8> {
-    let top = cache.window(slot).top.load(Ordering::Relaxed);
-    // SAFETY: only reads the magazine's bottom; the slot is one of the cache's (see `Cache::window`).
+pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    let top = cache.magazine(tag).top.load(Ordering::Relaxed);
+    // SAFETY: only reads the magazine's bottom; the tag is one of a magazine (see `Cache::magazine`).
     unsafe {
         asm!(
-            "cmp {top}, qword ptr [{cache} + {slot}*8 + 8]",
+            "cmp {top}, qword ptr [{cache} + {tag}*8 + 8]",
             "jbe {slow}",
             top = in(reg) top,
             cache = in(reg) cache,
-            slot = in(reg) slot.0,
+            tag = in(reg) tag.0 as usize,
             slow = label { return None },
             options(nostack, readonly),
         );
@@ -66,9 +45,9 @@ pub fn pop(cache: &Cache, slot: Slot) -> Option<*mut u8> {
     // SAFETY: the owner's own word; one instruction, so no signal handler sees half of it.
     unsafe {
         asm!(
-            "sub qword ptr [{cache} + {slot}*8], 8",
+            "sub qword ptr [{cache} + {tag}*8], 8",
             cache = in(reg) cache,
-            slot = in(reg) slot.0,
+            tag = in(reg) tag.0 as usize,
             options(nostack),
         );
     }

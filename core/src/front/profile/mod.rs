@@ -1,4 +1,4 @@
-//! The sampling heap profiler: which allocations are sampled is decided in [`crate::cache::window`]; here they are made and noted.
+//! The sampling heap profiler: which allocations are sampled is decided in [`crate::cache::counted`]; here they are made and noted.
 //!
 //! A sampled block of a slab's class gets a span of its own instead, with a tag that sends its free to the slow path; a large
 //! block has one anyway. The span's note leads to a [`Sample`], which says what the block stood for, so that its free can take
@@ -12,14 +12,15 @@ use super::allocate::entered;
 use super::check;
 use crate::base::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::board::Refusal;
+use crate::cache::counted::chance;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::thread::Cache;
-use crate::cache::window::{Took, chance};
 use crate::os::linux::sandbox;
 use crate::page::{Place, Use};
 use crate::sites::{FRAMES, PARTS};
 use crate::slab::class::Class;
+use crate::slab::depot::Source;
 use crate::unwind;
 use core::ops::RangeInclusive;
 use core::ptr::{self, NonNull};
@@ -27,6 +28,9 @@ use region::REGION;
 
 /// Rates that may be asked for, in bytes: below, next to every block would have a span of its own.
 const RATES: RangeInclusive<u64> = 4 << 10..=1 << 40;
+
+/// A sandbox that nobody saw the program enter is noticed so late at the latest, in ms.
+const LOOK_MS: u64 = 4;
 
 /// What the options ask for; 0: nothing.
 static WANTED: AtomicU64 = AtomicU64::new(0);
@@ -88,9 +92,7 @@ pub(super) fn set_rate(rate: u64) -> Refusal {
         return Refusal::Memory;
     }
     EVER.store(true, Ordering::Relaxed);
-    if !HEAP.set_sampling(rate) {
-        return Refusal::Sandbox;
-    }
+    HEAP.set_sampling(rate);
     REGION.note_rate(rate);
     Refusal::None
 }
@@ -102,16 +104,13 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
     if mode == Mode::Counting {
         super::allocate::count_allocation(cache, size, Some(class));
     }
-    let took = match mode {
-        Mode::Plain => HEAP.take_sampling(cache, class),
-        Mode::Counting | Mode::Checking if HEAP.samples_now(cache, class) => Took::Sample,
-        Mode::Counting => Took::Block(HEAP.refill(cache, class)),
-        Mode::Checking => Took::Block(check::allocate(class)),
-    };
-    match took {
-        Took::Block(block) => block,
+    if HEAP.samples_next(cache, class) {
         // Without memory for a span of its own, it is one that was not sampled.
-        Took::Sample => sampled(class, size).unwrap_or_else(|| HEAP.take_one(class)),
+        return sampled(class, size).unwrap_or_else(|| HEAP.take_one(class));
+    }
+    match mode {
+        Mode::Plain | Mode::Counting => HEAP.refill(cache, class),
+        Mode::Checking => check::allocate(class),
     }
 }
 
@@ -165,7 +164,7 @@ pub(super) fn note_freed(place: &Place<'_>) {
 /// Notes that the block at `place` was sampled.
 fn record(place: &Place<'_>, size: usize, usable: usize) {
     let rate = HEAP.sampling();
-    if rate == 0 || !super::purge::is_own_process() {
+    if rate == 0 {
         return;
     }
     let room = HEAP
@@ -175,7 +174,7 @@ fn record(place: &Place<'_>, size: usize, usable: usize) {
         return;
     };
     let mut frames = [0; FRAMES];
-    let depth = match sandbox::allows_more() {
+    let depth = match may_look() {
         true => unwind::capture(&mut frames),
         false => 0,
     };
@@ -194,6 +193,18 @@ fn record(place: &Place<'_>, size: usize, usable: usize) {
     // SAFETY: 64 bytes, aligned to 64, of our own.
     unsafe { sample.as_ptr().write(full) };
     place.note(sample.as_ptr().cast());
+}
+
+/// Whether the stack may be walked, which takes system calls: asked at intervals, for asking is one, too.
+fn may_look() -> bool {
+    static ASKED_AT: AtomicU64 = AtomicU64::new(0);
+    static MAY: AtomicBool = AtomicBool::new(false);
+    let now = HEAP.now_ms();
+    if now.wrapping_sub(ASKED_AT.load(Ordering::Relaxed)) >= LOOK_MS {
+        ASKED_AT.store(now, Ordering::Relaxed);
+        MAY.store(sandbox::allows_more(), Ordering::Relaxed);
+    }
+    MAY.load(Ordering::Relaxed)
 }
 
 /// A whole number whose mean is `value`: rounded up with the chance of its fraction. `random` is uniform in 0 to 1.

@@ -194,14 +194,12 @@ impl<'r> Tally<'r> {
     fn magazine(&mut self, figures: &mut Snapshot, open: &mut Opened<'_>, class: Class) {
         let figure = &mut figures.classes[class.index() - 1];
         let filled = open.filled(class);
-        let (window, ahead) = open.in_window(class);
-        figure.cached += (filled + ahead) as u64;
+        figure.cached += filled as u64;
         let store = open.store(class);
         figure.refills += u64::from(store.refills);
         figure.flushes += u64::from(store.flushes);
         let floor = store.floor;
         self.entries(floor, filled, class);
-        self.entries(window, ahead, class);
     }
 
     /// Blocks whose addresses stand in a row in memory.
