@@ -205,7 +205,7 @@ const _: () = assert!(
         && FIGURES_AT + 8 + size_of::<Snapshot>() <= SIZES_AT
 );
 
-/// What a process sends, with the descriptor of its board or of its profile, to the socket that `NEAP_MONITOR` names:
+/// What a process sends, with the descriptor of its board or of its profile, to the Unix socket whose path `NEAP_MONITOR` is:
 /// this word, then one of the two kinds, then its number, 8 bytes each.
 pub const GREETING: u64 = u64::from_le_bytes(*b"NeapHere");
 /// The descriptor is of a board.

@@ -31,7 +31,7 @@ pub enum Kind {
     },
     /// A file path.
     Path,
-    /// The name of an abstract Unix socket. Set by tools for the programs they run: no flag stands for it.
+    /// The path of a Unix socket. Set by tools for the programs they run: no flag stands for it.
     Socket,
 }
 
@@ -226,7 +226,7 @@ pub static OPTIONS: &[Declaration] = &[
         env: "NEAP_SAMPLE",
         kind: Kind::Bytes {
             min: 4 << 10,
-            max: 1 << 40,
+            max: 1 << 30,
         },
         default: "",
         bare: Some("512K"),
@@ -238,7 +238,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: Kind::Socket,
         default: "",
         bare: None,
-        doc: "Hand the page of figures and the profile, as descriptors, to whoever listens at this abstract Unix socket (`neap run --profile`, `--record` and `neap tune` set it).",
+        doc: "Hand the page of figures and the profile, as descriptors, to whoever listens at this Unix socket (`neap run --profile`, `--record` and `neap tune` set it).",
     },
     Declaration {
         name: "classes",

@@ -62,6 +62,33 @@ fn sampling_is_switched_under_load() {
 }
 
 #[test]
+fn a_sandbox_is_not_asked() {
+    holds("sandbox", &[]);
+    holds("sandbox", &[("NEAP_SAMPLE", "16K")]);
+    holds("sandboxed-fork", &[("NEAP_SAMPLE", "16K")]);
+    holds("sandboxed-fork", &[("NEAP_PURGE_THREAD", "0")]);
+}
+
+#[test]
+fn short_stacks_are_not_overrun() {
+    holds("small-stack", &[("NEAP_PURGE_THREAD", "0")]);
+    holds("small-stack", &[("NEAP_SAMPLE", "4K")]);
+}
+
+#[test]
+fn a_raw_clones_child_leaves_its_parents_figures() {
+    holds("clone", &[("NEAP_SAMPLE", "64K")]);
+}
+
+#[test]
+fn ending_in_a_handler_waits_for_nobody() {
+    holds(
+        "exit-in-handler",
+        &[("NEAP_SAMPLE", "4K"), ("NEAP_MONITOR", "/nobody/listens")],
+    );
+}
+
+#[test]
 fn sampled_blocks_are_blocks() {
     for variables in [
         &[("NEAP_SAMPLE", "4K")][..],

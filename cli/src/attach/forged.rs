@@ -95,7 +95,7 @@ impl Forged {
     }
 }
 
-/// Sends words and descriptors to an abstract socket.
+/// Sends words and descriptors to a socket.
 pub fn send(name: &[u8], words: &[u64], descriptors: &[BorrowedFd<'_>]) {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None).unwrap();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -106,7 +106,7 @@ pub fn send(name: &[u8], words: &[u64], descriptors: &[BorrowedFd<'_>]) {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     rustix::net::sendmsg_addr(
         &socket,
-        &SocketAddrUnix::new_abstract_name(name).unwrap(),
+        &SocketAddrUnix::new(name).unwrap(),
         &[IoSlice::new(&bytes)],
         &mut control,
         SendFlags::empty(),

@@ -11,11 +11,14 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketAddrUnix,
     SocketFlags, SocketType, UCred, bind, recvmsg, shutdown, socket_with, sockopt,
 };
+use std::env;
 use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -28,7 +31,33 @@ const MESSAGE: usize = 3 * size_of::<u64>();
 #[derive(Debug)]
 pub struct Monitor {
     socket: OwnedFd,
-    name: String,
+    room: Room,
+}
+
+/// A directory of our own, which nobody else may enter: what a process sends there goes to us, or, when we are gone, to nobody.
+#[derive(Debug)]
+struct Room(PathBuf);
+
+impl Room {
+    /// Where the name of a socket has room for the path: it may have 107 bytes.
+    fn new() -> io::Result<Room> {
+        let name = format!("neap-{}-{:016x}", std::process::id(), secret()?);
+        let folder = Some(env::temp_dir()).filter(|folder| folder.as_os_str().len() < 60);
+        let room = folder.unwrap_or_else(|| PathBuf::from("/tmp")).join(name);
+        DirBuilder::new().mode(0o700).create(&room)?;
+        Ok(Room(room))
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.join("socket")
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // What cannot be removed stays; it holds nothing.
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Monitor {
@@ -37,15 +66,14 @@ impl Monitor {
         let refused = |error: io::Error| {
             Failure::own(format!("cannot make a socket for the program: {error}"))
         };
-        let secret = secret().map_err(refused)?;
-        let name = format!("neap-{}-{secret:016x}", std::process::id());
-        let socket = socket(&name).map_err(refused)?;
-        Ok(Monitor { socket, name })
+        let room = Room::new().map_err(refused)?;
+        let socket = socket(&room.socket()).map_err(refused)?;
+        Ok(Monitor { socket, room })
     }
 
     /// What to put into `NEAP_MONITOR`.
     pub fn name(&self) -> OsString {
-        OsString::from_vec(self.name.clone().into_bytes())
+        self.room.socket().into_os_string()
     }
 
     /// Begins to read, in a thread: only after the program was forked.
@@ -58,18 +86,19 @@ impl Monitor {
         let waiting = Arc::new(Mutex::new(Vec::new()));
         let (reader, sink) = (Arc::clone(&socket), Arc::clone(&waiting));
         thread::spawn(move || read(&reader, &sink));
-        Inbox { socket, waiting }
+        Inbox {
+            socket,
+            waiting,
+            _room: self.room,
+        }
     }
 }
 
-fn socket(name: &str) -> io::Result<OwnedFd> {
+fn socket(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
     sockopt::set_socket_passcred(&socket, true)?;
-    bind(
-        &socket,
-        &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-    )?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
 
@@ -78,6 +107,7 @@ fn socket(name: &str) -> io::Result<OwnedFd> {
 pub struct Inbox {
     socket: Arc<OwnedFd>,
     waiting: Arc<Mutex<Vec<Arrival>>>,
+    _room: Room,
 }
 
 /// A board or a region that came.
@@ -195,6 +225,7 @@ impl Received {
 mod tests {
     use super::*;
     use crate::attach::forged::{Forged, send};
+    use std::os::unix::ffi::OsStringExt;
     use std::time::{Duration, Instant};
 
     fn wait_for(inbox: &Inbox, count: usize) -> Vec<Arrival> {

@@ -22,10 +22,12 @@ use crate::slab::class::{CLASSES, Class};
 
 /// What is counted of one class of a cache, and how often its magazine missed.
 pub struct Counted {
-    /// Entries of the magazine at and above this address may be popped by [`Cache::pop_counted`]. Written under the cache's lock.
+    /// Entries of the magazine at and above this address may be popped by [`Cache::pop_counted`]; out of reach unless the door is
+    /// [`super::thread::Door::Sampling`]. Written under the cache's lock.
     pub bottom: AtomicUsize,
-    /// Blocks to be given out before the next sample; 0 while nothing is sampled. Written by the owner, and under the cache's lock
-    /// when sampling is switched: of two writes at once either may stay, for any draw is as good as another.
+    /// Blocks to be given out before the next sample. Written by the owner, and under the cache's lock when sampling is switched: of two
+    /// writes at once either may stay. While sampling is on, one draw is as good as another; when it is off, what stays
+    /// has no effect, for `bottom` is out of reach.
     ahead: AtomicU32,
     /// Refills and flushes since the shrinking hand last came by. Under the cache's lock.
     misses: AtomicU32,
@@ -129,11 +131,15 @@ impl Heap {
     /// Whether the next block of `class` is to be sampled; then the one after that is drawn. Else it counts as given out. For the owner
     /// of the cache, in its slow path.
     pub fn samples_next(&self, cache: &Cache, class: Class) -> bool {
-        let rate = self.sampling();
-        if rate == 0 || cache.counted[class.index()].pass() {
+        if cache.counted[class.index()].pass() {
             return false;
         }
         let mut open = cache.open();
+        // Under the lock: who switches sampling comes to this cache before it or after.
+        let rate = self.sampling();
+        if rate == 0 {
+            return false;
+        }
         let ahead = open.draw(class, rate);
         open.counted(class).ahead.store(ahead, Ordering::Relaxed);
         true

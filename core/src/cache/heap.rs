@@ -143,8 +143,12 @@ impl Heap {
     pub fn is_quiet(&self) -> bool {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let own = unsafe { &*slot::get() };
-        let quiet =
-            || self.registry.lock.try_lock().is_some() && own.is_quiet() && self.pages.is_quiet();
+        let quiet = || {
+            self.registry.lock.try_lock().is_some()
+                && own.is_quiet()
+                && self.stacks.is_quiet()
+                && self.pages.is_quiet()
+        };
         (0..QUIET_TRIES).any(|_| quiet())
     }
 

@@ -151,13 +151,15 @@ impl Heap {
         let cache = unsafe { block.as_ref() };
         self.registry.enroll(cache);
         // Looked at once the cache is in the list: whoever changes the mode later finds it there.
+        let mut open = cache.open();
         match self.door() {
             Door::Open => {}
             door => {
-                cache.open().set_door(door);
-                self.begin_counting(&mut cache.open());
+                open.set_door(door);
+                self.begin_counting(&mut open);
             }
         }
+        drop(open);
         // From here on calls from inside `key.set` find the cache.
         // SAFETY: the cache lives until the thread's end, where the slot is set again.
         unsafe { slot::set(cache) };

@@ -258,7 +258,7 @@ impl Opened<'_> {
         let store = self.store(class);
         let end = store.base + store.capacity as usize * 8;
         let (bottom, counted, limit) = match door {
-            Door::Open => (store.floor, store.floor, end),
+            Door::Open => (store.floor, usize::MAX, end),
             Door::Sampling => (usize::MAX, store.floor, end),
             Door::Closed => (usize::MAX, usize::MAX, 0),
         };
@@ -284,13 +284,15 @@ impl Opened<'_> {
         let floor = self.store(class).floor;
         let magazine = self.magazine(class);
         // Behind a closed door the owner does nothing without the lock.
-        let bottom = match self.inner.door {
-            Door::Open => magazine.offer(floor)?,
-            Door::Sampling => magazine.to_offer(floor)?,
-            Door::Closed => return magazine.to_offer(floor),
-        };
-        self.counted(class).bottom.store(bottom, Ordering::Relaxed);
-        Some(bottom)
+        match self.inner.door {
+            Door::Open => magazine.offer(floor),
+            Door::Sampling => {
+                let bottom = magazine.to_offer(floor)?;
+                self.counted(class).bottom.store(bottom, Ordering::Relaxed);
+                Some(bottom)
+            }
+            Door::Closed => magazine.to_offer(floor),
+        }
     }
 
     /// Moves the entries down to the array's start. For the owner only: it writes `top`.

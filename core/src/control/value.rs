@@ -96,7 +96,7 @@ impl fmt::Display for Kind {
             }
             Self::Millis { min, max } => write!(out, "{min} to {max} milliseconds"),
             Self::Path => out.write_str("a file path"),
-            Self::Socket => out.write_str("a socket's name"),
+            Self::Socket => out.write_str("a socket's path"),
         }
     }
 }

@@ -207,8 +207,8 @@ pub(super) fn start(caller: usize) {
     }
     let may = ENABLED.load(Ordering::Acquire) && STATE.load(Ordering::Relaxed) == AWAY;
     if !may {
-        if attach::is_asked() && !is_here() {
-            attach::serve();
+        if attach::is_asked() {
+            attach::on_the_way();
         }
         return HEAP.tide.attend();
     }

@@ -26,14 +26,24 @@ const USELESS: u8 = 2;
 #[derive(Debug)]
 pub struct Peek {
     page: usize,
+    /// Where the walk began: what lies up the stack from there, within reason, is the thread's own.
+    start: usize,
 }
 
 impl Peek {
     /// A reader that knows one page: that of `local`, which lives.
     pub fn beside<T>(local: &T) -> Self {
+        let start = core::ptr::from_ref(local).addr();
         Self {
-            page: page_of(core::ptr::from_ref(local).addr()),
+            page: page_of(start),
+            start,
         }
+    }
+
+    /// How far up the stack an address lies from where the walk began, in bytes; a large number for one below.
+    #[inline]
+    pub fn height(&self, address: usize) -> usize {
+        address.wrapping_sub(page_of(self.start) * PAGE_BYTES)
     }
 
     /// The word at `address`; `None` where it is not aligned or cannot be read. The memory must be one that no other thread
@@ -90,7 +100,8 @@ pub fn far(address: usize) -> Option<[u8; 8]> {
     (copied == 8).then_some(bytes)
 }
 
-fn is_readable(address: usize) -> bool {
+/// Whether the page of `address` can be read now.
+pub fn is_readable(address: usize) -> bool {
     if ANSWERS.load(Ordering::Relaxed) == UNKNOWN {
         learn();
     }

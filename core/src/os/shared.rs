@@ -1,8 +1,11 @@
 //! Memory that other processes may look at: a memory file, sealed against a change of its size, so that nobody's access to it can
 //! fault, and one descriptor of it, by which they find it.
 
+use super::Os;
 use super::errno::keep_errno;
+use super::linux::Linux;
 use super::thread::{self, FileIdentity};
+use crate::base::sync::plain::{AtomicPtr, AtomicU8, Ordering};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::{NonNull, null_mut};
@@ -20,6 +23,51 @@ pub struct Shared {
     pub identity: FileIdentity,
 }
 
+/// A private word that says whether this process made its shared memory itself: a child that has its own copy of everything else
+/// finds 0 there (`MADV_WIPEONFORK`). Null where the kernel knows no such pages.
+static MINE: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
+
+/// Whether this process made its shared memory, or shares all memory with the one that did: else it is another's, to be left alone. Costs
+/// no system call.
+#[inline]
+pub fn is_mine() -> bool {
+    // SAFETY: null, or a page that is never unmapped.
+    unsafe { MINE.load(Ordering::Acquire).as_ref() }
+        .is_none_or(|word| word.load(Ordering::Relaxed) != 0)
+}
+
+/// Says that what is made from now on is this process's.
+fn claim() {
+    let word = MINE.load(Ordering::Acquire);
+    // SAFETY: as in `is_mine`.
+    match unsafe { word.as_ref() } {
+        Some(word) => word.store(1, Ordering::Relaxed),
+        None => MINE.store(wiped_page(), Ordering::Release),
+    }
+}
+
+/// A page that reads 1 here, and 0 in a forked child; null if there is none to be had.
+fn wiped_page() -> *mut AtomicU8 {
+    let bytes = Linux.page_bytes();
+    let Some(page) = Linux.reserve(bytes, bytes) else {
+        return null_mut();
+    };
+    // SAFETY: a reservation of our own, all of it.
+    let wiped = unsafe {
+        Linux.commit(page, bytes).is_ok()
+            && libc::madvise(page.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) == 0
+    };
+    if !wiped {
+        // SAFETY: the same, which nobody uses.
+        unsafe { Linux.release(page, bytes) };
+        return null_mut();
+    }
+    let word = page.as_ptr().cast::<AtomicU8>();
+    // SAFETY: committed, and ours.
+    unsafe { (*word).store(1, Ordering::Relaxed) };
+    word
+}
+
 /// Numbers that the descriptor shall lie above, best first: see [`super::linux`] for why below 64.
 const ABOVE: [i32; 2] = [48, 16];
 
@@ -35,6 +83,7 @@ impl Shared {
             // SAFETY: a C string and plain flags.
             let number = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) };
             let descriptor = out_of_the_way(i32::try_from(number).ok().filter(|&n| n >= 0)?);
+            claim();
             let shared = seal(descriptor, bytes)
                 .and_then(|()| map(descriptor, bytes))
                 .zip(thread::file_identity(descriptor));
@@ -67,7 +116,7 @@ impl Shared {
         keep_errno(|| unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) });
     }
 
-    /// Hands `words` and the descriptor to the abstract Unix socket `name`, if somebody listens there and has room.
+    /// Hands `words` and the descriptor to the Unix socket at the path `name`, if somebody listens there and has room.
     pub fn hand_to(&self, name: &[u8], words: [u64; 3]) -> bool {
         thread::file_identity(self.descriptor) == Some(self.identity)
             && keep_errno(|| send(name, &words, self.descriptor))
@@ -130,7 +179,7 @@ fn map(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
 
 /// One datagram with a descriptor. Does not wait.
 fn send(name: &[u8], words: &[u64; 3], descriptor: i32) -> bool {
-    let Some((address, length)) = abstract_address(name) else {
+    let Some((address, length)) = address_of(name) else {
         return false;
     };
     let mut room = [0u64; 4];
@@ -166,16 +215,19 @@ fn send(name: &[u8], words: &[u64; 3], descriptor: i32) -> bool {
     }
 }
 
-fn abstract_address(name: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
+fn address_of(name: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
     // SAFETY: plain numbers, for which zeros are a value.
     let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    // The first byte stays 0: that makes it abstract.
-    let room = address.sun_path.get_mut(1..=name.len())?;
+    // An empty path, or one that begins with 0, names no file.
+    if name.first().is_none_or(|&first| first == 0) {
+        return None;
+    }
+    let room = address.sun_path.get_mut(..name.len())?;
     for (place, &byte) in room.iter_mut().zip(name) {
         *place = byte as _;
     }
-    let length = core::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    let length = core::mem::offset_of!(libc::sockaddr_un, sun_path) + name.len();
     Some((address, length as libc::socklen_t))
 }
 
@@ -196,7 +248,8 @@ mod tests {
             assert_eq!(libc::ftruncate(shared.descriptor, 0), -1);
         }
         assert_eq!(byte, [7]);
-        assert!(!shared.hand_to(b"nobody listens here", [1, 2, 3]));
+        assert!(!shared.hand_to(b"/nobody/listens/here", [1, 2, 3]));
+        assert!(is_mine());
         shared.close();
         assert_ne!(
             thread::file_identity(shared.descriptor),

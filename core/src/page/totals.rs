@@ -6,7 +6,7 @@ use super::zeroing::ZeroingTotals;
 use crate::base::sync::plain::Ordering::{Relaxed, Release};
 use crate::base::sync::plain::{AtomicU64, fence};
 use crate::base::units::SLICE_BYTES;
-use crate::os::Os;
+use crate::os::{Os, shared};
 
 /// Spans of one use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,7 +173,7 @@ impl<O: Os> Locked<'_, O> {
     #[cold]
     pub(super) fn reflect_now(&mut self) {
         self.inner.reflected = self.inner.counts.used_slices;
-        let Some(mirror) = self.inner.mirror else {
+        let Some(mirror) = self.inner.mirror.filter(|_| shared::is_mine()) else {
             return;
         };
         let sequence = mirror.figures[0].load(Relaxed) | 1;

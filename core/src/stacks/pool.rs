@@ -193,6 +193,11 @@ impl Pool {
         })
     }
 
+    /// Whether nobody holds the lock now.
+    pub fn is_quiet(&self) -> bool {
+        self.lock.try_lock().is_some()
+    }
+
     /// Takes the lock and keeps it, so that a fork finds the pool at rest. A stack that another thread is just giving up
     /// is lost to the child.
     ///

@@ -1,20 +1,28 @@
 // Looks at its own board and profile, as another process would, and does harm to them.
 //
 //   board present | hidden | fork | exec | vfork | ask | hostile | toggle | sampled | twice
+//   board sandbox | sandboxed-fork | small-stack | clone | exit-in-handler
 //
 // The layout is that of core/src/board.rs and core/src/sites.rs.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -121,6 +129,18 @@ static void vforked(void) {
 
 static void *blocks[4096];
 
+static void exchange(unsigned *seed, void *moved) {
+    int place = rand_r(seed) % 4096;
+    ((uintptr_t *)moved)[0] = (uintptr_t)moved;
+    ((uintptr_t *)moved)[1] = place;
+    uintptr_t *before = __atomic_exchange_n(&blocks[place], moved, __ATOMIC_ACQ_REL);
+    if (before) {
+        CHECK(before[0] == (uintptr_t)before && before[1] == (uintptr_t)place);
+        before[0] = 0;
+        free(before);
+    }
+}
+
 // Allocates and frees, so that slow paths come by; checks that contents stay.
 static void work(unsigned *seed, int rounds) {
     for (int round = 0; round < rounds; round++) {
@@ -133,9 +153,11 @@ static void work(unsigned *seed, int rounds) {
         CHECK(moved);
         for (size_t i = 0; i < (size < other ? size : other); i += 61)
             CHECK(moved[i] == (size & 255));
-        // Some are freed by another thread, later.
-        void *before = __atomic_exchange_n(&blocks[rand_r(seed) % 4096], moved, __ATOMIC_ACQ_REL);
-        free(before);
+        // Some are freed by another thread, later. Every one says until then where it lies: a block that two have says the wrong thing.
+        if (other < 16)
+            free(moved);
+        else
+            exchange(seed, moved);
     }
 }
 
@@ -249,6 +271,132 @@ static void twice(void) {
     puts("no abort");
 }
 
+// A filter that nobody told the library of: what a survey asks for kills.
+static void enter_sandbox(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 4, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getrusage, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    // Not by prctl, which the library watches.
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0)
+        fail("SKIPPED: no seccomp");
+}
+
+static void sandbox(void) {
+    _Atomic uint64_t *words = board();
+    unsigned seed = 3;
+    work(&seed, 2000);
+    enter_sandbox();
+    words[ASK] = words[PURGE] = words[SAMPLE] = 77;
+    words[RATE] = 8192;
+    for (int i = 0; i < 200; i++) {
+        work(&seed, 200);
+        usleep(1000);
+    }
+    // Who ends is watched, too: its last figures would be written now.
+    words[ASK] = 78;
+}
+
+static void sandboxed_fork(void) {
+    unsigned seed = 3;
+    work(&seed, 2000);
+    enter_sandbox();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        work(&seed, 200);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void *small_worker(void *unused) {
+    (void)unused;
+    void *held[256] = {0};
+    unsigned seed = 9;
+    for (int i = 0; i < 200; i++) {
+        for (int step = 0; step < 2000; step++) {
+            void **place = &held[rand_r(&seed) % 256];
+            free(*place);
+            *place = malloc(16 + rand_r(&seed) % 3000);
+        }
+        usleep(1000);
+    }
+    return 0;
+}
+
+// A thread with the smallest stack there is comes by while somebody asks.
+static void small_stack(void) {
+    _Atomic uint64_t *words = board();
+    words[ASK] = 5;
+    words[LEASE] = 0;
+    pthread_attr_t small;
+    pthread_t thread;
+    CHECK(pthread_attr_init(&small) == 0 && pthread_attr_setstacksize(&small, PTHREAD_STACK_MIN) == 0);
+    CHECK(pthread_create(&thread, &small, small_worker, 0) == 0);
+    CHECK(pthread_join(thread, 0) == 0);
+}
+
+// A child of which the C library does not know has a copy of the heap, but shares the files.
+static void cloned(void) {
+    enum { COUNT = 20000 };
+    static void *held[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        CHECK((held[i] = malloc(4000)) != 0);
+    int profile = descriptor_of("neap-profile"), board = descriptor_of("neap-board");
+    CHECK(profile >= 0 && board >= 0);
+    uint64_t before[2] = {word_of(profile, (256 << 10) + 576 + 48), word_of(board, 2048 + 8)};
+    pid_t child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        for (int i = 0; i < COUNT; i++)
+            free(held[i]);
+        for (int i = 0; i < 300; i++)
+            malloc(1 << 20);
+        syscall(SYS_exit_group, 0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(word_of(profile, (256 << 10) + 576 + 48) == before[0] && before[0] > 0);
+    CHECK(word_of(board, 2048 + 8) == before[1] && before[1] > 100);
+}
+
+static void leave(int signal) {
+    (void)signal;
+    _exit(0);
+}
+
+// Many children end in a handler that may have interrupted a sample.
+static void exit_in_handler(void) {
+    for (int i = 0; i < 60; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            unsigned seed = i;
+            signal(SIGUSR1, leave);
+            for (;;)
+                work(&seed, 100);
+        }
+        usleep(5000 + 100 * i);
+        kill(child, SIGUSR1);
+        int status;
+        for (int wait = 0; wait < 3000 && waitpid(child, &status, WNOHANG) == 0; wait++) {
+            if (wait == 2999) {
+                kill(child, SIGKILL);
+                fail("a child hangs in _exit");
+            }
+            usleep(1000);
+        }
+    }
+}
+
 int main(int count, char **arguments) {
     const char *what = count > 1 ? arguments[1] : "";
     if (!strcmp(what, "present")) present();
@@ -261,6 +409,11 @@ int main(int count, char **arguments) {
     else if (!strcmp(what, "toggle")) threads(toggle, 1500);
     else if (!strcmp(what, "sampled")) sampled();
     else if (!strcmp(what, "twice")) twice();
+    else if (!strcmp(what, "sandbox")) sandbox();
+    else if (!strcmp(what, "sandboxed-fork")) sandboxed_fork();
+    else if (!strcmp(what, "small-stack")) small_stack();
+    else if (!strcmp(what, "clone")) cloned();
+    else if (!strcmp(what, "exit-in-handler")) exit_in_handler();
     else fail("which?");
     return 0;
 }

@@ -19,10 +19,10 @@ use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::linux::{Linux, sandbox};
 use crate::os::lock::Lock;
-use crate::os::shared::Shared;
+use crate::os::peek;
+use crate::os::shared::{self, Shared};
 use crate::os::thread;
 use crate::slab::depot::{Round, Source};
-use crate::stacks::Pool;
 use crate::stats::Snapshot;
 use words::Words;
 
@@ -32,8 +32,11 @@ const COST_PART: u64 = 200;
 /// How long a caller on its way leaves the work to a thread that may yet be started, in ms.
 const GRACE_MS: u64 = 50;
 
-/// Bytes of a coroutine's stack on which a survey may run.
-const LEAST_STACK: usize = 64 << 10;
+/// Bytes of stack that a survey may take.
+const STACK_BYTES: usize = 32 << 10;
+
+/// Least time between two purges, or changes of sampling, that others ask for, in ms.
+const LEAST_ACT_MS: u64 = 100;
 
 /// Whose memory this heap is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +70,8 @@ struct Private {
     next_at: AtomicU64,
     /// When they were last written, in ms.
     written_at: AtomicU64,
+    /// When the next purge, or change of sampling, may be carried out for others, in ms.
+    act_at: AtomicU64,
 }
 
 struct Inner {
@@ -106,6 +111,7 @@ static BOARD: Private = Private {
     asked_at: AtomicU64::new(0),
     next_at: AtomicU64::new(0),
     written_at: AtomicU64::new(0),
+    act_at: AtomicU64::new(0),
 };
 
 /// There is to be no board.
@@ -230,30 +236,23 @@ pub(super) fn on_the_way() {
 /// Does what was asked, and writes the figures if it is time. Takes all locks of the heap, one after the other: the caller holds none.
 #[cold]
 pub(super) fn serve() {
-    if !purge::is_own_process() || is_on_short_stack() {
+    // A survey reads files, and a sandbox may kill for that.
+    if !shared::is_mine() || !purge::is_own_process() || !sandbox::allows_more() {
         return;
     }
+    if !has_stack() {
+        return;
+    }
+    let Some(asked) = BOARD.words.asked() else {
+        return;
+    };
+    let [ask, purge, sample] = asked;
+    carry_out(purge, sample);
     let Some(_guard) = BOARD.lock.try_lock() else {
         return;
     };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *BOARD.inner.get() };
-    let Some(asked) = BOARD.words.asked() else {
-        return;
-    };
-    let [ask, purge, sample] = asked;
-    if purge != BOARD.seen[1].swap(purge, Ordering::Relaxed) {
-        BOARD
-            .words
-            .write_purged(purge, HEAP.decay_round(Round::All) as u64);
-    }
-    if sample != BOARD.seen[2].swap(sample, Ordering::Relaxed) {
-        let refusal = BOARD
-            .words
-            .sample_rate()
-            .map_or(Refusal::None, profile::set_rate);
-        BOARD.words.write_sampled(sample, refusal);
-    }
     let is_new = ask != BOARD.seen[0].load(Ordering::Relaxed);
     if is_new {
         AWAITED.store(true, Ordering::Relaxed);
@@ -265,11 +264,38 @@ pub(super) fn serve() {
     BOARD.asked_at.store(0, Ordering::Relaxed);
 }
 
-/// A survey takes some KiB of stack: a coroutine may not have them. Somebody else will come by.
-fn is_on_short_stack() -> bool {
-    let local = 0u8;
-    Pool::stack_at(&HEAP.pages, (&raw const local).addr())
-        .is_some_and(|stack| stack.size().bytes() < LEAST_STACK)
+/// Purges and switches sampling, as somebody asked; not again and again, for both take long. Without the board's lock, for which a fork
+/// waits.
+fn carry_out(purge: u64, sample: u64) {
+    let wanted =
+        [(1, purge), (2, sample)].map(|(at, word)| BOARD.seen[at].load(Ordering::Relaxed) != word);
+    let (now, next) = (HEAP.now_ms(), BOARD.act_at.load(Ordering::Relaxed));
+    let exchange = Ordering::Relaxed;
+    let due = wanted != [false; 2]
+        && now >= next
+        && BOARD
+            .act_at
+            .compare_exchange(next, now + LEAST_ACT_MS, exchange, exchange)
+            .is_ok();
+    if due && purge != BOARD.seen[1].swap(purge, Ordering::Relaxed) {
+        let bytes = HEAP.decay_round(Round::All);
+        BOARD.words.write_purged(purge, bytes as u64);
+    }
+    if due && sample != BOARD.seen[2].swap(sample, Ordering::Relaxed) {
+        let rate = BOARD.words.sample_rate();
+        let refusal = rate.map_or(Refusal::None, profile::set_rate);
+        BOARD.words.write_sampled(sample, refusal);
+    }
+}
+
+/// Whether there is stack enough for a survey below this call: a thread may have little, a coroutine next to none. If not, somebody else
+/// will come by.
+fn has_stack() -> bool {
+    let here = 0u8;
+    let at = |below: usize| (&raw const here).addr().saturating_sub(below);
+    (0..=STACK_BYTES)
+        .step_by(4096)
+        .all(|below| peek::is_readable(at(below)))
 }
 
 fn write(inner: &mut Inner, ask: u64) {
@@ -298,7 +324,7 @@ pub(super) fn rest_ms() -> u64 {
         .next_at
         .load(Ordering::Relaxed)
         .saturating_sub(thread::now_ns())
-        / 1_000_000;
+        .div_ceil(1_000_000);
     let due = BOARD.written_at.load(Ordering::Relaxed) + interval;
     due.saturating_sub(now).max(by_cost)
 }
@@ -310,12 +336,15 @@ pub(super) fn is_awaited() -> bool {
 
 /// The process ends: who watched or monitored it gets the last figures.
 pub(super) fn finish() {
+    if !shared::is_mine() || !is_awaited() || !sandbox::allows_more() {
+        return;
+    }
     let Some(_guard) = BOARD.lock.try_lock() else {
         return;
     };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *BOARD.inner.get() };
-    if let Some([ask, ..]) = BOARD.words.asked().filter(|_| is_awaited()) {
+    if let Some([ask, ..]) = BOARD.words.asked() {
         write(inner, ask);
     }
 }

@@ -1,6 +1,5 @@
 //! The executable mappings of the process, as text for whoever names the frames later.
 
-use crate::cache::heap::HEAP;
 use crate::os::thread;
 
 /// Ranges that are told apart.
@@ -8,11 +7,17 @@ const RANGES: usize = 512;
 /// Bytes read at once; the longest line that is understood.
 const CHUNK: usize = 4096;
 
-/// Which addresses the text covers.
+/// The text so far, and which addresses it covers.
 pub(super) struct Maps {
+    known: Known,
+    /// What was read last. Not on the stack: that of a sampled allocation may be short.
+    chunk: [u8; CHUNK],
+}
+
+struct Known {
     ranges: [(u64, u64); RANGES],
     count: usize,
-    /// Bytes of text so far.
+    /// Bytes of text.
     written: usize,
 }
 
@@ -20,32 +25,39 @@ impl Maps {
     /// Nothing read yet.
     pub(super) const fn new() -> Self {
         Maps {
-            ranges: [(0, 0); RANGES],
-            count: 0,
-            written: 0,
+            known: Known {
+                ranges: [(0, 0); RANGES],
+                count: 0,
+                written: 0,
+            },
+            chunk: [0; CHUNK],
         }
     }
 
     /// Whether the mapping that an address is in was written down, or is not to be had.
     pub(super) fn covers(&self, address: u64) -> bool {
-        let holds = |&(from, to): &(u64, u64)| (from..to).contains(&address);
-        self.ranges[..self.count].iter().any(holds)
+        self.known.covers(address)
     }
 
-    /// Adds the executable mappings that are new to the text in `room`. Returns the text's bytes.
+    /// Bytes of text so far.
+    pub(super) fn written(&self) -> usize {
+        self.known.written
+    }
+
+    /// Adds the executable mappings that are new to the text in `room`. Returns the text's bytes. The caller holds a lock that a fork
+    /// takes, or its child would have the file open.
     pub(super) fn read(&mut self, room: &mut [u8]) -> usize {
-        // A fork waits meanwhile, or its child would have the file open.
-        let _whole = HEAP.tide.step.lock();
+        let Maps { known, chunk } = self;
         let Some(file) = thread::open_read(c"/proc/self/maps") else {
-            return self.written;
+            return known.written;
         };
-        let (mut chunk, mut held) = ([0; CHUNK], 0);
+        let mut held = 0;
         while let Some(got @ 1..) = thread::read_some(file, &mut chunk[held..]) {
             let end = held + got;
             let whole = chunk[..end].iter().rposition(|&byte| byte == b'\n');
             let whole = whole.map_or(0, |last| last + 1);
             for line in chunk[..whole].split_inclusive(|&byte| byte == b'\n') {
-                self.line(line, room);
+                known.line(line, room);
             }
             chunk.copy_within(whole..end, 0);
             held = end - whole;
@@ -54,14 +66,23 @@ impl Maps {
             }
         }
         thread::close(file);
-        self.written
+        known.written
     }
 
     /// An address that no mapping holds is not looked for again.
     pub(super) fn give_up(&mut self, address: u64) {
         if !self.covers(address) {
-            self.add((address & !0xFFF, (address & !0xFFF) + 0x1000));
+            let page = address & !0xFFF;
+            self.known.add((page, page + 0x1000));
         }
+    }
+}
+
+impl Known {
+    fn covers(&self, address: u64) -> bool {
+        let holds = |&(from, to): &(u64, u64)| (from..to).contains(&address);
+        // A process that maps more code than can be noted is not read again and again.
+        self.count == RANGES || self.ranges[..self.count].iter().any(holds)
     }
 
     fn add(&mut self, range: (u64, u64)) {
@@ -111,9 +132,9 @@ mod tests {
         assert_eq!(executable(b"1000-2000 rw-p 0 0 0\n"), None);
         assert_eq!(executable(b"nonsense\n"), None);
         let (mut maps, mut room) = (Maps::new(), [0; 100]);
-        maps.line(line, &mut room);
-        maps.line(line, &mut room);
-        assert_eq!(maps.written, line.len());
+        maps.known.line(line, &mut room);
+        maps.known.line(line, &mut room);
+        assert_eq!(maps.written(), line.len());
         assert!(maps.covers(0x55d0_c6e0_0fff) && !maps.covers(0x55d0_c6e0_1000));
         maps.give_up(0x10);
         assert!(maps.covers(0x20));

@@ -28,7 +28,11 @@ use core::ptr::{self, NonNull};
 use region::REGION;
 
 /// Rates that may be asked for, in bytes: below, next to every block would have a span of its own.
-const RATES: RangeInclusive<u64> = 4 << 10..=1 << 40;
+/// Above, the number of small blocks between two samples would not be one of 32 bits.
+const RATES: RangeInclusive<u64> = 4 << 10..=1 << 30;
+
+/// So many samples' worth of live bytes tell what share of them was asked for.
+const LEAST_SAMPLES: u64 = 32;
 
 /// A sandbox that nobody saw the program enter is noticed so late at the latest, in ms.
 const LOOK_MS: u64 = 4;
@@ -59,6 +63,12 @@ struct Weight {
     bytes: u64,
     /// Usable bytes.
     usable: u64,
+}
+
+impl Weight {
+    fn amounts(&self) -> [u64; 3] {
+        [self.objects, self.bytes, self.usable]
+    }
 }
 
 impl Sample {
@@ -214,9 +224,11 @@ fn whole(value: f64, random: f64) -> u64 {
     (value + random) as u64
 }
 
-/// Usable bytes and the bytes asked for of what is live now, by the samples; `None` if there are none.
+/// Usable bytes and the bytes asked for of what is live now, by the samples; `None` if they are too few to tell, or sampling is off.
 pub(super) fn live() -> Option<(u64, u64)> {
-    REGION.live().filter(|&(usable, _)| usable > 0)
+    let (usable, bytes) = REGION.live();
+    let enough = HEAP.sampling().saturating_mul(LEAST_SAMPLES);
+    (HEAP.is_sampling() && usable >= enough && bytes <= usable).then_some((usable, bytes))
 }
 
 /// Before a fork: nobody samples meanwhile.

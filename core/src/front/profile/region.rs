@@ -7,12 +7,13 @@ use super::table::Table;
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicU64, Ordering};
 use crate::os::Os;
-use crate::os::linux::Linux;
+use crate::os::linux::{Linux, sandbox};
 use crate::os::lock::Lock;
-use crate::os::shared::Shared;
+use crate::os::shared::{self, Shared};
 use crate::os::thread;
 use crate::sites::{
-    BYTES, FRAMES, Head, MAGIC, MAPS_AT, MAPS_BYTES, MOST_SITES, NAME, Site, VERSION, site_at,
+    BYTES, FRAMES, Head, MAGIC, MAPS_AT, MAPS_BYTES, MOST_SITES, NAME, SITES_AT, Site, VERSION,
+    site_at,
 };
 use core::mem::offset_of;
 use core::ptr;
@@ -25,9 +26,11 @@ pub(super) static REGION: Region = Region {
         table: Table::new(),
         maps: Maps::new(),
         sites: 1,
-        live: [0; 2],
         random: 0,
+        samples: 0,
+        dropped: 0,
     }),
+    live: [const { AtomicU64::new(0) }; 2],
 };
 
 /// See [`REGION`].
@@ -36,6 +39,8 @@ pub(super) struct Region {
     lock: Lock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
+    /// Usable bytes and bytes asked for of everything live, as the samples have it.
+    live: [AtomicU64; 2],
 }
 
 struct Inner {
@@ -45,10 +50,11 @@ struct Inner {
     maps: Maps,
     /// Sites in use.
     sites: u32,
-    /// Usable bytes and bytes asked for of everything live. Kept here, too: what strangers may write is not read back.
-    live: [u64; 2],
     /// State of the numbers that round.
     random: u64,
+    /// Samples so far, and those without room for their site.
+    samples: u64,
+    dropped: u64,
 }
 
 // SAFETY: `inner` is reached only under `lock`.
@@ -76,22 +82,35 @@ impl Region {
 
     /// Adds one sample of these frames. `weight` gets a uniform number in 0 to 1.
     pub(super) fn add(&self, frames: &[u64], weight: impl FnOnce(f64) -> Weight) -> Weight {
-        self.with(|inner| {
+        let weight = self.with(|inner| {
             let mut weight = weight(inner.random());
             weight.site = inner.site_of(frames);
             inner.change(&weight, Change::Allocated);
             weight
-        })
+        });
+        self.note_live(weight.usable, weight.bytes);
+        weight
     }
 
     /// Takes a sample away from what is live.
     pub(super) fn take_away(&self, weight: &Weight) {
         self.with(|inner| inner.change(weight, Change::Freed));
+        self.note_live(weight.usable.wrapping_neg(), weight.bytes.wrapping_neg());
     }
 
-    /// Usable bytes and bytes asked for of everything live.
-    pub(super) fn live(&self) -> Option<(u64, u64)> {
-        self.with(|inner| inner.shared.map(|_| (inner.live[0], inner.live[1])))
+    fn note_live(&self, usable: u64, bytes: u64) {
+        self.live[0].fetch_add(usable, Ordering::Relaxed);
+        self.live[1].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Usable bytes and bytes asked for of everything live. Takes no lock: a process may end in a signal handler that
+    /// interrupted a sample.
+    pub(super) fn live(&self) -> (u64, u64) {
+        let [usable, bytes] = &self.live;
+        (
+            usable.load(Ordering::Relaxed),
+            bytes.load(Ordering::Relaxed),
+        )
     }
 
     /// # Safety
@@ -128,6 +147,10 @@ impl Inner {
         if self.shared.is_some() {
             return true;
         }
+        // A child that got no region of its own goes without: its sites' frames are its parent's.
+        if self.sites > 1 {
+            return false;
+        }
         let Some(shared) = create() else {
             return false;
         };
@@ -163,6 +186,8 @@ impl Inner {
         // SAFETY: within the mapping, which is aligned to a page; others write there, too, hence an atomic.
         self.shared
             .as_ref()
+            // In a raw clone's child it is the parent's.
+            .filter(|_| shared::is_mine())
             .map(|shared| unsafe { &*shared.base.as_ptr().add(offset).cast::<AtomicU64>() })
     }
 
@@ -176,49 +201,35 @@ impl Inner {
         self.set(field, value);
     }
 
-    /// Adds to a counter that others see. What strangers made of it is their affair.
-    fn add(&self, offset: usize, by: u64) {
-        if let Some(word) = self.word(offset) {
-            word.fetch_add(by, Ordering::Relaxed);
-        }
-    }
-
+    /// Counts a sample, in the sums of our own first: what stands in the region strangers may have written.
     fn change(&mut self, weight: &Weight, change: Change) {
-        let at = site_at(weight.site as usize);
-        let fields = [
-            (
-                offset_of!(Site, alloc_objects),
-                offset_of!(Site, live_objects),
-                weight.objects,
-            ),
-            (
-                offset_of!(Site, alloc_bytes),
-                offset_of!(Site, live_bytes),
-                weight.bytes,
-            ),
-            (
-                offset_of!(Site, alloc_usable),
-                offset_of!(Site, live_usable),
-                weight.usable,
-            ),
-        ];
-        for (alloc, live, by) in fields {
-            match change {
-                Change::Allocated => {
-                    self.add(at + alloc, by);
-                    self.add(at + live, by);
-                }
-                Change::Freed => self.add(at + live, by.wrapping_neg()),
-            }
-        }
-        for (sum, by) in self.live.iter_mut().zip([weight.usable, weight.bytes]) {
+        let Some(sums) = self.table.sums(weight.site) else {
+            return;
+        };
+        for (sum, by) in sums.live.iter_mut().zip(weight.amounts()) {
             *sum = match change {
                 Change::Allocated => sum.wrapping_add(by),
                 Change::Freed => sum.wrapping_sub(by),
             };
         }
         if change == Change::Allocated {
-            self.add(offset_of!(Head, samples), 1);
+            for (sum, by) in sums.allocated.iter_mut().zip(weight.amounts()) {
+                *sum = sum.wrapping_add(by);
+            }
+            self.samples += 1;
+            self.set_head(offset_of!(Head, samples), self.samples);
+        }
+        self.write_sums(weight.site);
+    }
+
+    /// Writes the sums of a site to the region.
+    fn write_sums(&mut self, site: u32) {
+        let at = site_at(site as usize);
+        if let Some(sums) = self.table.sums(site).copied() {
+            let (allocated, live) = (sums.allocated, sums.live);
+            for (number, value) in allocated.into_iter().chain(live).enumerate() {
+                self.set(at + offset_of!(Site, alloc_objects) + number * 8, value);
+            }
         }
     }
 
@@ -233,7 +244,8 @@ impl Inner {
             Some(site) if Some(site) == next => self.begin_site(site, hash, frames),
             Some(site) => site,
             None => {
-                self.add(offset_of!(Head, dropped), 1);
+                self.dropped += 1;
+                self.set_head(offset_of!(Head, dropped), self.dropped);
                 0
             }
         }
@@ -280,18 +292,27 @@ impl Inner {
         (self.random >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// In a fork's child: what is live lives here, too; what was allocated so far was its parent's.
+    /// In a fork's child: what is live lives here, too; what was allocated so far was its parent's. Of the parent's region only what never
+    /// changes is read, for the parent goes on writing there.
     fn leave_parents(&mut self) {
         let Some(parents) = self.shared.take() else {
             return;
         };
-        if let Some(own) = create() {
-            let used = site_at(self.sites as usize);
-            // SAFETY: two different mappings, each longer than what is in use.
-            unsafe { ptr::copy_nonoverlapping(parents.base.as_ptr(), own.base.as_ptr(), used) };
+        if let Some(own) = sandbox::allows_more().then(create).flatten() {
+            for from_to in [
+                MAPS_AT..MAPS_AT + self.maps.written(),
+                SITES_AT..site_at(self.sites as usize),
+            ] {
+                // SAFETY: two different mappings, both as long; others change single words of the first meanwhile.
+                unsafe {
+                    let from = parents.base.as_ptr().add(from_to.start);
+                    ptr::copy(from, own.base.as_ptr().add(from_to.start), from_to.len());
+                }
+            }
             self.shared = Some(own);
             self.write_head();
-            self.forget_allocated();
+            self.set_head(offset_of!(Head, maps_bytes), self.maps.written() as u64);
+            self.begin_sums();
             attach::tell_of_profile(&own);
         }
         parents.close();
@@ -299,26 +320,14 @@ impl Inner {
         unsafe { parents.unmap() };
     }
 
-    fn forget_allocated(&self) {
-        for site in 0..self.sites as usize {
-            let at = site_at(site);
-            let [objects, bytes, usable] = [
-                (
-                    offset_of!(Site, alloc_objects),
-                    offset_of!(Site, live_objects),
-                ),
-                (offset_of!(Site, alloc_bytes), offset_of!(Site, live_bytes)),
-                (
-                    offset_of!(Site, alloc_usable),
-                    offset_of!(Site, live_usable),
-                ),
-            ];
-            for (alloc, live) in [objects, bytes, usable] {
-                let value = self
-                    .word(at + live)
-                    .map_or(0, |word| word.load(Ordering::Relaxed));
-                self.set(at + alloc, value);
+    /// What is live counts as allocated, nothing else.
+    fn begin_sums(&mut self) {
+        self.samples = 0;
+        for site in 0..self.sites {
+            if let Some(sums) = self.table.sums(site) {
+                sums.allocated = sums.live;
             }
+            self.write_sums(site);
         }
     }
 }

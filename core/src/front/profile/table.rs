@@ -11,6 +11,18 @@ const PLACES: usize = MOST_SITES * 2;
 /// By hash, linear probing; a hash of 0 is an empty place.
 pub(super) struct Table {
     places: Option<NonNull<Place>>,
+    /// By site.
+    sums: Option<NonNull<Sums>>,
+}
+
+/// What the samples of a site stand for: objects in parts, bytes asked for, usable bytes. In the order of [`crate::sites::Site`].
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Sums {
+    /// All so far.
+    pub(super) allocated: [u64; 3],
+    /// Those that live.
+    pub(super) live: [u64; 3],
 }
 
 #[repr(C)]
@@ -23,23 +35,25 @@ struct Place {
 impl Table {
     /// Without memory.
     pub(super) const fn new() -> Self {
-        Table { places: None }
+        Table {
+            places: None,
+            sums: None,
+        }
     }
 
     /// Gets the memory. False if there is none.
     pub(super) fn open(&mut self) -> bool {
-        let bytes = (PLACES * size_of::<Place>()).next_multiple_of(Linux.page_bytes());
-        let Some(base) = Linux.reserve(bytes, Linux.page_bytes()) else {
-            return false;
-        };
-        // SAFETY: a reservation of our own, all of it.
-        if unsafe { Linux.commit(base, bytes) }.is_err() {
-            // SAFETY: the same, which nobody uses.
-            unsafe { Linux.release(base, bytes) };
-            return false;
-        }
-        self.places = Some(base.cast());
-        true
+        self.places = self.places.or_else(|| zeros(PLACES));
+        self.sums = self.sums.or_else(|| zeros(MOST_SITES));
+        self.places.is_some() && self.sums.is_some()
+    }
+
+    /// The sums of a site.
+    pub(super) fn sums(&mut self, site: u32) -> Option<&mut Sums> {
+        debug_assert!((site as usize) < MOST_SITES);
+        // SAFETY: committed for so many, zero at first; nobody else reaches them.
+        self.sums
+            .map(|sums| unsafe { sums.add(site as usize).as_mut() })
     }
 
     /// The site of a hash; where there is none, `next` from now on, if that is one.
@@ -63,6 +77,19 @@ impl Table {
         self.places
             .map(|places| unsafe { core::slice::from_raw_parts_mut(places.as_ptr(), PLACES) })
     }
+}
+
+/// Memory for `count` values, all zero, outside of the arenas; untouched it costs nothing.
+fn zeros<T>(count: usize) -> Option<NonNull<T>> {
+    let bytes = (count * size_of::<T>()).next_multiple_of(Linux.page_bytes());
+    let base = Linux.reserve(bytes, Linux.page_bytes())?;
+    // SAFETY: a reservation of our own, all of it.
+    if unsafe { Linux.commit(base, bytes) }.is_err() {
+        // SAFETY: the same, which nobody uses.
+        unsafe { Linux.release(base, bytes) };
+        return None;
+    }
+    Some(base.cast())
 }
 
 #[cfg(test)]

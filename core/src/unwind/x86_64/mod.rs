@@ -85,20 +85,20 @@ fn simple(frame: &Frame, peek: &mut Peek, base: Base, cfa: i32, fp: Saved) -> Op
     };
     let cfa = register.checked_add_signed(cfa as isize)?;
     Some(Frame {
-        pc: word(frame, peek, cfa.checked_sub(WORD)?)?,
+        pc: word(peek, cfa.checked_sub(WORD)?)?,
         sp: cfa,
         fp: match fp {
             Saved::Same => frame.fp,
-            Saved::At(offset) => word(frame, peek, cfa.checked_add_signed(offset as isize)?)?,
+            Saved::At(offset) => word(peek, cfa.checked_add_signed(offset as isize)?)?,
         },
         left: Left::Call,
     })
 }
 
-/// The word at `address`, which is on the stack of `frame` or else anywhere.
+/// The word at `address`, which is on the stack that the walk began on or else anywhere. Not on that of the frame: garbage may have led there.
 #[inline]
-fn word(frame: &Frame, peek: &mut Peek, address: usize) -> Option<usize> {
-    if address.wrapping_sub(frame.sp) < NEAR_BYTES {
+fn word(peek: &mut Peek, address: usize) -> Option<usize> {
+    if peek.height(address) < NEAR_BYTES {
         return peek.near(address);
     }
     far(address).map(usize::from_ne_bytes)

@@ -240,12 +240,12 @@ impl Row {
             Where::Undefined | Where::Unknown => None,
             Where::At(offset) => {
                 let address = cfa.checked_add_signed(offset as isize)?;
-                Some(Some(word(frame, peek, address)?))
+                Some(Some(word(peek, address)?))
             }
             Where::Plus(offset) => Some(Some(cfa.checked_add_signed(offset as isize)?)),
             Where::AtExpression(expression) => {
                 let address = expression::value(frame, peek, fde, expression, Some(cfa))?;
-                Some(Some(word(frame, peek, address)?))
+                Some(Some(word(peek, address)?))
             }
         };
         Some(Frame {
