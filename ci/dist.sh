@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the shipped files into target/dist/ and checks them:
-#   libneap.so  neap  neap-lab  include/neap.h  include/neap/boost_context.hpp
+#   libneap.so  neap  neap-lab  neap-lab-rust  include/neap.h  include/neap/boost_context.hpp
 #
 # The library is built alone and in a directory of its own: built as a dependency of the
 # command it gets no link-time optimisation, under the same file name.
@@ -19,7 +19,7 @@ cargo build --profile dist -p neap-cli -p neap-lab --bins --target-dir "$work/co
 
 mkdir -p "$dist"
 install -m 755 "$work/library/dist/libneap_c.so" "$dist/libneap.so"
-install -m 755 "$work/commands/dist/neap" "$work/commands/dist/neap-lab" "$dist/"
+install -m 755 "$work/commands/dist/"{neap,neap-lab,neap-lab-rust} "$dist/"
 install -D -m 644 capi/include/neap.h "$dist/include/neap.h"
 install -D -m 644 capi/include/neap/boost_context.hpp "$dist/include/neap/boost_context.hpp"
 

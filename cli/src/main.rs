@@ -25,7 +25,6 @@
 
 #![cfg_attr(not(test), no_main)]
 
-#[allow(dead_code, unused_imports, reason = "other verbs use the rest")]
 mod attach;
 mod classes;
 mod command;

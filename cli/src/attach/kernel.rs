@@ -25,11 +25,6 @@ impl KernelView {
     }
 }
 
-/// What the kernel counts for a process under Neap.
-pub fn arenas(pid: i32) -> Result<KernelView, Failure> {
-    of_board(&Board::open(pid)?)
-}
-
 /// What the kernel counts for a board's process.
 pub fn of_board(board: &Board) -> Result<KernelView, Failure> {
     match board.process() {

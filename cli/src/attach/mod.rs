@@ -29,6 +29,5 @@ mod target;
 pub use asking::{Answer, Purge, Sampling, now_ms};
 pub use board::Board;
 pub use process::Process;
-pub use reach::us;
 pub use region::Region;
 pub use target::{Target, Under, may_watch};

@@ -180,7 +180,7 @@ mod tests {
         let own = own();
         let numbers = own.numbers();
         assert!(numbers.contains(&u64::from(std::process::id())));
-        assert_eq!(own.user().unwrap(), crate::attach::us());
+        assert_eq!(own.user().unwrap(), crate::attach::reach::us());
         assert!(!own.has_ended() && !own.name().is_empty());
         assert!(Process::open(i32::MAX).is_err());
     }

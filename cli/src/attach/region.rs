@@ -54,11 +54,6 @@ impl Region {
         Ok(Region { reach, pid })
     }
 
-    /// The process.
-    pub fn pid(&self) -> u64 {
-        self.pid
-    }
-
     /// Its head as it is now.
     pub fn head(&self) -> Result<Head, Failure> {
         head(&self.reach)

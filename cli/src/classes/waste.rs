@@ -87,7 +87,6 @@ pub fn of_table(histogram: &Histogram, sizes: &[u16]) -> Vec<Row> {
 }
 
 /// What the classes of a process wasted so far, if it runs in the counting mode; else there are none.
-#[allow(dead_code, reason = "neap stat and neap report print it")]
 pub fn of_snapshot(figures: &Snapshot) -> Vec<Row> {
     let classes = figures.classes.iter();
     let rows = classes.map(|class| Row::new(class.bytes, class.allocations, class.requested));

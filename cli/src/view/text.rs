@@ -1,6 +1,7 @@
 //! A process at one moment, as tables for people.
 
 use super::{PENDING, State, View, live, slices, total, used};
+use crate::classes::waste;
 use anstyle::{AnsiColor, Style};
 use neap::ledger::Sign;
 use neap::stats::{Bytes, Snapshot, SpanFigures, USE_NAMES};
@@ -20,6 +21,7 @@ pub fn page(view: &View) -> String {
             out += &memo(figures, view);
             out += &spans(&figures.spans);
             out += &classes(figures);
+            out += &waste(figures);
         }
         _ => out += &pending(view),
     }
@@ -180,6 +182,30 @@ fn classes(figures: &Snapshot) -> String {
             out,
             "    {:<NAME$} {:>11} {live:>11} {:>11} {:>11} {bytes:>11}",
             class.bytes, class.slabs, class.free, class.cached
+        );
+    }
+    out
+}
+
+/// What the classes wasted so far, where allocations are counted: else nobody knows what was asked for.
+fn waste(figures: &Snapshot) -> String {
+    let rows = waste::of_snapshot(figures);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let columns = format!(
+        "{:>11} {:>11} {:>11} {:>11} {:>11}",
+        "allocated", "asked for", "usable", "waste", "of all waste"
+    );
+    let mut out = heading("class", columns.trim_start());
+    for row in &rows {
+        let [asked, usable, lost] = [row.requested, row.usable, row.waste].map(Bytes);
+        let _ = writeln!(
+            out,
+            "    {:<NAME$} {:>11} {asked:>11} {usable:>11} {lost:>11} {:>10.1} %",
+            row.class,
+            row.allocations,
+            row.share * 100.0
         );
     }
     out

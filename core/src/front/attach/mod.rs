@@ -167,6 +167,7 @@ fn put_up(inner: &mut Inner) {
         .seen
         .iter()
         .for_each(|seen| seen.store(0, Ordering::Relaxed));
+    note_sampling(HEAP.sampling());
     HEAP.pages.set_mirror(BOARD.words.mirror());
     tell(&shared, board::KIND_BOARD);
     inner.shared = Some(shared);
@@ -175,6 +176,11 @@ fn put_up(inner: &mut Inner) {
 fn monitor() -> &'static Name {
     // SAFETY: written while the process had one thread, and never since.
     unsafe { &*BOARD.monitor.get() }
+}
+
+/// Says on the board at which rate the profiler samples.
+pub(super) fn note_sampling(rate: u64) {
+    BOARD.words.write_rate(rate);
 }
 
 /// Tells the monitor, if there is one, of the profile's region.
@@ -246,7 +252,7 @@ pub(super) fn serve() {
             .words
             .sample_rate()
             .map_or(Refusal::None, profile::set_rate);
-        BOARD.words.write_sampled(sample, HEAP.sampling(), refusal);
+        BOARD.words.write_sampled(sample, refusal);
     }
     let is_new = ask != BOARD.seen[0].load(Ordering::Relaxed);
     if is_new {

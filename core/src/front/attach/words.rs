@@ -106,8 +106,12 @@ impl Words {
         Some(word.load(Ordering::Relaxed))
     }
 
-    pub(super) fn write_sampled(&self, sample: u64, rate: u64, refusal: Refusal) {
+    /// The rate in force.
+    pub(super) fn write_rate(&self, rate: u64) {
         self.store_word(SERVED_AT + offset_of!(Served, sample_rate), rate);
+    }
+
+    pub(super) fn write_sampled(&self, sample: u64, refusal: Refusal) {
         self.store_word(
             SERVED_AT + offset_of!(Served, sample_refusal),
             refusal as u64,

@@ -9,6 +9,7 @@ mod region;
 mod table;
 
 use super::allocate::entered;
+use super::attach;
 use super::check;
 use crate::base::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::board::Refusal;
@@ -94,6 +95,7 @@ pub(super) fn set_rate(rate: u64) -> Refusal {
     EVER.store(true, Ordering::Relaxed);
     HEAP.set_sampling(rate);
     REGION.note_rate(rate);
+    attach::note_sampling(rate);
     Refusal::None
 }
 
