@@ -34,7 +34,7 @@ const WORTH_BYTES: usize = 64 << 10;
 
 /// What the rounds of decay need to know of the heap's life.
 pub struct Tide {
-    /// Held during a step that a fork must not cut in two. The first of all locks.
+    /// Held during a step that a fork must not cut in two. See the order of locks in `lib.rs`.
     pub step: Lock,
     /// Bytes that went back past a magazine so far; wraps.
     freed: AtomicUsize,
