@@ -25,6 +25,10 @@ tier memory "$target/dist/neap-lab" memory --mib 256
 tier retention "$target/dist/neap-lab" retention
 tier fragmentation "$target/dist/neap-lab" fragmentation
 tier mesh "$target/dist/neap-lab" mesh
+tier classes "$target/dist/neap-lab" classes
+# Prices have a bar, which only a quiet machine tells about.
+tier profile "$target/dist/neap-lab" profile --only truth
+tier ledger env TEST_TIER=full LIBRARY_UNDER_TEST="$target/dist/libneap.so" ci/ledger.sh "$target/ledger.csv"
 tier tide "$target/dist/neap-lab" tide
 # Needs about 6 GB; where there is less it says so, and fails.
 tier million "$target/dist/neap-lab" tide --peers neap --only waited --no-prices --coroutines 1000000 --stack-kib 16
