@@ -71,4 +71,4 @@ else
 fi
 # From the Go module proxy: the newest that builds with Debian's Go.
 command -v pprof >/dev/null || go install github.com/google/pprof@v0.0.0-20230602150820-91b7bce49751
-cargo run -q -p neap-lab -- download --prepare
+cargo run -q -p neap-lab --bin neap-lab -- download --prepare

@@ -166,7 +166,7 @@ fn profile() -> Command {
         .about("Say which calls of a program its memory comes from")
         .after_help(
             "The process must run under Neap. If it does not sample already, it does so for --seconds and \
-             stops then; only what it allocates meanwhile is seen. Ctrl-C ends the wait early.",
+             stops then; only what it allocates while sampling is on is seen, in this and in earlier calls. Ctrl-C ends the wait early.",
         )
         .arg(
             Arg::new("TARGET")

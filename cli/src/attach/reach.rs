@@ -186,7 +186,7 @@ fn refused(process: &Process, error: &io::Error) -> Failure {
         }
         (io::ErrorKind::PermissionDenied, _) => format!(
             "process {pid} does not let other processes look into it (it has more rights than its user, or made \
-             itself undumpable): run neap as root"
+             itself undumpable): run neap as root, and in a container as its host's"
         ),
         _ => format!("cannot look into process {pid}: {error}"),
     })

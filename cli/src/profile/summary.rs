@@ -43,7 +43,10 @@ fn sampling(profile: &Profile) -> String {
     match (profile.rate, profile.began_ms) {
         (0, _) => String::new(),
         (rate, 0) => format!(" (every {} on average)", Bytes(rate)),
-        (rate, _) => format!(" (every {} on average, {seconds:.1} s)", Bytes(rate)),
+        (rate, _) => format!(
+            " (every {} on average at last; since sampling was first switched on, {seconds:.1} s before)",
+            Bytes(rate)
+        ),
     }
 }
 

@@ -97,10 +97,16 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The sample at which most was in RAM, among those that know the heap.
+    /// The sample at which the program held most, among those that know the heap and at which nearly the most was in RAM: what is
+    /// freed stays in RAM for a while, so that most of all may be there when much of it is free.
     pub fn peak(&self) -> Option<(&'a Sample, &'a Heap)> {
+        let most = self
+            .told()
+            .map(|(sample, _)| sample.rss_of_figures())
+            .max()?;
         self.told()
-            .max_by_key(|(sample, _)| sample.rss_of_figures())
+            .filter(|(sample, _)| sample.rss_of_figures() >= most - most / 20)
+            .max_by_key(|(_, heap)| heap.ledger.requested + heap.ledger.rounding)
     }
 
     /// Samples with news: of those that show the same figures of the heap, the first.

@@ -178,7 +178,7 @@ fn when_neap_is_killed_what_it_recorded_is_readable() {
         verdict["verdict"]
             .as_str()
             .unwrap()
-            .contains("before the program did")
+            .contains("how it ended was not seen")
     );
 }
 

@@ -50,7 +50,9 @@ fn run(subject: &Subject) -> String {
             format!("`{name}` ran for {seconds:.1} s and ended with status {status}.")
         }
         _ => {
-            format!("The recording of `{name}` ends after {seconds:.1} s, before the program did.")
+            format!(
+                "The last that was heard of `{name}` was after {seconds:.1} s; how it ended was not seen."
+            )
         }
     }
 }

@@ -69,7 +69,7 @@ fn a_recording_without_its_end_is_used_and_that_is_said() {
         verdict["verdict"]
             .as_str()
             .unwrap()
-            .contains("before the program did")
+            .contains("how it ended was not seen")
     );
 }
 
