@@ -106,7 +106,7 @@ impl<'a> Subject<'a> {
             .max()?;
         self.told()
             .filter(|(sample, _)| sample.rss_of_figures() >= most - most / 20)
-            .max_by_key(|(_, heap)| heap.ledger.requested + heap.ledger.rounding)
+            .max_by_key(|(_, heap)| heap.ledger.requested.saturating_add(heap.ledger.rounding))
     }
 
     /// Samples with news: of those that show the same figures of the heap, the first.

@@ -268,8 +268,10 @@ fn go_round() {
     };
     while watch.idle_rounds < IDLE_ROUNDS || attach::rest_ms() != u64::MAX {
         HEAP.pages.set_chores(Chores::Elsewhere);
-        let rest = watch.rest_ms().min(attach::rest_ms()).min(MOST_REST_MS);
-        match HEAP.tide.listen(rest) {
+        let until_look = watch.rest_ms();
+        let rest = until_look.min(attach::rest_ms()).min(MOST_REST_MS);
+        let told = HEAP.tide.listen(rest);
+        match told {
             Told::End => return,
             Told::MakeWay { stay } => {
                 HEAP.pages.purge_above(stay);
@@ -277,7 +279,9 @@ fn go_round() {
             Told::Nothing => {}
         }
         attach::serve();
-        if watch.rest_ms() == 0 {
+        // The clock is coarse: who slept until the next look may be told that there are some ms left.
+        let slept_through = told == Told::Nothing && rest == until_look;
+        if slept_through || watch.rest_ms() == 0 {
             watch.look();
             watch.looked_at = HEAP.now_ms();
             HEAP.tide.attend();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const PARAGRAPH: &str = "\
 planted, process 77: 127.9 MiB live in 1,049,577 objects, of 134.9 MiB in 1,049,584 objects allocated while it was \
-sampled (every 512.0 KiB on average, 2.5 s).
+sampled (every 512.0 KiB on average at last; since sampling was first switched on, 2.5 s before).
 The largest part of the live bytes, 100.0 MiB (78.2 %), comes from download (planted.c:10), called by main \
 (planted.c:1): 1 object of 100.0 MiB.
 Size classes add 8.0 MiB, 8.0 MiB of it in fresh_node (planted.c:20), called by add_node (planted.c:25): 24 bytes \
