@@ -10,10 +10,14 @@
 //!
 //! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`, the first change by a compare-exchange, so that one of several callers wins. `HOLDS` counts who wants no thread.
 
+use super::allocate::current;
 use super::attach;
-use crate::base::sync::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering,
+};
 use crate::cache::decay::{GO_ON, Told};
 use crate::cache::heap::HEAP;
+use crate::cache::thread::Cache;
 use crate::os::linux::sandbox;
 use crate::os::thread;
 use crate::page::Chores;
@@ -33,6 +37,8 @@ static THREAD: AtomicI32 = AtomicI32::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 /// The kernel has ended it by so many ms later: whoever has its number then is another thread.
 const EXIT_MS: u64 = 1000;
+/// The cache of who is starting a thread; null while nobody is.
+static SPAWNER: AtomicPtr<Cache> = AtomicPtr::new(null_mut());
 /// How many want no thread to be started now.
 static HOLDS: AtomicUsize = AtomicUsize::new(0);
 /// Whether a thread may be started at all.
@@ -233,9 +239,21 @@ fn start_now() {
     }
     HEAP.tide.word.store(GO_ON, Ordering::Relaxed);
     THREAD.store(0, Ordering::SeqCst);
-    if !thread::spawn(body, STACK_BYTES) {
+    SPAWNER.store(own_cache(), Ordering::Relaxed);
+    let spawned = thread::spawn(body, STACK_BYTES);
+    SPAWNER.store(null_mut(), Ordering::Relaxed);
+    if !spawned {
         STATE.store(AWAY, Ordering::SeqCst);
     }
+}
+
+fn own_cache() -> *mut Cache {
+    core::ptr::from_ref(current()).cast_mut()
+}
+
+/// Whether the C library allocates for the thread that the owner of this cache starts: not the program's doing.
+pub(super) fn is_spawning(cache: &Cache) -> bool {
+    core::ptr::eq(SPAWNER.load(Ordering::Relaxed), cache)
 }
 
 fn is_forbidden(caller: usize) -> bool {

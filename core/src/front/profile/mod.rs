@@ -10,7 +10,7 @@ mod table;
 
 use super::allocate::entered;
 use super::attach;
-use super::check;
+use super::{check, purge};
 use crate::base::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::board::Refusal;
 use crate::cache::counted::chance;
@@ -116,7 +116,7 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
     if mode == Mode::Counting {
         super::allocate::count_allocation(cache, size, Some(class));
     }
-    if HEAP.samples_next(cache, class) {
+    if !purge::is_spawning(cache) && HEAP.samples_next(cache, class) {
         // Without memory for a span of its own, it is one that was not sampled.
         return sampled(class, size).unwrap_or_else(|| HEAP.take_one(class));
     }
