@@ -81,7 +81,7 @@ struct Inner {
     cost_ns: u64,
 }
 
-/// The name of an abstract socket.
+/// The path of a socket.
 #[derive(Clone, Copy)]
 struct Name {
     bytes: [u8; NAME_BYTES],

@@ -183,12 +183,10 @@ impl Inner {
     /// A word of the region.
     fn word(&self, offset: usize) -> Option<&AtomicU64> {
         debug_assert!(offset < BYTES && offset.is_multiple_of(8));
+        // In a raw clone's child it is the parent's.
+        let shared = self.shared.as_ref().filter(|_| shared::is_mine())?;
         // SAFETY: within the mapping, which is aligned to a page; others write there, too, hence an atomic.
-        self.shared
-            .as_ref()
-            // In a raw clone's child it is the parent's.
-            .filter(|_| shared::is_mine())
-            .map(|shared| unsafe { &*shared.base.as_ptr().add(offset).cast::<AtomicU64>() })
+        Some(unsafe { &*shared.base.as_ptr().add(offset).cast::<AtomicU64>() })
     }
 
     fn set(&self, offset: usize, value: u64) {
