@@ -139,8 +139,11 @@ fn pop(tag: Tag, class: Class, size: usize) -> *mut u8 {
 /// [`allocate`] without a block at hand for so small a size.
 #[inline(never)]
 fn allocate_missed(size: usize) -> *mut u8 {
-    if let Some(block) = allocate_counted_hit(size) {
-        return block;
+    if size <= TABLE_BYTES {
+        let tag = current().tags[size];
+        return current()
+            .pop_counted(tag)
+            .unwrap_or_else(|| allocate_slow(size, Class::serving(size)));
     }
     if size > MAX_BLOCK {
         return large::allocate(size, 1);
