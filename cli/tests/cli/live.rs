@@ -164,23 +164,22 @@ fn a_process_without_a_board_is_told() {
 #[test]
 fn top_sees_a_process_at_work() {
     let holder = Holder::start("busy");
-    let output = run(&[
-        "top",
-        &holder.pid(),
-        "--json",
-        "--interval=0.2",
-        "--count=4",
-    ]);
-    let lines: Vec<Value> = String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(lines.len(), 4);
+    let look = || -> Vec<Value> {
+        let pid = holder.pid();
+        let output = run(&["top", &pid, "--json", "--interval=0.2", "--count=4"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    };
     let refills = |line: &Value| line["rates"]["refills"].as_f64().unwrap();
-    assert!(lines.iter().any(|line| refills(line) > 0.0), "{lines:?}");
-    assert!(
-        lines.iter().any(|line| line["state"] == "fresh"),
-        "{lines:?}"
-    );
+    let (mut worked, mut fresh, mut looks) = (false, false, 0);
+    // On a busy machine the process may have to wait for its turn for longer than one look takes.
+    while !(worked && fresh) {
+        let lines = look();
+        assert_eq!(lines.len(), 4);
+        worked |= lines.iter().any(|line| refills(line) > 0.0);
+        fresh |= lines.iter().any(|line| line["state"] == "fresh");
+        looks += 1;
+        assert!(looks < 100, "worked: {worked}, fresh: {fresh}, {lines:?}");
+    }
 }
