@@ -1,6 +1,5 @@
 //! Whether profiles are unbiased: many processes that allocate the same, and the mean error of each place.
 
-use std::fmt;
 use std::process::Command;
 
 use anyhow::ensure;
@@ -33,37 +32,18 @@ pub const LIVE_ERRORS: &str = "mean error in standard errors; live";
 /// See [`ALLOCATED`].
 pub const SPREAD: &str = "spread of the runs over the theory's; allocated";
 
-/// A mean error of more standard errors than these is looked at again.
+/// A mean error of more standard errors than these is a failure.
 const MOST: f64 = 3.0;
-/// Looks in all; what is off in each of them is a failure. Chance alone puts one of all places that are right beyond
-/// [`MOST`] in every tenth campaign and in every third quick one, but seldom the same place twice.
-const LOOKS: u32 = 3;
 
-/// Runs the processes, and judges each place. The figures are those of the last look.
+/// Runs the processes, and judges each place.
 pub fn carry_out(plan: &Plan, tell: impl Fn(&str), results: &mut Results) {
-    let mut runs = look(plan, &tell, results);
-    let mut off = far_off(&runs, plan.rate);
-    for _ in 1..LOOKS {
-        if off.is_empty() {
-            break;
-        }
-        let errors: Vec<String> = off.iter().map(Error::to_string).collect();
-        tell(&format!("looking again: {}", errors.join("; ")));
-        runs = look(plan, &tell, results);
-        off = both(&off, far_off(&runs, plan.rate));
-    }
-    for place in of_places(&runs) {
-        note(&place, plan.rate, results);
-    }
-    let failed = off.iter().map(|e| format!("every time again: {e}"));
-    results.failures.extend(failed);
-}
-
-/// The readings of as many processes as are wanted.
-fn look(plan: &Plan, tell: &impl Fn(&str), results: &mut Results) -> Vec<Vec<Reading>> {
     let mut runs = Vec::new();
-    for run in 1..=plan.runs {
-        tell(&format!("known allocations, run {run} of {}", plan.runs));
+    for run in 0..plan.runs {
+        tell(&format!(
+            "known allocations, run {} of {}",
+            run + 1,
+            plan.runs
+        ));
         match once(plan) {
             Ok(readings) => runs.push(readings),
             Err(reason) => results
@@ -71,41 +51,10 @@ fn look(plan: &Plan, tell: &impl Fn(&str), results: &mut Results) -> Vec<Vec<Rea
                 .push(format!("known allocations: {reason:#}")),
         }
     }
-    runs
-}
-
-/// The readings of each place over all runs.
-fn of_places(runs: &[Vec<Reading>]) -> impl Iterator<Item = Vec<Reading>> {
-    let places = 0..SIZES.len() * Part::ALL.len();
-    places.map(move |place| runs.iter().map(|run| run[place]).collect())
-}
-
-/// By how many standard errors the mean of one side of a place is off.
-struct Error {
-    case: &'static str,
-    known: Known,
-    worst: f64,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (size, part) = (self.known.size, self.known.part.name());
-        let (case, worst) = (self.case, self.worst);
-        write!(f, "{case}, {size} B, {part}: {worst:.2}")
+    for place in 0..SIZES.len() * Part::ALL.len() {
+        let of_place: Vec<Reading> = runs.iter().map(|run| run[place]).collect();
+        note(&of_place, plan.rate, results);
     }
-}
-
-/// The errors of more than [`MOST`].
-fn far_off(runs: &[Vec<Reading>], rate: u64) -> Vec<Error> {
-    let all = of_places(runs).flat_map(|place| errors(&place, rate));
-    all.filter(|error| error.worst.abs() > MOST).collect()
-}
-
-/// Those of `again` whose place and side were off before, too.
-fn both(before: &[Error], again: Vec<Error>) -> Vec<Error> {
-    let same = |a: &Error, b: &Error| a.case == b.case && a.known == b.known;
-    let known = |error: &Error| before.iter().any(|earlier| same(earlier, error));
-    again.into_iter().filter(known).collect()
 }
 
 /// One process.
@@ -142,19 +91,6 @@ fn note(runs: &[Reading], rate: u64, results: &mut Results) {
             results.note((case, part, round), Ok(vec![figure]));
         }
     }
-    for error in errors(runs, rate) {
-        let figure = Figure::number(name.as_str(), error.worst);
-        results.note((error.case, part, 0), Ok(vec![figure]));
-    }
-    let spread = spread(runs, &known, rate);
-    results.note((SPREAD, part, 0), Ok(vec![Figure::number(name, spread)]));
-}
-
-/// What was allocated and what is live at one place: the mean errors of all runs.
-fn errors(runs: &[Reading], rate: u64) -> Vec<Error> {
-    let Some(Reading { known, .. }) = runs.first().copied() else {
-        return Vec::new();
-    };
     let sides: [Side; 2] = [
         (
             ALLOCATED_ERRORS,
@@ -169,12 +105,19 @@ fn errors(runs: &[Reading], rate: u64) -> Vec<Error> {
             known.part.live(known.objects),
         ),
     ];
-    let error = |(case, told, truth, objects): Side| {
+    for (case, told, truth, objects) in sides {
         let told: Vec<Totals> = runs.iter().map(told).collect();
         let worst = worst(&told, truth, deviation(&known, objects, rate));
-        Error { case, known, worst }
-    };
-    sides.map(error).into()
+        let figure = match worst.abs() <= MOST {
+            true => Ok(vec![Figure::number(name.as_str(), worst)]),
+            false => Err(anyhow::anyhow!(
+                "{name}: the mean is off by {worst:.2} standard errors"
+            )),
+        };
+        results.note((case, part, 0), figure);
+    }
+    let spread = spread(runs, &known, rate);
+    results.note((SPREAD, part, 0), Ok(vec![Figure::number(name, spread)]));
 }
 
 /// A case, what a run says for it, the truth, and the objects it is about.
@@ -255,47 +198,18 @@ mod tests {
         assert_eq!(worst(&[told(1.0)], nothing, 0.0), f64::INFINITY);
     }
 
-    /// A run in which every place says what this one says, `factor` times the truth.
-    fn run(factor: f64) -> Vec<Reading> {
-        let reading = Reading {
+    #[test]
+    fn a_biased_place_is_a_failure_and_an_unbiased_one_is_not() {
+        let reading = |factor: f64| Reading {
             known: KNOWN,
             allocated: told(1_000.0 * factor),
             live: told(500.0 * factor),
         };
-        vec![reading; SIZES.len() * Part::ALL.len()]
-    }
-
-    #[test]
-    fn a_biased_place_is_far_off_and_an_unbiased_one_is_not() {
-        let places = SIZES.len() * Part::ALL.len();
-        assert!(far_off(&[run(0.5), run(1.5)], 4_096).is_empty());
-        // Either side of each place.
-        assert_eq!(far_off(&[run(1.9), run(2.1)], 4_096).len(), 2 * places);
-        assert!(far_off(&[], 4_096).is_empty());
-    }
-
-    #[test]
-    fn only_what_is_off_again_stays_off() {
-        let off = |case, size| Error {
-            case,
-            known: Known { size, ..KNOWN },
-            worst: 4.0,
-        };
-        let before = [off(LIVE_ERRORS, 8), off(ALLOCATED_ERRORS, 24)];
-        let again = vec![off(LIVE_ERRORS, 8), off(LIVE_ERRORS, 24)];
-        let stays = both(&before, again);
-        assert_eq!(stays.len(), 1);
-        let text = "mean error in standard errors; live, 8 B, half: 4.00";
-        assert_eq!(stays[0].to_string(), text);
-    }
-
-    #[test]
-    fn the_errors_are_in_the_record() {
         let mut results = Results::default();
-        note(&[run(0.5)[0], run(1.5)[0]], 4_096, &mut results);
-        for case in [ALLOCATED_ERRORS, LIVE_ERRORS] {
-            let row = results.rows.iter().find(|row| row.case == case);
-            assert_eq!(row.unwrap().figure.value, 0.0);
-        }
+        note(&[reading(0.5), reading(1.5)], 4_096, &mut results);
+        assert_eq!(results.failures, Vec::<String>::new());
+        assert!(results.rows.iter().any(|row| row.case == LIVE_ERRORS));
+        note(&[reading(1.9), reading(2.1)], 4_096, &mut results);
+        assert_eq!(results.failures.len(), 2, "{:?}", results.failures);
     }
 }

@@ -50,8 +50,8 @@ const QUICK: usize = 16;
 /// Runs the campaign.
 ///
 /// # Errors
-/// When Neap's library is not here or the record cannot be written. A place whose mean is off by more than three standard errors
-/// time and again, and a price over its bar, are failures: they are told, and the exit code is 1.
+/// When Neap's library is not here or the record cannot be written. A place whose mean is off by more than three standard errors,
+/// and a price over its bar, are failures: they are told, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let peers = arguments.common.peers(&["neap".into()])?;
     let neap = peers.first().context("no Neap")?;
