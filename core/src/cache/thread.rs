@@ -1,8 +1,7 @@
 //! A thread's cache: its magazines, and what its slow path needs to know of them.
 
-use super::counted::Counted;
+use super::counted::{Counted, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
-use super::pace::Pace;
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
@@ -19,8 +18,8 @@ pub struct Cache {
     pub tags: [Tag; TABLE_BYTES + 1],
     /// By class index: what the profiler counts.
     pub counted: [Counted; CLASSES + 1],
-    /// How often this thread is sampled.
-    pub pace: Pace,
+    /// By what rate that was drawn, and what lies ahead of large blocks.
+    pub drawn: Drawn,
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the magazines.
     lock: Lock,
     /// guarded by: lock
@@ -144,7 +143,7 @@ impl Cache {
             starts: STARTS,
             tags: TAGS_BY_SIZE,
             counted: [const { Counted::off() }; CLASSES + 1],
-            pace: Pace::off(),
+            drawn: Drawn::nothing(),
             lock: Lock::new(),
             inner: UnsafeCell::new(inner),
             next: AtomicPtr::new(ptr::null_mut()),
