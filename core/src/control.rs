@@ -222,6 +222,14 @@ pub static OPTIONS: &[Declaration] = &[
         doc: "Keep a page of figures that `neap top` and the like may look at (a memory file, and a descriptor of it).",
     },
     Declaration {
+        name: "answer",
+        env: "NEAP_ANSWER",
+        kind: SWITCH,
+        default: "0",
+        bare: Some("1"),
+        doc: "Keep the background thread, so that `neap top` and the like are answered while the program sleeps, too (it wakes four times a second).",
+    },
+    Declaration {
         name: "sample",
         env: "NEAP_SAMPLE",
         kind: Kind::Bytes {
