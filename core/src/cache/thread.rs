@@ -2,6 +2,7 @@
 
 use super::counted::Counted;
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
+use super::pace::Pace;
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
@@ -18,6 +19,8 @@ pub struct Cache {
     pub tags: [Tag; TABLE_BYTES + 1],
     /// By class index: what the profiler counts.
     pub counted: [Counted; CLASSES + 1],
+    /// How often this thread is sampled.
+    pub pace: Pace,
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the magazines.
     lock: Lock,
     /// guarded by: lock
@@ -53,7 +56,7 @@ pub struct Inner {
 pub enum Door {
     /// Bounds are published: the fast path works.
     Open,
-    /// Blocks are pushed by the fast path, and popped by [`Cache::pop_counted`] only: the profiler counts them.
+    /// Blocks are pushed by the fast path, and popped by [`super::fast::pop_counted`] only: the profiler counts them.
     Sampling,
     /// Every call takes the slow path (counting, checking).
     Closed,
@@ -69,10 +72,6 @@ pub struct Store {
     pub room: u32,
     /// Entries the magazine may hold now.
     pub capacity: u32,
-    /// Refills so far; wraps.
-    pub refills: u32,
-    /// Flushes so far; wraps.
-    pub flushes: u32,
 }
 
 /// Calls as the counting mode counts them.
@@ -130,8 +129,6 @@ impl Cache {
             floor: 0,
             room: 0,
             capacity: 0,
-            refills: 0,
-            flushes: 0,
         };
         let inner = Inner {
             stores: [STORE; CLASSES + 1],
@@ -147,6 +144,7 @@ impl Cache {
             starts: STARTS,
             tags: TAGS_BY_SIZE,
             counted: [const { Counted::off() }; CLASSES + 1],
+            pace: Pace::off(),
             lock: Lock::new(),
             inner: UnsafeCell::new(inner),
             next: AtomicPtr::new(ptr::null_mut()),
