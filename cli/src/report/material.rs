@@ -129,3 +129,25 @@ fn start(file: &Path) -> Result<[u8; 2], Failure> {
 fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
     Failure::own(format!("cannot read {}: {error}", shown(file)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_of_a_session_comes_with_a_note() {
+        let room = tempfile::tempdir().unwrap();
+        let file = room.path().join("profile.pb.gz");
+        let noted = |extent| {
+            let profile = Profile {
+                extent,
+                ..Profile::default()
+            };
+            std::fs::write(&file, pprof::encode(&profile)).unwrap();
+            load(&file).unwrap().notes
+        };
+        assert_eq!(noted(Extent::Whole), Vec::<String>::new());
+        let [note] = noted(Extent::Session { shrunk: 3 }).try_into().unwrap();
+        assert!(note.contains("one session"), "{note}");
+    }
+}

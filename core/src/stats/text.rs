@@ -165,6 +165,6 @@ mod tests {
         assert_eq!(text, expected);
         let all = format!("{}", LedgerText(&ledger, Zeros::Kept));
         assert_eq!(all.lines().count(), crate::ledger::LINES + 1);
-        assert!(all.contains("\n  + sampling              0 B  pages around sampled blocks\n"));
+        assert!(all.contains("\n  + sampling               0 B  pages around sampled blocks\n"));
     }
 }
