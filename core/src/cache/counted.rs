@@ -14,9 +14,8 @@
 
 use super::heap::Heap;
 use super::magazine::{Magazine, Tag};
-use super::pace::Look;
 use super::thread::{Cache, Opened};
-use crate::base::sync::plain::{AtomicI32, AtomicU32};
+use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::os::thread::now_ns;
 use crate::slab::class::{CLASSES, Class};
@@ -40,6 +39,40 @@ pub struct Counted {
 }
 
 const _: () = assert!(size_of::<Counted>() == size_of::<Magazine>());
+
+/// Blocks of so many bytes are sampled by the rate that was asked for, however fast the process allocates.
+const HUGE: usize = 1 << 20;
+
+/// What a cache's draws were made by, and what lies ahead of blocks of no class. Written by the owner, and under the cache's
+/// lock when sampling is switched: as with [`Counted::ahead`], either may stay.
+pub struct Drawn {
+    /// The rate, in bytes.
+    rate: AtomicU64,
+    /// Bytes of large blocks to be given out before the next sampled one.
+    bytes: AtomicI64,
+}
+
+impl Drawn {
+    /// Nothing was drawn.
+    pub const fn nothing() -> Drawn {
+        Drawn {
+            rate: AtomicU64::new(0),
+            bytes: AtomicI64::new(0),
+        }
+    }
+
+    /// Mean bytes between two samples; 0: none are taken.
+    fn rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
+    /// A large block is given out. False if it is to be sampled.
+    fn pass(&self, bytes: usize) -> bool {
+        let ahead = self.bytes.load(Ordering::Relaxed) - bytes as i64;
+        self.bytes.store(ahead.max(0), Ordering::Relaxed);
+        ahead >= 0
+    }
+}
 
 /// What a magazine misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +163,7 @@ impl Heap {
     /// Switches sampling on (mean bytes between two samples) or off (0), for all threads. The caller holds no lock of the heap.
     pub fn set_sampling(&'static self, rate: u64) {
         self.sampling.store(rate, Ordering::Relaxed);
+        self.pace.restart(rate, now_ns());
         let door = self.door();
         self.registry.for_each(|cache| {
             let mut open = cache.open();
@@ -138,55 +172,60 @@ impl Heap {
         });
     }
 
-    /// Has a cache sampled as it was asked for, or not at all.
+    /// Draws anew for a cache, by the rate in force.
     pub(super) fn begin_counting(&self, open: &mut Opened<'_>) {
-        open.cache.pace.restart(self.sampling(), now_ns());
-        open.draw_all();
+        open.draw_all(self.pace.rate());
     }
 
     /// Whether the next block of `class` is to be sampled: then, by what rate, and the one after that is drawn. Else it counts as
     /// given out. For the owner of the cache, in its slow path.
     pub fn samples_next(&self, cache: &Cache, class: Class) -> Option<u64> {
         if cache.counted[class.index()].pass() {
-            if cache.pace.is_raised(self.sampling()) {
-                self.keep_pace(&mut cache.open());
-            }
+            self.follow(cache);
             return None;
         }
         let mut open = cache.open();
-        // Under the lock: who switches sampling comes to this cache before it or after.
-        let rate = cache.pace.rate();
-        if rate == 0 {
-            return None;
-        }
-        cache.pace.note();
-        if self.keep_pace(&mut open) == Look::Kept {
-            open.draw(class, rate);
-        }
+        let rate = self.note_sample(&mut open)?;
+        open.draw(class, self.pace.rate());
         Some(rate)
     }
 
     /// Whether a block of `bytes` bytes, of no class, is to be sampled, and by what rate. For the owner of the cache.
     pub fn samples_large(&self, cache: &Cache, bytes: usize) -> Option<u64> {
-        let mut open = cache.open();
-        let rate = cache.pace.rate();
-        if rate == 0 || open.random() > chance(bytes, rate) {
+        if bytes >= HUGE {
+            let rate = self.sampling();
+            return (rate > 0 && cache.open().random() <= chance(bytes, rate)).then_some(rate);
+        }
+        if cache.drawn.pass(bytes) {
             return None;
         }
-        cache.pace.note();
-        self.keep_pace(&mut open);
+        let mut open = cache.open();
+        let rate = self.note_sample(&mut open)?;
+        open.draw_large(self.pace.rate());
         Some(rate)
     }
 
-    fn keep_pace(&self, open: &mut Opened<'_>) -> Look {
-        let paced = match self.sampling() {
-            0 => Look::Kept,
-            asked => open.cache.pace.look(asked, now_ns()),
-        };
-        if paced == Look::Changed {
-            open.draw_all();
+    /// One more block is sampled: the rate that it was drawn by. `None` if sampling was switched off meanwhile. Who switches it
+    /// comes to this cache before its lock was taken or after.
+    fn note_sample(&self, open: &mut Opened<'_>) -> Option<u64> {
+        let rate = Some(open.cache.drawn.rate()).filter(|&rate| rate != 0)?;
+        self.pace.note();
+        self.pace.look(self.sampling(), now_ns());
+        if self.pace.rate() != rate {
+            self.begin_counting(open);
         }
-        paced
+        Some(rate)
+    }
+
+    /// Nothing was sampled for a while, perhaps because the process was fast before.
+    fn follow(&self, cache: &Cache) {
+        let asked = self.sampling();
+        if asked > 0 && self.pace.is_raised(asked) {
+            self.pace.look(asked, now_ns());
+        }
+        if self.pace.rate() != cache.drawn.rate() {
+            self.begin_counting(&mut cache.open());
+        }
     }
 }
 
@@ -196,15 +235,23 @@ pub fn chance(bytes: usize, rate: u64) -> f64 {
 }
 
 impl Opened<'_> {
-    /// Draws for every class, or nothing while sampling is off.
-    fn draw_all(&mut self) {
-        let rate = self.cache.pace.rate();
-        for class in Class::all() {
-            match rate {
-                0 => self.counted(class).ahead.store(0, Ordering::Relaxed),
-                rate => self.draw(class, rate),
-            }
+    /// Draws for every class and for large blocks; with a rate of 0, nothing.
+    fn draw_all(&mut self, rate: u64) {
+        self.cache.drawn.rate.store(rate, Ordering::Relaxed);
+        if rate != 0 {
+            Class::all().for_each(|class| self.draw(class, rate));
+            self.draw_large(rate);
         }
+    }
+
+    /// Draws how many bytes of large blocks come before the next sampled one.
+    fn draw_large(&mut self, rate: u64) {
+        let bytes = self.bytes_ahead(rate) as i64;
+        self.cache.drawn.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes_ahead(&mut self, rate: u64) -> f64 {
+        -libm::log(self.random()) * rate as f64
     }
 
     /// Draws how many blocks of `class` come before the next sampled one.
@@ -214,9 +261,8 @@ impl Opened<'_> {
     }
 
     fn blocks_ahead(&mut self, class: Class, rate: u64) -> i32 {
-        let blocks = -libm::log(self.random()) * rate as f64 / class.bytes() as f64;
         // Saturates.
-        blocks as i32
+        (self.bytes_ahead(rate) / class.bytes() as f64) as i32
     }
 
     /// A uniform number in (0, 1] (xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016).
@@ -237,10 +283,79 @@ impl Opened<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::pace::Pace;
+
+    #[test]
+    fn large_blocks_are_sampled_with_the_chance_of_their_bytes() {
+        let cache = Cache::new(0);
+        let mut open = cache.open();
+        open.inner.random = 1;
+        let (bytes, rate, blocks) = (100_000, 512 << 10, 200_000);
+        open.draw_large(rate);
+        let mut samples = 0;
+        for _ in 0..blocks {
+            if !cache.drawn.pass(bytes) {
+                samples += 1;
+                open.draw_large(rate);
+            }
+        }
+        let p = chance(bytes, rate);
+        let error = (f64::from(blocks) * p * (1.0 - p)).sqrt();
+        let off = f64::from(samples) - f64::from(blocks) * p;
+        assert!(off.abs() < 4.0 * error, "{samples}, off by {off}");
+    }
+
+    const PHASE: usize = 200 << 20;
+    const PHASES: usize = 10;
+
+    /// A process that allocates [`PHASE`] bytes fast, then as many slowly, and so on: what its samples say of all of it, and how many
+    /// of them were coarse ones.
+    fn told(open: &mut Opened<'_>, class: Class, asked: u64) -> (f64, u32) {
+        let pace = Pace::off();
+        let bytes = class.bytes();
+        let (mut now, mut total, mut coarse) = (1, 0.0, 0);
+        let mut ahead = open.blocks_ahead(class, asked);
+        pace.restart(asked, now);
+        for block in 0..PHASES * PHASE / bytes {
+            let is_fast = (block * bytes / PHASE).is_multiple_of(2);
+            now += if is_fast { 100 } else { 4_000 };
+            ahead -= 1;
+            if ahead >= 0 {
+                continue;
+            }
+            let rate = pace.rate();
+            coarse += u32::from(rate > asked);
+            total += bytes as f64 / chance(bytes, rate);
+            pace.note();
+            pace.look(asked, now);
+            ahead = open.blocks_ahead(class, pace.rate());
+        }
+        (total, coarse)
+    }
+
+    #[test]
+    fn totals_are_unbiased_while_the_rate_changes() {
+        const RUNS: u32 = 60;
+        let cache = Cache::new(0);
+        let mut open = cache.open();
+        open.inner.random = 1;
+        let (class, asked) = (Class::of_size(4096), 32 << 10);
+        let truth = (PHASES * PHASE) as f64;
+        let runs = [(); RUNS as usize].map(|()| told(&mut open, class, asked));
+        assert!(runs.iter().all(|(_, coarse)| *coarse > 100));
+        let mean = runs.iter().map(|(total, _)| total).sum::<f64>() / f64::from(RUNS);
+        let squares = runs.iter().map(|(total, _)| (total - mean).powi(2));
+        let error = (squares.sum::<f64>() / f64::from(RUNS * (RUNS - 1))).sqrt();
+        assert!(error < truth / 50.0, "{error} of {truth}");
+        assert!(
+            (mean - truth).abs() < 3.0 * error,
+            "{mean} of {truth}, give or take {error}"
+        );
+    }
 
     #[test]
     fn the_mean_of_draws_is_the_theorys() {
-        let cache = Cache::new();
+        let cache = Cache::new(0);
         let mut open = cache.open();
         for size in [16, 1000, 20_000] {
             let (class, rate) = (Class::of_size(size), 64 << 10);
