@@ -54,6 +54,15 @@ pub fn patience(matches: &ArgMatches) -> Duration {
         .unwrap_or(Duration::from_secs(2))
 }
 
+/// The line after "pending", if one can wait longer: a process that is awake now and then may answer those who wait.
+pub fn longer(patience: Duration) -> String {
+    let longer = (10.0 * patience.as_secs_f64()).clamp(10.0, LONGEST);
+    match longer > patience.as_secs_f64() {
+        true => format!("  (--timeout={longer:.0} waits longer)\n"),
+        false => String::new(),
+    }
+}
+
 fn parse(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok();
     let seconds = seconds.filter(|seconds| (0.0..=LONGEST).contains(seconds));
@@ -65,6 +74,14 @@ fn parse(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn longer_is_longer_within_reason() {
+        let longer = |seconds| longer(Duration::from_secs(seconds));
+        assert_eq!(longer(0), "  (--timeout=10 waits longer)\n");
+        assert_eq!(longer(2), "  (--timeout=20 waits longer)\n");
+        assert_eq!(longer(1_000_000), "");
+    }
 
     #[test]
     fn times_are_seconds_within_reason() {
