@@ -22,6 +22,8 @@ pub mod meta;
 #[cfg(not(loom))]
 pub mod misuse;
 #[cfg(not(loom))]
+pub mod pace;
+#[cfg(not(loom))]
 pub mod pressure;
 #[cfg(not(loom))]
 pub mod registry;

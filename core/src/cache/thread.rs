@@ -1,6 +1,6 @@
 //! A thread's cache: its magazines, and what its slow path needs to know of them.
 
-use super::counted::Counted;
+use super::counted::{Counted, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock};
@@ -18,6 +18,8 @@ pub struct Cache {
     pub tags: [Tag; TABLE_BYTES + 1],
     /// By class index: what the profiler counts.
     pub counted: [Counted; CLASSES + 1],
+    /// By what rate that was drawn, and what lies ahead of large blocks.
+    pub drawn: Drawn,
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the magazines.
     lock: Lock,
     /// guarded by: lock
@@ -53,7 +55,7 @@ pub struct Inner {
 pub enum Door {
     /// Bounds are published: the fast path works.
     Open,
-    /// Blocks are pushed by the fast path, and popped by [`Cache::pop_counted`] only: the profiler counts them.
+    /// Blocks are pushed by the fast path, and popped by [`super::fast::pop_counted`] only: the profiler counts them.
     Sampling,
     /// Every call takes the slow path (counting, checking).
     Closed,
@@ -69,10 +71,6 @@ pub struct Store {
     pub room: u32,
     /// Entries the magazine may hold now.
     pub capacity: u32,
-    /// Refills so far; wraps.
-    pub refills: u32,
-    /// Flushes so far; wraps.
-    pub flushes: u32,
 }
 
 /// Calls as the counting mode counts them.
@@ -130,8 +128,6 @@ impl Cache {
             floor: 0,
             room: 0,
             capacity: 0,
-            refills: 0,
-            flushes: 0,
         };
         let inner = Inner {
             stores: [STORE; CLASSES + 1],
@@ -147,6 +143,7 @@ impl Cache {
             starts: STARTS,
             tags: TAGS_BY_SIZE,
             counted: [const { Counted::off() }; CLASSES + 1],
+            drawn: Drawn::nothing(),
             lock: Lock::new(),
             inner: UnsafeCell::new(inner),
             next: AtomicPtr::new(ptr::null_mut()),
