@@ -7,13 +7,13 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 
 /// A server, and where it listens.
-struct Server {
+pub struct Server {
     child: Child,
-    address: String,
+    pub address: String,
 }
 
 impl Server {
-    fn start(arguments: &[&str]) -> Server {
+    pub fn start(arguments: &[&str]) -> Server {
         let mut child = neap()
             .args(["serve", "--listen=127.0.0.1:0"])
             .args(arguments)
