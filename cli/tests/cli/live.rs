@@ -7,7 +7,7 @@ use std::process::{Child, Output, Stdio};
 use tempfile::TempDir;
 
 /// A program under Neap, 32 MiB of whose memory are live.
-struct Holder {
+pub struct Holder {
     child: Child,
     /// Its own child's number, or 0.
     forked: i32,
@@ -15,7 +15,7 @@ struct Holder {
 }
 
 impl Holder {
-    fn start(mode: &str) -> Holder {
+    pub fn start(mode: &str) -> Holder {
         Holder::with(mode, &[])
     }
 
@@ -42,7 +42,7 @@ impl Holder {
         }
     }
 
-    fn pid(&self) -> String {
+    pub fn pid(&self) -> String {
         self.child.id().to_string()
     }
 }

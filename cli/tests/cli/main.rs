@@ -9,6 +9,7 @@ mod identity;
 mod live;
 mod options_page;
 mod profile;
+mod prometheus;
 mod record;
 mod refused;
 mod report;

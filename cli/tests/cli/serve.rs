@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 /// A server, and where it listens.
 pub struct Server {
     child: Child,
-    address: String,
+    pub address: String,
 }
 
 impl Server {
