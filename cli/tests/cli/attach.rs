@@ -83,7 +83,7 @@ fn a_process_that_sleeps_is_pending() {
             "{}",
             printed(&output)
         );
-        let advice = "\n  (--timeout=10 waits longer)\n";
+        let advice = "\n  (--timeout=10 waits longer; ";
         assert!(printed(&output).contains(advice), "{}", printed(&output));
         assert!(said(&output).is_empty());
     }
