@@ -15,19 +15,10 @@ pub(crate) extern "C" fn malloc(size: usize) -> *mut c_void {
 }
 
 /// [`malloc`] past the magazine: out of line, so that the hot path needs no stack frame.
-#[inline(never)]
-fn malloc_miss(size: usize) -> *mut c_void {
-    match front::allocate_counted_hit(size) {
-        Some(block) => block.cast(),
-        None => malloc_slow(size),
-    }
-}
-
-/// The same past what the profiler counts.
 #[cold]
 #[inline(never)]
-fn malloc_slow(size: usize) -> *mut c_void {
-    or_enomem(front::allocate(size))
+fn malloc_miss(size: usize) -> *mut c_void {
+    or_enomem(front::allocate_missed(size))
 }
 
 /// `count * size` bytes of zeros; null and `ENOMEM` if the product overflows.

@@ -85,19 +85,10 @@ fn plain(size: usize) -> *mut c_void {
 }
 
 /// [`plain`] past the magazine: out of line, so that the hot path needs no stack frame.
-#[inline(never)]
-extern "C-unwind" fn plain_miss(size: usize) -> *mut c_void {
-    match front::allocate_counted_hit(size) {
-        Some(block) => block.cast(),
-        None => plain_slow(size),
-    }
-}
-
-/// The same past what the profiler counts.
 #[cold]
 #[inline(never)]
-extern "C-unwind" fn plain_slow(size: usize) -> *mut c_void {
-    let block = front::allocate(size);
+extern "C-unwind" fn plain_miss(size: usize) -> *mut c_void {
+    let block = front::allocate_missed(size);
     if block.is_null() {
         // SAFETY: a form without alignment passes 1.
         return unsafe { exhausted(size, 1) };

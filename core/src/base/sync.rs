@@ -42,7 +42,7 @@ pub fn light_barrier() {
 /// writer holds a lock. Always the machine's, so their constructors stay `const`.
 pub mod plain {
     pub use core::sync::atomic::{
-        AtomicBool, AtomicI8, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
-        AtomicUsize, Ordering, fence,
+        AtomicBool, AtomicI8, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16,
+        AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
 }

@@ -2,8 +2,8 @@
 //!
 //! While it samples, the magazines' bottoms are published out of reach: every pop of the fast path misses, every push still
 //! hits. What missed pops here first, from the same magazine, by a bottom that stands apart and a number that says how many blocks may be
-//! given out before the next sample. A dozen instructions, no lock, last in first out as ever. When the number is 0, the slow path has
-//! its sample.
+//! given out before the next sample: two instructions more than the fast path has, no lock, last in first out as ever
+//! ([`super::fast::pop_counted`]). When the number is spent, the slow path has its sample.
 //!
 //! Which block is sampled: every byte given out is a sample with the same small chance, independent of all others (a Poisson
 //! process over bytes), and a block is sampled if one of its bytes is. For blocks of `s` bytes and a mean of `rate` bytes between
@@ -13,24 +13,74 @@
 //! `1 / p` blocks: that makes every total unbiased, whatever the sizes.
 
 use super::heap::Heap;
-use super::magazine::Tag;
+use super::magazine::{Magazine, Tag};
 use super::thread::{Cache, Opened};
-use crate::base::sync::plain::AtomicU32;
+use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::os::thread::now_ns;
 use crate::slab::class::{CLASSES, Class};
 
-/// What is counted of one class of a cache, and how often its magazine missed.
+/// What is counted of one class of a cache. As long as a magazine, so that a tag finds it without a shift.
+#[repr(C)]
 pub struct Counted {
-    /// Entries of the magazine at and above this address may be popped by [`Cache::pop_counted`]; out of reach unless the door is
+    /// Entries of the magazine at and above this address may be popped by [`super::fast::pop_counted`]; out of reach unless the door is
     /// [`super::thread::Door::Sampling`]. Written under the cache's lock.
     pub bottom: AtomicUsize,
-    /// Blocks to be given out before the next sample. Written by the owner, and under the cache's lock when sampling is switched: of two
-    /// writes at once either may stay. While sampling is on, one draw is as good as another; when it is off, what stays
-    /// has no effect, for `bottom` is out of reach.
-    ahead: AtomicU32,
+    /// Blocks to be given out before the next sample; below 0, that one is due. Written by the owner, and under the cache's lock when
+    /// sampling is switched: of two writes at once either may stay. While sampling is on, one draw is as good as another; when it is
+    /// off, what stays has no effect, for `bottom` is out of reach.
+    pub ahead: AtomicI32,
     /// Refills and flushes since the shrinking hand last came by. Under the cache's lock.
     misses: AtomicU32,
+    /// Refills so far; wraps. Under the cache's lock.
+    refills: AtomicU32,
+    /// Flushes so far; wraps. Under the cache's lock.
+    flushes: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Counted>() == size_of::<Magazine>());
+
+/// Blocks of so many bytes are sampled by the rate that was asked for, however fast the process allocates.
+const HUGE: usize = 1 << 20;
+
+/// What a cache's draws were made by, and what lies ahead of blocks of no class. Written by the owner, and under the cache's
+/// lock when sampling is switched: as with [`Counted::ahead`], either may stay.
+pub struct Drawn {
+    /// The rate, in bytes.
+    rate: AtomicU64,
+    /// Bytes of large blocks to be given out before the next sampled one.
+    bytes: AtomicI64,
+}
+
+impl Drawn {
+    /// Nothing was drawn.
+    pub const fn nothing() -> Drawn {
+        Drawn {
+            rate: AtomicU64::new(0),
+            bytes: AtomicI64::new(0),
+        }
+    }
+
+    /// Mean bytes between two samples; 0: none are taken.
+    fn rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
+    /// A large block is given out. False if it is to be sampled.
+    fn pass(&self, bytes: usize) -> bool {
+        let ahead = self.bytes.load(Ordering::Relaxed) - bytes as i64;
+        self.bytes.store(ahead.max(0), Ordering::Relaxed);
+        ahead >= 0
+    }
+}
+
+/// What a magazine misses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// It was empty.
+    Refill,
+    /// It was full.
+    Flush,
 }
 
 impl Counted {
@@ -38,19 +88,32 @@ impl Counted {
     pub const fn off() -> Counted {
         Counted {
             bottom: AtomicUsize::new(0),
-            ahead: AtomicU32::new(0),
+            ahead: AtomicI32::new(0),
             misses: AtomicU32::new(0),
+            refills: AtomicU32::new(0),
+            flushes: AtomicU32::new(0),
         }
     }
 
-    /// Notes a refill or a flush.
+    /// Notes that the magazine is too small.
     pub(super) fn note_miss(&self) {
-        let misses = self.misses.load(Ordering::Relaxed);
-        self.misses
-            .store(misses.saturating_add(1), Ordering::Relaxed);
+        add(&self.misses);
     }
 
-    /// Refills and flushes since the last call.
+    /// Notes what was done about it.
+    pub(super) fn note(&self, miss: Miss) {
+        match miss {
+            Miss::Refill => add(&self.refills),
+            Miss::Flush => add(&self.flushes),
+        }
+    }
+
+    /// Refills so far, and flushes.
+    pub fn refills_and_flushes(&self) -> [u32; 2] {
+        [&self.refills, &self.flushes].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Misses since the last call.
     pub(super) fn take_misses(&self) -> u32 {
         self.misses.swap(0, Ordering::Relaxed)
     }
@@ -59,7 +122,7 @@ impl Counted {
     #[inline(always)]
     fn pass(&self) -> bool {
         let ahead = self.ahead.load(Ordering::Relaxed);
-        if ahead == 0 {
+        if ahead <= 0 {
             return false;
         }
         self.ahead.store(ahead - 1, Ordering::Relaxed);
@@ -67,29 +130,21 @@ impl Counted {
     }
 }
 
-impl Cache {
-    /// Takes the newest block of a class's tag while the profiler samples, unless this one is to be sampled, or the magazine is empty. For
-    /// the owner only.
-    #[inline(always)]
-    pub fn pop_counted(&self, tag: Tag) -> Option<*mut u8> {
-        let counted = self.counted_of(tag);
-        let ahead = counted.ahead.load(Ordering::Relaxed);
-        if ahead == 0 {
-            return None;
-        }
-        let bottom = counted.bottom.load(Ordering::Relaxed);
-        let block = self.magazine(tag).pop_above(bottom)?;
-        counted.ahead.store(ahead - 1, Ordering::Relaxed);
-        Some(block)
-    }
+/// Adds one to a number that is written under a lock.
+fn add(count: &AtomicU32) {
+    let more = count.load(Ordering::Relaxed).wrapping_add(1);
+    count.store(more, Ordering::Relaxed);
+}
 
+impl Cache {
+    /// What is counted of the class of `tag`.
     #[inline(always)]
-    fn counted_of(&self, tag: Tag) -> &Counted {
-        // A third of the tag, without a division.
-        let index = (tag.0 as usize * 171) >> 9;
-        debug_assert!(index <= CLASSES && index * 3 == tag.0 as usize);
-        // SAFETY: tags of requests are those of classes, three times their index.
-        unsafe { self.counted.get_unchecked(index) }
+    pub(super) fn counted_of(&self, tag: Tag) -> &Counted {
+        let offset = tag.0 as usize * 8;
+        debug_assert!(offset / size_of::<Counted>() <= CLASSES);
+        debug_assert!(offset.is_multiple_of(size_of::<Counted>()));
+        // SAFETY: tags of requests are those of classes, multiples of the stride.
+        unsafe { &*self.counted.as_ptr().byte_add(offset) }
     }
 }
 
@@ -108,6 +163,7 @@ impl Heap {
     /// Switches sampling on (mean bytes between two samples) or off (0), for all threads. The caller holds no lock of the heap.
     pub fn set_sampling(&'static self, rate: u64) {
         self.sampling.store(rate, Ordering::Relaxed);
+        self.pace.restart(rate, now_ns());
         let door = self.door();
         self.registry.for_each(|cache| {
             let mut open = cache.open();
@@ -116,39 +172,60 @@ impl Heap {
         });
     }
 
-    /// Draws for every class of a cache, or draws nothing while sampling is off.
+    /// Draws anew for a cache, by the rate in force.
     pub(super) fn begin_counting(&self, open: &mut Opened<'_>) {
-        let rate = self.sampling();
-        for class in Class::all() {
-            let ahead = match rate {
-                0 => 0,
-                rate => open.draw(class, rate),
-            };
-            open.counted(class).ahead.store(ahead, Ordering::Relaxed);
-        }
+        open.draw_all(self.pace.rate());
     }
 
-    /// Whether the next block of `class` is to be sampled; then the one after that is drawn. Else it counts as given out. For the owner
-    /// of the cache, in its slow path.
-    pub fn samples_next(&self, cache: &Cache, class: Class) -> bool {
+    /// Whether the next block of `class` is to be sampled: then, by what rate, and the one after that is drawn. Else it counts as
+    /// given out. For the owner of the cache, in its slow path.
+    pub fn samples_next(&self, cache: &Cache, class: Class) -> Option<u64> {
         if cache.counted[class.index()].pass() {
-            return false;
+            self.follow(cache);
+            return None;
         }
         let mut open = cache.open();
-        // Under the lock: who switches sampling comes to this cache before it or after.
-        let rate = self.sampling();
-        if rate == 0 {
-            return false;
-        }
-        let ahead = open.draw(class, rate);
-        open.counted(class).ahead.store(ahead, Ordering::Relaxed);
-        true
+        let rate = self.note_sample(&mut open)?;
+        open.draw(class, self.pace.rate());
+        Some(rate)
     }
 
-    /// Whether a block of `bytes` bytes, of no class, is to be sampled. For the owner of the cache.
-    pub fn samples_large(&self, cache: &Cache, bytes: usize) -> bool {
-        let rate = self.sampling();
-        rate > 0 && cache.open().random() <= chance(bytes, rate)
+    /// Whether a block of `bytes` bytes, of no class, is to be sampled, and by what rate. For the owner of the cache.
+    pub fn samples_large(&self, cache: &Cache, bytes: usize) -> Option<u64> {
+        if bytes >= HUGE {
+            let rate = self.sampling();
+            return (rate > 0 && cache.open().random() <= chance(bytes, rate)).then_some(rate);
+        }
+        if cache.drawn.pass(bytes) {
+            return None;
+        }
+        let mut open = cache.open();
+        let rate = self.note_sample(&mut open)?;
+        open.draw_large(self.pace.rate());
+        Some(rate)
+    }
+
+    /// One more block is sampled: the rate that it was drawn by. `None` if sampling was switched off meanwhile. Who switches it
+    /// comes to this cache before its lock was taken or after.
+    fn note_sample(&self, open: &mut Opened<'_>) -> Option<u64> {
+        let rate = Some(open.cache.drawn.rate()).filter(|&rate| rate != 0)?;
+        self.pace.note();
+        self.pace.look(self.sampling(), now_ns());
+        if self.pace.rate() != rate {
+            self.begin_counting(open);
+        }
+        Some(rate)
+    }
+
+    /// Nothing was sampled for a while, perhaps because the process was fast before.
+    fn follow(&self, cache: &Cache) {
+        let asked = self.sampling();
+        if asked > 0 && self.pace.is_raised(asked) {
+            self.pace.look(asked, now_ns());
+        }
+        if self.pace.rate() != cache.drawn.rate() {
+            self.begin_counting(&mut cache.open());
+        }
     }
 }
 
@@ -158,11 +235,34 @@ pub fn chance(bytes: usize, rate: u64) -> f64 {
 }
 
 impl Opened<'_> {
+    /// Draws for every class and for large blocks; with a rate of 0, nothing.
+    fn draw_all(&mut self, rate: u64) {
+        self.cache.drawn.rate.store(rate, Ordering::Relaxed);
+        if rate != 0 {
+            Class::all().for_each(|class| self.draw(class, rate));
+            self.draw_large(rate);
+        }
+    }
+
+    /// Draws how many bytes of large blocks come before the next sampled one.
+    fn draw_large(&mut self, rate: u64) {
+        let bytes = self.bytes_ahead(rate) as i64;
+        self.cache.drawn.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes_ahead(&mut self, rate: u64) -> f64 {
+        -libm::log(self.random()) * rate as f64
+    }
+
     /// Draws how many blocks of `class` come before the next sampled one.
-    fn draw(&mut self, class: Class, rate: u64) -> u32 {
-        let blocks = -libm::log(self.random()) * rate as f64 / class.bytes() as f64;
+    fn draw(&mut self, class: Class, rate: u64) {
+        let ahead = self.blocks_ahead(class, rate);
+        self.counted(class).ahead.store(ahead, Ordering::Relaxed);
+    }
+
+    fn blocks_ahead(&mut self, class: Class, rate: u64) -> i32 {
         // Saturates.
-        blocks as u32
+        (self.bytes_ahead(rate) / class.bytes() as f64) as i32
     }
 
     /// A uniform number in (0, 1] (xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016).
@@ -183,16 +283,86 @@ impl Opened<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::pace::Pace;
+
+    #[test]
+    fn large_blocks_are_sampled_with_the_chance_of_their_bytes() {
+        let cache = Cache::new(0);
+        let mut open = cache.open();
+        open.inner.random = 1;
+        let (bytes, rate, blocks) = (100_000, 512 << 10, 200_000);
+        open.draw_large(rate);
+        let mut samples = 0;
+        for _ in 0..blocks {
+            if !cache.drawn.pass(bytes) {
+                samples += 1;
+                open.draw_large(rate);
+            }
+        }
+        let p = chance(bytes, rate);
+        let error = (f64::from(blocks) * p * (1.0 - p)).sqrt();
+        let off = f64::from(samples) - f64::from(blocks) * p;
+        assert!(off.abs() < 4.0 * error, "{samples}, off by {off}");
+    }
+
+    const PHASE: usize = 200 << 20;
+    const PHASES: usize = 10;
+
+    /// A process that allocates [`PHASE`] bytes fast, then as many slowly, and so on: what its samples say of all of it, and how many
+    /// of them were coarse ones.
+    fn told(open: &mut Opened<'_>, class: Class, asked: u64) -> (f64, u32) {
+        let pace = Pace::off();
+        let bytes = class.bytes();
+        let (mut now, mut total, mut coarse) = (1, 0.0, 0);
+        let mut ahead = open.blocks_ahead(class, asked);
+        pace.restart(asked, now);
+        for block in 0..PHASES * PHASE / bytes {
+            let is_fast = (block * bytes / PHASE).is_multiple_of(2);
+            now += if is_fast { 100 } else { 4_000 };
+            ahead -= 1;
+            if ahead >= 0 {
+                continue;
+            }
+            let rate = pace.rate();
+            coarse += u32::from(rate > asked);
+            total += bytes as f64 / chance(bytes, rate);
+            pace.note();
+            pace.look(asked, now);
+            ahead = open.blocks_ahead(class, pace.rate());
+        }
+        (total, coarse)
+    }
+
+    #[test]
+    fn totals_are_unbiased_while_the_rate_changes() {
+        const RUNS: u32 = 60;
+        let cache = Cache::new(0);
+        let mut open = cache.open();
+        open.inner.random = 1;
+        let (class, asked) = (Class::of_size(4096), 32 << 10);
+        let truth = (PHASES * PHASE) as f64;
+        let runs = [(); RUNS as usize].map(|()| told(&mut open, class, asked));
+        assert!(runs.iter().all(|(_, coarse)| *coarse > 100));
+        let mean = runs.iter().map(|(total, _)| total).sum::<f64>() / f64::from(RUNS);
+        let squares = runs.iter().map(|(total, _)| (total - mean).powi(2));
+        let error = (squares.sum::<f64>() / f64::from(RUNS * (RUNS - 1))).sqrt();
+        assert!(error < truth / 50.0, "{error} of {truth}");
+        assert!(
+            (mean - truth).abs() < 3.0 * error,
+            "{mean} of {truth}, give or take {error}"
+        );
+    }
 
     #[test]
     fn the_mean_of_draws_is_the_theorys() {
-        let cache = Cache::new();
+        let cache = Cache::new(0);
         let mut open = cache.open();
         for size in [16, 1000, 20_000] {
             let (class, rate) = (Class::of_size(size), 64 << 10);
             let p = chance(class.bytes(), rate);
             let draws = 200_000;
-            let sum: f64 = (0..draws).map(|_| f64::from(open.draw(class, rate))).sum();
+            let drawn = (0..draws).map(|_| f64::from(open.blocks_ahead(class, rate)));
+            let sum: f64 = drawn.sum();
             // Geometric: mean (1 - p) / p, variance (1 - p) / p².
             let mean = (1.0 - p) / p;
             let error = (1.0 - p).sqrt() / p / f64::from(draws).sqrt();

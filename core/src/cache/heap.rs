@@ -4,6 +4,7 @@ use super::budget::Budget;
 use super::decay::Tide;
 use super::magazine::Tag;
 use super::meta::Meta;
+use super::pace::Pace;
 use super::pressure::Pressure;
 use super::registry::Registry;
 use super::slot;
@@ -38,6 +39,8 @@ pub struct Heap {
     decay_ms: AtomicU64,
     /// Mean bytes between two samples of the profiler; 0: it is off.
     pub(super) sampling: AtomicU64,
+    /// How often samples are taken, which is not as often as was asked for in a process that allocates very fast.
+    pub(super) pace: Pace,
     /// What the rounds of decay need to know.
     pub tide: Tide,
     /// What presses for memory.
@@ -109,6 +112,7 @@ impl Heap {
             mode: AtomicU8::new(Mode::Plain as u8),
             decay_ms: AtomicU64::new(1000),
             sampling: AtomicU64::new(0),
+            pace: Pace::off(),
             tide: Tide::new(),
             pressure: Pressure::new(),
             reclaimed_at: AtomicU64::new(0),

@@ -1,101 +1,291 @@
-//! A model of draining, explored by loom: the owner pops and pushes, a drainer takes the oldest blocks.
+//! Models of draining, explored by loom: the owner pops and pushes, a drainer takes the oldest blocks, and sampling is switched
+//! on or off meanwhile.
 //!
 //! The kernel's `membarrier` is a fence on both sides here: the drainer's own, and one that the owner
-//! passes after each of its steps (`light_barrier`). Bounds: one owner with three steps, one drainer
-//! with one attempt, a magazine of three blocks; all interleavings.
+//! passes after each of its steps (`light_barrier`). The magazine is the real one; what the cache does with it
+//! (`Opened::{publish, offer, set_door, settle, pop}`, `Heap::drain`, `fast::pop_counted`) is written down once more below, for a
+//! cache has constants that the checker's atomics cannot be in. What is not here: the number of blocks before a sample, which
+//! only says when a pop takes the slow path.
+//!
+//! Bounds: one owner with three to five steps, one drainer with one attempt, one switch of the door, a magazine of three
+//! blocks; all interleavings, those with a switch within [`PREEMPTIONS`].
+//!
+//! The last tests break the protocol on purpose and expect that a block is lost or comes out twice.
 
 use super::magazine::Magazine;
 use crate::base::sync::{AtomicUsize, Ordering, fence};
-use loom::sync::{Arc, Mutex};
+use loom::sync::{Arc, Mutex, MutexGuard};
 use std::boxed::Box;
 use std::vec::Vec;
 
 const BLOCKS: usize = 3;
 
+/// Of the models with three threads.
+const PREEMPTIONS: usize = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    Open,
+    Sampling,
+    Closed,
+}
+
+/// What a drainer leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// The heavy barrier.
+    Barrier,
+    /// The look whether the owner went below the new bottom.
+    Check,
+    /// To offer by the bottom that the owner's pops read now.
+    Door,
+}
+
+/// What the cache's lock guards.
+struct Inner {
+    floor: usize,
+    door: Door,
+}
+
 struct World {
     magazine: Magazine,
+    /// The bottom of counted pops.
+    counted: AtomicUsize,
     array: Box<[usize; BLOCKS + 1]>,
-    lock: Mutex<()>,
+    inner: Mutex<Inner>,
 }
 
 impl World {
-    fn new() -> Arc<World> {
+    fn new(door: Door) -> Arc<World> {
         let array = Box::new([1, 2, 3, 0]);
         let base = array.as_ptr().addr();
-        let magazine = Magazine {
-            top: AtomicUsize::new(base + BLOCKS * 8),
-            bottom: AtomicUsize::new(base),
-            limit: AtomicUsize::new(base + BLOCKS * 8 + 8),
-        };
-        Arc::new(World {
-            magazine,
+        let world = World {
+            magazine: Magazine {
+                top: AtomicUsize::new(base + BLOCKS * 8),
+                bottom: AtomicUsize::new(0),
+                limit: AtomicUsize::new(0),
+            },
+            counted: AtomicUsize::new(0),
             array,
-            lock: Mutex::new(()),
-        })
+            inner: Mutex::new(Inner { floor: base, door }),
+        };
+        world.publish(&world.open());
+        Arc::new(world)
     }
 
     fn base(&self) -> usize {
         self.array.as_ptr().addr()
     }
 
-    /// The drainer: what it took.
-    fn drain(&self) -> Vec<usize> {
-        let _guard = self.lock.lock().unwrap();
-        let Some(bottom) = self.magazine.offer(self.base()) else {
-            return Vec::new();
-        };
-        fence(Ordering::SeqCst);
-        if self.magazine.is_ceded(bottom) {
-            return self.array[..(bottom - self.base()) / 8].to_vec();
-        }
-        self.magazine.bottom.store(self.base(), Ordering::Relaxed);
-        Vec::new()
+    fn open(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap()
     }
 
-    /// The owner's pop; what the fast path misses waits for the drainer and looks again.
+    fn publish(&self, inner: &Inner) {
+        let end = self.base() + (BLOCKS + 1) * 8;
+        let (bottom, counted, limit) = match inner.door {
+            Door::Open => (inner.floor, usize::MAX, end),
+            Door::Sampling => (usize::MAX, inner.floor, end),
+            Door::Closed => (usize::MAX, usize::MAX, 0),
+        };
+        self.magazine.bottom.store(bottom, Ordering::Relaxed);
+        self.counted.store(counted, Ordering::Relaxed);
+        self.magazine.limit.store(limit, Ordering::Relaxed);
+    }
+
+    fn set_door(&self, door: Door) {
+        let mut inner = self.open();
+        inner.door = door;
+        self.publish(&inner);
+    }
+
+    fn offer(&self, inner: &Inner, flaw: Flaw) -> Option<usize> {
+        match inner.door {
+            Door::Sampling if flaw != Flaw::Door => {
+                let bottom = self.magazine.to_offer(inner.floor)?;
+                self.counted.store(bottom, Ordering::Relaxed);
+                Some(bottom)
+            }
+            Door::Open | Door::Sampling => self.magazine.offer(inner.floor),
+            Door::Closed => self.magazine.to_offer(inner.floor),
+        }
+    }
+
+    /// The drainer: what it took.
+    fn drain(&self, flaw: Flaw) -> Vec<usize> {
+        let mut inner = self.open();
+        let mut taken = Vec::new();
+        if let Some(bottom) = self.offer(&inner, flaw) {
+            if flaw != Flaw::Barrier {
+                fence(Ordering::SeqCst);
+            }
+            if flaw == Flaw::Check || self.magazine.is_ceded(bottom) {
+                let [from, to] = [inner.floor, bottom].map(|at| (at - self.base()) / 8);
+                taken.extend(&self.array[from..to]);
+                inner.floor = bottom;
+            }
+        }
+        self.publish(&inner);
+        taken
+    }
+
+    /// The owner's pop: as the profiler is off; as it samples; by the slow path.
     fn pop(&self) -> Option<usize> {
-        self.magazine
+        let quick = self
+            .magazine
             .pop()
             .or_else(|| {
-                let _guard = self.lock.lock().unwrap();
-                self.magazine.pop()
+                self.magazine
+                    .pop_above(self.counted.load(Ordering::Relaxed))
             })
-            .map(|block| block.addr())
+            .map(|block| block.addr());
+        quick.or_else(|| self.pop_slowly())
+    }
+
+    fn pop_slowly(&self) -> Option<usize> {
+        let mut inner = self.open();
+        let top = self.settle(&mut inner);
+        if top <= inner.floor {
+            return None;
+        }
+        self.magazine.top.store(top - 8, Ordering::Relaxed);
+        Some(self.array[(top - 8 - self.base()) / 8])
+    }
+
+    /// Moves the entries down to the array's start; the new top.
+    fn settle(&self, inner: &mut Inner) -> usize {
+        let (base, top) = (self.base(), self.magazine.top.load(Ordering::Acquire));
+        if inner.floor == base {
+            return top;
+        }
+        // Only where the protocol is broken.
+        assert!(top >= inner.floor, "what was taken came out twice");
+        let filled = (top - inner.floor) / 8;
+        // SAFETY: both ranges lie in the array; drainers are locked out.
+        unsafe { core::ptr::copy(inner.floor as *const usize, base as *mut usize, filled) };
+        inner.floor = base;
+        self.magazine
+            .top
+            .store(base + filled * 8, Ordering::Relaxed);
+        self.publish(inner);
+        base + filled * 8
+    }
+
+    /// The owner's push. Behind a closed door, or full, by the slow path.
+    fn push(&self, block: usize) {
+        if self.magazine.push(block as *mut u8) {
+            return;
+        }
+        let mut inner = self.open();
+        let top = self.settle(&mut inner);
+        // SAFETY: the array has room for one more than there are blocks.
+        unsafe { *(top as *mut usize) = block };
+        self.magazine.top.store(top + 8, Ordering::Release);
     }
 }
 
 fn all_blocks_once(mut hands: Vec<usize>) {
     hands.sort_unstable();
-    hands.dedup();
     assert_eq!(hands, [1, 2, 3], "a block was lost or came out twice");
 }
 
-#[test]
-fn the_owner_empties_what_is_being_drained() {
-    loom::model(|| {
-        let world = World::new();
+/// Two threads: the owner empties its magazine.
+fn emptied(door: Door, flaw: Flaw) {
+    loom::model(move || {
+        let world = World::new(door);
         let other = world.clone();
-        let drainer = loom::thread::spawn(move || other.drain());
+        let drainer = loom::thread::spawn(move || other.drain(flaw));
         let mut hands: Vec<usize> = (0..BLOCKS).filter_map(|_| world.pop()).collect();
-        let drained = drainer.join().unwrap();
-        assert_eq!(hands.len() + drained.len(), BLOCKS, "{hands:?} {drained:?}");
-        hands.extend(drained);
+        hands.extend(drainer.join().unwrap());
         all_blocks_once(hands);
     });
 }
 
-#[test]
-fn the_owner_goes_up_and_down_meanwhile() {
-    loom::model(|| {
-        let world = World::new();
+/// Two threads: the owner pops and pushes.
+fn up_and_down(door: Door, flaw: Flaw) {
+    loom::model(move || {
+        let world = World::new(door);
         let other = world.clone();
-        let drainer = loom::thread::spawn(move || other.drain());
+        let drainer = loom::thread::spawn(move || other.drain(flaw));
         let block = world
             .pop()
             .expect("the newest block is never the drainer's");
-        assert!(world.magazine.push(block as *mut u8));
+        world.push(block);
         let mut hands: Vec<usize> = drainer.join().unwrap();
         hands.extend(core::iter::from_fn(|| world.pop()));
         all_blocks_once(hands);
     });
+}
+
+/// Three threads: the owner pops, pushes and empties, a drainer, and one that switches.
+fn switched(from: Door, to: Door, flaw: Flaw) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(PREEMPTIONS);
+    model.check(move || {
+        let world = World::new(from);
+        let [drains, switches] = [world.clone(), world.clone()];
+        let drainer = loom::thread::spawn(move || drains.drain(flaw));
+        let switcher = loom::thread::spawn(move || switches.set_door(to));
+        let mut hands = Vec::new();
+        hands.extend(world.pop());
+        hands.extend(world.pop());
+        hands.pop().into_iter().for_each(|block| world.push(block));
+        hands.extend(world.pop());
+        switcher.join().unwrap();
+        hands.extend(drainer.join().unwrap());
+        hands.extend(core::iter::from_fn(|| world.pop()));
+        all_blocks_once(hands);
+    });
+}
+
+#[test]
+fn the_owner_empties_what_is_being_drained() {
+    emptied(Door::Open, Flaw::None);
+    emptied(Door::Sampling, Flaw::None);
+}
+
+#[test]
+fn the_owner_goes_up_and_down_meanwhile() {
+    up_and_down(Door::Open, Flaw::None);
+    up_and_down(Door::Sampling, Flaw::None);
+}
+
+#[test]
+fn sampling_is_switched_on_meanwhile() {
+    switched(Door::Open, Door::Sampling, Flaw::None);
+}
+
+#[test]
+fn sampling_is_switched_off_meanwhile() {
+    switched(Door::Sampling, Door::Open, Flaw::None);
+}
+
+#[test]
+fn the_door_is_closed_meanwhile() {
+    switched(Door::Sampling, Door::Closed, Flaw::None);
+}
+
+#[test]
+#[should_panic(expected = "came out twice")]
+fn without_the_barrier_a_block_comes_out_twice() {
+    emptied(Door::Sampling, Flaw::Barrier);
+}
+
+#[test]
+#[should_panic(expected = "came out twice")]
+fn without_the_check_a_block_comes_out_twice() {
+    emptied(Door::Sampling, Flaw::Check);
+}
+
+#[test]
+#[should_panic(expected = "came out twice")]
+fn without_the_second_bottom_a_block_comes_out_twice() {
+    emptied(Door::Sampling, Flaw::Door);
+}
+
+#[test]
+#[should_panic(expected = "came out twice")]
+fn without_the_barrier_a_switch_lets_a_block_out_twice() {
+    switched(Door::Sampling, Door::Open, Flaw::Barrier);
 }

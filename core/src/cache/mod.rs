@@ -3,6 +3,8 @@
 #[cfg(not(loom))]
 pub mod budget;
 #[cfg(not(loom))]
+mod colour;
+#[cfg(not(loom))]
 pub mod counted;
 #[cfg(not(loom))]
 pub mod decay;
@@ -21,6 +23,8 @@ mod magazine_models;
 pub mod meta;
 #[cfg(not(loom))]
 pub mod misuse;
+#[cfg(not(loom))]
+pub mod pace;
 #[cfg(not(loom))]
 pub mod pressure;
 #[cfg(not(loom))]

@@ -1,6 +1,7 @@
 //! The slow path of a cache: refill, flush, and learning how much each magazine should hold.
 
 use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES};
+use super::counted::Miss;
 use super::gather::{Gather, give_one};
 use super::heap::Heap;
 use super::thread::{Cache, Opened};
@@ -83,8 +84,8 @@ impl Heap {
             return;
         }
         let rest = open.filled(class) - count;
+        open.counted(class).note(Miss::Flush);
         let store = open.store(class);
-        store.flushes += 1;
         self.tide.note_freed(count * class.bytes());
         let base = store.base as *mut usize;
         let mut gather = Gather::new(self, self);
@@ -108,7 +109,7 @@ impl Heap {
             // SAFETY: no more than `want` bits come in all.
             at = unsafe { write_down(at, first, class.bytes(), claim.bits) };
         });
-        store.refills += 1;
+        open.counted(class).note(Miss::Refill);
         if at != base {
             // SAFETY: the entries written are [at, at + got), inside the array.
             unsafe { ptr::copy(at, base, got) };

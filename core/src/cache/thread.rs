@@ -1,6 +1,7 @@
 //! A thread's cache: its magazines, and what its slow path needs to know of them.
 
-use super::counted::Counted;
+use super::colour;
+use super::counted::{Counted, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock};
@@ -18,6 +19,8 @@ pub struct Cache {
     pub tags: [Tag; TABLE_BYTES + 1],
     /// By class index: what the profiler counts.
     pub counted: [Counted; CLASSES + 1],
+    /// By what rate that was drawn, and what lies ahead of large blocks.
+    pub drawn: Drawn,
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the magazines.
     lock: Lock,
     /// guarded by: lock
@@ -42,6 +45,8 @@ pub struct Inner {
     pub hand: u8,
     /// Whether the fast path is shut off.
     pub door: Door,
+    /// How many bytes after the start of its memory the cache begins.
+    pub shift: u8,
     /// State of the random numbers that the profiler draws; 0 before the first.
     pub random: u64,
     /// What [`Opened::traces`] was when a round of decay last came by.
@@ -53,7 +58,7 @@ pub struct Inner {
 pub enum Door {
     /// Bounds are published: the fast path works.
     Open,
-    /// Blocks are pushed by the fast path, and popped by [`Cache::pop_counted`] only: the profiler counts them.
+    /// Blocks are pushed by the fast path, and popped by [`super::fast::pop_counted`] only: the profiler counts them.
     Sampling,
     /// Every call takes the slow path (counting, checking).
     Closed,
@@ -69,10 +74,6 @@ pub struct Store {
     pub room: u32,
     /// Entries the magazine may hold now.
     pub capacity: u32,
-    /// Refills so far; wraps.
-    pub refills: u32,
-    /// Flushes so far; wraps.
-    pub flushes: u32,
 }
 
 /// Calls as the counting mode counts them.
@@ -116,22 +117,23 @@ impl Default for Counts {
 unsafe impl Sync for Cache {}
 
 /// What a thread's slot holds before its first slow call: always empty, always full, never written.
-pub static EMPTY: Cache = Cache::new();
+pub static EMPTY: Cache = Cache::new(0);
 /// What a thread's slot holds once its cache is gone (thread end, or no memory for one): likewise.
-pub static GONE: Cache = Cache::new();
+pub static GONE: Cache = Cache::new(0);
 
-const _: () = assert!(size_of::<Cache>() <= 8 << 10);
+/// Memory for a cache, in bytes.
+pub const CACHE_BYTES: usize = 8 << 10;
+
+const _: () = assert!(size_of::<Cache>() + colour::ROOM <= CACHE_BYTES);
 
 impl Cache {
-    /// A cache without capacity.
-    pub const fn new() -> Cache {
+    /// A cache without capacity, `shift` bytes after the start of its memory.
+    pub const fn new(shift: usize) -> Cache {
         const STORE: Store = Store {
             base: 0,
             floor: 0,
             room: 0,
             capacity: 0,
-            refills: 0,
-            flushes: 0,
         };
         let inner = Inner {
             stores: [STORE; CLASSES + 1],
@@ -139,6 +141,7 @@ impl Cache {
             events: 0,
             hand: 1,
             door: Door::Open,
+            shift: shift as u8,
             random: 0,
             seen: 0,
         };
@@ -147,6 +150,7 @@ impl Cache {
             starts: STARTS,
             tags: TAGS_BY_SIZE,
             counted: [const { Counted::off() }; CLASSES + 1],
+            drawn: Drawn::nothing(),
             lock: Lock::new(),
             inner: UnsafeCell::new(inner),
             next: AtomicPtr::new(ptr::null_mut()),
@@ -203,12 +207,6 @@ impl Cache {
             inner,
             _guard: guard,
         }
-    }
-}
-
-impl Default for Cache {
-    fn default() -> Cache {
-        Cache::new()
     }
 }
 

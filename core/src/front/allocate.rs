@@ -20,26 +20,19 @@ pub fn allocate(size: usize) -> *mut u8 {
     }
 }
 
-/// What [`allocate`] can serve from the calling thread's magazine alone, else `None`. For frontends
-/// that keep all else off their hot path.
+/// What [`allocate`] can serve from the calling thread's magazine alone, counted by the profiler or not, else `None`. For
+/// frontends that keep all else off their hot path.
 #[inline(always)]
 pub fn allocate_hit(size: usize) -> Option<*mut u8> {
     if size > TABLE_BYTES {
         return None;
     }
     let cache = current();
-    fast::pop(cache, cache.tags[size])
-}
-
-/// What [`allocate_hit`] did not serve, if that is because the profiler counts: from the same magazine. For frontends that keep all
-/// else off their hot path.
-#[inline(always)]
-pub fn allocate_counted_hit(size: usize) -> Option<*mut u8> {
-    if size > TABLE_BYTES {
-        return None;
+    let tag = cache.tags[size];
+    match fast::pop(cache, tag) {
+        None => fast::pop_counted(cache, tag),
+        hit => hit,
     }
-    let cache = current();
-    cache.pop_counted(cache.tags[size])
 }
 
 /// Like [`allocate`], the bytes zero.
@@ -136,14 +129,11 @@ fn pop(tag: Tag, class: Class, size: usize) -> *mut u8 {
     }
 }
 
-/// [`allocate`] without a block at hand for so small a size.
+/// [`allocate`] after [`allocate_hit`] had nothing.
 #[inline(never)]
-fn allocate_missed(size: usize) -> *mut u8 {
+pub fn allocate_missed(size: usize) -> *mut u8 {
     if size <= TABLE_BYTES {
-        let tag = current().tags[size];
-        return current()
-            .pop_counted(tag)
-            .unwrap_or_else(|| allocate_slow(size, Class::serving(size)));
+        return allocate_slow(size, Class::serving(size));
     }
     if size > MAX_BLOCK {
         return large::allocate(size, 1);
@@ -155,7 +145,7 @@ fn allocate_missed(size: usize) -> *mut u8 {
 /// The magazine is empty, or the profiler counts what it gives out.
 #[inline(never)]
 fn allocate_counted(size: usize, class: Class) -> *mut u8 {
-    match current().pop_counted(Tag::of(class)) {
+    match fast::pop_counted(current(), Tag::of(class)) {
         Some(block) => block,
         None => allocate_slow(size, class),
     }

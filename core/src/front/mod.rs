@@ -21,8 +21,8 @@ mod survey;
 mod trim;
 
 pub use allocate::{
-    allocate, allocate_aligned, allocate_counted_hit, allocate_hit, allocate_layout,
-    allocate_layout_zeroed, allocate_zeroed,
+    allocate, allocate_aligned, allocate_hit, allocate_layout, allocate_layout_zeroed,
+    allocate_missed, allocate_zeroed,
 };
 pub use global::Neap;
 pub use release::{free, free_aligned_sized, free_deleted, free_sized, usable_size};

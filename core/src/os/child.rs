@@ -11,8 +11,8 @@ pub enum Limit {
     Address(u64),
     /// `RLIMIT_AS`, in bytes beyond what is mapped already.
     MoreAddresses(u64),
-    /// `RLIMIT_DATA`, in bytes.
-    Data(u64),
+    /// `RLIMIT_DATA`, in bytes beyond what the child has at its start: all that other tests hold then.
+    MoreData(u64),
     /// All memory locked, now and later.
     Locked,
 }
@@ -50,17 +50,30 @@ fn apply(limit: Limit) -> bool {
     match limit {
         Limit::None => true,
         Limit::Address(bytes) => set(libc::RLIMIT_AS, bytes),
-        Limit::MoreAddresses(bytes) => set(libc::RLIMIT_AS, mapped_bytes() + bytes),
-        Limit::Data(bytes) => set(libc::RLIMIT_DATA, bytes),
+        Limit::MoreAddresses(bytes) => set(libc::RLIMIT_AS, now(Pages::Mapped) + bytes),
+        Limit::MoreData(bytes) => set(libc::RLIMIT_DATA, now(Pages::Data) + bytes),
         // SAFETY: takes no pointers.
         Limit::Locked => unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) == 0 },
     }
 }
 
-fn mapped_bytes() -> u64 {
-    let mut text = [0; 32];
-    read_file(c"/proc/self/statm", &mut text).expect("/proc");
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+/// Fields of `/proc/self/statm`, in OS pages.
+#[derive(Clone, Copy)]
+enum Pages {
+    Mapped = 0,
+    /// What may be written, and stacks.
+    Data = 5,
+}
+
+/// Bytes of the process now.
+fn now(pages: Pages) -> u64 {
+    let mut text = [0; 128];
+    let read = read_file(c"/proc/self/statm", &mut text).expect("/proc");
+    let field = text[..read]
+        .split(|&byte| byte == b' ')
+        .nth(pages as usize)
+        .expect("seven fields");
+    let digits = field.iter().take_while(|byte| byte.is_ascii_digit());
     let pages = digits.fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
     // SAFETY: sysconf takes no pointers.
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64

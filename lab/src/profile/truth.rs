@@ -32,8 +32,9 @@ pub const LIVE_ERRORS: &str = "mean error in standard errors; live";
 /// See [`ALLOCATED`].
 pub const SPREAD: &str = "spread of the runs over the theory's; allocated";
 
-/// A mean error of more standard errors than these is a failure.
-const MOST: f64 = 3.0;
+/// A mean error of more standard errors than these is a failure. One of 50 places strays over 3 in every eighth campaign by chance alone,
+/// over this in one of 3,000; what a record must show (3) is for its reader to judge.
+const MOST: f64 = 4.5;
 
 /// Runs the processes, and judges each place.
 pub fn carry_out(plan: &Plan, tell: impl Fn(&str), results: &mut Results) {
@@ -209,7 +210,7 @@ mod tests {
         note(&[reading(0.5), reading(1.5)], 4_096, &mut results);
         assert_eq!(results.failures, Vec::<String>::new());
         assert!(results.rows.iter().any(|row| row.case == LIVE_ERRORS));
-        note(&[reading(1.9), reading(2.1)], 4_096, &mut results);
+        note(&[reading(2.9), reading(3.1)], 4_096, &mut results);
         assert_eq!(results.failures.len(), 2, "{:?}", results.failures);
     }
 }

@@ -21,7 +21,7 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     only: Vec<Part>,
     /// Mean bytes between two samples
-    #[arg(long, default_value_t = 512 << 10, value_parser = clap::value_parser!(u64).range(4096..))]
+    #[arg(long, default_value_t = 512 << 10, value_parser = clap::value_parser!(u64).range(FINEST..))]
     rate: u64,
     /// The command neap, whose top is attached (else the one of target/dist, or beside this program)
     #[arg(long, value_name = "PATH")]
@@ -44,13 +44,15 @@ const RUNS: u32 = 20;
 const PAIRS: u32 = 10;
 /// Bytes that each place allocates.
 const BYTES: usize = 16 << 20;
+/// The finest rate that the library takes, in bytes.
+const FINEST: u64 = 4096;
 /// What a quick run divides by.
 const QUICK: usize = 16;
 
 /// Runs the campaign.
 ///
 /// # Errors
-/// When Neap's library is not here or the record cannot be written. A place whose mean is off by more than three standard errors,
+/// When Neap's library is not here or the record cannot be written. A place whose mean is far off,
 /// and a price over its bar, are failures: they are told, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let peers = arguments.common.peers(&["neap".into()])?;
@@ -85,7 +87,8 @@ fn truth_plan(arguments: &Arguments, neap: &Ready) -> truth::Plan {
         neap: neap.clone(),
         runs: arguments.common.rounds(RUNS),
         bytes: BYTES / divisor(arguments),
-        rate: arguments.rate,
+        // As many samples in a quick run: with one or two of them a place, errors are not normal.
+        rate: (arguments.rate / divisor(arguments) as u64).max(FINEST),
     }
 }
 

@@ -1,5 +1,5 @@
 //! The fast path, the algorithm once and a file a machine: [`pop`] takes a block from a magazine,
-//! [`release`] finds a freed block's magazine and pushes it.
+//! [`pop_counted`] does while the profiler counts, [`release`] finds a freed block's magazine and pushes it.
 //!
 //! Compilers do not fold the atomic loads of the portable form into compares, which costs six
 //! instructions a pair, so x86-64 has its own. Both run in the tests below.
@@ -10,9 +10,9 @@ pub mod portable;
 mod x86_64;
 
 #[cfg(not(target_arch = "x86_64"))]
-pub use portable::{pop, release};
+pub use portable::{pop, pop_counted, release};
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{pop, release};
+pub use x86_64::{pop, pop_counted, release};
 
 #[cfg(test)]
 mod tests {

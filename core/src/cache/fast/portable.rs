@@ -13,6 +13,24 @@ pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     cache.magazine(tag).pop()
 }
 
+/// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this one is to be sampled, if
+/// there is none, or if nothing is counted. For the owner only.
+#[inline(always)]
+pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    let counted = cache.counted_of(tag);
+    let magazine = cache.magazine(tag);
+    let bottom = counted.bottom.load(Ordering::Relaxed);
+    if magazine.top.load(Ordering::Relaxed) <= bottom {
+        return None;
+    }
+    let ahead = counted.ahead.load(Ordering::Relaxed).wrapping_sub(1);
+    counted.ahead.store(ahead, Ordering::Relaxed);
+    if ahead < 0 {
+        return None;
+    }
+    magazine.pop_above(bottom)
+}
+
 /// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow path:
 /// not in the primary arena, no block of a slab, no room, or no cache.
 ///

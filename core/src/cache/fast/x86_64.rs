@@ -5,6 +5,9 @@
 //!     +0  top     past the newest       pop:      top <= bottom -> slow;  block = [top-8];  top -= 8
 //!     +8  bottom  oldest                release:  top >= limit  -> slow;  [top] = block;    top += 8
 //!     +16 limit   end of the room
+//!   cache + counted + tag*8
+//!     +0  bottom  while sampling    pop_counted: top <= bottom -> slow;  ahead -= 1;  ahead < 0 -> slow;  then as pop
+//!     +8  ahead   before a sample
 //!   cache + starts + tag*4              the tag's divisibility test
 //! ```
 //!
@@ -12,6 +15,7 @@
 //! sees a new `top` sees the entry below it.
 
 use crate::base::sync::{Ordering, light_barrier};
+use crate::cache::counted::Counted;
 use crate::cache::heap::{HEAP, Heap};
 use crate::cache::magazine::{Start, Tag};
 use crate::cache::thread::Cache;
@@ -40,6 +44,39 @@ pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
             options(nostack, readonly),
         );
     }
+    Some(take(cache, tag, top))
+}
+
+/// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this one is to be sampled, if
+/// there is none, or if nothing is counted. For the owner only.
+#[inline(always)]
+pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    let counted = cache.counted_of(tag);
+    debug_assert!(!cache.is_sentinel() || counted.bottom.load(Ordering::Relaxed) == 0);
+    let top = cache.magazine(tag).top.load(Ordering::Relaxed);
+    // SAFETY: reads what is counted of the tag's class (see `Cache::counted_of`), and writes the owner's own number, which
+    // a sentinel's bottom keeps from being reached: its magazines are empty.
+    unsafe {
+        asm!(
+            "cmp {top}, qword ptr [{cache} + {tag}*8 + {bottom_at}]",
+            "jbe {slow}",
+            "sub dword ptr [{cache} + {tag}*8 + {ahead_at}], 1",
+            "js {slow}",
+            top = in(reg) top,
+            cache = in(reg) cache,
+            tag = in(reg) tag.0 as usize,
+            bottom_at = const offset_of!(Cache, counted) + offset_of!(Counted, bottom),
+            ahead_at = const offset_of!(Cache, counted) + offset_of!(Counted, ahead),
+            slow = label { return None },
+            options(nostack),
+        );
+    }
+    Some(take(cache, tag, top))
+}
+
+/// The newest block of a magazine with one, whose top is `top`.
+#[inline(always)]
+fn take(cache: &Cache, tag: Tag, top: usize) -> *mut u8 {
     // SAFETY: entries between bottom and top are the owner's (see `Magazine::pop`).
     let block = unsafe { *((top - 8) as *const *mut u8) };
     // SAFETY: the owner's own word; one instruction, so no signal handler sees half of it.
@@ -52,7 +89,7 @@ pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
         );
     }
     light_barrier();
-    Some(block)
+    block
 }
 
 /// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow path:

@@ -116,9 +116,11 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
     if mode == Mode::Counting {
         super::allocate::count_allocation(cache, size, Some(class));
     }
-    if !purge::is_spawning(cache) && HEAP.samples_next(cache, class) {
+    if !purge::is_spawning(cache)
+        && let Some(rate) = HEAP.samples_next(cache, class)
+    {
         // Without memory for a span of its own, it is one that was not sampled.
-        return sampled(class, size).unwrap_or_else(|| HEAP.take_one(class));
+        return sampled(class, size, rate).unwrap_or_else(|| HEAP.take_one(class));
     }
     match mode {
         Mode::Plain | Mode::Counting => HEAP.refill(cache, class),
@@ -126,10 +128,10 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
     }
 }
 
-fn sampled(class: Class, size: usize) -> Option<*mut u8> {
+fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
     let span = HEAP.pages.alloc(1, 1, Use::Large, class.bytes())?;
     span.place.note(ptr::null_mut());
-    record(&span.place, size, class.bytes());
+    record(&span.place, size, class.bytes(), rate);
     span.place.set_tag(Tag::SAMPLED.0);
     Some(span.base.as_ptr())
 }
@@ -139,8 +141,8 @@ pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
     if EVER.load(Ordering::Relaxed) {
         place.note(ptr::null_mut());
         let cache = entered().filter(|_| HEAP.is_sampling());
-        if cache.is_some_and(|cache| HEAP.samples_large(cache, usable)) {
-            record(place, size, usable);
+        if let Some(rate) = cache.and_then(|cache| HEAP.samples_large(cache, usable)) {
+            record(place, size, usable, rate);
         }
     }
 }
@@ -173,12 +175,8 @@ pub(super) fn note_freed(place: &Place<'_>) {
     }
 }
 
-/// Notes that the block at `place` was sampled.
-fn record(place: &Place<'_>, size: usize, usable: usize) {
-    let rate = HEAP.sampling();
-    if rate == 0 {
-        return;
-    }
+/// Notes that the block at `place` was sampled, by a rate of `rate` bytes.
+fn record(place: &Place<'_>, size: usize, usable: usize, rate: u64) {
     let room = HEAP
         .meta
         .allocate(size_of::<Sample>(), || HEAP.meta_slice());

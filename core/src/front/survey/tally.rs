@@ -195,10 +195,10 @@ impl<'r> Tally<'r> {
         let figure = &mut figures.classes[class.index() - 1];
         let filled = open.filled(class);
         figure.cached += filled as u64;
-        let store = open.store(class);
-        figure.refills += u64::from(store.refills);
-        figure.flushes += u64::from(store.flushes);
-        let floor = store.floor;
+        let [refills, flushes] = open.counted(class).refills_and_flushes();
+        figure.refills += u64::from(refills);
+        figure.flushes += u64::from(flushes);
+        let floor = open.store(class).floor;
         self.entries(floor, filled, class);
     }
 
