@@ -1,5 +1,7 @@
 //! `classes`, `sizes` and `profile` as a user runs them, small. Nothing here depends on time.
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -171,24 +173,12 @@ fn what_is_not_there_is_said() {
     assert!(!output.status.success());
 }
 
-/// Neap's library: what LIBRARY_UNDER_TEST names, or what cargo built beside this test.
-fn neap() -> PathBuf {
-    if let Some(named) = std::env::var_os("LIBRARY_UNDER_TEST") {
-        return PathBuf::from(named);
-    }
-    let program = std::env::current_exe().expect("this test has no path");
-    let beside = program.parent().expect("a path has a folder");
-    let places = [beside.join("libneap_c.so"), beside.join("../libneap_c.so")];
-    let found = places.into_iter().find(|path| path.is_file());
-    found.expect("cargo builds libneap_c.so with the tests")
-}
-
 #[test]
 fn a_profile_is_held_against_known_allocations() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_neap-lab"));
     let output = command
         .args(["worker", "sites", "200000"])
-        .env("LD_PRELOAD", neap())
+        .env("LD_PRELOAD", support::neap())
         .env("NEAP_SAMPLE", "4096")
         .output()
         .expect("neap-lab does not start");
@@ -216,7 +206,7 @@ fn a_profile_is_held_against_known_allocations() {
 
 #[test]
 fn a_programs_sizes_are_recorded() {
-    let (neap, folder) = (neap(), folder("sizes"));
+    let (neap, folder) = (support::neap(), folder("sizes"));
     let (neap, path) = (neap.to_str().unwrap(), folder.to_str().unwrap());
     // Debian cannot do without perl.
     let output = lab(&["sizes", "--only", "perl", "--neap", neap, "--records", path]);

@@ -1,6 +1,8 @@
 //! `neap-lab tide` as a user runs it, with small sizes: every step of every run is there, and what
 //! must hold on every machine. Nothing here depends on time.
 
+mod support;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -164,18 +166,15 @@ fn the_write_ups_program_in_go_takes_the_same_steps() {
 
 #[test]
 fn coroutines_on_neaps_stacks_tell_what_neap_keeps_and_what_they_cost() {
-    let output = small(&["--peers", "neap", "--json"]);
-    let errors = text(&output.stderr);
-    if errors.contains("neap is absent") {
-        return skipped(&errors);
-    }
-    let json = json(&output);
+    let neap = support::neap();
+    let neap = neap.to_str().expect("a path of text");
+    let json = json(&small(&["--peers", "neap", "--neap", neap, "--json"]));
     let waited = steps(&json, "neap", "waited");
     let counts: Vec<u64> = waited.iter().map(|s| number(s, "coroutines")).collect();
     assert_eq!(counts, [0, 0, 200, 0, 0, 200]);
     assert!(waited[1]["free_dirty_kib"].is_u64() && waited[1]["purged_kib"].is_u64());
     let few = ["--prices", "--rounds", "1", "--burst", "20", "--json"];
-    let output = lab(&[&["tide"], &few[..]].concat());
+    let output = lab(&[&["tide", "--neap", neap], &few[..]].concat());
     let json = self::json(&output);
     let prices = json["prices"].as_array().expect("no prices");
     assert_eq!(
