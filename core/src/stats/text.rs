@@ -41,15 +41,15 @@ pub struct Row<'a> {
 }
 
 impl fmt::Display for Row<'_> {
+    // Once in the library, not once in each table.
+    #[inline(never)]
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Row {
-            sign,
-            name,
-            meaning,
-            ..
-        } = *self;
         let bytes = Bytes(self.bytes);
-        writeln!(out, "  {sign} {name:<14} {bytes:>11}  {meaning}")
+        writeln!(
+            out,
+            "  {} {:<14} {bytes:>11}  {}",
+            self.sign, self.name, self.meaning
+        )
     }
 }
 
