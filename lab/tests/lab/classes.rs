@@ -1,26 +1,10 @@
 //! `classes`, `sizes` and `profile` as a user runs them, small. Nothing here depends on time.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use crate::stage::{folder, json, lab, neap, text};
+use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
-
-fn lab(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_neap-lab"))
-        .args(arguments)
-        .output()
-        .expect("neap-lab does not start")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let output = lab(arguments);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("no JSON")
-}
 
 /// The value of a figure of a case and a peer.
 fn value(json: &Value, case: &str, peer: &str, figure: &str) -> f64 {
@@ -30,14 +14,6 @@ fn value(json: &Value, case: &str, peer: &str, figure: &str) -> f64 {
     let row = figures.iter().find(is_it);
     let row = row.unwrap_or_else(|| panic!("no {figure:?} of {peer} in {case:?}: {json:#}"));
     row["value"].as_f64().expect("no number")
-}
-
-/// A folder of this test's own, empty.
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("cannot make a folder");
-    folder
 }
 
 #[test]
@@ -169,18 +145,6 @@ fn what_is_not_there_is_said() {
     assert!(!output.status.success());
     let output = lab(&["classes", "--only", "sing"]);
     assert!(!output.status.success());
-}
-
-/// Neap's library: what LIBRARY_UNDER_TEST names, or what cargo built beside this test.
-fn neap() -> PathBuf {
-    if let Some(named) = std::env::var_os("LIBRARY_UNDER_TEST") {
-        return PathBuf::from(named);
-    }
-    let program = std::env::current_exe().expect("this test has no path");
-    let beside = program.parent().expect("a path has a folder");
-    let places = [beside.join("libneap_c.so"), beside.join("../libneap_c.so")];
-    let found = places.into_iter().find(|path| path.is_file());
-    found.expect("cargo builds libneap_c.so with the tests")
 }
 
 #[test]
