@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
 use crate::work::pagemap::page_size;
-use crate::work::scan::{PRESENT, Question, Region, SWAPPED, ZERO_PAGE, ask};
+use crate::work::scan::{PRESENT, Region, SWAPPED, Sought, ZERO_PAGE, ask};
 
 /// Regions of one call.
 const MOST_REGIONS: usize = 128;
@@ -56,18 +56,16 @@ impl Pagemap {
     /// Populated bytes, and where the kernel stopped.
     fn scan_once(&self, start: u64, end: u64) -> io::Result<(u64, u64)> {
         let mut room = [const { MaybeUninit::<Region>::uninit() }; MOST_REGIONS];
-        let mut question = Question {
-            start,
-            end,
+        let sought = Sought {
+            flags: 0,
             inverted: ZERO_PAGE,
             all_of: ZERO_PAGE,
             any_of: PRESENT | SWAPPED,
             returned: SWAPPED,
-            ..Question::default()
         };
-        let told = ask(&self.0, &mut question, &mut room)?.iter();
-        let bytes = told.map(|region| region.end - region.start).sum();
-        Ok((bytes, question.walk_end))
+        let told = ask(&self.0, start..end, sought, &mut room)?;
+        let bytes = told.regions.iter().map(|region| region.end - region.start);
+        Ok((bytes.sum(), told.end))
     }
 
     /// The populated pages of a range by its words in the file, the page of zeros among them.

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use anyhow::{Context as _, ensure};
 
-use super::scan::{HUGE, PRESENT, Question, Region, SWAPPED, WRITTEN, ZERO_PAGE, ask};
+use super::scan::{HUGE, PRESENT, Region, SWAPPED, Sought, WRITTEN, ZERO_PAGE, ask};
 
 /// Mark what matches.
 const MARK: u64 = 1 << 0;
@@ -27,20 +27,23 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// `inverted`, `all_of` and `any_of` of the arguments.
-    fn masks(self) -> (u64, u64, u64) {
-        match self {
+    fn sought(self) -> Sought {
+        let (inverted, all_of, any_of) = match self {
             Wanted::Populated => (ZERO_PAGE, ZERO_PAGE, PRESENT | SWAPPED),
             Wanted::Written => (ZERO_PAGE, ZERO_PAGE | WRITTEN, PRESENT | SWAPPED),
             Wanted::Huge => (0, HUGE | PRESENT, 0),
             Wanted::Marked => (0, 0, PRESENT | SWAPPED),
-        }
-    }
-
-    fn flags(self) -> u64 {
-        match self {
+        };
+        let flags = match self {
             Wanted::Marked => MARK | MARKS_NEEDED,
             Wanted::Populated | Wanted::Written | Wanted::Huge => 0,
+        };
+        Sought {
+            flags,
+            inverted,
+            all_of,
+            any_of,
+            returned: WRITTEN | PRESENT | SWAPPED,
         }
     }
 }
@@ -75,13 +78,13 @@ impl PageMap {
         let mut at = start;
         let mut room = [const { MaybeUninit::<Region>::uninit() }; 512];
         while at < end {
-            let mut question = question(at, end, wanted);
-            let told = ask(&self.0, &mut question, &mut room);
-            for region in told.context("PAGEMAP_SCAN (Linux 6.7)")? {
+            let told = ask(&self.0, at..end, wanted.sought(), &mut room)
+                .context("PAGEMAP_SCAN (Linux 6.7)")?;
+            for region in told.regions {
                 tell(region.start, region.end)?;
             }
-            ensure!(question.walk_end > at, "PAGEMAP_SCAN stands still");
-            at = question.walk_end;
+            ensure!(told.end > at, "PAGEMAP_SCAN stands still");
+            at = told.end;
         }
         Ok(())
     }
@@ -89,20 +92,6 @@ impl PageMap {
     /// Marks every populated page of `start..end`, and no other.
     pub fn mark(&self, start: u64, end: u64) -> anyhow::Result<()> {
         self.each_range(start, end, Wanted::Marked, |_, _| Ok(()))
-    }
-}
-
-fn question(start: u64, end: u64, wanted: Wanted) -> Question {
-    let (inverted, all_of, any_of) = wanted.masks();
-    Question {
-        flags: wanted.flags(),
-        start,
-        end,
-        inverted,
-        all_of,
-        any_of,
-        returned: WRITTEN | PRESENT | SWAPPED,
-        ..Question::default()
     }
 }
 
