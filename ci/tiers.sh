@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by .ci/run and ci/full.sh: steps with a name and a time, and a closing summary.
 # A failed tier does not stop the others; a failed `required` one, on which the others
-# stand, does.
+# stand, does. Where `latest_start` is set, what has not started by then, in seconds, fails.
 
 results=()
 failures=0
@@ -10,7 +10,11 @@ tier() { # tier NAME COMMAND ARGS…
     local name=$1 start=$SECONDS verdict=ok
     shift
     echo "=== $name: $*"
-    "$@" </dev/null || verdict="FAILED ($?)"
+    if [ "$start" -gt "${latest_start:-$start}" ]; then
+        verdict="FAILED (not started: $latest_start s are over)"
+    else
+        "$@" </dev/null || verdict="FAILED ($?)"
+    fi
     [ "$verdict" = ok ] || failures=$((failures + 1))
     results+=("$(printf '%-14s %5d s  %s' "$name" $((SECONDS - start)) "$verdict")")
     echo "=== ${results[-1]}"

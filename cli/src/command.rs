@@ -166,7 +166,8 @@ fn profile() -> Command {
         .about("Say which calls of a program its memory comes from")
         .after_help(
             "The process must run under Neap. If it does not sample already, it does so for --seconds and \
-             stops then; only what it allocates while sampling is on is seen, in this and in earlier calls. Ctrl-C ends the wait early.",
+             stops then. With --seconds only what it allocates meanwhile is shown; live is growth if it had sampled \
+             before. Without, or with 0, all that it sampled so far. Ctrl-C ends the wait early.",
         )
         .arg(
             Arg::new("TARGET")
@@ -186,8 +187,8 @@ fn profile() -> Command {
             Arg::new("rate")
                 .long("rate")
                 .value_name("BYTES")
-                .value_parser(value_parser!(u64).range(1..))
-                .help("Bytes between two samples, on average [524288]"),
+                .value_parser(rate)
+                .help("Bytes between two samples, on average [512K]"),
         )
         .arg(
             Arg::new("value")
@@ -221,6 +222,16 @@ fn profile() -> Command {
                 .help("Do not say on standard error how far it is"),
         )
         .group(ArgGroup::new("form").args(["tree", "leaks", "list", "collapsed", "flamegraph", "pprof", "json"]))
+}
+
+/// What `--sample` takes at the start of a program.
+fn rate(word: &str) -> Result<u64, String> {
+    let option = neap::control::find(b"NEAP_SAMPLE").expect("the option is declared");
+    match neap::control::parse(option.kind, word.as_bytes()) {
+        Ok(neap::control::Value::Bytes(rate)) => Ok(rate),
+        Ok(_) => Err("no number of bytes".to_owned()),
+        Err(rejected) => Err(rejected.to_string()),
+    }
 }
 
 /// A time that a clock can count.
@@ -272,6 +283,17 @@ fn words(name: &'static str) -> Arg {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_take_the_suffixes_of_other_sizes() {
+        assert_eq!(rate("65536"), Ok(64 << 10));
+        assert_eq!(rate("64K"), rate("65536"));
+        assert_eq!(rate("1g"), Ok(1 << 30));
+        for wrong in ["", "0", "4095", "2G", "1T", "64KB"] {
+            let said = rate(wrong).unwrap_err();
+            assert!(said.contains("4K to 1G bytes"), "{wrong}: {said}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

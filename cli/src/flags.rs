@@ -58,12 +58,19 @@ fn valued(arg: Arg, option: &'static Declaration) -> Arg {
 
 fn help(option: &Declaration) -> String {
     match (option.flag(), option.kind) {
-        (Flag::Off, _) => format!("Without this flag: {}", option.doc),
+        (Flag::Off, _) => format!("Do not {}", in_a_sentence(option.doc)),
         (_, Kind::Path | Kind::Socket) => option.doc.to_owned(),
         (_, Kind::Choice(_)) => format!("{} [default: {}]", option.doc, option.default),
         (_, kind) if option.default.is_empty() => format!("{} [{kind}]", option.doc),
         (_, kind) => format!("{} [{kind}; default: {}]", option.doc, option.default),
     }
+}
+
+/// With a small first letter. What a switch does is told as an order: "Keep a page of figures".
+fn in_a_sentence(doc: &str) -> String {
+    let mut letters = doc.chars();
+    let first = letters.next().into_iter().flat_map(char::to_lowercase);
+    first.chain(letters).collect()
 }
 
 fn unit(kind: Kind) -> &'static str {
@@ -85,5 +92,20 @@ fn parser(kind: Kind) -> ValueParser {
                 control::parse(kind, text.as_bytes()).map(|_| OsString::from(&text))
             })
             .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_to_turn_off_say_what_is_not_done() {
+        let off = OPTIONS.iter().filter(|option| option.flag() == Flag::Off);
+        let helps: Vec<String> = off.map(help).collect();
+        assert!(helps.len() > 3, "{helps:?}");
+        for (help, order) in helps.iter().zip(["give ", "ask ", "keep ", "put "]) {
+            assert!(help.starts_with(&format!("Do not {order}")), "{help}");
+        }
     }
 }

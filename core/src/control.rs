@@ -15,7 +15,7 @@ pub use value::{Rejected, Value, parse};
 pub enum Kind {
     /// One of the listed words.
     Choice(&'static [&'static str]),
-    /// A number of bytes, with an optional suffix `K`, `M` or `G` (powers of 1,024), within the range.
+    /// A number of bytes, with an optional suffix `K`, `M`, `G` or `T` (powers of 1,024), within the range.
     Bytes {
         /// Smallest accepted value, in bytes.
         min: u64,
@@ -132,7 +132,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "1",
         bare: None,
-        doc: "Give free pages back by a background thread, which exists only while there are some (else by calls on their way; in a Rust program's own allocator off unless it asks).",
+        doc: "Give free pages back by a background thread, which exists only while there are some, instead of by calls on their way (in a Rust program's own allocator only if it asks).",
     },
     Declaration {
         name: "dirty-max",
@@ -203,7 +203,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "1",
         bare: None,
-        doc: "Ask the kernel what other allocators do not, which a sandbox may forbid: which pages of a reused block were touched (an ioctl), what the control group allows; and start a purge thread.",
+        doc: "Ask the kernel what other allocators do not, which a sandbox may forbid: which pages of a reused block were touched (an ioctl), what the control group allows, for a purge thread.",
     },
     Declaration {
         name: "deepbind",
@@ -220,6 +220,14 @@ pub static OPTIONS: &[Declaration] = &[
         default: "1",
         bare: None,
         doc: "Keep a page of figures that `neap top` and the like may look at (a memory file, and a descriptor of it).",
+    },
+    Declaration {
+        name: "answer",
+        env: "NEAP_ANSWER",
+        kind: SWITCH,
+        default: "0",
+        bare: Some("1"),
+        doc: "Keep the background thread, so that `neap top` and the like are answered while the program sleeps, too (it wakes four times a second).",
     },
     Declaration {
         name: "sample",
@@ -254,7 +262,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "1",
         bare: None,
-        doc: "Programs that this one starts run under Neap too.",
+        doc: "Put the programs that this one starts under Neap, too.",
     },
 ];
 

@@ -81,6 +81,17 @@ pub enum Sign {
     Minus,
 }
 
+impl Sign {
+    /// As it is written.
+    #[must_use]
+    pub fn mark(self) -> char {
+        match self {
+            Sign::Plus => '+',
+            Sign::Minus => '-',
+        }
+    }
+}
+
 /// One line of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -200,6 +211,15 @@ impl Ledger {
             Sign::Minus => -i128::from(line.bytes),
         };
         self.lines().iter().map(signed).sum()
+    }
+
+    /// What the sum is.
+    #[must_use]
+    pub fn resident_meaning(&self) -> &'static str {
+        match self.asked_kernel {
+            0 => "the sum, at most: the kernel did not tell which pages are resident",
+            _ => "the sum: resident, of Neap's arenas",
+        }
     }
 
     fn requested_meaning(&self) -> &'static str {

@@ -49,6 +49,15 @@ fn the_ledger_adds_up() {
     holds("ask", &[("NEAP_COUNT", "1"), ("NEAP_SAMPLE", "64K")]);
 }
 
+/// By a thread that stays; without it, the test would fail: `quiet` does.
+#[test]
+fn who_stays_answers_while_the_program_sleeps() {
+    holds("quiet-child", &[("NEAP_ANSWER", "1")]);
+    if let Some(output) = outcome("quiet", &[]) {
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
 #[test]
 fn strangers_words_do_no_harm() {
     holds("hostile", &[]);

@@ -30,4 +30,4 @@ pub use asking::{Answer, Purge, Sampling, now_ms};
 pub use board::Board;
 pub use process::Process;
 pub use region::Region;
-pub use target::{Target, Under, may_watch};
+pub use target::{Target, Under, may_watch, of_whom};

@@ -154,11 +154,7 @@ fn mappings(process: &Process, kind: Kind) -> Result<Vec<Reach>, Failure> {
     let bases = maps.lines().filter_map(|line| base(line, kind));
     let reach = |base| match process.file("mem", OFlags::RDWR) {
         Ok(memory) => Ok(Reach::Memory { memory, base }),
-        Err(error) => Err(Failure::own(format!(
-            "{} has closed the descriptor of its board, and this system does not let us into its memory ({error}): run neap \
-             as root, or set /proc/sys/kernel/yama/ptrace_scope to 0",
-            process.title()
-        ))),
+        Err(error) => Err(closed(process, &error)),
     };
     bases.take(MOST_MAPPINGS).map(reach).collect()
 }
@@ -179,17 +175,40 @@ fn refused(process: &Process, error: &io::Error) -> Failure {
     }
     let pid = process.pid();
     Failure::own(match (error.kind(), process.user()) {
-        (io::ErrorKind::PermissionDenied, Ok(user)) if user != us() => {
-            format!(
-                "process {pid} belongs to another user (number {user}): run neap as that user or as root"
-            )
-        }
-        (io::ErrorKind::PermissionDenied, _) => format!(
-            "process {pid} does not let other processes look into it (it has more rights than its user, or made \
-             itself undumpable): run neap as root, and in a container as its host's"
-        ),
+        (io::ErrorKind::PermissionDenied, Ok(user)) => forbidden(pid, user, us()),
         _ => format!("cannot look into process {pid}: {error}"),
     })
+}
+
+/// The kernel forbids us, who are the user `us`, to look into a process of `user`. It may forbid that to root, too.
+fn forbidden(pid: i32, user: u32, us: u32) -> String {
+    match us {
+        0 => format!(
+            "process {pid} (of user {user}) may not be looked into even by this root, who lacks the right to (CAP_SYS_PTRACE): \
+             run neap outside of the container, or as the root whom the process belongs to"
+        ),
+        _ if us != user => format!(
+            "process {pid} belongs to another user (number {user}): run neap as that user or as root"
+        ),
+        _ => format!(
+            "process {pid} does not let other processes look into it (it has more rights than its user, or made \
+             itself undumpable): run neap as root"
+        ),
+    }
+}
+
+/// Why the memory of a process that has closed its descriptor is not ours to read.
+fn closed(process: &Process, error: &io::Error) -> Failure {
+    let advice = match us() {
+        0 => {
+            "in a container, run neap outside of it; with /proc/sys/kernel/yama/ptrace_scope at 3 nobody may"
+        }
+        _ => "run neap as root, or set /proc/sys/kernel/yama/ptrace_scope to 0",
+    };
+    Failure::own(format!(
+        "{} has closed the descriptor of its board, and this system does not let us into its memory ({error}): {advice}",
+        process.title()
+    ))
 }
 
 /// The process is no more.
@@ -200,4 +219,20 @@ pub fn ended(process: &Process) -> Failure {
 /// Our own user.
 pub fn us() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        assert!(forbidden(7, 5, 1000).ends_with("run neap as that user or as root"));
+        assert!(forbidden(7, 1000, 1000).ends_with("run neap as root"));
+        for user in [0, 1000] {
+            let told = forbidden(7, user, 0);
+            assert!(told.contains("CAP_SYS_PTRACE") && told.contains("outside of the container"));
+            assert!(!told.contains("another user"), "{told}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use super::process::Process;
 use super::reach::{Kind, Reach};
 use crate::failure::Failure;
 use neap::sites::{self, Head};
+use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 
 /// The memory file.
@@ -61,7 +62,8 @@ impl Region {
 
     /// The region's bytes, up to the last site in use: at most [`sites::BYTES`].
     pub fn read(&self) -> Result<Vec<u8>, Failure> {
-        let used = usize::try_from(self.head()?.sites).unwrap_or(usize::MAX);
+        let head = self.head()?;
+        let used = usize::try_from(head.sites).unwrap_or(usize::MAX);
         let mut bytes = vec![0; sites::site_at(used.min(sites::MOST_SITES))];
         self.reach.read(0, &mut bytes).map_err(|error| {
             Failure::own(format!(
@@ -69,8 +71,17 @@ impl Region {
                 self.pid
             ))
         })?;
+        leave_out_later_sites(&mut bytes, head.sites);
         Ok(bytes)
     }
+}
+
+/// The process may have added a site since `sites` was read: the head of what was read is not to speak of it.
+fn leave_out_later_sites(bytes: &mut [u8], sites: u64) {
+    let at = offset_of!(Head, sites);
+    let word = &mut bytes[at..at + size_of::<u64>()];
+    let now = bytemuck::pod_read_unaligned::<u64>(word);
+    word.copy_from_slice(&now.min(sites).to_ne_bytes());
 }
 
 /// Regions by the time of their last change.
@@ -130,6 +141,19 @@ mod tests {
         forged.write(sites_word, &[0xff; 8]);
         let most = sites::site_at(sites::MOST_SITES);
         assert_eq!(forged.region().read().unwrap().len(), most);
+    }
+
+    #[test]
+    fn sites_that_came_while_it_was_read_are_left_out() {
+        let mut bytes = vec![0; sites::SITES_AT];
+        let sites_of =
+            |bytes: &[u8]| bytemuck::pod_read_unaligned::<Head>(&bytes[..size_of::<Head>()]).sites;
+        for (now, before, kept) in [(8, 7, 7), (7, 7, 7), (u64::MAX, u64::MAX, u64::MAX)] {
+            let at = offset_of!(Head, sites);
+            bytes[at..at + 8].copy_from_slice(&u64::to_ne_bytes(now));
+            leave_out_later_sites(&mut bytes, before);
+            assert_eq!(sites_of(&bytes), kept);
+        }
     }
 
     #[test]

@@ -80,6 +80,14 @@ pub fn may_watch(user: u32) -> bool {
     us == 0 || us == user
 }
 
+/// After "process": whose processes were looked at.
+pub fn of_whom() -> &'static str {
+    match us() {
+        0 => "",
+        _ => " of this user",
+    }
+}
+
 fn named(word: &OsStr) -> Result<Target, Failure> {
     let called: Vec<Target> = processes()?
         .iter()
@@ -93,8 +101,9 @@ fn named(word: &OsStr) -> Result<Target, Failure> {
     match (under.as_slice(), called.as_slice()) {
         ([target], _) => Ok((*target).clone()),
         ([], []) => Err(Failure::own(format!(
-            "there is no process {} of this user",
-            shown(word)
+            "there is no process {}{}",
+            shown(word),
+            of_whom()
         ))),
         // Opening it says why.
         ([], [target]) => Ok(target.clone()),

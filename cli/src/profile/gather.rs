@@ -2,6 +2,7 @@
 
 use super::model::Profile;
 use super::patience::Patience;
+use super::session::{Ended, Session};
 use crate::attach::{Board, Region, Sampling, Target};
 use crate::failure::{Failure, say};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -38,29 +39,41 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// How often it is looked whether the process is still there.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The profile of a process, as it is after the time that is wanted.
+/// The profile of a process: of the time that is wanted, or of all that it sampled where no time is.
 ///
 /// # Errors
 /// The process does not run under Neap, may not be looked into, cannot sample, or has not called its allocator.
 pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     let board = Board::open(target.pid)?;
-    let bytes = match (rate_in_force(target.pid), wish.time) {
-        (0, Some(Duration::ZERO)) => Region::open(target.pid)?.read()?,
+    let rate = rate_in_force(target.pid);
+    let mut profile = match (rate, wish.time) {
+        (0, Some(Duration::ZERO)) => whole(target)?,
         (0, time) => {
             let rate = wish.rate.unwrap_or(USUAL_RATE);
-            sampled(target, &board, rate, time.unwrap_or(USUAL), wish.talk)?
+            let time = time.unwrap_or(USUAL);
+            finished(target, sampled(target, &board, rate, time, wish.talk)?)?
         }
         (rate, time) => running(target, &board, rate, time.unwrap_or_default(), wish)?,
     };
-    let mut profile = Profile::from_region_of(&bytes, target.pid.unsigned_abs())?;
     profile.program = super::symbols::clean(&target.name);
     Ok(profile)
 }
 
-/// What the region says; 0: no sampling. The board tells only of what was asked through it.
-fn rate_in_force(pid: i32) -> u64 {
+/// The rate of sampling in a process, in bytes; 0: it does not sample. The region says so, for the board tells only of what
+/// was asked through it.
+pub fn rate_in_force(pid: i32) -> u64 {
     let head = Region::open(pid).and_then(|region| region.head());
     head.map_or(0, |head| head.rate)
+}
+
+/// All that the process ever sampled.
+fn whole(target: &Target) -> Result<Profile, Failure> {
+    let bytes = Region::open(target.pid)?.read()?;
+    Profile::from_region_of(&bytes, target.pid.unsigned_abs())
+}
+
+fn finished(target: &Target, ended: Ended) -> Result<Profile, Failure> {
+    ended.profile(target.pid.unsigned_abs())
 }
 
 /// Sampling goes on already, and will.
@@ -70,7 +83,7 @@ fn running(
     rate: u64,
     time: Duration,
     wish: Wish,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Profile, Failure> {
     if wish.rate.is_some_and(|wanted| wanted != rate) {
         return Err(Failure::own(format!(
             "{} samples already, every {} on average: leave --rate out",
@@ -78,9 +91,13 @@ fn running(
             Bytes(rate)
         )));
     }
+    if time.is_zero() {
+        return whole(target);
+    }
     let region = Region::open(target.pid)?;
+    let session = Session::of(target.pid);
     wait(target, board, rate, time, wish.talk);
-    region.read()
+    finished(target, session.end(&region)?)
 }
 
 /// Switches sampling on, waits, reads, and switches it off, whatever came of the rest.
@@ -90,7 +107,8 @@ fn sampled(
     rate: u64,
     time: Duration,
     talk: Talk,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Ended, Failure> {
+    let session = Session::of(target.pid);
     let started = board.sample(rate, ANSWER.min(time));
     let read = started.and_then(|answer| {
         let early = match answer {
@@ -99,9 +117,9 @@ fn sampled(
         };
         wait(target, board, rate, time, talk);
         match early {
-            Some(region) => region.read(),
+            Some(region) => session.end(&region),
             None if rate_in_force(target.pid) == 0 => Err(silent(target)),
-            None => Region::open(target.pid)?.read(),
+            None => session.end(&Region::open(target.pid)?),
         }
     });
     if !board.has_ended() {

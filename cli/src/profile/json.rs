@@ -1,6 +1,6 @@
 //! The profile as JSON.
 
-use super::model::{Figures, Frame, Mapping, Profile, Stack};
+use super::model::{Extent, Figures, Frame, Mapping, Profile, Stack};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -12,10 +12,19 @@ pub fn json(profile: &Profile) -> Value {
         "rate": profile.rate,
         "began_ms": profile.began_ms,
         "ended_ms": profile.ended_ms,
+        "session": session(profile.extent),
         "total": figures(&profile.total()),
         "stacks": profile.stacks.iter().map(stack).collect::<Vec<_>>(),
         "mappings": profile.mappings.iter().map(mapping).collect::<Vec<_>>(),
     })
+}
+
+/// `null`: the figures are of all that was sampled.
+fn session(extent: Extent) -> Value {
+    match extent {
+        Extent::Whole => Value::Null,
+        Extent::Session { shrunk } => json!({ "live": "growth", "shrunk_space": shrunk }),
+    }
 }
 
 fn stack(stack: &Stack) -> Value {

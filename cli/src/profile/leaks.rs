@@ -1,8 +1,8 @@
 //! What is still live, by the place that allocated it.
 
 use super::calls::{Grouping, Place, places};
-use super::model::{Profile, Value};
-use super::summary::{amount, objects, percent, rounding, summary};
+use super::model::{Extent, Profile, Value};
+use super::summary::{amount, objects, percent, phrase, rounding, summary};
 use super::tree::described;
 use neap::stats::Bytes;
 use std::fmt::Write;
@@ -24,14 +24,22 @@ pub fn leaks(profile: &Profile, value: Value) -> String {
     let shown = places.len().min(PLACES);
     let _ = writeln!(
         text,
-        "\nStill live, sorted by {}: {} places, {shown} shown",
-        value.phrase(),
+        "\n{}, sorted by {}: {} places, {shown} shown",
+        title(profile.extent),
+        phrase(profile, value),
         places.len()
     );
     for place in &places[..shown] {
         one(&mut text, place, value, whole);
     }
     text
+}
+
+fn title(extent: Extent) -> &'static str {
+    match extent {
+        Extent::Whole => "Still live",
+        Extent::Session { .. } => "More live than before",
+    }
 }
 
 fn one(text: &mut String, place: &Place<'_>, value: Value, whole: u64) {

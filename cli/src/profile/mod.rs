@@ -11,6 +11,7 @@
 //! | `calls` | stacks merged into a tree, functions and sites summed up |
 //! | `summary`, `tree`, `leaks`, `listing`, `json` | the profile as text |
 //! | `gather`, `patience` | the profile of a running process |
+//! | `session` | what was sampled in a time, of a process that samples for longer |
 //! | `output` | files that are there whole, or not at all |
 
 mod calls;
@@ -28,6 +29,7 @@ mod patience;
 mod plumbing;
 pub mod pprof;
 mod region;
+mod session;
 mod summary;
 mod symbols;
 #[cfg(test)]
@@ -35,12 +37,13 @@ mod tests;
 mod tree;
 
 pub use collapsed::{collapsed, flamegraph};
-pub use gather::{Talk, Wish, gather};
+pub use gather::{Talk, Wish, gather, rate_in_force};
 pub use json::json;
 pub use leaks::leaks;
 pub use listing::{check_pattern, listing};
-pub use model::{Figures, Frame, Profile, Stack, Value};
+pub use model::{Extent, Figures, Frame, Profile, Stack, Value};
 pub use output::{check_writable, write};
+pub use session::Session;
 pub use tree::tree;
 
 use crate::failure::Failure;
@@ -96,6 +99,7 @@ impl Profile {
             rate: region.rate,
             began_ms: region.began_ms,
             ended_ms: ended_ms(region),
+            extent: Extent::Whole,
             stacks: sites.map(|site| stack(site, &mut symbols)).collect(),
             mappings: symbols.mappings(),
         }

@@ -11,14 +11,30 @@ pub struct Profile {
     pub program: String,
     /// Mean bytes between two samples; 0: not known.
     pub rate: u64,
-    /// When sampling began, in ms since 1970; 0: not known.
+    /// When sampling, or the session, began, in ms since 1970; 0: not known.
     pub began_ms: u64,
     /// When the profile was taken, in ms since 1970; 0: not known.
     pub ended_ms: u64,
+    /// Whether the figures are of all that was sampled.
+    pub extent: Extent,
     /// Stacks of calls. Two may be equal.
     pub stacks: Vec<Stack>,
     /// The files whose code the addresses lie in.
     pub mappings: Vec<Mapping>,
+}
+
+/// What was sampled while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// Since sampling was first switched on.
+    #[default]
+    Whole,
+    /// In one session of a process that had sampled before. Allocated is what the session allocated; live is by how much
+    /// what is live has grown, stack by stack: nobody knows which of the samples that are left are old ones.
+    Session {
+        /// Live bytes that there are fewer of, at the stacks where there are fewer; they are in no figure.
+        shrunk: u64,
+    },
 }
 
 /// One stack of calls and what was allocated there.
@@ -117,14 +133,19 @@ impl Value {
         }
     }
 
-    /// What it counts, in the middle of a sentence.
-    pub fn phrase(self) -> &'static str {
-        match self {
-            Self::LiveSpace => "live bytes",
-            Self::LiveObjects => "live objects",
-            Self::AllocSpace => "bytes allocated",
-            Self::AllocObjects => "objects allocated",
-            Self::Waste => "bytes that size classes add to live objects",
+    /// What it counts in such a profile, in the middle of a sentence.
+    pub fn phrase(self, extent: Extent) -> &'static str {
+        match (self, extent) {
+            (Self::LiveSpace, Extent::Whole) => "live bytes",
+            (Self::LiveObjects, Extent::Whole) => "live objects",
+            (Self::Waste, Extent::Whole) => "bytes that size classes add to live objects",
+            (Self::LiveSpace, Extent::Session { .. }) => "growth of live bytes",
+            (Self::LiveObjects, Extent::Session { .. }) => "growth of live objects",
+            (Self::Waste, Extent::Session { .. }) => {
+                "growth of the bytes that size classes add to live objects"
+            }
+            (Self::AllocSpace, _) => "bytes allocated",
+            (Self::AllocObjects, _) => "objects allocated",
         }
     }
 

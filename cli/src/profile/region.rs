@@ -56,7 +56,8 @@ impl Region {
     }
 }
 
-fn head(bytes: &[u8]) -> Result<Head, Failure> {
+/// The head of a region that has room for its sites.
+pub fn head(bytes: &[u8]) -> Result<Head, Failure> {
     if bytes.len() < sites::SITES_AT {
         return Err(cut_short(bytes.len(), sites::SITES_AT));
     }
@@ -72,7 +73,7 @@ fn head(bytes: &[u8]) -> Result<Head, Failure> {
 }
 
 /// The record at `at`, which lies within `bytes`.
-fn record<T: Pod + Zeroable>(bytes: &[u8], at: usize) -> T {
+pub fn record<T: Pod + Zeroable>(bytes: &[u8], at: usize) -> T {
     bytemuck::pod_read_unaligned(&bytes[at..at + size_of::<T>()])
 }
 

@@ -1,7 +1,7 @@
 //! What stands first in every text: how much, where most of it comes from, and where most is lost to rounding.
 
 use super::calls::{Grouping, Place, line, places};
-use super::model::{Figures, Frame, Profile, Value};
+use super::model::{Extent, Figures, Frame, Profile, Value};
 use super::plumbing::is_rust_library;
 use neap::stats::Bytes;
 use std::sync::Arc;
@@ -17,6 +17,46 @@ pub fn summary(profile: &Profile, value: Value) -> String {
 }
 
 fn opening(profile: &Profile) -> String {
+    match profile.extent {
+        Extent::Whole => of_all(profile),
+        Extent::Session { shrunk } => of_session(profile, shrunk),
+    }
+}
+
+fn of_session(profile: &Profile, shrunk: u64) -> String {
+    let total = profile.total();
+    format!(
+        "{}: {} in {} allocated in {:.1} s (sampled every {} on average); {}.\n",
+        whose(profile),
+        Bytes(total.alloc_bytes),
+        objects(total.alloc_objects),
+        seconds(profile),
+        Bytes(profile.rate),
+        growth(total.live_bytes, total.live_objects, shrunk)
+    )
+}
+
+/// How what is live has changed.
+fn growth(bytes: u64, count: u64, shrunk: u64) -> String {
+    let grown = match bytes {
+        0 => "no place holds more live bytes than before".to_owned(),
+        bytes => format!(
+            "{} in {} more are live than before",
+            Bytes(bytes),
+            objects(count)
+        ),
+    };
+    match (bytes, shrunk) {
+        (_, 0) => grown,
+        (0, shrunk) => format!("{grown} (some hold {} less)", Bytes(shrunk)),
+        (_, shrunk) => format!(
+            "{grown}, at the places that grew (the others hold {} less)",
+            Bytes(shrunk)
+        ),
+    }
+}
+
+fn of_all(profile: &Profile) -> String {
     let total = profile.total();
     format!(
         "{}: {} live in {}, of {} in {} allocated while it was sampled{}.\n",
@@ -39,7 +79,7 @@ fn whose(profile: &Profile) -> String {
 }
 
 fn sampling(profile: &Profile) -> String {
-    let seconds = profile.ended_ms.saturating_sub(profile.began_ms) as f64 / 1000.0;
+    let seconds = seconds(profile);
     match (profile.rate, profile.began_ms) {
         (0, _) => String::new(),
         (rate, 0) => format!(" (every {} on average)", Bytes(rate)),
@@ -50,19 +90,41 @@ fn sampling(profile: &Profile) -> String {
     }
 }
 
+/// What the value counts in this profile.
+pub fn phrase(profile: &Profile, value: Value) -> &'static str {
+    value.phrase(profile.extent)
+}
+
+/// From the beginning to the end.
+fn seconds(profile: &Profile) -> f64 {
+    profile.ended_ms.saturating_sub(profile.began_ms) as f64 / 1000.0
+}
+
 /// The place with the largest share of the value.
 fn largest(profile: &Profile, value: Value) -> String {
     let total = value.of(&profile.total());
     match places(profile, value, Grouping::Innermost).first() {
-        None => format!("There are no {} in the profile.\n", value.phrase()),
+        None => format!(
+            "The profile has no {}{}.\n",
+            phrase(profile, value),
+            elsewhere(profile)
+        ),
         Some(place) => format!(
             "The largest part of the {}, {} ({}), comes from {}: {}.\n",
-            value.phrase(),
+            phrase(profile, value),
             amount(value, value.of(&place.figures)),
             percent(value.of(&place.figures), total),
             way(profile, value, place),
             of_what(value, &place.figures)
         ),
+    }
+}
+
+/// Where else to look in a profile that has nothing of what was asked for.
+fn elsewhere(profile: &Profile) -> &'static str {
+    match profile.total().alloc_bytes {
+        0 => "",
+        _ => ": --value=alloc_space shows what was allocated",
     }
 }
 
@@ -192,6 +254,22 @@ pub fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn growth_in_words() {
+        assert_eq!(
+            growth(0, 0, 0),
+            "no place holds more live bytes than before"
+        );
+        assert_eq!(
+            growth(0, 0, 2048),
+            "no place holds more live bytes than before (some hold 2.0 KiB less)"
+        );
+        assert_eq!(
+            growth(4096, 1, 0),
+            "4.0 KiB in 1 object more are live than before"
+        );
+    }
 
     #[test]
     fn numbers_for_people() {

@@ -2,7 +2,7 @@
 
 use super::calls::{Name, Node, Share, Tree, functions};
 use super::model::{Frame, Profile, Value};
-use super::summary::{amount, module, percent, source, summary};
+use super::summary::{amount, module, percent, phrase, source, summary};
 use std::cmp::Reverse;
 use std::fmt::Write;
 
@@ -18,15 +18,15 @@ pub fn tree(profile: &Profile, value: Value) -> String {
     let mut text = summary(profile, value);
     let tree = Tree::of(profile, value);
     if tree.nodes[0].total > 0 {
-        text += &calls(&tree, value);
+        text += &calls(&tree, value, phrase(profile, value));
         text += &tops(profile, value);
     }
     text
 }
 
-fn calls(tree: &Tree<'_>, value: Value) -> String {
+fn calls(tree: &Tree<'_>, value: Value, phrase: &str) -> String {
     let whole = tree.nodes[0].total;
-    let mut text = format!("\nCalls by {}\n", value.phrase());
+    let mut text = format!("\nCalls by {phrase}\n");
     let mut left_out = 0;
     let mut open: Vec<(usize, usize)> = vec![(0, 0)];
     while let Some((at, depth)) = open.pop() {

@@ -1,7 +1,7 @@
 //! What a report is made of.
 
 use crate::failure::{Failure, shown};
-use crate::profile::{Profile, pprof};
+use crate::profile::{Extent, Profile, pprof};
 use crate::recording::format::Embedded;
 use crate::recording::{self, Recording};
 use base64::Engine;
@@ -19,7 +19,7 @@ pub struct Material {
     pub profiles: Vec<Profile>,
     /// Profiles of the recording that were taken when a process held most, and when that was, in ms.
     pub peaks: Vec<(u64, Profile)>,
-    /// What could not be used, for people.
+    /// What could not be used, or means something else than usual; for people.
     pub notes: Vec<String>,
 }
 
@@ -95,9 +95,21 @@ fn profile(file: &Path) -> Result<Material, Failure> {
     let profile = pprof::decode(&bytes)
         .map_err(|failure| Failure::own(format!("{}: {failure}", shown(file))))?;
     Ok(Material {
+        notes: session_note(&profile).into_iter().collect(),
         profiles: vec![profile],
         ..Material::default()
     })
+}
+
+fn session_note(profile: &Profile) -> Option<String> {
+    match profile.extent {
+        Extent::Whole => None,
+        Extent::Session { .. } => Some(
+            "The profile is of one session of a process that had sampled before: what is called live here is by how much \
+             what is live at each place grew in that time."
+                .to_owned(),
+        ),
+    }
 }
 
 fn start(file: &Path) -> Result<[u8; 2], Failure> {
@@ -116,4 +128,26 @@ fn start(file: &Path) -> Result<[u8; 2], Failure> {
 
 fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
     Failure::own(format!("cannot read {}: {error}", shown(file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_of_a_session_comes_with_a_note() {
+        let room = tempfile::tempdir().unwrap();
+        let file = room.path().join("profile.pb.gz");
+        let noted = |extent| {
+            let profile = Profile {
+                extent,
+                ..Profile::default()
+            };
+            std::fs::write(&file, pprof::encode(&profile)).unwrap();
+            load(&file).unwrap().notes
+        };
+        assert_eq!(noted(Extent::Whole), Vec::<String>::new());
+        let [note] = noted(Extent::Session { shrunk: 3 }).try_into().unwrap();
+        assert!(note.contains("one session"), "{note}");
+    }
 }

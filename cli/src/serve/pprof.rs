@@ -1,10 +1,10 @@
 //! Heap profiles, at the paths of Go's `net/http/pprof`. Both are the same profile, with what is
-//! live and what was allocated.
+//! live and what was allocated: all that was sampled, or with `?seconds=N` what is sampled in so long, as Go's are.
 
 use super::{Watched, blocking, refusal};
 use crate::attach::{Board, Region, Sampling, Target};
 use crate::failure::Failure;
-use crate::profile::{Profile, pprof};
+use crate::profile::{Profile, Session, pprof, rate_in_force};
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -59,13 +59,13 @@ async fn profile(watched: Arc<Watched>, asked: &Asked) -> Result<Vec<u8>, Refusa
     }
     let pid = one(&watched, asked.pid).await?;
     let board = blocking(move || watched.board(pid)).await?;
-    let session = match seconds {
-        0 => None,
-        _ => Some(blocking(move || Session::begin(board)).await?),
-    };
+    if seconds == 0 {
+        return Ok(blocking(move || whole(pid)).await?);
+    }
+    let (session, on) = blocking(move || Ok((Session::of(pid), On::switch(board, pid)?))).await?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    let bytes = blocking(move || read(pid)).await?;
-    drop(session);
+    let bytes = blocking(move || of_session(pid, session)).await?;
+    drop(on);
     Ok(bytes)
 }
 
@@ -96,34 +96,39 @@ fn listed(targets: &[Target]) -> String {
     titles.join(", ")
 }
 
-fn read(pid: i32) -> Result<Vec<u8>, Failure> {
+/// All that the process sampled.
+fn whole(pid: i32) -> Result<Vec<u8>, Failure> {
     let region = Region::open(pid)?;
     if region.head()?.rate == 0 {
         return Err(Failure::own(format!(
             "sampling is switched off in process {pid}: add seconds=30 to sample for so long"
         )));
     }
-    Ok(pprof::encode(&Profile::from_region_of(
-        &region.read()?,
-        pid.unsigned_abs(),
-    )?))
+    let profile = Profile::from_region_of(&region.read()?, pid.unsigned_abs())?;
+    Ok(pprof::encode(&profile))
+}
+
+/// What it sampled since the session began.
+fn of_session(pid: i32, session: Session) -> Result<Vec<u8>, Failure> {
+    let ended = session.end(&Region::open(pid)?)?;
+    Ok(pprof::encode(&ended.profile(pid.unsigned_abs())?))
 }
 
 /// Sampling that we have switched on; it is switched off when this is dropped, also because the client has gone.
-struct Session(Option<Board>);
+struct On(Option<Board>);
 
-impl Session {
+impl On {
     /// Leaves alone what somebody else has switched on.
-    fn begin(board: Board) -> Result<Session, Failure> {
-        if board.served().sample_rate != 0 {
-            return Ok(Session(None));
+    fn switch(board: Board, pid: i32) -> Result<On, Failure> {
+        if rate_in_force(pid) != 0 {
+            return Ok(On(None));
         }
         match board.sample(RATE, PATIENCE)? {
-            Sampling::InForce(_) => Ok(Session(Some(board))),
+            Sampling::InForce(_) => Ok(On(Some(board))),
             Sampling::Pending => {
                 let title = board.title();
                 // What it has not yet done is not to be done later.
-                drop(Session(Some(board)));
+                drop(On(Some(board)));
                 Err(Failure::own(format!(
                     "pending: {title} sleeps, or has called only its allocator's fast paths since, so it does not sample"
                 )))
@@ -132,7 +137,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for On {
     fn drop(&mut self) {
         if let Some(board) = &self.0 {
             // A process that has ended does not sample.

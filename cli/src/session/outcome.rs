@@ -39,8 +39,8 @@ pub enum Leaks {
 pub enum ProfileFile {
     /// Named by the caller.
     Named(PathBuf),
-    /// `neap.PROGRAM.PID.pb.gz` in the directory where we were called.
-    Default,
+    /// `neap.PROGRAM.PID.pb.gz` in this directory, the one where we were called.
+    In(PathBuf),
 }
 
 /// How a gzipped file begins.
@@ -73,18 +73,41 @@ impl ProfileFile {
         Ok(Self::Named(absolute))
     }
 
+    /// The usual name in the current directory. Checks before the start that there can be such a file.
+    ///
+    /// # Errors
+    ///
+    /// There cannot, and what else to do.
+    pub fn usual(program: &OsStr) -> Result<Self, Failure> {
+        let here = std::env::current_dir().map_err(|error| {
+            Failure::own(format!(
+                "there is no current directory for the profile ({error}): name a file with --profile=FILE"
+            ))
+        })?;
+        // The program's number is not known yet; ours is as long.
+        let file = here.join(usual_name(program, std::process::id()));
+        profile::check_writable(&file).map_err(|failure| {
+            Failure::own(format!(
+                "{failure}; name a file elsewhere with --profile=FILE"
+            ))
+        })?;
+        Ok(Self::In(here))
+    }
+
     fn resolve(self, program: &OsStr, pid: u32) -> PathBuf {
         match self {
             Self::Named(file) => file,
-            Self::Default => {
-                let base = Path::new(program).file_name().unwrap_or(program);
-                let mut name = OsString::from("neap.");
-                name.push(base);
-                name.push(format!(".{pid}.pb.gz"));
-                PathBuf::from(name)
-            }
+            Self::In(directory) => directory.join(usual_name(program, pid)),
         }
     }
+}
+
+fn usual_name(program: &OsStr, pid: u32) -> OsString {
+    let base = Path::new(program).file_name().unwrap_or(program);
+    let mut name = OsString::from("neap.");
+    name.push(base);
+    name.push(format!(".{pid}.pb.gz"));
+    name
 }
 
 impl Session {

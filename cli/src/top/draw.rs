@@ -4,6 +4,7 @@ use super::feed::{Look, Rates};
 use super::list::Entry;
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
+use crate::attach::of_whom;
 use crate::failure::shown;
 use crate::view::text::difference;
 use crate::view::{self, PENDING, live, slices};
@@ -67,7 +68,10 @@ fn processes(frame: &mut Frame, area: Rect, list: &List) {
     let widths = widths.into_iter().chain([Constraint::Min(8)]);
     let names = ["PID", "resident", "committed", "free", "purged", "program"];
     let text = match list.entries.len() {
-        0 => "no process of this user runs under Neap: start one with neap run".to_owned(),
+        0 => format!(
+            "no process{} runs under Neap: start one with neap run",
+            of_whom()
+        ),
         1 => "1 process under Neap".to_owned(),
         number => format!("{number} processes under Neap, by {}", list.order.word()),
     };
@@ -147,12 +151,13 @@ fn ledger(ledger: &Ledger, look: &Look) -> Vec<Row<'static>> {
     };
     let mut rows = Vec::new();
     for line in ledger.lines().iter().filter(|line| line.bytes > 0) {
-        let (sign, color) = match line.sign {
-            Sign::Plus => ("+", Color::Reset),
-            Sign::Minus => ("-", Color::Green),
+        let color = match line.sign {
+            Sign::Plus => Color::Reset,
+            Sign::Minus => Color::Green,
         };
         let bytes = Bytes(line.bytes).to_string();
-        rows.push(row(sign, line.name, bytes, line.meaning).style(Style::new().fg(color)));
+        let sign = line.sign.mark().to_string();
+        rows.push(row(&sign, line.name, bytes, line.meaning).style(Style::new().fg(color)));
     }
     let bold = Style::new().add_modifier(Modifier::BOLD);
     rows.push(

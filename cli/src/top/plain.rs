@@ -4,6 +4,7 @@ use super::Pace;
 use super::feed::{Feed, Look, Rates};
 use super::list::{Entry, Order, entries};
 use super::screen::{Stop, wait};
+use crate::attach::of_whom;
 use crate::failure::Failure;
 use crate::view::{State, json};
 use neap::stats::Bytes;
@@ -193,7 +194,10 @@ fn table(entries: &[Entry], number: u64) -> String {
         );
     }
     if entries.is_empty() {
-        out += "no process of this user runs under Neap: start one with neap run\n";
+        out += &format!(
+            "no process{} runs under Neap: start one with neap run\n",
+            of_whom()
+        );
     }
     out
 }

@@ -3,12 +3,14 @@
 use super::target;
 use crate::Outcome;
 use crate::attach::kernel::{self, KernelView};
-use crate::attach::{Board, Purge};
+use crate::attach::{Board, Purge, Target};
 use crate::failure::TIMED_OUT;
 use crate::table::print;
+use crate::view::text::difference;
 use clap::{ArgMatches, Command};
 use neap::stats::Bytes;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// The command line.
 pub fn command() -> Command {
@@ -28,15 +30,13 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let target = target::of(matches)?;
     let board = Board::open(target.pid)?;
     let before = kernel::of_board(&board)?;
-    let purge = board.purge(target::patience(matches))?;
+    let patience = target::patience(matches);
+    let purge = board.purge(patience)?;
     let after = kernel::of_board(&board)?;
-    let title = target.title();
-    print(&match matches.get_flag("json") {
-        true => format!(
-            "{}\n",
-            object(target.pid, &target.name, purge, before, after)
-        ),
-        false => sentence(&title, purge, before, after),
+    print(&match (matches.get_flag("json"), purge) {
+        (true, _) => format!("{}\n", object(&target, purge, before, after)),
+        (false, Purge::Done(bytes)) => done(&target.title(), bytes, before, after),
+        (false, Purge::Pending) => pending(&target.title(), patience),
     })?;
     Ok(match purge {
         Purge::Done(_) => 0,
@@ -44,32 +44,53 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     })
 }
 
-fn sentence(title: &str, purge: Purge, before: KernelView, after: KernelView) -> String {
-    match purge {
-        Purge::Done(bytes) => format!(
-            "{title} gave {} back; resident now {}, before {}\n",
-            Bytes(bytes),
-            Bytes(after.process_rss),
-            Bytes(before.process_rss)
+/// What went, and what the kernel counted before and after: the program runs on meanwhile.
+fn done(title: &str, bytes: u64, before: KernelView, after: KernelView) -> String {
+    let mut page = match bytes {
+        0 => format!("{title} had no free memory to give back\n"),
+        bytes => format!(
+            "{title} gave {} of free memory back to the kernel\n",
+            Bytes(bytes)
         ),
-        Purge::Pending => format!(
-            "pending: {title} sleeps, or has called only its allocator's fast paths since; it will give its free memory back \
-             when it comes by\n"
+    };
+    for (name, figure) in [
+        ("resident before", Bytes(before.process_rss).to_string()),
+        ("resident after", Bytes(after.process_rss).to_string()),
+        (
+            "difference",
+            difference(after.process_rss, before.process_rss),
         ),
+        (
+            "of the arenas",
+            difference(after.arenas_rss, before.arenas_rss),
+        ),
+    ] {
+        page += &format!("  {name:<16} {figure:>11}\n");
     }
+    page
 }
 
-fn object(pid: i32, program: &str, purge: Purge, before: KernelView, after: KernelView) -> Value {
+fn pending(title: &str, patience: Duration) -> String {
+    format!(
+        "pending: {title} sleeps, or has called only its allocator's fast paths since; it will give its free memory back \
+         when it comes by\n{}",
+        target::longer(patience)
+    )
+}
+
+fn object(target: &Target, purge: Purge, before: KernelView, after: KernelView) -> Value {
     let (state, bytes) = match purge {
         Purge::Done(bytes) => ("done", Some(bytes)),
         Purge::Pending => ("pending", None),
     };
     json!({
-        "pid": pid,
-        "program": program,
+        "pid": target.pid,
+        "program": target.name,
         "state": state,
         "purged_bytes": bytes,
         "resident_before": before.process_rss,
         "resident_after": after.process_rss,
+        "arenas_before": before.arenas_rss,
+        "arenas_after": after.arenas_rss,
     })
 }

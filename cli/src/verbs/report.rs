@@ -43,10 +43,8 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
 
 /// Runs the program with a recording of our own, makes the report of that, and ends as the program did.
 fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
-    if let Some(file) = matches.get_one::<OsString>("output") {
-        profile::check_writable(Path::new(file))?;
-    }
     let program = prepare(words)?;
+    check(matches, &program)?;
     let recording = Temporary::new();
     let writer = Writer::create(&recording.0)?;
     Session::sample_by_default();
@@ -54,9 +52,21 @@ fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
     let ending = supervise::run(&program, &mut session).map_err(|error| program.failure(&error))?;
     session.finish(ending, NOTHING_ELSE, program.name());
     let report = talk.during("reading", || Report::load(&recording.0))?;
-    deliver(matches, &report, default_name(&program, &report))?;
+    deliver(matches, &report, default_name(&program, report.pid()))?;
     drop(recording);
     Ok(Ending::imitate(ending))
+}
+
+/// Before the program runs: whether the page can be written where it will go.
+fn check(matches: &ArgMatches, program: &Program) -> Result<(), Failure> {
+    match matches.get_one::<OsString>("output") {
+        Some(file) => profile::check_writable(Path::new(file)),
+        None if matches.get_flag("json") => Ok(()),
+        // The program's number is not known yet; ours is as long.
+        None => profile::check_writable(&default_name(program, process::id())).map_err(|failure| {
+            Failure::own(format!("{failure}; name a file elsewhere with --output"))
+        }),
+    }
 }
 
 const NOTHING_ELSE: Outputs = Outputs {
@@ -65,11 +75,11 @@ const NOTHING_ELSE: Outputs = Outputs {
     leaks: Leaks::Unasked,
 };
 
-fn default_name(program: &Program, report: &Report) -> PathBuf {
+fn default_name(program: &Program, pid: u32) -> PathBuf {
     let base = Path::new(program.name()).file_name();
     let mut name = OsString::from("neap.");
     name.push(base.unwrap_or_default());
-    name.push(format!(".{}.html", report.pid()));
+    name.push(format!(".{pid}.html"));
     PathBuf::from(name)
 }
 

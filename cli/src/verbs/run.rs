@@ -38,7 +38,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     }
     let program = prepare(&words)?;
     let destination = destination(matches)?;
-    let wishes = Wishes::of(matches, destination)?;
+    let wishes = Wishes::of(matches, destination, program.name())?;
     match wishes.watching() {
         true => watched(&program, &words, wishes),
         false => unwatched(&program, wishes.statistics),
@@ -76,7 +76,7 @@ struct Wishes {
 }
 
 impl Wishes {
-    fn of(matches: &ArgMatches, statistics: Destination) -> Result<Self, Failure> {
+    fn of(matches: &ArgMatches, statistics: Destination, program: &OsStr) -> Result<Self, Failure> {
         let recording = matches.get_one::<OsString>("record").map(PathBuf::from);
         let leaks = match matches.get_flag("leaks") {
             true => Leaks::Printed,
@@ -84,7 +84,7 @@ impl Wishes {
         };
         let profile = match matches.get_one::<OsString>("profile") {
             None => None,
-            Some(file) if file.is_empty() => Some(ProfileFile::Default),
+            Some(file) if file.is_empty() => Some(ProfileFile::usual(program)?),
             Some(file) => Some(ProfileFile::named(Path::new(file))?),
         };
         let interval = matches.get_one::<u64>("record-interval").copied();

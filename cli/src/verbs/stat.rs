@@ -32,11 +32,12 @@ pub fn command() -> Command {
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let target = target::of(matches)?;
     let board = Board::open(target.pid)?;
-    let view = View::ask(&board, target::patience(matches))?;
+    let patience = target::patience(matches);
+    let view = View::ask(&board, patience)?;
     let page = match (matches.get_flag("json"), matches.get_flag("prometheus")) {
         (true, _) => format!("{}\n", json::object(&view)),
         (_, true) => metrics::page(std::slice::from_ref(&view)),
-        _ => text::page(&view),
+        _ => text::page(&view, &target::longer(patience)),
     };
     print(&page)?;
     Ok(match view.state {

@@ -54,6 +54,17 @@ pub fn patience(matches: &ArgMatches) -> Duration {
         .unwrap_or(Duration::from_secs(2))
 }
 
+/// The lines after "pending": a process that is awake now and then may answer those who can wait longer, and one that is started for it
+/// answers at any time.
+pub fn longer(patience: Duration) -> String {
+    let longer = (10.0 * patience.as_secs_f64()).clamp(10.0, LONGEST);
+    let wait = match longer > patience.as_secs_f64() {
+        true => format!("--timeout={longer:.0} waits longer; "),
+        false => String::new(),
+    };
+    format!("  ({wait}started by neap run --answer, a process answers while it sleeps)\n")
+}
+
 fn parse(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok();
     let seconds = seconds.filter(|seconds| (0.0..=LONGEST).contains(seconds));
@@ -65,6 +76,15 @@ fn parse(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn longer_is_longer_within_reason() {
+        let longer = |seconds| longer(Duration::from_secs(seconds));
+        let rest = "started by neap run --answer, a process answers while it sleeps)\n";
+        assert_eq!(longer(0), format!("  (--timeout=10 waits longer; {rest}"));
+        assert_eq!(longer(2), format!("  (--timeout=20 waits longer; {rest}"));
+        assert_eq!(longer(1_000_000), format!("  ({rest}"));
+    }
 
     #[test]
     fn times_are_seconds_within_reason() {

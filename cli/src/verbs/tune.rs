@@ -93,13 +93,21 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let path = |name| matches.get_one::<OsString>(name).map(PathBuf::from);
     // What cannot come to a good end is said before the program runs.
     classes::best(&Histogram::new(""), most)?;
-    for file in [path("output"), path("save-sizes")].into_iter().flatten() {
+    let words = matches.get_many::<OsString>("PROGRAM");
+    let words: Vec<OsString> = words.into_iter().flatten().cloned().collect();
+    // What the program is called in the end may be another name, but in the same directory.
+    let usual = words
+        .first()
+        .map(|word| default_file(&word.to_string_lossy()));
+    for file in [path("output").or(usual), path("save-sizes")]
+        .into_iter()
+        .flatten()
+    {
         profile::check_writable(&file)?;
     }
-    let words = matches.get_many::<OsString>("PROGRAM");
     let histogram = match path("from") {
         Some(file) => Histogram::read(&file)?,
-        None => counted(&words.into_iter().flatten().cloned().collect::<Vec<_>>())?,
+        None => counted(&words)?,
     };
     if let Some(file) = path("save-sizes") {
         profile::write(&file, histogram.to_text().as_bytes())?;
@@ -111,14 +119,14 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         )));
     }
     let sizes = Talk::Normal.during("planning", || classes::best(&histogram, most))?;
-    let file = path("output").unwrap_or_else(|| default_file(&histogram));
+    let file = path("output").unwrap_or_else(|| default_file(&histogram.program));
     let text = classes::file(&sizes, &histogram.program);
     profile::write(&file, text.as_bytes())?;
     tell(matches, &histogram, &sizes, &file).map(|()| 0)
 }
 
-fn default_file(histogram: &Histogram) -> PathBuf {
-    let base = Path::new(&histogram.program)
+fn default_file(program: &str) -> PathBuf {
+    let base = Path::new(program)
         .file_name()
         .unwrap_or(OsStr::new("program"));
     let mut name = base.to_owned();

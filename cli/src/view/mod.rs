@@ -192,7 +192,7 @@ pub mod tests {
 
         #[test]
         fn any_figures_can_be_written(view in any_view()) {
-            let text = text::page(&view);
+            let text = text::page(&view, "wait\n");
             prop_assert!(text.contains("(7)"));
             let json = json::object(&view).to_string();
             let back: serde_json::Value = serde_json::from_str(&json).unwrap();

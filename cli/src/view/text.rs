@@ -3,16 +3,15 @@
 use super::{PENDING, State, View, live, slices, total, used};
 use crate::classes::waste;
 use anstyle::{AnsiColor, Style};
-use neap::ledger::Sign;
-use neap::stats::{Bytes, Snapshot, SpanFigures, USE_NAMES};
+use neap::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, Zeros};
 use std::fmt::Write;
 
 /// Where figures end: names to the left, meanings to the right.
 const NAME: usize = 14;
 const FIGURE: usize = 11;
 
-/// The page of `neap stat`.
-pub fn page(view: &View) -> String {
+/// The page of `neap stat`. `advice` is for those whose process has not answered: a line, or nothing.
+pub fn page(view: &View, advice: &str) -> String {
     let bold = Style::new().bold();
     let mut out = format!("{bold}{}{bold:#}\n", view.title());
     match (view.state, &view.figures) {
@@ -23,63 +22,56 @@ pub fn page(view: &View) -> String {
             out += &classes(figures);
             out += &waste(figures);
         }
-        _ => out += &pending(view),
+        _ => out += &pending(view, advice),
     }
     out
 }
 
-fn line(out: &mut String, sign: &str, name: &str, bytes: u64, meaning: &str) {
-    row(out, sign, name, &Bytes(bytes).to_string(), meaning);
-}
-
-fn row(out: &mut String, sign: &str, name: &str, figure: &str, meaning: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "  {sign:1} {name:<NAME$} {figure:>FIGURE$}  {meaning}");
+fn line(out: &mut String, name: &str, bytes: u64, meaning: &str) {
+    let row = Row {
+        sign: ' ',
+        name,
+        bytes,
+        meaning,
+    };
+    *out += &row.to_string();
 }
 
 fn ledger(figures: &Snapshot, view: &View) -> String {
-    let mut out = String::from("\n");
     let ledger = &figures.ledger;
-    for entry in ledger.lines() {
-        let sign = match entry.sign {
-            Sign::Plus => "+",
-            Sign::Minus => "-",
-        };
-        line(&mut out, sign, entry.name, entry.bytes, entry.meaning);
+    let mut out = format!("\n{}", LedgerText(ledger, Zeros::Kept));
+    if ledger.sum() != i128::from(ledger.resident) {
+        out += "    (the lines do not add up to that: the board is damaged or forged)\n";
     }
-    let sum = match ledger.sum() == i128::from(ledger.resident) {
-        true => "the sum: resident, of Neap's arenas",
-        false => "is not the sum of the lines: the board is damaged or forged",
-    };
-    line(&mut out, "=", "resident", ledger.resident, sum);
     out.push('\n');
     arenas(&mut out, view);
     let apart = difference(ledger.resident, view.kernel.arenas_rss);
     let meaning = "resident less what the kernel counts";
-    row(&mut out, "", "difference", &apart, meaning);
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "    {:<NAME$} {apart:>FIGURE$}  {meaning}",
+        "difference"
+    );
     rest(&mut out, view);
-    if ledger.asked_kernel == 0 {
-        out +=
-            "    (the kernel did not say which pages are resident: all that may be are counted)\n";
-    }
     out
 }
 
 fn arenas(out: &mut String, view: &View) {
     let meaning = "resident in the arenas, as the kernel counts (smaps)";
-    line(out, "", "kernel", view.kernel.arenas_rss, meaning);
+    line(out, "kernel", view.kernel.arenas_rss, meaning);
 }
 
 fn rest(out: &mut String, view: &View) {
     let kernel = view.kernel;
     let meaning = "resident in the process and not ours: code, stacks, files, other heaps";
-    line(out, "", "not ours", kernel.foreign_rss(), meaning);
+    line(out, "not ours", kernel.foreign_rss(), meaning);
     let meaning = "the whole process, resident";
-    line(out, "", "process", kernel.process_rss, meaning);
+    line(out, "process", kernel.process_rss, meaning);
     if kernel.process_swap > 0 {
         let ours = Bytes(kernel.arenas_swap);
         let meaning = format!("the whole process, swapped out; {ours} of this of the arenas");
-        line(out, "", "swapped out", kernel.process_swap, &meaning);
+        line(out, "swapped out", kernel.process_swap, &meaning);
     }
 }
 
@@ -219,9 +211,9 @@ fn heading(name: &str, columns: &str) -> String {
     format!("\n    {bold}{name:<NAME$} {first:>11}{rest}{bold:#}\n")
 }
 
-fn pending(view: &View) -> String {
+fn pending(view: &View, advice: &str) -> String {
     let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
-    let mut out = format!("{yellow}{PENDING}{yellow:#}\n\n");
+    let mut out = format!("{yellow}{PENDING}{yellow:#}\n{advice}\n");
     arenas(&mut out, view);
     rest(&mut out, view);
     let Some(coarse) = &view.coarse else {
@@ -250,7 +242,7 @@ fn pending(view: &View) -> String {
         ),
     ];
     for (name, bytes, meaning) in lines {
-        line(&mut out, "", name, bytes, meaning);
+        line(&mut out, name, bytes, meaning);
     }
     out + &spans(&coarse.spans)
 }

@@ -1,7 +1,7 @@
 //! `neap stat` and `neap purge`.
 
 use crate::fake::{Fake, figures};
-use crate::stage::{neap, said};
+use crate::stage::{is_root, neap, said};
 use serde_json::Value;
 use std::process::Output;
 
@@ -83,6 +83,8 @@ fn a_process_that_sleeps_is_pending() {
             "{}",
             printed(&output)
         );
+        let advice = "\n  (--timeout=10 waits longer; ";
+        assert!(printed(&output).contains(advice), "{}", printed(&output));
         assert!(said(&output).is_empty());
     }
     let output = fake.neap(&["stat", "--json", "--timeout=0.05"]);
@@ -90,16 +92,70 @@ fn a_process_that_sleeps_is_pending() {
     assert_eq!(object["state"], "pending");
 }
 
+/// The figure of a line of `neap purge`.
+fn figure<'a>(page: &'a str, name: &str) -> &'a str {
+    let line = page
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(name));
+    line.unwrap_or_else(|| panic!("no {name} in {page}")).trim()
+}
+
 #[test]
 fn a_purge_says_how_much_went_back() {
     let fake = Fake::board();
-    let output = fake.answering(&["purge", "--timeout=60"]);
-    let title = format!("sleep ({}) gave 5.0 MiB back; resident now ", fake.pid());
-    assert!(printed(&output).starts_with(&title), "{}", printed(&output));
+    let page = printed(&fake.answering(&["purge", "--timeout=60"]));
+    let first = format!(
+        "sleep ({}) gave 5.0 MiB of free memory back to the kernel\n",
+        fake.pid()
+    );
+    assert!(page.starts_with(&first), "{page}");
+    // It sleeps.
+    assert_eq!(
+        figure(&page, "resident before"),
+        figure(&page, "resident after")
+    );
+    assert_eq!(
+        (figure(&page, "difference"), figure(&page, "of the arenas")),
+        ("0 B", "0 B")
+    );
     let output = fake.answering(&["purge", "--json", "--timeout=60"]);
     let object: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(object["purged_bytes"], 5 << 20);
     assert_eq!(object["state"], "done");
+    assert_eq!(object["arenas_before"], object["arenas_after"]);
+}
+
+#[test]
+fn a_purge_of_nothing_says_so() {
+    let fake = Fake::board();
+    let page = printed(&fake.answering_with(0, &["purge", "--timeout=60"]));
+    let first = format!("sleep ({}) had no free memory to give back\n", fake.pid());
+    assert!(page.starts_with(&first), "{page}");
+}
+
+#[test]
+fn root_looks_at_other_peoples_processes() {
+    if !is_root() {
+        return other_users_are_not_ours();
+    }
+    let fake = Fake::of_user(65534);
+    for verb in ["stat", "purge"] {
+        let output = fake.answering(&[verb, "--timeout=60"]);
+        assert_eq!(output.status.code(), Some(0), "{verb}: {}", said(&output));
+        assert_eq!(said(&output), "", "{verb}");
+    }
+    let output = neap().args(["stat", "no-such-program"]).output().unwrap();
+    let said = said(&output);
+    assert!(
+        said.contains("there is no process no-such-program\n"),
+        "{said}"
+    );
+}
+
+/// What anybody but root is told of names that others' processes have.
+fn other_users_are_not_ours() {
+    let output = neap().args(["stat", "no-such-program"]).output().unwrap();
+    assert!(said(&output).contains("no-such-program of this user"));
 }
 
 #[test]

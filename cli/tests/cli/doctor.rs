@@ -101,7 +101,7 @@ fn variables_are_checked() {
         .env("NEAP_CHECK", "1");
     let text = printed(command.arg("doctor"));
     assert!(text.contains("did you mean NEAP_DECAY?"), "{text}");
-    assert!(text.contains("expected 0 to 1024G bytes"), "{text}");
+    assert!(text.contains("expected 0 to 1T bytes"), "{text}");
     assert!(text.contains("OK: NEAP_CHECK=1"), "{text}");
 }
 

@@ -9,6 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -31,7 +32,25 @@ impl Fake {
 
     /// With any file at all.
     pub fn holding(file: File) -> Fake {
-        let child = Command::new("sleep")
+        Fake::run(Command::new("sleep"), file)
+    }
+
+    /// With a board that has a right head, as a process of another user. Only root can.
+    pub fn of_user(user: u32) -> Fake {
+        let file = memory_file(board::NAME, board::BYTES);
+        let seals = SealFlags::SHRINK | SealFlags::GROW;
+        rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+        let mut command = Command::new("sleep");
+        command.uid(user);
+        let fake = Fake::run(command, file);
+        fake.write(board::HEAD_AT, bytes_of(&fake.head()));
+        fake.write(board::FIGURES_AT + 8, bytes_of(&figures()));
+        fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+        fake
+    }
+
+    fn run(mut command: Command, file: File) -> Fake {
+        let child = command
             .arg("1000")
             .stdin(file.try_clone().unwrap())
             .stdout(Stdio::null())
@@ -88,11 +107,16 @@ impl Fake {
 
     /// Runs `neap VERB PID ...` while it answers all that is asked.
     pub fn answering(&self, arguments: &[&str]) -> Output {
+        self.answering_with(5 << 20, arguments)
+    }
+
+    /// The same, with so many bytes that a purge gives back.
+    pub fn answering_with(&self, purged_bytes: u64, arguments: &[&str]) -> Output {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    self.serve();
+                    self.serve_with(purged_bytes);
                     thread::sleep(Duration::from_millis(1));
                 }
             });
@@ -104,11 +128,15 @@ impl Fake {
 
     /// Says that all that is asked was done.
     pub fn serve(&self) {
+        self.serve_with(5 << 20);
+    }
+
+    fn serve_with(&self, purged_bytes: u64) {
         let control = self.control();
         let served = Served {
             ask: control.ask,
             purge: control.purge,
-            purged_bytes: 5 << 20,
+            purged_bytes,
             sample: control.sample,
             sample_rate: control.sample_rate,
             written: 1,

@@ -164,23 +164,21 @@ fn a_process_without_a_board_is_told() {
 #[test]
 fn top_sees_a_process_at_work() {
     let holder = Holder::start("busy");
-    let output = run(&[
-        "top",
-        &holder.pid(),
-        "--json",
-        "--interval=0.2",
-        "--count=4",
-    ]);
-    let lines: Vec<Value> = String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(lines.len(), 4);
-    let refills = |line: &Value| line["rates"]["refills"].as_f64().unwrap();
-    assert!(lines.iter().any(|line| refills(line) > 0.0), "{lines:?}");
-    assert!(
-        lines.iter().any(|line| line["state"] == "fresh"),
-        "{lines:?}"
-    );
+    let mut command = neap();
+    command.args(["top", &holder.pid(), "--json", "--interval=0.2"]);
+    let mut top = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(top.stdout.take().unwrap()).lines();
+    let lines = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let (mut works, mut fresh) = (false, false);
+    // On a machine with much to do it may take a while until the process comes by.
+    for line in lines.take(300) {
+        works |= line["rates"]["refills"].as_f64().unwrap() > 0.0;
+        fresh |= line["state"] == "fresh";
+        if works && fresh {
+            break;
+        }
+    }
+    top.kill().unwrap();
+    top.wait().unwrap();
+    assert!(works && fresh, "works: {works}, fresh: {fresh}");
 }

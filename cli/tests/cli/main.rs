@@ -16,6 +16,7 @@ mod report;
 mod run;
 mod scripts;
 mod serve;
+mod sessions;
 mod signals;
 mod stage;
 mod statistics;

@@ -12,9 +12,10 @@ const HEAD: &str = "\
 
 Every option is a variable that the library reads when the program starts, and a flag
 of `neap run` and `neap env` that sets this variable. A flag overrules a variable that is
-already set. An unknown variable that begins with `NEAP_`, or a wrong value, is named on
-standard error and ignored. In programs that gain privileges when they start
-(set-user-ID and the like) all of them are ignored.
+already set. A wrong value is named on standard error and ignored; it is emptied, so that the
+programs which this one starts do not name it again. An unknown variable that begins with
+`NEAP_` is named and ignored, too, by each of them: it stays, for it may be another program's.
+In programs that gain privileges when they start (set-user-ID and the like) all of them are ignored.
 
 This page is generated from `core/src/control.rs`.
 

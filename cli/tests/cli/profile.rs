@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The program with known places, running under Neap until this is dropped.
-struct Planted {
+pub struct Planted {
     room: TempDir,
     child: Child,
 }
 
 impl Planted {
     /// Ready: with all that it allocates at its start.
-    fn start(words: &[&str], sample: Option<&str>) -> Self {
+    pub fn start(words: &[&str], sample: Option<&str>) -> Self {
         let room = room();
         let program = room.path().join("planted");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/planted.c");
@@ -36,14 +36,19 @@ impl Planted {
     }
 
     /// `neap profile` of it.
-    fn profile(&self, arguments: &[&str]) -> Command {
+    pub fn profile(&self, arguments: &[&str]) -> Command {
         let mut command = neap();
-        command.arg("profile").arg(self.child.id().to_string());
+        command.arg("profile").arg(self.pid());
         command.args(arguments);
         command
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    /// Its number.
+    pub fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
         self.room.path().join(name)
     }
 

@@ -1,6 +1,6 @@
 //! Runs that are recorded and profiled, on the real library.
 
-use crate::stage::{compile, neap, room, said};
+use crate::stage::{clean, compile, neap, room, said};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -251,6 +251,62 @@ fn files_that_are_something_else_are_left_as_they_are_and_nothing_is_started() {
     let output = run(&room, &["--record", "/no/such/r"], &["echo", "ran"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(said(&output).contains("/no/such/r"));
+}
+
+#[test]
+fn where_nothing_can_be_written_nothing_is_started() {
+    // No file can be made here, whoever tries.
+    for (verb, flags, hint) in [
+        ("run", &["--profile"][..], "--profile=FILE"),
+        ("run", &["--profile=p"], "p: "),
+        ("run", &["--record=r"], "cannot record to r: "),
+        ("run", &["--record=r", "--profile"], "--profile=FILE"),
+        ("report", &[], "--output"),
+        ("tune", &[], "echo.classes: "),
+    ] {
+        let mut command = neap();
+        command.current_dir("/proc").arg(verb).args(flags);
+        let output = command.args(["--", "echo", "ran"]).output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(125), "{verb} {flags:?}: {said}");
+        assert_eq!(output.stdout, b"", "{verb} {flags:?}");
+        assert!(said.contains(hint) && said.lines().count() == 1, "{said}");
+    }
+    let room = room();
+    let gone = room.path().join("gone");
+    fs::create_dir(&gone).unwrap();
+    let mut shell = clean(Path::new("/bin/sh"));
+    let script = "cd gone && rmdir ../gone && exec \"$NEAP\" run --profile -- /bin/echo ran";
+    shell
+        .current_dir(room.path())
+        .env("NEAP", env!("CARGO_BIN_EXE_neap"));
+    let output = shell.args(["-c", script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+    assert!(
+        said(&output).contains("--profile=FILE"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn the_usual_profile_is_where_neap_was_called_and_nothing_else_is() {
+    let room = room();
+    let output = run(
+        &room,
+        &["--profile=", "--sample=4K"],
+        &["sh", "-c", "cd /; exec ls /"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let names = fs::read_dir(room.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    for name in names.collect::<Vec<_>>() {
+        assert!(
+            name.starts_with("neap.") && name.contains(".pb.gz"),
+            "{name}"
+        );
+        assert!(said(&output).contains(&name), "{}", said(&output));
+    }
 }
 
 #[test]

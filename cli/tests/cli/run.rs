@@ -127,7 +127,7 @@ fn a_flag_overrules_the_variable_and_leaves_the_others() {
 fn wrong_flags_are_refused_before_the_start() {
     let cases: [(&[&str], &str); 6] = [
         (&["--decay", "5x"], "0 to 3600000 milliseconds"),
-        (&["--cache", "2000G"], "suffix K, M or G"),
+        (&["--cache", "2000G"], "suffix K, M, G or T"),
         (&["--stats=jsn"], "json"),
         (&["--dcay", "5"], "--decay"),
         (&["--deepbind", "strp"], "strip"),
@@ -185,4 +185,27 @@ fn completions_know_the_options() {
             "{shell}"
         );
     }
+}
+
+#[test]
+fn a_wrong_value_is_told_by_one_process_of_a_tree() {
+    let tree = "sh -c 'true; sh -c :'; sh -c :; echo \"<$NEAP_DECAY><$NEAP_COLOUR>\"";
+    let mut command = neap();
+    command.env("NEAP_DECAY", "soon").env("NEAP_COLOUR", "red");
+    let output = command
+        .args(["run", "--", "sh", "-c", tree])
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert_eq!(
+        said.matches("NEAP_DECAY=soon is ignored").count(),
+        1,
+        "{said}"
+    );
+    // That one may be another program's, so it is left to it.
+    assert!(
+        said.matches("unknown option NEAP_COLOUR").count() > 1,
+        "{said}"
+    );
+    assert_eq!(output.stdout, b"<><red>\n");
 }

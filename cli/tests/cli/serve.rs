@@ -37,6 +37,21 @@ impl Server {
     }
 
     fn get_as(&self, path: &str, host: &str) -> (String, String) {
+        let bytes = self.answer(path, host);
+        let answer = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+
+    /// The body as it is, of a page that is there.
+    pub fn get_bytes(&self, path: &str) -> Vec<u8> {
+        let bytes = self.answer(path, &self.address);
+        assert!(bytes.starts_with(b"HTTP/1.1 200 OK"));
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        bytes[end.unwrap() + 4..].to_vec()
+    }
+
+    fn answer(&self, path: &str, host: &str) -> Vec<u8> {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
@@ -45,9 +60,7 @@ impl Server {
         .unwrap();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
-        let answer = String::from_utf8_lossy(&bytes).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.to_owned(), body.to_owned())
+        bytes
     }
 
     /// Sends a signal and waits for the end.

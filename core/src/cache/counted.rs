@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn large_blocks_are_sampled_with_the_chance_of_their_bytes() {
-        let cache = Cache::new();
+        let cache = Cache::new(0);
         let mut open = cache.open();
         open.inner.random = 1;
         let (bytes, rate, blocks) = (100_000, 512 << 10, 200_000);
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn totals_are_unbiased_while_the_rate_changes() {
         const RUNS: u32 = 60;
-        let cache = Cache::new();
+        let cache = Cache::new(0);
         let mut open = cache.open();
         open.inner.random = 1;
         let (class, asked) = (Class::of_size(4096), 32 << 10);
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn the_mean_of_draws_is_the_theorys() {
-        let cache = Cache::new();
+        let cache = Cache::new(0);
         let mut open = cache.open();
         for size in [16, 1000, 20_000] {
             let (class, rate) = (Class::of_size(size), 64 << 10);

@@ -116,6 +116,11 @@ impl Tide {
         }
     }
 
+    /// Somebody should look after what is freed, however little that is.
+    pub fn want(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
     /// Whether enough was freed that somebody should look after it.
     #[inline]
     pub fn is_wanted(&self) -> bool {

@@ -3,6 +3,8 @@
 #[cfg(not(loom))]
 pub mod budget;
 #[cfg(not(loom))]
+mod colour;
+#[cfg(not(loom))]
 pub mod counted;
 #[cfg(not(loom))]
 pub mod decay;

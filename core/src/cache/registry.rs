@@ -1,8 +1,9 @@
 //! All caches of the process: who comes, who goes, and what is left of a fork.
 
+use super::colour;
 use super::heap::Heap;
 use super::slot;
-use super::thread::{Cache, Door, GONE};
+use super::thread::{CACHE_BYTES, Cache, Door, GONE};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 use crate::os::lock::Lock;
 use crate::os::thread::Key;
@@ -137,12 +138,12 @@ impl Heap {
             unsafe { slot::set(&GONE) };
             return None;
         };
-        let block = self
-            .meta
-            .allocate(size_of::<Cache>(), || self.meta_slice())?
-            .cast::<Cache>();
-        // SAFETY: the block is large enough, aligned to 64, and ours.
-        unsafe { block.write(Cache::new()) };
+        let memory = self.meta.allocate(CACHE_BYTES, || self.meta_slice())?;
+        let shift = colour::shift(memory.addr().get());
+        // SAFETY: at most `colour::ROOM`, so inside the memory.
+        let block = unsafe { memory.byte_add(shift) }.cast::<Cache>();
+        // SAFETY: the memory is large enough, the place in it aligned to a word, and ours.
+        unsafe { block.write(Cache::new(shift)) };
         if table::is_replaced() {
             // SAFETY: initialised just now, and nobody else has it yet.
             unsafe { &mut *block.as_ptr() }.follow_classes();
@@ -190,9 +191,10 @@ impl Heap {
             }
         });
         self.budget.restore(open.inner.granted);
+        let shift = open.inner.shift as usize;
         drop(open);
-        // SAFETY: out of the registry and the slot, so nobody reaches it any more.
-        unsafe { self.meta.release(block.cast(), size_of::<Cache>()) };
+        // SAFETY: where its memory starts. Out of the registry and the slot, so nobody reaches it any more.
+        unsafe { self.meta.release(block.cast().byte_sub(shift), CACHE_BYTES) };
         if self.registry.is_empty() {
             self.tide.end_soon();
         }

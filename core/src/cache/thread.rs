@@ -1,5 +1,6 @@
 //! A thread's cache: its magazines, and what its slow path needs to know of them.
 
+use super::colour;
 use super::counted::{Counted, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
@@ -44,6 +45,8 @@ pub struct Inner {
     pub hand: u8,
     /// Whether the fast path is shut off.
     pub door: Door,
+    /// How many bytes after the start of its memory the cache begins.
+    pub shift: u8,
     /// State of the random numbers that the profiler draws; 0 before the first.
     pub random: u64,
     /// What [`Opened::traces`] was when a round of decay last came by.
@@ -114,15 +117,18 @@ impl Default for Counts {
 unsafe impl Sync for Cache {}
 
 /// What a thread's slot holds before its first slow call: always empty, always full, never written.
-pub static EMPTY: Cache = Cache::new();
+pub static EMPTY: Cache = Cache::new(0);
 /// What a thread's slot holds once its cache is gone (thread end, or no memory for one): likewise.
-pub static GONE: Cache = Cache::new();
+pub static GONE: Cache = Cache::new(0);
 
-const _: () = assert!(size_of::<Cache>() <= 8 << 10);
+/// Memory for a cache, in bytes.
+pub const CACHE_BYTES: usize = 8 << 10;
+
+const _: () = assert!(size_of::<Cache>() + colour::ROOM <= CACHE_BYTES);
 
 impl Cache {
-    /// A cache without capacity.
-    pub const fn new() -> Cache {
+    /// A cache without capacity, `shift` bytes after the start of its memory.
+    pub const fn new(shift: usize) -> Cache {
         const STORE: Store = Store {
             base: 0,
             floor: 0,
@@ -135,6 +141,7 @@ impl Cache {
             events: 0,
             hand: 1,
             door: Door::Open,
+            shift: shift as u8,
             random: 0,
             seen: 0,
         };
@@ -200,12 +207,6 @@ impl Cache {
             inner,
             _guard: guard,
         }
-    }
-}
-
-impl Default for Cache {
-    fn default() -> Cache {
-        Cache::new()
     }
 }
 

@@ -67,6 +67,7 @@ fn bytes(text: &[u8]) -> Option<u64> {
         b'K' => number(digits)?.checked_mul(1 << 10),
         b'M' => number(digits)?.checked_mul(1 << 20),
         b'G' => number(digits)?.checked_mul(1 << 30),
+        b'T' => number(digits)?.checked_mul(1 << 40),
         _ => number(text),
     }
 }
@@ -81,7 +82,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The accepted values in words: `0 or 1`, `0 to 1G bytes (suffix K, M or G)`.
+/// The accepted values in words: `0 or 1`, `0 to 1G bytes (suffix K, M, G or T)`.
 impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -89,7 +90,7 @@ impl fmt::Display for Kind {
             Self::Bytes { min, max } => {
                 write!(
                     out,
-                    "{} to {} bytes (suffix K, M or G)",
+                    "{} to {} bytes (suffix K, M, G or T)",
                     Short(min),
                     Short(max)
                 )
@@ -132,6 +133,7 @@ impl fmt::Display for Short {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => out.write_str("0"),
+            n if n % (1 << 40) == 0 => write!(out, "{}T", n >> 40),
             n if n % (1 << 30) == 0 => write!(out, "{}G", n >> 30),
             n if n % (1 << 20) == 0 => write!(out, "{}M", n >> 20),
             n if n % (1 << 10) == 0 => write!(out, "{}K", n >> 10),
@@ -168,9 +170,23 @@ mod tests {
             "0x1000",
             "99999999999999999999",
             "18446744073709551615G",
+            "18446744073709551615T",
         ] {
             assert!(parse(SIZE, wrong.as_bytes()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn bytes_may_be_tebibytes() {
+        let kind = Kind::Bytes {
+            min: 1 << 20,
+            max: 1 << 46,
+        };
+        assert_eq!(parse(kind, b"1T"), Ok(Value::Bytes(1 << 40)));
+        assert_eq!(parse(kind, b"64t"), Ok(Value::Bytes(1 << 46)));
+        assert!(parse(kind, b"65T").is_err());
+        let says = format!("{kind}");
+        assert_eq!(says, "1M to 64T bytes (suffix K, M, G or T)");
     }
 
     #[test]
@@ -206,7 +222,7 @@ mod tests {
         assert_eq!(says(SWITCH, "2"), "expected 0 or 1");
         assert_eq!(
             says(SIZE, "1"),
-            "expected 4K to 1G bytes (suffix K, M or G)"
+            "expected 4K to 1G bytes (suffix K, M, G or T)"
         );
         assert_eq!(
             says(Kind::Millis { min: 5, max: 9 }, "x"),

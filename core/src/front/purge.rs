@@ -1,7 +1,7 @@
 //! The purge thread: gives back what nobody uses, in a process that does nothing, too.
 //!
 //! It exists only while there is something to look after. A free that finds more than a floor of freed bytes unattended
-//! starts it; it goes round every quarter of the decay time, and ends when two rounds found nothing. It holds no lock
+//! starts it; it goes round every quarter of the decay time, and ends when two rounds found nothing (unless `NEAP_ANSWER` has it stay). It holds no lock
 //! while the kernel works but those that only a fork and other purgers wait for, allocates nothing, handles no signal of the program's, and keeps no process alive.
 //!
 //! A thread is started by `pthread_create`, which takes locks of the C library. So never from a `free` that the C library or
@@ -63,6 +63,8 @@ const PRESSED_MS: u64 = 25;
 const WORTH_BYTES: usize = 1 << 20;
 /// It looks whether somebody asks at least so often, in ms.
 const MOST_REST_MS: u64 = 1000;
+/// The same where it stays to answer.
+const ANSWER_MS: u64 = 250;
 /// A round over slabs and magazines comes with every second look.
 const LOOKS_A_ROUND: u32 = 2;
 /// So many rounds without anything to do, and it ends.
@@ -79,6 +81,22 @@ pub(super) fn choose(word: &str) {
     CHOSEN.store(if word == "1" { ON } else { OFF }, Ordering::Relaxed);
     if word == "1" {
         ENABLED.store(true, Ordering::Release);
+    }
+}
+
+/// Whether the thread stays when there is nothing to do, to answer those who ask.
+static STAYS: AtomicBool = AtomicBool::new(false);
+
+/// The thread is started by the first free that can, and stays.
+pub(super) fn stay() {
+    STAYS.store(true, Ordering::Relaxed);
+    want_if_staying();
+}
+
+/// There is no thread: where one is to stay, the next free that can starts it.
+fn want_if_staying() {
+    if STAYS.load(Ordering::Relaxed) {
+        HEAP.tide.want();
     }
 }
 
@@ -199,6 +217,7 @@ pub(super) fn after_fork_in_child() {
     note_process();
     HEAP.tide.word.store(GO_ON, Ordering::Relaxed);
     HEAP.tide.attend();
+    want_if_staying();
     HEAP.pages.set_chores(Chores::Callers);
 }
 
@@ -271,6 +290,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     HEAP.pages.set_chores(Chores::Callers);
     ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
+    want_if_staying();
     null_mut()
 }
 
@@ -284,10 +304,13 @@ fn go_round() {
         vain: 0,
         looked_at: HEAP.now_ms(),
     };
-    while watch.idle_rounds < IDLE_ROUNDS || attach::rest_ms() != u64::MAX {
+    while watch.idle_rounds < IDLE_ROUNDS
+        || attach::rest_ms() != u64::MAX
+        || STAYS.load(Ordering::Relaxed)
+    {
         HEAP.pages.set_chores(Chores::Elsewhere);
         let until_look = watch.rest_ms();
-        let rest = until_look.min(attach::rest_ms()).min(MOST_REST_MS);
+        let rest = until_look.min(attach::rest_ms()).min(most_rest_ms());
         let told = HEAP.tide.listen(rest);
         match told {
             Told::End => return,
@@ -305,6 +328,14 @@ fn go_round() {
             HEAP.tide.attend();
             look_around();
         }
+    }
+}
+
+/// After so long it looks whether somebody asks, in ms.
+fn most_rest_ms() -> u64 {
+    match STAYS.load(Ordering::Relaxed) {
+        true => ANSWER_MS,
+        false => MOST_REST_MS,
     }
 }
 

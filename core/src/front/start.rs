@@ -66,11 +66,23 @@ pub fn note_mapped_over(address: usize, bytes: usize) {
     HEAP.pages.note_foreign(address, bytes);
 }
 
+/// What becomes of a variable.
+enum Fate {
+    /// It stays as it is.
+    Kept,
+    /// Its value, which begins here, is taken out. It was wrong, and that has been said: the programs that this one starts
+    /// inherit the variable, and would each say it again.
+    Emptied(usize),
+}
+
 /// Calls `apply` with every string of an environment.
 ///
 /// # Safety
-/// - `envp` is null or an array of C strings that ends in null and does not change meanwhile.
-unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, &'static [u8])) {
+/// - `envp` is null or an array of C strings that ends in null and that nobody else uses meanwhile.
+unsafe fn each_entry(
+    envp: *mut *mut c_char,
+    apply: unsafe fn(*mut *mut c_char, &'static [u8]) -> Fate,
+) {
     let mut next = envp;
     // SAFETY: the caller's promise; `next` never passes the null.
     while !next.is_null() && unsafe { !(*next).is_null() } {
@@ -78,7 +90,10 @@ unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, 
         let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
         if entry.starts_with(control::PREFIX.as_bytes()) {
             // SAFETY: as above.
-            unsafe { apply(envp, entry) };
+            if let Fate::Emptied(at) = unsafe { apply(envp, entry) } {
+                // SAFETY: within the string, of which nobody has kept anything; writable as the program's stack is.
+                unsafe { *(*next).add(at) = 0 };
+            }
         }
         // SAFETY: as above.
         next = unsafe { next.add(1) };
@@ -89,13 +104,15 @@ unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, 
 ///
 /// # Safety
 /// - The process has one thread; `envp` is its environment.
-unsafe fn apply(envp: *mut *mut c_char, entry: &'static [u8]) {
+unsafe fn apply(envp: *mut *mut c_char, entry: &'static [u8]) -> Fate {
     let Some(equals) = entry.iter().position(|&byte| byte == b'=') else {
-        return;
+        return Fate::Kept;
     };
     let (name, text) = (&entry[..equals], &entry[equals + 1..]);
     let Some(option) = control::find(name) else {
-        return warn_unknown(name);
+        // It may be another program's, so it stays: every process of ours tells of it.
+        warn_unknown(name);
+        return Fate::Kept;
     };
     match control::parse(option.kind, text) {
         // SAFETY: the caller's promise.
@@ -106,9 +123,11 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &'static [u8]) {
                 option.env,
                 Lossy(text)
             ));
+            return Fate::Emptied(equals + 1);
         }
         Err(_) => {}
     }
+    Fate::Kept
 }
 
 fn warn_unknown(name: &[u8]) {
@@ -151,6 +170,7 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         }
         ("sample", Value::Bytes(rate)) => profile::want(rate),
         ("attach", Value::Choice("0")) => attach::forbid(),
+        ("answer", Value::Choice("1")) => purge::stay(),
         // SAFETY: as above.
         ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
         // SAFETY: the caller's promise.

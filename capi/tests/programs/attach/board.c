@@ -1,7 +1,7 @@
 // Looks at its own board and profile, as another process would, and does harm to them.
 //
 //   board present | hidden | fork | exec | vfork | ask | hostile | toggle | sampled | twice
-//   board sandbox | sandboxed-fork | small-stack | clone | exit-in-handler
+//   board sandbox | sandboxed-fork | small-stack | clone | exit-in-handler | quiet | quiet-child
 //
 // The layout is that of core/src/board.rs and core/src/sites.rs.
 #define _GNU_SOURCE
@@ -186,6 +186,37 @@ static void ask(void) {
     for (int line = 4; line < 15; line++)
         sum += ledger[line];
     CHECK(sum == ledger[15] && sum > 100000);
+}
+
+// Frees once by a slow path, then calls what the fast paths serve, or nothing at all: is it answered?
+static void quiet(void) {
+    _Atomic uint64_t *words = board();
+    void *volatile large = malloc(1 << 20);
+    free(large);
+    for (int nap = 0; nap < 2; nap++) {
+        uint64_t asked = 7 + nap;
+        // Long enough that a thread which does not stay has ended.
+        sleep(3);
+        words[ASK] = asked;
+        for (int i = 0; i < 5000 && words[SERVED] != asked; i++) {
+            void *volatile small = nap ? NULL : malloc(64);
+            free(small);
+            usleep(1000);
+        }
+        CHECK(words[SERVED] == asked);
+    }
+}
+
+static void quiet_child(void) {
+    quiet();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        quiet();
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
 static void threads(void *(*harm)(void *), int milliseconds) {
@@ -405,6 +436,8 @@ int main(int count, char **arguments) {
     else if (!strcmp(what, "exec")) exec_again(arguments);
     else if (!strcmp(what, "vfork")) vforked();
     else if (!strcmp(what, "ask")) ask();
+    else if (!strcmp(what, "quiet")) quiet();
+    else if (!strcmp(what, "quiet-child")) quiet_child();
     else if (!strcmp(what, "hostile")) threads(harm, 1500);
     else if (!strcmp(what, "toggle")) threads(toggle, 1500);
     else if (!strcmp(what, "sampled")) sampled();

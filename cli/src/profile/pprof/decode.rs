@@ -1,11 +1,12 @@
 //! Reads the format, whoever wrote it: ours, Go's, and others that count objects and bytes.
 
+use super::SESSION;
 use super::budget::Budget;
 use super::messages::{Function, Location, Mapping, Sample, ValueType};
 use super::unzip::unzip;
 use super::wire::{Field, Fields, damaged};
 use crate::failure::Failure;
-use crate::profile::model::{self, Figures, Frame, Profile, Stack};
+use crate::profile::model::{self, Extent, Figures, Frame, Profile, Stack};
 use crate::profile::symbols::clean;
 use prost::Message;
 use std::collections::HashMap;
@@ -103,6 +104,7 @@ impl<'a> Tables<'a> {
             rate: self.rate(),
             began_ms: ended_ms.saturating_sub(self.duration_nanos / 1_000_000),
             ended_ms,
+            extent: self.extent(),
             stacks: stacks.collect::<Result<_, _>>()?,
             mappings: self.places(budget)?,
         })
@@ -139,11 +141,7 @@ impl<'a> Tables<'a> {
 
     /// The program and its process number: from our comment, else from the first mapping, which is the program's.
     fn about(&self) -> (String, u32) {
-        let comments = self
-            .comment
-            .iter()
-            .filter_map(|&index| self.text(index as i64).ok());
-        let ours = comments.into_iter().find_map(|comment| {
+        let ours = self.comments().find_map(|comment| {
             let (program, pid) = comment
                 .strip_prefix("neap profile of ")?
                 .rsplit_once(", process ")?;
@@ -155,6 +153,19 @@ impl<'a> Tables<'a> {
             let name = |path: String| path.rsplit('/').next().unwrap_or_default().to_owned();
             (path.map(name).unwrap_or_default(), 0)
         })
+    }
+
+    fn comments(&self) -> impl Iterator<Item = String> {
+        let indices = self.comment.iter();
+        indices.filter_map(|&index| self.text(index as i64).ok())
+    }
+
+    /// Only ours say that they are of a session.
+    fn extent(&self) -> Extent {
+        let shrunk = self
+            .comments()
+            .find_map(|comment| comment.strip_prefix(SESSION)?.parse().ok());
+        shrunk.map_or(Extent::Whole, |shrunk| Extent::Session { shrunk })
     }
 
     fn places(&self, budget: &mut Budget) -> Result<Vec<model::Mapping>, Failure> {

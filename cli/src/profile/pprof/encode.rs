@@ -1,8 +1,8 @@
 //! Writes the format.
 
-use super::VALUES;
 use super::messages::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
-use crate::profile::model::{self, Figures, Frame};
+use super::{SESSION, VALUES};
+use crate::profile::model::{self, Extent, Figures, Frame};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
@@ -63,6 +63,9 @@ impl<'a> Writer<'a> {
             "neap profile of {}, process {}",
             profile.program, profile.pid
         );
+        let session = session_comment(profile.extent);
+        let comments = [Some(about), session].into_iter().flatten();
+        let comment = comments.map(|text| self.strings.of(&text)).collect();
         Profile {
             sample_type,
             sample,
@@ -73,7 +76,7 @@ impl<'a> Writer<'a> {
             duration_nanos: nanoseconds(profile.ended_ms.saturating_sub(profile.began_ms)),
             period_type: Some(self.value_type("space", "bytes")),
             period: signed(profile.rate),
-            comment: vec![self.strings.of(&about)],
+            comment,
             default_sample_type: self.strings.of("inuse_space"),
             location: self.location,
             function: self.function,
@@ -208,6 +211,14 @@ impl Strings {
         self.table.push(text.to_owned());
         self.index.insert(text.to_owned(), index);
         index
+    }
+}
+
+/// What viewers should know of the live values (`pprof -comments` shows it).
+fn session_comment(extent: Extent) -> Option<String> {
+    match extent {
+        Extent::Whole => None,
+        Extent::Session { shrunk } => Some(format!("{SESSION}{shrunk}")),
     }
 }
 

@@ -11,6 +11,10 @@ pub use decode::decode;
 pub use encode::encode;
 pub use unzip::MOST;
 
+/// With this a comment begins that tells of [`super::model::Extent::Session`]; a number of bytes follows.
+const SESSION: &str =
+    "neap: of one session; inuse values are growth, left out are bytes of shrinkage: ";
+
 /// The values of a sample, in our order: Go's four, and what size classes waste.
 const VALUES: [(&str, &str); 5] = [
     ("alloc_objects", "count"),

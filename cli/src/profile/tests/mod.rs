@@ -3,9 +3,10 @@
 mod hostile;
 mod regions;
 mod roundtrip;
+mod session;
 mod texts;
 
-use super::model::{Figures, Frame, Mapping, Profile, Stack};
+use super::model::{Extent, Figures, Frame, Mapping, Profile, Stack};
 use bytemuck::bytes_of;
 use neap::sites::{self, Head, Site};
 use std::sync::Arc;
@@ -107,6 +108,7 @@ pub fn planted() -> Profile {
         rate: 1 << 19,
         began_ms: 10_000,
         ended_ms: 12_500,
+        extent: Extent::Whole,
         stacks: vec![
             stack(
                 vec![frame("download", 10, 0x1100), main(1)],

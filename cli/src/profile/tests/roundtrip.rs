@@ -1,7 +1,7 @@
 //! pprof's format: what is written is read back.
 
 use super::planted;
-use crate::profile::model::{Figures, Frame, Profile, Stack};
+use crate::profile::model::{Extent, Figures, Frame, Profile, Stack};
 use crate::profile::pprof::{decode, encode};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ proptest! {
     ) {
         let program = "a, process 5".to_owned();
         let ended_ms = began_ms + time;
-        let written = Profile { pid, program, rate, began_ms, ended_ms, stacks, mappings: vec![] };
+        let written = Profile { pid, program, rate, began_ms, ended_ms, extent: Extent::Whole, stacks, mappings: vec![] };
         prop_assert_eq!(decode(&encode(&written)).unwrap(), written);
     }
 }

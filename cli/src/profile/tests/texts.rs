@@ -2,7 +2,7 @@
 
 use super::planted;
 use crate::profile::{
-    Profile, Value, check_pattern, collapsed, flamegraph, json, leaks, listing, tree,
+    Extent, Profile, Value, check_pattern, collapsed, flamegraph, json, leaks, listing, tree,
 };
 use std::fs;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ fn small_calls_are_left_out_and_counted() {
 #[test]
 fn a_profile_of_nothing_says_so() {
     for value in Value::ALL {
-        let nothing = format!("There are no {} in the profile.", value.phrase());
+        let nothing = format!("The profile has no {}.", value.phrase(Extent::Whole));
         assert!(tree(&Profile::default(), value).contains(&nothing));
         assert!(leaks(&Profile::default(), value).contains(&nothing));
     }

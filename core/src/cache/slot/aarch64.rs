@@ -54,3 +54,21 @@ pub unsafe fn set(cache: *const Cache) {
         );
     }
 }
+
+/// Where the calling thread's slot is.
+pub fn address() -> usize {
+    let slot: usize;
+    // SAFETY: reads the distance and the thread pointer.
+    unsafe {
+        asm!(
+            "mrs {thread}, tpidr_el0",
+            "adrp {slot}, :gottprel:neap_slot_0_1",
+            "ldr {slot}, [{slot}, :gottprel_lo12:neap_slot_0_1]",
+            "add {slot}, {thread}, {slot}",
+            thread = out(reg) _,
+            slot = out(reg) slot,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    slot
+}

@@ -49,3 +49,18 @@ pub unsafe fn set(cache: *const Cache) {
         );
     }
 }
+
+/// Where the calling thread's slot is.
+pub fn address() -> usize {
+    let slot: usize;
+    // SAFETY: reads the distance, and the thread pointer, which `fs:0` holds.
+    unsafe {
+        asm!(
+            "mov {slot}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            "add {slot}, qword ptr fs:[0]",
+            slot = out(reg) slot,
+            options(nostack, readonly),
+        );
+    }
+    slot
+}
