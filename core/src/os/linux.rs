@@ -10,9 +10,12 @@ use core::ptr::NonNull;
 
 pub mod cgroup;
 mod descriptor;
+mod mapping;
 mod moves;
 mod pagemap;
 pub mod sandbox;
+
+use self::mapping::{RESERVED, map, map_reserved, reserve_and_trim, unmap};
 
 pub use descriptor::{close_inherited as close_inherited_pagemap, forbid as forbid_pagemap};
 
@@ -196,8 +199,6 @@ static MOST_MAPPINGS: AtomicUsize = AtomicUsize::new(0);
 /// The kernel's own default, for a process without /proc.
 const USUAL_MAPPINGS: usize = 65_530;
 
-const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-
 fn refused_if(failed: bool) -> Result<(), OutOfMemory> {
     if failed { Err(OutOfMemory) } else { Ok(()) }
 }
@@ -252,68 +253,6 @@ fn ask_strict() -> bool {
         Ordering::Relaxed,
     );
     strict
-}
-
-/// Anonymous memory. By number, for libneap.so has an `mmap` of its own, which watches the program's.
-///
-/// # Safety
-/// - As `mmap(2)`.
-unsafe fn map(at: *mut c_void, bytes: usize, access: i32, flags: i32) -> *mut c_void {
-    let [access, flags, no_file] = [access, flags, -1].map(core::ffi::c_long::from);
-    // SAFETY: the caller's promise.
-    unsafe {
-        libc::syscall(libc::SYS_mmap, at, bytes, access, flags, no_file, 0usize) as *mut c_void
-    }
-}
-
-/// A mapping without access at an address of the kernel's choice.
-fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
-    // SAFETY: a new mapping takes nothing from anybody.
-    let at = unsafe { map(core::ptr::null_mut(), bytes, libc::PROT_NONE, RESERVED) };
-    if at == libc::MAP_FAILED {
-        None
-    } else {
-        NonNull::new(at.cast())
-    }
-}
-
-/// Reserves more than asked, then gives back what stands before and after the aligned part.
-fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Option<NonNull<u8>> {
-    let slack = align.checked_sub(page)?;
-    let start = map_reserved(bytes.checked_add(slack)?)?;
-    let before = (start.as_ptr() as usize).next_multiple_of(align) - start.as_ptr() as usize;
-    // SAFETY: `before <= slack`, so head, aligned part and tail are the whole mapping made above.
-    unsafe {
-        let base = start.add(before);
-        unmap(start.as_ptr(), before);
-        unmap(base.add(bytes).as_ptr(), slack - before);
-        Some(base)
-    }
-}
-
-/// A new page or more, all zero, that is all zero again in every child that has memory of its own.
-fn map_wiped(bytes: usize) -> Option<NonNull<u8>> {
-    let at = map_reserved(bytes)?;
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: mapped just above.
-    let ready = unsafe {
-        libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) == 0
-            && libc::mprotect(at.as_ptr().cast(), bytes, access) == 0
-    };
-    if !ready {
-        // SAFETY: mapped just above, shown to nobody.
-        unsafe { unmap(at.as_ptr(), bytes) };
-    }
-    ready.then_some(at)
-}
-
-/// # Safety
-/// - The range is mapped by this room and out of use, or empty.
-unsafe fn unmap(at: *mut u8, bytes: usize) {
-    if bytes > 0 {
-        // SAFETY: the caller's promise.
-        unsafe { libc::munmap(at.cast(), bytes) };
-    }
 }
 
 /// Bytes of the process in RAM now; `None` without /proc.

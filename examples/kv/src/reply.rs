@@ -73,6 +73,12 @@ impl Reply {
         self.put(&[bytes, b"\r\n"]);
     }
 
+    /// Two texts, one after the other.
+    pub fn pair(&mut self, one: &str, other: &str) {
+        self.bulk(one.as_bytes());
+        self.bulk(other.as_bytes());
+    }
+
     /// The null bulk string.
     pub fn null(&mut self) {
         self.put(&[b"$-1\r\n"]);

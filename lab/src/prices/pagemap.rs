@@ -1,5 +1,5 @@
 //! The questions to the kernel, asked as the allocator asks them. (The watch of `work::pagemap`
-//! looks for marks, and clears a larger buffer for each call: that would be a part of the price.)
+//! looks for marks, and has a larger buffer: that would be a part of the price.)
 
 use std::fs::File;
 use std::io;
@@ -9,38 +9,8 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
 use crate::work::pagemap::page_size;
+use crate::work::scan::{PRESENT, Region, SWAPPED, Sought, ZERO_PAGE, ask};
 
-/// `struct pm_scan_arg` of linux/fs.h.
-#[repr(C)]
-#[derive(Default)]
-struct Question {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    regions: u64,
-    most_regions: u64,
-    most_pages: u64,
-    inverted: u64,
-    all_of: u64,
-    any_of: u64,
-    returned: u64,
-}
-
-/// `struct page_region` of linux/fs.h.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Region {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610_u32 as libc::Ioctl;
-const PRESENT: u64 = 1 << 3;
-const SWAPPED: u64 = 1 << 4;
-const ZERO_PAGE: u64 = 1 << 5;
 /// Regions of one call.
 const MOST_REGIONS: usize = 128;
 
@@ -85,28 +55,17 @@ impl Pagemap {
 
     /// Populated bytes, and where the kernel stopped.
     fn scan_once(&self, start: u64, end: u64) -> io::Result<(u64, u64)> {
-        let mut regions = [const { MaybeUninit::<Region>::uninit() }; MOST_REGIONS];
-        let mut question = Question {
-            size: size_of::<Question>() as u64,
-            start,
-            end,
-            regions: regions.as_mut_ptr() as u64,
-            most_regions: MOST_REGIONS as u64,
+        let mut room = [const { MaybeUninit::<Region>::uninit() }; MOST_REGIONS];
+        let sought = Sought {
+            flags: 0,
             inverted: ZERO_PAGE,
             all_of: ZERO_PAGE,
             any_of: PRESENT | SWAPPED,
             returned: SWAPPED,
-            ..Question::default()
         };
-        // SAFETY: the argument is the structure that the request names, with its own size in it,
-        // and `regions` has room for `most_regions` entries.
-        let count = unsafe { libc::ioctl(self.0.as_raw_fd(), PAGEMAP_SCAN, &raw mut question) };
-        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        // SAFETY: the kernel filled in as many regions as it returned.
-        let told = |region: &MaybeUninit<Region>| unsafe { region.assume_init() };
-        let regions = regions[..count].iter().map(told);
-        let bytes = regions.map(|region| region.end - region.start).sum();
-        Ok((bytes, question.walk_end))
+        let told = ask(&self.0, start..end, sought, &mut room)?;
+        let bytes = told.regions.iter().map(|region| region.end - region.start);
+        Ok((bytes.sum(), told.end))
     }
 
     /// The populated pages of a range by its words in the file, the page of zeros among them.

@@ -12,6 +12,7 @@ mod libmalloc116;
 mod live;
 pub mod pagemap;
 pub mod retention;
+pub mod scan;
 pub mod scatter;
 mod sharing;
 mod single;

@@ -216,7 +216,7 @@ fn kept(page: usize) -> Option<&'static Kept> {
 
 #[cold]
 fn make_kept(page: usize) -> Option<&'static Kept> {
-    let Some(pages) = super::map_wiped(2 * page) else {
+    let Some(pages) = super::mapping::map_wiped(2 * page) else {
         forbid();
         return None;
     };
@@ -231,7 +231,7 @@ fn make_kept(page: usize) -> Option<&'static Kept> {
         Ok(_) => pages.as_ptr(),
         Err(earlier) => {
             // SAFETY: mapped just above and shown to nobody.
-            unsafe { super::unmap(pages.as_ptr().cast(), 2 * page) };
+            unsafe { super::mapping::unmap(pages.as_ptr().cast(), 2 * page) };
             earlier
         }
     };

@@ -3,7 +3,8 @@
 use super::super::OutOfMemory;
 use super::super::errno;
 use super::super::fatal::fatal;
-use super::{RESERVED, map, refused_if, unmap};
+use super::mapping::{RESERVED, map, unmap};
+use super::refused_if;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 

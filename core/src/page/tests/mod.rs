@@ -4,6 +4,7 @@ mod bounds;
 mod cases;
 mod model;
 mod real;
+mod refusals;
 mod zeros;
 
 use super::{PageHeap, Place, Sides, Span, Use};

@@ -75,8 +75,7 @@ pub(super) fn config(
     let found = || settings.iter().filter(wanted);
     reply.array(2 * found().count());
     for (name, value) in found() {
-        reply.bulk(name.as_bytes());
-        reply.bulk(value.as_bytes());
+        reply.pair(name, value);
     }
     Ok(())
 }
@@ -122,8 +121,7 @@ pub(super) fn time(_: &mut Session<'_>, _: Arguments<'_>, reply: &mut Reply) -> 
         .elapsed()
         .unwrap_or_default();
     reply.array(2);
-    reply.bulk(now.as_secs().to_string().as_bytes());
-    reply.bulk(now.subsec_micros().to_string().as_bytes());
+    reply.pair(&now.as_secs().to_string(), &now.subsec_micros().to_string());
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Commands on deadlines.
 
-use super::{Outcome, Refusal};
+use super::{Outcome, Refusal, integer};
 use crate::reply::Reply;
-use crate::request::{Arguments, number};
+use crate::request::Arguments;
 use crate::store::Store;
 
 /// The time `amount` units of `unit` milliseconds after `now`, if redis would take it. A time in
@@ -28,7 +28,7 @@ fn expire_after(
     unit: i64,
     command: &'static str,
 ) -> Outcome {
-    let amount = number(arguments.at(2)).ok_or(Refusal::NotInteger)?;
+    let amount = integer(arguments.at(2))?;
     let time = time_after(store.now(), amount, unit).ok_or(Refusal::ExpireTime(command))?;
     let found = store.set_deadline(arguments.at(1), Some(time)).is_some();
     reply.integer(i64::from(found));

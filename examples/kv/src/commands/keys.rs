@@ -1,7 +1,7 @@
 //! Commands on keys.
 
 use super::glob::matches;
-use super::{Outcome, Refusal};
+use super::{Outcome, Refusal, integer};
 use crate::reply::Reply;
 use crate::request::{Arguments, number};
 use crate::store::Store;
@@ -98,7 +98,7 @@ impl<'a> ScanOptions<'a> {
 }
 
 fn scan_count(value: &[u8]) -> Result<usize, Refusal> {
-    match number(value).ok_or(Refusal::NotInteger)? {
+    match integer(value)? {
         ..1 => Err(Refusal::Syntax),
         count => Ok(usize::try_from(count).unwrap_or(MAX_SCAN).min(MAX_SCAN)),
     }

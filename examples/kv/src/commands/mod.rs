@@ -15,7 +15,7 @@ pub use session::{Client, Course, Session};
 pub use table::{Command, Handler, Memory, Place, TABLE, find};
 
 use crate::reply::Reply;
-use crate::request::Arguments;
+use crate::request::{Arguments, number};
 use crate::store::Store;
 
 /// What a handler leaves: a reply written, or a refusal to be written.
@@ -43,6 +43,11 @@ pub fn run_data(
 ) {
     let outcome = handler(store, arguments, reply);
     settle(outcome, reply);
+}
+
+/// The number that an argument or a value is.
+fn integer(text: &[u8]) -> Result<i64, Refusal> {
+    number(text).ok_or(Refusal::NotInteger)
 }
 
 /// Writes a refusal in the place of what the handler began to write.

@@ -1,6 +1,6 @@
 //! Commands about the connection.
 
-use super::{Outcome, Refusal};
+use super::{Outcome, Refusal, integer};
 use crate::reply::Reply;
 use crate::request::{Arguments, number};
 use crate::server::Server;
@@ -49,11 +49,10 @@ pub(super) fn echo(_: &mut Session<'_>, arguments: Arguments<'_>, reply: &mut Re
 }
 
 pub(super) fn select(_: &mut Session<'_>, arguments: Arguments<'_>, reply: &mut Reply) -> Outcome {
-    match number(arguments.at(1)) {
-        Some(0) => reply.ok(),
-        Some(_) => return Err(Refusal::Database),
-        None => return Err(Refusal::NotInteger),
+    if integer(arguments.at(1))? != 0 {
+        return Err(Refusal::Database);
     }
+    reply.ok();
     Ok(())
 }
 
@@ -93,8 +92,7 @@ pub(super) fn hello(
         ("role", "master"),
     ];
     for (key, value) in texts {
-        reply.bulk(key.as_bytes());
-        reply.bulk(value.as_bytes());
+        reply.pair(key, value);
     }
     reply.bulk(b"proto");
     reply.integer(2);

@@ -1,8 +1,8 @@
 //! Commands on values.
 
-use super::{Outcome, Refusal};
+use super::{Outcome, Refusal, integer};
 use crate::reply::{Reply, decimal};
-use crate::request::{Arguments, number};
+use crate::request::Arguments;
 use crate::store::{Deadline, Store};
 
 /// The longest value that `APPEND` makes, in bytes: as long as redis's.
@@ -80,7 +80,7 @@ fn after(
     unit: i64,
     command: &'static str,
 ) -> Result<Deadline, Refusal> {
-    let amount = number(amount.ok_or(Refusal::Syntax)?).ok_or(Refusal::NotInteger)?;
+    let amount = integer(amount.ok_or(Refusal::Syntax)?)?;
     let refused = Refusal::ExpireTime(command);
     if amount <= 0 {
         return Err(refused);
@@ -189,19 +189,19 @@ pub(super) fn decr(store: &mut Store, arguments: Arguments<'_>, reply: &mut Repl
 }
 
 pub(super) fn incrby(store: &mut Store, arguments: Arguments<'_>, reply: &mut Reply) -> Outcome {
-    let amount = number(arguments.at(2)).ok_or(Refusal::NotInteger)?;
+    let amount = integer(arguments.at(2))?;
     add(store, arguments.at(1), amount, reply)
 }
 
 pub(super) fn decrby(store: &mut Store, arguments: Arguments<'_>, reply: &mut Reply) -> Outcome {
-    let amount = number(arguments.at(2)).ok_or(Refusal::NotInteger)?;
+    let amount = integer(arguments.at(2))?;
     let amount = amount.checked_neg().ok_or(Refusal::DecrementOverflow)?;
     add(store, arguments.at(1), amount, reply)
 }
 
 fn add(store: &mut Store, key: &[u8], amount: i64, reply: &mut Reply) -> Outcome {
     let before = match store.get(key) {
-        Some(value) => number(value).ok_or(Refusal::NotInteger)?,
+        Some(value) => integer(value)?,
         None => 0,
     };
     let sum = before.checked_add(amount).ok_or(Refusal::Overflow)?;

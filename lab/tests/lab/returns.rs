@@ -1,27 +1,10 @@
 //! `retention`, `fragmentation` and `mesh` as a user runs them, small: every figure is there, and
 //! those that hold on every machine hold. Nothing here depends on time.
 
+use crate::stage::{json, lab, text};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use serde_json::Value;
-
-fn lab(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_neap-lab"))
-        .args(arguments)
-        .output()
-        .expect("neap-lab does not start")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let output = lab(arguments);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("no JSON")
-}
 
 /// The value of one figure of a case.
 fn value(json: &Value, case: &str, figure: &str) -> f64 {

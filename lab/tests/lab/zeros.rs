@@ -1,29 +1,10 @@
 //! `calloc` and `memory` as a user runs them, with tiny sizes: whose heap, and what must hold on
 //! every machine. Nothing here depends on time.
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use crate::stage::{announce, folder, json, lab, text};
+use std::path::PathBuf;
 
 use serde_json::Value;
-
-fn lab(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_neap-lab"));
-    command
-        .args(arguments)
-        .output()
-        .expect("neap-lab does not start")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let output = lab(arguments);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("no JSON")
-}
 
 /// The number behind `key` in a worker's report; `None` where the worker does not know it.
 fn number(arguments: &[&str], key: &str) -> Option<f64> {
@@ -39,8 +20,7 @@ fn number(arguments: &[&str], key: &str) -> Option<f64> {
     if line.is_none() {
         let errors = text(&output.stderr);
         assert!(errors.contains("are unknown: "), "{errors}");
-        // Not eprintln: the harness would hide it in a test that passes.
-        let _ = write!(std::io::stderr(), "SKIPPED: {errors}");
+        announce(&errors);
     }
     line.map(|number| number.parse().expect("no number"))
 }
@@ -113,14 +93,6 @@ fn a_page_touched_in_a_fresh_mapping_is_a_fault() {
         all >= pages as f64 && none < 16.0,
         "{all} faults, {none} untouched"
     );
-}
-
-/// A folder of this test's own, empty.
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("cannot make a folder");
-    folder
 }
 
 #[test]

@@ -1,22 +1,14 @@
 //! `neap-lab prices` as a user runs it: every cell is there, and tells the pages that it should.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use crate::stage::{folder, lab, parsed, text};
+use std::process::Output;
 
 use serde_json::Value;
 
 const SIZES: [&str; 4] = ["64K", "128K", "256K", "1M"];
 
 fn prices(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_neap-lab"))
-        .arg("prices")
-        .args(arguments)
-        .output()
-        .expect("neap-lab does not start")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    lab(&[&["prices"], arguments].concat())
 }
 
 /// The pages that a price must have told; `None` where it tells none.
@@ -54,8 +46,7 @@ fn is_right(price: &Value) -> bool {
 #[test]
 fn a_quick_run_has_every_cell_with_its_pages() {
     let output = prices(&["--quick", "--json"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let json: Value = serde_json::from_slice(&output.stdout).expect("no JSON");
+    let json = parsed(&output);
     assert!(json["head"]["kernel"].is_string() && json["head"]["revision"].is_string());
     let prices = json["prices"].as_array().expect("no prices");
     assert_eq!(prices.len(), 3 + 11 * SIZES.len());
@@ -69,8 +60,7 @@ fn a_quick_run_has_every_cell_with_its_pages() {
 
 #[test]
 fn the_record_has_a_line_for_every_cell_of_the_table() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prices-records");
-    let _ = std::fs::remove_dir_all(&folder);
+    let folder = folder("prices-records");
     let path = folder.to_str().expect("a path of text");
     let output = prices(&["--quick", "--only", "64K,1M", "--records", path]);
     assert!(output.status.success(), "{}", text(&output.stderr));

@@ -1,28 +1,10 @@
 //! `classes`, `sizes` and `profile` as a user runs them, small. Nothing here depends on time.
 
-mod support;
-
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use crate::stage::{folder, json, lab, neap, text};
+use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
-
-fn lab(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_neap-lab"))
-        .args(arguments)
-        .output()
-        .expect("neap-lab does not start")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let output = lab(arguments);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("no JSON")
-}
 
 /// The value of a figure of a case and a peer.
 fn value(json: &Value, case: &str, peer: &str, figure: &str) -> f64 {
@@ -32,14 +14,6 @@ fn value(json: &Value, case: &str, peer: &str, figure: &str) -> f64 {
     let row = figures.iter().find(is_it);
     let row = row.unwrap_or_else(|| panic!("no {figure:?} of {peer} in {case:?}: {json:#}"));
     row["value"].as_f64().expect("no number")
-}
-
-/// A folder of this test's own, empty.
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("cannot make a folder");
-    folder
 }
 
 #[test]
@@ -178,7 +152,7 @@ fn a_profile_is_held_against_known_allocations() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_neap-lab"));
     let output = command
         .args(["worker", "sites", "200000"])
-        .env("LD_PRELOAD", support::neap())
+        .env("LD_PRELOAD", neap())
         .env("NEAP_SAMPLE", "4096")
         .output()
         .expect("neap-lab does not start");
@@ -206,7 +180,7 @@ fn a_profile_is_held_against_known_allocations() {
 
 #[test]
 fn a_programs_sizes_are_recorded() {
-    let (neap, folder) = (support::neap(), folder("sizes"));
+    let (neap, folder) = (neap(), folder("sizes"));
     let (neap, path) = (neap.to_str().unwrap(), folder.to_str().unwrap());
     // Debian cannot do without perl.
     let output = lab(&["sizes", "--only", "perl", "--neap", neap, "--records", path]);

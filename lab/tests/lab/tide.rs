@@ -1,10 +1,9 @@
 //! `neap-lab tide` as a user runs it, with small sizes: every step of every run is there, and what
 //! must hold on every machine. Nothing here depends on time.
 
-mod support;
-
+use crate::stage::{folder, lab, neap, parsed, skipped, text};
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -20,32 +19,8 @@ const SMALL: [&str; 8] = [
     "--no-prices",
 ];
 
-fn lab(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_neap-lab"))
-        .args(arguments)
-        .output()
-        .expect("neap-lab does not start")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 fn small(more: &[&str]) -> Output {
     lab(&[&SMALL[..], more].concat())
-}
-
-/// A folder of this test's own, empty.
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("cannot make a folder");
-    folder
-}
-
-fn json(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("no JSON")
 }
 
 fn number(step: &Value, key: &str) -> u64 {
@@ -61,17 +36,9 @@ fn steps<'a>(json: &'a Value, engine: &str, run: &str) -> Vec<&'a Value> {
     steps.iter().filter(of_run).collect()
 }
 
-/// Says why a test did not run; with REQUIRE_ALL=1 it must.
-fn skipped(why: &str) {
-    let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
-    assert!(!required, "required: {why}");
-    // Not eprintln: the harness would hide it in a test that passes.
-    let _ = write!(std::io::stderr(), "SKIPPED: {why}");
-}
-
 #[test]
 fn every_step_of_every_run_tells_what_came_and_went() {
-    let json = json(&small(&["--peers", "glibc", "--json"]));
+    let json = parsed(&small(&["--peers", "glibc", "--json"]));
     let waited = steps(&json, "glibc", "waited");
     let names: Vec<&str> = waited.iter().filter_map(|s| s["step"].as_str()).collect();
     let all = [
@@ -149,7 +116,7 @@ fn the_write_ups_program_in_go_takes_the_same_steps() {
     if errors.contains("go is not installed") {
         return skipped(&errors);
     }
-    let json = json(&output);
+    let json = parsed(&output);
     for engine in ["go", "go-freed"] {
         let waited = steps(&json, engine, "waited");
         assert_eq!(waited.len(), 6);
@@ -166,16 +133,16 @@ fn the_write_ups_program_in_go_takes_the_same_steps() {
 
 #[test]
 fn coroutines_on_neaps_stacks_tell_what_neap_keeps_and_what_they_cost() {
-    let neap = support::neap();
+    let neap = neap();
     let neap = neap.to_str().expect("a path of text");
-    let json = json(&small(&["--peers", "neap", "--neap", neap, "--json"]));
+    let json = parsed(&small(&["--peers", "neap", "--neap", neap, "--json"]));
     let waited = steps(&json, "neap", "waited");
     let counts: Vec<u64> = waited.iter().map(|s| number(s, "coroutines")).collect();
     assert_eq!(counts, [0, 0, 200, 0, 0, 200]);
     assert!(waited[1]["free_dirty_kib"].is_u64() && waited[1]["purged_kib"].is_u64());
     let few = ["--prices", "--rounds", "1", "--burst", "20", "--json"];
     let output = lab(&[&["tide", "--neap", neap], &few[..]].concat());
-    let json = self::json(&output);
+    let json = parsed(&output);
     let prices = json["prices"].as_array().expect("no prices");
     assert_eq!(
         (prices.len(), json["steps"].as_array().map(Vec::len)),

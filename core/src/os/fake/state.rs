@@ -1,0 +1,138 @@
+//! What stands behind a fake system: its reservations, page by page, and what is to fail.
+
+use super::{CALLS, Call, FakeGuard, Huge};
+use core::ptr::NonNull;
+use std::alloc::Layout;
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    Reserved { poisoned: bool },
+    Committed,
+}
+
+pub(super) struct Reservation {
+    pub(super) allocation: *mut u8,
+    pub(super) layout: Layout,
+    pub(super) base: usize,
+    pub(super) pages: Vec<Page>,
+    /// Pages that a question found to be populated, and that were not given back since: what zeros are written
+    /// to stays populated.
+    pub(super) populated: Vec<bool>,
+    pub(super) guards: BTreeMap<usize, FakeGuard>,
+}
+
+/// The calls after the next `after` fail, `times` of them.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Failure {
+    pub(super) after: u32,
+    pub(super) times: u32,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) reservations: Vec<Reservation>,
+    pub(super) failures: [Failure; CALLS],
+    pub(super) failed: usize,
+    pub(super) committed_pages: usize,
+    pub(super) now_ms: u64,
+    /// Address, bytes, what was said: in the order it was said.
+    pub(super) advice: Vec<(usize, usize, Huge)>,
+}
+
+// SAFETY: the allocations belong to the state alone.
+unsafe impl Send for State {}
+
+impl State {
+    pub(super) fn fails(&mut self, call: Call) -> bool {
+        let failure = &mut self.failures[call as usize];
+        if failure.after > 0 {
+            failure.after -= 1;
+            return false;
+        }
+        let fails = failure.times > 0;
+        failure.times -= u32::from(fails);
+        self.failed += usize::from(fails);
+        fails
+    }
+
+    /// The pages of a range, which lies in one reservation.
+    pub(super) fn pages(
+        &mut self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        page_bytes: usize,
+    ) -> &mut [Page] {
+        self.range(addr, bytes, page_bytes).0
+    }
+
+    /// The guards of a range.
+    pub(super) fn guards(&mut self, addr: NonNull<u8>, bytes: usize) -> Vec<(usize, FakeGuard)> {
+        let start = addr.as_ptr() as usize;
+        let reservations = self.reservations.iter();
+        let within = |reservation: &Reservation| {
+            let range = reservation.guards.range(start..start + bytes);
+            range.map(|(&at, &guard)| (at, guard)).collect::<Vec<_>>()
+        };
+        reservations.flat_map(within).collect()
+    }
+
+    /// Gives the pages of a committed range guards of one kind.
+    pub(super) fn set_guards(
+        &mut self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        page: usize,
+        guard: FakeGuard,
+    ) {
+        let start = addr.as_ptr() as usize;
+        let pages = self.pages(addr, bytes, page);
+        assert!(
+            pages.iter().all(|&page| page == Page::Committed),
+            "a guard where nothing is committed"
+        );
+        for reservation in &mut self.reservations {
+            let end = reservation.base + reservation.pages.len() * page;
+            if (reservation.base..end).contains(&start) {
+                let range = (start..start + bytes).step_by(page);
+                reservation.guards.extend(range.map(|at| (at, guard)));
+            }
+        }
+    }
+
+    /// Takes away the guards of one kind in a range.
+    pub(super) fn remove_guards(&mut self, addr: NonNull<u8>, bytes: usize, kind: FakeGuard) {
+        let start = addr.as_ptr() as usize;
+        for reservation in &mut self.reservations {
+            reservation
+                .guards
+                .retain(|at, guard| *guard != kind || !(start..start + bytes).contains(at));
+        }
+    }
+
+    /// The pages of a range, and which of them were found populated.
+    pub(super) fn range(
+        &mut self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        page_bytes: usize,
+    ) -> (&mut [Page], &mut [bool]) {
+        let start = addr.as_ptr() as usize;
+        let holds = |reservation: &&mut Reservation| {
+            let end = reservation.base + reservation.pages.len() * page_bytes;
+            (reservation.base..end).contains(&start) && start + bytes <= end
+        };
+        let reservation = self
+            .reservations
+            .iter_mut()
+            .find(holds)
+            .expect("a range in one reservation");
+        let first = (start - reservation.base) / page_bytes;
+        let range = first..first + bytes / page_bytes;
+        (
+            &mut reservation.pages[range.clone()],
+            &mut reservation.populated[range],
+        )
+    }
+}

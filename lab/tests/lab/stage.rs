@@ -1,0 +1,64 @@
+//! What the tests stand on: the command, what it tells, folders.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Runs the command as cargo built it.
+pub fn lab(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_neap-lab"))
+        .args(arguments)
+        .output()
+        .expect("neap-lab does not start")
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What the command tells, having ended well.
+pub fn json(arguments: &[&str]) -> Value {
+    parsed(&lab(arguments))
+}
+
+/// What a command told, having ended well.
+pub fn parsed(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("no JSON")
+}
+
+/// A folder of a test's own, empty. The name is nobody else's.
+pub fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("cannot make a folder");
+    folder
+}
+
+/// Neap's library: what LIBRARY_UNDER_TEST names, or what cargo built beside the tests. Left to itself, the command takes
+/// the shipped one where there is one, of whatever sources.
+pub fn neap() -> PathBuf {
+    if let Some(named) = std::env::var_os("LIBRARY_UNDER_TEST") {
+        return PathBuf::from(named);
+    }
+    let program = std::env::current_exe().expect("this test has no path");
+    let beside = program.parent().expect("a path has a folder");
+    let places = [beside.join("libneap_c.so"), beside.join("../libneap_c.so")];
+    let found = places.into_iter().find(|path| path.is_file());
+    found.expect("cargo builds libneap_c.so with the tests")
+}
+
+/// Says why a test did not run; with REQUIRE_ALL=1 it must.
+pub fn skipped(why: &str) {
+    let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
+    assert!(!required, "required: {why}");
+    announce(why);
+}
+
+/// Says what a test left out.
+pub fn announce(why: &str) {
+    // Not eprintln: the harness would hide it in a test that passes.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
