@@ -163,25 +163,32 @@ fn no_process_lives_on_for_its_purge() {
     let Some(program) = compile("programs/purge/ends.c", Artifact::Program, &[]) else {
         return;
     };
-    for way in ["return", "exit", "pthread-exit", "last-thread"] {
-        let mut child = start(&program, &[OsStr::new(way)], &[LONG]);
-        let begin = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait().expect("a child can be waited for") {
-                break Some(status);
-            }
-            if begin.elapsed() > PATIENCE {
-                break None;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        };
-        if status.is_none() {
-            child.kill().expect("a child can be killed");
-            child.wait().expect("a child can be waited for");
-        }
-        let status = status.unwrap_or_else(|| panic!("{way}: it lives on"));
-        assert!(status.success(), "{way}: {status}");
+    let ways = ["return", "exit", "pthread-exit", "last-thread", "late-free"];
+    for way in ways {
+        ends(&program, way, &[LONG]);
+        ends(&program, way, &[("NEAP_ANSWER", "1")]);
     }
+}
+
+/// Runs a program that ends by itself, whatever thread of ours is there.
+fn ends(program: &Built, way: &str, variables: &[(&str, &str)]) {
+    let mut child = start(program, &[OsStr::new(way)], variables);
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            break Some(status);
+        }
+        if begin.elapsed() > PATIENCE {
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    if status.is_none() {
+        child.kill().expect("a child can be killed");
+        child.wait().expect("a child can be waited for");
+    }
+    let status = status.unwrap_or_else(|| panic!("{way}: it lives on"));
+    assert!(status.success(), "{way}: {status}");
 }
 
 #[test]

@@ -54,15 +54,15 @@ pub fn patience(matches: &ArgMatches) -> Duration {
         .unwrap_or(Duration::from_secs(2))
 }
 
-/// The lines after "pending": a process that is awake now and then may answer those who can wait longer, and one that is started for it
-/// answers at any time.
+/// The line after "pending": a process that is awake now and then may answer those who can wait longer, and one that is started for it
+/// keeps a thread.
 pub fn longer(patience: Duration) -> String {
     let longer = (10.0 * patience.as_secs_f64()).clamp(10.0, LONGEST);
     let wait = match longer > patience.as_secs_f64() {
         true => format!("--timeout={longer:.0} waits longer; "),
         false => String::new(),
     };
-    format!("  ({wait}started by neap run --answer, a process answers while it sleeps)\n")
+    format!("  ({wait}one started by neap run --answer keeps a thread that answers)\n")
 }
 
 fn parse(text: &str) -> Result<Duration, String> {
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn longer_is_longer_within_reason() {
         let longer = |seconds| longer(Duration::from_secs(seconds));
-        let rest = "started by neap run --answer, a process answers while it sleeps)\n";
+        let rest = "one started by neap run --answer keeps a thread that answers)\n";
         assert_eq!(longer(0), format!("  (--timeout=10 waits longer; {rest}"));
         assert_eq!(longer(2), format!("  (--timeout=20 waits longer; {rest}"));
         assert_eq!(longer(1_000_000), format!("  ({rest}"));

@@ -26,9 +26,9 @@ pub struct Counted {
     /// Entries of the magazine at and above this address may be popped by [`super::fast::pop_counted`]; out of reach unless the door is
     /// [`super::thread::Door::Sampling`]. Written under the cache's lock.
     pub bottom: AtomicUsize,
-    /// Blocks to be given out before the next sample; below 0, that one is due. Written by the owner, and under the cache's lock when
-    /// sampling is switched: of two writes at once either may stay. While sampling is on, one draw is as good as another; when it is
-    /// off, what stays has no effect, for `bottom` is out of reach.
+    /// Blocks to be given out before the next sample; below 0, that one is due. Written by the owner, and by who switches sampling, under
+    /// the cache's lock, while `bottom` is out of the owner's reach. (An owner that had it in reach just before may yet write what it
+    /// counted down from: one draw too many or too few.)
     pub ahead: AtomicI32,
     /// Refills and flushes since the shrinking hand last came by. Under the cache's lock.
     misses: AtomicU32,
@@ -152,23 +152,27 @@ impl Heap {
     /// Whether the profiler samples.
     #[inline]
     pub fn is_sampling(&self) -> bool {
-        self.sampling.load(Ordering::Relaxed) != 0
+        self.sampling() != 0
     }
 
     /// Mean bytes between two samples; 0: it is off.
     pub fn sampling(&self) -> u64 {
-        self.sampling.load(Ordering::Relaxed)
+        self.pace.asked()
     }
 
     /// Switches sampling on (mean bytes between two samples) or off (0), for all threads. The caller holds no lock of the heap.
     pub fn set_sampling(&'static self, rate: u64) {
-        self.sampling.store(rate, Ordering::Relaxed);
+        let _guard = self.pace.lock.lock();
         self.pace.restart(rate, now_ns());
         let door = self.door();
         self.registry.for_each(|cache| {
             let mut open = cache.open();
+            // Before the owner may count by it; one that counts already follows the new rate by itself, for it may
+            // be about to write what it counted by the old one.
+            if rate == 0 || cache.drawn.rate() == 0 {
+                self.begin_counting(&mut open);
+            }
             open.set_door(door);
-            self.begin_counting(&mut open);
         });
     }
 
@@ -180,13 +184,18 @@ impl Heap {
     /// Whether the next block of `class` is to be sampled: then, by what rate, and the one after that is drawn. Else it counts as
     /// given out. For the owner of the cache, in its slow path.
     pub fn samples_next(&self, cache: &Cache, class: Class) -> Option<u64> {
-        if cache.counted[class.index()].pass() {
+        let counted = &cache.counted[class.index()];
+        if counted.pass() {
             self.follow(cache);
             return None;
         }
         let mut open = cache.open();
+        // Drawn meanwhile, by who switched sampling on.
+        if counted.pass() {
+            return None;
+        }
         let rate = self.note_sample(&mut open)?;
-        open.draw(class, self.pace.rate());
+        open.draw(class);
         Some(rate)
     }
 
@@ -201,27 +210,30 @@ impl Heap {
         }
         let mut open = cache.open();
         let rate = self.note_sample(&mut open)?;
-        open.draw_large(self.pace.rate());
+        open.draw_large();
         Some(rate)
     }
 
     /// One more block is sampled: the rate that it was drawn by. `None` if sampling was switched off meanwhile. Who switches it
     /// comes to this cache before its lock was taken or after.
     fn note_sample(&self, open: &mut Opened<'_>) -> Option<u64> {
+        self.note_sample_at(open, now_ns())
+    }
+
+    fn note_sample_at(&self, open: &mut Opened<'_>, now: u64) -> Option<u64> {
         let rate = Some(open.cache.drawn.rate()).filter(|&rate| rate != 0)?;
         self.pace.note();
-        self.pace.look(self.sampling(), now_ns());
+        self.pace.look(now);
         if self.pace.rate() != rate {
             self.begin_counting(open);
         }
         Some(rate)
     }
 
-    /// Nothing was sampled for a while, perhaps because the process was fast before.
+    /// Nothing was sampled for a while, perhaps because the process was fast before. For the owner of the cache.
     fn follow(&self, cache: &Cache) {
-        let asked = self.sampling();
-        if asked > 0 && self.pace.is_raised(asked) {
-            self.pace.look(asked, now_ns());
+        if self.pace.is_raised() {
+            self.pace.look(now_ns());
         }
         if self.pace.rate() != cache.drawn.rate() {
             self.begin_counting(&mut cache.open());
@@ -235,34 +247,29 @@ pub fn chance(bytes: usize, rate: u64) -> f64 {
 }
 
 impl Opened<'_> {
-    /// Draws for every class and for large blocks; with a rate of 0, nothing.
+    /// Draws for every class and for large blocks, by `rate`; nothing if that is 0.
     fn draw_all(&mut self, rate: u64) {
         self.cache.drawn.rate.store(rate, Ordering::Relaxed);
-        if rate != 0 {
-            Class::all().for_each(|class| self.draw(class, rate));
-            self.draw_large(rate);
-        }
+        Class::all().for_each(|class| self.draw(class));
+        self.draw_large();
     }
 
     /// Draws how many bytes of large blocks come before the next sampled one.
-    fn draw_large(&mut self, rate: u64) {
-        let bytes = self.bytes_ahead(rate) as i64;
+    fn draw_large(&mut self) {
+        let bytes = self.bytes_ahead() as i64;
         self.cache.drawn.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    fn bytes_ahead(&mut self, rate: u64) -> f64 {
-        -libm::log(self.random()) * rate as f64
-    }
-
     /// Draws how many blocks of `class` come before the next sampled one.
-    fn draw(&mut self, class: Class, rate: u64) {
-        let ahead = self.blocks_ahead(class, rate);
+    fn draw(&mut self, class: Class) {
+        // Saturates.
+        let ahead = (self.bytes_ahead() / class.bytes() as f64) as i32;
         self.counted(class).ahead.store(ahead, Ordering::Relaxed);
     }
 
-    fn blocks_ahead(&mut self, class: Class, rate: u64) -> i32 {
-        // Saturates.
-        (self.bytes_ahead(rate) / class.bytes() as f64) as i32
+    /// Draws how many bytes come before the next sampled one, by the rate of the cache's draws.
+    fn bytes_ahead(&mut self) -> f64 {
+        -libm::log(self.random()) * self.cache.drawn.rate() as f64
     }
 
     /// A uniform number in (0, 1] (xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016).
@@ -283,7 +290,6 @@ impl Opened<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::pace::Pace;
 
     #[test]
     fn large_blocks_are_sampled_with_the_chance_of_their_bytes() {
@@ -291,12 +297,12 @@ mod tests {
         let mut open = cache.open();
         open.inner.random = 1;
         let (bytes, rate, blocks) = (100_000, 512 << 10, 200_000);
-        open.draw_large(rate);
+        open.draw_all(rate);
         let mut samples = 0;
         for _ in 0..blocks {
             if !cache.drawn.pass(bytes) {
                 samples += 1;
-                open.draw_large(rate);
+                open.draw_large();
             }
         }
         let p = chance(bytes, rate);
@@ -310,38 +316,36 @@ mod tests {
 
     /// A process that allocates [`PHASE`] bytes fast, then as many slowly, and so on: what its samples say of all of it, and how many
     /// of them were coarse ones.
-    fn told(open: &mut Opened<'_>, class: Class, asked: u64) -> (f64, u32) {
-        let pace = Pace::off();
+    fn told(heap: &Heap, cache: &Cache, class: Class, asked: u64) -> (f64, u32) {
         let bytes = class.bytes();
         let (mut now, mut total, mut coarse) = (1, 0.0, 0);
-        let mut ahead = open.blocks_ahead(class, asked);
-        pace.restart(asked, now);
+        let counted = &cache.counted[class.index()];
+        heap.pace.restart(asked, now);
+        heap.begin_counting(&mut cache.open());
         for block in 0..PHASES * PHASE / bytes {
             let is_fast = (block * bytes / PHASE).is_multiple_of(2);
             now += if is_fast { 100 } else { 4_000 };
-            ahead -= 1;
-            if ahead >= 0 {
+            if counted.pass() {
                 continue;
             }
-            let rate = pace.rate();
+            let mut open = cache.open();
+            let rate = heap.note_sample_at(&mut open, now).expect("it samples");
+            open.draw(class);
             coarse += u32::from(rate > asked);
             total += bytes as f64 / chance(bytes, rate);
-            pace.note();
-            pace.look(asked, now);
-            ahead = open.blocks_ahead(class, pace.rate());
         }
         (total, coarse)
     }
 
     #[test]
     fn totals_are_unbiased_while_the_rate_changes() {
-        const RUNS: u32 = 60;
+        const RUNS: u32 = 120;
+        static HEAP: Heap = Heap::new();
         let cache = Cache::new(0);
-        let mut open = cache.open();
-        open.inner.random = 1;
+        cache.open().inner.random = 0x9E37_79B9_7F4A_7C15;
         let (class, asked) = (Class::of_size(4096), 32 << 10);
         let truth = (PHASES * PHASE) as f64;
-        let runs = [(); RUNS as usize].map(|()| told(&mut open, class, asked));
+        let runs = [(); RUNS as usize].map(|()| told(&HEAP, &cache, class, asked));
         assert!(runs.iter().all(|(_, coarse)| *coarse > 100));
         let mean = runs.iter().map(|(total, _)| total).sum::<f64>() / f64::from(RUNS);
         let squares = runs.iter().map(|(total, _)| (total - mean).powi(2));
@@ -354,14 +358,35 @@ mod tests {
     }
 
     #[test]
+    fn a_new_rate_is_followed_with_the_old_draws_weighted_by_the_old_one() {
+        static HEAP: Heap = Heap::new();
+        let (cache, class) = (Cache::new(0), Class::of_size(64));
+        HEAP.pace.restart(4096, 1);
+        HEAP.begin_counting(&mut cache.open());
+        HEAP.pace.restart(1 << 20, 1);
+        let counted = &cache.counted[class.index()];
+        counted.ahead.store(0, Ordering::Relaxed);
+        assert_eq!(HEAP.samples_next(&cache, class), Some(4096));
+        assert_eq!(cache.drawn.rate(), 1 << 20);
+        HEAP.pace.restart(0, 1);
+        counted.ahead.store(0, Ordering::Relaxed);
+        assert_eq!(HEAP.samples_next(&cache, class), Some(1 << 20));
+        assert_eq!(HEAP.samples_next(&cache, class), None, "it is off");
+    }
+
+    #[test]
     fn the_mean_of_draws_is_the_theorys() {
         let cache = Cache::new(0);
         let mut open = cache.open();
         for size in [16, 1000, 20_000] {
             let (class, rate) = (Class::of_size(size), 64 << 10);
+            cache.drawn.rate.store(rate, Ordering::Relaxed);
             let p = chance(class.bytes(), rate);
             let draws = 200_000;
-            let drawn = (0..draws).map(|_| f64::from(open.blocks_ahead(class, rate)));
+            let drawn = (0..draws).map(|_| {
+                open.draw(class);
+                f64::from(open.counted(class).ahead.load(Ordering::Relaxed))
+            });
             let sum: f64 = drawn.sum();
             // Geometric: mean (1 - p) / p, variance (1 - p) / p².
             let mean = (1.0 - p) / p;

@@ -37,8 +37,6 @@ pub struct Heap {
     pub registry: Registry,
     mode: AtomicU8,
     decay_ms: AtomicU64,
-    /// Mean bytes between two samples of the profiler; 0: it is off.
-    pub(super) sampling: AtomicU64,
     /// How often samples are taken, which is not as often as was asked for in a process that allocates very fast.
     pub(super) pace: Pace,
     /// What the rounds of decay need to know.
@@ -101,7 +99,7 @@ pub enum Found {
 }
 
 impl Heap {
-    const fn new() -> Heap {
+    pub(super) const fn new() -> Heap {
         Heap {
             pages: PageHeap::new(Linux, SIDES),
             depots: Depots::new(),
@@ -111,7 +109,6 @@ impl Heap {
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             decay_ms: AtomicU64::new(1000),
-            sampling: AtomicU64::new(0),
             pace: Pace::off(),
             tide: Tide::new(),
             pressure: Pressure::new(),

@@ -7,6 +7,7 @@
 //! stay unbiased.
 
 use crate::base::sync::plain::{AtomicU64, Ordering::Relaxed};
+use crate::os::lock::Lock;
 
 /// A process that allocates faster for long is sampled as often as if it allocated that fast: 4,096 times a second at 512 KiB.
 const BYTES_PER_NS: u64 = 2;
@@ -20,9 +21,13 @@ const COARSEST: u64 = 1 << 30;
 
 /// The rate in force, and the samples by which it is set.
 pub struct Pace {
-    /// Mean bytes between two samples; 0: none are taken.
+    /// Held by who switches sampling, all the while, and by who sets the rate; the latter does not wait for it.
+    pub(super) lock: Lock,
+    /// Mean bytes between two samples, as it was asked for; 0: none are taken. Written under the lock.
+    asked: AtomicU64,
+    /// The same as it is now. Written under the lock.
     rate: AtomicU64,
-    /// When the window began, in ns.
+    /// When the window began, in ns. Written under the lock.
     began: AtomicU64,
     /// Samples since.
     samples: AtomicU64,
@@ -32,27 +37,34 @@ impl Pace {
     /// Nothing is sampled.
     pub const fn off() -> Pace {
         Pace {
+            lock: Lock::new(),
+            asked: AtomicU64::new(0),
             rate: AtomicU64::new(0),
             began: AtomicU64::new(0),
             samples: AtomicU64::new(0),
         }
     }
 
-    /// Mean bytes between two samples; 0: none are taken.
+    /// Mean bytes between two samples, as it was asked for; 0: none are taken.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Relaxed)
+    }
+
+    /// The same as it is now.
     pub fn rate(&self) -> u64 {
         self.rate.load(Relaxed)
     }
 
-    /// The rate that was asked for is in force, from `now` (ns) on.
+    /// `asked` is in force, from `now` (ns) on. The caller holds the lock.
     pub(super) fn restart(&self, asked: u64, now: u64) {
-        self.began.store(now, Relaxed);
-        self.samples.store(0, Relaxed);
+        self.begin_window(now);
+        self.asked.store(asked, Relaxed);
         self.rate.store(asked, Relaxed);
     }
 
-    /// Whether the rate is coarser than `asked`.
-    pub(super) fn is_raised(&self, asked: u64) -> bool {
-        self.rate() > asked
+    /// Whether the rate is coarser than was asked for.
+    pub(super) fn is_raised(&self) -> bool {
+        self.rate() > self.asked()
     }
 
     /// Notes a sample.
@@ -61,34 +73,54 @@ impl Pace {
     }
 
     /// Looks at the window at `now`, in ns; if it is over, sets the rate for the next one. Any thread may, at any time.
-    pub(super) fn look(&self, asked: u64, now: u64) {
-        let (rate, samples) = (self.rate(), self.samples.load(Relaxed));
-        let window = if rate > asked { WINDOW } else { CREDIT };
-        let least = (asked / BYTES_PER_NS).max(1);
-        let began = self.began.load(Relaxed);
-        let elapsed = now.saturating_sub(began).max(1);
-        if samples < window && elapsed < window.saturating_mul(least) {
+    pub(super) fn look(&self, now: u64) {
+        if !self.is_over(now) {
             return;
         }
-        // Of several threads that see its end, one sets the rate.
-        let ends = self
-            .began
-            .compare_exchange(began, now.max(began + 1), Relaxed, Relaxed);
-        if ends.is_ok() {
-            self.samples.fetch_sub(samples, Relaxed);
-            let fit = u128::from(rate) * u128::from(samples * least) / u128::from(elapsed);
-            let fit = u64::try_from(fit).unwrap_or(u64::MAX);
-            self.turn(rate, fit.min(COARSEST).max(asked), asked);
+        let Some(_guard) = self.lock.try_lock() else {
+            return;
+        };
+        // Another thread may have ended it meanwhile.
+        if self.is_over(now) && self.asked() != 0 {
+            self.set_rate(now);
         }
     }
 
-    /// Sets the rate to `fit`, unless that differs from what it is as chance alone makes it differ. Who switches
-    /// sampling meanwhile has the last word.
-    fn turn(&self, rate: u64, fit: u64, asked: u64) {
+    /// Whether the window is over.
+    fn is_over(&self, now: u64) -> bool {
+        let window = if self.is_raised() { WINDOW } else { CREDIT };
+        self.samples.load(Relaxed) >= window
+            || self.elapsed(now) >= window.saturating_mul(self.least())
+    }
+
+    /// How long the window has lasted, in ns.
+    fn elapsed(&self, now: u64) -> u64 {
+        now.saturating_sub(self.began.load(Relaxed)).max(1)
+    }
+
+    /// Time between two samples at [`BYTES_PER_NS`], in ns.
+    fn least(&self) -> u64 {
+        (self.asked() / BYTES_PER_NS).max(1)
+    }
+
+    /// Sets the rate that gives one sample in every [`Pace::least`], and begins a window. The caller holds the lock.
+    fn set_rate(&self, now: u64) {
+        let (asked, rate) = (self.asked(), self.rate());
+        let took = self.samples.load(Relaxed);
+        let fit = u128::from(rate) * u128::from(took) * u128::from(self.least());
+        let fit = u64::try_from(fit / u128::from(self.elapsed(now))).unwrap_or(u64::MAX);
+        let fit = fit.min(COARSEST).max(asked);
+        // No more than chance makes of so few samples.
         let is_chance = fit != asked && (rate / 3 * 2..=rate / 2 * 3).contains(&fit);
         if !is_chance {
-            let _ = self.rate.compare_exchange(rate, fit, Relaxed, Relaxed);
+            self.rate.store(fit, Relaxed);
         }
+        self.begin_window(now);
+    }
+
+    fn begin_window(&self, now: u64) {
+        self.began.store(now, Relaxed);
+        self.samples.store(0, Relaxed);
     }
 }
 
@@ -105,7 +137,7 @@ mod tests {
             *now += pace.rate() / bytes_per_ns;
             pace.note();
             let before = pace.rate();
-            pace.look(ASKED, *now);
+            pace.look(*now);
             changes += u32::from(pace.rate() != before);
         }
         changes
@@ -132,7 +164,7 @@ mod tests {
         let (pace, mut now) = (Pace::off(), 5_000_000);
         pace.restart(ASKED, now);
         assert_eq!(run(&pace, &mut now, 40, CREDIT as u32), 1);
-        assert!(pace.is_raised(ASKED));
+        assert!(pace.is_raised());
         assert_eq!(
             run(&pace, &mut now, 40, 200),
             0,
@@ -152,11 +184,11 @@ mod tests {
         let raised = pace.rate();
         // It looks when it refills, too, without a sample.
         now += WINDOW * ASKED;
-        pace.look(ASKED, now);
+        pace.look(now);
         assert!(pace.rate() < raised / 8, "of four samples before");
         now += WINDOW * ASKED;
-        pace.look(ASKED, now);
-        assert!(!pace.is_raised(ASKED));
+        pace.look(now);
+        assert!(!pace.is_raised());
     }
 
     #[test]
@@ -166,8 +198,35 @@ mod tests {
         for _ in 0..100_000 {
             now += 1;
             pace.note();
-            pace.look(ASKED, now);
+            pace.look(now);
         }
         assert_eq!(pace.rate(), COARSEST);
+    }
+
+    #[test]
+    fn several_threads_end_a_window_once() {
+        let (pace, clock) = (Pace::off(), AtomicU64::new(1));
+        pace.restart(ASKED, 1);
+        let least = ASKED / BYTES_PER_NS;
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200_000 {
+                        pace.note();
+                        // 40 bytes a ns, by a clock that all of them move.
+                        let step = pace.rate() / 40;
+                        pace.look(clock.fetch_add(step, Relaxed) + step);
+                    }
+                });
+            }
+        });
+        assert!(pace.is_raised());
+        assert!(pace.samples.load(Relaxed) <= CREDIT + 4);
+        // 20 times as coarse, give or take what four threads do to a window of 32.
+        assert!(
+            (ASKED * 5..ASKED * 80).contains(&pace.rate()),
+            "{} for {least}",
+            pace.rate()
+        );
     }
 }

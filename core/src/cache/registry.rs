@@ -206,6 +206,7 @@ impl Heap {
     /// - Followed by [`Heap::fork_parent`] or [`Heap::fork_child`] on the same thread.
     pub unsafe fn fork_prepare(&self) {
         core::mem::forget(self.tide.step.lock());
+        core::mem::forget(self.pace.lock.lock());
         core::mem::forget(self.registry.lock.lock());
         // SAFETY: the caller's promise.
         unsafe { self.depots.fork_lock() };
@@ -229,6 +230,7 @@ impl Heap {
             self.meta.lock.force_unlock();
             self.depots.fork_unlock();
             self.registry.lock.force_unlock();
+            self.pace.lock.force_unlock();
             self.tide.step.force_unlock();
         }
     }

@@ -87,10 +87,14 @@ pub(super) fn choose(word: &str) {
 /// Whether the thread stays when there is nothing to do, to answer those who ask.
 static STAYS: AtomicBool = AtomicBool::new(false);
 
-/// The thread is started by the first free that can, and stays.
+/// The thread is started by the first free on a slow path that can, and stays. So it is in a Rust program that did not ask for one, too,
+/// unless `NEAP_PURGE_THREAD` forbids it.
 pub(super) fn stay() {
     STAYS.store(true, Ordering::Relaxed);
     want_if_staying();
+    if !attach::is_library() && CHOSEN.load(Ordering::Relaxed) != OFF {
+        ENABLED.store(true, Ordering::Release);
+    }
 }
 
 /// There is no thread: where one is to stay, the next free that can starts it.
@@ -235,7 +239,12 @@ pub(super) fn start(caller: usize) {
         if attach::is_asked() {
             attach::on_the_way();
         }
-        return HEAP.tide.attend();
+        HEAP.tide.attend();
+        // The thread may have ended since, and have said that another is wanted.
+        if !is_here() && ENABLED.load(Ordering::Relaxed) {
+            want_if_staying();
+        }
+        return;
     }
     if is_forbidden(caller) || HOLDS.load(Ordering::SeqCst) > 0 {
         return;
@@ -257,6 +266,11 @@ fn start_now() {
         return STATE.store(AWAY, Ordering::SeqCst);
     }
     HEAP.tide.word.store(GO_ON, Ordering::Relaxed);
+    // No thread is left that allocates: one of ours would keep the process alive. Who leaves last tells the thread, by the
+    // word, or is seen here.
+    if HEAP.registry.is_empty() {
+        return STATE.store(AWAY, Ordering::SeqCst);
+    }
     THREAD.store(0, Ordering::SeqCst);
     SPAWNER.store(own_cache(), Ordering::Relaxed);
     let spawned = thread::spawn(body, STACK_BYTES);
@@ -290,7 +304,9 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     HEAP.pages.set_chores(Chores::Callers);
     ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
-    want_if_staying();
+    if !HEAP.registry.is_empty() {
+        want_if_staying();
+    }
     null_mut()
 }
 
@@ -306,7 +322,7 @@ fn go_round() {
     };
     while watch.idle_rounds < IDLE_ROUNDS
         || attach::rest_ms() != u64::MAX
-        || STAYS.load(Ordering::Relaxed)
+        || (STAYS.load(Ordering::Relaxed) && !HEAP.registry.is_empty())
     {
         HEAP.pages.set_chores(Chores::Elsewhere);
         let until_look = watch.rest_ms();
@@ -387,9 +403,14 @@ impl Watch {
         (self.looked_at + self.pause_ms()).saturating_sub(HEAP.now_ms())
     }
 
-    /// Time between two looks, in ms: a quarter of the decay time, less under pressure, as long as that helps.
+    /// Time between two looks, in ms: a quarter of the decay time, less under pressure, as long as that helps, more if it stays with nothing
+    /// to do.
     fn pause_ms(&self) -> u64 {
-        let usual = (HEAP.decay_ms() / 4).max(LEAST_MS);
+        let least = match self.idle_rounds < IDLE_ROUNDS {
+            true => LEAST_MS,
+            false => ANSWER_MS,
+        };
+        let usual = (HEAP.decay_ms() / 4).max(least);
         match HEAP.is_pressed() {
             true => (PRESSED_MS << self.vain.min(8)).min(usual.max(PRESSED_MS)),
             false => usual,

@@ -79,10 +79,7 @@ enum Fate {
 ///
 /// # Safety
 /// - `envp` is null or an array of C strings that ends in null and that nobody else uses meanwhile.
-unsafe fn each_entry(
-    envp: *mut *mut c_char,
-    apply: unsafe fn(*mut *mut c_char, &'static [u8]) -> Fate,
-) {
+unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, &[u8]) -> Fate) {
     let mut next = envp;
     // SAFETY: the caller's promise; `next` never passes the null.
     while !next.is_null() && unsafe { !(*next).is_null() } {
@@ -90,9 +87,12 @@ unsafe fn each_entry(
         let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
         if entry.starts_with(control::PREFIX.as_bytes()) {
             // SAFETY: as above.
-            if let Fate::Emptied(at) = unsafe { apply(envp, entry) } {
-                // SAFETY: within the string, of which nobody has kept anything; writable as the program's stack is.
-                unsafe { *(*next).add(at) = 0 };
+            let fate = unsafe { apply(envp, entry) };
+            // SAFETY: as above.
+            let string = unsafe { *next };
+            if let (Fate::Emptied(at), true) = (fate, is_of_the_kernel(string)) {
+                // SAFETY: within the string, of which nobody has kept anything; on the stack, where the kernel wrote it.
+                unsafe { *string.add(at) = 0 };
             }
         }
         // SAFETY: as above.
@@ -100,11 +100,19 @@ unsafe fn each_entry(
     }
 }
 
+/// Whether the kernel wrote this string of the environment when the program started, on its stack: others, which the program put there, may
+/// be constants. It lies between two strings whose places the kernel tells.
+fn is_of_the_kernel(string: *const c_char) -> bool {
+    // SAFETY: getauxval only reads.
+    let [low, high] = [libc::AT_RANDOM, libc::AT_EXECFN].map(|of| unsafe { libc::getauxval(of) });
+    (low as usize..high as usize).contains(&string.addr())
+}
+
 /// Puts one `NEAP_*` variable into force, or warns of it.
 ///
 /// # Safety
 /// - The process has one thread; `envp` is its environment.
-unsafe fn apply(envp: *mut *mut c_char, entry: &'static [u8]) -> Fate {
+unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
     let Some(equals) = entry.iter().position(|&byte| byte == b'=') else {
         return Fate::Kept;
     };
@@ -205,8 +213,9 @@ unsafe fn leave_preload(envp: *mut *mut c_char) {
         // SAFETY: as above; nobody else uses the string while there is one thread.
         let entry = unsafe { CStr::from_ptr(*next) };
         let length = entry.to_bytes().len();
-        if entry.to_bytes().starts_with(NAME) {
-            // SAFETY: the string's own bytes, writable as the program's stack is.
+        // SAFETY: as above.
+        if entry.to_bytes().starts_with(NAME) && is_of_the_kernel(unsafe { *next }) {
+            // SAFETY: the string's own bytes, on the stack, where the kernel wrote them.
             let text = unsafe { core::slice::from_raw_parts_mut((*next).cast::<u8>(), length) };
             let kept = NAME.len() + without_neap(&mut text[NAME.len()..]);
             // SAFETY: at most the place of the string's own 0.

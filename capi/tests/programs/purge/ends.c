@@ -9,6 +9,20 @@ static void *stay_a_little(void *unused) {
     return unused;
 }
 
+static pthread_key_t key;
+
+/* The last free of the process, in a thread whose cache is gone. */
+static void free_late(void *block) {
+    nap(20);
+    free(block);
+}
+
+static void *leave_a_block(void *unused) {
+    nap(200);
+    CHECK(pthread_setspecific(key, malloc(100)) == 0);
+    return unused;
+}
+
 int main(int count, char **arguments) {
     pthread_t thread;
     CHECK(count == 2);
@@ -16,5 +30,9 @@ int main(int count, char **arguments) {
     if (!strcmp(arguments[1], "return")) return 0;
     if (!strcmp(arguments[1], "exit")) exit(0);
     if (!strcmp(arguments[1], "last-thread")) CHECK(pthread_create(&thread, NULL, stay_a_little, NULL) == 0);
+    if (!strcmp(arguments[1], "late-free")) {
+        CHECK(pthread_key_create(&key, free_late) == 0);
+        CHECK(pthread_create(&thread, NULL, leave_a_block, NULL) == 0);
+    }
     pthread_exit(NULL);
 }
