@@ -32,8 +32,13 @@ impl Server {
     }
 
     /// The answer's head and body.
-    fn get(&self, path: &str) -> (String, String) {
+    pub fn get(&self, path: &str) -> (String, String) {
         self.get_as(path, &self.address)
+    }
+
+    /// Asks, and leaves the answer for later.
+    pub fn ask(&self, path: &str) -> TcpStream {
+        self.ask_as(path, &self.address)
     }
 
     fn get_as(&self, path: &str, host: &str) -> (String, String) {
@@ -51,13 +56,18 @@ impl Server {
         bytes[end.unwrap() + 4..].to_vec()
     }
 
-    fn answer(&self, path: &str, host: &str) -> Vec<u8> {
+    fn ask_as(&self, path: &str, host: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         )
         .unwrap();
+        stream
+    }
+
+    fn answer(&self, path: &str, host: &str) -> Vec<u8> {
+        let mut stream = self.ask_as(path, host);
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
         bytes

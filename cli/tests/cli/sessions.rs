@@ -5,6 +5,8 @@ use crate::serve::Server;
 use crate::stage::{neap, printed};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -73,4 +75,85 @@ fn the_server_serves_sessions_too() {
         (&later["rate"], &later["session"]),
         (&whole["rate"], &Value::Null)
     );
+}
+
+/// `neap profile` that goes on until it is told to end.
+struct Going {
+    child: Child,
+    _said: BufReader<ChildStderr>,
+}
+
+impl Going {
+    /// Its session has begun.
+    fn start(command: &mut Command) -> Going {
+        let command = command.arg("--seconds=100000").stderr(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains("sampling planted"), "{line}");
+        Going { child, _said: said }
+    }
+
+    /// Ctrl-C.
+    fn end(mut self) -> String {
+        // SAFETY: the child has not been waited for, so the number is its own.
+        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) };
+        let mut text = String::new();
+        let printed = self.child.stdout.as_mut().unwrap();
+        printed.read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        text
+    }
+}
+
+#[test]
+fn a_session_whose_sampling_another_ends_says_so() {
+    let planted = Planted::start(&["late"], None);
+    let first = Going::start(&mut planted.profile(&["--rate=64K"]));
+    let second = Going::start(&mut planted.profile(&[]));
+    let third = Going::start(&mut planted.profile(&["--json"]));
+    assert!(!first.end().contains("by another"));
+    let text = second.end();
+    assert!(
+        text.contains("every 64.0 KiB on average")
+            && text.contains("Sampling was switched off by another "),
+        "{text}"
+    );
+    let third = json(&third.end());
+    assert_eq!(
+        (&third["rate"], &third["switched"]["rate"]),
+        (&Value::from(65536), &Value::from(0))
+    );
+}
+
+/// Answers of the server, asked for again until one is of this status.
+fn until(server: &Server, path: &str, status: &str) -> (String, String) {
+    for _ in 0..60 {
+        let (head, body) = server.get(path);
+        if head.contains(status) {
+            return (head, body);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("{path} never has {status}");
+}
+
+#[test]
+fn there_are_only_so_many_sessions_at_once() {
+    let planted = Planted::start(&["late"], Some("65536"));
+    let server = Server::start(&["--pid", &planted.pid()]);
+    let most: Vec<_> = (0..4)
+        .map(|_| server.ask("/debug/pprof/heap?seconds=600"))
+        .collect();
+    let (head, body) = until(&server, "/debug/pprof/heap?seconds=1", "HTTP/1.1 503");
+    assert!(head.contains("retry-after: 10"), "{head}");
+    assert!(
+        body.starts_with("4 requests with seconds= go on already"),
+        "{body}"
+    );
+    // What takes no session is served as ever.
+    assert!(server.get("/debug/pprof/heap").0.contains("HTTP/1.1 200"));
+    drop(most);
+    until(&server, "/debug/pprof/heap?seconds=1", "HTTP/1.1 200");
 }
