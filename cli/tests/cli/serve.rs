@@ -50,10 +50,15 @@ impl Server {
 
     /// The body as it is, of a page that is there.
     pub fn get_bytes(&self, path: &str) -> Vec<u8> {
+        self.try_bytes(path).expect("the page is not there")
+    }
+
+    /// The same, if it is there.
+    pub fn try_bytes(&self, path: &str) -> Option<Vec<u8>> {
         let bytes = self.answer(path, &self.address);
-        assert!(bytes.starts_with(b"HTTP/1.1 200 OK"));
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
-        bytes[end.unwrap() + 4..].to_vec()
+        let found = bytes.starts_with(b"HTTP/1.1 200 OK");
+        found.then(|| bytes[end.unwrap() + 4..].to_vec())
     }
 
     fn ask_as(&self, path: &str, host: &str) -> TcpStream {

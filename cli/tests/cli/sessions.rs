@@ -70,6 +70,7 @@ fn the_server_serves_sessions_too() {
     let (whole, session, later) = (profile(""), profile("?seconds=1"), profile(""));
     assert!(allocated(&whole) > 120 << 20 && allocated(&session) < 20 << 20);
     assert_eq!(session["session"]["live"], "growth");
+    assert!(session["switched"].is_null());
     // Sampling that was on before the request is on after it.
     assert_eq!(
         (&later["rate"], &later["session"]),
@@ -137,6 +138,21 @@ fn until(server: &Server, path: &str, status: &str) -> (String, String) {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     panic!("{path} never has {status}");
+}
+
+#[test]
+fn a_session_that_the_server_begins_does_not_take_itself_for_another() {
+    let planted = Planted::start(&["late"], None);
+    let server = Server::start(&["--pid", &planted.pid()]);
+    // On a machine with much to do the process may not answer at once.
+    let served = (0..20).find_map(|_| server.try_bytes("/debug/pprof/heap?seconds=1"));
+    let file = planted.file("served.pb.gz");
+    fs::write(&file, served.unwrap()).unwrap();
+    let profile = json(&printed(neap().arg("profile").arg(&file).arg("--json")));
+    assert_eq!(
+        (&profile["rate"], &profile["switched"]),
+        (&Value::from(512 << 10), &Value::Null)
+    );
 }
 
 #[test]
