@@ -25,26 +25,41 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// The process has never sampled, or as for [`super::Board::open`].
+    /// The process has never sampled, or as for [`Region::find`].
     pub fn open(pid: i32) -> Result<Region, Failure> {
         let process = Process::open(pid)?;
+        Region::of_process(&process)?.ok_or_else(|| {
+            Failure::own(format!(
+                "{} does not sample: start it with neap run --profile, or switch it on with neap profile",
+                process.title()
+            ))
+        })
+    }
+
+    /// The region of a process, or none if it has never sampled.
+    ///
+    /// # Errors
+    ///
+    /// As for [`super::Board::open`], or what it calls a region is none.
+    pub fn find(pid: i32) -> Result<Option<Region>, Failure> {
+        Region::of_process(&Process::open(pid)?)
+    }
+
+    fn of_process(process: &Process) -> Result<Option<Region>, Failure> {
         let numbers = process.numbers();
         let (mut newest, mut fault) = (None, None);
-        for reach in Reach::all(&process, KIND)? {
+        for reach in Reach::all(process, KIND)? {
             match head(&reach) {
                 Ok(head) if !numbers.contains(&head.pid) => {}
                 Ok(head) => newest = newest.max(Some(Newest(head.changed_ms, reach))),
                 Err(failure) => fault = Some(failure),
             }
         }
-        let pid = u64::from(pid.unsigned_abs());
+        let pid = u64::from(process.pid().unsigned_abs());
         match (newest, fault) {
-            (Some(Newest(_, reach)), _) => Ok(Region { reach, pid }),
+            (Some(Newest(_, reach)), _) => Ok(Some(Region { reach, pid })),
             (None, Some(failure)) => Err(failure),
-            (None, None) => Err(Failure::own(format!(
-                "{} does not sample: start it with neap run --profile, or switch it on with neap profile",
-                process.title()
-            ))),
+            (None, None) => Ok(None),
         }
     }
 

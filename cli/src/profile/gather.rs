@@ -45,15 +45,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The process does not run under Neap, may not be looked into, cannot sample, or has not called its allocator.
 pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     let board = Board::open(target.pid)?;
-    let rate = rate_in_force(target.pid);
-    let mut profile = match (rate, wish.time) {
-        (0, Some(Duration::ZERO)) => whole(target)?,
-        (0, time) => {
-            let rate = wish.rate.unwrap_or(USUAL_RATE);
-            let time = time.unwrap_or(USUAL);
-            finished(target, sampled(target, &board, rate, time, wish.talk)?)?
-        }
-        (rate, time) => running(target, &board, rate, time.unwrap_or_default(), wish)?,
+    let region = Region::find(target.pid)?;
+    let rate = rate_in_force(region.as_ref())?;
+    let mut profile = match (region, wish.time) {
+        (Some(region), _) if rate != 0 => running(target, &board, &region, rate, wish)?,
+        (_, Some(Duration::ZERO)) => whole(&Region::open(target.pid)?, target)?,
+        (region, _) => finished(target, sampled(target, &board, region, wish)?)?,
     };
     profile.program = super::symbols::clean(&target.name);
     Ok(profile)
@@ -61,15 +58,17 @@ pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
 
 /// The rate of sampling in a process, in bytes; 0: it does not sample. The region says so, for the board tells only of what
 /// was asked through it.
-pub fn rate_in_force(pid: i32) -> u64 {
-    let head = Region::open(pid).and_then(|region| region.head());
-    head.map_or(0, |head| head.rate)
+///
+/// # Errors
+/// The region cannot be read.
+pub fn rate_in_force(region: Option<&Region>) -> Result<u64, Failure> {
+    let head = region.map(Region::head).transpose()?;
+    Ok(head.map_or(0, |head| head.rate))
 }
 
 /// All that the process ever sampled.
-fn whole(target: &Target) -> Result<Profile, Failure> {
-    let bytes = Region::open(target.pid)?.read()?;
-    Profile::from_region_of(&bytes, target.pid.unsigned_abs())
+fn whole(region: &Region, target: &Target) -> Result<Profile, Failure> {
+    Profile::from_region_of(&region.read()?, target.pid.unsigned_abs())
 }
 
 fn finished(target: &Target, ended: Ended) -> Result<Profile, Failure> {
@@ -80,8 +79,8 @@ fn finished(target: &Target, ended: Ended) -> Result<Profile, Failure> {
 fn running(
     target: &Target,
     board: &Board,
+    region: &Region,
     rate: u64,
-    time: Duration,
     wish: Wish,
 ) -> Result<Profile, Failure> {
     if wish.rate.is_some_and(|wanted| wanted != rate) {
@@ -91,41 +90,52 @@ fn running(
             Bytes(rate)
         )));
     }
+    let time = wish.time.unwrap_or_default();
     if time.is_zero() {
-        return whole(target);
+        return whole(region, target);
     }
-    let region = Region::open(target.pid)?;
-    let session = Session::of(target.pid);
+    let session = Session::of(Some(region), rate)?;
     wait(target, board, rate, time, wish.talk);
-    finished(target, session.end(&region)?)
+    finished(target, session.end(region)?)
 }
 
 /// Switches sampling on, waits, reads, and switches it off, whatever came of the rest.
 fn sampled(
     target: &Target,
     board: &Board,
-    rate: u64,
-    time: Duration,
-    talk: Talk,
+    region: Option<Region>,
+    wish: Wish,
 ) -> Result<Ended, Failure> {
-    let session = Session::of(target.pid);
+    let rate = wish.rate.unwrap_or(USUAL_RATE);
+    let time = wish.time.unwrap_or(USUAL);
+    let mut session = Session::of(region.as_ref(), rate)?;
     let started = board.sample(rate, ANSWER.min(time));
     let read = started.and_then(|answer| {
         let early = match answer {
             Sampling::InForce(_) => Some(Region::open(target.pid)?),
             Sampling::Pending => None,
         };
-        wait(target, board, rate, time, talk);
+        early
+            .iter()
+            .try_for_each(|region| session.switched_on(region))?;
+        wait(target, board, rate, time, wish.talk);
         match early {
             Some(region) => session.end(&region),
-            None if rate_in_force(target.pid) == 0 => Err(silent(target)),
-            None => session.end(&Region::open(target.pid)?),
+            None => late(target, session),
         }
     });
     if !board.has_ended() {
         leave(target, board, read.is_ok());
     }
     read
+}
+
+/// The end of a session of a process that did not answer at its beginning.
+fn late(target: &Target, session: Session) -> Result<Ended, Failure> {
+    match Region::find(target.pid)? {
+        Some(region) if session.has_begun(&region.head()?) => session.end(&region),
+        _ => Err(silent(target)),
+    }
 }
 
 /// Switches sampling off. A process that sleeps will do it when it wakes.

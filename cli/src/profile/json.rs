@@ -1,6 +1,6 @@
 //! The profile as JSON.
 
-use super::model::{Extent, Figures, Frame, Mapping, Profile, Stack};
+use super::model::{Extent, Figures, Frame, Mapping, Profile, Stack, Switched};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ pub fn json(profile: &Profile) -> Value {
         "began_ms": profile.began_ms,
         "ended_ms": profile.ended_ms,
         "session": session(profile.extent),
+        "switched": profile.switched.map(switched),
         "total": figures(&profile.total()),
         "stacks": profile.stacks.iter().map(stack).collect::<Vec<_>>(),
         "mappings": profile.mappings.iter().map(mapping).collect::<Vec<_>>(),
@@ -25,6 +26,10 @@ fn session(extent: Extent) -> Value {
         Extent::Whole => Value::Null,
         Extent::Session { shrunk } => json!({ "live": "growth", "shrunk_space": shrunk }),
     }
+}
+
+fn switched(switched: Switched) -> Value {
+    json!({ "rate": switched.rate, "after_ms": switched.after_ms })
 }
 
 fn stack(stack: &Stack) -> Value {

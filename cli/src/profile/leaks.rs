@@ -1,8 +1,8 @@
 //! What is still live, by the place that allocated it.
 
 use super::calls::{Grouping, Place, places};
-use super::model::{Extent, Profile, Value};
-use super::summary::{amount, objects, percent, phrase, rounding, summary};
+use super::model::{Extent, Figures, Profile, Value};
+use super::summary::{amount, apart, objects, percent, phrase, rounding, summary};
 use super::tree::described;
 use neap::stats::Bytes;
 use std::fmt::Write;
@@ -30,7 +30,7 @@ pub fn leaks(profile: &Profile, value: Value) -> String {
         places.len()
     );
     for place in &places[..shown] {
-        one(&mut text, place, value, whole);
+        one(&mut text, place, profile.extent, value, whole);
     }
     text
 }
@@ -42,15 +42,19 @@ fn title(extent: Extent) -> &'static str {
     }
 }
 
-fn one(text: &mut String, place: &Place<'_>, value: Value, whole: u64) {
+fn contents(figures: &Figures, extent: Extent) -> String {
+    let (bytes, count) = (figures.live_bytes, figures.live_objects);
+    match extent {
+        Extent::Whole => format!("{} in {}", Bytes(bytes), objects(count)),
+        Extent::Session { .. } => apart(bytes, count),
+    }
+}
+
+fn one(text: &mut String, place: &Place<'_>, extent: Extent, value: Value, whole: u64) {
     let figures = &place.figures;
     let what = match value {
-        Value::Waste => rounding(figures),
-        _ => format!(
-            "{} in {}",
-            Bytes(figures.live_bytes),
-            objects(figures.live_objects)
-        ),
+        Value::Waste => rounding(figures, extent),
+        _ => contents(figures, extent),
     };
     let part = value.of(figures);
     let _ = writeln!(

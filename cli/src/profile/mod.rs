@@ -41,9 +41,12 @@ pub use gather::{Talk, Wish, gather, rate_in_force};
 pub use json::json;
 pub use leaks::leaks;
 pub use listing::{check_pattern, listing};
+#[cfg(test)]
+pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value};
 pub use output::{check_writable, write};
 pub use session::Session;
+pub use summary::gap;
 pub use tree::tree;
 
 use crate::failure::Failure;
@@ -100,6 +103,7 @@ impl Profile {
             began_ms: region.began_ms,
             ended_ms: ended_ms(region),
             extent: Extent::Whole,
+            switched: None,
             stacks: sites.map(|site| stack(site, &mut symbols)).collect(),
             mappings: symbols.mappings(),
         }

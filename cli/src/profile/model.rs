@@ -9,7 +9,7 @@ pub struct Profile {
     pub pid: u32,
     /// Its name; empty: not known.
     pub program: String,
-    /// Mean bytes between two samples; 0: not known.
+    /// Mean bytes between two samples, of a session at its beginning; 0: not known.
     pub rate: u64,
     /// When sampling, or the session, began, in ms since 1970; 0: not known.
     pub began_ms: u64,
@@ -17,6 +17,8 @@ pub struct Profile {
     pub ended_ms: u64,
     /// Whether the figures are of all that was sampled.
     pub extent: Extent,
+    /// Whether somebody else switched sampling during the session.
+    pub switched: Option<Switched>,
     /// Stacks of calls. Two may be equal.
     pub stacks: Vec<Stack>,
     /// The files whose code the addresses lie in.
@@ -35,6 +37,15 @@ pub enum Extent {
         /// Live bytes that there are fewer of, at the stacks where there are fewer; they are in no figure.
         shrunk: u64,
     },
+}
+
+/// Sampling was switched by somebody else than the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switched {
+    /// Mean bytes between two samples from then on; 0: it is off.
+    pub rate: u64,
+    /// When last, in ms after the session began.
+    pub after_ms: u64,
 }
 
 /// One stack of calls and what was allocated there.

@@ -4,28 +4,54 @@
 //! tell which are old: it tells their sum at each stack. What that grew by is live and new, or more is, where older ones were
 //! freed as well; what it shrank by is no allocation of the session's and is left out.
 
-use super::model::{Extent, Profile};
+use super::model::{Extent, Profile, Switched};
 use super::region::{Region, head, record};
 use crate::attach;
 use crate::failure::Failure;
-use neap::sites::{self, Site};
+use neap::sites::{self, Head, Site};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A session of sampling that has begun: what the process had sampled by then.
 pub struct Session {
+    /// Empty without a region.
     earlier: Vec<u8>,
     began_ms: u64,
+    /// Mean bytes between two samples.
+    rate: u64,
+    /// The region's own time of the switch to this rate; none: not known.
+    changed_ms: Option<u64>,
 }
 
 impl Session {
-    /// Begins now.
-    pub fn of(pid: i32) -> Self {
-        let read = attach::Region::open(pid).and_then(|region| region.read());
-        Self {
-            // Without a region, all that will be in it is the session's.
-            earlier: read.unwrap_or_default(),
+    /// Begins now, at a rate that is in force or that will be asked for. Without a region, all that will be in it is the
+    /// session's.
+    ///
+    /// # Errors
+    /// The region cannot be read, or is damaged.
+    pub fn of(region: Option<&attach::Region>, rate: u64) -> Result<Self, Failure> {
+        let earlier = region.map(attach::Region::read).transpose()?;
+        let then = earlier.as_deref().map(head).transpose()?;
+        let in_force = then.filter(|then| then.rate == rate);
+        Ok(Self {
+            earlier: earlier.unwrap_or_default(),
             began_ms: now_ms(),
-        }
+            rate,
+            changed_ms: in_force.map(|then| then.changed_ms),
+        })
+    }
+
+    /// The process has switched to the session's rate because we asked.
+    ///
+    /// # Errors
+    /// The region cannot be read.
+    pub fn switched_on(&mut self, region: &attach::Region) -> Result<(), Failure> {
+        self.changed_ms = Some(region.head()?.changed_ms);
+        Ok(())
+    }
+
+    /// Whether this region, of a process that answered nobody at the beginning, tells of the session.
+    pub fn has_begun(&self, head: &Head) -> bool {
+        head.rate != 0 || head.changed_ms >= self.began_ms
     }
 
     /// The region now, when the session is over.
@@ -52,14 +78,29 @@ impl Ended {
     /// # Errors
     /// The region is damaged.
     pub fn profile(mut self, pid: u32) -> Result<Profile, Failure> {
+        let switched = self.switched(&head(&self.later)?);
         let shrunk = subtract(&mut self.later, &self.session.earlier);
         let mut profile = Profile::named(&Region::parse(&self.later)?, pid);
+        profile.rate = self.session.rate;
         profile.ended_ms = self.ended_ms;
+        profile.switched = switched;
         if let Some(shrunk) = shrunk {
             profile.began_ms = self.session.began_ms;
             profile.extent = Extent::Session { shrunk };
         }
         Ok(profile)
+    }
+
+    /// Whether somebody else switched sampling since the session began.
+    fn switched(&self, now: &Head) -> Option<Switched> {
+        let session = &self.session;
+        let known = session.changed_ms.unwrap_or(now.changed_ms);
+        // A forged time may lie anywhere.
+        let at_ms = now.changed_ms.min(self.ended_ms);
+        ((now.rate, now.changed_ms) != (session.rate, known)).then(|| Switched {
+            rate: now.rate,
+            after_ms: at_ms.saturating_sub(session.began_ms),
+        })
     }
 }
 

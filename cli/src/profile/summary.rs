@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// The first paragraph, a line a sentence.
 pub fn summary(profile: &Profile, value: Value) -> String {
     let mut text = opening(profile);
+    if let Some(gap) = gap(profile) {
+        text += &format!("{gap}\n");
+    }
     text += &largest(profile, value);
     if value != Value::Waste {
         text += &most_waste(profile);
@@ -26,20 +29,51 @@ fn opening(profile: &Profile) -> String {
 fn of_session(profile: &Profile, shrunk: u64) -> String {
     let total = profile.total();
     format!(
-        "{}: {} in {} allocated in {:.1} s (sampled every {} on average); {}.\n",
+        "{}: {} in {} allocated in {:.1} s{}; {}.\n",
         whose(profile),
         Bytes(total.alloc_bytes),
         objects(total.alloc_objects),
         seconds(profile),
-        Bytes(profile.rate),
+        sampled(profile.rate),
         growth(total.live_bytes, total.live_objects, shrunk)
     )
+}
+
+fn sampled(rate: u64) -> String {
+    match rate {
+        0 => String::new(),
+        rate => format!(" (sampled every {} on average)", Bytes(rate)),
+    }
+}
+
+/// A sentence that says that sampling did not go on as the session began it, if so.
+pub fn gap(profile: &Profile) -> Option<String> {
+    let switched = profile.switched?;
+    let after = switched.after_ms as f64 / 1000.0;
+    let what = match switched.rate {
+        0 => format!(
+            "switched off by another {after:.1} s after this session began: what was allocated later is not in it"
+        ),
+        now if now == profile.rate => format!(
+            "switched by another during this session, and last on at the same rate {after:.1} s after it began: what was \
+             allocated before may not be in it"
+        ),
+        now => format!(
+            "changed by another to every {} on average {after:.1} s after this session began",
+            Bytes(now)
+        ),
+    };
+    Some(format!("Sampling was {what}."))
 }
 
 /// How what is live has changed.
 fn growth(bytes: u64, count: u64, shrunk: u64) -> String {
     let grown = match bytes {
         0 => "no place holds more live bytes than before".to_owned(),
+        bytes if count == 0 => format!(
+            "{} more are live than before, in no more objects",
+            Bytes(bytes)
+        ),
         bytes => format!(
             "{} in {} more are live than before",
             Bytes(bytes),
@@ -115,7 +149,7 @@ fn largest(profile: &Profile, value: Value) -> String {
             amount(value, value.of(&place.figures)),
             percent(value.of(&place.figures), total),
             way(profile, value, place),
-            of_what(value, &place.figures)
+            of_what(value, &place.figures, profile.extent)
         ),
     }
 }
@@ -129,20 +163,42 @@ fn elsewhere(profile: &Profile) -> &'static str {
 }
 
 /// What was allocated at the place.
-fn of_what(value: Value, figures: &Figures) -> String {
+fn of_what(value: Value, figures: &Figures, extent: Extent) -> String {
     let (count, bytes) = match value {
         Value::AllocSpace | Value::AllocObjects => (figures.alloc_objects, figures.alloc_bytes),
-        Value::Waste => return rounding(figures),
+        Value::Waste => return rounding(figures, extent),
         Value::LiveSpace | Value::LiveObjects => (figures.live_objects, figures.live_bytes),
     };
-    match count {
-        1 => format!("1 object of {}", Bytes(bytes)),
+    match (count, bytes) {
+        (0, _) | (_, 0) if is_growth(value, extent) => apart(bytes, count),
+        (1, _) => format!("1 object of {}", Bytes(bytes)),
         _ => format!("{} of {}", objects(count), Bytes(bytes / count.max(1))),
     }
 }
 
+/// Whether figures are by how much what is live has grown: objects may have become fewer and larger, or more and smaller,
+/// and bytes by objects is the size of none.
+fn is_growth(value: Value, extent: Extent) -> bool {
+    let live = !matches!(value, Value::AllocSpace | Value::AllocObjects);
+    live && extent != Extent::Whole
+}
+
+/// Growth of bytes, of objects, or of neither.
+pub fn apart(bytes: u64, count: u64) -> String {
+    match (bytes, count) {
+        (0, 0) => "neither more objects nor more bytes asked for".to_owned(),
+        (0, count) => format!("{} more, of no more bytes together", objects(count)),
+        (bytes, 0) => format!("{} more, in no more objects than before", Bytes(bytes)),
+        (bytes, count) => format!("{} in {}", Bytes(bytes), objects(count)),
+    }
+}
+
 /// `24 bytes asked for, 32 usable, in each of 1000 objects`.
-pub fn rounding(figures: &Figures) -> String {
+pub fn rounding(figures: &Figures, extent: Extent) -> String {
+    let grown = (figures.live_bytes, figures.live_objects);
+    if extent != Extent::Whole && (grown.0 == 0 || grown.1 == 0) {
+        return apart(grown.0, grown.1);
+    }
     let count = figures.live_objects.max(1);
     format!(
         "{} bytes asked for, {} usable, in each of {}",
@@ -165,7 +221,7 @@ fn most_waste(profile: &Profile) -> String {
             Bytes(waste),
             Bytes(place.figures.waste()),
             way(profile, Value::Waste, place),
-            rounding(&place.figures)
+            rounding(&place.figures, profile.extent)
         ),
     }
 }
@@ -253,6 +309,7 @@ pub fn percent(part: u64, whole: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::model::Switched;
     use super::*;
 
     #[test]
@@ -269,6 +326,57 @@ mod tests {
             growth(4096, 1, 0),
             "4.0 KiB in 1 object more are live than before"
         );
+    }
+
+    #[test]
+    fn growth_of_bytes_alone_or_of_objects_alone() {
+        assert_eq!(
+            growth(4096, 0, 0),
+            "4.0 KiB more are live than before, in no more objects"
+        );
+        let session = Extent::Session { shrunk: 0 };
+        for (live_bytes, live_objects, words) in [
+            (4096, 0, "4.0 KiB more, in no more objects than before"),
+            (0, 3, "3 objects more, of no more bytes together"),
+            (0, 0, "neither more objects nor more bytes asked for"),
+        ] {
+            let figures = Figures {
+                live_objects,
+                live_bytes,
+                live_usable: live_bytes + 8,
+                ..Figures::default()
+            };
+            for value in [Value::LiveSpace, Value::LiveObjects, Value::Waste] {
+                assert_eq!(of_what(value, &figures, session), words);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_allocated_in_a_session_has_a_size() {
+        let figures = Figures {
+            alloc_objects: 2,
+            alloc_bytes: 48,
+            ..Figures::default()
+        };
+        let words = of_what(Value::AllocSpace, &figures, Extent::Session { shrunk: 0 });
+        assert_eq!(words, "2 objects of 24 B");
+    }
+
+    #[test]
+    fn who_switches_sampling_meanwhile_is_told_of() {
+        let told = |rate, after_ms| {
+            let profile = Profile {
+                rate: 65536,
+                switched: Some(Switched { rate, after_ms }),
+                ..Profile::default()
+            };
+            gap(&profile).unwrap()
+        };
+        assert_eq!(gap(&Profile::default()), None);
+        assert!(told(0, 812).starts_with("Sampling was switched off by another 0.8 s after"));
+        assert!(told(1 << 20, 1500).contains("to every 1.0 MiB on average 1.5 s after"));
+        assert!(told(65536, 2000).contains("last on at the same rate 2.0 s after"));
     }
 
     #[test]

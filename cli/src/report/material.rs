@@ -1,7 +1,7 @@
 //! What a report is made of.
 
 use crate::failure::{Failure, shown};
-use crate::profile::{Extent, Profile, pprof};
+use crate::profile::{Extent, Profile, gap, pprof};
 use crate::recording::format::Embedded;
 use crate::recording::{self, Recording};
 use base64::Engine;
@@ -95,7 +95,10 @@ fn profile(file: &Path) -> Result<Material, Failure> {
     let profile = pprof::decode(&bytes)
         .map_err(|failure| Failure::own(format!("{}: {failure}", shown(file))))?;
     Ok(Material {
-        notes: session_note(&profile).into_iter().collect(),
+        notes: session_note(&profile)
+            .into_iter()
+            .chain(gap(&profile))
+            .collect(),
         profiles: vec![profile],
         ..Material::default()
     })
@@ -133,6 +136,7 @@ fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::Switched;
 
     #[test]
     fn a_profile_of_a_session_comes_with_a_note() {
@@ -149,5 +153,22 @@ mod tests {
         assert_eq!(noted(Extent::Whole), Vec::<String>::new());
         let [note] = noted(Extent::Session { shrunk: 3 }).try_into().unwrap();
         assert!(note.contains("one session"), "{note}");
+    }
+
+    #[test]
+    fn a_profile_whose_sampling_was_switched_off_comes_with_a_note() {
+        let room = tempfile::tempdir().unwrap();
+        let file = room.path().join("profile.pb.gz");
+        let profile = Profile {
+            rate: 65536,
+            switched: Some(Switched {
+                rate: 0,
+                after_ms: 800,
+            }),
+            ..Profile::default()
+        };
+        std::fs::write(&file, pprof::encode(&profile)).unwrap();
+        let [note] = load(&file).unwrap().notes.try_into().unwrap();
+        assert!(note.contains("switched off by another 0.8 s"), "{note}");
     }
 }

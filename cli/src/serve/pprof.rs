@@ -1,6 +1,7 @@
 //! Heap profiles, at the paths of Go's `net/http/pprof`. Both are the same profile, with what is
 //! live and what was allocated: all that was sampled, or with `?seconds=N` what is sampled in so long, as Go's are.
 
+use super::watched::MOST_SESSIONS;
 use super::{Watched, blocking, refusal};
 use crate::attach::{Board, Region, Sampling, Target};
 use crate::failure::Failure;
@@ -11,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Mean bytes between two samples where we switch sampling on: as Go does.
 const RATE: u64 = 512 << 10;
@@ -18,6 +20,8 @@ const RATE: u64 = 512 << 10;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest time to sample for a request, in seconds.
 const LONGEST: u64 = 600;
+/// When to ask again if there are too many sessions, in seconds.
+const RETRY: &str = "10";
 
 /// What follows the question mark.
 #[derive(Debug, Deserialize)]
@@ -47,6 +51,10 @@ pub async fn heap(watched: State<Arc<Watched>>, asked: Query<Asked>) -> Response
             ];
             (headers, bytes).into_response()
         }
+        Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, why)) => {
+            let answer = refusal(StatusCode::SERVICE_UNAVAILABLE, &why);
+            ([(header::RETRY_AFTER, RETRY)], answer).into_response()
+        }
         Err(Refusal(status, why)) => refusal(status, &why),
     }
 }
@@ -58,15 +66,22 @@ async fn profile(watched: Arc<Watched>, asked: &Asked) -> Result<Vec<u8>, Refusa
         return Err(Refusal(StatusCode::BAD_REQUEST, why));
     }
     let pid = one(&watched, asked.pid).await?;
-    let board = blocking(move || watched.board(pid)).await?;
+    let of_board = Arc::clone(&watched);
+    let board = blocking(move || of_board.board(pid)).await?;
     if seconds == 0 {
         return Ok(blocking(move || whole(pid)).await?);
     }
-    let (session, on) = blocking(move || Ok((Session::of(pid), On::switch(board, pid)?))).await?;
+    let leave = watched.leave().ok_or_else(too_many)?;
+    let held = blocking(move || Held::begin(board, pid, leave)).await?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    let bytes = blocking(move || of_session(pid, session)).await?;
-    drop(on);
-    Ok(bytes)
+    Ok(blocking(move || held.end(pid)).await?)
+}
+
+fn too_many() -> Refusal {
+    let why = format!(
+        "{MOST_SESSIONS} requests with seconds= go on already, and there may be no more at once: ask again when one has ended"
+    );
+    Refusal(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 /// The process that is meant: named, or the only one.
@@ -108,21 +123,43 @@ fn whole(pid: i32) -> Result<Vec<u8>, Failure> {
     Ok(pprof::encode(&profile))
 }
 
-/// What it sampled since the session began.
-fn of_session(pid: i32, session: Session) -> Result<Vec<u8>, Failure> {
-    let ended = session.end(&Region::open(pid)?)?;
-    Ok(pprof::encode(&ended.profile(pid.unsigned_abs())?))
+/// A session that goes on. The leave for it is given back when its bytes are, also on a thread that nobody waits for.
+struct Held {
+    session: Session,
+    on: On,
+    leave: OwnedSemaphorePermit,
+}
+
+impl Held {
+    fn begin(board: Board, pid: i32, leave: OwnedSemaphorePermit) -> Result<Held, Failure> {
+        let region = Region::find(pid)?;
+        let others = rate_in_force(region.as_ref())?;
+        let rate = if others == 0 { RATE } else { others };
+        let mut session = Session::of(region.as_ref(), rate)?;
+        // What somebody else has switched on is left alone.
+        let mut on = On(None);
+        if others == 0 {
+            on = On::switch(board)?;
+            session.switched_on(&Region::open(pid)?)?;
+        }
+        Ok(Held { session, on, leave })
+    }
+
+    /// What was sampled since it began.
+    fn end(self, pid: i32) -> Result<Vec<u8>, Failure> {
+        let ended = self.session.end(&Region::open(pid)?)?;
+        drop(self.on);
+        let bytes = pprof::encode(&ended.profile(pid.unsigned_abs())?);
+        drop(self.leave);
+        Ok(bytes)
+    }
 }
 
 /// Sampling that we have switched on; it is switched off when this is dropped, also because the client has gone.
 struct On(Option<Board>);
 
 impl On {
-    /// Leaves alone what somebody else has switched on.
-    fn switch(board: Board, pid: i32) -> Result<On, Failure> {
-        if rate_in_force(pid) != 0 {
-            return Ok(On(None));
-        }
+    fn switch(board: Board) -> Result<On, Failure> {
         match board.sample(RATE, PATIENCE)? {
             Sampling::InForce(_) => Ok(On(Some(board))),
             Sampling::Pending => {

@@ -3,14 +3,17 @@
 use crate::attach::{Board, Process, Target, Under};
 use crate::failure::Failure;
 use crate::view::{State, View};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How long a scrape waits for a process: a purge thread looks once a second. One that sleeps is told by its older figures.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// Processes that are asked at the same time.
 const AT_ONCE: usize = 128;
+/// Sessions at the same time: each keeps what its process had sampled before, up to 19 MB.
+pub const MOST_SESSIONS: usize = 4;
 
 /// Which processes are served.
 #[derive(Debug)]
@@ -27,6 +30,7 @@ pub struct Watched {
     scope: Scope,
     /// One scrape at a time, however many ask.
     turn: Mutex<()>,
+    sessions: Arc<Semaphore>,
 }
 
 impl Watched {
@@ -35,6 +39,7 @@ impl Watched {
         Watched {
             scope,
             turn: Mutex::new(()),
+            sessions: Arc::new(Semaphore::new(MOST_SESSIONS)),
         }
     }
 
@@ -54,6 +59,11 @@ impl Watched {
             Scope::Named(named) => views(named),
             Scope::All => views(&Under::all()?),
         })
+    }
+
+    /// Leave for one more session, until it is dropped; none: there are [`MOST_SESSIONS`].
+    pub fn leave(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.sessions).try_acquire_owned().ok()
     }
 
     /// The board of one of them.

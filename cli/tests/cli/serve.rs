@@ -32,8 +32,13 @@ impl Server {
     }
 
     /// The answer's head and body.
-    fn get(&self, path: &str) -> (String, String) {
+    pub fn get(&self, path: &str) -> (String, String) {
         self.get_as(path, &self.address)
+    }
+
+    /// Asks, and leaves the answer for later.
+    pub fn ask(&self, path: &str) -> TcpStream {
+        self.ask_as(path, &self.address)
     }
 
     fn get_as(&self, path: &str, host: &str) -> (String, String) {
@@ -45,19 +50,29 @@ impl Server {
 
     /// The body as it is, of a page that is there.
     pub fn get_bytes(&self, path: &str) -> Vec<u8> {
-        let bytes = self.answer(path, &self.address);
-        assert!(bytes.starts_with(b"HTTP/1.1 200 OK"));
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
-        bytes[end.unwrap() + 4..].to_vec()
+        self.try_bytes(path).expect("the page is not there")
     }
 
-    fn answer(&self, path: &str, host: &str) -> Vec<u8> {
+    /// The same, if it is there.
+    pub fn try_bytes(&self, path: &str) -> Option<Vec<u8>> {
+        let bytes = self.answer(path, &self.address);
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        let found = bytes.starts_with(b"HTTP/1.1 200 OK");
+        found.then(|| bytes[end.unwrap() + 4..].to_vec())
+    }
+
+    fn ask_as(&self, path: &str, host: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         )
         .unwrap();
+        stream
+    }
+
+    fn answer(&self, path: &str, host: &str) -> Vec<u8> {
+        let mut stream = self.ask_as(path, host);
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
         bytes

@@ -5,6 +5,13 @@ use crate::serve::Server;
 use crate::stage::{neap, printed};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+/// How long to wait between two looks.
+const LOOK: Duration = Duration::from_millis(50);
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -68,9 +75,121 @@ fn the_server_serves_sessions_too() {
     let (whole, session, later) = (profile(""), profile("?seconds=1"), profile(""));
     assert!(allocated(&whole) > 120 << 20 && allocated(&session) < 20 << 20);
     assert_eq!(session["session"]["live"], "growth");
+    assert!(session["switched"].is_null());
     // Sampling that was on before the request is on after it.
     assert_eq!(
         (&later["rate"], &later["session"]),
         (&whole["rate"], &Value::Null)
     );
+}
+
+/// `neap profile` that goes on until it is told to end.
+struct Going {
+    child: Child,
+    _said: BufReader<ChildStderr>,
+}
+
+impl Going {
+    /// Its session has begun.
+    fn start(command: &mut Command) -> Going {
+        let command = command.arg("--seconds=100000").stderr(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains("sampling planted"), "{line}");
+        Going { child, _said: said }
+    }
+
+    /// Ctrl-C.
+    fn end(mut self) -> String {
+        // SAFETY: the child has not been waited for, so the number is its own.
+        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) };
+        let mut text = String::new();
+        let printed = self.child.stdout.as_mut().unwrap();
+        printed.read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        text
+    }
+}
+
+#[test]
+fn a_session_whose_sampling_another_ends_says_so() {
+    let planted = Planted::start(&["late"], None);
+    let first = Going::start(&mut planted.profile(&["--rate=64K"]));
+    let second = Going::start(&mut planted.profile(&[]));
+    let third = Going::start(&mut planted.profile(&["--json"]));
+    assert!(!first.end().contains("by another"));
+    let text = second.end();
+    assert!(
+        text.contains("every 64.0 KiB on average")
+            && text.contains("Sampling was switched off by another "),
+        "{text}"
+    );
+    let third = json(&third.end());
+    assert_eq!(
+        (&third["rate"], &third["switched"]["rate"]),
+        (&Value::from(65536), &Value::from(0))
+    );
+}
+
+/// The first of the requests that is answered: its number, and the answer.
+fn first_answered(requests: &mut [TcpStream]) -> (usize, String) {
+    for request in requests.iter() {
+        request.set_read_timeout(Some(LOOK)).unwrap();
+    }
+    let mut answers = vec![Vec::new(); requests.len()];
+    for _ in 0..200 {
+        for (index, request) in requests.iter_mut().enumerate() {
+            // What came before the time was over is kept.
+            if request.read_to_end(&mut answers[index]).is_ok() {
+                return (
+                    index,
+                    String::from_utf8(answers.swap_remove(index)).unwrap(),
+                );
+            }
+        }
+    }
+    panic!("none of {} requests is answered", requests.len());
+}
+
+#[test]
+fn a_session_that_the_server_begins_does_not_take_itself_for_another() {
+    let planted = Planted::start(&["late"], None);
+    let server = Server::start(&["--pid", &planted.pid()]);
+    // On a machine with much to do the process may not answer at once.
+    let served = (0..20).find_map(|_| server.try_bytes("/debug/pprof/heap?seconds=1"));
+    let file = planted.file("served.pb.gz");
+    fs::write(&file, served.unwrap()).unwrap();
+    let profile = json(&printed(neap().arg("profile").arg(&file).arg("--json")));
+    assert_eq!(
+        (&profile["rate"], &profile["switched"]),
+        (&Value::from(512 << 10), &Value::Null)
+    );
+}
+
+#[test]
+fn there_are_only_so_many_sessions_at_once() {
+    let planted = Planted::start(&["late"], Some("65536"));
+    let server = Server::start(&["--pid", &planted.pid()]);
+    let ask = |_| server.ask("/debug/pprof/heap?seconds=600");
+    let mut requests: Vec<_> = (0..5).map(ask).collect();
+    let (refused, answer) = first_answered(&mut requests);
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("retry-after: 10\r\n"), "{answer}");
+    assert!(
+        answer.contains("4 requests with seconds= go on already"),
+        "{answer}"
+    );
+    requests.remove(refused);
+    // The others go on, and what takes no session is served as ever.
+    let short = "/debug/pprof/heap?seconds=1";
+    assert!(server.get(short).0.starts_with("HTTP/1.1 503"));
+    assert!(server.get("/debug/pprof/heap").0.contains("HTTP/1.1 200"));
+    drop(requests);
+    let served = (0..200).any(|_| {
+        std::thread::sleep(LOOK);
+        server.get(short).0.starts_with("HTTP/1.1 200")
+    });
+    assert!(served, "the sessions of clients that have gone count still");
 }

@@ -1,12 +1,12 @@
 //! Reads the format, whoever wrote it: ours, Go's, and others that count objects and bytes.
 
-use super::SESSION;
 use super::budget::Budget;
 use super::messages::{Function, Location, Mapping, Sample, ValueType};
 use super::unzip::unzip;
 use super::wire::{Field, Fields, damaged};
+use super::{SESSION, SWITCHED};
 use crate::failure::Failure;
-use crate::profile::model::{self, Extent, Figures, Frame, Profile, Stack};
+use crate::profile::model::{self, Extent, Figures, Frame, Profile, Stack, Switched};
 use crate::profile::symbols::clean;
 use prost::Message;
 use std::collections::HashMap;
@@ -105,6 +105,7 @@ impl<'a> Tables<'a> {
             began_ms: ended_ms.saturating_sub(self.duration_nanos / 1_000_000),
             ended_ms,
             extent: self.extent(),
+            switched: self.switched(),
             stacks: stacks.collect::<Result<_, _>>()?,
             mappings: self.places(budget)?,
         })
@@ -166,6 +167,17 @@ impl<'a> Tables<'a> {
             .comments()
             .find_map(|comment| comment.strip_prefix(SESSION)?.parse().ok());
         shrunk.map_or(Extent::Whole, |shrunk| Extent::Session { shrunk })
+    }
+
+    /// And that another switched sampling in it.
+    fn switched(&self) -> Option<Switched> {
+        self.comments().find_map(|comment| {
+            let (rate, after_ms) = comment.strip_prefix(SWITCHED)?.split_once(", ")?;
+            Some(Switched {
+                rate: rate.parse().ok()?,
+                after_ms: after_ms.parse().ok()?,
+            })
+        })
     }
 
     fn places(&self, budget: &mut Budget) -> Result<Vec<model::Mapping>, Failure> {

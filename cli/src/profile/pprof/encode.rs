@@ -1,8 +1,8 @@
 //! Writes the format.
 
 use super::messages::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
-use super::{SESSION, VALUES};
-use crate::profile::model::{self, Extent, Figures, Frame};
+use super::{SESSION, SWITCHED, VALUES};
+use crate::profile::model::{self, Extent, Figures, Frame, Switched};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
@@ -64,7 +64,8 @@ impl<'a> Writer<'a> {
             profile.program, profile.pid
         );
         let session = session_comment(profile.extent);
-        let comments = [Some(about), session].into_iter().flatten();
+        let switched = profile.switched.map(switched_comment);
+        let comments = [Some(about), session, switched].into_iter().flatten();
         let comment = comments.map(|text| self.strings.of(&text)).collect();
         Profile {
             sample_type,
@@ -220,6 +221,11 @@ fn session_comment(extent: Extent) -> Option<String> {
         Extent::Whole => None,
         Extent::Session { shrunk } => Some(format!("{SESSION}{shrunk}")),
     }
+}
+
+/// What viewers should know of the time.
+fn switched_comment(switched: Switched) -> String {
+    format!("{SWITCHED}{}, {}", switched.rate, switched.after_ms)
 }
 
 /// Mean bytes asked for by one request.

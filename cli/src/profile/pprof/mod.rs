@@ -15,6 +15,10 @@ pub use unzip::MOST;
 const SESSION: &str =
     "neap: of one session; inuse values are growth, left out are bytes of shrinkage: ";
 
+/// With this a comment begins that tells of [`super::model::Switched`]; its two numbers follow.
+const SWITCHED: &str = "neap: sampling was switched by another during this session; bytes between two samples then (0: \
+                        it is off), and ms after the beginning: ";
+
 /// The values of a sample, in our order: Go's four, and what size classes waste.
 const VALUES: [(&str, &str); 5] = [
     ("alloc_objects", "count"),

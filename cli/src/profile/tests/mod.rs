@@ -109,6 +109,7 @@ pub fn planted() -> Profile {
         began_ms: 10_000,
         ended_ms: 12_500,
         extent: Extent::Whole,
+        switched: None,
         stacks: vec![
             stack(
                 vec![frame("download", 10, 0x1100), main(1)],

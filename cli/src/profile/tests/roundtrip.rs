@@ -1,7 +1,7 @@
 //! pprof's format: what is written is read back.
 
 use super::planted;
-use crate::profile::model::{Extent, Figures, Frame, Profile, Stack};
+use crate::profile::model::{Extent, Figures, Frame, Profile, Stack, Switched};
 use crate::profile::pprof::{decode, encode};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -75,10 +75,12 @@ proptest! {
         rate in 1_u64..1 << 40,
         began_ms in 1_u64..1 << 42,
         time in 0_u64..1 << 30,
+        switched in prop::option::of((any::<u64>(), any::<u64>())),
     ) {
         let program = "a, process 5".to_owned();
         let ended_ms = began_ms + time;
-        let written = Profile { pid, program, rate, began_ms, ended_ms, extent: Extent::Whole, stacks, mappings: vec![] };
+        let switched = switched.map(|(rate, after_ms)| Switched { rate, after_ms });
+        let written = Profile { pid, program, rate, began_ms, ended_ms, extent: Extent::Whole, switched, stacks, mappings: vec![] };
         prop_assert_eq!(decode(&encode(&written)).unwrap(), written);
     }
 }

@@ -1,10 +1,11 @@
 //! Sessions: what a region gained between two readings.
 
 use super::{planted, region, site};
-use crate::profile::model::{Extent, Profile, Value};
+use crate::attach::forged::Forged;
+use crate::profile::model::{Extent, Profile, Switched, Value};
 use crate::profile::pprof::{decode, encode};
 use crate::profile::region::Region;
-use crate::profile::session::subtract;
+use crate::profile::session::{Session, subtract};
 use crate::profile::{json, leaks, tree};
 use neap::sites::{Head, PARTS, Site};
 use std::mem::offset_of;
@@ -83,6 +84,129 @@ fn of_another_region_or_an_empty_one_nothing_is_taken() {
     let mut later = whole.clone();
     assert_eq!(subtract(&mut later, &earlier), Some(0));
     assert_eq!(later, whole);
+}
+
+/// A process that samples at this rate, and has had samples.
+fn sampling(rate: u64) -> Forged {
+    let forged = Forged::profile();
+    put(&forged, offset_of!(Head, samples), 1);
+    switch(&forged, rate, 1);
+    forged
+}
+
+fn put(forged: &Forged, at: usize, word: u64) {
+    forged.write(at, &word.to_ne_bytes());
+}
+
+/// The process notes that it was switched.
+fn switch(forged: &Forged, rate: u64, changed_ms: u64) {
+    put(forged, offset_of!(Head, rate), rate);
+    put(forged, offset_of!(Head, changed_ms), changed_ms);
+}
+
+/// What comes of a session in which `meanwhile` is done to the region.
+fn session_with(forged: &Forged, meanwhile: impl FnOnce(&Forged)) -> Profile {
+    let region = forged.region();
+    let session = Session::of(Some(&region), 65536).unwrap();
+    meanwhile(forged);
+    let ended = session.end(&region).unwrap();
+    ended.profile(std::process::id()).unwrap()
+}
+
+#[test]
+fn a_session_that_nobody_disturbs_says_nothing() {
+    let profile = session_with(&sampling(65536), |_| {});
+    assert_eq!((profile.rate, profile.switched), (65536, None));
+    assert!(json(&profile)["switched"].is_null());
+}
+
+#[test]
+fn a_session_keeps_its_rate_and_tells_who_switched_it() {
+    for (rate, words) in [
+        (0, "Sampling was switched off by another "),
+        (1 << 20, "Sampling was changed by another to every 1.0 MiB"),
+        (65536, "last on at the same rate"),
+    ] {
+        // So far in the future that it is after the end.
+        let profile = session_with(&sampling(65536), |forged| switch(forged, rate, u64::MAX));
+        assert_eq!(profile.rate, 65536);
+        assert_eq!(profile.switched.map(|switched| switched.rate), Some(rate));
+        let lasted = profile.ended_ms - profile.began_ms;
+        assert_eq!(profile.switched.unwrap().after_ms, lasted);
+        let text = tree(&profile, Value::LiveSpace);
+        assert!(
+            text.contains("(sampled every 64.0 KiB on average)") && text.contains(words),
+            "{text}"
+        );
+        assert_eq!(json(&profile)["switched"]["rate"], rate);
+        assert_eq!(
+            decode(&encode(&profile)).unwrap().switched,
+            profile.switched
+        );
+    }
+}
+
+#[test]
+fn a_session_that_switches_sampling_on_does_not_take_itself_for_another() {
+    let forged = sampling(0);
+    let region = forged.region();
+    let mut session = Session::of(Some(&region), 65536).unwrap();
+    assert!(!session.has_begun(&region.head().unwrap()));
+    switch(&forged, 65536, 2);
+    session.switched_on(&region).unwrap();
+    assert!(session.has_begun(&region.head().unwrap()));
+    let ended = session.end(&region).unwrap();
+    assert_eq!(ended.profile(std::process::id()).unwrap().switched, None);
+}
+
+#[test]
+fn a_first_session_that_was_cut_off_says_so_too() {
+    let session = Session::of(None, 65536).unwrap();
+    let ended = session.end(&sampling(0).region()).unwrap();
+    let profile = ended.profile(std::process::id()).unwrap();
+    assert_eq!(profile.extent, Extent::Whole);
+    let cut_off = Switched {
+        rate: 0,
+        after_ms: 0,
+    };
+    assert_eq!((profile.rate, profile.switched), (65536, Some(cut_off)));
+    let text = tree(&profile, Value::LiveSpace);
+    assert!(
+        text.contains("switched off by another 0.0 s after"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_region_that_cannot_be_read_is_no_region_that_is_not_there() {
+    let forged = sampling(65536);
+    let region = forged.region();
+    put(&forged, offset_of!(Head, magic), 7);
+    assert!(Session::of(Some(&region), 65536).is_err());
+    assert!(Session::of(None, 65536).is_ok());
+}
+
+#[test]
+fn a_rate_that_is_not_known_is_left_out() {
+    let profile = Profile {
+        rate: 0,
+        ..of_session(0)
+    };
+    let text = tree(&profile, Value::LiveSpace);
+    assert!(text.contains("allocated in 2.5 s; "), "{text}");
+}
+
+#[test]
+fn objects_that_shrink_while_bytes_grow_have_words() {
+    let mut profile = of_session(0);
+    for stack in &mut profile.stacks {
+        stack.figures.live_objects = 0;
+    }
+    for value in [Value::LiveSpace, Value::Waste] {
+        let text = leaks(&profile, value);
+        assert!(text.contains("in no more objects than before"), "{text}");
+        assert!(!text.contains(" 0 objects"), "{text}");
+    }
 }
 
 fn of_session(shrunk: u64) -> Profile {
