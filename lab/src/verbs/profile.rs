@@ -40,8 +40,8 @@ pub enum Part {
     Price,
 }
 
-const RUNS: u32 = 20;
-const PAIRS: u32 = 10;
+const RUNS: u32 = 200;
+const PAIRS: u32 = 20;
 /// Bytes that each place allocates.
 const BYTES: usize = 16 << 20;
 /// The finest rate that the library takes, in bytes.
