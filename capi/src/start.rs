@@ -19,6 +19,7 @@ unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *
     // the process's only thread (unless the library is opened late, and then reads it as any library would).
     unsafe { front::begin(envp) };
     purge::enable(&loader::objects_of(unsafe_callers()));
+    purge::start_to_stay();
 }
 
 /// An address in the code of every object that may call `free` with locks held that starting a thread takes, too: the C

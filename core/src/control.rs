@@ -227,7 +227,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "0",
         bare: Some("1"),
-        doc: "Keep the background thread, so that `neap top` and the like are answered while the program sleeps, too (it wakes four times a second).",
+        doc: "Keep the background thread from start to end, so that `neap top` and the like are answered while the program sleeps, too (it wakes four times a second).",
     },
     Declaration {
         name: "sample",

@@ -10,7 +10,7 @@
 //!
 //! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`, the first change by a compare-exchange, so that one of several callers wins. `HOLDS` counts who wants no thread.
 
-use super::allocate::current;
+use super::allocate::{current, entered};
 use super::attach;
 use crate::base::sync::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering,
@@ -87,13 +87,20 @@ pub(super) fn choose(word: &str) {
 /// Whether the thread stays when there is nothing to do, to answer those who ask.
 static STAYS: AtomicBool = AtomicBool::new(false);
 
-/// The thread is started by the first free on a slow path that can, and stays. So it is in a Rust program that did not ask for one, too,
+/// The thread is started [at once](start_to_stay) or by the first free on a slow path that can, and stays. So it is in a Rust program that did not ask for one, too,
 /// unless `NEAP_PURGE_THREAD` forbids it.
 pub(super) fn stay() {
     STAYS.store(true, Ordering::Relaxed);
     want_if_staying();
     if !attach::is_library() && CHOSEN.load(Ordering::Relaxed) != OFF {
         ENABLED.store(true, Ordering::Release);
+    }
+}
+
+/// The thread is started now, if it is to stay. The program has one thread, and none of its calls is under way.
+pub fn start_to_stay() {
+    if STAYS.load(Ordering::Relaxed) && entered().is_some() {
+        start(0);
     }
 }
 

@@ -164,7 +164,9 @@ impl<O: Os> Locked<'_, O> {
     pub(super) fn reflect(&mut self) {
         let used = self.inner.counts.used_slices;
         let moved = used.abs_diff(self.inner.reflected);
-        if moved * MIRROR_PART >= used.max(MIRROR_SLICES) {
+        // From the first span on, however small it is, it is told where the arena is.
+        let is_first = self.inner.reflected == 0 && used != 0;
+        if is_first || moved * MIRROR_PART >= used.max(MIRROR_SLICES) {
             self.reflect_now();
         }
     }

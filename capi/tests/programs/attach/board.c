@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CONTROL = 512 / 8, SERVED = 1024 / 8, FIGURES = 4096 / 8 + 1, BYTES = 192 << 10 };
+enum { CONTROL = 512 / 8, SERVED = 1024 / 8, ARENAS = 1280, FIGURES = 4096 / 8 + 1, BYTES = 192 << 10 };
 enum { ASK = CONTROL, LEASE, INTERVAL, PURGE, SAMPLE, RATE };
 
 static void fail(const char *what) {
@@ -75,6 +75,10 @@ static void present(void) {
     CHECK(memcmp((uint64_t[]){word_of(descriptor, 0)}, "NeapBord", 8) == 0);
     CHECK(word_of(descriptor, 24) == (uint64_t)getpid());
     CHECK(word_of(descriptor, 40) == 1);
+    // Where the heap is: a program that allocates next to nothing has one arena, too.
+    free(malloc(1));
+    CHECK(word_of(descriptor, ARENAS) == 1);
+    CHECK(word_of(descriptor, ARENAS + 8) != 0 && word_of(descriptor, ARENAS + 16) >= 1 << 20);
     int seals = fcntl(descriptor, F_GET_SEALS);
     CHECK(seals >= 0 && (seals & F_SEAL_SHRINK) && (seals & F_SEAL_GROW));
     CHECK(fcntl(descriptor, F_GETFD) & FD_CLOEXEC);
@@ -188,11 +192,9 @@ static void ask(void) {
     CHECK(sum == ledger[15] && sum > 100000);
 }
 
-// Frees once by a slow path, then calls what the fast paths serve, or nothing at all: is it answered?
+// Calls what the fast paths serve, or nothing at all: is it answered?
 static void quiet(void) {
     _Atomic uint64_t *words = board();
-    void *volatile large = malloc(1 << 20);
-    free(large);
     for (int nap = 0; nap < 2; nap++) {
         uint64_t asked = 7 + nap;
         // Long enough that a thread which does not stay has ended.
@@ -212,6 +214,9 @@ static void quiet_child(void) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
+        // The thread of a child of fork is started by the first free on a slow path.
+        void *volatile large = malloc(1 << 20);
+        free(large);
         quiet();
         _exit(0);
     }
