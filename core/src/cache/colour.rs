@@ -34,26 +34,27 @@ fn loaded() -> [usize; 3] {
 
 fn shift_for(memory: usize, loaded: &[usize]) -> usize {
     let shifts = (0..SHIFTS).map(|words| words * WORD);
-    let meets = |shift: &usize| {
-        let meets = |&&word: &&usize| meets(memory + shift, word);
-        loaded.iter().filter(meets).count()
+    let cost = |shift: &usize| -> usize {
+        let costs = loaded.iter().map(|&word| cost(memory + shift, word));
+        costs.sum()
     };
-    shifts.min_by_key(meets).unwrap_or(0)
+    shifts.min_by_key(cost).unwrap_or(0)
 }
 
-/// Whether a top of a cache at `cache` looks like the word at `word`.
-fn meets(cache: usize, word: usize) -> bool {
+/// What it costs that a top of a cache at `cache` looks like the word at `word`, if one does: more for a smaller class, of which there are
+/// more blocks.
+fn cost(cache: usize, word: usize) -> usize {
     let distance = word.wrapping_sub(cache) % ALIKE / WORD * WORD;
     let class = distance / size_of::<Magazine>();
-    distance.is_multiple_of(size_of::<Magazine>()) && (1..=CLASSES).contains(&class)
+    match distance.is_multiple_of(size_of::<Magazine>()) && (1..=CLASSES).contains(&class) {
+        true => CLASSES + 1 - class,
+        false => 0,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sync::Ordering;
-    use crate::cache::magazine::Tag;
-    use crate::slab::class::Class;
     use std::vec::Vec;
 
     #[test]
@@ -67,13 +68,13 @@ mod tests {
         );
         assert_eq!(shift_for(memory, &[top_of(4)]), WORD);
         assert_eq!(shift_for(memory, &[top_of(4), top_of(9) + WORD]), 2 * WORD);
-        // No place is without; the one with the fewest is taken.
-        let everywhere = [top_of(4), top_of(5), top_of(6) + WORD, top_of(7) + 2 * WORD];
+        // No place is without; the one with the largest class is taken.
+        let everywhere = [top_of(4), top_of(40) + WORD, top_of(7) + 2 * WORD];
         assert_eq!(shift_for(memory, &everywhere), WORD);
     }
 
     #[test]
-    fn no_top_of_a_threads_cache_looks_like_its_slot() {
+    fn a_threads_cache_stands_where_its_tops_cost_least() {
         let look = || {
             let cache = HEAP.enter().expect("a cache");
             let slot = slot::address();
@@ -81,11 +82,13 @@ mod tests {
             let held = unsafe { *(slot as *const usize) };
             assert_eq!(held, core::ptr::from_ref(cache).addr());
             assert_eq!(held, slot::get().addr());
-            for class in Class::all() {
-                let top = &cache.magazine(Tag::of(class)).top;
-                assert_eq!(top.load(Ordering::Relaxed), 0);
-                assert_ne!((core::ptr::from_ref(top).addr() ^ slot) % ALIKE / WORD, 0);
-            }
+            let memory = held - cache.open().inner.shift as usize;
+            let costs = [0, WORD, 2 * WORD].map(|shift| -> usize {
+                let costs = loaded().map(|word| cost(memory + shift, word));
+                costs.iter().sum()
+            });
+            let cost_here: usize = loaded().iter().map(|&word| cost(held, word)).sum();
+            assert_eq!(Some(&cost_here), costs.iter().min());
         };
         let threads: Vec<_> = (0..8).map(|_| std::thread::spawn(look)).collect();
         threads
