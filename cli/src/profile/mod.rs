@@ -46,7 +46,7 @@ pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value};
 pub use output::{check_writable, write};
 pub use session::Session;
-pub use summary::gap;
+pub use summary::{gap, session_words};
 pub use tree::tree;
 
 use crate::failure::Failure;

@@ -1,6 +1,7 @@
 //! The first paragraph.
 
 use super::Finding;
+use crate::profile::{Extent, Profile, session_words};
 use crate::recording::format::Happening;
 use crate::report::subject::Subject;
 use neap::stats::Bytes;
@@ -27,14 +28,7 @@ fn run(subject: &Subject) -> String {
     let name = subject.program.replace('`', "'");
     if subject.samples.is_empty() {
         return match subject.profile {
-            Some(profile) => {
-                let total = profile.total();
-                format!(
-                    "In the profile of `{name}` {} were live, of {} allocated in all.",
-                    Bytes(total.live_bytes),
-                    Bytes(total.alloc_bytes)
-                )
-            }
+            Some(profile) => profiled(&name, profile),
             None => format!("Nothing was recorded of `{name}`: it ended before the first sample."),
         };
     }
@@ -53,6 +47,22 @@ fn run(subject: &Subject) -> String {
             format!(
                 "The last that was heard of `{name}` was after {seconds:.1} s; how it ended was not seen."
             )
+        }
+    }
+}
+
+fn profiled(name: &str, profile: &Profile) -> String {
+    match profile.extent {
+        Extent::Whole => {
+            let total = profile.total();
+            format!(
+                "In the profile of `{name}` {} were live, of {} allocated in all.",
+                Bytes(total.live_bytes),
+                Bytes(total.alloc_bytes)
+            )
+        }
+        Extent::Session { shrunk } => {
+            format!("`{name}`: {}.", session_words(profile, shrunk))
         }
     }
 }
