@@ -43,6 +43,9 @@ pub enum ProfileFile {
     In(PathBuf),
 }
 
+/// `--sample` takes no fewer bytes.
+const FINEST: u64 = 4 << 10;
+
 /// How a gzipped file begins.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -220,7 +223,7 @@ impl Session {
 
     fn write_profiles(&self, profiles: &[Profile], file: &Path) {
         if profiles.is_empty() {
-            self.talk.say("no profile: no process of the run was sampled (it allocated little, or does not run under Neap)");
+            self.talk.say(&format!("no profile: {}", self.unsampled()));
             return;
         }
         for (index, profile) in profiles.iter().enumerate() {
@@ -246,16 +249,40 @@ impl Session {
         ));
     }
 
+    /// Why there is no profile of any process, and what to do.
+    fn unsampled(&self) -> String {
+        let regions = || self.processes.iter().flat_map(|process| &process.region);
+        let mut rates = regions().filter_map(|region| region.head().ok());
+        match rates.find(|head| head.rate > 0 && head.samples == 0) {
+            Some(head) => no_sample(head.rate),
+            None => "no process of the run was sampled (it allocated little, or does not run under Neap)".to_owned(),
+        }
+    }
+
     fn print_leaks(&self, profiles: &[Profile]) {
         if profiles.is_empty() {
-            self.talk
-                .say("nothing is known to be live: no process of the run was sampled");
+            self.talk.say(&format!(
+                "nothing is known to be live: {}",
+                self.unsampled()
+            ));
         }
         for profile in profiles {
             // Standard output is the program's. Nobody can be told if this fails.
             let _ = anstream::stderr().write_all(leaks(profile, Value::LiveSpace).as_bytes());
         }
     }
+}
+
+/// Processes were sampled, and still there is nothing.
+fn no_sample(rate: u64) -> String {
+    let finer = match rate {
+        0..=FINEST => "",
+        _ => "; sample more finely, up to --sample=4K",
+    };
+    format!(
+        "what ran was sampled every {} on average, and allocated so little that no sample fell{finer}",
+        Bytes(rate)
+    )
 }
 
 fn embedded(profile: &Profile, peak_ms: Option<u64>) -> Record {
