@@ -52,6 +52,12 @@ impl Planted {
         self.room.path().join(name)
     }
 
+    /// Its input ends, and it with it.
+    pub fn end(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+
     /// The profile as a file for others.
     fn pprof(&self) -> PathBuf {
         let file = self.file("profile.pb.gz");
@@ -62,9 +68,7 @@ impl Planted {
 
 impl Drop for Planted {
     fn drop(&mut self) {
-        // Its input ends, and it with it.
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
+        self.end();
     }
 }
 
