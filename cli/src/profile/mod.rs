@@ -89,6 +89,17 @@ impl Profile {
         }
     }
 
+    /// The same profile of a process by its name, as it is called everywhere; where none is known it keeps that of its
+    /// program's file, which may be the target of a link.
+    #[must_use]
+    pub fn called(self, name: &str) -> Self {
+        let program = match name {
+            "" => self.program,
+            name => symbols::clean(name),
+        };
+        Self { program, ..self }
+    }
+
     fn named(region: &Region, pid: u32) -> Self {
         let origin = Origin {
             pid,

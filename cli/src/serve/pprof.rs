@@ -71,7 +71,7 @@ async fn profile(watched: Arc<Watched>, asked: &Asked) -> Result<Vec<u8>, Refusa
     let of_board = Arc::clone(&watched);
     let board = blocking(move || of_board.board(pid)).await?;
     if seconds == 0 {
-        return Ok(blocking(move || whole(pid)).await?);
+        return Ok(blocking(move || whole(&Process::open(pid)?)).await?);
     }
     let leave = watched.leave().ok_or_else(too_many)?;
     let held = blocking(move || Held::begin(board, pid, leave)).await?;
@@ -114,7 +114,8 @@ fn listed(targets: &[Target]) -> String {
 }
 
 /// All that the process sampled.
-fn whole(pid: i32) -> Result<Vec<u8>, Failure> {
+fn whole(process: &Process) -> Result<Vec<u8>, Failure> {
+    let pid = process.pid();
     let region = Region::open(pid)?;
     if region.head()?.rate == 0 {
         return Err(Failure::own(format!(
@@ -122,7 +123,7 @@ fn whole(pid: i32) -> Result<Vec<u8>, Failure> {
         )));
     }
     let profile = Profile::from_region_of(&region.read()?, pid.unsigned_abs())?;
-    Ok(pprof::encode(&profile))
+    Ok(pprof::encode(&profile.called(&process.name())))
 }
 
 /// A session that goes on. The leave for it is given back when its bytes are, also on a thread that nobody waits for.
@@ -131,6 +132,7 @@ struct Held {
     /// Of the process as it was at the beginning: it may end before the session does.
     region: Region,
     process: Process,
+    name: String,
     on: On,
     leave: OwnedSemaphorePermit,
 }
@@ -155,6 +157,7 @@ impl Held {
         Ok(Held {
             session,
             region,
+            name: process.name(),
             process,
             on,
             leave,
@@ -173,7 +176,8 @@ impl Held {
     fn end(self, pid: i32) -> Result<Vec<u8>, Failure> {
         let ended = self.session.end(&self.region)?;
         drop(self.on);
-        let bytes = pprof::encode(&ended.profile(pid.unsigned_abs())?);
+        let profile = ended.profile(pid.unsigned_abs())?.called(&self.name);
+        let bytes = pprof::encode(&profile);
         drop(self.leave);
         Ok(bytes)
     }

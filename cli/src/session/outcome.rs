@@ -162,18 +162,7 @@ impl Session {
             return None;
         }
         match region.read().and_then(|bytes| Profile::from_region(&bytes)) {
-            Ok(profile) => {
-                // What the process calls itself, where that is known: the file may be a link's target.
-                let program = match process.program.is_empty() {
-                    true => profile.program.clone(),
-                    false => process.program.clone(),
-                };
-                Some(Profile {
-                    pid: process.pid,
-                    program,
-                    ..profile
-                })
-            }
+            Ok(profile) => Some(of_process(process, profile)),
             Err(failure) => {
                 crate::failure::say(&format!(
                     "the profile of process {} is left out: {failure}",
@@ -197,10 +186,7 @@ impl Session {
                 .peak()
                 .map(|peak| (peak.t_ms, Profile::from_region(&peak.region)));
             if let Some((t_ms, Ok(profile))) = peak {
-                let profile = Profile {
-                    pid: process.pid,
-                    ..profile
-                };
+                let profile = of_process(process, profile);
                 records.push(embedded(&profile, Some(t_ms)));
             }
         }
@@ -283,6 +269,13 @@ fn no_sample(rate: u64) -> String {
         "what ran was sampled every {} on average, and allocated so little that no sample fell{finer}",
         Bytes(rate)
     )
+}
+
+fn of_process(process: &Watched, profile: Profile) -> Profile {
+    Profile {
+        pid: process.pid,
+        ..profile.called(&process.program)
+    }
 }
 
 fn embedded(profile: &Profile, peak_ms: Option<u64>) -> Record {

@@ -18,14 +18,22 @@ pub struct Planted {
 impl Planted {
     /// Ready: with all that it allocates at its start.
     pub fn start(words: &[&str], sample: Option<&str>) -> Self {
+        Self::start_as("planted", words, sample)
+    }
+
+    /// Started by a link of this name.
+    pub fn start_as(name: &str, words: &[&str], sample: Option<&str>) -> Self {
         let room = room();
         let program = room.path().join("planted");
+        let link = room.path().join("links").join(name);
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/planted.c");
         compile(["-O1", "-g", "-fno-builtin", source, "-o"], &program);
+        fs::create_dir(room.path().join("links")).unwrap();
+        std::os::unix::fs::symlink(&program, &link).unwrap();
         let mut command = neap();
         command.arg("run");
         command.args(sample.map(|rate| format!("--sample={rate}")));
-        command.arg("--").arg(&program).args(words);
+        command.arg("--").arg(&link).args(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();

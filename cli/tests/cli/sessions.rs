@@ -195,6 +195,22 @@ fn there_are_only_so_many_sessions_at_once() {
 }
 
 #[test]
+fn a_process_that_was_started_by_a_link_has_one_name_everywhere() {
+    let planted = Planted::start_as("other-name", &["late"], Some("4096"));
+    let server = Server::start(&["--pid", &planted.pid()]);
+    let from_server = |path: &str| served(&planted, &server.get_bytes(path));
+    let called = [
+        json(&printed(&mut planted.profile(&["--json"]))),
+        from_server("/debug/pprof/heap"),
+        from_server("/debug/pprof/heap?seconds=1"),
+    ];
+    for profile in called {
+        assert_eq!(profile["program"], "other-name");
+    }
+    assert!(server.get("/").1.contains("<td>other-name<td>"));
+}
+
+#[test]
 fn a_session_over_http_outlives_its_process() {
     let mut planted = Planted::start(&[], Some("4096"));
     let server = Server::start(&["--pid", &planted.pid()]);
