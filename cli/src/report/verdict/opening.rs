@@ -74,7 +74,7 @@ fn peak(subject: &Subject) -> Option<String> {
     }
     let Some((sample, heap)) = subject.peak() else {
         return Some(format!(
-            "It had up to {} in RAM, and never told what is in its heap: it ran outside Neap, with `NEAP_ATTACH=0`, or for too short a time.",
+            "It had up to {} in RAM, and never told what is in its heap: it slept or called only its allocator's fast paths (run it with `--answer`, and it answers then, too), ran outside Neap, with `NEAP_ATTACH=0`, or for too short a time.",
             Bytes(rss)
         ));
     };
