@@ -47,13 +47,12 @@ pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     let board = Board::open(target.pid)?;
     let region = Region::find(target.pid)?;
     let rate = rate_in_force(region.as_ref())?;
-    let mut profile = match (region, wish.time) {
+    let profile = match (region, wish.time) {
         (Some(region), _) if rate != 0 => running(target, &board, &region, rate, wish)?,
         (_, Some(Duration::ZERO)) => whole(&Region::open(target.pid)?, target)?,
         (region, _) => finished(target, sampled(target, &board, region, wish)?)?,
     };
-    profile.program = super::symbols::clean(&target.name);
-    Ok(profile)
+    Ok(profile.called(&target.name))
 }
 
 /// The rate of sampling in a process, in bytes; 0: it does not sample. The region says so, for the board tells only of what

@@ -46,7 +46,7 @@ pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value};
 pub use output::{check_writable, write};
 pub use session::Session;
-pub use summary::gap;
+pub use summary::{gap, session_words};
 pub use tree::tree;
 
 use crate::failure::Failure;
@@ -87,6 +87,17 @@ impl Profile {
             true => Self::from_region(bytes),
             false => pprof::decode(bytes),
         }
+    }
+
+    /// The same profile of a process by its name, as it is called everywhere; where none is known it keeps that of its
+    /// program's file, which may be the target of a link.
+    #[must_use]
+    pub fn called(self, name: &str) -> Self {
+        let program = match name {
+            "" => self.program,
+            name => symbols::clean(name),
+        };
+        Self { program, ..self }
     }
 
     fn named(region: &Region, pid: u32) -> Self {

@@ -27,10 +27,14 @@ fn opening(profile: &Profile) -> String {
 }
 
 fn of_session(profile: &Profile, shrunk: u64) -> String {
+    format!("{}: {}.\n", whose(profile), session_words(profile, shrunk))
+}
+
+/// What a session allocated and how what is live has changed, of a process that is named before.
+pub fn session_words(profile: &Profile, shrunk: u64) -> String {
     let total = profile.total();
     format!(
-        "{}: {} in {} allocated in {:.1} s{}; {}.\n",
-        whose(profile),
+        "{} in {} allocated in {:.1} s{}; {}",
         Bytes(total.alloc_bytes),
         objects(total.alloc_objects),
         seconds(profile),

@@ -1,6 +1,6 @@
 //! The call tree of a profile, as data for the page's script.
 
-use crate::profile::{Figures, Frame, Profile, Stack};
+use crate::profile::{Extent, Figures, Frame, Profile, Stack};
 use crate::report::sites::place;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -10,13 +10,26 @@ use std::path::Path;
 type Values = [u64; KINDS];
 const KINDS: usize = 6;
 
-/// Name, and unit, of what can be looked at.
-pub const MEASURES: [(&str, &str); KINDS] = [
+/// Name, and unit.
+type Measures = [(&'static str, &'static str); KINDS];
+
+/// What can be looked at.
+const MEASURES: Measures = [
     ("live bytes", "bytes"),
     ("live objects", "objects"),
     ("all bytes allocated", "bytes"),
     ("all objects allocated", "objects"),
     ("bytes lost to rounding", "bytes"),
+    ("live bytes at the peak", "bytes"),
+];
+
+/// The same in the profile of a session.
+const OF_SESSION: Measures = [
+    ("growth of live bytes", "bytes"),
+    ("growth of live objects", "objects"),
+    ("bytes allocated in that time", "bytes"),
+    ("objects allocated in that time", "objects"),
+    ("growth of bytes lost to rounding", "bytes"),
     ("live bytes at the peak", "bytes"),
 ];
 
@@ -31,7 +44,7 @@ pub struct Flame {
     /// Function, and where it is.
     names: Vec<[String; 2]>,
     /// [`MEASURES`].
-    measures: [(&'static str, &'static str); KINDS],
+    measures: Measures,
     /// The process.
     root: Node,
 }
@@ -65,7 +78,10 @@ impl Flame {
         root.prune(&least);
         Self {
             names: names.list,
-            measures: MEASURES,
+            measures: match profile.extent {
+                Extent::Whole => MEASURES,
+                Extent::Session { .. } => OF_SESSION,
+            },
             root,
         }
     }

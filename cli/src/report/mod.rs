@@ -51,7 +51,7 @@ impl Report {
         Subject::choose(&self.material).pid
     }
 
-    /// The first paragraph and what to do, for a terminal or a pipe.
+    /// The first paragraph, what to do and the notes, for a terminal or a pipe.
     pub fn text(&self) -> String {
         let Verdict { opening, findings } = verdict::judge(&Subject::choose(&self.material));
         let mut text = format!("\n{}\n", opening.replace('`', ""));
@@ -61,6 +61,9 @@ impl Report {
                 finding.headline.replace('`', ""),
                 finding.remedy.replace('`', "")
             ));
+        }
+        for note in &self.material.notes {
+            text.push_str(&format!("\n{note}\n"));
         }
         text
     }
@@ -98,5 +101,76 @@ impl Report {
             "findings": findings,
             "notes": self.material.notes,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Extent, Figures, Profile, Stack};
+
+    /// A place that allocated 20 MB in a session, of which 15 MB stayed.
+    fn grown() -> Profile {
+        let figures = Figures {
+            alloc_objects: 20_000,
+            alloc_bytes: 20_000_000,
+            live_objects: 15_000,
+            live_bytes: 15_000_000,
+            live_usable: 30_000_000,
+            ..Figures::default()
+        };
+        Profile {
+            program: "planted".to_owned(),
+            rate: 1024,
+            ended_ms: 2000,
+            extent: Extent::Session { shrunk: 1024 },
+            stacks: vec![Stack {
+                frames: Vec::new(),
+                figures,
+            }],
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn of_a_session_what_is_live_is_called_growth_everywhere() {
+        let material = Material {
+            profiles: vec![grown()],
+            notes: vec!["The note.".to_owned()],
+            ..Material::default()
+        };
+        let report = Report { material };
+        let (text, page) = (report.text(), report.html().unwrap());
+        assert!(
+            text.starts_with(
+                "\nplanted: 19.0 MiB in 20,000 objects allocated in 2.0 s (sampled every 1.0 KiB on average); 14.3 MiB in \
+                 15,000 objects more are live than before, at the places that grew (the others hold 1.0 KiB less). "
+            ),
+            "{text}"
+        );
+        assert!(text.ends_with("\nThe note.\n"), "{text}");
+        for words in ["were live when", "never freed", "live at the end"] {
+            assert!(!text.contains(words) && !page.contains(words), "{words}");
+        }
+        for words in [
+            "14.3 MiB in 15000 objects more are live than before",
+            "15000 objects more than were live before",
+            ">More live than before</th>",
+            "growth of live bytes",
+        ] {
+            assert!(page.contains(words), "{words}");
+        }
+    }
+
+    #[test]
+    fn growth_of_bytes_alone_has_no_size_of_an_object() {
+        let mut profile = grown();
+        profile.stacks[0].figures.live_objects = 0;
+        let material = Material {
+            profiles: vec![profile],
+            ..Material::default()
+        };
+        let text = Report { material }.text();
+        assert!(!text.contains("in blocks of"), "{text}");
     }
 }

@@ -3,7 +3,7 @@
 
 use super::watched::MOST_SESSIONS;
 use super::{Watched, blocking, refusal};
-use crate::attach::{Board, Region, Sampling, Target};
+use crate::attach::{Board, Process, Region, Sampling, Target};
 use crate::failure::Failure;
 use crate::profile::{Profile, Session, pprof, rate_in_force};
 use axum::extract::{Query, State};
@@ -11,7 +11,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Mean bytes between two samples where we switch sampling on: as Go does.
@@ -20,6 +20,8 @@ const RATE: u64 = 512 << 10;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest time to sample for a request, in seconds.
 const LONGEST: u64 = 600;
+/// How often it is looked whether the process is still there.
+const LOOK: Duration = Duration::from_millis(100);
 /// When to ask again if there are too many sessions, in seconds.
 const RETRY: &str = "10";
 
@@ -69,11 +71,11 @@ async fn profile(watched: Arc<Watched>, asked: &Asked) -> Result<Vec<u8>, Refusa
     let of_board = Arc::clone(&watched);
     let board = blocking(move || of_board.board(pid)).await?;
     if seconds == 0 {
-        return Ok(blocking(move || whole(pid)).await?);
+        return Ok(blocking(move || whole(&Process::open(pid)?)).await?);
     }
     let leave = watched.leave().ok_or_else(too_many)?;
     let held = blocking(move || Held::begin(board, pid, leave)).await?;
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    held.wait(Duration::from_secs(seconds)).await;
     Ok(blocking(move || held.end(pid)).await?)
 }
 
@@ -112,7 +114,8 @@ fn listed(targets: &[Target]) -> String {
 }
 
 /// All that the process sampled.
-fn whole(pid: i32) -> Result<Vec<u8>, Failure> {
+fn whole(process: &Process) -> Result<Vec<u8>, Failure> {
+    let pid = process.pid();
     let region = Region::open(pid)?;
     if region.head()?.rate == 0 {
         return Err(Failure::own(format!(
@@ -120,36 +123,61 @@ fn whole(pid: i32) -> Result<Vec<u8>, Failure> {
         )));
     }
     let profile = Profile::from_region_of(&region.read()?, pid.unsigned_abs())?;
-    Ok(pprof::encode(&profile))
+    Ok(pprof::encode(&profile.called(&process.name())))
 }
 
 /// A session that goes on. The leave for it is given back when its bytes are, also on a thread that nobody waits for.
 struct Held {
     session: Session,
+    /// Of the process as it was at the beginning: it may end before the session does.
+    region: Region,
+    process: Process,
+    name: String,
     on: On,
     leave: OwnedSemaphorePermit,
 }
 
 impl Held {
     fn begin(board: Board, pid: i32, leave: OwnedSemaphorePermit) -> Result<Held, Failure> {
-        let region = Region::find(pid)?;
-        let others = rate_in_force(region.as_ref())?;
+        let process = Process::open(pid)?;
+        let found = Region::find(pid)?;
+        let others = rate_in_force(found.as_ref())?;
         let rate = if others == 0 { RATE } else { others };
-        let mut session = Session::of(region.as_ref(), rate)?;
-        // What somebody else has switched on is left alone.
-        let mut on = On(None);
-        if others == 0 {
-            on = On::switch(board)?;
-            session.switched_on(&Region::open(pid)?)?;
+        let mut session = Session::of(found.as_ref(), rate)?;
+        let (region, on) = match found {
+            // What somebody else has switched on is left alone.
+            Some(region) if others != 0 => (region, On(None)),
+            _ => {
+                let on = On::switch(board)?;
+                let region = Region::open(pid)?;
+                session.switched_on(&region)?;
+                (region, on)
+            }
+        };
+        Ok(Held {
+            session,
+            region,
+            name: process.name(),
+            process,
+            on,
+            leave,
+        })
+    }
+
+    /// Until the time is over or the process has ended: what it sampled until then is kept.
+    async fn wait(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end && !self.process.has_ended() {
+            tokio::time::sleep(LOOK.min(end.saturating_duration_since(Instant::now()))).await;
         }
-        Ok(Held { session, on, leave })
     }
 
     /// What was sampled since it began.
     fn end(self, pid: i32) -> Result<Vec<u8>, Failure> {
-        let ended = self.session.end(&Region::open(pid)?)?;
+        let ended = self.session.end(&self.region)?;
         drop(self.on);
-        let bytes = pprof::encode(&ended.profile(pid.unsigned_abs())?);
+        let profile = ended.profile(pid.unsigned_abs())?.called(&self.name);
+        let bytes = pprof::encode(&profile);
         drop(self.leave);
         Ok(bytes)
     }

@@ -43,6 +43,9 @@ pub enum ProfileFile {
     In(PathBuf),
 }
 
+/// `--sample` takes no fewer bytes.
+const FINEST: u64 = 4 << 10;
+
 /// How a gzipped file begins.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -159,18 +162,7 @@ impl Session {
             return None;
         }
         match region.read().and_then(|bytes| Profile::from_region(&bytes)) {
-            Ok(profile) => {
-                // What the process calls itself, where that is known: the file may be a link's target.
-                let program = match process.program.is_empty() {
-                    true => profile.program.clone(),
-                    false => process.program.clone(),
-                };
-                Some(Profile {
-                    pid: process.pid,
-                    program,
-                    ..profile
-                })
-            }
+            Ok(profile) => Some(of_process(process, profile)),
             Err(failure) => {
                 crate::failure::say(&format!(
                     "the profile of process {} is left out: {failure}",
@@ -194,10 +186,7 @@ impl Session {
                 .peak()
                 .map(|peak| (peak.t_ms, Profile::from_region(&peak.region)));
             if let Some((t_ms, Ok(profile))) = peak {
-                let profile = Profile {
-                    pid: process.pid,
-                    ..profile
-                };
+                let profile = of_process(process, profile);
                 records.push(embedded(&profile, Some(t_ms)));
             }
         }
@@ -220,7 +209,7 @@ impl Session {
 
     fn write_profiles(&self, profiles: &[Profile], file: &Path) {
         if profiles.is_empty() {
-            self.talk.say("no profile: no process of the run was sampled (it allocated little, or does not run under Neap)");
+            self.talk.say(&format!("no profile: {}", self.unsampled()));
             return;
         }
         for (index, profile) in profiles.iter().enumerate() {
@@ -246,15 +235,46 @@ impl Session {
         ));
     }
 
+    /// Why there is no profile of any process, and what to do.
+    fn unsampled(&self) -> String {
+        let regions = || self.processes.iter().flat_map(|process| &process.region);
+        let mut rates = regions().filter_map(|region| region.head().ok());
+        match rates.find(|head| head.rate > 0 && head.samples == 0) {
+            Some(head) => no_sample(head.rate),
+            None => "no process of the run was sampled (it allocated little, or does not run under Neap)".to_owned(),
+        }
+    }
+
     fn print_leaks(&self, profiles: &[Profile]) {
         if profiles.is_empty() {
-            self.talk
-                .say("nothing is known to be live: no process of the run was sampled");
+            self.talk.say(&format!(
+                "nothing is known to be live: {}",
+                self.unsampled()
+            ));
         }
         for profile in profiles {
             // Standard output is the program's. Nobody can be told if this fails.
             let _ = anstream::stderr().write_all(leaks(profile, Value::LiveSpace).as_bytes());
         }
+    }
+}
+
+/// Processes were sampled, and still there is nothing.
+fn no_sample(rate: u64) -> String {
+    let finer = match rate {
+        0..=FINEST => "",
+        _ => "; sample more finely, up to --sample=4K",
+    };
+    format!(
+        "what ran was sampled every {} on average, and allocated so little that no sample fell{finer}",
+        Bytes(rate)
+    )
+}
+
+fn of_process(process: &Watched, profile: Profile) -> Profile {
+    Profile {
+        pid: process.pid,
+        ..profile.called(&process.program)
     }
 }
 

@@ -95,18 +95,21 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     classes::best(&Histogram::new(""), most)?;
     let words = matches.get_many::<OsString>("PROGRAM");
     let words: Vec<OsString> = words.into_iter().flatten().cloned().collect();
-    // What the program is called in the end may be another name, but in the same directory.
-    let usual = words
-        .first()
-        .map(|word| default_file(&word.to_string_lossy()));
-    for file in [path("output").or(usual), path("save-sizes")]
-        .into_iter()
-        .flatten()
-    {
+    for file in [path("output"), path("save-sizes")].into_iter().flatten() {
         profile::check_writable(&file)?;
     }
+    if let (None, Some(word)) = (path("output"), words.first()) {
+        // What the program is called in the end may be another name, but in the same directory.
+        check_usual(&word.to_string_lossy())?;
+    }
     let histogram = match path("from") {
-        Some(file) => Histogram::read(&file)?,
+        Some(file) => {
+            let histogram = Histogram::read(&file)?;
+            if path("output").is_none() {
+                check_usual(&histogram.program)?;
+            }
+            histogram
+        }
         None => counted(&words)?,
     };
     if let Some(file) = path("save-sizes") {
@@ -123,6 +126,15 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let text = classes::file(&sizes, &histogram.program);
     profile::write(&file, text.as_bytes())?;
     tell(matches, &histogram, &sizes, &file).map(|()| 0)
+}
+
+/// Whether the file that nobody named can be written.
+fn check_usual(program: &str) -> Result<(), Failure> {
+    profile::check_writable(&default_file(program)).map_err(|failure| {
+        Failure::own(format!(
+            "{failure}; name a file elsewhere with -o FILE (--output)"
+        ))
+    })
 }
 
 fn default_file(program: &str) -> PathBuf {

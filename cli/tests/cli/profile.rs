@@ -18,14 +18,22 @@ pub struct Planted {
 impl Planted {
     /// Ready: with all that it allocates at its start.
     pub fn start(words: &[&str], sample: Option<&str>) -> Self {
+        Self::start_as("planted", words, sample)
+    }
+
+    /// Started by a link of this name.
+    pub fn start_as(name: &str, words: &[&str], sample: Option<&str>) -> Self {
         let room = room();
         let program = room.path().join("planted");
+        let link = room.path().join("links").join(name);
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/planted.c");
         compile(["-O1", "-g", "-fno-builtin", source, "-o"], &program);
+        fs::create_dir(room.path().join("links")).unwrap();
+        std::os::unix::fs::symlink(&program, &link).unwrap();
         let mut command = neap();
         command.arg("run");
         command.args(sample.map(|rate| format!("--sample={rate}")));
-        command.arg("--").arg(&program).args(words);
+        command.arg("--").arg(&link).args(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -52,6 +60,12 @@ impl Planted {
         self.room.path().join(name)
     }
 
+    /// Its input ends, and it with it.
+    pub fn end(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+
     /// The profile as a file for others.
     fn pprof(&self) -> PathBuf {
         let file = self.file("profile.pb.gz");
@@ -62,9 +76,7 @@ impl Planted {
 
 impl Drop for Planted {
     fn drop(&mut self) {
-        // Its input ends, and it with it.
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
+        self.end();
     }
 }
 

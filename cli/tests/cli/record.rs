@@ -49,6 +49,20 @@ fn with<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
 }
 
 #[test]
+fn without_a_sample_it_is_said_that_none_fell() {
+    let room = room();
+    // In a program that allocates a few KiB one falls once in a hundred thousand runs.
+    let output = run(&room, &["--leaks", "--profile=p", "--sample=1G"], &["true"]);
+    let said = said(&output);
+    for start in ["nothing is known to be live: ", "no profile: "] {
+        let none = format!("{start}what ran was sampled every 1.0 GiB on average");
+        assert!(said.contains(&none), "{said}");
+    }
+    let finer = "no sample fell; sample more finely, up to --sample=4K";
+    assert!(said.contains(finer), "{said}");
+}
+
+#[test]
 fn a_program_that_is_killed_leaves_a_recording_that_names_its_faults() {
     let room = room();
     planted(&room);

@@ -59,18 +59,20 @@ fn a_session_of_a_process_that_samples_leaves_out_what_was_there() {
     assert!(whole.contains("from download (planted.c:"), "{whole}");
 }
 
+/// A profile that a server gave, as JSON.
+fn served(planted: &Planted, bytes: &[u8]) -> Value {
+    let file = planted.file("served.pb.gz");
+    fs::write(&file, bytes).unwrap();
+    json(&printed(neap().arg("profile").arg(&file).arg("--json")))
+}
+
 #[test]
 fn the_server_serves_sessions_too() {
     let planted = Planted::start(&[], Some("4096"));
     let server = Server::start(&["--pid", &planted.pid()]);
     let profile = |query: &str| {
-        let file = planted.file("served.pb.gz");
-        fs::write(
-            &file,
-            server.get_bytes(&format!("/debug/pprof/allocs{query}")),
-        )
-        .unwrap();
-        json(&printed(neap().arg("profile").arg(&file).arg("--json")))
+        let path = format!("/debug/pprof/allocs{query}");
+        served(&planted, &server.get_bytes(&path))
     };
     let (whole, session, later) = (profile(""), profile("?seconds=1"), profile(""));
     assert!(allocated(&whole) > 120 << 20 && allocated(&session) < 20 << 20);
@@ -158,10 +160,8 @@ fn a_session_that_the_server_begins_does_not_take_itself_for_another() {
     let planted = Planted::start(&["late"], None);
     let server = Server::start(&["--pid", &planted.pid()]);
     // On a machine with much to do the process may not answer at once.
-    let served = (0..20).find_map(|_| server.try_bytes("/debug/pprof/heap?seconds=1"));
-    let file = planted.file("served.pb.gz");
-    fs::write(&file, served.unwrap()).unwrap();
-    let profile = json(&printed(neap().arg("profile").arg(&file).arg("--json")));
+    let bytes = (0..20).find_map(|_| server.try_bytes("/debug/pprof/heap?seconds=1"));
+    let profile = served(&planted, &bytes.unwrap());
     assert_eq!(
         (&profile["rate"], &profile["switched"]),
         (&Value::from(512 << 10), &Value::Null)
@@ -192,4 +192,41 @@ fn there_are_only_so_many_sessions_at_once() {
         server.get(short).0.starts_with("HTTP/1.1 200")
     });
     assert!(served, "the sessions of clients that have gone count still");
+}
+
+#[test]
+fn a_process_that_was_started_by_a_link_has_one_name_everywhere() {
+    let planted = Planted::start_as("other-name", &["late"], Some("4096"));
+    let server = Server::start(&["--pid", &planted.pid()]);
+    let from_server = |path: &str| served(&planted, &server.get_bytes(path));
+    let called = [
+        json(&printed(&mut planted.profile(&["--json"]))),
+        from_server("/debug/pprof/heap"),
+        from_server("/debug/pprof/heap?seconds=1"),
+    ];
+    for profile in called {
+        assert_eq!(profile["program"], "other-name");
+    }
+    assert!(server.get("/").1.contains("<td>other-name<td>"));
+}
+
+#[test]
+fn a_session_over_http_outlives_its_process() {
+    let mut planted = Planted::start(&[], Some("4096"));
+    let server = Server::start(&["--pid", &planted.pid()]);
+    let mut request = server.ask("/debug/pprof/heap?seconds=600");
+    request.set_read_timeout(Some(LOOK)).unwrap();
+    // The session has begun, and nothing is answered yet.
+    let mut answer = Vec::new();
+    let early = (0..20).any(|_| request.read_to_end(&mut answer).is_ok());
+    assert!(!early && answer.is_empty());
+    planted.end();
+    request.set_read_timeout(Some(LOOK * 1200)).unwrap();
+    request.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let (head, body) = answer.split_at(end.unwrap() + 4);
+    assert!(head.starts_with(b"HTTP/1.1 200"));
+    let profile = served(&planted, body);
+    assert_eq!(profile["session"]["live"], "growth");
+    assert!(allocated(&profile) > 0, "{profile:#}");
 }

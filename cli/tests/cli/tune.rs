@@ -93,6 +93,31 @@ fn a_program_is_counted_and_runs_with_its_classes() {
 }
 
 #[test]
+fn where_nothing_can_be_written_the_option_is_named() {
+    let room = room();
+    let file = saved(room.path());
+    // Nobody can make a file there, not even root.
+    let tune = |arguments: &[&str]| {
+        let mut command = neap();
+        command.current_dir("/proc").arg("tune").args(arguments);
+        command.output().unwrap()
+    };
+    let file = file.to_str().unwrap();
+    for arguments in [["--from", file], ["--", "true"]] {
+        let output = tune(&arguments);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        let said = said(&output);
+        assert!(
+            said.contains("cannot write ") && said.contains("elsewhere with -o FILE"),
+            "{arguments:?}: {said}"
+        );
+    }
+    let named = said(&tune(&["-o", "here", "--from", file]));
+    assert!(named.contains("cannot write here: "), "{named}");
+    assert!(!named.contains("elsewhere"), "{named}");
+}
+
+#[test]
 fn what_cannot_be_is_one_line() {
     let room = room();
     let file = saved(room.path());

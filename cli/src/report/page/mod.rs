@@ -26,8 +26,8 @@ use askama::Template;
 use html::{Prose, json, nonce};
 use neap::stats::Bytes;
 use tables::{
-    ClassLine, LedgerLine, SiteRow, class_lines, counters, ledger_lines, process_rows, site_rows,
-    stacks,
+    ClassLine, LedgerLine, SiteHeads, SiteRow, class_lines, counters, ledger_lines, process_rows,
+    site_rows, stacks,
 };
 
 #[derive(Template)]
@@ -44,6 +44,7 @@ struct Page<'a> {
     points: String,
     flame: Option<String>,
     sites: Vec<SiteRow>,
+    heads: SiteHeads,
     classes: Vec<ClassLine>,
     ledger: Vec<LedgerLine>,
     counters: Vec<(&'static str, String)>,
@@ -80,6 +81,7 @@ pub fn render(
             .filter(|profile| !profile.stacks.is_empty())
             .map(|profile| flame(profile, subject)),
         sites: site_rows(subject),
+        heads: SiteHeads::of(subject),
         classes: class_lines(subject),
         ledger: ledger_lines(subject),
         counters: counters(subject),

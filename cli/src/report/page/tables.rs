@@ -3,12 +3,41 @@
 use super::super::material::Material;
 use super::super::sites::{Site, sites};
 use super::super::subject::{Process, Subject, processes};
+use crate::profile::Extent;
 use crate::recording::format::ClassRow;
 use neap::ledger::Sign;
 use neap::stats::Bytes;
 
 /// Rows of a table.
 const ROWS: usize = 25;
+
+/// What stands over the columns of places.
+pub struct SiteHeads {
+    pub live: &'static str,
+    pub objects: &'static str,
+    pub all: &'static str,
+    pub waste: &'static str,
+}
+
+impl SiteHeads {
+    /// In the profile of a session what is live is by how much it grew.
+    pub fn of(subject: &Subject) -> Self {
+        match subject.profile.map(|profile| profile.extent) {
+            Some(Extent::Session { .. }) => Self {
+                live: "More live than before",
+                objects: "More objects",
+                all: "Allocated in that time",
+                waste: "More rounding",
+            },
+            _ => Self {
+                live: "Live",
+                objects: "Objects",
+                all: "Allocated in all",
+                waste: "Rounding",
+            },
+        }
+    }
+}
 
 /// A place that allocates.
 pub struct SiteRow {

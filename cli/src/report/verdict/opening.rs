@@ -1,6 +1,7 @@
 //! The first paragraph.
 
 use super::Finding;
+use crate::profile::{Extent, Profile, session_words};
 use crate::recording::format::Happening;
 use crate::report::subject::Subject;
 use neap::stats::Bytes;
@@ -27,14 +28,7 @@ fn run(subject: &Subject) -> String {
     let name = subject.program.replace('`', "'");
     if subject.samples.is_empty() {
         return match subject.profile {
-            Some(profile) => {
-                let total = profile.total();
-                format!(
-                    "In the profile of `{name}` {} were live, of {} allocated in all.",
-                    Bytes(total.live_bytes),
-                    Bytes(total.alloc_bytes)
-                )
-            }
+            Some(profile) => profiled(&name, profile),
             None => format!("Nothing was recorded of `{name}`: it ended before the first sample."),
         };
     }
@@ -57,6 +51,22 @@ fn run(subject: &Subject) -> String {
     }
 }
 
+fn profiled(name: &str, profile: &Profile) -> String {
+    match profile.extent {
+        Extent::Whole => {
+            let total = profile.total();
+            format!(
+                "In the profile of `{name}` {} were live, of {} allocated in all.",
+                Bytes(total.live_bytes),
+                Bytes(total.alloc_bytes)
+            )
+        }
+        Extent::Session { shrunk } => {
+            format!("`{name}`: {}.", session_words(profile, shrunk))
+        }
+    }
+}
+
 fn peak(subject: &Subject) -> Option<String> {
     let rss = subject.peak_rss();
     if rss == 0 {
@@ -64,7 +74,7 @@ fn peak(subject: &Subject) -> Option<String> {
     }
     let Some((sample, heap)) = subject.peak() else {
         return Some(format!(
-            "It had up to {} in RAM, and never told what is in its heap: it ran outside Neap, with `NEAP_ATTACH=0`, or for too short a time.",
+            "It had up to {} in RAM, and never told what is in its heap: it slept or called only its allocator's fast paths (run it with `--answer`, and it answers then, too), ran outside Neap, with `NEAP_ATTACH=0`, or for too short a time.",
             Bytes(rss)
         ));
     };

@@ -2,7 +2,7 @@
 
 use super::growth::Growth;
 use super::{FLOOR, Finding, percent, share, stands_out};
-use crate::profile::Figures;
+use crate::profile::{Extent, Figures, Profile};
 use crate::report::sites::{Site, sites};
 use crate::report::subject::Subject;
 use neap::stats::Bytes;
@@ -25,9 +25,12 @@ pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
         return Vec::new();
     };
     let (sites, total) = (sites(profile), profile.total());
-    let held = total.live_bytes.max(subject.peak_rss());
-    let mut found = largest(&sites, |site| leak(site, &total, subject, growth));
-    found.extend(rounding(subject, &sites, &total));
+    let held = held(profile, subject);
+    let mut found = largest(&sites, |site| match profile.extent {
+        Extent::Whole => leak(site, &total, subject, growth),
+        Extent::Session { .. } => gain(site, &total),
+    });
+    found.extend(rounding(subject, profile.extent, &sites, &total));
     found.extend(largest(&sites, |site| large(site, held, subject)));
     let told: Vec<_> = found
         .iter()
@@ -39,6 +42,19 @@ pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
             .filter(|finding| !told.iter().any(|site| finding.site.as_ref() == Some(site))),
     );
     found
+}
+
+/// What single blocks are measured by: how much of it, in bytes, and what it is.
+fn held(profile: &Profile, subject: &Subject) -> (u64, &'static str) {
+    let total = profile.total();
+    match profile.extent {
+        Extent::Whole => (
+            total.live_bytes.max(subject.peak_rss()),
+            "the most that was held",
+        ),
+        // What is live is not known, only by how much it grew.
+        Extent::Session { .. } => (total.alloc_bytes, "what was allocated in that time"),
+    }
 }
 
 /// Who held much at the peak.
@@ -95,8 +111,7 @@ fn leak(
         alloc_bytes,
         ..
     } = site.figures;
-    let stays = live_objects >= LEAST_OBJECTS && share(live_bytes, alloc_bytes) >= 0.25;
-    (stays && stands_out(live_bytes, total.live_bytes, 0.10)).then(|| Finding {
+    stays(&site.figures, total).then(|| Finding {
         kind: LEAK,
         bytes: live_bytes,
         share: share(live_bytes, total.live_bytes),
@@ -118,6 +133,41 @@ fn leak(
     })
 }
 
+/// Whether a quarter of what was allocated stayed, in many objects, and it is much of the whole.
+fn stays(figures: &Figures, total: &Figures) -> bool {
+    let many = figures.live_objects >= LEAST_OBJECTS;
+    many && share(figures.live_bytes, figures.alloc_bytes) >= 0.25
+        && stands_out(figures.live_bytes, total.live_bytes, 0.10)
+}
+
+/// The same of a session, where what is live is by how much it grew.
+fn gain(site: &Site, total: &Figures) -> Option<Finding> {
+    let Figures {
+        live_bytes,
+        live_objects,
+        alloc_bytes,
+        ..
+    } = site.figures;
+    stays(&site.figures, total).then(|| Finding {
+        kind: LEAK,
+        bytes: live_bytes,
+        share: share(live_bytes, total.live_bytes),
+        of: "the growth of what is live",
+        site: Some(site.function.clone()),
+        headline: format!(
+            "From {}, {} in {live_objects} objects more are live than before.",
+            site.name(),
+            Bytes(live_bytes)
+        ),
+        detail: format!(
+            "That is {} of all that was allocated there in that time.{}",
+            percent(live_bytes, alloc_bytes),
+            path(site)
+        ),
+        remedy: "Take another session later: what grows each time, without end, is a missing free on the paths that leave this function's callers, or a container that only grows. If it grows once, it is the program's data.".to_owned(),
+    })
+}
+
 fn still(subject: &Subject) -> &'static str {
     match subject.ending() {
         Some(_) => "were still live when the program ended",
@@ -126,12 +176,16 @@ fn still(subject: &Subject) -> &'static str {
 }
 
 /// At the end, or at the peak if nothing of it is left at the end.
-fn rounding(subject: &Subject, at_end: &[Site], total: &Figures) -> Vec<Finding> {
-    let found = largest(at_end, |site| waste(site, total, "at the end"));
+fn rounding(subject: &Subject, extent: Extent, at_end: &[Site], total: &Figures) -> Vec<Finding> {
+    let when = match extent {
+        Extent::Whole => "live at the end",
+        Extent::Session { .. } => "more than were live before",
+    };
+    let found = largest(at_end, |site| waste(site, total, when));
     match (found.as_slice(), subject.at_peak) {
         ([], Some((_, peak))) => {
             let total = peak.total();
-            largest(&sites(peak), |site| waste(site, &total, "at the peak"))
+            largest(&sites(peak), |site| waste(site, &total, "live at the peak"))
         }
         _ => found,
     }
@@ -146,7 +200,8 @@ fn waste(site: &Site, total: &Figures, when: &str) -> Option<Finding> {
         ..
     } = site.figures;
     let bytes = site.waste();
-    let loose = share(bytes, usable) >= 0.15;
+    // In a session bytes may have grown where there are no more objects; then no object's size is known.
+    let loose = objects > 0 && share(bytes, usable) >= 0.15;
     (loose && stands_out(bytes, total.live_usable, 0.05)).then(|| Finding {
         kind: WASTE,
         bytes,
@@ -161,7 +216,7 @@ fn waste(site: &Site, total: &Figures, when: &str) -> Option<Finding> {
             sizes(&site.figures)
         ),
         detail: format!(
-            "Of {objects} objects live {when}, {} were asked for and {} taken.{}",
+            "Of {objects} objects {when}, {} were asked for and {} taken.{}",
             Bytes(asked),
             Bytes(usable),
             path(site)
@@ -193,7 +248,7 @@ fn sizes(figures: &Figures) -> String {
 }
 
 /// Single blocks that are large by themselves.
-fn large(site: &Site, held: u64, subject: &Subject) -> Option<Finding> {
+fn large(site: &Site, (held, of): (u64, &'static str), subject: &Subject) -> Option<Finding> {
     let Figures {
         alloc_bytes,
         alloc_objects,
@@ -206,7 +261,7 @@ fn large(site: &Site, held: u64, subject: &Subject) -> Option<Finding> {
             kind: LARGE,
             bytes: mean,
             share: share(mean, held),
-            of: "the most that was held",
+            of,
             site: Some(site.function.clone()),
             headline: format!(
                 "{} allocates {} of {}{}.",

@@ -287,3 +287,24 @@ fn figures_that_make_no_sense_are_survived() {
     let verdict = verdict(&samples, vec![stack("much", most), stack("more", most)]);
     assert!(!verdict.opening.is_empty());
 }
+
+#[test]
+fn a_heap_that_was_never_told_has_its_reasons_and_a_remedy() {
+    let silent = Sample {
+        t_ms: 900,
+        pid: 7,
+        rss: 50 * MB,
+        ..Sample::default()
+    };
+    let opening = verdict(&[silent], Vec::new()).opening;
+    for words in [
+        "47.6 MiB in RAM",
+        "it slept or ",
+        "`--answer`",
+        "outside Neap",
+    ] {
+        assert!(opening.contains(words), "{opening}");
+    }
+    let told = of_ledger(calm()).opening;
+    assert!(!told.contains("--answer"), "{told}");
+}
