@@ -10,18 +10,20 @@
 //!
 //! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`, the first change by a compare-exchange, so that one of several callers wins. `HOLDS` counts who wants no thread.
 
+mod watch;
+
 use super::allocate::{current, entered};
 use super::attach;
 use crate::base::sync::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering,
 };
-use crate::cache::decay::{GO_ON, Told};
+use crate::cache::decay::GO_ON;
 use crate::cache::heap::HEAP;
 use crate::cache::thread::Cache;
 use crate::os::linux::sandbox;
 use crate::os::thread;
 use crate::page::Chores;
-use crate::slab::depot::{Round, Source};
+use crate::slab::depot::Source;
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;
@@ -56,20 +58,6 @@ pub const MOST_RANGES: usize = 8;
 /// Bytes of the thread's stack: its deepest frame is a gather of some KiB. The C library keeps its own data there, too.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Least time between two looks, in ms.
-const LEAST_MS: u64 = 10;
-/// Time between two looks under pressure, in ms; twice as long after each that gained less than [`WORTH_BYTES`].
-const PRESSED_MS: u64 = 25;
-const WORTH_BYTES: usize = 1 << 20;
-/// It looks whether somebody asks at least so often, in ms.
-const MOST_REST_MS: u64 = 1000;
-/// The same where it stays to answer.
-const ANSWER_MS: u64 = 250;
-/// A round over slabs and magazines comes with every second look.
-const LOOKS_A_ROUND: u32 = 2;
-/// So many rounds without anything to do, and it ends.
-const IDLE_ROUNDS: u32 = 2;
-
 /// What the option `NEAP_PURGE_THREAD` says.
 static CHOSEN: AtomicU8 = AtomicU8::new(UNSAID);
 const UNSAID: u8 = 0;
@@ -87,6 +75,10 @@ pub(super) fn choose(word: &str) {
 /// Whether the thread stays when there is nothing to do, to answer those who ask.
 static STAYS: AtomicBool = AtomicBool::new(false);
 
+fn is_staying() -> bool {
+    STAYS.load(Ordering::Relaxed)
+}
+
 /// The thread is started [at once](start_to_stay) or by the first free on a slow path that can, and stays. So it is in a Rust program that did not ask for one, too,
 /// unless `NEAP_PURGE_THREAD` forbids it.
 pub(super) fn stay() {
@@ -99,14 +91,14 @@ pub(super) fn stay() {
 
 /// The thread is started now, if it is to stay. The program has one thread, and none of its calls is under way.
 pub fn start_to_stay() {
-    if STAYS.load(Ordering::Relaxed) && entered().is_some() {
+    if is_staying() && entered().is_some() {
         start(0);
     }
 }
 
 /// There is no thread: where one is to stay, the next free that can starts it.
 fn want_if_staying() {
-    if STAYS.load(Ordering::Relaxed) {
+    if is_staying() {
         HEAP.tide.want();
     }
 }
@@ -307,7 +299,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     THREAD.store(thread::thread_id(), Ordering::SeqCst);
     STATE.store(HERE, Ordering::SeqCst);
     thread::name_thread(c"neap-purge");
-    go_round();
+    watch::go_round();
     HEAP.pages.set_chores(Chores::Callers);
     ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
@@ -315,112 +307,4 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
         want_if_staying();
     }
     null_mut()
-}
-
-/// Until there is nothing left to do, or it is told to end.
-fn go_round() {
-    look_around();
-    let mut watch = Watch {
-        idle_rounds: 0,
-        looks: 0,
-        freed: HEAP.tide.freed(),
-        vain: 0,
-        looked_at: HEAP.now_ms(),
-    };
-    while watch.idle_rounds < IDLE_ROUNDS
-        || attach::rest_ms() != u64::MAX
-        || (STAYS.load(Ordering::Relaxed) && !HEAP.registry.is_empty())
-    {
-        HEAP.pages.set_chores(Chores::Elsewhere);
-        let until_look = watch.rest_ms();
-        let rest = until_look.min(attach::rest_ms()).min(most_rest_ms());
-        let told = HEAP.tide.listen(rest);
-        match told {
-            Told::End => return,
-            Told::MakeWay { stay } => {
-                HEAP.pages.purge_above(stay);
-            }
-            Told::Nothing => {}
-        }
-        attach::serve();
-        // The clock is coarse: who slept until the next look may be told that there are some ms left.
-        let slept_through = told == Told::Nothing && rest == until_look;
-        if slept_through || watch.rest_ms() == 0 {
-            watch.look();
-            watch.looked_at = HEAP.now_ms();
-            HEAP.tide.attend();
-            look_around();
-        }
-    }
-}
-
-/// After so long it looks whether somebody asks, in ms.
-fn most_rest_ms() -> u64 {
-    match STAYS.load(Ordering::Relaxed) {
-        true => ANSWER_MS,
-        false => MOST_REST_MS,
-    }
-}
-
-/// Files are read for it: not while the process forks, or the child would have them open.
-fn look_around() {
-    let _whole = HEAP.tide.step.lock();
-    HEAP.look_around();
-}
-
-/// What the thread remembers from look to look.
-struct Watch {
-    /// Rounds without anything to do, one after the other.
-    idle_rounds: u32,
-    looks: u32,
-    /// Bytes freed past magazines at the last round.
-    freed: usize,
-    /// Looks under pressure that gained next to nothing, one after the other.
-    vain: u32,
-    /// When it last looked, in ms.
-    looked_at: u64,
-}
-
-impl Watch {
-    fn look(&mut self) {
-        self.looks += 1;
-        let mut purged = HEAP.purge_free();
-        let pressed = HEAP.is_pressed();
-        if pressed {
-            purged += HEAP.decay_round(Round::All);
-            self.vain = if purged < WORTH_BYTES {
-                self.vain + 1
-            } else {
-                0
-            };
-        } else if self.looks.is_multiple_of(LOOKS_A_ROUND) {
-            purged += HEAP.decay_round(Round::Idle);
-            self.vain = 0;
-        } else {
-            return;
-        }
-        let quiet = purged == 0 && self.freed == HEAP.tide.freed();
-        let done = quiet && HEAP.pages.oldest_dirty().is_none();
-        self.idle_rounds = if done { self.idle_rounds + 1 } else { 0 };
-        self.freed = HEAP.tide.freed();
-    }
-
-    /// Time until the next look, in ms.
-    fn rest_ms(&self) -> u64 {
-        (self.looked_at + self.pause_ms()).saturating_sub(HEAP.now_ms())
-    }
-
-    /// Time between two looks, in ms: a quarter of the decay time, less under pressure, as long as that helps, more if it stays with nothing
-    /// to do.
-    fn pause_ms(&self) -> u64 {
-        let least = match self.idle_rounds < IDLE_ROUNDS {
-            true => LEAST_MS,
-            false => ANSWER_MS,
-        };
-        let usual = (HEAP.decay_ms() / 4).max(least);
-        match HEAP.is_pressed() {
-            true => (PRESSED_MS << self.vain.min(8)).min(usual.max(PRESSED_MS)),
-            false => usual,
-        }
-    }
 }
