@@ -90,7 +90,7 @@ unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, 
             let fate = unsafe { apply(envp, entry) };
             // SAFETY: as above.
             let string = unsafe { *next };
-            if let (Fate::Emptied(at), true) = (fate, is_of_the_kernel(string)) {
+            if let (Fate::Emptied(at), true) = (fate, thread::is_of_the_kernel(string)) {
                 // SAFETY: within the string, of which nobody has kept anything; on the stack, where the kernel wrote it.
                 unsafe { *string.add(at) = 0 };
             }
@@ -98,14 +98,6 @@ unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, 
         // SAFETY: as above.
         next = unsafe { next.add(1) };
     }
-}
-
-/// Whether the kernel wrote this string of the environment when the program started, on its stack: others, which the program put there, may
-/// be constants. It lies between two strings whose places the kernel tells.
-fn is_of_the_kernel(string: *const c_char) -> bool {
-    // SAFETY: getauxval only reads.
-    let [low, high] = [libc::AT_RANDOM, libc::AT_EXECFN].map(|of| unsafe { libc::getauxval(of) });
-    (low as usize..high as usize).contains(&string.addr())
 }
 
 /// Puts one `NEAP_*` variable into force, or warns of it.
@@ -214,7 +206,7 @@ unsafe fn leave_preload(envp: *mut *mut c_char) {
         let entry = unsafe { CStr::from_ptr(*next) };
         let length = entry.to_bytes().len();
         // SAFETY: as above.
-        if entry.to_bytes().starts_with(NAME) && is_of_the_kernel(unsafe { *next }) {
+        if entry.to_bytes().starts_with(NAME) && thread::is_of_the_kernel(unsafe { *next }) {
             // SAFETY: the string's own bytes, on the stack, where the kernel wrote them.
             let text = unsafe { core::slice::from_raw_parts_mut((*next).cast::<u8>(), length) };
             let kept = NAME.len() + without_neap(&mut text[NAME.len()..]);

@@ -173,6 +173,15 @@ pub fn exit_at_once(status: i32) -> ! {
     }
 }
 
+/// Whether the kernel wrote this string of the environment when the program started, on its stack: others, which the program put there, may
+/// be constants. It lies between two strings whose places the kernel tells.
+pub fn is_of_the_kernel(string: *const c_char) -> bool {
+    let places = [libc::AT_RANDOM, libc::AT_EXECFN];
+    // SAFETY: getauxval takes no pointers.
+    let [low, high] = keep_errno(|| places.map(|of| unsafe { libc::getauxval(of) }));
+    (low as usize..high as usize).contains(&string.addr())
+}
+
 /// Whether the process runs with more rights than its caller (`AT_SECURE`).
 pub fn is_secure() -> bool {
     // SAFETY: getauxval takes no pointers.
