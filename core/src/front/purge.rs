@@ -79,14 +79,10 @@ fn is_staying() -> bool {
     STAYS.load(Ordering::Relaxed)
 }
 
-/// The thread is started [at once](start_to_stay) or by the first free on a slow path that can, and stays. So it is in a Rust program that did not ask for one, too,
-/// unless `NEAP_PURGE_THREAD` forbids it.
+/// The thread is started [at once](start_to_stay) or by the first free on a slow path that can, and stays; where one may be started at all.
 pub(super) fn stay() {
     STAYS.store(true, Ordering::Relaxed);
     want_if_staying();
-    if !attach::is_library() && CHOSEN.load(Ordering::Relaxed) != OFF {
-        ENABLED.store(true, Ordering::Release);
-    }
 }
 
 /// The thread is started now, if it is to stay. The program has one thread, and none of its calls is under way.
