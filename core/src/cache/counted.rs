@@ -209,6 +209,10 @@ impl Heap {
             return None;
         }
         let mut open = cache.open();
+        // As above.
+        if cache.drawn.pass(bytes) {
+            return None;
+        }
         let rate = self.note_sample(&mut open)?;
         open.draw_large();
         Some(rate)

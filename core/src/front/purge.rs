@@ -118,8 +118,10 @@ pub fn enable(forbidden: &[Range<usize>]) {
         from.store(range.start, Ordering::Relaxed);
         to.store(range.end, Ordering::Relaxed);
     }
-    if CHOSEN.load(Ordering::Relaxed) != OFF {
+    // Who was told to ask no more, or to start none, stays so.
+    if CHOSEN.load(Ordering::Relaxed) != OFF && sandbox::allows_more() {
         ENABLED.store(true, Ordering::Release);
+        want_if_staying();
     }
 }
 

@@ -94,6 +94,8 @@ static void child_has_its_own(int generations) {
         present();
         int profile = descriptor_of("neap-profile");
         CHECK(profile >= 0 && word_of(profile, 24) == (uint64_t)getpid());
+        // It samples on, since now.
+        CHECK(word_of(profile, 32) == 64 << 10 && word_of(profile, 72) != 0 && word_of(profile, 80) != 0);
         if (generations > 1)
             child_has_its_own(generations - 1);
         free(malloc(100000));

@@ -6,6 +6,7 @@ use super::maps::Maps;
 use super::table::Table;
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicU64, Ordering};
+use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::linux::{Linux, sandbox};
 use crate::os::lock::Lock;
@@ -309,6 +310,10 @@ impl Inner {
             }
             self.shared = Some(own);
             self.write_head();
+            // It samples on, as its parent did.
+            self.set_head(offset_of!(Head, rate), HEAP.sampling());
+            self.set_head(offset_of!(Head, began_ms), now_ms());
+            self.set_head(offset_of!(Head, changed_ms), now_ms());
             self.set_head(offset_of!(Head, maps_bytes), self.maps.written() as u64);
             self.begin_sums();
             attach::tell_of_profile(&own);
