@@ -181,6 +181,7 @@ fn profile() -> Command {
                 .long("seconds")
                 .value_name("N")
                 .value_parser(seconds)
+                .allow_negative_numbers(true)
                 .help("How long to sample [10 if it is off; 0 if it is on]"),
         )
         .arg(
@@ -188,6 +189,7 @@ fn profile() -> Command {
                 .long("rate")
                 .value_name("BYTES")
                 .value_parser(rate)
+                .allow_negative_numbers(true)
                 .help("Bytes between two samples, on average [512K]"),
         )
         .arg(

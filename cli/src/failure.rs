@@ -34,6 +34,11 @@ impl Failure {
         }
     }
 
+    /// Whether there is no such program.
+    pub fn is_not_found(&self) -> bool {
+        self.code == NOT_FOUND
+    }
+
     /// Writes the line to standard error and returns the exit code.
     pub fn report(&self) -> i32 {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));

@@ -29,6 +29,17 @@ fn given(option: &Declaration, matches: &ArgMatches) -> Option<OsString> {
     }
 }
 
+/// Whether a word is an option that takes its value only after an equals sign.
+pub fn takes_an_optional_value(word: &str) -> bool {
+    let is_optional = |option: &Declaration| matches!(option.flag(), Flag::Optional(_));
+    word.strip_prefix("--").is_some_and(|name| {
+        name == "profile"
+            || OPTIONS
+                .iter()
+                .any(|option| option.name == name && is_optional(option))
+    })
+}
+
 fn argument(option: &'static Declaration) -> Arg {
     let arg = Arg::new(option.name).help(help(option));
     match option.flag() {

@@ -14,6 +14,7 @@
 //! | `profile/` | heap profiles: read, symbolised, written in the formats that others open |
 //! | `recording/`, `session/`, `report/` | the heap over time: its file, the run that writes it, the page made of it |
 //! | `progress` | what takes a while, and silence where it is asked for |
+//! | `output` | standard output |
 //! | `table` | findings as a table or as JSON |
 //! | `top/` | a process, or all, again and again |
 //! | `serve/` | figures and profiles over HTTP |
@@ -32,6 +33,7 @@ mod failure;
 mod flags;
 mod launch;
 mod library;
+mod output;
 mod probe;
 mod profile;
 mod program;
@@ -56,6 +58,7 @@ type Outcome = Result<i32, Failure>;
 /// Called by the C runtime. Arguments come from `std::env`, which has its own copy.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
+    output::begin();
     let status = match command::neap().try_get_matches() {
         Ok(matches) => perform(&matches),
         Err(error) => usage(&error),
@@ -70,9 +73,11 @@ fn perform(matches: &ArgMatches) -> i32 {
 /// Help and version end well; a wrong command line is a failure of `neap`, not of the
 /// program it would have run.
 fn usage(error: &clap::Error) -> i32 {
-    let printed = error.print();
-    match (error.use_stderr(), printed) {
-        (false, Ok(())) => 0,
-        _ => i32::from(OWN),
+    if error.use_stderr() {
+        // Where standard error cannot be written to, the exit code alone tells.
+        let _ = error.print();
+        return i32::from(OWN);
     }
+    let page = error.render().ansi().to_string();
+    output::print(&page).unwrap_or_else(|failure| failure.report())
 }

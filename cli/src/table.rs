@@ -1,10 +1,7 @@
 //! Findings, as a table for people or as JSON for programs.
 
-use crate::Outcome;
-use crate::failure::Failure;
 use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
 use serde_json::{Value, json};
-use std::io::{ErrorKind, Write};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,15 +97,4 @@ pub fn table(title: &str, findings: &[Finding]) -> String {
     let bold = anstyle::Style::new().bold();
     let end = if findings.is_empty() { "" } else { "\n" };
     format!("{bold}{title}{bold:#}\n{}{end}", table.trim_fmt())
-}
-
-/// Writes `text` to standard output, without colours unless a terminal shows them. A
-/// reader that has seen enough is no error.
-pub fn print(text: &str) -> Outcome {
-    match anstream::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::own(format!(
-            "cannot write to standard output: {error}"
-        ))),
-        _ => Ok(0),
-    }
 }

@@ -140,6 +140,12 @@ fn processes() -> Result<Vec<Process>, Failure> {
     let mut numbers: Vec<i32> = entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
+    if !numbers.contains(&std::process::id().cast_signed()) {
+        return Err(Failure::own(
+            "/proc does not show processes, not even this one: mount it (mount -t proc proc /proc), \
+             or leave the sandbox that hides it",
+        ));
+    }
     numbers.sort_unstable();
     let ours = |process: &Process| process.user().is_ok_and(may_watch);
     let open = |pid: i32| Process::open(pid).ok().filter(ours);

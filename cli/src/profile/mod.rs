@@ -6,6 +6,7 @@
 //! | `region` | the region of a process, taken apart |
 //! | `maps`, `files`, `jit`, `symbols` | from addresses to functions, files and lines |
 //! | `plumbing` | which frames are the allocator's own |
+//! | `fold` | runs of runtime frames as one |
 //! | `pprof/` | pprof's format, written and read |
 //! | `collapsed` | one line a stack, and the flame graph made of these |
 //! | `calls` | stacks merged into a tree, functions and sites summed up |
@@ -17,6 +18,7 @@
 mod calls;
 mod collapsed;
 mod files;
+mod fold;
 mod gather;
 mod jit;
 mod json;

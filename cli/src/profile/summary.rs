@@ -13,6 +13,9 @@ pub fn summary(profile: &Profile, value: Value) -> String {
         text += &format!("{gap}\n");
     }
     text += &largest(profile, value);
+    if let Some(unnamed) = profile.unnamed() {
+        text += &format!("{unnamed}\n");
+    }
     if value != Value::Waste {
         text += &most_waste(profile);
     }

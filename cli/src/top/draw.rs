@@ -7,19 +7,28 @@ use super::state::{List, One, Page, State, bytes};
 use crate::attach::of_whom;
 use crate::failure::shown;
 use crate::view::text::difference;
-use crate::view::{self, PENDING, live, slices};
+use crate::view::{self, PENDING, live, slices, total};
 use neap::ledger::{Ledger, Sign};
 use neap::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState};
+use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState, Wrap};
 
 /// Lines that the sparkline takes, its title included.
 const SPARKLINE: u16 = 4;
-/// Columns that the ledger takes.
-const LEDGER: u16 = 54;
+/// Lines of the rates, and of the spans by their use, titles included.
+const RATES: u16 = 10;
+const USES: u16 = USE_NAMES.len() as u16 + 1;
+/// Columns of a ledger line: sign, name, figure.
+const LEDGER: [u16; 3] = [1, 13, 10];
+/// The same with the meaning of each line.
+const LEDGER_WITH_MEANINGS: u16 = 80;
+/// Columns of a name and a figure beside the ledger.
+const FACTS: [u16; 2] = [13, 11];
+/// Columns between two tables.
+const GAP: u16 = 2;
 
 /// Draws all.
 pub fn screen(frame: &mut Frame, state: &State) {
@@ -28,6 +37,7 @@ pub fn screen(frame: &mut Frame, state: &State) {
     match &state.page {
         Page::List(list) => processes(frame, body, list),
         Page::One(one) => process(frame, body, one),
+        Page::Help(_) => help(frame, body),
     }
     let line = match state.message.as_str() {
         "" => Line::styled(state.page.keys(), Style::new().add_modifier(Modifier::DIM)),
@@ -93,32 +103,100 @@ fn process(frame: &mut Frame, area: Rect, one: &One) {
             one.title(),
             Bytes(look.view.kernel.process_rss)
         );
-        return frame.render_widget(Paragraph::new(text), area);
+        let paragraph = Paragraph::new(text).wrap(Wrap { trim: true });
+        return frame.render_widget(paragraph, area);
     };
-    let ledger = ledger(&figures.ledger, look);
-    let lines = u16::try_from(ledger.len())
-        .unwrap_or(u16::MAX)
-        .saturating_add(1);
-    let [top, middle, bottom] = Layout::vertical([
-        Constraint::Length(SPARKLINE),
-        Constraint::Length(lines.max(16)),
-        Constraint::Min(0),
-    ])
-    .areas(area);
-    let [left, right] = Layout::horizontal([Constraint::Max(LEDGER), Constraint::Min(0)])
-        .spacing(2)
-        .areas(middle);
-    resident(frame, top, one, look);
-    let widths = [1, 14, 11]
-        .map(Constraint::Length)
+    let places = Places::of(
+        area,
+        figures
+            .ledger
+            .lines()
+            .iter()
+            .filter(|line| line.bytes > 0)
+            .count(),
+    );
+    resident(frame, places.resident, one, look);
+    ledger(frame, places.ledger, &figures.ledger, look);
+    rates(frame, places.rates, &look.rates);
+    spans(frame, places.spans, look, figures);
+    classes(frame, places.classes, one, figures);
+}
+
+/// Where the parts of a process's page stand.
+struct Places {
+    resident: Rect,
+    ledger: Rect,
+    rates: Rect,
+    spans: Rect,
+    classes: Rect,
+}
+
+impl Places {
+    /// For a ledger of so many lines. A terminal of 80 columns has no room for what they mean.
+    fn of(area: Rect, lines: usize) -> Places {
+        // A title, the sum, and what is not in the arenas.
+        let lines = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(3);
+        let facts = FACTS.iter().sum::<u16>() + 1;
+        let is_wide = area.width >= LEDGER_WITH_MEANINGS + GAP + facts;
+        let height = match is_wide {
+            true => lines.max(RATES + USES),
+            false => lines.max(RATES),
+        };
+        let [resident, middle, classes] = Layout::vertical([
+            Constraint::Length(SPARKLINE),
+            Constraint::Length(height),
+            Constraint::Min(0),
+        ])
+        .areas(area);
+        let (ledger, rates, spans) = match is_wide {
+            true => Places::in_two_columns(middle, facts),
+            false => Places::in_three_columns(middle, facts),
+        };
+        Places {
+            resident,
+            ledger,
+            rates,
+            spans,
+            classes,
+        }
+    }
+
+    fn in_two_columns(area: Rect, facts: u16) -> (Rect, Rect, Rect) {
+        let widths = [LEDGER_WITH_MEANINGS, facts].map(Constraint::Length);
+        let [ledger, right] = Layout::horizontal(widths).spacing(GAP).areas(area);
+        let heights = [Constraint::Length(RATES), Constraint::Min(0)];
+        let [rates, spans] = Layout::vertical(heights).areas(right);
+        (ledger, rates, spans)
+    }
+
+    fn in_three_columns(area: Rect, facts: u16) -> (Rect, Rect, Rect) {
+        let bare = LEDGER.iter().sum::<u16>() + 2;
+        let widths = [bare, facts, facts].map(Constraint::Length);
+        let [ledger, rates, spans] = Layout::horizontal(widths).spacing(GAP).areas(area);
+        (ledger, rates, spans)
+    }
+}
+
+/// What the keys do, and what the words mean.
+fn help(frame: &mut Frame, area: Rect) {
+    let keys = [
+        ("q, Ctrl-C", "quit"),
+        ("arrows", "choose a process, scroll size classes"),
+        ("Enter", "look into the chosen process"),
+        ("Esc", "back to the list"),
+        ("p", "have the process give its free memory back"),
+        ("s", "sort by the next column"),
+        ("?", "this page"),
+    ];
+    let ledger = Ledger::default().lines();
+    let words = ledger.iter().map(|line| (line.name, line.meaning));
+    let rows = keys
         .into_iter()
-        .chain([Constraint::Min(0)]);
-    frame.render_widget(Table::new(ledger, widths).block(title("ledger")), left);
-    let [upper, lower] =
-        Layout::vertical([Constraint::Length(10), Constraint::Min(0)]).areas(right);
-    rates(frame, upper, &look.rates);
-    spans(frame, lower, look, figures);
-    classes(frame, bottom, one);
+        .chain(words)
+        .map(|(word, meaning)| Row::new([word, meaning]));
+    let widths = [Constraint::Length(LEDGER[1]), Constraint::Min(0)];
+    let table = Table::new(rows, widths).block(title("keys, and the lines of the ledger"));
+    frame.render_widget(table, area);
 }
 
 fn resident(frame: &mut Frame, area: Rect, one: &One, look: &Look) {
@@ -138,8 +216,15 @@ fn resident(frame: &mut Frame, area: Rect, one: &One, look: &Look) {
     frame.render_widget(line, area);
 }
 
+fn ledger(frame: &mut Frame, area: Rect, ledger: &Ledger, look: &Look) {
+    let meaning = (area.width >= LEDGER_WITH_MEANINGS).then_some(Constraint::Min(0));
+    let widths = LEDGER.map(Constraint::Length).into_iter().chain(meaning);
+    let table = Table::new(ledger_rows(ledger, look), widths).block(title("ledger"));
+    frame.render_widget(table, area);
+}
+
 /// Lines of 0 bytes are left out here: `neap stat` has all.
-fn ledger(ledger: &Ledger, look: &Look) -> Vec<Row<'static>> {
+fn ledger_rows(ledger: &Ledger, look: &Look) -> Vec<Row<'static>> {
     let row = |sign: &str, name: &str, figure: String, meaning: &str| {
         let figure = Line::from(figure).alignment(Alignment::Right);
         Row::new([
@@ -201,7 +286,7 @@ fn rates(frame: &mut Frame, area: Rect, rates: &Rates) {
             Line::from(rate).alignment(Alignment::Right),
         ])
     });
-    let widths = [14, 11].map(Constraint::Length);
+    let widths = FACTS.map(Constraint::Length);
     frame.render_widget(Table::new(rows, widths).block(title("a second")), area);
 }
 
@@ -217,11 +302,11 @@ fn spans(frame: &mut Frame, area: Rect, look: &Look, figures: &Snapshot) {
             Line::from(bytes).alignment(Alignment::Right),
         ])
     });
-    let widths = [14, 11].map(Constraint::Length);
+    let widths = FACTS.map(Constraint::Length);
     frame.render_widget(Table::new(rows, widths).block(title("spans")), area);
 }
 
-fn classes(frame: &mut Frame, area: Rect, one: &One) {
+fn classes(frame: &mut Frame, area: Rect, one: &One, figures: &Snapshot) {
     let row = |class: &ClassFigures| {
         let counts = [
             class.bytes,
@@ -254,7 +339,13 @@ fn classes(frame: &mut Frame, area: Rect, one: &One) {
     ];
     let classes = one.classes();
     let rows = classes.iter().skip(one.first).map(row);
-    let text = format!("size classes, by {}", one.order.word());
+    let free = total(figures, |class| bytes(class, |class| class.free));
+    let text = format!(
+        "size classes, by {}: {} free in slabs, {} of it resident",
+        one.order.word(),
+        Bytes(free),
+        Bytes(figures.ledger.slab_free.min(free))
+    );
     let table = Table::new(rows, [10; 7].map(Constraint::Length))
         .header(heading(names))
         .block(title(text));
@@ -266,7 +357,7 @@ mod tests {
     use super::*;
     use crate::attach::forged::Forged;
     use crate::top::{Feed, Pace};
-    use crate::view::tests::any_view;
+    use crate::view::tests::{any_view, view_at_rest};
     use proptest::prelude::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -308,6 +399,41 @@ mod tests {
         let text = drawn(Page::List(list), 80, 10);
         assert!(text.contains("1234") && text.contains("5.0 MiB"), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
+    }
+
+    fn one_of(view: crate::view::View) -> One {
+        let feed = Feed::new(Forged::board().open(), Duration::from_secs(1)).unwrap();
+        let mut one = One::new(feed);
+        let rates = Rates::default();
+        one.look = Some(Look { view, rates });
+        one
+    }
+
+    #[test]
+    fn eighty_columns_cut_no_name_and_no_figure() {
+        let mut view = view_at_rest();
+        let figures = view.figures.as_mut().unwrap();
+        figures.ledger.stacks_parked = 1023 << 20;
+        figures.ledger.slab_free = 1 << 20;
+        let text = drawn(Page::One(Box::new(one_of(view))), 80, 24);
+        for whole in [
+            "stacks_parked  1023.0 MiB",
+            "zeroing saved",
+            "not counted",
+            "spans",
+        ] {
+            assert!(text.contains(whole), "no {whole:?} on:\n{text}");
+        }
+        assert!(text.contains("resident"), "{text}");
+    }
+
+    #[test]
+    fn the_help_page_explains_keys_and_words() {
+        let page = Page::Help(Box::new(Page::List(List::default())));
+        let text = drawn(page, 80, 24);
+        for word in ["Esc", "slab_free", "free blocks in slabs", "sampling"] {
+            assert!(text.contains(word), "no {word:?} on:\n{text}");
+        }
     }
 
     proptest! {

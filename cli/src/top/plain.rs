@@ -6,11 +6,11 @@ use super::list::{Entry, Order, entries};
 use super::screen::{Stop, wait};
 use crate::attach::of_whom;
 use crate::failure::Failure;
+use crate::output::{self, Written};
 use crate::view::{State, json};
 use neap::stats::Bytes;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Write};
 use std::time::Instant;
 
 /// The names of the columns come again after so many lines.
@@ -78,14 +78,10 @@ fn each(
 
 /// A reader that has seen enough ends us.
 fn write(text: &str) -> Result<Option<Stop>, Failure> {
-    let mut out = anstream::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(None),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Some(Stop::Asked)),
-        Err(error) => Err(Failure::own(format!(
-            "cannot write to standard output: {error}"
-        ))),
-    }
+    Ok(match output::write(text)? {
+        Written::Whole => None,
+        Written::Unread => Some(Stop::Asked),
+    })
 }
 
 fn columns(look: &Look, number: u64) -> String {

@@ -27,18 +27,30 @@ pub enum Stop {
     Ended(String),
 }
 
+/// After a signal, seconds until we end whatever we are doing.
+const GRACE: u32 = 2;
+
 /// The last signal that came.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn note(signal: i32) {
     SIGNAL.store(signal, Ordering::Relaxed);
+    // SAFETY: alarm may be called by a signal handler.
+    unsafe { libc::alarm(GRACE) };
 }
 
-/// From now on signals that would end us are noted instead.
+/// The grace is over: reading a terminal that is gone may never return.
+extern "C" fn give_up(_: i32) {
+    // SAFETY: _exit may be called by a signal handler.
+    unsafe { libc::_exit(128 + SIGNAL.load(Ordering::Relaxed)) };
+}
+
+/// From now on signals that would end us are noted, and end us after a grace at the latest.
 pub fn note_signals() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let handler: extern "C" fn(i32) = note;
-        // SAFETY: the handler only stores into an atomic, which a signal may do at any time.
+    let noted = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    let handlers = noted.map(|signal| (signal, note as extern "C" fn(i32)));
+    for (signal, handler) in handlers.into_iter().chain([(libc::SIGALRM, give_up as _)]) {
+        // SAFETY: the handlers use an atomic and calls that a signal handler may make.
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }
 }
@@ -100,25 +112,54 @@ fn follow(terminal: &mut DefaultTerminal, mut state: State) -> Result<Stop, Fail
                 return Ok(Stop::Asked);
             }
         }
-        if let Some(act) = key(next)?
-            && let Some(stop) = state.perform(act)?
-        {
-            return Ok(stop);
+        match key(next)? {
+            Input::Key(act) => {
+                if let Some(stop) = state.perform(act)? {
+                    return Ok(stop);
+                }
+            }
+            Input::Gone => return Ok(Stop::Signal(libc::SIGHUP)),
+            Input::Nothing => {}
         }
     }
 }
 
+/// What came from the terminal.
+enum Input {
+    Key(Act),
+    Nothing,
+    /// The terminal has hung up.
+    Gone,
+}
+
 /// Waits for a key until `until`, or shorter, so that signals are seen.
-fn key(until: Instant) -> Result<Option<Act>, Failure> {
+fn key(until: Instant) -> Result<Input, Failure> {
     let left = until.saturating_duration_since(Instant::now());
-    let ready = event::poll(left.min(NAP)).map_err(|error| unusable(&error))?;
+    // Looked at first: the library that reads keys never returns from a terminal that is gone.
+    if is_gone(left.min(NAP)) {
+        return Ok(Input::Gone);
+    }
+    let ready = event::poll(Duration::ZERO).map_err(|error| unusable(&error))?;
     if !ready {
-        return Ok(None);
+        return Ok(Input::Nothing);
     }
-    match event::read().map_err(|error| unusable(&error))? {
-        Event::Key(key) if key.is_press() => Ok(meaning(key)),
-        _ => Ok(None),
-    }
+    Ok(match event::read().map_err(|error| unusable(&error))? {
+        Event::Key(key) if key.is_press() => meaning(key).map_or(Input::Nothing, Input::Key),
+        _ => Input::Nothing,
+    })
+}
+
+/// Waits until the terminal has something to read or `patience` is over. True if it has hung up.
+fn is_gone(patience: Duration) -> bool {
+    let mut terminal = libc::pollfd {
+        fd: libc::STDIN_FILENO,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let ms = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: the pointer leads to one entry.
+    unsafe { libc::poll(&raw mut terminal, 1, ms) };
+    terminal.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
 }
 
 fn meaning(key: KeyEvent) -> Option<Act> {
@@ -130,6 +171,7 @@ fn meaning(key: KeyEvent) -> Option<Act> {
         KeyCode::Enter | KeyCode::Right => Act::Open,
         KeyCode::Char('p') => Act::Purge,
         KeyCode::Char('s') => Act::Sort,
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => Act::Help,
         KeyCode::Up => Act::Move(-1),
         KeyCode::Down => Act::Move(1),
         KeyCode::PageUp => Act::Move(-10),
@@ -142,8 +184,9 @@ impl Page {
     /// The line of keys.
     pub fn keys(&self) -> &'static str {
         match self {
-            Page::List(_) => "q quit   Enter look into   p purge   s sort   arrows choose",
-            Page::One(_) => "q quit   p purge   s sort classes   arrows scroll   Esc list",
+            Page::List(_) => "q quit   Enter look into   p purge   s sort   arrows choose   ? help",
+            Page::One(_) => "q quit   p purge   s sort classes   arrows scroll   Esc list   ? help",
+            Page::Help(_) => "q quit   Esc back",
         }
     }
 }

@@ -32,6 +32,8 @@ pub enum Page {
     List(List),
     /// One of them.
     One(Box<One>),
+    /// What the keys and words of the page behind mean.
+    Help(Box<Page>),
 }
 
 /// The processes.
@@ -83,6 +85,8 @@ pub enum Act {
     Purge,
     /// The next order.
     Sort,
+    /// What keys and words mean.
+    Help,
     /// Down by so many lines, or up.
     Move(isize),
 }
@@ -103,16 +107,15 @@ impl State {
 
     /// Looks again.
     pub fn tick(&mut self) -> Result<Option<Stop>, Failure> {
-        match &mut self.page {
-            Page::List(list) => list.tick().map(|()| None),
-            Page::One(one) => one.tick(),
-        }
+        self.page.tick()
     }
 
     /// Does what a key means.
     pub fn perform(&mut self, act: Act) -> Result<Option<Stop>, Failure> {
         self.message.clear();
         match (act, &mut self.page) {
+            (Act::Help, Page::Help(_)) | (Act::Back, Page::Help(_)) => self.close_help(),
+            (Act::Help, _) => self.open_help(),
             (Act::Quit, _) | (Act::Back, Page::List(_)) => return Ok(Some(Stop::Asked)),
             (Act::Back, Page::One(_)) => {
                 let mut list = List::default();
@@ -121,6 +124,7 @@ impl State {
             }
             (Act::Open, Page::List(_)) => self.open(),
             (Act::Open, Page::One(_)) => {}
+            (Act::Open | Act::Purge | Act::Sort | Act::Move(_), Page::Help(_)) => {}
             (Act::Purge, _) => self.message = self.purge(),
             (Act::Sort, Page::List(list)) => {
                 list.order = list.order.next();
@@ -135,6 +139,19 @@ impl State {
             }
         }
         Ok(None)
+    }
+
+    fn open_help(&mut self) {
+        let behind = std::mem::replace(&mut self.page, Page::List(List::default()));
+        self.page = Page::Help(Box::new(behind));
+    }
+
+    fn close_help(&mut self) {
+        let shown = std::mem::replace(&mut self.page, Page::List(List::default()));
+        self.page = match shown {
+            Page::Help(behind) => *behind,
+            page => page,
+        };
     }
 
     fn open(&mut self) {
@@ -156,6 +173,7 @@ impl State {
                 Some(entry) => Board::open(entry.pid).and_then(|board| purge(&board)),
                 None => return String::new(),
             },
+            Page::Help(_) => return String::new(),
         };
         purged.unwrap_or_else(|failure| failure.to_string())
     }
@@ -172,6 +190,17 @@ fn purge(board: &Board) -> Result<String, Failure> {
 /// A place in a list of `count`, moved.
 fn moved(place: usize, by: isize, count: usize) -> usize {
     place.saturating_add_signed(by).min(count.saturating_sub(1))
+}
+
+impl Page {
+    /// Looks again; the page behind the help goes on.
+    fn tick(&mut self) -> Result<Option<Stop>, Failure> {
+        match self {
+            Page::List(list) => list.tick().map(|()| None),
+            Page::One(one) => one.tick(),
+            Page::Help(behind) => behind.tick(),
+        }
+    }
 }
 
 impl List {

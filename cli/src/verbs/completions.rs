@@ -1,10 +1,10 @@
 //! `neap completions`: what a shell may offer after `neap`.
 
 use crate::failure::Failure;
+use crate::output::print;
 use crate::{Outcome, command};
 use clap::ArgMatches;
 use clap_complete::{Shell, generate};
-use std::io::{self, Write};
 
 /// Prints the completions for the shell that is named.
 pub fn perform(matches: &ArgMatches) -> Outcome {
@@ -14,8 +14,5 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let shell: Shell = name.parse().map_err(Failure::own)?;
     let mut script = Vec::new();
     generate(shell, &mut command::neap(), "neap", &mut script);
-    io::stdout()
-        .write_all(&script)
-        .map_err(|error| Failure::own(format!("cannot write the completions: {error}")))?;
-    Ok(0)
+    print(&String::from_utf8_lossy(&script))
 }

@@ -2,6 +2,7 @@
 
 use super::run::headers;
 use crate::failure::{Failure, shown};
+use crate::output;
 use crate::program::chain::End;
 use crate::program::elf::defines;
 use crate::program::{Chain, Link, Obstacle, Role, follow};
@@ -39,7 +40,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         true => format!("{:#}\n", report.to_json()),
         false => report.to_text(),
     };
-    table::print(&text)?;
+    output::print(&text)?;
     Ok(report.program.map_or(0, |verdict| verdict.status()))
 }
 

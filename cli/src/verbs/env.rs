@@ -14,7 +14,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         true => shell_lines(&text(library(matches)?)?, &variables)?,
         false => dockerfile_line(&text(library(matches)?)?, &variables)?,
     };
-    crate::table::print(&lines)
+    crate::output::print(&lines)
 }
 
 fn library(matches: &ArgMatches) -> Result<OsString, Failure> {

@@ -1,9 +1,10 @@
 //! `neap profile`: where a process, or a saved profile, has its memory from.
 
+use crate::Outcome;
 use crate::attach::Target;
 use crate::failure::{Failure, shown};
+use crate::output::print;
 use crate::profile::{self, Profile, Talk, Value, Wish, pprof};
-use crate::{Outcome, table};
 use clap::ArgMatches;
 use std::ffi::OsString;
 use std::fs::File;
@@ -69,11 +70,11 @@ impl<'a> Form<'a> {
 
     fn put(&self, profile: &Profile, value: Value) -> Outcome {
         match self {
-            Self::Tree => table::print(&profile::tree(profile, value)),
-            Self::Leaks => table::print(&profile::leaks(profile, value)),
-            Self::Json => table::print(&format!("{:#}\n", profile::json(profile))),
-            Self::List(pattern) => table::print(&profile::listing(profile, value, pattern)?),
-            Self::Collapsed(None) => table::print(&profile::collapsed(profile, value)),
+            Self::Tree => print(&profile::tree(&profile.folded(), value)),
+            Self::Leaks => print(&profile::leaks(&profile.folded(), value)),
+            Self::Json => print(&format!("{:#}\n", profile::json(profile))),
+            Self::List(pattern) => print(&profile::listing(profile, value, pattern)?),
+            Self::Collapsed(None) => print(&profile::collapsed(profile, value)),
             Self::Collapsed(Some(file)) => {
                 put_file(file, profile::collapsed(profile, value).as_bytes())
             }

@@ -5,7 +5,7 @@ use crate::Outcome;
 use crate::attach::kernel::{self, KernelView};
 use crate::attach::{Board, Purge, Target};
 use crate::failure::TIMED_OUT;
-use crate::table::print;
+use crate::output::print;
 use crate::view::text::difference;
 use clap::{ArgMatches, Command};
 use neap::stats::Bytes;

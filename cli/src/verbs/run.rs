@@ -4,7 +4,7 @@
 //! its signals and its exit status are right because there is nobody in between.
 
 use super::tune::file_of_classes;
-use crate::failure::{Failure, say, shown};
+use crate::failure::{Failure, NOT_FOUND, say, shown};
 use crate::launch::{Program, set_variables};
 use crate::program::elf::Elf;
 use crate::program::{Scope, follow};
@@ -36,13 +36,27 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     if let Some(file) = matches.get_one::<OsString>("classes") {
         set_variables([("NEAP_CLASSES", file_of_classes(Path::new(file))?)]);
     }
-    let program = prepare(&words)?;
+    let program = prepare(&words).map_err(|failure| misplaced(failure, &words))?;
     let destination = destination(matches)?;
     let wishes = Wishes::of(matches, destination, program.name())?;
     match wishes.watching() {
         true => watched(&program, &words, wishes),
         false => unwatched(&program, wishes.statistics),
     }
+}
+
+/// A program that is not there may be the value of the option before it: `--sample 4K -- program`.
+fn misplaced(failure: Failure, words: &[OsString]) -> Failure {
+    let arguments: Vec<OsString> = env::args_os().collect();
+    let Some(start) = arguments.len().checked_sub(words.len() + 1) else {
+        return failure;
+    };
+    let (option, value) = (arguments[start].to_string_lossy(), shown(&words[0]));
+    if !failure.is_not_found() || !flags::takes_an_optional_value(&option) {
+        return failure;
+    }
+    let message = format!("{failure}; if it is the value of {option}, write {option}={value}");
+    Failure::with_code(NOT_FOUND, message)
 }
 
 /// The program that `words` lead to, with the library preloaded.

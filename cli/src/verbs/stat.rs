@@ -4,7 +4,7 @@ use super::target;
 use crate::Outcome;
 use crate::attach::Board;
 use crate::failure::TIMED_OUT;
-use crate::table::print;
+use crate::output::print;
 use crate::view::{State, View, json, metrics, text};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 

@@ -37,6 +37,8 @@ pub fn seconds(name: &'static str, default: &'static str) -> Arg {
         .long(name)
         .value_name("SECONDS")
         .default_value(default)
+        // So that the range is told, and not how to pass an argument that begins with a dash.
+        .allow_negative_numbers(true)
         .value_parser(parse)
 }
 

@@ -29,6 +29,7 @@ pub fn command() -> Command {
                 .long("count")
                 .value_name("N")
                 .value_parser(value_parser!(u64).range(1..))
+                .allow_negative_numbers(true)
                 .help("End after so many looks"),
         )
 }

@@ -187,6 +187,20 @@ pub mod tests {
         })
     }
 
+    /// A process that has answered, all figures 0.
+    pub fn view_at_rest() -> View {
+        View {
+            pid: 7,
+            program: "rest".into(),
+            state: State::Fresh,
+            figures: Some(Snapshot::default()),
+            coarse: None,
+            kernel: KernelView::default(),
+            served: Served::default(),
+            taken_ms: 1,
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 

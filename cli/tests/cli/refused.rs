@@ -54,6 +54,78 @@ fn a_missing_program() {
 }
 
 #[test]
+fn the_value_of_an_option_is_not_taken_for_the_program_in_silence() {
+    for (option, value) in [
+        ("--sample", "4K"),
+        ("--profile", "out.pb.gz"),
+        ("--stats", "json"),
+    ] {
+        let output = neap()
+            .args(["run", option, value, "--", "true"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(127), "{}", said(&output));
+        let tip = format!("write {option}={value}");
+        assert!(said(&output).contains(&tip), "{}", said(&output));
+    }
+}
+
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    for arguments in [
+        "env",
+        "doctor",
+        "top --count=1",
+        "completions bash",
+        "--help",
+    ] {
+        let script = format!("exec \"$0\" {arguments} >&-");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_neap")])
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(125),
+            "{arguments}: {}",
+            said(&output)
+        );
+        assert!(
+            said(&output).contains("standard output"),
+            "{}",
+            said(&output)
+        );
+    }
+}
+
+#[test]
+fn a_program_finds_its_streams_closed_as_the_caller_left_them() {
+    let check = "test ! -e /proc/$$/fd/0 && test ! -e /proc/$$/fd/1";
+    let script = format!("exec \"$0\" run -- sh -c '{check}' >&- <&-");
+    let output = std::process::Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_neap")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+}
+
+#[test]
+fn a_time_below_zero_is_told_its_range() {
+    for arguments in [
+        ["stat", "1", "--timeout", "-1"],
+        ["top", "1", "--interval", "-1"],
+    ] {
+        let output = neap().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+        assert!(
+            said(&output).contains("give seconds, 0 to"),
+            "{}",
+            said(&output)
+        );
+    }
+}
+
+#[test]
 fn a_directory() {
     refuses("/", 126, "is a directory");
 }

@@ -44,6 +44,11 @@ impl Terminal {
         // SAFETY: both were just opened, and nobody else has them.
         let (master, slave) =
             unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        for end in [&master, &slave] {
+            // The program must not hold its own terminal's other end.
+            // SAFETY: plain numbers.
+            unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
         let (master, slave) = (File::from(master), File::from(slave));
         let child = command
             .env("TERM", "xterm-256color")
@@ -95,6 +100,21 @@ impl Terminal {
             let mut bytes = [0; 65536];
             let count = self.master.read(&mut bytes).unwrap();
             self.seen += &String::from_utf8_lossy(&bytes[..count]);
+        }
+    }
+
+    /// Takes the terminal away, as when its window is closed, and waits for the end.
+    pub fn hang_up(mut self) -> ExitStatus {
+        let nothing = || File::open("/dev/null").unwrap();
+        drop(std::mem::replace(&mut self.slave, nothing()));
+        drop(std::mem::replace(&mut self.master, nothing()));
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "it goes on without a terminal");
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 

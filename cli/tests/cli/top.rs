@@ -208,6 +208,45 @@ fn signals_give_the_terminal_back() {
 }
 
 #[test]
+fn a_terminal_that_goes_away_ends_it() {
+    let fake = Fake::board();
+    let mut terminal = Terminal::start(top(&fake));
+    terminal.wait_for("sleep");
+    assert_eq!(terminal.hang_up().signal(), Some(libc::SIGHUP));
+}
+
+#[test]
+fn a_question_mark_explains_the_page() {
+    let fake = Fake::board();
+    let before = fresh_mode();
+    Writer::new(&fake).during(|| {
+        let mut terminal = Terminal::start(top(&fake));
+        terminal.wait_for("? help");
+        terminal.press("?");
+        terminal.wait_for("free blocks in slabs");
+        terminal.press("\x7f");
+        terminal.wait_for("size classes");
+        terminal.press("q");
+        assert_eq!(terminal.end(&before).0.code(), Some(0));
+    });
+}
+
+#[test]
+fn processes_that_cannot_be_seen_are_an_error() {
+    if !crate::stage::is_root() {
+        eprintln!("skipped: hiding /proc takes root");
+        return;
+    }
+    let script = "mount -t tmpfs none /proc && exec \"$0\" top --count=1";
+    let output = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_neap")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+    assert!(said(&output).contains("mount -t proc"), "{}", said(&output));
+}
+
+#[test]
 fn the_end_of_the_process_gives_the_terminal_back() {
     let mut fake = Fake::board();
     let before = fresh_mode();
