@@ -82,7 +82,11 @@ pub fn run(feed: Option<Feed>, pace: Pace) -> Result<Stop, Failure> {
     // Restores the terminal also when we panic.
     let mut terminal = ratatui::try_init().map_err(|error| unusable(&error))?;
     let stop = follow(&mut terminal, State::new(feed, pace));
-    ratatui::restore();
+    if ratatui::try_restore().is_err() {
+        // The terminal is gone. Dropping its handle would complain on standard error, which is the
+        // same terminal, and panic there.
+        std::mem::forget(terminal);
+    }
     stop
 }
 
@@ -96,9 +100,12 @@ fn follow(terminal: &mut DefaultTerminal, mut state: State) -> Result<Stop, Fail
     let mut next = Instant::now() + FIRST.min(state.pace.interval);
     let mut done = 0;
     loop {
-        terminal
-            .draw(|frame| draw::screen(frame, &state))
-            .map_err(|error| unusable(&error))?;
+        if let Err(error) = terminal.draw(|frame| draw::screen(frame, &state)) {
+            return match is_gone(Duration::ZERO) {
+                true => Ok(Stop::Signal(libc::SIGHUP)),
+                false => Err(unusable(&error)),
+            };
+        }
         if let Some(stop) = signalled() {
             return Ok(stop);
         }

@@ -18,7 +18,7 @@ pub fn command() -> Command {
         .about("Watch where the memory of a running process is, or list all processes under Neap")
         .after_help(
             "Keys: q quits, p has the process give its free memory back, s sorts, arrows choose and scroll, Enter looks into \
-             a process, Esc goes back. Into a pipe it writes plain lines. Lists the processes of the user who runs it; for \
+             a process, Esc goes back, ? explains. Into a pipe it writes plain lines. Lists the processes of the user who runs it; for \
              root, those of all users.",
         )
         .arg(target::process().required(false))
