@@ -25,7 +25,7 @@ cache=$target/suites
 parallel=$(nproc)
 # Seconds that a test may take; a test that hangs is killed and fails.
 limit=60
-[ "$tier" = quick ] || limit=180
+[ "$tier" = quick ] || limit=120
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$cache/download" "$cache/sources" "$work/verdicts" "$work/runs"
@@ -35,7 +35,7 @@ mkdir -p "$cache/download" "$cache/sources" "$work/verdicts" "$work/runs"
 witness=$work/witness.so
 "${CC:-cc}" -O1 -Wall -Wextra -Werror -shared -fPIC -o "$witness" ci/suites/witness.c
 
-suites=(glibc jemalloc mimalloc snmalloc rpmalloc gperftools onetbb small stress-ng)
+suites=(glibc jemalloc mimalloc snmalloc rpmalloc gperftools onetbb scudo small stress-ng)
 for name in "${suites[@]}"; do
     # shellcheck disable=SC2053
     [[ $pattern == "*" || $pattern == "$name"/* ]] || continue

@@ -136,7 +136,7 @@ verdict() { # verdict KIND NAME TEXT
 }
 
 judge() {
-    local name=$1 status=0 reason home
+    local name=$1 status=0 reason home began=$SECONDS
     shift
     if listed skip "$name"; then
         verdict skipped "$name" "$reason"
@@ -156,7 +156,7 @@ judge() {
             verdict 'expected failure' "$name" "$reason"
         fi
     elif [ $status -eq 0 ]; then
-        verdict pass "$name"
+        verdict pass "$name" "$([ $((SECONDS - began)) -lt 5 ] || echo "$((SECONDS - began)) s")"
     else
         blame "$name" "$home" "$status" "$@"
     fi

@@ -75,7 +75,9 @@ static inline void *mallocx(size_t size, int flags) {
     if (align <= 16)
         return flags & MALLOCX_ZERO ? calloc(1, size) : malloc(size);
     void *block = memalign(align, size);
-    return block != NULL && flags & MALLOCX_ZERO ? memset(block, 0, size) : block;
+    if (block != NULL && flags & MALLOCX_ZERO)
+        memset(block, 0, malloc_usable_size(block));
+    return block;
 }
 static inline size_t sallocx(void *block, int flags) {
     return (void)flags, malloc_usable_size(block);
@@ -98,11 +100,11 @@ static inline void *rallocx(void *block, size_t size, int flags) {
     if (size > PTRDIFF_MAX)
         return NULL;
     char *moved = (char *)(align <= 16 ? realloc(block, size) : memalign(align, size));
+    size_t has = moved == NULL ? 0 : malloc_usable_size(moved);
     if (moved != NULL && align > 16) {
-        memcpy(moved, block, had < size ? had : size);
+        memcpy(moved, block, had < has ? had : has);
         free(block);
     }
-    size_t has = moved == NULL ? 0 : malloc_usable_size(moved);
     if (flags & MALLOCX_ZERO && has > had)
         memset(moved + had, 0, has - had);
     return moved;
@@ -115,6 +117,8 @@ static inline int shim_control(const char *name, size_t which, void *old, size_t
         value = 2;
     if (!strcmp(name, "arenas.lextent.0.size"))
         value = which == 0 ? 16384 : PTRDIFF_MAX;
+    if (!strcmp(name, "opt.percpu_arena"))
+        value = (size_t) "disabled";
     if (!strcmp(name, "arena.0.purge"))
         malloc_trim(0);
     if (old != NULL)
