@@ -26,12 +26,12 @@ parallel=$(nproc)
 # Seconds that a test may take; a test that hangs is killed and fails.
 limit=60
 [ "$tier" = quick ] || limit=120
+. ci/suites/tools.sh
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'sweep "$work/runs"; rm -rf "$work"' EXIT
 mkdir -p "$cache/download" "$cache/sources" "$work/verdicts" "$work/runs"
 
-. ci/suites/tools.sh
-
+documented
 witness=$work/witness.so
 "${CC:-cc}" -O1 -Wall -Wextra -Werror -shared -fPIC -o "$witness" ci/suites/witness.c
 
@@ -40,6 +40,7 @@ for name in "${suites[@]}"; do
     # shellcheck disable=SC2053
     [[ $pattern == "*" || $pattern == "$name"/* ]] || continue
     . "ci/suites/$name.sh"
+    origins=()
     obtain
     suite "$name"
     build

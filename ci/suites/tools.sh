@@ -9,6 +9,15 @@ die() {
     exit 1
 }
 
+# The page for readers lists what fails, and why.
+documented() {
+    local kind test reason
+    while read -r kind test reason; do
+        [ "$kind" != fails ] || grep -qF "| \`$test\` | $reason |" docs/suites.md ||
+            die "docs/suites.md lacks the row | \`$test\` | $reason |"
+    done <"$expected"
+}
+
 # ---- obtain: into $cache/sources, once
 
 # debian PACKAGE MEMBER...: extracts these members (patterns below the archive's root) of
@@ -16,7 +25,8 @@ die() {
 debian() {
     local package=$1 target=$cache/sources/$1 archive
     shift
-    [ ! -e "$target" ] || return 0
+    origins+=("$target/.origin")
+    [ ! -e "$target/.origin" ] || return 0
     debian_lists
     mkdir -p "$cache/download/$package" "$target.part"
     (cd "$cache/download/$package" &&
@@ -25,6 +35,8 @@ debian() {
     archive=$(ls "$cache/download/$package/"*.orig.tar.*[!c])
     tar -xf "$archive" -C "$target.part" --strip-components=1 --no-same-owner \
         --wildcards "${@/#/*/}" || die "$archive does not contain $*"
+    basename "$archive" >"$target.part/.origin"
+    rm -rf "$target"
     mv "$target.part" "$target"
     echo "obtained $(basename "$archive")"
 }
@@ -37,18 +49,28 @@ debian_lists() {
         -o Acquire::Retries=3)
     [ -z "${debian_lists_read:-}" ] || return 0
     mkdir -p "$apt/lists/partial" "$apt/cache"
-    apt-get indextargets --format 'deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)' \
-        'Created-By: Packages' 'Origin: Debian' | sort -u >"$apt/sources.list"
-    [ -s "$apt/sources.list" ] || die "apt knows no Debian repository; run apt-get update"
+    sources_of_debian >"$apt/sources.list"
+    if [ ! -s "$apt/sources.list" ]; then
+        # The machine has no lists: an image without them, as containers' are.
+        apt-get -qq "${debian_options[@]:5}" update >&2 || die "apt-get update failed"
+        sources_of_debian "${debian_options[@]:5}" >"$apt/sources.list"
+    fi
+    [ -s "$apt/sources.list" ] || die "apt is configured without Debian's archive"
     apt-get "${debian_options[@]}" update >&2 || die "apt-get update failed for deb-src"
     debian_lists_read=yes
+}
+
+sources_of_debian() {
+    apt-get "$@" indextargets --format 'deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)' \
+        'Created-By: Packages' 'Origin: Debian' | sort -u
 }
 
 # crates NAME=VERSION...: puts the sources of these crates into $cache/sources/NAME.
 crates() {
     local project=$cache/download/crates crate missing=()
     for crate in "$@"; do
-        [ -e "$cache/sources/${crate%%=*}" ] || missing+=("$crate")
+        origins+=("$cache/sources/${crate%%=*}/.origin")
+        [ -e "$cache/sources/${crate%%=*}/.origin" ] || missing+=("$crate")
     done
     [ ${#missing[@]} -gt 0 ] || return 0
     mkdir -p "$project/src" "$cache/sources"
@@ -63,6 +85,8 @@ crates() {
     rm -f "$project/Cargo.lock"
     (cd "$project" && cargo vendor -q vendor >/dev/null) || die "cargo vendor failed: ${missing[*]}"
     for crate in "${missing[@]}"; do
+        echo "$crate" >"$project/vendor/${crate%%=*}/.origin"
+        rm -rf "$cache/sources/${crate%%=*}"
         mv "$project/vendor/${crate%%=*}" "$cache/sources/"
         echo "obtained the crate $crate"
     done
@@ -70,15 +94,19 @@ crates() {
 
 # ---- compile: into $programs, again when the recipe changes
 
-# suite NAME: begins a suite; its recipe is ci/suites/NAME.sh and ci/suites/shim/NAME/.
+# suite NAME: begins a suite, whose sources were obtained. Its programs belong to the recipe (the
+# script, the shims, the compiler) and to the sources.
 suite() {
     local recipe
     suite=$1
-    recipe=$({ "${CC:-cc}" --version; find "ci/suites/$suite.sh" "ci/suites/shim/$suite" -type f \
-        -exec cat {} + 2>/dev/null; ls "$cache/download"/*; } | sha256sum | cut -c 1-12)
-    programs=$cache/programs/$suite/$recipe
     shim=$PWD/ci/suites/shim/$suite
+    recipe=$({
+        "${CC:-cc}" --version
+        find "ci/suites/$suite.sh" "$shim" "${origins[@]}" -type f -exec cat {} + 2>/dev/null
+    } | sha256sum | cut -c 1-12)
+    programs=$cache/programs/$suite/$recipe
     mkdir -p "$programs"
+    find "$cache/programs/$suite" -mindepth 1 -maxdepth 1 ! -name "$recipe" -exec rm -r {} +
 }
 
 # slot: waits until another job may run.
@@ -92,7 +120,7 @@ slot() {
 # selected test has that name, or if it is an object file.
 compile() {
     local output=$programs/$1
-    [[ $1 == *.o ]] || selected "$suite/$1" || return 0
+    [[ $1 == *.o ]] || { selected "$suite/$1" && ! listed skip "$suite/$1"; } || return 0
     shift
     [ ! -e "$output" ] || return 0
     slot
@@ -191,9 +219,21 @@ meaning() {
     esac
 }
 
+# sweep DIRECTORY: ends what is left of the tests that ran there, known by their environment: a
+# hanging test leaves children behind, in process groups of their own.
+sweep() {
+    local place
+    for _ in 1 2 3; do
+        for place in $(grep -lsaF "SUITES_WITNESS=$1/" /proc/[0-9]*/environ); do
+            place=${place%/environ}
+            kill -KILL "${place#/proc/}" 2>/dev/null || true
+        done
+    done
+}
+
 # run HOME PRELOAD COMMAND...: in HOME, with a limit of time; the output is HOME/log.
 run() {
-    local home=$1 preload=$2 variables=()
+    local home=$1 preload=$2 status=0 variables=()
     shift 2
     while [[ $1 == *=* ]]; do
         case $1 in
@@ -213,6 +253,8 @@ run() {
     {
         ulimit -c 0
         timeout -k 5 "$limit" env -C "$home" "${variables[@]}" SUITES_WITNESS="$home/witness" \
-            ${preload:+LD_PRELOAD="$preload"} "$program" "$@" >"$home/log" 2>&1 </dev/null
+            ${preload:+LD_PRELOAD="$preload"} "$program" "$@" >"$home/log" 2>&1 </dev/null || status=$?
     } 2>/dev/null
+    sweep "$home"
+    return $status
 }
