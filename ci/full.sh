@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # The long runs, on the shipped files: real programs at full size and their ledgers, all of the Python modules,
 # other projects' test suites, the torture test's 10^6 rounds, every experiment of the lab (those on zeroing
-# briefly), the example beside
-# redis-server. Within 90 minutes on two cores with nothing else to do: what only measures has its bound
-# in the row, and what has not started after 80 minutes fails.
+# briefly), the example beside redis-server. Within 90 minutes on two cores with nothing else to do: what only
+# measures has its bound in the row, and what has not started after 80 minutes fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export REQUIRE_ALL=1 CARGO_TERM_COLOR=never
