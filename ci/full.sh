@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The long runs, on the shipped files: real programs at full size and their ledgers, all of the Python modules, the
-# torture test's 10^6 rounds, every experiment of the lab (those on zeroing briefly), the example beside
-# redis-server. Within 90 minutes on two cores with nothing else to do: what only measures has its bound
-# in the row, and what has not started after 80 minutes fails.
+# The long runs, on the shipped files: real programs at full size and their ledgers, all of the Python modules,
+# other projects' test suites, the torture test's 10^6 rounds, every experiment of the lab (those on zeroing
+# briefly), the example beside redis-server. Within 90 minutes on two cores with nothing else to do: what only
+# measures has its bound in the row, and what has not started after 80 minutes fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export REQUIRE_ALL=1 CARGO_TERM_COLOR=never
@@ -17,6 +17,8 @@ required install ci/install.sh
 required dist ci/dist.sh
 tier programs env TEST_TIER=full LIBRARY_UNDER_TEST="$target/dist/libneap.so" ci/ledger.sh "$target/ledger.csv"
 tier python ci/python-suite.sh full
+# Every test of other projects' suites, glibc's in all of its variants.
+tier suites ci/suites.sh full
 # Every way of charging commits, if this machine lets us choose; put back whatever happens.
 tier overcommit ci/overcommit.sh "$target/dist/libneap.so"
 tier torture ci/torture.sh "$target/dist/libneap.so"

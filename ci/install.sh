@@ -22,6 +22,8 @@ wanted=(
     chromium:chromium prometheus:prometheus promtool:prometheus
     # Coroutines in C++.
     /usr/include/boost/context/fiber.hpp:libboost-context-dev
+    # What ci/suites.sh runs, and what opens the sources that it obtains.
+    stress-ng:stress-ng xz:xz-utils
     # Allocators to compare with.
     /usr/lib/*/libjemalloc.so.2:libjemalloc2
     /usr/lib/*/libmimalloc.so.2.0:libmimalloc2.0
@@ -45,6 +47,23 @@ done
 # Packages of servers would start them; this file tells Debian's scripts not to.
 policy=/usr/sbin/policy-rc.d
 
+# patiently COMMAND...: an apt-get that waits up to ten minutes for another one to end. Only the lock
+# of dpkg has an option for that: one that meets the lock of the lists or of the archives fails at once.
+patiently() {
+    local deadline=$((SECONDS + 600)) said
+    said=$(mktemp)
+    until "$@" -o DPkg::Lock::Timeout=600 2>"$said"; do
+        if ! grep -q 'Could not get lock\|Unable to lock' "$said" || [ $SECONDS -ge $deadline ]; then
+            cat "$said" >&2
+            rm "$said"
+            return 1
+        fi
+        echo "waiting for another apt-get"
+        sleep 5
+    done
+    rm "$said"
+}
+
 install_missing() {
     local python
     if [ ! -e $policy ]; then
@@ -53,12 +72,12 @@ install_missing() {
         chmod 755 $policy
     fi
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq
+    patiently apt-get update -qq
     # The test suite's package is named after the version of the distribution's Python.
     python=$(apt-cache depends python3 | sed -n 's/^ *Depends: \(python3\.[0-9]*\)$/\1/p')
     missing=("${missing[@]/#libpython3-testsuite/lib$python-testsuite}")
     echo "installing: ${missing[*]}"
-    apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+    patiently apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
     for entry in "${wanted[@]}"; do
         is_there "${entry%:*}" || { echo "still missing: $entry" >&2; exit 1; }
     done

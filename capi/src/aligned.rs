@@ -1,6 +1,6 @@
 //! Blocks at a stated alignment.
 
-use crate::errno::{fail, or_enomem};
+use crate::errno::{fail, or_enomem, set};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use neap::front;
@@ -38,8 +38,9 @@ extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     memalign(align, size)
 }
 
-/// Stores a block at a multiple of `align` in `*out` and returns 0, or returns
-/// `EINVAL` (not a power of two times `sizeof(void *)`) or `ENOMEM` and leaves `*out` and `errno` alone.
+/// Stores a block at a multiple of `align` in `*out` and returns 0, or returns `EINVAL` (not a power
+/// of two times `sizeof(void *)`) or `ENOMEM` and leaves `*out` alone. `ENOMEM` is in `errno` as well,
+/// as in glibc: programs print it.
 ///
 /// # Safety
 /// - `out` may be written.
@@ -54,6 +55,7 @@ pub(crate) unsafe extern "C" fn posix_memalign(
     }
     let block = allocate(size, align);
     if block.is_null() {
+        set(libc::ENOMEM);
         return libc::ENOMEM;
     }
     // SAFETY: the caller says so.

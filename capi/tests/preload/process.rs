@@ -119,6 +119,11 @@ fn blocks_that_were_mapped_over() {
 }
 
 #[test]
+fn blocks_that_were_mapped_over_when_no_mapping_is_left() {
+    passes("programs/no_mapping_left.c");
+}
+
+#[test]
 fn generations_leave_no_descriptors() {
     passes("programs/generations.c");
 }

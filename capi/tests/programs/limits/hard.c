@@ -27,7 +27,7 @@ static void *by_posix_memalign(size_t bytes) {
     void *block = NULL;
     int error = posix_memalign(&block, 64, bytes);
     CHECK(error == 0 || error == ENOMEM);
-    if (error) errno = error; /* it tells so, and leaves errno alone */
+    if (error) errno = error; /* the result is the code */
     return error ? NULL : block;
 }
 

@@ -98,10 +98,17 @@ unsafe fn restore(target: *mut c_void, bytes: usize) {
     let flags = RESERVED | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: replaces no mapping.
     let mapped = unsafe { map(target, bytes, access, flags) };
-    // EEXIST: the target was never unmapped.
-    if mapped != target && errno::get() != libc::EEXIST {
+    // EEXIST: the target was never unmapped. Where the process has no mapping left, both calls fail
+    // before the kernel looks at the target, so the target has to be looked at.
+    if mapped != target && errno::get() != libc::EEXIST && !is_mapped(target, bytes) {
         fatal(format_args!("the kernel took memory away in a realloc"));
     }
+}
+
+/// Whether every page of a range is mapped.
+fn is_mapped(start: *mut c_void, bytes: usize) -> bool {
+    // SAFETY: starts no writing and changes nothing; the kernel only walks the mappings.
+    unsafe { libc::msync(start, bytes, libc::MS_ASYNC) == 0 }
 }
 
 #[cfg(test)]

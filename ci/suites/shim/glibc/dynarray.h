@@ -1,0 +1,1 @@
+#include <malloc/dynarray.h>

@@ -1,0 +1,1 @@
+#include "config_for_unittests.h"

@@ -1,0 +1,1 @@
+/* operator new is the library's. */

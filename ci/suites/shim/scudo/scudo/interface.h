@@ -1,0 +1,1 @@
+// See tests/scudo_unit_test.h.
