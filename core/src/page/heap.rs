@@ -5,6 +5,7 @@ use super::arena::{Arena, Sides};
 use super::huge::Policy;
 use super::limits::Limits;
 use super::place::Place;
+use super::purge::Swept;
 use super::span::{Queue, Queued, Record, State};
 use super::totals::{Counts, Mirror};
 use super::zeroing::{Habits, Zeroing};
@@ -69,6 +70,8 @@ pub(super) struct Inner {
     pub(super) aging: Queue,
     /// Those that the kernel refused to purge.
     pub(super) refused: Queue,
+    /// What purging passed just now.
+    pub(super) swept: Swept,
     pub(super) counts: Counts,
     /// Where others see them.
     pub(super) mirror: Option<Mirror>,
@@ -121,6 +124,7 @@ impl<O: Os> PageHeap<O> {
                 fit: Tree::new(),
                 aging: Queue::new(Queued::Aging),
                 refused: Queue::new(Queued::Refused),
+                swept: Swept::NOTHING,
                 counts: Counts::new(),
                 mirror: None,
                 reflected: 0,
