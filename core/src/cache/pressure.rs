@@ -87,6 +87,8 @@ impl Heap {
             });
             self.pages.limits().set_group(most, near);
         }
+        // Another process may lower this one's limit.
+        self.pages.note_address_limit();
         let short = cgroup::memory_pressure().is_some_and(|share| share >= SHORT);
         self.pressure.short.store(short, Ordering::Relaxed);
     }

@@ -31,6 +31,10 @@ pub struct Conditions {
     pub swapped: usize,
     /// `vm.max_map_count`.
     pub most_mappings: usize,
+    /// Most bytes that one move of the heap's end adds.
+    pub most_at_break: usize,
+    /// Whether address space costs nothing.
+    pub reserves_freely: bool,
 }
 
 impl Default for Conditions {
@@ -43,6 +47,8 @@ impl Default for Conditions {
             address_limit: None,
             swapped: usize::MAX,
             most_mappings: 65_530,
+            most_at_break: 0,
+            reserves_freely: true,
         }
     }
 }
@@ -236,10 +242,35 @@ impl Os for Fake {
         unsafe { dealloc(gone.allocation, gone.layout) };
     }
 
+    fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let most = self.conditions.most_at_break;
+        let base = (bytes <= most).then(|| self.reserve(bytes, align))??;
+        // SAFETY: reserved just above.
+        unsafe { self.commit(base, bytes) }.ok().map(|()| base)
+    }
+
+    unsafe fn release_part(&self, addr: NonNull<u8>, bytes: usize) {
+        self.check_range(addr, bytes);
+        let mut state = self.state();
+        let pages = state.pages(addr, bytes, self.conditions.page_bytes);
+        let gone = pages
+            .iter()
+            .filter(|&&page| page == Page::Committed)
+            .count();
+        pages.fill(Page::Released);
+        state.committed_pages -= gone;
+        fill(addr, bytes, POISON);
+    }
+
+    fn reserves_freely(&self) -> bool {
+        self.conditions.reserves_freely
+    }
+
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
         self.check_range(addr, bytes);
         let (page_bytes, mut state) = (self.conditions.page_bytes, self.state());
         let pages = state.pages(addr, bytes, page_bytes);
+        assert!(!pages.contains(&Page::Released), "a commit of what was given back");
         let fresh = pages
             .iter()
             .filter(|&&page| page != Page::Committed)

@@ -116,7 +116,7 @@ impl<'h, O: Os> Locked<'h, O> {
             .filter(|free| !free.is_huge())
             .map_or(arena.frontier(), |r| r.index.get());
         let at = arena.layout().align_up(start, want.align);
-        if at + want.slices > arena.layout().slices {
+        if at + want.slices > arena.end() {
             return Ok(None);
         }
         self.extend_to(id, at, at + want.slices)?;
@@ -135,7 +135,7 @@ impl<'h, O: Os> Locked<'h, O> {
     ) -> Result<(), OutOfMemory> {
         let arena = self.arena(id);
         self.commit_with_tables(id, from, to)?;
-        self.commit(arena, from, to, arena.ready())?;
+        self.commit(arena, from, to, arena.ready().min(arena.end()))?;
         let old = arena.frontier();
         if to > old {
             arena.set_frontier(to);
@@ -161,7 +161,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let free_end = free.map_or(at, Record::end);
         if free_end >= at + slices {
             self.commit(arena, at, at + slices, free_end).ok()?;
-        } else if free_end == arena.frontier() && at + slices <= arena.layout().slices {
+        } else if free_end == arena.frontier() && at + slices <= arena.end() {
             self.extend_to(id, at, at + slices).ok()?;
         }
         self.free_at(arena, at)

@@ -194,7 +194,15 @@ impl<O: Os> PageHeap<O> {
     }
 
     pub(super) fn locked(&self) -> Locked<'_, O> {
-        let _guard = self.lock.lock();
+        self.with(self.lock.lock())
+    }
+
+    /// The heap, locked, if no other thread holds the lock now.
+    pub(super) fn try_locked(&self) -> Option<Locked<'_, O>> {
+        Some(self.with(self.lock.try_lock()?))
+    }
+
+    fn with<'h>(&'h self, _guard: FutexGuard<'h>) -> Locked<'h, O> {
         // SAFETY: the lock is held as long as the reference lives: guard and reference are in one value.
         let inner = unsafe { &mut *self.inner.get() };
         Locked {

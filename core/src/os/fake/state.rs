@@ -10,6 +10,7 @@ use std::vec::Vec;
 pub(super) enum Page {
     Reserved { poisoned: bool },
     Committed,
+    Released,
 }
 
 pub(super) struct Reservation {
