@@ -28,9 +28,7 @@ type Prlimit = unsafe extern "C" fn(c_int, c_uint, *const c_void, *mut c_void) -
 
 /// Looks for the functions that these stand in front of. Before it they speak to the kernel.
 pub(crate) fn begin() {
-    let watched = [
-        &MMAP, &MREMAP, &SHMAT, &IOCTL, &PRCTL, &SETRLIMIT, &PRLIMIT,
-    ];
+    let watched = [&MMAP, &MREMAP, &SHMAT, &IOCTL, &PRCTL, &SETRLIMIT, &PRLIMIT];
     for next in watched {
         next.look();
     }

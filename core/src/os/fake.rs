@@ -27,6 +27,8 @@ pub struct Conditions {
     pub most_committed: usize,
     /// `RLIMIT_AS`.
     pub address_limit: Option<usize>,
+    /// `RLIMIT_DATA`.
+    pub data_limit: Option<usize>,
     /// Every so many populated pages one is in swap.
     pub swapped: usize,
     /// `vm.max_map_count`.
@@ -45,6 +47,7 @@ impl Default for Conditions {
             most_reserved: 32 << 20,
             most_committed: usize::MAX,
             address_limit: None,
+            data_limit: None,
             swapped: usize::MAX,
             most_mappings: 65_530,
             most_at_break: 0,
@@ -270,7 +273,10 @@ impl Os for Fake {
         self.check_range(addr, bytes);
         let (page_bytes, mut state) = (self.conditions.page_bytes, self.state());
         let pages = state.pages(addr, bytes, page_bytes);
-        assert!(!pages.contains(&Page::Released), "a commit of what was given back");
+        assert!(
+            !pages.contains(&Page::Released),
+            "a commit of what was given back"
+        );
         let fresh = pages
             .iter()
             .filter(|&&page| page != Page::Committed)
@@ -442,6 +448,10 @@ impl Os for Fake {
 
     fn address_limit(&self) -> Option<usize> {
         self.conditions.address_limit
+    }
+
+    fn data_limit(&self) -> Option<usize> {
+        self.conditions.data_limit
     }
 }
 

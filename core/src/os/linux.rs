@@ -15,7 +15,9 @@ mod moves;
 mod pagemap;
 pub mod sandbox;
 
-use self::mapping::{RESERVED, at_break, map, map_reserved, price_ns, reserve_and_trim, unmap};
+use self::mapping::{
+    RESERVED, at_break, map, map_reserved, price_ns, reserve_and_trim, reserve_below, unmap,
+};
 
 pub use descriptor::{close_inherited as close_inherited_pagemap, forbid as forbid_pagemap};
 
@@ -50,7 +52,9 @@ impl Os for Linux {
             }
             // SAFETY: mapped just above, not used by anybody.
             unsafe { unmap(first.as_ptr(), bytes) };
-            reserve_and_trim(bytes, align, self.page_bytes())
+            // Just below it there is room, as a rule, and so nothing over the limit on the address space is asked for.
+            reserve_below(first, bytes, align)
+                .or_else(|| reserve_and_trim(bytes, align, self.page_bytes()))
         })
     }
 
@@ -195,14 +199,22 @@ impl Os for Linux {
     }
 
     fn address_limit(&self) -> Option<usize> {
-        let mut limit = libc::rlimit {
-            rlim_cur: libc::RLIM_INFINITY,
-            rlim_max: libc::RLIM_INFINITY,
-        };
-        // SAFETY: the buffer is ours; on a failure it stays "no limit".
-        keep_errno(|| unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) });
-        (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
+        limit_of(libc::RLIMIT_AS)
     }
+
+    fn data_limit(&self) -> Option<usize> {
+        limit_of(libc::RLIMIT_DATA)
+    }
+}
+
+fn limit_of(resource: libc::__rlimit_resource_t) -> Option<usize> {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the buffer is ours; on a failure it stays "no limit".
+    keep_errno(|| unsafe { libc::getrlimit(resource, &mut limit) });
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
 }
 
 /// Not in the `libc` crate for every C library.
@@ -268,9 +280,8 @@ fn ask_freely() -> bool {
     const TRIES: usize = 3;
     const BYTES: usize = 64 << 20;
     const DEAR_NS: u64 = 100_000;
-    let freely = keep_errno(|| {
-        (0..TRIES).any(|_| price_ns(BYTES).is_none_or(|price| price < DEAR_NS))
-    });
+    let freely =
+        keep_errno(|| (0..TRIES).any(|_| price_ns(BYTES).is_none_or(|price| price < DEAR_NS)));
     FREELY.store(if freely { YES } else { NO }, Ordering::Relaxed);
     freely
 }
@@ -280,10 +291,7 @@ fn ask_strict() -> bool {
     let mut text = [0; 4];
     let strict =
         read_file(c"/proc/sys/vm/overcommit_memory", &mut text).is_some() && text[0] == b'2';
-    STRICT.store(
-        if strict { YES } else { NO },
-        Ordering::Relaxed,
-    );
+    STRICT.store(if strict { YES } else { NO }, Ordering::Relaxed);
     strict
 }
 

@@ -178,4 +178,6 @@ pub trait Os: Sync {
     fn strict_commit(&self) -> bool;
     /// `RLIMIT_AS` in bytes, if there is one.
     fn address_limit(&self) -> Option<usize>;
+    /// `RLIMIT_DATA` in bytes, if there is one: all writable private memory counts against it.
+    fn data_limit(&self) -> Option<usize>;
 }

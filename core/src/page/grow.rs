@@ -15,6 +15,9 @@ const MOST_SLICES: usize = (1 << 40) / SLICE_BYTES;
 const LEAST_SLICES: usize = (1 << 20) / SLICE_BYTES;
 /// An arena takes at most this part of a limited address space, unless one request needs more.
 const LIMIT_PART: usize = 8;
+/// Under a limit below this (64 MiB), on the address space or on writable memory, arenas are small, for so are their tables, and
+/// nothing is committed ahead.
+const AMPLE_SLICES: usize = (64 << 20) / SLICE_BYTES;
 /// Slices of the first arena where address space has its price (256 MiB); a further one has as many as all before it.
 const DEAR_SLICES: usize = (256 << 20) / SLICE_BYTES;
 /// Slices of the first arena at the end of the program's heap (4 MiB).
@@ -90,7 +93,9 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// How far a commit that ends at `to` may go on: to the end of the unit, `limit`, or what is committed.
     fn widen(&self, arena: &Arena, to: usize, limit: usize) -> usize {
-        let unit = if self.heap.os.strict_commit() {
+        let unit = if self.heap.is_thrifty() {
+            1
+        } else if self.heap.os.strict_commit() {
             HUGE_SLICES
         } else {
             (self.inner.counts.committed_slices / 8)
@@ -220,6 +225,13 @@ impl<'h, O: Os> Locked<'h, O> {
     fn liked_slices(&self) -> usize {
         let os = &self.heap.os;
         let kept = os.address_limit().map_or(MOST_SLICES, kept_slices);
+        let data = os
+            .data_limit()
+            .map_or(MOST_SLICES, |limit| limit / SLICE_BYTES);
+        if data < AMPLE_SLICES || kept < AMPLE_SLICES / LIMIT_PART {
+            self.heap.be_thrifty();
+            return kept.min(data.max(AMPLE_SLICES / LIMIT_PART));
+        }
         let paid = match os.reserves_freely() {
             true => MOST_SLICES,
             false => self.inner.counts.reserved_slices.max(DEAR_SLICES),
@@ -294,9 +306,12 @@ impl<'h, O: Os> Locked<'h, O> {
             return Err(OutOfMemory);
         };
         self.commit_bytes(tags.address, tags.bytes)?;
-        let first = (head + FIRST_SLICES)
-            .next_multiple_of(HUGE_SLICES)
-            .min(group.slices);
+        let first = match self.heap.is_thrifty() {
+            true => head,
+            false => (head + FIRST_SLICES)
+                .next_multiple_of(HUGE_SLICES)
+                .min(group.slices),
+        };
         let slices_too = group.bytes + (first - head) * SLICE_BYTES;
         let together = self.commit_bytes(group.address, slices_too).is_ok();
         if !together {

@@ -10,7 +10,9 @@ use super::span::{Queue, Queued, Record, State};
 use super::totals::{Counts, Mirror};
 use super::zeroing::{Habits, Zeroing};
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::plain::{
+    AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering,
+};
 use crate::base::tree::Tree;
 use crate::base::units::SLICE_SHIFT;
 use crate::os::Os;
@@ -53,6 +55,8 @@ pub struct PageHeap<O: Os> {
     pub(super) zeroing: Zeroing,
     /// Spans in use whose pages were moved into them; see [`super::moves`].
     pub(super) moved_spans: AtomicUsize,
+    /// Whether nothing is to be committed ahead.
+    thrifty: AtomicBool,
     pub(super) os: O,
     pub(super) sides: Sides,
     lock: FutexLock,
@@ -117,6 +121,7 @@ impl<O: Os> PageHeap<O> {
             habits: Habits::new(),
             zeroing: Zeroing::new(),
             moved_spans: AtomicUsize::new(0),
+            thrifty: AtomicBool::new(false),
             os,
             sides,
             lock: FutexLock::new(),
@@ -163,6 +168,16 @@ impl<O: Os> PageHeap<O> {
                 visit(place);
             }
         });
+    }
+
+    /// From now on nothing is committed ahead of its use.
+    pub(super) fn be_thrifty(&self) {
+        self.thrifty.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is to be committed ahead of its use.
+    pub(super) fn is_thrifty(&self) -> bool {
+        self.thrifty.load(Ordering::Relaxed)
     }
 
     /// Whether nobody holds the lock now.

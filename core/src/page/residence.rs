@@ -142,13 +142,15 @@ impl<O: Os> Residence<'_, O> {
             let first = (run.start - layout.base) / page;
             self.note(number, first..first + run.bytes / page, &run.backing, page);
         };
-        [(layout.base, tags), (groups, end)].into_iter().all(|(from, to)| {
-            let Some(start) = NonNull::new(from as *mut u8).filter(|_| from < to) else {
-                return true;
-            };
-            // SAFETY: tables, or spans; pages of an arena that are only reserved are not populated.
-            unsafe { heap.os.populated(start, to - from, &mut visit) }.is_ok()
-        })
+        [(layout.base, tags), (groups, end)]
+            .into_iter()
+            .all(|(from, to)| {
+                let Some(start) = NonNull::new(from as *mut u8).filter(|_| from < to) else {
+                    return true;
+                };
+                // SAFETY: tables, or spans; pages of an arena that are only reserved are not populated.
+                unsafe { heap.os.populated(start, to - from, &mut visit) }.is_ok()
+            })
     }
 
     /// Notes a run of pages, by their numbers in the arena.

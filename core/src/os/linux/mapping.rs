@@ -60,6 +60,19 @@ fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Reserves at the last multiple of `align` before `near`, if that is free.
+pub(super) fn reserve_below(near: NonNull<u8>, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    let wish = near.as_ptr().map_addr(|at| at / align * align);
+    // SAFETY: a new mapping takes nothing from others: the address is a wish.
+    let at = unsafe { map(wish.cast(), bytes, libc::PROT_NONE, RESERVED) };
+    if at == libc::MAP_FAILED || at.cast() == wish {
+        return NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED);
+    }
+    // SAFETY: mapped just above, shown to nobody.
+    unsafe { unmap(at.cast(), bytes) };
+    None
+}
+
 /// Reserves more than asked, then gives back what stands before and after the aligned part.
 pub(super) fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Option<NonNull<u8>> {
     let slack = align.checked_sub(page)?;
