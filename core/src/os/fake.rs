@@ -5,10 +5,8 @@ mod state;
 use self::state::{Failure, Page, Reservation, State};
 use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
 use core::ptr::NonNull;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::collections::BTreeMap;
+use std::alloc::dealloc;
 use std::sync::{Mutex, MutexGuard};
-use std::vec;
 use std::vec::Vec;
 
 /// What uncommitted memory is filled with: it must never be seen again.
@@ -207,21 +205,7 @@ impl Os for Fake {
             state.failed += usize::from(!granted);
             return None;
         }
-        // Aligned by hand: an allocation of small alignment is zeroed by the kernel, not by touching it.
-        let layout = Layout::from_size_align(bytes + align, 16).ok()?;
-        // SAFETY: the layout is not empty.
-        let allocation = unsafe { alloc_zeroed(layout) };
-        let base = (allocation as usize).next_multiple_of(align);
-        let pages = vec![Page::Reserved { poisoned: false }; bytes / self.conditions.page_bytes];
-        state.reservations.push(Reservation {
-            allocation,
-            layout,
-            base,
-            populated: vec![false; pages.len()],
-            guards: BTreeMap::new(),
-            pages,
-        });
-        NonNull::new(base as *mut u8)
+        state.reserve(bytes, align, self.conditions.page_bytes)
     }
 
     unsafe fn release(&self, base: NonNull<u8>, bytes: usize) {
@@ -246,8 +230,9 @@ impl Os for Fake {
     }
 
     fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
-        let most = self.conditions.most_at_break;
-        let base = (bytes <= most).then(|| self.reserve(bytes, align))??;
+        let page = self.conditions.page_bytes;
+        let granted = bytes <= self.conditions.most_at_break;
+        let base = granted.then(|| self.state().reserve(bytes, align, page))??;
         // SAFETY: reserved just above.
         unsafe { self.commit(base, bytes) }.ok().map(|()| base)
     }

@@ -18,8 +18,6 @@ use core::ptr::NonNull;
 
 /// Slices whose metadata is committed together (fewer in an arena that has fewer).
 const GROUP_SLICES: usize = 1024;
-/// An arena has so many groups at least, or such of the smallest size: tables of a small arena are to be small.
-const GROUPS_LEAST: usize = 16;
 /// Smallest group: one word of commit bits needs no care for its end.
 const GROUP_MIN: usize = 64;
 
@@ -67,9 +65,7 @@ impl Layout {
 
     /// How `slices` slices would be laid out, base still 0.
     pub(super) fn plan(slices: usize, sides: Sides, page_bytes: usize) -> Self {
-        let group = (slices / GROUPS_LEAST)
-            .next_power_of_two()
-            .clamp(GROUP_MIN, GROUP_SLICES);
+        let group = slices.next_power_of_two().clamp(GROUP_MIN, GROUP_SLICES);
         let masks_at = group / 8;
         let records_at = (masks_at + 2 * group).next_multiple_of(RECORD_BYTES);
         let side_at = records_at + RECORD_BYTES * group;
