@@ -21,7 +21,7 @@ use core::ptr::NonNull;
 const MOST_BYTES: usize = 8 << 20;
 
 /// A free span with more dirty bytes than this may never have been touched in most of its pages: the kernel is asked.
-const LONG_BYTES: usize = 128 << 20;
+const LONG_BYTES: usize = 64 << 20;
 
 /// Most bytes of a piece in which the kernel finds few pages. Asking about a piece that is populated throughout takes
 /// 0.5 ms at this size.
@@ -172,7 +172,7 @@ impl<O: Os> PageHeap<O> {
 
     /// Ends: every piece shortens the queue or purges pages.
     fn purge_by_pieces(&self, due: impl Fn(&Locked<'_, O>) -> Due) -> usize {
-        let (mut bytes, mut reach) = (0, MOST_BYTES);
+        let (mut bytes, mut reach) = (0, MOST_SPARSE);
         loop {
             let _alone = self.purging.lock();
             match self.purge_piece(&due, &mut reach) {
@@ -190,7 +190,7 @@ impl<O: Os> PageHeap<O> {
             Due::Above(_) | Due::All => MOST_ON_THE_WAY,
         };
         if let Some(_alone) = self.purging.try_lock() {
-            let mut reach = MOST_BYTES;
+            let mut reach = MOST_SPARSE;
             let _ = (0..pieces).find(|_| self.purge_piece(&|_| due, &mut reach).is_none());
         }
     }
@@ -199,8 +199,8 @@ impl<O: Os> PageHeap<O> {
     /// piece on its way.
     ///
     /// The masks of a large block that was freed call all of it dirty, however little of it was touched. So the kernel
-    /// is asked about long spans, and `reach` doubles while it finds few pages: a free TiB is then a matter of some
-    /// thousand calls. A long piece that is populated after all is purged for its first [`MOST_BYTES`] only.
+    /// is asked about long spans. While it finds few pages, `reach` is long: a free TiB is then a matter of some thousand
+    /// calls. A long piece that is populated after all is purged for its first [`MOST_BYTES`] only.
     fn purge_piece(
         &self,
         due: &impl Fn(&Locked<'_, O>) -> Due,
@@ -220,7 +220,7 @@ impl<O: Os> PageHeap<O> {
             false => part.dirty.get() * self.os.page_bytes(),
         };
         *reach = match populated {
-            few if asked && few <= MOST_BYTES / 2 => (*reach * 2).min(MOST_SPARSE),
+            few if asked && few <= MOST_BYTES / 2 => (*reach * 4).min(MOST_SPARSE),
             _ => MOST_BYTES,
         };
         let run = match populated {
