@@ -291,6 +291,11 @@ impl<'h, O: Os> Locked<'h, O> {
         merged.dirty.set(dirty);
         merged.set_detail(detail);
         self.set_length(merged, slices);
+        if detail == Detail::Blanket {
+            // A blanket may have spread over what was clean.
+            let swept = &mut self.inner.swept;
+            swept.note_dirty(merged.arena(), merged.index.get(), merged.end());
+        }
         self.attach(merged);
         merged
     }
