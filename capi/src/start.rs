@@ -18,6 +18,7 @@ unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *
     // SAFETY: the C library hands constructors the environment, and this one runs before all others, in
     // the process's only thread (unless the library is opened late, and then reads it as any library would).
     unsafe { front::begin(envp) };
+    front::open();
     purge::enable(&loader::objects_of(unsafe_callers()));
     purge::start_to_stay();
 }

@@ -1,12 +1,12 @@
-//! Calls of the C library that Neap must know of: who maps over the heap or fills its pages, and who
-//! enters a sandbox.
+//! Calls of the C library that Neap must know of: who maps over the heap or fills its pages, who
+//! enters a sandbox, and who limits the address space.
 //!
 //! Each goes on to the next library's, found once by the constructor, or straight to the kernel before that. They
 //! take no lock and allocate nothing, so they may be called wherever those may: in a signal handler, in a child
 //! of `vfork`.
 
 use crate::next::Next;
-use core::ffi::{c_int, c_long, c_ulong, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
 use neap::front;
 
@@ -15,16 +15,21 @@ static MREMAP: Next = Next::new(c"mremap");
 static SHMAT: Next = Next::new(c"shmat");
 static IOCTL: Next = Next::new(c"ioctl");
 static PRCTL: Next = Next::new(c"prctl");
+static SETRLIMIT: Next = Next::new(c"setrlimit");
+static PRLIMIT: Next = Next::new(c"prlimit");
 
 type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> *mut c_void;
 type Mremap = unsafe extern "C" fn(*mut c_void, usize, usize, c_int, ...) -> *mut c_void;
 type Shmat = unsafe extern "C" fn(c_int, *const c_void, c_int) -> *mut c_void;
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 type Prctl = unsafe extern "C" fn(c_int, ...) -> c_int;
+type Setrlimit = unsafe extern "C" fn(c_uint, *const c_void) -> c_int;
+type Prlimit = unsafe extern "C" fn(c_int, c_uint, *const c_void, *mut c_void) -> c_int;
 
 /// Looks for the functions that these stand in front of. Before it they speak to the kernel.
 pub(crate) fn begin() {
-    for next in [&MMAP, &MREMAP, &SHMAT, &IOCTL, &PRCTL] {
+    let watched = [&MMAP, &MREMAP, &SHMAT, &IOCTL, &PRCTL, &SETRLIMIT, &PRLIMIT];
+    for next in watched {
         next.look();
     }
 }
@@ -192,5 +197,80 @@ unsafe extern "C" fn prctl(
                 libc::syscall(libc::SYS_prctl, operation, second, third, fourth, fifth) as c_int
             }
         }
+    }
+}
+
+/// Limits the process. The heap's reserved address space counts against a limit on that, so what is not used of it goes back.
+///
+/// # Safety
+/// - As `setrlimit(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setrlimit(resource: c_uint, limit: *const c_void) -> c_int {
+    // SAFETY: as in `mmap`.
+    let answer = unsafe {
+        match transmute::<*mut c_void, Option<Setrlimit>>(SETRLIMIT.get()) {
+            Some(next) => next(resource, limit),
+            None => libc::syscall(libc::SYS_setrlimit, c_long::from(resource), limit) as c_int,
+        }
+    };
+    note_limit(resource, answer);
+    answer
+}
+
+/// The same: limits have 64 bits anyway.
+///
+/// # Safety
+/// - As `setrlimit(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setrlimit64(resource: c_uint, limit: *const c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { setrlimit(resource, limit) }
+}
+
+/// Limits a process, which may be this one.
+///
+/// # Safety
+/// - As `prlimit(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn prlimit(
+    process: c_int,
+    resource: c_uint,
+    limit: *const c_void,
+    old: *mut c_void,
+) -> c_int {
+    // SAFETY: as in `mmap`.
+    let answer = unsafe {
+        match transmute::<*mut c_void, Option<Prlimit>>(PRLIMIT.get()) {
+            Some(next) => next(process, resource, limit, old),
+            None => {
+                let [process, resource] = [c_long::from(process), c_long::from(resource)];
+                libc::syscall(libc::SYS_prlimit64, process, resource, limit, old) as c_int
+            }
+        }
+    };
+    if !limit.is_null() {
+        note_limit(resource, answer);
+    }
+    answer
+}
+
+/// The same: limits have 64 bits anyway.
+///
+/// # Safety
+/// - As `prlimit(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn prlimit64(
+    process: c_int,
+    resource: c_uint,
+    limit: *const c_void,
+    old: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { prlimit(process, resource, limit, old) }
+}
+
+fn note_limit(resource: c_uint, answer: c_int) {
+    if answer == 0 && resource == libc::RLIMIT_AS as c_uint {
+        front::note_address_limit();
     }
 }

@@ -11,6 +11,7 @@ mod limits;
 mod misuse;
 mod process;
 mod purge;
+mod scarce;
 mod semantics;
 mod stacks;
 mod support;

@@ -248,6 +248,17 @@ impl Heap {
             }
     }
 
+    /// Makes free spans of what magazines, empty slabs and idle stacks hold. Pages go back to the kernel only where a limit on
+    /// what may be resident counts them: a refused request needs room, and free pages are room.
+    pub(super) fn gather_free(&'static self) {
+        self.drain_all();
+        self.stacks.release_idle(&self.pages, u64::MAX);
+        self.depots.cool(u64::MAX, self);
+        if self.pages.limits().hard() != usize::MAX {
+            self.purge_spare(Round::All, &Old(self));
+        }
+    }
+
     /// Gives back free spans that reach the decay time before the next round, a quarter of it later.
     pub fn purge_free(&self) -> usize {
         let young = self.decay_ms() - self.decay_ms() / 4;

@@ -200,6 +200,17 @@ impl Heap {
         (taken.0 as *mut u8, taken.1)
     }
 
+    /// A block of `class` from a slab that has free ones. Null if none has.
+    pub fn take_listed(&self, class: Class) -> *mut u8 {
+        let mut taken = 0;
+        self.depots
+            .take(class, 1, &Listed(self), &mut |slab, claim| {
+                let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
+                taken = slab.base() + number * class.bytes();
+            });
+        taken as *mut u8
+    }
+
     /// A slice for Neap's own data.
     pub fn meta_slice(&self) -> Option<NonNull<u8>> {
         self.pages
@@ -221,6 +232,35 @@ fn slab_of(place: &Place<'static>) -> &'static Slab {
     // SAFETY: the side table's entry of every slice is a slab record: its size was asked for, all
     // zero bytes are a valid record, entries are aligned to 64 and live as long as the arenas.
     unsafe { place.side().cast::<Slab>().as_ref() }
+}
+
+/// The heap as a source that makes no slabs.
+struct Listed<'a>(&'a Heap);
+
+impl Source for Listed<'_> {
+    fn fresh(&self, _: Class, _: Pages) -> Option<NonNull<Slab>> {
+        None
+    }
+
+    fn retire(&self, slab: NonNull<Slab>, touched: Touched) {
+        self.0.retire(slab, touched);
+    }
+
+    fn note_withheld(&self, bytes: isize) {
+        self.0.note_withheld(bytes);
+    }
+
+    fn pages(&self) -> usize {
+        Source::pages(self.0)
+    }
+
+    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+        Source::purge(self.0, slab, units)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.0.now_ms()
+    }
 }
 
 impl Source for Heap {

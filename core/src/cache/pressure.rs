@@ -1,11 +1,13 @@
 //! What presses for memory: the soft limit, the control group, the machine.
 
 use super::heap::Heap;
+use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::os::linux::cgroup::{self, GroupLimit};
 use crate::os::linux::sandbox;
+use crate::os::lock;
 use crate::page::NEAR_PART;
-use crate::slab::depot::{Round, Source};
+use crate::slab::depot::Source;
 
 /// How often the group and the machine are asked, in ms.
 const ASK_MS: u64 = 1000;
@@ -16,16 +18,28 @@ const GROUP_PART: usize = 16;
 /// Share of the last ten seconds, in hundredths of a percent, that tasks waited for memory, from which on the machine is short of it.
 const SHORT: usize = 1000;
 
-/// Least time between two attempts to find memory for a request that failed, in ms.
+/// So long after a vain attempt to gather free memory another is made, though nothing was freed past a magazine, in ms.
 const RELIEF_MS: u64 = 100;
+
+/// Fewer bytes than this, freed since a vain attempt, are no reason for another.
+const WORTH_BYTES: usize = 64 << 10;
+
+/// The longest wait for a thread that gathers free memory, in ms.
+const WAIT_MS: u64 = 50;
+
+/// What [`Pressure::gathering`] says: no thread gathers free memory, or one does.
+const AT_REST: u32 = 0;
+const AT_WORK: u32 = 1;
 
 /// What was found.
 pub struct Pressure {
     asked_at: AtomicU64,
     /// The machine is short of memory.
     short: AtomicBool,
+    /// Whether a thread gathers free memory for a refused request; waited on.
+    gathering: AtomicU32,
     relieved_at: AtomicU64,
-    /// Bytes freed past magazines when memory was last looked for.
+    /// Bytes freed past magazines when free memory was last gathered.
     relieved: AtomicUsize,
 }
 
@@ -35,9 +49,15 @@ impl Pressure {
         Pressure {
             asked_at: AtomicU64::new(0),
             short: AtomicBool::new(false),
+            gathering: AtomicU32::new(AT_REST),
             relieved_at: AtomicU64::new(0),
-            relieved: AtomicUsize::new(usize::MAX),
+            relieved: AtomicUsize::new(0),
         }
+    }
+
+    /// In a fork's child: the thread that gathered stayed in the parent.
+    pub fn rest(&self) {
+        self.gathering.store(AT_REST, Ordering::Relaxed);
     }
 }
 
@@ -67,6 +87,8 @@ impl Heap {
             });
             self.pages.limits().set_group(most, near);
         }
+        // Another process may lower this one's limit.
+        self.pages.note_address_limit();
         let short = cgroup::memory_pressure().is_some_and(|share| share >= SHORT);
         self.pressure.short.store(short, Ordering::Relaxed);
     }
@@ -78,24 +100,30 @@ impl Heap {
         self.pressure.short.load(Ordering::Relaxed) || is_near()
     }
 
-    /// Gives everything back that nobody uses, for a request of `bytes` that was refused: magazines, slabs, pages. False if that
-    /// cannot help, or was done a moment ago, and nothing was freed since. The caller holds no lock.
+    /// Gathers free memory for a request of `bytes` that was refused: from magazines, slabs and stacks. False if that
+    /// cannot help, or was vain a moment ago and little was freed since. One thread gathers at a time; who comes
+    /// meanwhile waits for it, a moment at most, and tries its request again. The caller holds no lock.
     #[cold]
     pub fn relieve(&'static self, bytes: usize) -> bool {
-        if bytes > self.pages.footprint().total() {
-            return false;
-        }
-        let (now, freed) = (self.now_ms(), self.tide.freed());
         let pressure = &self.pressure;
-        let again = now < pressure.relieved_at.load(Ordering::Relaxed) + RELIEF_MS;
-        if again && pressure.relieved.load(Ordering::Relaxed) == freed {
+        let (now, freed) = (self.now_ms(), self.tide.freed());
+        let since = freed.wrapping_sub(pressure.relieved.load(Ordering::Relaxed));
+        let recent = now < pressure.relieved_at.load(Ordering::Relaxed) + RELIEF_MS;
+        let vain = recent && since < bytes.max(WORTH_BYTES);
+        if vain || !self.pages.may_gain(bytes) {
             return false;
         }
-        self.decay_round(Round::All);
+        let word = &pressure.gathering;
+        let taken = word.compare_exchange(AT_REST, AT_WORK, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            lock::wait(word, AT_WORK, WAIT_MS);
+            return true;
+        }
+        pressure.relieved.store(freed, Ordering::Relaxed);
+        self.gather_free();
         pressure.relieved_at.store(now, Ordering::Relaxed);
-        pressure
-            .relieved
-            .store(self.tide.freed(), Ordering::Relaxed);
+        word.store(AT_REST, Ordering::Release);
+        lock::wake(word);
         true
     }
 }

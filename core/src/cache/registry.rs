@@ -243,6 +243,7 @@ impl Heap {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let cache = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
         self.registry.keep_only(cache);
+        self.pressure.rest();
         self.budget
             .reset(cache.map_or(0, |cache| cache.open().inner.granted));
         // SAFETY: all held since fork_prepare; sleepers stayed in the parent, waking nobody is harmless.

@@ -1,6 +1,6 @@
 //! Allocation: the fast path and its slow side.
 
-use super::{attach, check, large, profile, sizes, start};
+use super::{attach, check, large, profile, release, sizes, start};
 use crate::cache::fast;
 use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::magazine::Tag;
@@ -102,7 +102,8 @@ fn allocate_layout_zeroed_large(size: usize, align: usize) -> *mut u8 {
     }
     match HEAP.take_known(class) {
         (block, Known::Zero) => block,
-        (block, Known::Nothing) => zeroed(block, size),
+        (block, Known::Nothing) if !block.is_null() => zeroed(block, size),
+        _ => zeroed(allocate_slow(size, class), size),
     }
 }
 
@@ -167,10 +168,33 @@ fn allocate_slow(size: usize, class: Class) -> *mut u8 {
         block if block.is_null() && HEAP.relieve(size) => take(size, class),
         block => block,
     };
+    let block = match block.is_null() {
+        true => take_larger(class),
+        false => block,
+    };
     if attach::is_asked() {
         attach::on_the_way();
     }
     block
+}
+
+/// Where no slab of `class` can be made, a block of a larger class that has a free one is better than none. Its place is
+/// a multiple of all that a block of `class` is a multiple of.
+#[cold]
+fn take_larger(class: Class) -> *mut u8 {
+    if HEAP.mode() != Mode::Plain || HEAP.is_sampling() {
+        return ptr::null_mut();
+    }
+    let larger = Class::all().filter(|other| other.bytes() > class.bytes());
+    let fitting = larger.filter(|other| other.alignment() >= class.alignment());
+    let mut blocks = fitting.map(|other| HEAP.take_listed(other));
+    match blocks.find(|block| !block.is_null()) {
+        Some(block) => {
+            release::sizes_are_loose();
+            block
+        }
+        None => ptr::null_mut(),
+    }
 }
 
 fn take(size: usize, class: Class) -> *mut u8 {

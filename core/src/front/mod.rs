@@ -27,7 +27,7 @@ pub use allocate::{
 pub use global::Neap;
 pub use release::{free, free_aligned_sized, free_deleted, free_sized, usable_size};
 pub use resize::{reallocate, reallocate_layout};
-pub use start::{ask_no_more, begin, deepbind_kept, note_mapped_over};
+pub use start::{ask_no_more, begin, deepbind_kept, note_address_limit, note_mapped_over, open};
 pub use statistics::ends_at_once;
 pub use survey::snapshot;
 pub use trim::{check_consistency, trim};

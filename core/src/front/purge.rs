@@ -130,6 +130,11 @@ pub(super) fn note_process() {
     PROCESS.store(thread::process_id(), Ordering::Relaxed);
 }
 
+/// Whether this is the process that the heap's memory belongs to, not a child that shares it.
+pub(super) fn is_noted_process() -> bool {
+    PROCESS.load(Ordering::Relaxed) == thread::process_id()
+}
+
 /// No thread is started any more, and one that is here is gone when this returns.
 pub fn disable() {
     ENABLED.store(false, Ordering::Relaxed);

@@ -60,6 +60,19 @@ pub fn ask_no_more() {
     Linux.strict_commit();
 }
 
+/// Takes hold of the heap's address space, so that what the program maps before its first allocation cannot keep it from that.
+pub fn open() {
+    HEAP.pages.open();
+}
+
+/// Hears that the limit on the process's address space changed. In a child of `vfork`, which has limits of its own and its
+/// parent's memory, nothing is done.
+pub fn note_address_limit() {
+    if purge::is_noted_process() {
+        HEAP.pages.note_address_limit();
+    }
+}
+
 /// Notes that the program mapped something of its own over `bytes` bytes at `address`, or fills these pages itself. The
 /// spans of the blocks that it covers, which are the caller's, are mapped afresh when they are freed. Takes no lock.
 pub fn note_mapped_over(address: usize, bytes: usize) {

@@ -5,10 +5,8 @@ mod state;
 use self::state::{Failure, Page, Reservation, State};
 use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
 use core::ptr::NonNull;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::collections::BTreeMap;
+use std::alloc::dealloc;
 use std::sync::{Mutex, MutexGuard};
-use std::vec;
 use std::vec::Vec;
 
 /// What uncommitted memory is filled with: it must never be seen again.
@@ -27,10 +25,16 @@ pub struct Conditions {
     pub most_committed: usize,
     /// `RLIMIT_AS`.
     pub address_limit: Option<usize>,
+    /// `RLIMIT_DATA`.
+    pub data_limit: Option<usize>,
     /// Every so many populated pages one is in swap.
     pub swapped: usize,
     /// `vm.max_map_count`.
     pub most_mappings: usize,
+    /// Most bytes that one move of the heap's end adds.
+    pub most_at_break: usize,
+    /// Whether address space costs nothing.
+    pub reserves_freely: bool,
 }
 
 impl Default for Conditions {
@@ -41,8 +45,11 @@ impl Default for Conditions {
             most_reserved: 32 << 20,
             most_committed: usize::MAX,
             address_limit: None,
+            data_limit: None,
             swapped: usize::MAX,
             most_mappings: 65_530,
+            most_at_break: 0,
+            reserves_freely: true,
         }
     }
 }
@@ -198,21 +205,7 @@ impl Os for Fake {
             state.failed += usize::from(!granted);
             return None;
         }
-        // Aligned by hand: an allocation of small alignment is zeroed by the kernel, not by touching it.
-        let layout = Layout::from_size_align(bytes + align, 16).ok()?;
-        // SAFETY: the layout is not empty.
-        let allocation = unsafe { alloc_zeroed(layout) };
-        let base = (allocation as usize).next_multiple_of(align);
-        let pages = vec![Page::Reserved { poisoned: false }; bytes / self.conditions.page_bytes];
-        state.reservations.push(Reservation {
-            allocation,
-            layout,
-            base,
-            populated: vec![false; pages.len()],
-            guards: BTreeMap::new(),
-            pages,
-        });
-        NonNull::new(base as *mut u8)
+        state.reserve(bytes, align, self.conditions.page_bytes)
     }
 
     unsafe fn release(&self, base: NonNull<u8>, bytes: usize) {
@@ -236,10 +229,39 @@ impl Os for Fake {
         unsafe { dealloc(gone.allocation, gone.layout) };
     }
 
+    fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let page = self.conditions.page_bytes;
+        let granted = bytes <= self.conditions.most_at_break;
+        let base = granted.then(|| self.state().reserve(bytes, align, page))??;
+        // SAFETY: reserved just above.
+        unsafe { self.commit(base, bytes) }.ok().map(|()| base)
+    }
+
+    unsafe fn release_part(&self, addr: NonNull<u8>, bytes: usize) {
+        self.check_range(addr, bytes);
+        let mut state = self.state();
+        let pages = state.pages(addr, bytes, self.conditions.page_bytes);
+        let gone = pages
+            .iter()
+            .filter(|&&page| page == Page::Committed)
+            .count();
+        pages.fill(Page::Released);
+        state.committed_pages -= gone;
+        fill(addr, bytes, POISON);
+    }
+
+    fn reserves_freely(&self) -> bool {
+        self.conditions.reserves_freely
+    }
+
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
         self.check_range(addr, bytes);
         let (page_bytes, mut state) = (self.conditions.page_bytes, self.state());
         let pages = state.pages(addr, bytes, page_bytes);
+        assert!(
+            !pages.contains(&Page::Released),
+            "a commit of what was given back"
+        );
         let fresh = pages
             .iter()
             .filter(|&&page| page != Page::Committed)
@@ -411,6 +433,10 @@ impl Os for Fake {
 
     fn address_limit(&self) -> Option<usize> {
         self.conditions.address_limit
+    }
+
+    fn data_limit(&self) -> Option<usize> {
+        self.conditions.data_limit
     }
 }
 

@@ -95,6 +95,16 @@ pub trait Os: Sync {
     /// # Safety
     /// - `base` and `bytes` are exactly one earlier reservation that nobody uses any more.
     unsafe fn release(&self, base: NonNull<u8>, bytes: usize);
+    /// Like [`Os::reserve`], where no mapping can be added: by moving the end of the program's heap (`brk`), which makes an
+    /// existing mapping longer. The range is committed at once. Never given back.
+    fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
+    /// Gives a part of a reservation back, for good.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation, and is neither in use nor will be.
+    unsafe fn release_part(&self, addr: NonNull<u8>, bytes: usize);
+    /// Whether reserved address space costs next to nothing. Not so under an emulator that notes every page of it.
+    fn reserves_freely(&self) -> bool;
     /// Makes a reserved range readable and writable; it reads as zero if it never was committed since reserve or uncommit.
     ///
     /// # Safety
@@ -168,4 +178,6 @@ pub trait Os: Sync {
     fn strict_commit(&self) -> bool;
     /// `RLIMIT_AS` in bytes, if there is one.
     fn address_limit(&self) -> Option<usize>;
+    /// `RLIMIT_DATA` in bytes, if there is one: all writable private memory counts against it.
+    fn data_limit(&self) -> Option<usize>;
 }

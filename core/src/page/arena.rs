@@ -160,7 +160,7 @@ pub(super) struct Step {
 
 /// One reserved address range.
 ///
-/// Invariant: `head <= frontier <= ready <= slices`, `frontier <= tagged`; tags below `tagged` and
+/// Invariant: `head <= frontier <= ready <= slices`, `frontier <= tagged`, `frontier <= end <= slices`; tags below `tagged` and
 /// group data of slices in `head..ready` are committed and never given back.
 #[derive(Debug)]
 pub struct Arena {
@@ -172,6 +172,8 @@ pub struct Arena {
     ready: AtomicUsize,
     /// The lowest slice that never was in a span. Written under the heap's lock.
     frontier: AtomicUsize,
+    /// Slices that may be used: all of the reservation, or as many as were left of it. Written under the heap's lock.
+    end: AtomicUsize,
 }
 
 // SAFETY: `layout` is written once under the heap's lock before `tagged` is stored with release order, and
@@ -187,6 +189,7 @@ impl Arena {
             tagged: AtomicUsize::new(0),
             ready: AtomicUsize::new(0),
             frontier: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
         }
     }
 
@@ -205,6 +208,7 @@ impl Arena {
         unsafe { *self.layout.get() = layout };
         self.ready.store(layout.head, Ordering::Relaxed);
         self.frontier.store(layout.head, Ordering::Relaxed);
+        self.end.store(layout.slices, Ordering::Relaxed);
     }
 
     pub(super) fn tagged(&self) -> usize {
@@ -217,6 +221,25 @@ impl Arena {
 
     pub(super) fn frontier(&self) -> usize {
         self.frontier.load(Ordering::Acquire)
+    }
+
+    /// The slice after the last one that may be used.
+    pub(super) fn end(&self) -> usize {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_end(&self, index: usize) {
+        self.end.store(index, Ordering::Relaxed);
+    }
+
+    /// Where the tables stand that slices below `index` need, and those that are committed: the end address of the tags,
+    /// and the address of the last group.
+    pub(super) fn tables(&self, index: usize) -> (usize, usize) {
+        let layout = self.layout();
+        let tags = self.tagged().max(index);
+        let (_, groups) = layout.groups_below(self.ready().max(index));
+        let tags_end = layout.base + tags.next_multiple_of(layout.page_bytes());
+        (tags_end.min(groups), groups)
     }
 
     pub(super) fn set_tagged(&self, slices: usize) {
@@ -243,7 +266,7 @@ impl Arena {
         let generous = index
             .max(2 * tagged)
             .max(layout.head + SLICE_BYTES)
-            .min(layout.slices);
+            .min(self.end());
         let (from, to) = (
             tagged.next_multiple_of(page),
             generous.next_multiple_of(page),
@@ -251,7 +274,7 @@ impl Arena {
         Some(Step {
             address: layout.base + from,
             bytes: to - from,
-            slices: to.min(layout.slices),
+            slices: to.min(self.end()),
         })
     }
 

@@ -116,7 +116,7 @@ impl<'h, O: Os> Locked<'h, O> {
             .filter(|free| !free.is_huge())
             .map_or(arena.frontier(), |r| r.index.get());
         let at = arena.layout().align_up(start, want.align);
-        if at + want.slices > arena.layout().slices {
+        if at + want.slices > arena.end() {
             return Ok(None);
         }
         self.extend_to(id, at, at + want.slices)?;
@@ -135,7 +135,7 @@ impl<'h, O: Os> Locked<'h, O> {
     ) -> Result<(), OutOfMemory> {
         let arena = self.arena(id);
         self.commit_with_tables(id, from, to)?;
-        self.commit(arena, from, to, arena.ready())?;
+        self.commit(arena, from, to, arena.ready().min(arena.end()))?;
         let old = arena.frontier();
         if to > old {
             arena.set_frontier(to);
@@ -161,7 +161,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let free_end = free.map_or(at, Record::end);
         if free_end >= at + slices {
             self.commit(arena, at, at + slices, free_end).ok()?;
-        } else if free_end == arena.frontier() && at + slices <= arena.layout().slices {
+        } else if free_end == arena.frontier() && at + slices <= arena.end() {
             self.extend_to(id, at, at + slices).ok()?;
         }
         self.free_at(arena, at)
@@ -196,12 +196,24 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Cuts the slices `at..at + slices` out of a free span; what is left before and after them stays free and
     /// as old as it was. Returns the record of what was cut out, complete but for a state.
     pub(super) fn carve(&mut self, free: &'h Record, at: usize, slices: usize) -> &'h Record {
+        let before = self.share(free, free.index.get(), at);
+        self.carve_after(free, before, at, slices)
+    }
+
+    /// [`Locked::carve`] where the slices before `at` are known to have `before` dirty pages.
+    pub(super) fn carve_after(
+        &mut self,
+        free: &'h Record,
+        before: usize,
+        at: usize,
+        slices: usize,
+    ) -> &'h Record {
         let arena = self.arena(free.arena());
         let (first, cut, end) = (free.index.get(), at + slices, free.end());
         let (id, detail) = (free.arena() as u8, free.detail());
+        debug_assert!(at - first > 1024 || before == self.share(free, first, at));
         self.detach(free);
         let all = free.dirty.get();
-        let before = self.share(free, first, at);
         let taken = self.share(free, at, cut);
         if cut < end {
             let tail = arena.record(cut);
@@ -245,6 +257,10 @@ impl<'h, O: Os> Locked<'h, O> {
     /// large one must not keep it young for ever. Returns it.
     pub(super) fn add_free(&mut self, span: &'h Record, age: Age) -> &'h Record {
         let arena = self.arena(span.arena());
+        if span.dirty.get() > 0 {
+            let swept = &mut self.inner.swept;
+            swept.note_dirty(span.arena(), span.index.get(), span.end());
+        }
         let before = self
             .free_before(arena, span.index.get())
             .filter(|before| may_merge(before, span));
@@ -275,6 +291,11 @@ impl<'h, O: Os> Locked<'h, O> {
         merged.dirty.set(dirty);
         merged.set_detail(detail);
         self.set_length(merged, slices);
+        if detail == Detail::Blanket {
+            // A blanket may have spread over what was clean.
+            let swept = &mut self.inner.swept;
+            swept.note_dirty(merged.arena(), merged.index.get(), merged.end());
+        }
         self.attach(merged);
         merged
     }

@@ -4,8 +4,8 @@
 //! kernel refuses is asked for again in the exact size. A failure leaves bits and tables as they are.
 
 use super::arena::{Arena, Commit, Layout, Step};
-use super::heap::Locked;
-use super::want::Want;
+use super::heap::{Locked, PageHeap};
+use super::want::{Density, From, Want};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Os, OutOfMemory};
 use core::ptr::NonNull;
@@ -15,10 +15,55 @@ const MOST_SLICES: usize = (1 << 40) / SLICE_BYTES;
 const LEAST_SLICES: usize = (1 << 20) / SLICE_BYTES;
 /// An arena takes at most this part of a limited address space, unless one request needs more.
 const LIMIT_PART: usize = 8;
+/// Under a limit below this (64 MiB), on the address space or on writable memory, arenas are small, for so are their tables, and
+/// nothing is committed ahead.
+const AMPLE_SLICES: usize = (64 << 20) / SLICE_BYTES;
+/// Slices of the first arena where address space has its price (256 MiB); a further one has as many as all before it.
+const DEAR_SLICES: usize = (256 << 20) / SLICE_BYTES;
+/// Slices of the first arena at the end of the program's heap (4 MiB).
+const BREAK_SLICES: usize = (4 << 20) / SLICE_BYTES;
 /// Largest unit of commits, in slices (32 MiB).
 const MOST_UNIT: usize = 16 * HUGE_SLICES;
 /// Fewest slices to commit with an arena's first tables.
 const FIRST_SLICES: usize = HUGE_SLICES / 2;
+
+/// Slices that an arena may reserve under a limit on the address space.
+fn kept_slices(limit: usize) -> usize {
+    (limit / LIMIT_PART / SLICE_BYTES).min(MOST_SLICES)
+}
+
+impl<O: Os> PageHeap<O> {
+    /// Opens the first arena if there is none yet, so that what the program does before its first allocation cannot keep the
+    /// heap from one.
+    pub fn open(&self) {
+        let mut locked = self.locked();
+        if self.arenas().is_empty() {
+            let want = Want {
+                slices: 1,
+                align: 1,
+                from: From::Anywhere,
+                density: Density::Unknown,
+            };
+            // If it is refused, the first allocation tries again.
+            let _ = locked.open_arena(&want);
+        }
+    }
+
+    /// Hears that the limit on the process's address space may have become lower: what is reserved and not used counts
+    /// against it, and keeps threads from starting. Does not wait for the heap's lock for long: the caller may have
+    /// interrupted its holder.
+    pub fn note_address_limit(&self) {
+        const TRIES: usize = 1000;
+        let Some(limit) = self.os.address_limit() else {
+            return;
+        };
+        if let Some(mut locked) = (0..TRIES).find_map(|_| self.try_locked())
+            && kept_slices(limit) < locked.inner.counts.reserved_slices
+        {
+            locked.release_reserve(limit);
+        }
+    }
+}
 
 impl<'h, O: Os> Locked<'h, O> {
     /// Commits the slices `from..to`, and when that takes a system call at the end, as many after them as a
@@ -48,7 +93,9 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// How far a commit that ends at `to` may go on: to the end of the unit, `limit`, or what is committed.
     fn widen(&self, arena: &Arena, to: usize, limit: usize) -> usize {
-        let unit = if self.heap.os.strict_commit() {
+        let unit = if self.heap.is_thrifty() {
+            1
+        } else if self.heap.os.strict_commit() {
             HUGE_SLICES
         } else {
             (self.inner.counts.committed_slices / 8)
@@ -161,22 +208,86 @@ impl<'h, O: Os> Locked<'h, O> {
         let usable = want.slices.checked_add(want.align - 1)?;
         let least = Layout::plan_for(usable, self.heap.sides, page)?;
         let least = least.slices.max(LEAST_SLICES);
-        let allowed = self
-            .heap
-            .os
-            .address_limit()
-            .map_or(MOST_SLICES, |limit| limit / LIMIT_PART / SLICE_BYTES);
-        let mut slices = allowed.min(MOST_SLICES).max(least);
+        let mut slices = self.liked_slices().max(least);
         loop {
             if let Some(base) = self.reserve_slices(slices) {
                 let plan = Layout::plan(slices, self.heap.sides, page);
                 return Some(plan.at(base.as_ptr() as usize));
             }
             if slices == least {
-                return None;
+                return self.reserve_at_break(least);
             }
             slices = (slices / 2).max(least);
         }
+    }
+
+    /// Slices of the arena we would like best.
+    fn liked_slices(&self) -> usize {
+        let os = &self.heap.os;
+        let kept = os.address_limit().map_or(MOST_SLICES, kept_slices);
+        let data = os
+            .data_limit()
+            .map_or(MOST_SLICES, |limit| limit / SLICE_BYTES);
+        if data < AMPLE_SLICES || kept < AMPLE_SLICES / LIMIT_PART {
+            self.heap.be_thrifty();
+            return kept.min(data.max(AMPLE_SLICES / LIMIT_PART));
+        }
+        let paid = match os.reserves_freely() {
+            true => MOST_SLICES,
+            false => self.inner.counts.reserved_slices.max(DEAR_SLICES),
+        };
+        kept.min(paid)
+    }
+
+    /// An arena where no mapping can be added, for the process has as many as it may.
+    fn reserve_at_break(&mut self, least: usize) -> Option<Layout> {
+        let doubled = self.inner.counts.reserved_slices.min(DEAR_SLICES);
+        [doubled.max(BREAK_SLICES).max(least), least]
+            .into_iter()
+            .find_map(|slices| {
+                self.inner.counts.calls.reserve += 1;
+                let os = &self.heap.os;
+                let base = os.reserve_at_break(slices.checked_mul(SLICE_BYTES)?, HUGE_BYTES)?;
+                let plan = Layout::plan(slices, self.heap.sides, self.page_bytes());
+                Some(plan.at(base.as_ptr() as usize))
+            })
+    }
+
+    /// Gives back the address space of every arena that nothing uses, but for what `limit` bytes of address space leave an
+    /// arena. Concurrent frees see nothing of it: tags and tables of slices that were ever used stay.
+    pub(super) fn release_reserve(&mut self, limit: usize) {
+        for arena in self.heap.arenas() {
+            let (layout, old) = (arena.layout(), arena.end());
+            let used = arena.find(arena.frontier(), arena.ready(), Commit::No);
+            let end = (layout.head + kept_slices(limit)).max(used);
+            if end >= old {
+                continue;
+            }
+            let (tags, groups) = arena.tables(end);
+            let (old_tags, old_groups) = arena.tables(old);
+            let committed = arena.note(end, arena.ready().max(end), Commit::No);
+            self.inner.counts.committed_slices -= committed;
+            arena.set_end(end);
+            self.release_range(layout.address(end), layout.address(old));
+            if old == layout.slices {
+                self.release_range(tags, groups);
+            } else {
+                // What lies between went back before, and may be another's by now.
+                self.release_range(tags, old_tags);
+                self.release_range(old_groups, groups);
+            }
+        }
+    }
+
+    fn release_range(&mut self, from: usize, to: usize) {
+        let Some(start) = NonNull::new(from as *mut u8).filter(|_| from < to) else {
+            return;
+        };
+        // SAFETY: of one arena; no span was ever there, nor tables that are committed, and none will be: the arena ends before.
+        unsafe { self.heap.os.release_part(start, to - from) };
+        let slices = (to - from) / SLICE_BYTES;
+        let counts = &mut self.inner.counts;
+        counts.reserved_slices = counts.reserved_slices.saturating_sub(slices);
     }
 
     fn reserve_slices(&mut self, slices: usize) -> Option<NonNull<u8>> {
@@ -195,9 +306,12 @@ impl<'h, O: Os> Locked<'h, O> {
             return Err(OutOfMemory);
         };
         self.commit_bytes(tags.address, tags.bytes)?;
-        let first = (head + FIRST_SLICES)
-            .next_multiple_of(HUGE_SLICES)
-            .min(group.slices);
+        let first = match self.heap.is_thrifty() {
+            true => head,
+            false => (head + FIRST_SLICES)
+                .next_multiple_of(HUGE_SLICES)
+                .min(group.slices),
+        };
         let slices_too = group.bytes + (first - head) * SLICE_BYTES;
         let together = self.commit_bytes(group.address, slices_too).is_ok();
         if !together {

@@ -5,11 +5,14 @@ use super::arena::{Arena, Sides};
 use super::huge::Policy;
 use super::limits::Limits;
 use super::place::Place;
+use super::purge::Swept;
 use super::span::{Queue, Queued, Record, State};
 use super::totals::{Counts, Mirror};
 use super::zeroing::{Habits, Zeroing};
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::plain::{
+    AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering,
+};
 use crate::base::tree::Tree;
 use crate::base::units::SLICE_SHIFT;
 use crate::os::Os;
@@ -52,6 +55,8 @@ pub struct PageHeap<O: Os> {
     pub(super) zeroing: Zeroing,
     /// Spans in use whose pages were moved into them; see [`super::moves`].
     pub(super) moved_spans: AtomicUsize,
+    /// Whether nothing is to be committed ahead.
+    thrifty: AtomicBool,
     pub(super) os: O,
     pub(super) sides: Sides,
     lock: FutexLock,
@@ -69,6 +74,8 @@ pub(super) struct Inner {
     pub(super) aging: Queue,
     /// Those that the kernel refused to purge.
     pub(super) refused: Queue,
+    /// What purging passed just now.
+    pub(super) swept: Swept,
     pub(super) counts: Counts,
     /// Where others see them.
     pub(super) mirror: Option<Mirror>,
@@ -114,6 +121,7 @@ impl<O: Os> PageHeap<O> {
             habits: Habits::new(),
             zeroing: Zeroing::new(),
             moved_spans: AtomicUsize::new(0),
+            thrifty: AtomicBool::new(false),
             os,
             sides,
             lock: FutexLock::new(),
@@ -121,6 +129,7 @@ impl<O: Os> PageHeap<O> {
                 fit: Tree::new(),
                 aging: Queue::new(Queued::Aging),
                 refused: Queue::new(Queued::Refused),
+                swept: Swept::NOTHING,
                 counts: Counts::new(),
                 mirror: None,
                 reflected: 0,
@@ -161,6 +170,16 @@ impl<O: Os> PageHeap<O> {
         });
     }
 
+    /// From now on nothing is committed ahead of its use.
+    pub(super) fn be_thrifty(&self) {
+        self.thrifty.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is to be committed ahead of its use.
+    pub(super) fn is_thrifty(&self) -> bool {
+        self.thrifty.load(Ordering::Relaxed)
+    }
+
     /// Whether nobody holds the lock now.
     pub fn is_quiet(&self) -> bool {
         self.lock.try_lock().is_some()
@@ -190,7 +209,15 @@ impl<O: Os> PageHeap<O> {
     }
 
     pub(super) fn locked(&self) -> Locked<'_, O> {
-        let _guard = self.lock.lock();
+        self.with(self.lock.lock())
+    }
+
+    /// The heap, locked, if no other thread holds the lock now.
+    pub(super) fn try_locked(&self) -> Option<Locked<'_, O>> {
+        Some(self.with(self.lock.try_lock()?))
+    }
+
+    fn with<'h>(&'h self, _guard: FutexGuard<'h>) -> Locked<'h, O> {
         // SAFETY: the lock is held as long as the reference lives: guard and reference are in one value.
         let inner = unsafe { &mut *self.inner.get() };
         Locked {

@@ -89,7 +89,7 @@ impl<'h, O: Os> Locked<'h, O> {
     fn open_unit_in(&mut self, id: usize) -> Option<(&'h Record, usize)> {
         let arena = self.arena(id);
         let at = arena.frontier().next_multiple_of(HUGE_SLICES);
-        if at + HUGE_SLICES > arena.layout().slices {
+        if at + HUGE_SLICES > arena.end() {
             return None;
         }
         self.extend_to(id, at, at + HUGE_SLICES).ok()?;

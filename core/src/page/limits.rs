@@ -104,6 +104,18 @@ impl<O: Os> PageHeap<O> {
         self.absent.fetch_add(bytes, Relaxed);
     }
 
+    /// Whether a refused request for `bytes` could be served if every slab and every stack were empty and all that is
+    /// free stood together. If not, gathering free memory is vain.
+    pub fn may_gain(&self, bytes: usize) -> bool {
+        let locked = self.locked();
+        let counts = &locked.inner.counts;
+        let loose = [Use::Slab, Use::Stack].map(|use_| counts.by_use[use_ as usize - 1].slices);
+        let loose = loose.iter().sum::<usize>() * SLICE_BYTES;
+        let fixed = locked.footprint().used.saturating_sub(loose);
+        bytes <= loose + counts.free_slices * SLICE_BYTES
+            && bytes <= self.limits.hard().saturating_sub(fixed)
+    }
+
     /// Bytes that may be resident: of spans in use (see [`STACK_BYTES`]), and of free pages.
     pub fn footprint(&self) -> Footprint {
         self.locked().footprint()

@@ -8,20 +8,60 @@
 
 use super::arena::{Arena, Commit};
 use super::heap::{Locked, PageHeap};
-use super::span::{Queued, Record, State};
+use super::span::{Detail, Queued, Record, State};
 use super::want::Age;
 use super::zero::DirtyRun;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
-use crate::os::{Os, Purged};
+use crate::os::{Os, Populated, Purged};
 use core::ptr::NonNull;
 
 /// Most bytes of one piece: 2,048 pages of 4 KiB, for which the kernel needs 0.1 to 0.4 ms. Where few pages of each slice are dirty, as
 /// after coroutines, it spans as many slices.
 const MOST_BYTES: usize = 8 << 20;
 
+/// A free span with more dirty bytes than this may never have been touched in most of its pages: the kernel is asked.
+const LONG_BYTES: usize = 64 << 20;
+
+/// Most bytes of a piece in which the kernel finds few pages. Asking about a piece that is populated throughout takes
+/// 0.5 ms at this size.
+const MOST_SPARSE: usize = 512 << 20;
+
 /// Most pieces that a caller purges on its way when a bound is passed.
 const MOST_ON_THE_WAY: usize = 8;
+
+/// Slices of an arena that the last piece of work passed: the free ones among them are clean. A span of millions of slices is purged by
+/// thousands of pieces, each of which would begin with a look at all that is clean by now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Swept {
+    arena: usize,
+    from: usize,
+    to: usize,
+}
+
+impl Swept {
+    pub(super) const NOTHING: Self = Self {
+        arena: 0,
+        from: 0,
+        to: 0,
+    };
+
+    /// From where on a free span, the slices `first..end`, may be dirty.
+    fn skip(&self, arena: usize, first: usize, end: usize) -> usize {
+        if arena == self.arena && (self.from..self.to).contains(&first) {
+            self.to.min(end)
+        } else {
+            first
+        }
+    }
+
+    /// Forgets what lies at or after a span that becomes free and is dirty.
+    pub(super) fn note_dirty(&mut self, arena: usize, first: usize, end: usize) {
+        if arena == self.arena && first < self.to && end > self.from {
+            self.to = first.max(self.from);
+        }
+    }
+}
 
 /// Which spans a piece of work is about; always the oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +79,18 @@ pub(super) enum Due {
 /// What was found to do under the lock.
 enum Piece<'h> {
     /// Pages cut out of their span, to be purged without the lock.
-    Cut(&'h Record, DirtyRun),
+    Cut(&'h Record, DirtyRun, Belief),
     /// So many bytes of commit went back at once.
     Uncommitted(usize),
+}
+
+/// Whether masks are likely to be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Belief {
+    /// They are taken as they are.
+    Masks,
+    /// The kernel is asked.
+    Kernel,
 }
 
 impl<O: Os> PageHeap<O> {
@@ -123,10 +172,10 @@ impl<O: Os> PageHeap<O> {
 
     /// Ends: every piece shortens the queue or purges pages.
     fn purge_by_pieces(&self, due: impl Fn(&Locked<'_, O>) -> Due) -> usize {
-        let mut bytes = 0;
+        let (mut bytes, mut reach) = (0, MOST_SPARSE);
         loop {
             let _alone = self.purging.lock();
-            match self.purge_piece(&due) {
+            match self.purge_piece(&due, &mut reach) {
                 Some(more) => bytes += more,
                 None => return bytes,
             }
@@ -141,43 +190,68 @@ impl<O: Os> PageHeap<O> {
             Due::Above(_) | Due::All => MOST_ON_THE_WAY,
         };
         if let Some(_alone) = self.purging.try_lock() {
-            let _ = (0..pieces).find(|_| self.purge_piece(&|_| due).is_none());
+            let mut reach = MOST_SPARSE;
+            let _ = (0..pieces).find(|_| self.purge_piece(&|_| due, &mut reach).is_none());
         }
     }
 
-    /// Purges one piece; `None` when nothing is due. The caller holds `purging`, so that a fork finds no piece on its way.
-    fn purge_piece(&self, due: &impl Fn(&Locked<'_, O>) -> Due) -> Option<usize> {
+    /// Purges one piece of at most `reach` bytes; `None` when nothing is due. The caller holds `purging`, so that a fork finds no
+    /// piece on its way.
+    ///
+    /// The masks of a large block that was freed call all of it dirty, however little of it was touched. So the kernel
+    /// is asked about long spans. While it finds few pages, `reach` is long: a free TiB is then a matter of some thousand
+    /// calls. A long piece that is populated after all is purged for its first [`MOST_BYTES`] only.
+    fn purge_piece(
+        &self,
+        due: &impl Fn(&Locked<'_, O>) -> Due,
+        reach: &mut usize,
+    ) -> Option<usize> {
         let mut locked = self.locked();
         let due = due(&locked);
-        let piece = locked.cut_piece(due)?;
+        let piece = locked.cut_piece(due, *reach)?;
         drop(locked);
-        let (part, run) = match piece {
-            Piece::Cut(part, run) => (part, run),
+        let (part, run, belief) = match piece {
+            Piece::Cut(part, run, belief) => (part, run, belief),
             Piece::Uncommitted(bytes) => return Some(bytes),
         };
-        let asked = matches!(due, Due::Above(_)) && self.is_untouched(&run);
-        let purged = if asked {
-            Purged::Zero
-        } else {
-            self.purge_run(&run)
+        let asked = belief == Belief::Kernel || matches!(due, Due::Above(_));
+        let populated = match asked {
+            true => self.populated_bytes(part, &run),
+            false => part.dirty.get() * self.os.page_bytes(),
+        };
+        *reach = match populated {
+            few if asked && few <= MOST_BYTES / 2 => (*reach * 4).min(MOST_SPARSE),
+            _ => MOST_BYTES,
+        };
+        let run = match populated {
+            many if many > MOST_BYTES => first_of(run),
+            _ => run,
+        };
+        let purged = match populated {
+            0 => Purged::Zero,
+            _ => self.purge_run(&run),
         };
         let mut locked = self.locked();
-        if !asked {
+        if populated > 0 {
             locked.count_purge(&run, purged);
         }
-        locked.put_back(part, purged);
+        locked.put_back(part, run.to, purged);
         locked.reflect_now();
         Some(if purged == Purged::Zero { run.bytes } else { 0 })
     }
 
-    /// Whether no page of a run is populated, whatever its masks say.
-    fn is_untouched(&self, run: &DirtyRun) -> bool {
-        let mut populated = false;
-        NonNull::new(run.address as *mut u8).is_some_and(|start| {
+    /// Bytes of a run that are populated, as the kernel says, else as the masks of `part` say.
+    fn populated_bytes(&self, part: &Record, run: &DirtyRun) -> usize {
+        let mut populated = 0;
+        let told = NonNull::new(run.address as *mut u8).is_some_and(|start| {
+            let count = |found: Populated| populated += found.bytes;
             // SAFETY: dirty slices are committed, and the run holds only such.
-            let told = unsafe { self.os.populated(start, run.bytes, |_| populated = true) };
-            told.is_ok() && !populated
-        })
+            unsafe { self.os.populated(start, run.bytes, count) }.is_ok()
+        });
+        match told {
+            true => populated,
+            false => part.dirty.get() * self.os.page_bytes(),
+        }
     }
 
     fn purge_run(&self, run: &DirtyRun) -> Purged {
@@ -187,6 +261,14 @@ impl<O: Os> PageHeap<O> {
             None => Purged::MaybeDirty,
         }
     }
+}
+
+/// As much of a long run as one call may purge.
+fn first_of(run: DirtyRun) -> DirtyRun {
+    let to = run.to.min(run.from + MOST_BYTES / SLICE_BYTES);
+    let end = run.address / SLICE_BYTES * SLICE_BYTES + (to - run.from) * SLICE_BYTES;
+    let bytes = run.bytes.min(end - run.address);
+    DirtyRun { to, bytes, ..run }
 }
 
 /// Who purges what is past the decay time.
@@ -234,38 +316,55 @@ impl<'h, O: Os> Locked<'h, O> {
         })
     }
 
-    /// Cuts the next piece out of the oldest span that is due.
-    fn cut_piece(&mut self, due: Due) -> Option<Piece<'h>> {
+    /// Cuts the next piece, of at most `reach` dirty bytes, out of the oldest span that is due.
+    fn cut_piece(&mut self, due: Due, reach: usize) -> Option<Piece<'h>> {
         let span = self.next_due(due)?;
         let arena = self.arena(span.arena());
         if span.is_huge() {
             self.end_unit(arena, span.index.get());
-            return self.cut_piece(due);
+            return self.cut_piece(due, reach);
         }
-        self.spell_out(span);
+        if span.detail() == Detail::Blanket {
+            self.inner.swept = Swept::NOTHING;
+            self.spell_out(span);
+        }
         if self.heap.os.strict_commit() {
             let bytes = self.relinquish_span(arena, span);
             if bytes > 0 {
                 return Some(Piece::Uncommitted(bytes));
             }
         }
-        let most = MOST_BYTES / arena.layout().page_bytes();
-        let run = arena.next_dirty(span.index.get(), span.end(), most)?;
-        let part = self.carve(span, run.from, run.to - run.from);
+        let page = arena.layout().page_bytes();
+        let (belief, most) = match span.dirty.get() * page > LONG_BYTES {
+            true => (Belief::Kernel, reach / page),
+            false => (Belief::Masks, MOST_BYTES / page),
+        };
+        let first = span.index.get();
+        let from = self.inner.swept.skip(span.arena(), first, span.end());
+        let run = arena.next_dirty(from, span.end(), most)?;
+        self.inner.swept = Swept {
+            arena: span.arena(),
+            from: first,
+            to: run.to,
+        };
+        let part = self.carve_after(span, 0, run.from, run.to - run.from);
         part.set_state(State::Purging);
         self.inner.counts.free_slices += part.slices.get();
-        Some(Piece::Cut(part, run))
+        Some(Piece::Cut(part, run, belief))
     }
 
-    /// Makes a piece part of a free span again.
-    fn put_back(&mut self, part: &'h Record, purged: Purged) {
+    /// Makes a piece part of a free span again. Its slices below `to` were purged.
+    fn put_back(&mut self, part: &'h Record, to: usize, purged: Purged) {
         self.inner.counts.free_slices -= part.slices.get();
         part.set_state(State::Blank);
         if purged == Purged::Zero {
-            let arena = self.arena(part.arena());
-            arena.clear_dirty(part.index.get(), part.end());
-            part.dirty.set(0);
-            self.add_free(part, Age::New);
+            let cleaned = self.arena(part.arena()).clear_dirty(part.index.get(), to);
+            part.dirty.set(part.dirty.get() - cleaned);
+            let age = match part.dirty.get() {
+                0 => Age::New,
+                _ => Age::Old,
+            };
+            self.add_free(part, age);
             return;
         }
         let merged = self.add_free(part, Age::New);

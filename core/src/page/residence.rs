@@ -134,17 +134,23 @@ impl<O: Os> Residence<'_, O> {
 
     fn ask_about(&mut self, number: usize) -> bool {
         let layout = *self.heap.arenas()[number].layout();
-        let bytes = (self.covered[number] as usize) << SLICE_SHIFT;
-        let Some(base) = NonNull::new(layout.base as *mut u8) else {
-            return true;
-        };
+        let end = layout.base + ((self.covered[number] as usize) << SLICE_SHIFT);
+        // Between the tags and the groups nothing is committed, and what stands there may be another's mapping.
+        let (tags, groups) = self.heap.arenas()[number].tables(0);
         let (heap, page) = (self.heap, layout.page_bytes());
-        let visit = |run: Populated| {
+        let mut visit = |run: Populated| {
             let first = (run.start - layout.base) / page;
             self.note(number, first..first + run.bytes / page, &run.backing, page);
         };
-        // SAFETY: an arena is one mapping, or several side by side; pages of it that are only reserved are not populated.
-        unsafe { heap.os.populated(base, bytes, visit) }.is_ok()
+        [(layout.base, tags), (groups, end)]
+            .into_iter()
+            .all(|(from, to)| {
+                let Some(start) = NonNull::new(from as *mut u8).filter(|_| from < to) else {
+                    return true;
+                };
+                // SAFETY: tables, or spans; pages of an arena that are only reserved are not populated.
+                unsafe { heap.os.populated(start, to - from, &mut visit) }.is_ok()
+            })
     }
 
     /// Notes a run of pages, by their numbers in the arena.

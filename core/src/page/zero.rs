@@ -121,11 +121,17 @@ impl Arena {
         cleared
     }
 
+    /// The first slice of `from..to` with a dirty page. Free spans may be millions of slices long.
+    fn first_dirty(&self, from: usize, to: usize) -> Option<usize> {
+        let mut masks = self.masks(from, to).flatten();
+        Some(from + masks.position(|mask| mask.load(Relaxed) != 0)?)
+    }
+
     /// The next dirty pages in the slices `from..to`, at most `most` of them (but all of the first slice), over at most as many slices. Clean
     /// pages between dirty ones are in the run where they are few: purging absent pages costs less than another call.
     pub(super) fn next_dirty(&self, from: usize, to: usize, most: usize) -> Option<DirtyRun> {
         let dirty = |index: usize| self.mask(index).load(Relaxed).count_ones() as usize;
-        let first = (from..to).find(|&index| dirty(index) > 0)?;
+        let first = self.first_dirty(from, to)?;
         let (mut last, mut pages) = (first, dirty(first));
         for index in first + 1..to.min(first.saturating_add(most)) {
             let committed = self.find(index, index + 1, Commit::Yes) == index;

@@ -131,6 +131,11 @@ impl Class {
         self.0 as usize
     }
 
+    /// What every block's address is a multiple of, at least.
+    pub fn alignment(self) -> usize {
+        1 << self.bytes().trailing_zeros()
+    }
+
     /// Bytes of a block.
     #[inline]
     pub fn bytes(self) -> usize {

@@ -2,7 +2,7 @@
 
 use super::{CALLS, Call, FakeGuard, Huge};
 use core::ptr::NonNull;
-use std::alloc::Layout;
+use std::alloc::{Layout, alloc_zeroed};
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
@@ -10,6 +10,7 @@ use std::vec::Vec;
 pub(super) enum Page {
     Reserved { poisoned: bool },
     Committed,
+    Released,
 }
 
 pub(super) struct Reservation {
@@ -45,6 +46,30 @@ pub(super) struct State {
 unsafe impl Send for State {}
 
 impl State {
+    /// A reservation, granted.
+    pub(super) fn reserve(
+        &mut self,
+        bytes: usize,
+        align: usize,
+        page_bytes: usize,
+    ) -> Option<NonNull<u8>> {
+        // Aligned by hand: an allocation of small alignment is zeroed by the kernel, not by touching it.
+        let layout = Layout::from_size_align(bytes + align, 16).ok()?;
+        // SAFETY: the layout is not empty.
+        let allocation = unsafe { alloc_zeroed(layout) };
+        let base = (allocation as usize).next_multiple_of(align);
+        let pages = vec![Page::Reserved { poisoned: false }; bytes / page_bytes];
+        self.reservations.push(Reservation {
+            allocation,
+            layout,
+            base,
+            populated: vec![false; pages.len()],
+            guards: BTreeMap::new(),
+            pages,
+        });
+        NonNull::new(base as *mut u8)
+    }
+
     pub(super) fn fails(&mut self, call: Call) -> bool {
         let failure = &mut self.failures[call as usize];
         if failure.after > 0 {

@@ -29,6 +29,50 @@ pub(super) fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
     }
 }
 
+/// Memory at the end of the program's heap, at a multiple of `align`. Readable and writable.
+pub(super) fn at_break(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    let more = libc::intptr_t::try_from(bytes.checked_add(align)?).ok()?;
+    // SAFETY: growing the heap takes nothing from others; the C library's own allocator expects gaps.
+    let start = unsafe { libc::sbrk(more) };
+    if start.addr() == usize::MAX {
+        return None;
+    }
+    NonNull::new(start.addr().next_multiple_of(align) as *mut u8)
+}
+
+/// What reserving so many bytes takes, in ns; `None` if it is refused.
+pub(super) fn price_ns(bytes: usize) -> Option<u64> {
+    let begin = now_ns();
+    let at = map_reserved(bytes)?;
+    let price = now_ns().saturating_sub(begin);
+    // SAFETY: mapped just above, shown to nobody.
+    unsafe { unmap(at.as_ptr(), bytes) };
+    Some(price)
+}
+
+fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the buffer is ours; on a failure it stays zero.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Reserves at the last multiple of `align` before `near`, if that is free.
+pub(super) fn reserve_below(near: NonNull<u8>, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    let wish = near.as_ptr().map_addr(|at| at / align * align);
+    // SAFETY: a new mapping takes nothing from others: the address is a wish.
+    let at = unsafe { map(wish.cast(), bytes, libc::PROT_NONE, RESERVED) };
+    if at == libc::MAP_FAILED || at.cast() == wish {
+        return NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED);
+    }
+    // SAFETY: mapped just above, shown to nobody.
+    unsafe { unmap(at.cast(), bytes) };
+    None
+}
+
 /// Reserves more than asked, then gives back what stands before and after the aligned part.
 pub(super) fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Option<NonNull<u8>> {
     let slack = align.checked_sub(page)?;

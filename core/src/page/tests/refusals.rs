@@ -190,3 +190,85 @@ fn alignments_up_to_a_gibibyte() {
     assert!(large(&heap, 256 * MIB / SLICE_BYTES).is_some());
     assert_eq!(heap.totals().arenas, arenas);
 }
+
+#[test]
+fn what_a_lowered_limit_does_not_leave_goes_back_and_the_rest_serves() {
+    let limit = 64 * MIB;
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        ..Conditions::default()
+    });
+    let span = large(&heap, 20 * MIB / SLICE_BYTES).unwrap();
+    heap.locked().release_reserve(limit);
+    let left = heap.totals().reserved;
+    assert!(left < 64 * MIB, "{left} bytes stay reserved");
+    assert_eq!(heap.check(), Ok(()));
+    // SAFETY: the span is ours.
+    unsafe { heap.free(span.base, Dirty::All) };
+    // In the rest of the first arena, then in others.
+    let spans: Vec<_> = (0..100).map(|_| large(&heap, 16).unwrap()).collect();
+    assert!(heap.totals().arenas > 1);
+    assert_eq!(heap.check(), Ok(()));
+    // Once more, now that less is used than the limit leaves.
+    for span in spans {
+        // SAFETY: as above.
+        unsafe { heap.free(span.base, Dirty::All) };
+    }
+    heap.locked().release_reserve(limit / 2);
+    assert!(large(&heap, 16).is_some());
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn an_open_heap_has_an_arena_and_is_opened_once() {
+    let heap = heap(Conditions::default());
+    heap.open();
+    heap.open();
+    assert_eq!((heap.totals().arenas, heap.totals().in_use), (1, 0));
+    heap.os().fail(Call::Reserve, 0, u32::MAX);
+    assert!(large(&heap, 1).is_some());
+}
+
+#[test]
+fn where_nothing_can_be_mapped_the_break_serves() {
+    let heap = heap(Conditions {
+        most_at_break: 64 * MIB,
+        ..Conditions::default()
+    });
+    heap.os().fail(Call::Reserve, 0, u32::MAX);
+    let spans: Vec<_> = (0..300).map(|_| large(&heap, 1).unwrap()).collect();
+    assert!(spans.iter().all(|span| span.zero == Zero::AllZero));
+    assert!((2..6).contains(&heap.totals().arenas));
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn where_address_space_has_its_price_arenas_double() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 40,
+        reserves_freely: false,
+        ..Conditions::default()
+    });
+    let reserved = |slices: usize| {
+        large(&heap, slices).unwrap();
+        heap.totals().reserved / MIB
+    };
+    let steps = [reserved(1), reserved(3500), reserved(3500), reserved(6000)];
+    assert_eq!(steps, [256, 256, 512, 1024]);
+}
+
+#[test]
+fn under_a_small_limit_on_data_a_span_costs_little_more_than_itself() {
+    let heap = heap(Conditions {
+        data_limit: Some(4 * MIB),
+        ..Conditions::default()
+    });
+    for spans in 1..20 {
+        large(&heap, 1).unwrap();
+        let committed = heap.os().committed();
+        assert!(
+            committed <= spans * SLICE_BYTES + 64 * 1024,
+            "{spans}: {committed}"
+        );
+    }
+}

@@ -95,9 +95,8 @@ pub(super) fn conditions() -> impl Strategy<Value = Conditions> {
             strict,
             most_reserved,
             most_committed,
-            address_limit: None,
             swapped: 3,
-            most_mappings: 65_530,
+            ..Conditions::default()
         },
     )
 }

@@ -1,0 +1,150 @@
+//! Where address space, mappings or writable memory are scarce, programs go on as they do under the C library's own `malloc`.
+
+use crate::support::{
+    Artifact, compile, library, preloaded, run, run_limited, succeeds, succeeds_or_skips,
+};
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Nothing on a clock: no thread, no decay.
+const STILL: [(&str, &str); 2] = [("NEAP_PURGE_THREAD", "0"), ("NEAP_DECAY", "3600000")];
+
+fn says_skipped(what: &str) {
+    // Not eprintln: the harness would hide it in a test that passes.
+    let _ = writeln!(io::stderr(), "SKIPPED: {what}");
+}
+
+/// Whether `program` is here; if not, says so, and which package has it.
+fn is_here(program: &str, package: &str) -> bool {
+    let here = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
+    if !here {
+        says_skipped(&format!(
+            "no `{program}` here (Debian: apt install {package})"
+        ));
+    }
+    here
+}
+
+#[test]
+fn a_program_that_uses_up_its_mappings_first_is_served() {
+    if let Some(program) = compile("programs/scarce/mappings.c", Artifact::Program, &[]) {
+        let output = run(&program, &[OsStr::new("program")], &STILL);
+        succeeds(&output, "mappings.c");
+    }
+}
+
+#[test]
+fn a_library_that_uses_up_the_mappings_before_the_heap_is_opened_changes_nothing() {
+    let program = compile("programs/scarce/mappings.c", Artifact::Program, &[]);
+    let mapper = compile("programs/scarce/mapper.c", Artifact::Plugin, &[]);
+    let (Some(program), Some(mapper)) = (program, mapper) else {
+        return;
+    };
+    // Constructors of what is loaded later run earlier.
+    let both = format!("{}:{}", library().display(), mapper.display());
+    let output = preloaded(&program, &[OsStr::new("library")])
+        .env("LD_PRELOAD", both)
+        .envs(STILL)
+        .output()
+        .expect("the program starts");
+    succeeds(&output, "mapper.c");
+}
+
+#[test]
+fn threads_start_after_the_limit_on_address_space_is_lowered() {
+    let Some(program) = compile("programs/scarce/lowered.c", Artifact::Program, &[]) else {
+        return;
+    };
+    for how in ["setrlimit", "setrlimit64", "prlimit", "raw"] {
+        succeeds(&run(&program, &[OsStr::new(how)], &[]), how);
+    }
+}
+
+#[test]
+fn vain_requests_gather_nothing() {
+    let flags = [OsStr::new("-rdynamic")];
+    let Some(program) = compile("programs/scarce/refusals.c", Artifact::Program, &flags) else {
+        return;
+    };
+    for threads in ["6", "20"] {
+        let arguments = [OsStr::new(threads)];
+        let output = run_limited(&program, &arguments, libc::RLIMIT_AS, 1 << 30);
+        succeeds(&output, "refusals.c");
+    }
+}
+
+#[test]
+fn a_long_span_that_was_hardly_touched_is_purged_by_few_calls() {
+    let flags = [OsStr::new("-rdynamic")];
+    if let Some(program) = compile("programs/scarce/long_span.c", Artifact::Program, &flags) {
+        succeeds_or_skips(&run(&program, &[], &STILL), "long_span.c");
+    }
+}
+
+/// Runs a program with one resource limited to so many KiB.
+fn runs_within(program: &str, arguments: &[&str], resource: libc::__rlimit_resource_t, kib: u64) {
+    let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+    let output = run_limited(Path::new(program), &arguments, resource, kib << 10);
+    succeeds(&output, &format!("{program} within {kib} KiB"));
+}
+
+#[test]
+fn perl_and_sh_run_with_little_writable_memory() {
+    for kib in [1200, 1500, 2000, 3000] {
+        runs_within("/bin/sh", &["-c", ":"], libc::RLIMIT_DATA, kib);
+    }
+    if is_here("perl", "perl") {
+        for kib in [2400, 2600, 2800, 3000, 3500, 4000, 6000] {
+            runs_within("/usr/bin/perl", &["-e", "1"], libc::RLIMIT_DATA, kib);
+        }
+    }
+}
+
+#[test]
+fn perl_and_sh_run_in_little_address_space() {
+    for kib in [7000, 8000, 10_000] {
+        runs_within("/bin/sh", &["-c", ":"], libc::RLIMIT_AS, kib);
+    }
+    if is_here("perl", "perl") {
+        for kib in [12_500, 13_000, 16_000] {
+            runs_within("/usr/bin/perl", &["-e", "1"], libc::RLIMIT_AS, kib);
+        }
+    }
+}
+
+/// Reserving a TiB took qemu half a minute and gigabytes.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_guest_of_qemu_ends() {
+    const QEMU: &str = "qemu-x86_64";
+    if !is_here(QEMU, "qemu-user") {
+        return;
+    }
+    let preload = format!("LD_PRELOAD={}", library().display());
+    let mut guest = Command::new(QEMU)
+        .args(["-E", &preload, "/bin/ls", "/"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("qemu starts");
+    let begin = Instant::now();
+    let ended = loop {
+        match guest.try_wait().expect("a child") {
+            None if begin.elapsed() < Duration::from_secs(20) => sleep(Duration::from_millis(20)),
+            ended => break ended,
+        }
+    };
+    if ended.is_none() {
+        let _ = guest.kill();
+        let _ = guest.wait();
+    }
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+}
