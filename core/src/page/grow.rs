@@ -2,10 +2,17 @@
 //!
 //! Commits go by units of 2 MiB, larger ones as the heap grows unless every commit is charged; what the
 //! kernel refuses is asked for again in the exact size. A failure leaves bits and tables as they are.
+//!
+//! No system call is made under the heap's lock. One thread at a time commits; it holds
+//! [`PageHeap::committing`] meanwhile, and what it works on is no other thread's: a piece of a free span that was set
+//! aside, and everything at and beyond an arena's frontier.
 
+use super::Use;
 use super::arena::{Arena, Commit, Layout, Step};
-use super::heap::Locked;
-use super::want::Want;
+use super::heap::{Locked, PageHeap};
+use super::limits::Verdict;
+use super::span::Record;
+use super::want::{From, Goal, Want};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Os, OutOfMemory};
 use core::ptr::NonNull;
@@ -20,11 +27,127 @@ const MOST_UNIT: usize = 16 * HUGE_SLICES;
 /// Fewest slices to commit with an arena's first tables.
 const FIRST_SLICES: usize = HUGE_SLICES / 2;
 
-impl<'h, O: Os> Locked<'h, O> {
+/// Committed room for a request: a free span, and the slice in it where the request begins.
+pub(super) type Room<'h> = (&'h Record, usize);
+
+/// What a request lacks.
+enum Lack<'h> {
+    /// Committed slices.
+    Slices(Stretch<'h>),
+    /// An arena with room.
+    Arena,
+}
+
+/// Slices that are to be committed.
+#[derive(Clone, Copy)]
+pub(super) struct Stretch<'h> {
+    pub(super) arena: &'h Arena,
+    pub(super) id: usize,
+    /// What of it lies below the frontier: a piece of a free span, set aside.
+    pub(super) part: Option<&'h Record>,
+    pub(super) from: usize,
+    pub(super) to: usize,
+    /// Up to where as much may be committed as is worth a system call; `None`: as far as there are tables.
+    limit: Option<usize>,
+    /// How many units of huge pages they are to be; 0: ordinary slices.
+    pub(super) units: usize,
+}
+
+/// Why nothing was made.
+enum Refusal {
+    /// The kernel refused to commit: giving back what is free may help.
+    Commit,
+    /// There is no address space, or no room for another arena.
+    Space,
+}
+
+impl core::convert::From<OutOfMemory> for Refusal {
+    fn from(_: OutOfMemory) -> Self {
+        Self::Commit
+    }
+}
+
+/// What may still be tried for a request.
+#[derive(Clone, Copy)]
+struct Tries {
+    /// Most units of huge pages at once.
+    units: usize,
+    arena: bool,
+    relinquish: bool,
+}
+
+impl<O: Os> PageHeap<O> {
+    /// The heap, locked, and room for a request in it; `None` when a limit or the kernel refuses.
+    pub(super) fn room_for(&self, goal: &Goal<'_>, use_: Use) -> Option<(Locked<'_, O>, Room<'_>)> {
+        let locked = self.admitted(goal.slices(), use_)?;
+        if let Some(room) = locked.find_ready(goal) {
+            return Some((locked, room));
+        }
+        drop(locked);
+        self.make_room(goal, use_)
+    }
+
+    /// The same for a request that finds no committed room.
+    #[cold]
+    fn make_room(&self, goal: &Goal<'_>, use_: Use) -> Option<(Locked<'_, O>, Room<'_>)> {
+        let _alone = self.committing.lock();
+        let mut tries = Tries {
+            units: usize::MAX,
+            arena: true,
+            relinquish: true,
+        };
+        loop {
+            let mut locked = self.admitted(goal.slices(), use_)?;
+            if let Some(room) = locked.find_ready(goal) {
+                return Some((locked, room));
+            }
+            let lack = locked.find_lack(goal, tries.units)?;
+            drop(locked);
+            let made = match (&lack, goal) {
+                (Lack::Slices(stretch), _) => {
+                    let (locked, room) = self.commit_stretch(stretch);
+                    // Room that was made is taken at once: nobody comes between, and whether it is found
+                    // again depends on what else is free.
+                    let granted = locked.judge(goal.slices(), use_) == Verdict::Granted;
+                    match room {
+                        Ok(room) if granted => return Some((locked, room)),
+                        made => made.map(|_| ()).map_err(Refusal::from),
+                    }
+                }
+                (Lack::Arena, Goal::Fit(want)) if tries.arena => self.open_arena(want),
+                (Lack::Arena, _) => return None,
+            };
+            tries.after(&lack, made, || self.relinquish() > 0)?;
+        }
+    }
+
+    /// Commits a stretch, then puts it where requests find it. Returns the heap, locked, and the room that was made.
+    fn commit_stretch<'h>(
+        &'h self,
+        stretch: &Stretch<'h>,
+    ) -> (Locked<'h, O>, Result<Room<'h>, OutOfMemory>) {
+        let (arena, from, to) = (stretch.arena, stretch.from, stretch.to);
+        let committed = self.commit_with_tables(stretch.id, from, to);
+        let committed = committed.and_then(|()| {
+            let limit = stretch.limit.unwrap_or_else(|| arena.ready());
+            self.commit(arena, from, to, limit)
+        });
+        if committed.is_ok() {
+            self.advise_units(stretch);
+        }
+        let mut locked = self.locked();
+        let aside = stretch.part.map(|part| locked.put_back(part));
+        let room = committed.and_then(|()| {
+            let free = locked.open_stretch(stretch).or(aside).ok_or(OutOfMemory)?;
+            Ok((free, from))
+        });
+        (locked, room)
+    }
+
     /// Commits the slices `from..to`, and when that takes a system call at the end, as many after them as a
     /// unit has, below `limit`. What was not committed is clean.
-    pub(super) fn commit(
-        &mut self,
+    fn commit(
+        &self,
         arena: &Arena,
         from: usize,
         to: usize,
@@ -34,7 +157,7 @@ impl<'h, O: Os> Locked<'h, O> {
         while at < to {
             let end = arena.find(at, to, Commit::Yes);
             let wide = if end == to {
-                self.widen(arena, to, limit)
+                self.locked().widen(arena, to, limit)
             } else {
                 end
             };
@@ -46,47 +169,33 @@ impl<'h, O: Os> Locked<'h, O> {
         Ok(())
     }
 
-    /// How far a commit that ends at `to` may go on: to the end of the unit, `limit`, or what is committed.
-    fn widen(&self, arena: &Arena, to: usize, limit: usize) -> usize {
-        let unit = if self.heap.os.strict_commit() {
-            HUGE_SLICES
-        } else {
-            (self.inner.counts.committed_slices / 8)
-                .next_power_of_two()
-                .clamp(HUGE_SLICES, MOST_UNIT)
-        };
-        arena
-            .find(to, to.next_multiple_of(unit).min(limit), Commit::Yes)
-            .max(to)
-    }
-
-    fn commit_exactly(&mut self, arena: &Arena, from: usize, to: usize) -> Result<(), OutOfMemory> {
+    fn commit_exactly(&self, arena: &Arena, from: usize, to: usize) -> Result<(), OutOfMemory> {
         self.commit_bytes(arena.layout().address(from), (to - from) * SLICE_BYTES)?;
-        self.inner.counts.committed_slices += arena.note(from, to, Commit::Yes);
+        self.locked().note_committed(arena, from, to);
         Ok(())
     }
 
-    fn commit_bytes(&mut self, address: usize, bytes: usize) -> Result<(), OutOfMemory> {
-        self.inner.counts.calls.commit += 1;
+    fn commit_bytes(&self, address: usize, bytes: usize) -> Result<(), OutOfMemory> {
+        self.calls.note_commit();
         let start = NonNull::new(address as *mut u8).ok_or(OutOfMemory)?;
         // SAFETY: all callers name ranges of one arena, which is one reservation.
-        unsafe { self.heap.os.commit(start, bytes) }
+        unsafe { self.os.commit(start, bytes) }
     }
 
-    fn commit_step(&mut self, step: Step) -> Result<(), OutOfMemory> {
+    fn commit_step(&self, step: Step) -> Result<(), OutOfMemory> {
         self.commit_bytes(step.address, step.bytes)?;
-        self.inner.counts.metadata_bytes += step.bytes;
+        self.locked().inner.counts.metadata_bytes += step.bytes;
         Ok(())
     }
 
     /// Commits what slices below `to` need in the tables.
-    fn ready_tables(&mut self, id: usize, to: usize) -> Result<(), OutOfMemory> {
-        let arena = self.arena(id);
+    fn ready_tables(&self, id: usize, to: usize) -> Result<(), OutOfMemory> {
+        let arena = &self.arenas()[id];
         if let Some(step) = arena.tags_step(to) {
             self.commit_step(step)?;
             arena.set_tagged(step.slices);
             if id == 0 {
-                self.heap.publish_tags();
+                self.publish_tags();
             }
         }
         if let Some(step) = arena.groups_step(to) {
@@ -98,13 +207,8 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// Commits those of the slices `from..to` that have no tables yet, and their tables. The slices first:
     /// tables are never given back, so a request that is refused must not have paid for them.
-    pub(super) fn commit_with_tables(
-        &mut self,
-        id: usize,
-        from: usize,
-        to: usize,
-    ) -> Result<(), OutOfMemory> {
-        let arena = self.arena(id);
+    fn commit_with_tables(&self, id: usize, from: usize, to: usize) -> Result<(), OutOfMemory> {
+        let arena = &self.arenas()[id];
         let from = from.max(arena.ready());
         if from >= to {
             return self.ready_tables(id, to);
@@ -115,61 +219,56 @@ impl<'h, O: Os> Locked<'h, O> {
             self.take_back(address, bytes);
             return Err(refused);
         }
-        self.inner.counts.committed_slices += arena.note(from, to, Commit::Yes);
+        self.locked().note_committed(arena, from, to);
         Ok(())
     }
 
     /// Uncommits what was committed just now and has no tables.
-    fn take_back(&mut self, address: usize, bytes: usize) {
-        self.inner.counts.calls.uncommit += 1;
+    fn take_back(&self, address: usize, bytes: usize) {
+        self.calls.note_uncommit();
         if let Some(start) = NonNull::new(address as *mut u8) {
             // SAFETY: slices beyond the tables belong to nobody. If the kernel refuses, they stay readable,
             // and are committed once more when they are needed.
-            let _ = unsafe { self.heap.os.uncommit(start, bytes) };
+            let _ = unsafe { self.os.uncommit(start, bytes) };
         }
     }
 
-    /// Opens a new arena in which the request fits. Its number; `None` when there is no address space, an
-    /// error when the kernel refused to commit its tables.
-    pub(super) fn open_arena(&mut self, want: &Want) -> Result<Option<usize>, OutOfMemory> {
-        let Some((id, arena)) = self.heap.unopened() else {
-            return Ok(None);
-        };
-        let Some(layout) = self.reserve(want) else {
-            return Ok(None);
-        };
-        // SAFETY: the lock is held and the arena not published.
+    /// Opens a new arena in which the request fits. An error when there is no address space, or when the kernel refused
+    /// to commit its tables.
+    fn open_arena(&self, want: &Want) -> Result<(), Refusal> {
+        // Asked once, and not first under the lock, for the answer stands in a file.
+        let _ = self.os.strict_commit();
+        let (id, arena) = self.unopened().ok_or(Refusal::Space)?;
+        let layout = self.reserve(want).ok_or(Refusal::Space)?;
+        // SAFETY: `committing` is held and the arena not published.
         unsafe { arena.prepare(layout) };
+        let base = NonNull::new(layout.base as *mut u8).ok_or(Refusal::Space)?;
         if let Err(refused) = self.open_tables(arena) {
-            let base = NonNull::new(layout.base as *mut u8).ok_or(refused)?;
             // SAFETY: the whole reservation of `reserve`, of which nobody has heard.
-            unsafe { self.heap.os.release(base, layout.slices * SLICE_BYTES) };
-            return Err(refused);
+            unsafe { self.os.release(base, layout.slices * SLICE_BYTES) };
+            return Err(refused.into());
         }
-        if let Some(base) = NonNull::new(layout.base as *mut u8) {
-            // SAFETY: the whole reservation of `reserve`, of which nobody has heard.
-            unsafe { self.heap.advise_mapping(base, layout.slices * SLICE_BYTES) };
-        }
-        self.inner.counts.reserved_slices += layout.slices;
-        self.heap.publish(id);
-        Ok(Some(id))
+        // SAFETY: the whole reservation of `reserve`, of which nobody has heard.
+        unsafe { self.advise_mapping(base, layout.slices * SLICE_BYTES) };
+        self.locked().inner.counts.reserved_slices += layout.slices;
+        self.publish(id);
+        Ok(())
     }
 
     /// Reserves an arena: of the size we like best, else smaller and smaller, down to what the request needs.
-    fn reserve(&mut self, want: &Want) -> Option<Layout> {
-        let page = self.page_bytes();
+    fn reserve(&self, want: &Want) -> Option<Layout> {
+        let page = self.os.page_bytes().min(SLICE_BYTES);
         let usable = want.slices.checked_add(want.align - 1)?;
-        let least = Layout::plan_for(usable, self.heap.sides, page)?;
+        let least = Layout::plan_for(usable, self.sides, page)?;
         let least = least.slices.max(LEAST_SLICES);
         let allowed = self
-            .heap
             .os
             .address_limit()
             .map_or(MOST_SLICES, |limit| limit / LIMIT_PART / SLICE_BYTES);
         let mut slices = allowed.min(MOST_SLICES).max(least);
         loop {
             if let Some(base) = self.reserve_slices(slices) {
-                let plan = Layout::plan(slices, self.heap.sides, page);
+                let plan = Layout::plan(slices, self.sides, page);
                 return Some(plan.at(base.as_ptr() as usize));
             }
             if slices == least {
@@ -179,16 +278,15 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    fn reserve_slices(&mut self, slices: usize) -> Option<NonNull<u8>> {
-        self.inner.counts.calls.reserve += 1;
-        self.heap
-            .os
+    fn reserve_slices(&self, slices: usize) -> Option<NonNull<u8>> {
+        self.calls.note_reserve();
+        self.os
             .reserve(slices.checked_mul(SLICE_BYTES)?, HUGE_BYTES)
     }
 
     /// Commits the first tables of an arena; the first slices, their neighbours, in the same call if the
     /// kernel lets us.
-    fn open_tables(&mut self, arena: &Arena) -> Result<(), OutOfMemory> {
+    fn open_tables(&self, arena: &Arena) -> Result<(), OutOfMemory> {
         let head = arena.layout().head;
         let (Some(tags), Some(group)) = (arena.tags_step(head + 1), arena.groups_step(head + 1))
         else {
@@ -205,10 +303,171 @@ impl<'h, O: Os> Locked<'h, O> {
         }
         arena.set_tagged(tags.slices);
         arena.set_ready(group.slices);
+        let mut locked = self.locked();
         if together {
-            self.inner.counts.committed_slices += arena.note(head, first, Commit::Yes);
+            locked.note_committed(arena, head, first);
         }
-        self.inner.counts.metadata_bytes += tags.bytes + group.bytes;
+        locked.inner.counts.metadata_bytes += tags.bytes + group.bytes;
         Ok(())
+    }
+}
+
+impl<'h> Stretch<'h> {
+    /// Units of huge pages at the frontier or beyond it.
+    pub(super) fn of_units(arena: &'h Arena, id: usize, at: usize, units: usize) -> Self {
+        let to = at + units * HUGE_SLICES;
+        Self {
+            arena,
+            id,
+            part: None,
+            from: at,
+            to,
+            limit: Some(to),
+            units,
+        }
+    }
+}
+
+impl Tries {
+    /// Notes what came of this attempt; `None` when nothing is left to try.
+    fn after(
+        &mut self,
+        lack: &Lack<'_>,
+        made: Result<(), Refusal>,
+        relinquish: impl FnOnce() -> bool,
+    ) -> Option<()> {
+        match (lack, made) {
+            (Lack::Slices(_), Ok(())) => {}
+            (Lack::Arena, Ok(())) => self.arena = false,
+            (Lack::Slices(stretch), Err(_)) if stretch.units > 0 => {
+                self.units = usize::from(stretch.units > 1);
+            }
+            (_, Err(Refusal::Commit)) if self.relinquish && relinquish() => {
+                self.relinquish = false;
+            }
+            (_, Err(_)) => return None,
+        }
+        Some(())
+    }
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    fn note_committed(&mut self, arena: &Arena, from: usize, to: usize) {
+        self.inner.counts.committed_slices += arena.note(from, to, Commit::Yes);
+    }
+
+    /// How far a commit that ends at `to` may go on: to the end of the unit, `limit`, or what is committed.
+    fn widen(&self, arena: &Arena, to: usize, limit: usize) -> usize {
+        let unit = if self.heap.os.strict_commit() {
+            HUGE_SLICES
+        } else {
+            (self.inner.counts.committed_slices / 8)
+                .next_power_of_two()
+                .clamp(HUGE_SLICES, MOST_UNIT)
+        };
+        arena
+            .find(to, to.next_multiple_of(unit).min(limit), Commit::Yes)
+            .max(to)
+    }
+
+    /// What a request lacks that finds no committed room; `None` when it cannot be met. What is to be committed of a
+    /// free span is set aside.
+    fn find_lack(&mut self, goal: &Goal<'_>, units: usize) -> Option<Lack<'h>> {
+        if let Some((free, at)) = self.find_free(goal) {
+            return Some(Lack::Slices(self.stretch_in(free, at, goal.slices())));
+        }
+        match *goal {
+            Goal::At { id, at, slices } => {
+                let stretch = self.stretch_behind(id, at, slices)?;
+                Some(Lack::Slices(stretch))
+            }
+            Goal::Fit(want) if want.from == From::Dirty || want.is_too_long() => None,
+            Goal::Fit(want) => {
+                let arenas = 0..self.heap.arenas().len();
+                let unit = self.stretch_of_units(want, units);
+                let stretch = unit.or_else(|| {
+                    arenas
+                        .into_iter()
+                        .find_map(|id| self.stretch_at_frontier(id, want))
+                });
+                Some(stretch.map_or(Lack::Arena, Lack::Slices))
+            }
+        }
+    }
+
+    /// Slices of a free span.
+    fn stretch_in(&mut self, free: &'h Record, at: usize, slices: usize) -> Stretch<'h> {
+        let (id, end) = (free.arena(), free.end());
+        let arena = self.arena(id);
+        let to = at + slices;
+        let wide = match arena.find(to - 1, to, Commit::No) < to {
+            true => self.widen(arena, to, end),
+            false => to,
+        };
+        Stretch {
+            arena,
+            id,
+            part: Some(self.set_aside(free, at, wide - at)),
+            from: at,
+            to,
+            limit: Some(wide),
+            units: 0,
+        }
+    }
+
+    /// Slices at the frontier of an arena, the end of a free span before it among them. `None` if it ends too soon.
+    fn stretch_at_frontier(&mut self, id: usize, want: &Want) -> Option<Stretch<'h>> {
+        let arena = self.arena(id);
+        let frontier = arena.frontier();
+        let start = self
+            .free_before(arena, frontier)
+            .filter(|free| !free.is_huge())
+            .map_or(frontier, |free| free.index.get());
+        let at = arena.layout().align_up(start, want.align);
+        self.stretch_over_frontier(id, at, want.slices)
+    }
+
+    /// Slices from `at` on, where a free span that reaches up to the frontier begins, or the frontier is.
+    fn stretch_behind(&mut self, id: usize, at: usize, slices: usize) -> Option<Stretch<'h>> {
+        let arena = self.arena(id);
+        let free = self.free_at(arena, at);
+        let reaches = free.map_or(at, Record::end) == arena.frontier();
+        let ordinary = free.is_none_or(|free| !free.is_huge());
+        (reaches && ordinary).then(|| self.stretch_over_frontier(id, at, slices))?
+    }
+
+    /// Slices from `at` on, in the free span before the frontier or beyond it.
+    fn stretch_over_frontier(
+        &mut self,
+        id: usize,
+        at: usize,
+        slices: usize,
+    ) -> Option<Stretch<'h>> {
+        let (arena, to) = (self.arena(id), at + slices);
+        if to > arena.layout().slices {
+            return None;
+        }
+        let frontier = arena.frontier();
+        let part = match self.free_before(arena, frontier) {
+            Some(free) if at < frontier => Some(self.set_aside(free, at, to.min(frontier) - at)),
+            _ => None,
+        };
+        Some(Stretch {
+            arena,
+            id,
+            part,
+            from: at,
+            to,
+            limit: (to <= frontier).then_some(to),
+            units: 0,
+        })
+    }
+
+    /// Moves the frontier over what is committed beyond it. Returns the free span that it begins, if there is any.
+    fn open_stretch(&mut self, stretch: &Stretch<'h>) -> Option<&'h Record> {
+        match stretch.units {
+            0 => self.pass_frontier(stretch.id, stretch.to),
+            _ => self.open_units(stretch),
+        }
     }
 }

@@ -43,9 +43,9 @@ impl<O: Os> PageHeap<O> {
         }
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
         let moved = unsafe { self.os.move_pages(from, to, bytes) };
-        let mut locked = self.locked();
-        locked.inner.counts.calls.move_pages += 1;
+        self.calls.note_move();
         moved?;
+        let mut locked = self.locked();
         if let (Some(source), Some(target)) = (locked.span_at(from), locked.span_at(to)) {
             // What came along is old data, whether its user wrote it or not.
             locked.note_writes(target, Dirty::Prefix(bytes));

@@ -2,18 +2,19 @@
 //!
 //! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first, by whoever
 //! is about it: the purge thread, a caller on its way (one piece of work at most), or a request for all. A piece is cut
-//! out of its span and purged without the heap's lock, so that nobody waits for the kernel; meanwhile it belongs to
-//! nobody. Where every commit is charged, whole huge pages are uncommitted instead, under the lock. What the kernel
+//! out of its span and purged without the heap's lock, so that no other thread waits for the kernel; meanwhile it is
+//! set aside. Where every commit is charged, whole huge pages are uncommitted instead. What the kernel
 //! refuses to purge stays dirty, out of the queue.
 
 use super::arena::{Arena, Commit};
 use super::heap::{Locked, PageHeap};
-use super::span::{Queued, Record, State};
-use super::want::Age;
+use super::place::Place;
+use super::span::{Record, State};
 use super::zero::DirtyRun;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
-use crate::os::{Os, Purged};
+use crate::os::{Os, OutOfMemory, Purged};
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Most bytes of one piece: 2,048 pages of 4 KiB, for which the kernel needs 0.1 to 0.4 ms. Where few pages of each slice are dirty, as
@@ -30,18 +31,22 @@ pub(super) enum Due {
     Until(u64),
     /// As many as leave no more than so many dirty pages.
     Above(usize),
-    /// All.
+    /// All that the program did not lock into memory.
     All,
+    /// All, locked or not.
+    Locked,
     /// None.
     Nothing,
 }
 
 /// What was found to do under the lock.
 enum Piece<'h> {
-    /// Pages cut out of their span, to be purged without the lock.
-    Cut(&'h Record, DirtyRun),
-    /// So many bytes of commit went back at once.
-    Uncommitted(usize),
+    /// To be purged: a part of a span, set aside, and its dirty pages.
+    Pages(&'h Record, DirtyRun),
+    /// To be uncommitted: whole huge pages of a span, set aside.
+    Commit(&'h Record),
+    /// To be ended before anything in it is purged: a unit of huge pages.
+    Unit(Place<'h>),
 }
 
 impl<O: Os> PageHeap<O> {
@@ -61,17 +66,21 @@ impl<O: Os> PageHeap<O> {
         self.purge_by_pieces(|_| Due::Above(most))
     }
 
-    /// Gives back all free pages. Returns how many bytes.
+    /// Gives back all free pages but those that the program locked. Returns how many bytes.
     pub fn purge_all(&self) -> usize {
-        let mut locked = self.locked();
-        locked.forgive();
+        self.locked().forgive();
         let uncommitted = if self.os.strict_commit() {
-            locked.relinquish()
+            self.relinquish()
         } else {
             0
         };
-        drop(locked);
         uncommitted + self.purge_by_pieces(|_| Due::All)
+    }
+
+    /// Gives back all free pages, locked or not: for a program that asks for it. Returns how many bytes.
+    pub fn purge_locked(&self) -> usize {
+        self.locked().forgive();
+        self.purge_by_pieces(|_| Due::Locked)
     }
 
     /// Gives pages of a span in use back; false if the kernel refuses, or if they are not the heap's any more, for the
@@ -84,17 +93,13 @@ impl<O: Os> PageHeap<O> {
         let Some(place) = place.filter(|place| !place.record().is_foreign()) else {
             return false;
         };
-        if place.record().is_huge() {
-            self.locked().end_unit(place.arena, place.index);
+        if self.os.is_locked() {
+            return false;
         }
+        self.end_unit(place);
         // SAFETY: the caller's promise; spans in use are committed.
         let purged = unsafe { self.os.purge(start, bytes) };
-        let mut locked = self.locked();
-        locked.inner.counts.calls.purge += 1;
-        match purged {
-            Purged::Zero => locked.count_returned(bytes),
-            Purged::MaybeDirty => locked.inner.counts.refused_purges += 1,
-        }
+        self.locked().count_purge(bytes, purged);
         purged == Purged::Zero
     }
 
@@ -138,7 +143,7 @@ impl<O: Os> PageHeap<O> {
         let pieces = match due {
             Due::Nothing => return,
             Due::Until(_) => 1,
-            Due::Above(_) | Due::All => MOST_ON_THE_WAY,
+            Due::Above(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
         };
         if let Some(_alone) = self.purging.try_lock() {
             let _ = (0..pieces).find(|_| self.purge_piece(&|_| due).is_none());
@@ -151,23 +156,83 @@ impl<O: Os> PageHeap<O> {
         let due = due(&locked);
         let piece = locked.cut_piece(due)?;
         drop(locked);
-        let (part, run) = match piece {
-            Piece::Cut(part, run) => (part, run),
-            Piece::Uncommitted(bytes) => return Some(bytes),
-        };
+        Some(match piece {
+            Piece::Pages(part, run) => self.purge_part(part, run, due),
+            Piece::Commit(part) => match self.uncommit_part(part) {
+                Ok(bytes) => bytes,
+                Err(OutOfMemory) => self.purge_dirty(part, due),
+            },
+            Piece::Unit(place) => {
+                self.end_unit(place);
+                0
+            }
+        })
+    }
+
+    /// Purges the dirty pages of a part that was set aside, then puts it back. Returns how many bytes.
+    fn purge_part(&self, part: &Record, run: DirtyRun, due: Due) -> usize {
         let asked = matches!(due, Due::Above(_)) && self.is_untouched(&run);
-        let purged = if asked {
-            Purged::Zero
-        } else {
-            self.purge_run(&run)
+        let purged = match asked {
+            true => Purged::Zero,
+            false => self.purge_run(&run, due),
         };
         let mut locked = self.locked();
         if !asked {
-            locked.count_purge(&run, purged);
+            locked.count_purge(run.bytes, purged);
         }
-        locked.put_back(part, purged);
-        locked.reflect_now();
-        Some(if purged == Purged::Zero { run.bytes } else { 0 })
+        locked.return_part(part, purged);
+        if purged == Purged::Zero { run.bytes } else { 0 }
+    }
+
+    /// The same for a part of which only the first run of dirty pages is purged, if it has any.
+    fn purge_dirty(&self, part: &Record, due: Due) -> usize {
+        let arena = &self.arenas()[part.arena()];
+        let (from, to) = (part.index.get(), part.end());
+        let (mut at, mut bytes, mut all) = (from, 0, Purged::Zero);
+        while let Some(run) = arena.next_dirty(at, to, MOST_BYTES / arena.layout().page_bytes()) {
+            let purged = self.purge_run(&run, due);
+            self.locked().count_purge(run.bytes, purged);
+            match purged {
+                Purged::Zero => bytes += run.bytes,
+                Purged::MaybeDirty => all = purged,
+            }
+            at = run.to;
+        }
+        self.locked().return_part(part, all);
+        bytes
+    }
+
+    /// Uncommits a part that was set aside, then puts it back. Returns how many bytes of commit went back; when the
+    /// kernel refuses, the part stays set aside.
+    fn uncommit_part(&self, part: &Record) -> Result<usize, OutOfMemory> {
+        let arena = &self.arenas()[part.arena()];
+        let (from, to) = (part.index.get(), part.end());
+        self.calls.note_uncommit();
+        let start = NonNull::new(arena.layout().address(from) as *mut u8).ok_or(OutOfMemory)?;
+        // SAFETY: slices of a free span, in one arena, set aside: nobody's.
+        unsafe { self.os.uncommit(start, (to - from) * SLICE_BYTES)? };
+        let mut locked = self.locked();
+        let returned = arena.note(from, to, Commit::No);
+        locked.inner.counts.committed_slices -= returned;
+        locked.count_returned(returned * SLICE_BYTES);
+        locked.return_part(part, Purged::Zero);
+        Ok(returned * SLICE_BYTES)
+    }
+
+    /// Uncommits the whole huge pages of free spans, but for what the program locked. Returns how many bytes of commit
+    /// went back.
+    pub(super) fn relinquish(&self) -> usize {
+        let (mut bytes, mut cursor) = (0, Cursor::default());
+        while !self.os.is_locked() {
+            let _alone = self.purging.lock();
+            let part = self.locked().next_committed(&mut cursor);
+            let Some(part) = part else { break };
+            match self.uncommit_part(part) {
+                Ok(more) => bytes += more,
+                Err(OutOfMemory) => drop(self.locked().put_back(part)),
+            }
+        }
+        bytes
     }
 
     /// Whether no page of a run is populated, whatever its masks say.
@@ -180,13 +245,25 @@ impl<O: Os> PageHeap<O> {
         })
     }
 
-    fn purge_run(&self, run: &DirtyRun) -> Purged {
+    fn purge_run(&self, run: &DirtyRun, due: Due) -> Purged {
         match NonNull::new(run.address as *mut u8) {
             // SAFETY: cut out of a free span, so nobody's; dirty slices are committed, and the run holds only such.
+            Some(start) if due == Due::Locked => unsafe { self.os.purge_locked(start, run.bytes) },
+            // SAFETY: as above.
             Some(start) => unsafe { self.os.purge(start, run.bytes) },
             None => Purged::MaybeDirty,
         }
     }
+}
+
+/// Where a walk over free spans stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cursor {
+    arena: usize,
+    /// The slice where the span begins, or 0: where the arena's first does.
+    index: usize,
+    /// The slices of the span below this one were looked at.
+    from: usize,
 }
 
 /// Who purges what is past the decay time.
@@ -215,6 +292,11 @@ impl<'h, O: Os> Locked<'h, O> {
         self.next_due(due).map_or(Due::Nothing, |_| due)
     }
 
+    /// Whether any page may be given back.
+    pub(super) fn may_purge(&self) -> bool {
+        self.next_due(Due::All).is_some()
+    }
+
     fn due_now(&self) -> Due {
         let decay = self.heap.decay_ms.load(Relaxed);
         match self.heap.os.now_ms().checked_sub(decay) {
@@ -225,58 +307,75 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn next_due(&self, due: Due) -> Option<&'h Record> {
+        if self.heap.os.is_locked() && due != Due::Locked {
+            return None;
+        }
         let dirty = self.inner.counts.free_dirty_pages;
         self.inner.aging.oldest().filter(|oldest| match due {
-            Due::Until(time) => oldest.freed_at() <= time,
+            Due::Until(time) => oldest.freed_at() <= time && dirty > self.kept_pages(),
             Due::Above(most) => dirty > most,
-            Due::All => true,
+            Due::All | Due::Locked => true,
             Due::Nothing => false,
         })
+    }
+
+    /// Dirty pages of free spans that stay whatever their age.
+    fn kept_pages(&self) -> usize {
+        self.heap.limits.kept() / self.page_bytes()
+    }
+
+    /// Most pages of the next piece.
+    fn most_pages(&self, due: Due) -> usize {
+        let most = MOST_BYTES / self.page_bytes();
+        let spare = self
+            .inner
+            .counts
+            .free_dirty_pages
+            .saturating_sub(self.kept_pages());
+        match due {
+            Due::Until(_) => most.min(spare),
+            _ => most,
+        }
     }
 
     /// Cuts the next piece out of the oldest span that is due.
     fn cut_piece(&mut self, due: Due) -> Option<Piece<'h>> {
         let span = self.next_due(due)?;
         let arena = self.arena(span.arena());
+        let index = span.index.get();
         if span.is_huge() {
-            self.end_unit(arena, span.index.get());
-            return self.cut_piece(due);
+            return Some(Piece::Unit(Place { arena, index }));
         }
         self.spell_out(span);
-        if self.heap.os.strict_commit() {
-            let bytes = self.relinquish_span(arena, span);
-            if bytes > 0 {
-                return Some(Piece::Uncommitted(bytes));
-            }
+        let run = arena.next_dirty(index, span.end(), self.most_pages(due))?;
+        if self.heap.os.strict_commit()
+            && let Some((from, to)) = committed_units(arena, run.from..span.end())
+        {
+            return Some(Piece::Commit(self.set_aside(span, from, to - from)));
         }
-        let most = MOST_BYTES / arena.layout().page_bytes();
-        let run = arena.next_dirty(span.index.get(), span.end(), most)?;
-        let part = self.carve(span, run.from, run.to - run.from);
-        part.set_state(State::Purging);
-        self.inner.counts.free_slices += part.slices.get();
-        Some(Piece::Cut(part, run))
+        let part = self.set_aside(span, run.from, run.to - run.from);
+        Some(Piece::Pages(part, run))
     }
 
-    /// Makes a piece part of a free span again.
-    fn put_back(&mut self, part: &'h Record, purged: Purged) {
-        self.inner.counts.free_slices -= part.slices.get();
-        part.set_state(State::Blank);
+    /// Puts back a part that was purged or not.
+    fn return_part(&mut self, part: &'h Record, purged: Purged) {
         if purged == Purged::Zero {
             let arena = self.arena(part.arena());
             arena.clear_dirty(part.index.get(), part.end());
             part.dirty.set(0);
-            self.add_free(part, Age::New);
-            return;
         }
-        let merged = self.add_free(part, Age::New);
-        self.unqueue(merged);
-        self.inner.refused.push(merged);
+        let merged = self.put_back(part);
+        if purged == Purged::MaybeDirty {
+            self.unqueue(merged);
+            self.inner.refused.push(merged);
+        }
+        self.reflect_now();
     }
 
-    fn count_purge(&mut self, run: &DirtyRun, purged: Purged) {
-        self.inner.counts.calls.purge += 1;
+    fn count_purge(&mut self, bytes: usize, purged: Purged) {
+        self.heap.calls.note_purge();
         match purged {
-            Purged::Zero => self.count_returned(run.bytes),
+            Purged::Zero => self.count_returned(bytes),
             Purged::MaybeDirty => self.inner.counts.refused_purges += 1,
         }
     }
@@ -290,76 +389,68 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Uncommits every huge page of free spans. Returns how many bytes of commit went back.
-    pub(super) fn relinquish(&mut self) -> usize {
-        let mut bytes = 0;
-        for arena in self.heap.arenas() {
-            let mut index = arena.layout().head;
-            while index < arena.frontier() {
-                let span = arena.record(index);
-                index = span.end();
-                // Units of huge pages stay: see `huge`.
-                if span.state() == State::Free && !span.is_huge() {
-                    bytes += self.relinquish_span(arena, span);
+    /// Sets whole huge pages aside that are free and committed, at the cursor or beyond it.
+    fn next_committed(&mut self, cursor: &mut Cursor) -> Option<&'h Record> {
+        while let Some(arena) = self.heap.arenas().get(cursor.arena) {
+            cursor.index = cursor.index.max(arena.layout().head);
+            while cursor.index < arena.frontier() {
+                if let Some(part) = self.committed_at(arena, cursor) {
+                    return Some(part);
                 }
+                // Within a span that grew at its front meanwhile, records are blank.
+                let span = arena.record(cursor.index);
+                cursor.index = match span.state() {
+                    State::Blank => cursor.index + 1,
+                    _ => span.end(),
+                };
             }
+            cursor.arena += 1;
+            cursor.index = 0;
         }
-        bytes
+        None
     }
 
-    fn relinquish_span(&mut self, arena: &Arena, span: &'h Record) -> usize {
-        self.detach(span);
+    /// The same in the span that begins at the cursor.
+    fn committed_at(&mut self, arena: &'h Arena, cursor: &mut Cursor) -> Option<&'h Record> {
+        let span = arena.record(cursor.index);
+        let untouched = span.dirty.get() == 0 && span.slices.get() == HUGE_SLICES;
+        if span.state() != State::Free || span.is_huge() && !untouched {
+            return None;
+        }
+        if span.is_huge() {
+            // No slab came to this unit. It may merge with what is before it, which was looked at.
+            self.make_ordinary(arena, cursor.index);
+            return None;
+        }
+        let from = cursor.from.clamp(cursor.index, span.end());
+        let (from, to) = committed_units(arena, from..span.end())?;
+        cursor.from = to;
         self.spell_out(span);
-        let bytes = self.uncommit_units(arena, span);
-        if span.dirty.get() == 0 && span.queued() != Queued::No {
-            self.unqueue(span);
-        }
-        self.attach(span);
-        bytes
-    }
-
-    /// Uncommits the whole huge pages of a free span that is detached. Returns how many bytes of commit went
-    /// back.
-    fn uncommit_units(&mut self, arena: &Arena, span: &Record) -> usize {
-        // An arena's base is a multiple of a huge page, so slice numbers tell the boundaries.
-        let end = span.end() / HUGE_SLICES * HUGE_SLICES;
-        let mut from = span.index.get().next_multiple_of(HUGE_SLICES);
-        let mut bytes = 0;
-        while from < end {
-            from = arena.find(from, end, Commit::Yes) / HUGE_SLICES * HUGE_SLICES;
-            if from >= end {
-                break;
-            }
-            let to = arena
-                .find(from, end, Commit::No)
-                .next_multiple_of(HUGE_SLICES)
-                .clamp(from + HUGE_SLICES, end);
-            bytes += self.uncommit(arena, span, from, to);
-            from = to;
-        }
-        bytes
-    }
-
-    fn uncommit(&mut self, arena: &Arena, span: &Record, from: usize, to: usize) -> usize {
-        self.inner.counts.calls.uncommit += 1;
-        let bytes = (to - from) * SLICE_BYTES;
-        let Some(start) = NonNull::new(arena.layout().address(from) as *mut u8) else {
-            return 0;
-        };
-        // SAFETY: slices of a free span, in one arena.
-        if unsafe { self.heap.os.uncommit(start, bytes) }.is_err() {
-            return 0;
-        }
-        span.dirty
-            .set(span.dirty.get() - arena.clear_dirty(from, to));
-        let returned = arena.note(from, to, Commit::No);
-        self.inner.counts.committed_slices -= returned;
-        self.count_returned(returned * SLICE_BYTES);
-        returned * SLICE_BYTES
+        Some(self.set_aside(span, from, to - from))
     }
 
     fn count_returned(&mut self, bytes: usize) {
         self.inner.counts.purges += 1;
         self.inner.counts.purged_bytes += bytes;
     }
+}
+
+/// The first whole huge pages among free slices that are committed at least in part, as slices: at most
+/// [`MOST_BYTES`] of them.
+fn committed_units(arena: &Arena, slices: Range<usize>) -> Option<(usize, usize)> {
+    // An arena's base is a multiple of a huge page, so slice numbers tell the boundaries.
+    let end = slices.end / HUGE_SLICES * HUGE_SLICES;
+    let first = slices.start.next_multiple_of(HUGE_SLICES);
+    if first >= end {
+        return None;
+    }
+    let from = arena.find(first, end, Commit::Yes) / HUGE_SLICES * HUGE_SLICES;
+    if from >= end {
+        return None;
+    }
+    let most = end.min(from + MOST_BYTES / SLICE_BYTES);
+    let to = arena
+        .find(from, most, Commit::No)
+        .next_multiple_of(HUGE_SLICES);
+    Some((from, to.clamp(from + HUGE_SLICES, most)))
 }

@@ -178,7 +178,8 @@ fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged(
         .collect();
     assert_eq!(heap.os().advice(), [], "none for small processes");
     let dense = slab(&heap).unwrap();
-    assert_eq!(heap.os().advice(), [(unit(&dense), HUGE_BYTES, Huge::Want)]);
+    let batch = (unit(&dense), 4 * HUGE_BYTES, Huge::Want);
+    assert_eq!(heap.os().advice(), [batch]);
     let next = slab(&heap).unwrap();
     assert_eq!(unit(&next), unit(&dense), "the unit is filled first");
     let other = large(&heap, 1).unwrap();
@@ -188,7 +189,8 @@ fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged(
     heap.os().advance(2000);
     assert_eq!(heap.purge_due(), SLICE_BYTES);
     let said = heap.os().advice();
-    assert_eq!(said[1..], [(unit(&dense), HUGE_BYTES, Huge::Split)]);
+    let ended = |advice| (unit(&dense), HUGE_BYTES, advice);
+    assert_eq!(said[1..], [ended(Huge::Avoid), ended(Huge::Split)]);
     // An ordinary part of the arena now.
     let wide = large(&heap, HUGE_SLICES - 2).unwrap();
     assert_eq!(unit(&wide), unit(&dense));
