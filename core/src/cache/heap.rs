@@ -15,7 +15,7 @@ use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::page::{Age, Dirty, From, PageHeap, Place, Sides, Use};
 use crate::slab::class::{Class, MAX_BLOCK};
-use crate::slab::depot::{Depots, Pages, Source, Touched};
+use crate::slab::depot::{Depots, Pages, Round, Source, Touched};
 use crate::slab::withheld::Units;
 use crate::slab::{FarWords, Slab};
 use crate::stacks::Pool;
@@ -247,6 +247,12 @@ impl Source for Heap {
 
     fn note_withheld(&self, bytes: isize) {
         self.pages.note_absent(bytes);
+    }
+
+    fn keeps_pages(&self, round: Round) -> bool {
+        let keeps = || self.pages.footprint().dirty <= self.pages.limits().kept();
+        let by_threshold = round == Round::Idle && self.pages.limits().kept() > 0;
+        Linux.is_locked() || by_threshold && keeps()
     }
 
     fn pages(&self) -> usize {

@@ -38,7 +38,9 @@ impl<O: Os> PageHeap<O> {
             place.is_some_and(|place| place.record().is_foreign())
         };
         let too_many = self.moved_spans.load(Relaxed) >= MOST_MOVED;
-        if self.os.strict_commit() || too_many || foreign(from) {
+        // What is moved leaves pages behind that are absent, and no longer locked.
+        let keeps = self.os.is_locked() || self.os.strict_commit();
+        if keeps || too_many || foreign(from) {
             return Err(OutOfMemory);
         }
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.

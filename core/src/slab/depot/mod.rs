@@ -22,6 +22,8 @@ pub trait Source {
     fn retire(&self, slab: NonNull<Slab>, touched: Touched);
     /// Hears that slabs withhold so many more bytes of pages than before (or fewer).
     fn note_withheld(&self, bytes: isize);
+    /// Whether no page may go in such a round.
+    fn keeps_pages(&self, round: Round) -> bool;
     /// OS pages in a slice.
     fn pages(&self) -> usize;
     /// Gives the pages of these units of a slab back to the kernel. Nobody uses them. False if it refuses.
