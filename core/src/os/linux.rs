@@ -230,7 +230,6 @@ fn refused_if(failed: bool) -> Result<(), OutOfMemory> {
 
 #[cold]
 fn ask_page_bytes() -> usize {
-    assert_outside();
     // SAFETY: sysconf takes no pointers.
     let answer = keep_errno(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) as usize;
     PAGE_BYTES.store(answer, Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! Sections of code that must not call the kernel: what one thread does under a lock for which all others wait.
 //!
 //! Debug builds check it. [`Section`] notes which thread is in one, and every call of [`super::Os`] that may enter the
-//! kernel panics there, as does sleeping for a lock. Reading the clock is exempt: it costs no system call.
+//! kernel ends the process there, as does sleeping for a lock. Exempt is what costs no system call: the clock, and
+//! the size of a page.
 
 #[cfg(debug_assertions)]
 use crate::base::sync::plain::{AtomicUsize, Ordering};
@@ -53,16 +54,19 @@ impl Drop for Section {
     }
 }
 
-/// Panics in a section, in debug builds.
+/// Ends the process in a section, in debug builds; in unit tests, panics.
 #[inline(always)]
 pub fn assert_outside() {
     #[cfg(debug_assertions)]
+    if INSIDE
+        .iter()
+        .any(|place| place.load(Ordering::Relaxed) == this_thread())
     {
-        let inside = |place: &AtomicUsize| place.load(Ordering::Relaxed) == this_thread();
-        assert!(
-            !INSIDE.iter().any(inside),
-            "a system call under a lock for which all others wait"
-        );
+        const WHAT: &str = "a system call under a lock for which all others wait";
+        #[cfg(test)]
+        panic!("{WHAT}");
+        #[cfg(not(test))]
+        super::fatal::fatal(format_args!("{WHAT}"));
     }
 }
 
