@@ -161,6 +161,22 @@ impl<'h, O: Os> Locked<'h, O> {
         Some(arena.record(from))
     }
 
+    /// Makes the units ordinary that no slab came to yet.
+    pub(super) fn give_up_units(&mut self) {
+        for arena in self.heap.arenas() {
+            let mut index = arena.layout().head;
+            while index < arena.frontier() {
+                let span = arena.record(index);
+                let end = span.end();
+                let is_whole = span.slices.get() == HUGE_SLICES && span.dirty.get() == 0;
+                if span.state() == State::Free && span.is_huge() && is_whole {
+                    self.make_ordinary(arena, index);
+                }
+                index = end;
+            }
+        }
+    }
+
     /// Makes the unit at slice `from` an ordinary part of the arena, if it is one. Free spans in it that were dirty
     /// count as old from now on.
     pub(super) fn make_ordinary(&mut self, arena: &'h Arena, from: usize) {

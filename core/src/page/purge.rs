@@ -223,6 +223,7 @@ impl<O: Os> PageHeap<O> {
     /// went back.
     pub(super) fn relinquish(&self) -> usize {
         let (mut bytes, mut cursor) = (0, Cursor::default());
+        self.locked().give_up_units();
         while !self.os.is_locked() {
             let _alone = self.purging.lock();
             let part = self.locked().next_committed(&mut cursor);
@@ -413,13 +414,7 @@ impl<'h, O: Os> Locked<'h, O> {
     /// The same in the span that begins at the cursor.
     fn committed_at(&mut self, arena: &'h Arena, cursor: &mut Cursor) -> Option<&'h Record> {
         let span = arena.record(cursor.index);
-        let untouched = span.dirty.get() == 0 && span.slices.get() == HUGE_SLICES;
-        if span.state() != State::Free || span.is_huge() && !untouched {
-            return None;
-        }
-        if span.is_huge() {
-            // No slab came to this unit. It may merge with what is before it, which was looked at.
-            self.make_ordinary(arena, cursor.index);
+        if span.state() != State::Free || span.is_huge() {
             return None;
         }
         let from = cursor.from.clamp(cursor.index, span.end());
