@@ -12,9 +12,17 @@ extern "C" fn malloc_trim(keep: usize) -> c_int {
     c_int::from(front::trim(keep))
 }
 
-/// Accepts and ignores the parameters that glibc knows (they tune mechanisms
-/// that Neap does not have; its own options are `NEAP_*`) and returns 1; 0 for others.
+/// `M_TRIM_THRESHOLD`: free memory beyond so many bytes goes back to the kernel.
+const TRIM_THRESHOLD: c_int = -1;
+
+/// Accepts the parameters that glibc knows and returns 1; 0 for others. `M_TRIM_THRESHOLD` sets how many bytes of free
+/// pages stay resident, -1 all; the others are ignored, for they tune mechanisms that Neap does not have (its own options
+/// are `NEAP_*`).
 #[unsafe(no_mangle)]
-extern "C" fn mallopt(parameter: c_int, _value: c_int) -> c_int {
+extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
+    if parameter == TRIM_THRESHOLD {
+        // As in glibc: a negative number is a very large one.
+        front::keep_free(value as isize as usize);
+    }
     c_int::from(PARAMETERS.iter().any(|range| range.contains(&parameter)))
 }

@@ -1,5 +1,5 @@
-//! Calls of the C library that Neap must know of: who maps over the heap or fills its pages, who
-//! enters a sandbox, and who limits the address space.
+//! Calls of the C library that Neap must know of: who maps over the heap or fills its pages, who locks
+//! its memory, who enters a sandbox, and who limits the address space.
 //!
 //! Each goes on to the next library's, found once by the constructor, or straight to the kernel before that. They
 //! take no lock and allocate nothing, so they may be called wherever those may: in a signal handler, in a child
@@ -9,6 +9,7 @@ use crate::next::Next;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
 use neap::front;
+use neap::os::linux::locked;
 
 static MMAP: Next = Next::new(c"mmap");
 static MREMAP: Next = Next::new(c"mremap");
@@ -17,21 +18,33 @@ static IOCTL: Next = Next::new(c"ioctl");
 static PRCTL: Next = Next::new(c"prctl");
 static SETRLIMIT: Next = Next::new(c"setrlimit");
 static PRLIMIT: Next = Next::new(c"prlimit");
+static MLOCKALL: Next = Next::new(c"mlockall");
+static MUNLOCKALL: Next = Next::new(c"munlockall");
 
 type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> *mut c_void;
 type Mremap = unsafe extern "C" fn(*mut c_void, usize, usize, c_int, ...) -> *mut c_void;
 type Shmat = unsafe extern "C" fn(c_int, *const c_void, c_int) -> *mut c_void;
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
+type LockAll = unsafe extern "C" fn(c_int) -> c_int;
+type UnlockAll = unsafe extern "C" fn() -> c_int;
 type Prctl = unsafe extern "C" fn(c_int, ...) -> c_int;
 type Setrlimit = unsafe extern "C" fn(c_uint, *const c_void) -> c_int;
 type Prlimit = unsafe extern "C" fn(c_int, c_uint, *const c_void, *mut c_void) -> c_int;
 
 /// Looks for the functions that these stand in front of. Before it they speak to the kernel.
 pub(crate) fn begin() {
-    let watched = [&MMAP, &MREMAP, &SHMAT, &IOCTL, &PRCTL, &SETRLIMIT, &PRLIMIT];
-    for next in watched {
-        next.look();
-    }
+    let watched = [
+        &MMAP,
+        &MREMAP,
+        &SHMAT,
+        &IOCTL,
+        &PRCTL,
+        &MLOCKALL,
+        &MUNLOCKALL,
+        &SETRLIMIT,
+        &PRLIMIT,
+    ];
+    watched.into_iter().for_each(Next::look);
 }
 
 /// Maps memory. What the program maps over a block (a file, shared memory) is no memory of the heap, and must not
@@ -165,6 +178,45 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
         // SAFETY: the kernel took the range from there just now.
         let range = unsafe { argument.cast::<Range>().read_unaligned() };
         front::note_mapped_over(range.start as usize, range.bytes as usize);
+    }
+    answer
+}
+
+/// Locks the process's memory. A program that does so wants no page fault afterwards, so nothing goes back to the kernel
+/// from then on.
+///
+/// # Safety
+/// - None: it takes no pointers. Unsafe as all functions here, which C calls.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    // SAFETY: as in `mmap`.
+    let answer = unsafe {
+        match transmute::<*mut c_void, Option<LockAll>>(MLOCKALL.get()) {
+            Some(next) => next(flags),
+            None => libc::syscall(libc::SYS_mlockall, c_long::from(flags)) as c_int,
+        }
+    };
+    if answer == 0 {
+        locked::note_locked();
+    }
+    answer
+}
+
+/// Unlocks it.
+///
+/// # Safety
+/// - As [`mlockall`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munlockall() -> c_int {
+    // SAFETY: as in `mmap`.
+    let answer = unsafe {
+        match transmute::<*mut c_void, Option<UnlockAll>>(MUNLOCKALL.get()) {
+            Some(next) => next(),
+            None => libc::syscall(libc::SYS_munlockall) as c_int,
+        }
+    };
+    if answer == 0 {
+        locked::note_unlocked();
     }
     answer
 }

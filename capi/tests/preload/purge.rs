@@ -229,3 +229,31 @@ fn the_options_are_known() {
         succeeds(&output, name);
     }
 }
+
+#[test]
+fn what_a_program_locks_stays() {
+    passes(
+        "locked",
+        &["all", "on-fault", "raw"],
+        &[("NEAP_DECAY", "100")],
+    );
+}
+
+#[test]
+fn below_the_threshold_that_a_program_sets_nothing_goes() {
+    passes("locked", &["threshold"], &[("NEAP_DECAY", "100")]);
+}
+
+/// With `TEST_TIER=full` as much as the bound is stated for.
+#[test]
+fn a_process_of_split_huge_pages_has_few_mappings() {
+    let Some(program) = built("mappings", Artifact::Program) else {
+        return;
+    };
+    let is_full = std::env::var_os("TEST_TIER").is_some_and(|tier| tier == "full");
+    let mib = if is_full { "6144" } else { "1024" };
+    for kind in ["plain", "mixed"] {
+        let output = run(&program, &[mib, kind].map(OsStr::new), &[]);
+        succeeds(&output, &format!("mappings {mib} {kind}"));
+    }
+}

@@ -200,6 +200,10 @@ impl Source for Old {
         self.0.note_withheld(bytes);
     }
 
+    fn keeps_pages(&self, round: Round) -> bool {
+        self.0.keeps_pages(round)
+    }
+
     fn pages(&self) -> usize {
         Source::pages(self.0)
     }
@@ -222,7 +226,8 @@ impl Heap {
         }
         let dirty = self.pages.footprint().dirty;
         if dirty >= LEAST_WAY {
-            self.tide.make_way(dirty.saturating_sub(bytes));
+            let kept = self.pages.limits().kept();
+            self.tide.make_way(dirty.saturating_sub(bytes).max(kept));
         }
     }
 

@@ -15,7 +15,7 @@ use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::page::{Age, Dirty, From, PageHeap, Place, Sides, Use};
 use crate::slab::class::{Class, MAX_BLOCK};
-use crate::slab::depot::{Depots, Pages, Source, Touched};
+use crate::slab::depot::{Depots, Pages, Round, Source, Touched};
 use crate::slab::withheld::Units;
 use crate::slab::{FarWords, Slab};
 use crate::stacks::Pool;
@@ -250,6 +250,10 @@ impl Source for Listed<'_> {
         self.0.note_withheld(bytes);
     }
 
+    fn keeps_pages(&self, round: Round) -> bool {
+        self.0.keeps_pages(round)
+    }
+
     fn pages(&self) -> usize {
         Source::pages(self.0)
     }
@@ -287,6 +291,12 @@ impl Source for Heap {
 
     fn note_withheld(&self, bytes: isize) {
         self.pages.note_absent(bytes);
+    }
+
+    fn keeps_pages(&self, round: Round) -> bool {
+        let keeps = || self.pages.footprint().dirty <= self.pages.limits().kept();
+        let by_threshold = round == Round::Idle && self.pages.limits().kept() > 0;
+        Linux.is_locked() || by_threshold && keeps()
     }
 
     fn pages(&self) -> usize {

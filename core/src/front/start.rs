@@ -11,7 +11,7 @@ use crate::cache::thread::Door;
 use crate::control::{self, Value};
 use crate::os::Os;
 use crate::os::fatal::warn;
-use crate::os::linux::{Linux, cgroup, close_inherited_pagemap, forbid_pagemap, sandbox};
+use crate::os::linux::{Linux, cgroup, close_inherited_pagemap, forbid_pagemap, locked, sandbox};
 use crate::os::thread;
 use crate::page::HugePolicy;
 use core::ffi::{CStr, c_char};
@@ -290,6 +290,7 @@ unsafe extern "C" fn after_fork_in_child() {
     // SAFETY: as above.
     unsafe { attach::after_fork_in_child() };
     purge::after_fork_in_child();
+    locked::note_unlocked();
     close_inherited_pagemap();
     cgroup::forget_who_asks();
     statistics::note_process();

@@ -11,13 +11,19 @@ pub(super) fn keep_errno<R>(work: impl FnOnce() -> R) -> R {
 /// The calling thread's `errno`.
 pub fn get() -> i32 {
     // SAFETY: the C library returns the calling thread's own, always valid, errno.
-    unsafe { *libc::__errno_location() }
+    unsafe { *location() }
 }
 
 /// Sets the calling thread's `errno`.
 pub fn set(value: i32) {
     // SAFETY: as in `get`.
-    unsafe { *libc::__errno_location() = value }
+    unsafe { *location() = value }
+}
+
+/// Where the calling thread's `errno` stands.
+pub(super) fn location() -> *mut i32 {
+    // SAFETY: takes no arguments and cannot fail.
+    unsafe { libc::__errno_location() }
 }
 
 /// The `errno` of a refused allocation.

@@ -3,6 +3,7 @@
 mod state;
 
 use self::state::{Failure, Page, Reservation, State};
+use super::section::assert_outside;
 use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
 use core::ptr::NonNull;
 use std::alloc::dealloc;
@@ -104,6 +105,11 @@ impl Fake {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Locks all memory, or unlocks it.
+    pub fn set_locked(&self, locked: bool) {
+        self.state().locked = locked;
+    }
+
     /// Sets the clock forward.
     pub fn advance(&self, ms: u64) {
         self.state().now_ms += ms;
@@ -178,6 +184,7 @@ impl Fake {
     }
 
     fn check_range(&self, addr: NonNull<u8>, bytes: usize) {
+        assert_outside();
         let page = self.conditions.page_bytes;
         assert!(bytes > 0, "an empty range");
         assert!(
@@ -199,6 +206,7 @@ impl Os for Fake {
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        assert_outside();
         let mut state = self.state();
         let granted = align.is_power_of_two() && bytes <= self.conditions.most_reserved;
         if !granted || state.fails(Call::Reserve) {
@@ -209,6 +217,7 @@ impl Os for Fake {
     }
 
     unsafe fn release(&self, base: NonNull<u8>, bytes: usize) {
+        assert_outside();
         let mut state = self.state();
         let whole = |reservation: &Reservation| {
             reservation.base == base.as_ptr() as usize
@@ -316,7 +325,7 @@ impl Os for Fake {
             pages.iter().all(|&page| page == Page::Committed),
             "a purge of what is not committed"
         );
-        if state.fails(Call::Purge) {
+        if state.locked || state.fails(Call::Purge) {
             return Purged::MaybeDirty;
         }
         state
@@ -325,6 +334,18 @@ impl Os for Fake {
             .fill(false);
         fill(addr, bytes, 0);
         Purged::Zero
+    }
+
+    unsafe fn purge_locked(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
+        let locked = core::mem::replace(&mut self.state().locked, false);
+        // SAFETY: the caller's promise.
+        let purged = unsafe { self.purge(addr, bytes) };
+        self.state().locked = locked;
+        purged
+    }
+
+    fn is_locked(&self) -> bool {
+        self.state().locked
     }
 
     unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge) {
@@ -432,6 +453,7 @@ impl Os for Fake {
     }
 
     fn address_limit(&self) -> Option<usize> {
+        assert_outside();
         self.conditions.address_limit
     }
 

@@ -1,6 +1,7 @@
 //! The real [`Os`].
 
 use super::errno::{self, keep_errno};
+use super::section::assert_outside;
 use super::thread::read_file;
 use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
@@ -10,6 +11,7 @@ use core::ptr::NonNull;
 
 pub mod cgroup;
 mod descriptor;
+pub mod locked;
 mod mapping;
 mod moves;
 mod pagemap;
@@ -45,6 +47,7 @@ impl Os for Linux {
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        assert_outside();
         keep_errno(|| {
             let first = map_reserved(bytes)?;
             if (first.as_ptr() as usize).is_multiple_of(align) {
@@ -59,15 +62,18 @@ impl Os for Linux {
     }
 
     unsafe fn release(&self, base: NonNull<u8>, bytes: usize) {
+        assert_outside();
         // SAFETY: the caller's promise: a whole reservation, out of use.
         keep_errno(|| unsafe { unmap(base.as_ptr(), bytes) });
     }
 
     fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        assert_outside();
         keep_errno(|| at_break(bytes, align))
     }
 
     unsafe fn release_part(&self, addr: NonNull<u8>, bytes: usize) {
+        assert_outside();
         // SAFETY: the caller's promise: a part of a reservation, out of use.
         keep_errno(|| unsafe { unmap(addr.as_ptr(), bytes) });
     }
@@ -80,6 +86,7 @@ impl Os for Linux {
     }
 
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        assert_outside();
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the caller's promise: a range of one reservation.
         refused_if(
@@ -88,6 +95,7 @@ impl Os for Linux {
     }
 
     unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        assert_outside();
         // A new mapping, not `mprotect`: only that returns the commit charge.
         let flags = RESERVED | libc::MAP_FIXED;
         let at: *mut c_void = addr.as_ptr().cast();
@@ -97,39 +105,43 @@ impl Os for Linux {
     }
 
     unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
-        keep_errno(|| {
-            let at: *mut c_void = addr.as_ptr().cast();
-            // SAFETY: the caller's promise: committed, and nobody uses the contents.
-            if unsafe { libc::madvise(at, bytes, libc::MADV_DONTNEED) } == 0 {
-                return Purged::Zero;
+        assert_outside();
+        if locked::is_locked() {
+            return Purged::MaybeDirty;
+        }
+        // SAFETY: the caller's promise: committed, and nobody uses the contents.
+        unsafe { discard(addr, bytes, libc::MADV_DONTNEED) }
+    }
+
+    unsafe fn purge_locked(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
+        assert_outside();
+        // SAFETY: as above.
+        unsafe {
+            match discard(addr, bytes, libc::MADV_DONTNEED) {
+                Purged::MaybeDirty => discard(addr, bytes, MADV_DONTNEED_LOCKED),
+                Purged::Zero => Purged::Zero,
             }
-            // SAFETY: as above.
-            let locked = errno::get() == libc::EINVAL
-                && unsafe { libc::madvise(at, bytes, MADV_DONTNEED_LOCKED) } == 0;
-            if locked {
-                Purged::Zero
-            } else {
-                Purged::MaybeDirty
-            }
-        })
+        }
+    }
+
+    fn is_locked(&self) -> bool {
+        locked::is_locked()
     }
 
     unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge) {
-        let advice = match huge {
-            Huge::Want => libc::MADV_HUGEPAGE,
-            Huge::Avoid | Huge::Split => libc::MADV_NOHUGEPAGE,
+        assert_outside();
+        let advise = |at: NonNull<u8>, bytes, advice| {
+            // SAFETY: the caller's promise; the advice changes no contents.
+            keep_errno(|| unsafe { libc::madvise(at.as_ptr().cast(), bytes, advice) });
         };
-        // SAFETY: the caller's promise; the advice changes no contents.
-        keep_errno(|| unsafe { libc::madvise(addr.as_ptr().cast(), bytes, advice) });
-        if huge == Huge::Split {
-            for at in (0..bytes).step_by(HUGE_BYTES) {
+        match huge {
+            Huge::Want => advise(addr, bytes, libc::MADV_HUGEPAGE),
+            Huge::Avoid => advise(addr, bytes, libc::MADV_NOHUGEPAGE),
+            Huge::Split => (0..bytes).step_by(HUGE_BYTES).for_each(|at| {
                 // The kernel splits a huge page of which a part is to be cold: 0.16 ms each, measured.
-                // SAFETY: as above; pages that are cold keep their contents.
-                keep_errno(|| unsafe {
-                    let part = addr.add(at).as_ptr().cast();
-                    libc::madvise(part, self.page_bytes(), libc::MADV_COLD)
-                });
-            }
+                // SAFETY: within the range.
+                advise(unsafe { addr.add(at) }, self.page_bytes(), libc::MADV_COLD);
+            }),
         }
     }
 
@@ -139,6 +151,7 @@ impl Os for Linux {
         bytes: usize,
         visit: impl FnMut(Populated),
     ) -> Result<(), Unknown> {
+        assert_outside();
         // SAFETY: the caller's promise.
         keep_errno(|| unsafe { pagemap::populated(addr, bytes, self.page_bytes(), visit) })
     }
@@ -149,11 +162,13 @@ impl Os for Linux {
         to: NonNull<u8>,
         bytes: usize,
     ) -> Result<(), OutOfMemory> {
+        assert_outside();
         // SAFETY: the caller's promise.
         keep_errno(|| unsafe { moves::move_pages(from, to, bytes, self.page_bytes()) })
     }
 
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        assert_outside();
         // SAFETY: the caller's promise.
         keep_errno(|| unsafe { moves::renew(addr, bytes) })
     }
@@ -169,6 +184,7 @@ impl Os for Linux {
     }
 
     unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        assert_outside();
         let at: *mut c_void = addr.as_ptr().cast();
         // SAFETY: the caller's promise.
         refused_if(keep_errno(|| unsafe { libc::mprotect(at, bytes, libc::PROT_NONE) }) != 0)
@@ -199,10 +215,12 @@ impl Os for Linux {
     }
 
     fn address_limit(&self) -> Option<usize> {
+        assert_outside();
         limit_of(libc::RLIMIT_AS)
     }
 
     fn data_limit(&self) -> Option<usize> {
+        assert_outside();
         limit_of(libc::RLIMIT_DATA)
     }
 }
@@ -229,6 +247,16 @@ static MOST_MAPPINGS: AtomicUsize = AtomicUsize::new(0);
 /// The kernel's own default, for a process without /proc.
 const USUAL_MAPPINGS: usize = 65_530;
 
+/// # Safety
+/// - The range is committed and nobody uses it.
+unsafe fn discard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Purged {
+    // SAFETY: the caller's promise.
+    match keep_errno(|| unsafe { libc::madvise(addr.as_ptr().cast(), bytes, advice) }) {
+        0 => Purged::Zero,
+        _ => Purged::MaybeDirty,
+    }
+}
+
 fn refused_if(failed: bool) -> Result<(), OutOfMemory> {
     if failed { Err(OutOfMemory) } else { Ok(()) }
 }
@@ -243,6 +271,7 @@ fn ask_page_bytes() -> usize {
 
 #[cold]
 fn ask_most_mappings() -> usize {
+    assert_outside();
     let mut text = [0; 24];
     let read = read_file(c"/proc/sys/vm/max_map_count", &mut text);
     let digits = read.and_then(|read| core::str::from_utf8(&text[..read]).ok());
@@ -257,6 +286,7 @@ fn ask_most_mappings() -> usize {
 /// # Safety
 /// - The range is committed; with [`MADV_GUARD_INSTALL`], nobody uses it.
 unsafe fn advise_guard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Result<(), GuardRefused> {
+    assert_outside();
     const TRIES: usize = 8;
     let at: *mut c_void = addr.as_ptr().cast();
     keep_errno(|| {
@@ -288,6 +318,7 @@ fn ask_freely() -> bool {
 
 #[cold]
 fn ask_strict() -> bool {
+    assert_outside();
     let mut text = [0; 4];
     let strict =
         read_file(c"/proc/sys/vm/overcommit_memory", &mut text).is_some() && text[0] == b'2';

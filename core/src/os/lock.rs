@@ -72,6 +72,7 @@ impl FutexLock {
             }
             core::hint::spin_loop();
         }
+        super::section::assert_outside();
         // From here the lock counts as awaited even if nobody else sleeps: one wake too many, never one too few.
         while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
             keep_errno(|| self.wait());

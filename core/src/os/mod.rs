@@ -18,6 +18,7 @@ mod lock_loom;
 pub mod objects;
 #[cfg(not(loom))]
 pub mod peek;
+pub mod section;
 #[cfg(not(loom))]
 pub mod shared;
 pub mod thread;
@@ -48,7 +49,7 @@ pub enum Huge {
     Want,
     /// `MADV_NOHUGEPAGE`.
     Avoid,
-    /// The same, and huge pages that are there become ordinary ones at once: else the parts of one that is given back by
+    /// Huge pages that are there become ordinary ones at once: else the parts of one that is given back by
     /// parts stay the process's, whatever is said to be resident, until memory is short.
     Split,
 }
@@ -115,15 +116,23 @@ pub trait Os: Sync {
     /// # Safety
     /// - The range lies in one reservation and nobody uses it.
     unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
-    /// Gives the pages of a committed range back to the kernel; the range stays committed.
+    /// Gives the pages of a committed range back to the kernel; the range stays committed. Refused where the program locked
+    /// memory.
     ///
     /// # Safety
     /// - The range is committed and nobody uses it.
     unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged;
-    /// Advises the kernel on huge pages for a committed range. Failure is not an error.
+    /// The same, locked or not.
     ///
     /// # Safety
-    /// - The range is committed.
+    /// - As [`Os::purge`].
+    unsafe fn purge_locked(&self, addr: NonNull<u8>, bytes: usize) -> Purged;
+    /// Whether the program is known to have locked all its memory: then no page may go.
+    fn is_locked(&self) -> bool;
+    /// Advises the kernel on huge pages for a range. Failure is not an error.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation.
     unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge);
     /// Calls `visit` with every run of populated pages of a committed range, in the order of addresses. All
     /// others read as zero.

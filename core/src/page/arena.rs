@@ -14,6 +14,7 @@ use super::span::{RECORD_BYTES, Record};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Slices whose metadata is committed together (fewer in an arena that has fewer).
@@ -103,6 +104,11 @@ impl Layout {
         Self { base, ..self }
     }
 
+    /// The addresses of the arena.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.base..self.base + (self.slices << SLICE_SHIFT)
+    }
+
     /// Bytes in an OS page, as far as masks are concerned.
     pub(super) fn page_bytes(&self) -> usize {
         SLICE_BYTES / self.pages_per_slice
@@ -166,17 +172,17 @@ pub(super) struct Step {
 pub struct Arena {
     /// Written once, before `tagged` first becomes non-zero.
     layout: UnsafeCell<Layout>,
-    /// Slices whose tag may be read; 0 before the arena is published. Written under the heap's lock.
+    /// Slices whose tag may be read; 0 before the arena is published. Written by the holder of `committing`.
     tagged: AtomicUsize,
-    /// Slices whose group data may be used. Written under the heap's lock.
+    /// Slices whose group data may be used. Written by the holder of `committing`.
     ready: AtomicUsize,
-    /// The lowest slice that never was in a span. Written under the heap's lock.
+    /// The lowest slice that never was in a span. Written by the holder of `committing`, under the heap's lock.
     frontier: AtomicUsize,
     /// Slices that may be used: all of the reservation, or as many as were left of it. Written under the heap's lock.
     end: AtomicUsize,
 }
 
-// SAFETY: `layout` is written once under the heap's lock before `tagged` is stored with release order, and
+// SAFETY: `layout` is written once, by the holder of `committing`, before `tagged` is stored with release order, and
 // read only after `tagged` (or the heap's count of arenas) was seen non-zero with acquire order.
 unsafe impl Sync for Arena {}
 // SAFETY: plain numbers and addresses, tied to no thread.
@@ -202,7 +208,7 @@ impl Arena {
     /// Fills in the layout of an arena that is not published yet.
     ///
     /// # Safety
-    /// - Under the heap's lock, and the arena is not published.
+    /// - The caller holds `committing`, and the arena is not published.
     pub(super) unsafe fn prepare(&self, layout: Layout) {
         // SAFETY: nobody else can see this arena: the caller's promise.
         unsafe { *self.layout.get() = layout };

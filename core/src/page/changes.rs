@@ -1,10 +1,11 @@
-//! The same under the lock: records, counts and tags follow.
+//! Span operations. The caller holds the page heap's lock; records, counts and tags follow.
 
 use super::Use;
+use super::grow::Room;
 use super::heap::Locked;
 use super::place::{Extension, Place};
 use super::span::{Record, State};
-use super::want::{Age, Want};
+use super::want::Age;
 use super::zero::{Dirty, Zero};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
@@ -29,28 +30,25 @@ impl<'h, O: Os> Locked<'h, O> {
         self.heap.os.page_bytes().min(SLICE_BYTES)
     }
 
-    pub(super) fn alloc(
+    /// Gives out the first `slices` slices of committed room.
+    pub(super) fn take(
         &mut self,
-        want: &Want,
+        (free, at): Room<'h>,
+        slices: usize,
         use_: Use,
         bytes: usize,
-    ) -> Option<(Place<'h>, Zero)> {
-        let (free, at) = self.find(want)?;
+    ) -> (Place<'h>, Zero) {
         let arena = self.arena(free.arena());
-        let record = self.carve(free, at, want.slices);
+        let record = self.carve(free, at, slices);
         record.set_state(State::Used(use_));
         record.swap_bytes(bytes);
-        if use_ == Use::Stack {
-            // Its pages are given back one by one, while it is in use.
-            self.end_unit(arena, at);
-        }
         let counts = &mut self.inner.counts;
-        counts.take(want.slices);
+        counts.take(slices);
         let figure = &mut counts.by_use[use_ as usize - 1];
         figure.spans += 1;
-        figure.slices += want.slices;
+        figure.slices += slices;
         figure.bytes += bytes;
-        Some((Place { arena, index: at }, Zero::of(record.dirty.get())))
+        (Place { arena, index: at }, Zero::of(record.dirty.get()))
     }
 
     pub(super) fn free(&mut self, place: Place<'h>, dirty: Dirty, age: Age) {
@@ -66,21 +64,16 @@ impl<'h, O: Os> Locked<'h, O> {
         self.add_free(record, age);
     }
 
+    /// Adds the first `extra` slices of the free span behind a span in use to it.
     pub(super) fn grow(
         &mut self,
         place: Place<'h>,
-        new_slices: usize,
+        free: &'h Record,
+        extra: usize,
         bytes: usize,
-    ) -> Option<Extension<'h>> {
+    ) -> Extension<'h> {
         let record = place.arena.record(place.index);
         let next = record.end();
-        if record.is_huge() {
-            return None;
-        }
-        let extra = new_slices
-            .checked_sub(record.slices.get())
-            .filter(|&extra| extra > 0)?;
-        let free = self.claim_at(record.arena(), next, extra)?;
         let added = self.carve(free, next, extra);
         let zero = Zero::of(added.dirty.get());
         self.join(record, added);
@@ -93,11 +86,11 @@ impl<'h, O: Os> Locked<'h, O> {
             index: next,
             ..place
         };
-        Some(Extension {
+        Extension {
             slices: extra,
             zero,
             place,
-        })
+        }
     }
 
     pub(super) fn shrink(

@@ -101,7 +101,7 @@ impl<'h, O: Os> Locked<'h, O> {
             self.check_span(arena, record)?;
             match record.state() {
                 State::Free => self.check_free(arena, record, sums)?,
-                State::Purging => sums.free += record.slices.get(),
+                State::Aside => sums.free += record.slices.get(),
                 State::Used(_) | State::Blank => check_used(arena, record, sums)?,
             }
             (at, before) = (record.end(), Some(record).filter(|_| free));

@@ -3,18 +3,16 @@
 //! Policy: warm spans (mostly resident) before tepid ones (partly), these before cold ones, then the smallest that
 //! fits, then the lowest place; then the frontier of each arena; then a new arena.
 
-use super::arena::Arena;
+use super::arena::{Arena, Commit};
+use super::grow::Room;
 use super::heap::Locked;
 use super::huge::may_merge;
 use super::span::{Detail, FitKey, Queue, Queued, Record, State, Warmth};
-use super::want::{Age, Density, From, Want};
+use super::want::{Age, Density, From, Goal, Want};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
-use crate::os::{Os, OutOfMemory};
+use crate::os::Os;
 use core::ptr::{self, NonNull};
-
-/// Longest span (8 TiB): its OS pages are counted in 32 bits.
-const MOST_SLICES: usize = u32::MAX as usize / 32;
 
 /// How many free spans that may be too short for an alignment are looked at before one that cannot be.
 const ALIGNED_TRIES: usize = 8;
@@ -24,41 +22,23 @@ impl<'h, O: Os> Locked<'h, O> {
         &self.heap.arenas()[id]
     }
 
-    /// A free span and the slice in it from which on the request fits and is committed.
-    pub(super) fn find(&mut self, want: &Want) -> Option<(&'h Record, usize)> {
-        if want.slices > MOST_SLICES {
-            return None;
-        }
-        match self.find_once(want) {
-            Ok(found) => found,
-            Err(OutOfMemory) if self.relinquish() > 0 => self.find_once(want).ok().flatten(),
-            Err(OutOfMemory) => None,
-        }
+    /// Committed room for a request.
+    pub(super) fn find_ready(&self, goal: &Goal<'_>) -> Option<Room<'h>> {
+        let (free, at) = self.find_free(goal)?;
+        let (arena, to) = (self.arena(free.arena()), at + goal.slices());
+        let ready = free.detail() == Detail::Blanket || arena.find(at, to, Commit::No) == to;
+        ready.then_some((free, at))
     }
 
-    /// `None` when there is no room, an error when the kernel refused to commit it: only then may giving
-    /// back what is free help.
-    fn find_once(&mut self, want: &Want) -> Result<Option<(&'h Record, usize)>, OutOfMemory> {
-        if let Some((free, at)) = self.find_fit(want) {
-            if free.detail() == Detail::Masks {
-                self.commit(self.arena(free.arena()), at, at + want.slices, free.end())?;
-            }
-            return Ok(Some((free, at)));
-        }
-        if want.from == From::Dirty {
-            return Ok(None);
-        }
-        if let Some(found) = self.open_huge_unit(want) {
-            return Ok(Some(found));
-        }
-        for id in 0..self.heap.arenas().len() {
-            if let Some(found) = self.extend(id, want)? {
-                return Ok(Some(found));
-            }
-        }
-        match self.open_arena(want)? {
-            Some(id) => self.extend(id, want),
-            None => Ok(None),
+    /// Room for a request, committed or not.
+    pub(super) fn find_free(&self, goal: &Goal<'_>) -> Option<Room<'h>> {
+        match *goal {
+            Goal::Fit(want) if want.is_too_long() => None,
+            Goal::Fit(want) => self.find_fit(want),
+            Goal::At { id, at, slices } => self
+                .free_at(self.arena(id), at)
+                .filter(|free| free.slices.get() >= slices && !free.is_huge())
+                .map(|free| (free, at)),
         }
     }
 
@@ -104,48 +84,18 @@ impl<'h, O: Os> Locked<'h, O> {
         (at + want.slices <= free.end()).then_some(at)
     }
 
-    /// Makes room at the frontier of an arena. `None` if it ends too soon.
-    fn extend(
-        &mut self,
-        id: usize,
-        want: &Want,
-    ) -> Result<Option<(&'h Record, usize)>, OutOfMemory> {
+    /// Moves the frontier up to `to`, if it is not there yet. What it passes over becomes free: returns the span.
+    pub(super) fn pass_frontier(&mut self, id: usize, to: usize) -> Option<&'h Record> {
         let arena = self.arena(id);
-        let start = self
-            .free_before(arena, arena.frontier())
-            .filter(|free| !free.is_huge())
-            .map_or(arena.frontier(), |r| r.index.get());
-        let at = arena.layout().align_up(start, want.align);
-        if at + want.slices > arena.end() {
-            return Ok(None);
-        }
-        self.extend_to(id, at, at + want.slices)?;
-        Ok(self
-            .free_before(arena, arena.frontier())
-            .map(|free| (free, at)))
-    }
-
-    /// Commits the slices `from..to` and moves the frontier up to `to`, if it is not there yet: what it
-    /// passes over becomes free.
-    pub(super) fn extend_to(
-        &mut self,
-        id: usize,
-        from: usize,
-        to: usize,
-    ) -> Result<(), OutOfMemory> {
-        let arena = self.arena(id);
-        self.commit_with_tables(id, from, to)?;
-        self.commit(arena, from, to, arena.ready().min(arena.end()))?;
         let old = arena.frontier();
-        if to > old {
+        (to > old).then(|| {
             arena.set_frontier(to);
-            self.add_free(self.fresh(id, old, to - old), Age::New);
-        }
-        Ok(())
+            self.add_free(self.fresh(id, old, to - old), Age::New)
+        })
     }
 
     /// The record of slices that never were in a span.
-    fn fresh(&self, id: usize, first: usize, slices: usize) -> &'h Record {
+    pub(super) fn fresh(&self, id: usize, first: usize, slices: usize) -> &'h Record {
         let record = self.arena(id).record(first);
         record.place(id as u8, first);
         record.dirty.set(0);
@@ -154,22 +104,8 @@ impl<'h, O: Os> Locked<'h, O> {
         record
     }
 
-    /// The free span that starts at slice `at` and has room for `slices`, committed.
-    pub(super) fn claim_at(&mut self, id: usize, at: usize, slices: usize) -> Option<&'h Record> {
-        let arena = self.arena(id);
-        let free = self.free_at(arena, at);
-        let free_end = free.map_or(at, Record::end);
-        if free_end >= at + slices {
-            self.commit(arena, at, at + slices, free_end).ok()?;
-        } else if free_end == arena.frontier() && at + slices <= arena.end() {
-            self.extend_to(id, at, at + slices).ok()?;
-        }
-        self.free_at(arena, at)
-            .filter(|free| free.slices.get() >= slices && !free.is_huge())
-    }
-
     /// The free span that starts at slice `index`.
-    fn free_at(&self, arena: &'h Arena, index: usize) -> Option<&'h Record> {
+    pub(super) fn free_at(&self, arena: &'h Arena, index: usize) -> Option<&'h Record> {
         let exists = index < arena.frontier();
         exists
             .then(|| arena.record(index))
@@ -235,6 +171,34 @@ impl<'h, O: Os> Locked<'h, O> {
         self.set_length(part, slices);
         self.keep_detail(part, detail);
         part
+    }
+
+    /// Cuts slices out of a free span for the kernel to work on without the lock. They are nobody's until
+    /// [`Locked::put_back`].
+    pub(super) fn set_aside(&mut self, free: &'h Record, at: usize, slices: usize) -> &'h Record {
+        let before = self.share(free, free.index.get(), at);
+        self.set_aside_after(free, before, at, slices)
+    }
+
+    /// [`Locked::set_aside`] where the slices before `at` are known to have `before` dirty pages.
+    pub(super) fn set_aside_after(
+        &mut self,
+        free: &'h Record,
+        before: usize,
+        at: usize,
+        slices: usize,
+    ) -> &'h Record {
+        let part = self.carve_after(free, before, at, slices);
+        part.set_state(State::Aside);
+        self.inner.counts.free_slices += slices;
+        part
+    }
+
+    /// Makes what was set aside free again; returns the span that it is part of.
+    pub(super) fn put_back(&mut self, part: &'h Record, age: Age) -> &'h Record {
+        self.inner.counts.free_slices -= part.slices.get();
+        part.set_state(State::Blank);
+        self.add_free(part, age)
     }
 
     /// Makes `tail` a free span, of the age and in the queue of the one it is cut from.

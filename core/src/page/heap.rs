@@ -2,12 +2,13 @@
 
 use super::Use;
 use super::arena::{Arena, Sides};
+use super::ended::Ended;
 use super::huge::Policy;
 use super::limits::Limits;
 use super::place::Place;
 use super::purge::Swept;
 use super::span::{Queue, Queued, Record, State};
-use super::totals::{Counts, Mirror};
+use super::totals::{CallCounts, Counts, Mirror};
 use super::zeroing::{Habits, Zeroing};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{
@@ -17,6 +18,7 @@ use crate::base::tree::Tree;
 use crate::base::units::SLICE_SHIFT;
 use crate::os::Os;
 use crate::os::lock::{FutexGuard, FutexLock};
+use crate::os::section::Section;
 use core::ptr::NonNull;
 
 /// Most arenas of one heap.
@@ -48,17 +50,21 @@ pub struct PageHeap<O: Os> {
     pub(super) absent: AtomicIsize,
     /// A [`Policy`].
     pub(super) huge: AtomicU8,
+    /// Held by the one thread that reserves and commits memory, over its system calls. Taken before `purging`.
+    pub(super) committing: FutexLock,
     /// Held while a piece of a free span is on its way to the kernel, so that a fork finds none. Taken before `lock`.
     pub(super) purging: FutexLock,
     /// What large reused blocks were found to be.
     pub(super) habits: Habits,
     pub(super) zeroing: Zeroing,
+    pub(super) calls: CallCounts,
     /// Spans in use whose pages were moved into them; see [`super::moves`].
     pub(super) moved_spans: AtomicUsize,
     /// Whether nothing is to be committed ahead.
     thrifty: AtomicBool,
     pub(super) os: O,
     pub(super) sides: Sides,
+    /// Never held over a system call; debug builds check it, see [`crate::os::section`].
     lock: FutexLock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
@@ -76,6 +82,8 @@ pub(super) struct Inner {
     pub(super) refused: Queue,
     /// What purging passed just now.
     pub(super) swept: Swept,
+    /// Where units of huge pages ended.
+    pub(super) ended: Ended,
     pub(super) counts: Counts,
     /// Where others see them.
     pub(super) mirror: Option<Mirror>,
@@ -92,6 +100,8 @@ unsafe impl<O: Os + Send> Send for PageHeap<O> {}
 pub(super) struct Locked<'h, O: Os> {
     pub(super) heap: &'h PageHeap<O>,
     pub(super) inner: &'h mut Inner,
+    // Dropped before the guard, which may wake a sleeper.
+    _section: Section,
     _guard: FutexGuard<'h>,
 }
 
@@ -117,9 +127,11 @@ impl<O: Os> PageHeap<O> {
             limits: Limits::new(),
             absent: AtomicIsize::new(0),
             huge: AtomicU8::new(Policy::Auto as u8),
+            committing: FutexLock::new(),
             purging: FutexLock::new(),
             habits: Habits::new(),
             zeroing: Zeroing::new(),
+            calls: CallCounts::new(),
             moved_spans: AtomicUsize::new(0),
             thrifty: AtomicBool::new(false),
             os,
@@ -130,6 +142,7 @@ impl<O: Os> PageHeap<O> {
                 aging: Queue::new(Queued::Aging),
                 refused: Queue::new(Queued::Refused),
                 swept: Swept::NOTHING,
+                ended: Ended::new(),
                 counts: Counts::new(),
                 mirror: None,
                 reflected: 0,
@@ -191,6 +204,7 @@ impl<O: Os> PageHeap<O> {
     /// - Followed, on the same thread, by [`PageHeap::fork_unlock`], in the parent and in the child, with no
     ///   other call between.
     pub unsafe fn fork_lock(&self) {
+        core::mem::forget(self.committing.lock());
         core::mem::forget(self.purging.lock());
         core::mem::forget(self.lock.lock());
     }
@@ -201,10 +215,11 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - [`PageHeap::fork_lock`] was called before, by this thread or the one it was forked from.
     pub unsafe fn fork_unlock(&self) {
-        // SAFETY: both held since `fork_lock`, by the caller's promise.
+        // SAFETY: all held since `fork_lock`, by the caller's promise.
         unsafe {
             self.lock.force_unlock();
             self.purging.force_unlock();
+            self.committing.force_unlock();
         }
     }
 
@@ -223,6 +238,7 @@ impl<O: Os> PageHeap<O> {
         Locked {
             heap: self,
             inner,
+            _section: Section::enter(),
             _guard,
         }
     }
@@ -232,13 +248,13 @@ impl<O: Os> PageHeap<O> {
         &self.arenas[..self.arenas_in_use.load(Ordering::Acquire)]
     }
 
-    /// The next arena to open; `None` when there are as many as can be.
+    /// The next arena to open; `None` when there are as many as can be. The caller holds `committing`.
     pub(super) fn unopened(&self) -> Option<(usize, &Arena)> {
         let id = self.arenas_in_use.load(Ordering::Relaxed);
         Some((id, self.arenas.get(id)?))
     }
 
-    /// Lets everybody see a newly opened arena. Under the lock.
+    /// Shows a newly opened arena to all threads. The caller holds `committing`.
     pub(super) fn publish(&self, id: usize) {
         self.arenas_in_use.store(id + 1, Ordering::Release);
         if id == 0 {
@@ -248,7 +264,7 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Lets the fast path see how many tags of the first arena may be read. Under the lock.
+    /// Tells the fast path how many tags of the first arena may be read. The caller holds `committing`.
     pub(super) fn publish_tags(&self) {
         self.primary_slices
             .store(self.arenas[0].tagged(), Ordering::Release);

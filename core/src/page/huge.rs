@@ -6,19 +6,30 @@
 //! one; the free ones that were never touched go to slabs only, and merge with nothing beyond the unit. Before any page of a unit is
 //! purged it is split, and an ordinary part of the arena for good: the kernel would keep what is left of a huge page as a whole, and put
 //! back together what it was asked to take apart.
+//!
+//! Advice parts mappings, of which a process may have only so many. So units are opened in batches that grow with the
+//! slabs, and [`super::ended`] bounds the ranges in which they ended.
 
 use super::Use;
 use super::arena::Arena;
+use super::grow::Stretch;
 use super::heap::{Locked, PageHeap};
+use super::place::Place;
 use super::span::{Record, State};
 use super::want::{Age, Density, Want};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Huge, Os};
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// From so many bytes of slabs on new slabs come from units: the last unit, part empty, is at most a thirtieth of them.
 const LEAST_SLAB_BYTES: usize = 64 << 20;
+
+/// A batch of units is this part of all slabs ...
+const BATCH_PART: usize = 8;
+/// ... and at most so many units (128 MiB): their tables are touched at once.
+const MOST_UNITS: usize = 64;
 
 /// When slabs come from huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +63,42 @@ impl<O: Os> PageHeap<O> {
         unsafe { self.os.advise_huge(base, bytes, advice) };
     }
 
+    /// Asks the kernel for huge pages in a stretch of units.
+    pub(super) fn advise_units(&self, stretch: &Stretch<'_>) {
+        if stretch.units > 0 {
+            let start = stretch.arena.layout().address(stretch.from);
+            self.advise(start..start + stretch.units * HUGE_BYTES, Huge::Want);
+        }
+    }
+
+    /// Makes the unit that a slice is in an ordinary part of the arena, if it is one. Free spans in it that were dirty count as old
+    /// from now on. The lock is not held while the kernel splits the huge page; meanwhile the unit's spans come and go.
+    pub(super) fn end_unit(&self, place: Place<'_>) {
+        if !place.record().is_huge() {
+            return;
+        }
+        let (arena, from) = (place.arena, place.index / HUGE_SLICES * HUGE_SLICES);
+        let start = arena.layout().address(from);
+        let unit = start..start + HUGE_BYTES;
+        let told = self
+            .locked()
+            .inner
+            .ended
+            .include(unit.clone(), arena.layout().range());
+        if let Some(range) = told {
+            self.advise(range, Huge::Avoid);
+        }
+        self.advise(unit, Huge::Split);
+        self.locked().make_ordinary(arena, from);
+    }
+
+    fn advise(&self, range: Range<usize>, advice: Huge) {
+        if let Some(start) = NonNull::new(range.start as *mut u8) {
+            // SAFETY: all callers name ranges of one arena, which is one reservation; advice changes no contents.
+            unsafe { self.os.advise_huge(start, range.len(), advice) };
+        }
+    }
+
     fn huge_policy(&self) -> Policy {
         match self.huge.load(Relaxed) {
             0 => Policy::Auto,
@@ -71,8 +118,8 @@ pub(super) fn may_merge(before: &Record, after: &Record) -> bool {
 }
 
 impl<'h, O: Os> Locked<'h, O> {
-    /// A unit at the frontier of an arena for a request that suits it, if the policy has it so.
-    pub(super) fn open_huge_unit(&mut self, want: &Want) -> Option<(&'h Record, usize)> {
+    /// At most `most` units at the frontier of an arena for a request that suits them, if the policy has it so.
+    pub(super) fn stretch_of_units(&self, want: &Want, most: usize) -> Option<Stretch<'h>> {
         let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
         let wanted = match self.heap.huge_policy() {
             Policy::Auto => slabs >= LEAST_SLAB_BYTES,
@@ -83,39 +130,59 @@ impl<'h, O: Os> Locked<'h, O> {
         if !wanted || !fits || self.heap.os.strict_commit() {
             return None;
         }
-        (0..self.heap.arenas().len()).find_map(|id| self.open_unit_in(id))
+        let batch = (slabs / BATCH_PART / HUGE_BYTES).clamp(1, MOST_UNITS);
+        (0..self.heap.arenas().len()).find_map(|id| self.units_in(id, batch.min(most)))
     }
 
-    fn open_unit_in(&mut self, id: usize) -> Option<(&'h Record, usize)> {
+    fn units_in(&self, id: usize, units: usize) -> Option<Stretch<'h>> {
         let arena = self.arena(id);
         let at = arena.frontier().next_multiple_of(HUGE_SLICES);
-        if at + HUGE_SLICES > arena.end() {
-            return None;
-        }
-        self.extend_to(id, at, at + HUGE_SLICES).ok()?;
-        let unit = self.free_before(arena, arena.frontier())?;
-        let unit = self.carve(unit, at, HUGE_SLICES);
-        mark(arena, at, Huge::Want);
-        self.advise_unit(arena, at, Huge::Want);
-        let unit = self.add_free(unit, Age::New);
-        Some((unit, at))
+        let room = arena.end().checked_sub(at)? / HUGE_SLICES;
+        let units = units.min(room);
+        (units > 0).then(|| Stretch::of_units(arena, id, at, units))
     }
 
-    fn advise_unit(&self, arena: &Arena, at: usize, advice: Huge) {
-        if let Some(start) = NonNull::new(arena.layout().address(at) as *mut u8) {
-            // SAFETY: a unit lies within the arena and is committed: no slice of it is ever uncommitted.
-            unsafe { self.heap.os.advise_huge(start, HUGE_BYTES, advice) };
+    /// Moves the frontier over units that are committed. Returns the first.
+    pub(super) fn open_units(&mut self, stretch: &Stretch<'h>) -> Option<&'h Record> {
+        let Stretch {
+            arena,
+            id,
+            from,
+            to,
+            ..
+        } = *stretch;
+        self.pass_frontier(id, from);
+        arena.set_frontier(to);
+        for at in (from..to).step_by(HUGE_SLICES) {
+            let unit = self.fresh(id, at, HUGE_SLICES);
+            mark(arena, at, Huge::Want);
+            self.add_free(unit, Age::New);
+        }
+        Some(arena.record(from))
+    }
+
+    /// Makes the units ordinary that no slab came to yet.
+    pub(super) fn give_up_units(&mut self) {
+        for arena in self.heap.arenas() {
+            let mut index = arena.layout().head;
+            while index < arena.frontier() {
+                let span = arena.record(index);
+                let end = span.end();
+                let is_whole = span.slices.get() == HUGE_SLICES && span.dirty.get() == 0;
+                if span.state() == State::Free && span.is_huge() && is_whole {
+                    self.make_ordinary(arena, index);
+                }
+                index = end;
+            }
         }
     }
 
-    /// Makes the unit that slice `index` is in an ordinary part of the arena, if it is one. Free spans in it that were dirty count as old
-    /// from now on.
-    pub(super) fn end_unit(&mut self, arena: &'h Arena, index: usize) {
-        if !arena.record(index).is_huge() {
+    /// Makes the unit at slice `from` an ordinary part of the arena, if it is one. Free spans in it that were dirty
+    /// count as old from now on.
+    pub(super) fn make_ordinary(&mut self, arena: &'h Arena, from: usize) {
+        if !arena.record(from).is_huge() {
             return;
         }
-        let from = index / HUGE_SLICES * HUGE_SLICES;
-        self.advise_unit(arena, from, Huge::Split);
         let free = free_in_unit(arena, from);
         let spans = || (from..from + HUGE_SLICES).filter(|index| free & 1 << (index - from) != 0);
         for span in spans().map(|index| arena.record(index)) {

@@ -27,6 +27,8 @@ pub struct Limits {
     /// From where on that is near.
     group_near: AtomicUsize,
     dirty: AtomicUsize,
+    /// Bytes of free pages that stay resident whatever their age.
+    kept: AtomicUsize,
 }
 
 /// Whether a request may be granted.
@@ -48,6 +50,7 @@ impl Limits {
             group: AtomicUsize::new(usize::MAX),
             group_near: AtomicUsize::new(usize::MAX),
             dirty: AtomicUsize::new(usize::MAX),
+            kept: AtomicUsize::new(0),
         }
     }
 
@@ -71,6 +74,17 @@ impl Limits {
     /// Sets the most bytes of free pages that may be resident.
     pub fn set_dirty(&self, bytes: usize) {
         self.dirty.store(bytes, Relaxed);
+    }
+
+    /// Sets how many bytes of free pages stay resident whatever their age; `usize::MAX`: all. The other bounds, and a request
+    /// to purge, take them all the same.
+    pub fn set_kept(&self, bytes: usize) {
+        self.kept.store(bytes, Relaxed);
+    }
+
+    /// Bytes of free pages that stay resident whatever their age.
+    pub fn kept(&self) -> usize {
+        self.kept.load(Relaxed)
     }
 
     /// The hard limit in bytes.

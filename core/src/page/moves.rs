@@ -38,14 +38,16 @@ impl<O: Os> PageHeap<O> {
             place.is_some_and(|place| place.record().is_foreign())
         };
         let too_many = self.moved_spans.load(Relaxed) >= MOST_MOVED;
-        if self.os.strict_commit() || too_many || foreign(from) {
+        // What is moved leaves pages behind that are absent, and no longer locked.
+        let keeps = self.os.is_locked() || self.os.strict_commit();
+        if keeps || too_many || foreign(from) {
             return Err(OutOfMemory);
         }
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
         let moved = unsafe { self.os.move_pages(from, to, bytes) };
-        let mut locked = self.locked();
-        locked.inner.counts.calls.move_pages += 1;
+        self.calls.note_move();
         moved?;
+        let mut locked = self.locked();
         if let (Some(source), Some(target)) = (locked.span_at(from), locked.span_at(to)) {
             // What came along is old data, whether its user wrote it or not.
             locked.note_writes(target, Dirty::Prefix(bytes));

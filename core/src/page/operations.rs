@@ -5,7 +5,7 @@ use super::heap::{Locked, PageHeap, address_of};
 use super::limits::Verdict;
 use super::moves::Renewal;
 use super::place::{Extension, Span};
-use super::want::{Age, Density, From, Want};
+use super::want::{Age, Density, From, Goal, Want};
 use super::zero::Dirty;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
@@ -34,7 +34,6 @@ impl<O: Os> PageHeap<O> {
         bytes: usize,
     ) -> Option<Span<'_>> {
         debug_assert!(slices > 0 && align_slices.is_power_of_two());
-        let mut locked = self.admitted(slices, use_)?;
         let want = Want {
             slices,
             align: align_slices,
@@ -44,9 +43,14 @@ impl<O: Os> PageHeap<O> {
                 Use::Large | Use::Stack | Use::Meta => Density::Unknown,
             },
         };
-        let (place, zero) = locked.alloc(&want, use_, bytes)?;
+        let (mut locked, room) = self.room_for(&Goal::Fit(&want), use_)?;
+        let (place, zero) = locked.take(room, slices, use_, bytes);
         let warm = place.record().dirty.get() * locked.page_bytes();
         self.end(locked);
+        if use_ == Use::Stack {
+            // Its pages are given back one by one, while it is in use.
+            self.end_unit(place);
+        }
         Some(Span {
             base: address_of(place),
             slices,
@@ -97,12 +101,21 @@ impl<O: Os> PageHeap<O> {
         bytes: usize,
     ) -> Option<Extension<'_>> {
         let place = self.locate(base.as_ptr() as usize)?;
-        let extra = new_slices.saturating_sub(place.slices());
-        let mut locked = self.admitted(extra, place.use_()?)?;
+        let (record, use_) = (place.record(), place.use_()?);
+        let extra = new_slices.checked_sub(place.slices())?;
+        if extra == 0 || record.is_huge() {
+            return None;
+        }
+        let goal = Goal::At {
+            id: record.arena(),
+            at: record.end(),
+            slices: extra,
+        };
+        let (mut locked, (free, _)) = self.room_for(&goal, use_)?;
         let place = locked.span_at(base)?;
-        let grown = locked.grow(place, new_slices, bytes);
+        let grown = locked.grow(place, free, extra, bytes);
         self.end(locked);
-        grown
+        Some(grown)
     }
 
     /// Gives the end of a span back so that `new_slices` slices (at least one) remain; sets the bytes asked for.
@@ -133,13 +146,13 @@ impl<O: Os> PageHeap<O> {
     /// The heap, locked, when `slices` more slices keep the hard limit, else `None`.
     ///
     /// Whether purging helped is seen by judging again, not by what this thread purged: another may have done it.
-    fn admitted(&self, slices: usize, use_: Use) -> Option<Locked<'_, O>> {
+    pub(super) fn admitted(&self, slices: usize, use_: Use) -> Option<Locked<'_, O>> {
         loop {
             let locked = self.locked();
             let most = match locked.judge(slices, use_) {
                 Verdict::Granted => return Some(locked),
-                Verdict::AfterPurge(most) if locked.inner.aging.oldest().is_some() => most,
-                // All that is dirty was refused by the kernel.
+                Verdict::AfterPurge(most) if locked.may_purge() => most,
+                // All that is dirty is locked, or was refused by the kernel.
                 Verdict::AfterPurge(_) | Verdict::Refused => return None,
             };
             drop(locked);

@@ -108,7 +108,7 @@ impl Place<'_> {
         let record = self.arena.record(self.index);
         match record.state() {
             State::Used(use_) => Some((record, use_)),
-            State::Free | State::Purging | State::Blank => None,
+            State::Free | State::Aside | State::Blank => None,
         }
     }
 }

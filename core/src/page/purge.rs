@@ -2,18 +2,20 @@
 //!
 //! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first, by whoever
 //! is about it: the purge thread, a caller on its way (one piece of work at most), or a request for all. A piece is cut
-//! out of its span and purged without the heap's lock, so that nobody waits for the kernel; meanwhile it belongs to
-//! nobody. Where every commit is charged, whole huge pages are uncommitted instead, under the lock. What the kernel
+//! out of its span and purged without the heap's lock, so that no other thread waits for the kernel; meanwhile it is
+//! set aside. Where every commit is charged, whole huge pages are uncommitted instead. What the kernel
 //! refuses to purge stays dirty, out of the queue.
 
 use super::arena::{Arena, Commit};
 use super::heap::{Locked, PageHeap};
-use super::span::{Detail, Queued, Record, State};
+use super::place::Place;
+use super::span::{Detail, Record, State};
 use super::want::Age;
 use super::zero::DirtyRun;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
-use crate::os::{Os, Populated, Purged};
+use crate::os::{Os, OutOfMemory, Populated, Purged};
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Most bytes of one piece: 2,048 pages of 4 KiB, for which the kernel needs 0.1 to 0.4 ms. Where few pages of each slice are dirty, as
@@ -70,18 +72,22 @@ pub(super) enum Due {
     Until(u64),
     /// As many as leave no more than so many dirty pages.
     Above(usize),
-    /// All.
+    /// All that the program did not lock into memory.
     All,
+    /// All, locked or not.
+    Locked,
     /// None.
     Nothing,
 }
 
 /// What was found to do under the lock.
 enum Piece<'h> {
-    /// Pages cut out of their span, to be purged without the lock.
-    Cut(&'h Record, DirtyRun, Belief),
-    /// So many bytes of commit went back at once.
-    Uncommitted(usize),
+    /// To be purged: a part of a span, set aside, and its dirty pages.
+    Pages(&'h Record, DirtyRun, Belief),
+    /// To be uncommitted: whole huge pages of a span, set aside.
+    Commit(&'h Record),
+    /// To be ended before anything in it is purged: a unit of huge pages.
+    Unit(Place<'h>),
 }
 
 /// Whether masks are likely to be true.
@@ -110,17 +116,21 @@ impl<O: Os> PageHeap<O> {
         self.purge_by_pieces(|_| Due::Above(most))
     }
 
-    /// Gives back all free pages. Returns how many bytes.
+    /// Gives back all free pages but those that the program locked. Returns how many bytes.
     pub fn purge_all(&self) -> usize {
-        let mut locked = self.locked();
-        locked.forgive();
+        self.locked().forgive();
         let uncommitted = if self.os.strict_commit() {
-            locked.relinquish()
+            self.relinquish()
         } else {
             0
         };
-        drop(locked);
         uncommitted + self.purge_by_pieces(|_| Due::All)
+    }
+
+    /// Gives back all free pages, locked or not: for a program that asks for it. Returns how many bytes.
+    pub fn purge_locked(&self) -> usize {
+        self.locked().forgive();
+        self.purge_by_pieces(|_| Due::Locked)
     }
 
     /// Gives pages of a span in use back; false if the kernel refuses, or if they are not the heap's any more, for the
@@ -133,17 +143,13 @@ impl<O: Os> PageHeap<O> {
         let Some(place) = place.filter(|place| !place.record().is_foreign()) else {
             return false;
         };
-        if place.record().is_huge() {
-            self.locked().end_unit(place.arena, place.index);
+        if self.os.is_locked() {
+            return false;
         }
+        self.end_unit(place);
         // SAFETY: the caller's promise; spans in use are committed.
         let purged = unsafe { self.os.purge(start, bytes) };
-        let mut locked = self.locked();
-        locked.inner.counts.calls.purge += 1;
-        match purged {
-            Purged::Zero => locked.count_returned(bytes),
-            Purged::MaybeDirty => locked.inner.counts.refused_purges += 1,
-        }
+        self.locked().count_purge(bytes, purged);
         purged == Purged::Zero
     }
 
@@ -187,7 +193,7 @@ impl<O: Os> PageHeap<O> {
         let pieces = match due {
             Due::Nothing => return,
             Due::Until(_) => 1,
-            Due::Above(_) | Due::All => MOST_ON_THE_WAY,
+            Due::Above(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
         };
         if let Some(_alone) = self.purging.try_lock() {
             let mut reach = MOST_SPARSE;
@@ -210,10 +216,27 @@ impl<O: Os> PageHeap<O> {
         let due = due(&locked);
         let piece = locked.cut_piece(due, *reach)?;
         drop(locked);
-        let (part, run, belief) = match piece {
-            Piece::Cut(part, run, belief) => (part, run, belief),
-            Piece::Uncommitted(bytes) => return Some(bytes),
-        };
+        Some(match piece {
+            Piece::Pages(part, run, belief) => self.purge_part(part, run, (due, belief), reach),
+            Piece::Commit(part) => match self.uncommit_part(part) {
+                Ok(bytes) => bytes,
+                Err(OutOfMemory) => self.purge_dirty(part, due),
+            },
+            Piece::Unit(place) => {
+                self.end_unit(place);
+                0
+            }
+        })
+    }
+
+    /// Purges the dirty pages of a part that was set aside, then puts it back. Returns how many bytes.
+    fn purge_part(
+        &self,
+        part: &Record,
+        run: DirtyRun,
+        (due, belief): (Due, Belief),
+        reach: &mut usize,
+    ) -> usize {
         let asked = belief == Belief::Kernel || matches!(due, Due::Above(_));
         let populated = match asked {
             true => self.populated_bytes(part, &run),
@@ -229,15 +252,66 @@ impl<O: Os> PageHeap<O> {
         };
         let purged = match populated {
             0 => Purged::Zero,
-            _ => self.purge_run(&run),
+            _ => self.purge_run(&run, due),
         };
         let mut locked = self.locked();
         if populated > 0 {
-            locked.count_purge(&run, purged);
+            locked.count_purge(run.bytes, purged);
         }
-        locked.put_back(part, run.to, purged);
-        locked.reflect_now();
-        Some(if purged == Purged::Zero { run.bytes } else { 0 })
+        locked.return_part(part, run.to, purged);
+        if purged == Purged::Zero { run.bytes } else { 0 }
+    }
+
+    /// The same for a part of which only the first run of dirty pages is purged, if it has any.
+    fn purge_dirty(&self, part: &Record, due: Due) -> usize {
+        let arena = &self.arenas()[part.arena()];
+        let (from, to) = (part.index.get(), part.end());
+        let (mut at, mut bytes, mut all) = (from, 0, Purged::Zero);
+        while let Some(run) = arena.next_dirty(at, to, MOST_BYTES / arena.layout().page_bytes()) {
+            let purged = self.purge_run(&run, due);
+            self.locked().count_purge(run.bytes, purged);
+            match purged {
+                Purged::Zero => bytes += run.bytes,
+                Purged::MaybeDirty => all = purged,
+            }
+            at = run.to;
+        }
+        self.locked().return_part(part, to, all);
+        bytes
+    }
+
+    /// Uncommits a part that was set aside, then puts it back. Returns how many bytes of commit went back; when the
+    /// kernel refuses, the part stays set aside.
+    fn uncommit_part(&self, part: &Record) -> Result<usize, OutOfMemory> {
+        let arena = &self.arenas()[part.arena()];
+        let (from, to) = (part.index.get(), part.end());
+        self.calls.note_uncommit();
+        let start = NonNull::new(arena.layout().address(from) as *mut u8).ok_or(OutOfMemory)?;
+        // SAFETY: slices of a free span, in one arena, set aside: nobody's.
+        unsafe { self.os.uncommit(start, (to - from) * SLICE_BYTES)? };
+        let mut locked = self.locked();
+        let returned = arena.note(from, to, Commit::No);
+        locked.inner.counts.committed_slices -= returned;
+        locked.count_returned(returned * SLICE_BYTES);
+        locked.return_part(part, to, Purged::Zero);
+        Ok(returned * SLICE_BYTES)
+    }
+
+    /// Uncommits the whole huge pages of free spans, but for what the program locked. Returns how many bytes of commit
+    /// went back.
+    pub(super) fn relinquish(&self) -> usize {
+        let (mut bytes, mut cursor) = (0, Cursor::default());
+        self.locked().give_up_units();
+        while !self.os.is_locked() {
+            let _alone = self.purging.lock();
+            let part = self.locked().next_committed(&mut cursor);
+            let Some(part) = part else { break };
+            match self.uncommit_part(part) {
+                Ok(more) => bytes += more,
+                Err(OutOfMemory) => drop(self.locked().put_back(part, Age::New)),
+            }
+        }
+        bytes
     }
 
     /// Bytes of a run that are populated, as the kernel says, else as the masks of `part` say.
@@ -254,9 +328,11 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    fn purge_run(&self, run: &DirtyRun) -> Purged {
+    fn purge_run(&self, run: &DirtyRun, due: Due) -> Purged {
         match NonNull::new(run.address as *mut u8) {
             // SAFETY: cut out of a free span, so nobody's; dirty slices are committed, and the run holds only such.
+            Some(start) if due == Due::Locked => unsafe { self.os.purge_locked(start, run.bytes) },
+            // SAFETY: as above.
             Some(start) => unsafe { self.os.purge(start, run.bytes) },
             None => Purged::MaybeDirty,
         }
@@ -269,6 +345,16 @@ fn first_of(run: DirtyRun) -> DirtyRun {
     let end = run.address / SLICE_BYTES * SLICE_BYTES + (to - run.from) * SLICE_BYTES;
     let bytes = run.bytes.min(end - run.address);
     DirtyRun { to, bytes, ..run }
+}
+
+/// Where a walk over free spans stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cursor {
+    arena: usize,
+    /// The slice where the span begins, or 0: where the arena's first does.
+    index: usize,
+    /// The slices of the span below this one were looked at.
+    from: usize,
 }
 
 /// Who purges what is past the decay time.
@@ -297,6 +383,11 @@ impl<'h, O: Os> Locked<'h, O> {
         self.next_due(due).map_or(Due::Nothing, |_| due)
     }
 
+    /// Whether any page may be given back.
+    pub(super) fn may_purge(&self) -> bool {
+        self.next_due(Due::All).is_some()
+    }
+
     fn due_now(&self) -> Due {
         let decay = self.heap.decay_ms.load(Relaxed);
         match self.heap.os.now_ms().checked_sub(decay) {
@@ -307,75 +398,88 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn next_due(&self, due: Due) -> Option<&'h Record> {
+        if self.heap.os.is_locked() && due != Due::Locked {
+            return None;
+        }
         let dirty = self.inner.counts.free_dirty_pages;
         self.inner.aging.oldest().filter(|oldest| match due {
-            Due::Until(time) => oldest.freed_at() <= time,
+            Due::Until(time) => oldest.freed_at() <= time && dirty > self.kept_pages(),
             Due::Above(most) => dirty > most,
-            Due::All => true,
+            Due::All | Due::Locked => true,
             Due::Nothing => false,
         })
     }
 
-    /// Cuts the next piece, of at most `reach` dirty bytes, out of the oldest span that is due.
+    /// Dirty pages of free spans that stay whatever their age.
+    fn kept_pages(&self) -> usize {
+        self.heap.limits.kept() / self.page_bytes()
+    }
+
+    /// Most pages of the next piece, of at most `bytes`.
+    fn most_pages(&self, due: Due, bytes: usize) -> usize {
+        let most = bytes / self.page_bytes();
+        let dirty = self.inner.counts.free_dirty_pages;
+        match due {
+            Due::Until(_) => most.min(dirty.saturating_sub(self.kept_pages())),
+            _ => most,
+        }
+    }
+
+    /// Cuts the next piece out of the oldest span that is due: at most `reach` dirty bytes where the
+    /// kernel is asked about them, else at most [`MOST_BYTES`].
     fn cut_piece(&mut self, due: Due, reach: usize) -> Option<Piece<'h>> {
         let span = self.next_due(due)?;
         let arena = self.arena(span.arena());
+        let index = span.index.get();
         if span.is_huge() {
-            self.end_unit(arena, span.index.get());
-            return self.cut_piece(due, reach);
+            return Some(Piece::Unit(Place { arena, index }));
         }
         if span.detail() == Detail::Blanket {
             self.inner.swept = Swept::NOTHING;
             self.spell_out(span);
         }
-        if self.heap.os.strict_commit() {
-            let bytes = self.relinquish_span(arena, span);
-            if bytes > 0 {
-                return Some(Piece::Uncommitted(bytes));
-            }
-        }
-        let page = arena.layout().page_bytes();
-        let (belief, most) = match span.dirty.get() * page > LONG_BYTES {
-            true => (Belief::Kernel, reach / page),
-            false => (Belief::Masks, MOST_BYTES / page),
+        let (belief, bytes) = match span.dirty.get() * self.page_bytes() > LONG_BYTES {
+            true => (Belief::Kernel, reach),
+            false => (Belief::Masks, MOST_BYTES),
         };
-        let first = span.index.get();
-        let from = self.inner.swept.skip(span.arena(), first, span.end());
-        let run = arena.next_dirty(from, span.end(), most)?;
+        let from = self.inner.swept.skip(span.arena(), index, span.end());
+        let run = arena.next_dirty(from, span.end(), self.most_pages(due, bytes))?;
+        if self.heap.os.strict_commit()
+            && let Some((from, to)) = committed_units(arena, run.from..span.end())
+        {
+            return Some(Piece::Commit(self.set_aside(span, from, to - from)));
+        }
         self.inner.swept = Swept {
             arena: span.arena(),
-            from: first,
+            from: index,
             to: run.to,
         };
-        let part = self.carve_after(span, 0, run.from, run.to - run.from);
-        part.set_state(State::Purging);
-        self.inner.counts.free_slices += part.slices.get();
-        Some(Piece::Cut(part, run, belief))
+        let part = self.set_aside_after(span, 0, run.from, run.to - run.from);
+        Some(Piece::Pages(part, run, belief))
     }
 
-    /// Makes a piece part of a free span again. Its slices below `to` were purged.
-    fn put_back(&mut self, part: &'h Record, to: usize, purged: Purged) {
-        self.inner.counts.free_slices -= part.slices.get();
-        part.set_state(State::Blank);
+    /// Puts back a part whose slices below `to` were purged, or not.
+    fn return_part(&mut self, part: &'h Record, to: usize, purged: Purged) {
         if purged == Purged::Zero {
             let cleaned = self.arena(part.arena()).clear_dirty(part.index.get(), to);
             part.dirty.set(part.dirty.get() - cleaned);
-            let age = match part.dirty.get() {
-                0 => Age::New,
-                _ => Age::Old,
-            };
-            self.add_free(part, age);
-            return;
         }
-        let merged = self.add_free(part, Age::New);
-        self.unqueue(merged);
-        self.inner.refused.push(merged);
+        let age = match (purged, part.dirty.get()) {
+            (Purged::Zero, 1..) => Age::Old,
+            _ => Age::New,
+        };
+        let merged = self.put_back(part, age);
+        if purged == Purged::MaybeDirty {
+            self.unqueue(merged);
+            self.inner.refused.push(merged);
+        }
+        self.reflect_now();
     }
 
-    fn count_purge(&mut self, run: &DirtyRun, purged: Purged) {
-        self.inner.counts.calls.purge += 1;
+    fn count_purge(&mut self, bytes: usize, purged: Purged) {
+        self.heap.calls.note_purge();
         match purged {
-            Purged::Zero => self.count_returned(run.bytes),
+            Purged::Zero => self.count_returned(bytes),
             Purged::MaybeDirty => self.inner.counts.refused_purges += 1,
         }
     }
@@ -389,76 +493,62 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Uncommits every huge page of free spans. Returns how many bytes of commit went back.
-    pub(super) fn relinquish(&mut self) -> usize {
-        let mut bytes = 0;
-        for arena in self.heap.arenas() {
-            let mut index = arena.layout().head;
-            while index < arena.frontier() {
-                let span = arena.record(index);
-                index = span.end();
-                // Units of huge pages stay: see `huge`.
-                if span.state() == State::Free && !span.is_huge() {
-                    bytes += self.relinquish_span(arena, span);
+    /// Sets whole huge pages aside that are free and committed, at the cursor or beyond it.
+    fn next_committed(&mut self, cursor: &mut Cursor) -> Option<&'h Record> {
+        while let Some(arena) = self.heap.arenas().get(cursor.arena) {
+            cursor.index = cursor.index.max(arena.layout().head);
+            while cursor.index < arena.frontier() {
+                if let Some(part) = self.committed_at(arena, cursor) {
+                    return Some(part);
                 }
+                // Within a span that grew at its front meanwhile, records are blank.
+                let span = arena.record(cursor.index);
+                cursor.index = match span.state() {
+                    State::Blank => cursor.index + 1,
+                    _ => span.end(),
+                };
             }
+            cursor.arena += 1;
+            cursor.index = 0;
         }
-        bytes
+        None
     }
 
-    fn relinquish_span(&mut self, arena: &Arena, span: &'h Record) -> usize {
-        self.detach(span);
+    /// The same in the span that begins at the cursor.
+    fn committed_at(&mut self, arena: &'h Arena, cursor: &mut Cursor) -> Option<&'h Record> {
+        let span = arena.record(cursor.index);
+        if span.state() != State::Free || span.is_huge() {
+            return None;
+        }
+        let from = cursor.from.clamp(cursor.index, span.end());
+        let (from, to) = committed_units(arena, from..span.end())?;
+        cursor.from = to;
         self.spell_out(span);
-        let bytes = self.uncommit_units(arena, span);
-        if span.dirty.get() == 0 && span.queued() != Queued::No {
-            self.unqueue(span);
-        }
-        self.attach(span);
-        bytes
-    }
-
-    /// Uncommits the whole huge pages of a free span that is detached. Returns how many bytes of commit went
-    /// back.
-    fn uncommit_units(&mut self, arena: &Arena, span: &Record) -> usize {
-        // An arena's base is a multiple of a huge page, so slice numbers tell the boundaries.
-        let end = span.end() / HUGE_SLICES * HUGE_SLICES;
-        let mut from = span.index.get().next_multiple_of(HUGE_SLICES);
-        let mut bytes = 0;
-        while from < end {
-            from = arena.find(from, end, Commit::Yes) / HUGE_SLICES * HUGE_SLICES;
-            if from >= end {
-                break;
-            }
-            let to = arena
-                .find(from, end, Commit::No)
-                .next_multiple_of(HUGE_SLICES)
-                .clamp(from + HUGE_SLICES, end);
-            bytes += self.uncommit(arena, span, from, to);
-            from = to;
-        }
-        bytes
-    }
-
-    fn uncommit(&mut self, arena: &Arena, span: &Record, from: usize, to: usize) -> usize {
-        self.inner.counts.calls.uncommit += 1;
-        let bytes = (to - from) * SLICE_BYTES;
-        let Some(start) = NonNull::new(arena.layout().address(from) as *mut u8) else {
-            return 0;
-        };
-        // SAFETY: slices of a free span, in one arena.
-        if unsafe { self.heap.os.uncommit(start, bytes) }.is_err() {
-            return 0;
-        }
-        span.dirty
-            .set(span.dirty.get() - arena.clear_dirty(from, to));
-        let returned = arena.note(from, to, Commit::No);
-        self.inner.counts.committed_slices -= returned;
-        self.count_returned(returned * SLICE_BYTES);
-        returned * SLICE_BYTES
+        Some(self.set_aside(span, from, to - from))
     }
 
     fn count_returned(&mut self, bytes: usize) {
         self.inner.counts.purges += 1;
         self.inner.counts.purged_bytes += bytes;
     }
+}
+
+/// The first whole huge pages among free slices that are committed at least in part, as slices: at most
+/// [`MOST_BYTES`] of them.
+fn committed_units(arena: &Arena, slices: Range<usize>) -> Option<(usize, usize)> {
+    // An arena's base is a multiple of a huge page, so slice numbers tell the boundaries.
+    let end = slices.end / HUGE_SLICES * HUGE_SLICES;
+    let first = slices.start.next_multiple_of(HUGE_SLICES);
+    if first >= end {
+        return None;
+    }
+    let from = arena.find(first, end, Commit::Yes) / HUGE_SLICES * HUGE_SLICES;
+    if from >= end {
+        return None;
+    }
+    let most = end.min(from + MOST_BYTES / SLICE_BYTES);
+    let to = arena
+        .find(from, most, Commit::No)
+        .next_multiple_of(HUGE_SLICES);
+    Some((from, to.clamp(from + HUGE_SLICES, most)))
 }

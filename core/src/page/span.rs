@@ -34,15 +34,15 @@ pub(super) enum State {
     Blank,
     /// First slice of a free span.
     Free,
-    /// First slice of a piece of a free span that is on its way to the kernel.
-    Purging,
+    /// First slice of a piece of a free span that was set aside: the kernel works on it, without the heap's lock.
+    Aside,
     /// First slice of a span in use.
     Used(Use),
 }
 
 const BLANK: u8 = 0;
 const FREE: u8 = u8::MAX;
-const PURGING: u8 = u8::MAX - 1;
+const ASIDE: u8 = u8::MAX - 1;
 
 /// Which queue a free span stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Record {
     pub(super) fn state(&self) -> State {
         match self.state.load(Relaxed) {
             FREE => State::Free,
-            PURGING => State::Purging,
+            ASIDE => State::Aside,
             code => Use::from_code(code).map_or(State::Blank, State::Used),
         }
     }
@@ -138,7 +138,7 @@ impl Record {
         let code = match state {
             State::Blank => BLANK,
             State::Free => FREE,
-            State::Purging => PURGING,
+            State::Aside => ASIDE,
             State::Used(use_) => use_ as u8,
         };
         self.state.store(code, Relaxed);

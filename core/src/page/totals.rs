@@ -4,7 +4,7 @@ use super::USES;
 use super::heap::{Locked, PageHeap};
 use super::zeroing::ZeroingTotals;
 use crate::base::sync::plain::Ordering::{Relaxed, Release};
-use crate::base::sync::plain::{AtomicU64, fence};
+use crate::base::sync::plain::{AtomicU64, AtomicUsize, fence};
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, shared};
 
@@ -83,7 +83,58 @@ pub(super) struct Counts {
     pub(super) purges: usize,
     pub(super) purged_bytes: usize,
     pub(super) refused_purges: usize,
-    pub(super) calls: Calls,
+}
+
+/// The running counts behind [`Calls`]: calls are made without the lock.
+#[derive(Debug)]
+pub(super) struct CallCounts {
+    reserve: AtomicUsize,
+    commit: AtomicUsize,
+    uncommit: AtomicUsize,
+    purge: AtomicUsize,
+    move_pages: AtomicUsize,
+}
+
+impl CallCounts {
+    pub(super) const fn new() -> Self {
+        Self {
+            reserve: AtomicUsize::new(0),
+            commit: AtomicUsize::new(0),
+            uncommit: AtomicUsize::new(0),
+            purge: AtomicUsize::new(0),
+            move_pages: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn note_reserve(&self) {
+        self.reserve.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn note_commit(&self) {
+        self.commit.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn note_uncommit(&self) {
+        self.uncommit.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn note_purge(&self) {
+        self.purge.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn note_move(&self) {
+        self.move_pages.fetch_add(1, Relaxed);
+    }
+
+    fn calls(&self) -> Calls {
+        Calls {
+            reserve: self.reserve.load(Relaxed),
+            commit: self.commit.load(Relaxed),
+            uncommit: self.uncommit.load(Relaxed),
+            purge: self.purge.load(Relaxed),
+            move_pages: self.move_pages.load(Relaxed),
+        }
+    }
 }
 
 impl Counts {
@@ -104,13 +155,6 @@ impl Counts {
             purges: 0,
             purged_bytes: 0,
             refused_purges: 0,
-            calls: Calls {
-                reserve: 0,
-                commit: 0,
-                uncommit: 0,
-                purge: 0,
-                move_pages: 0,
-            },
         }
     }
 
@@ -232,7 +276,7 @@ impl<O: Os> Locked<'_, O> {
             purges: counts.purges,
             purged_bytes: counts.purged_bytes,
             refused_purges: counts.refused_purges,
-            calls: counts.calls,
+            calls: self.heap.calls.calls(),
             zeroing: self.heap.zeroing.totals(),
         }
     }

@@ -13,6 +13,34 @@ pub(super) struct Want {
     pub(super) density: Density,
 }
 
+impl Want {
+    /// Longest span (8 TiB), in slices: its OS pages are counted in 32 bits.
+    const MOST_SLICES: usize = u32::MAX as usize / 32;
+
+    /// Whether no span can be so long.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.slices > Self::MOST_SLICES
+    }
+}
+
+/// What room is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Goal<'w> {
+    /// Wherever a request fits.
+    Fit(&'w Want),
+    /// `slices` slices from slice `at` of an arena on, whose number is `id`.
+    At { id: usize, at: usize, slices: usize },
+}
+
+impl Goal<'_> {
+    pub(super) fn slices(&self) -> usize {
+        match self {
+            Self::Fit(want) => want.slices,
+            Self::At { slices, .. } => *slices,
+        }
+    }
+}
+
 /// How much of a span its user is going to touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Density {

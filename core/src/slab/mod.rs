@@ -46,6 +46,9 @@ const UNLISTED: u8 = 0;
 const LISTED: u8 = 1;
 /// Among those that have none, but withhold some.
 const RESERVED: u8 = 2;
+/// Carved by a thread that is about to list it, which alone may do so. A claimer that remembers the slab's former life
+/// may find its blocks before that, and give them back.
+const FETCHED: u8 = 3;
 
 /// A slab's record, one per slice of an arena, zero but for `base` and `far` while the slice is no slab.
 #[repr(C, align(64))]
@@ -56,7 +59,7 @@ pub struct Slab {
     base: plain::AtomicUsize,
     /// The class number, 0 while the slice is no slab. Changes only while no block is out and no bit is set.
     class: AtomicU8,
-    /// [`UNLISTED`], [`LISTED`] or [`RESERVED`]; changes under the depot's lock.
+    /// [`UNLISTED`], [`LISTED`], [`RESERVED`] or [`FETCHED`]; changes under the depot's lock, but for the last.
     listed: AtomicU8,
     /// A hint: no word below this one has free blocks, most likely.
     lowest: AtomicU16,
@@ -163,7 +166,7 @@ impl Slab {
         let withheld = Slab::to_withhold(class, Units::of_pages(!zero, pages));
         self.withheld.store(withheld.0, Ordering::Relaxed);
         self.idle.store(0, Ordering::Relaxed);
-        self.listed.store(UNLISTED, Ordering::Relaxed);
+        self.listed.store(FETCHED, Ordering::Relaxed);
         self.class.store(class.index() as u8, Ordering::Relaxed);
         for (word, bits) in self.words(class).iter().enumerate() {
             // Release: whoever claims a bit sees class and base. A swap, not a store: it shows that no

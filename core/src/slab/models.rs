@@ -69,6 +69,10 @@ impl Source for Pool {
 
     fn note_withheld(&self, _bytes: isize) {}
 
+    fn keeps_pages(&self, _round: Round) -> bool {
+        false
+    }
+
     fn pages(&self) -> usize {
         16
     }

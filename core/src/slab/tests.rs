@@ -93,6 +93,10 @@ impl Source for Slices {
         self.withheld.set(self.withheld.get() + bytes);
     }
 
+    fn keeps_pages(&self, _round: Round) -> bool {
+        false
+    }
+
     fn pages(&self) -> usize {
         16
     }

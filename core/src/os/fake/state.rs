@@ -38,6 +38,7 @@ pub(super) struct State {
     pub(super) failed: usize,
     pub(super) committed_pages: usize,
     pub(super) now_ms: u64,
+    pub(super) locked: bool,
     /// Address, bytes, what was said: in the order it was said.
     pub(super) advice: Vec<(usize, usize, Huge)>,
 }

@@ -178,7 +178,8 @@ fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged(
         .collect();
     assert_eq!(heap.os().advice(), [], "none for small processes");
     let dense = slab(&heap).unwrap();
-    assert_eq!(heap.os().advice(), [(unit(&dense), HUGE_BYTES, Huge::Want)]);
+    let batch = (unit(&dense), 4 * HUGE_BYTES, Huge::Want);
+    assert_eq!(heap.os().advice(), [batch]);
     let next = slab(&heap).unwrap();
     assert_eq!(unit(&next), unit(&dense), "the unit is filled first");
     let other = large(&heap, 1).unwrap();
@@ -188,7 +189,8 @@ fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged(
     heap.os().advance(2000);
     assert_eq!(heap.purge_due(), SLICE_BYTES);
     let said = heap.os().advice();
-    assert_eq!(said[1..], [(unit(&dense), HUGE_BYTES, Huge::Split)]);
+    let ended = |advice| (unit(&dense), HUGE_BYTES, advice);
+    assert_eq!(said[1..], [ended(Huge::Avoid), ended(Huge::Split)]);
     // An ordinary part of the arena now.
     let wide = large(&heap, HUGE_SLICES - 2).unwrap();
     assert_eq!(unit(&wide), unit(&dense));
@@ -212,4 +214,102 @@ fn the_policy_is_told_to_the_kernel() {
         let first = heap.os().advice().first().map(|said| said.2);
         assert_eq!(first, advice, "{policy:?}");
     }
+}
+
+#[test]
+fn locked_pages_stay_until_they_are_unlocked_or_asked_for() {
+    let heap = roomy();
+    heap.limits().set_hard(4 * MIB);
+    let (first, wall) = (large(&heap, 32).unwrap(), large(&heap, 1).unwrap());
+    heap.os().set_locked(true);
+    free(&heap, first, Dirty::All);
+    heap.os().advance(10_000);
+    heap.tend();
+    assert_eq!((heap.purge_due(), heap.purge_all()), (0, 0));
+    assert_eq!((heap.purge_above(0), heap.totals().calls.purge), (0, 0));
+    // Nor do they give way to a request that the limit then refuses.
+    assert!(large(&heap, 48).is_none());
+    // SAFETY: the test's own span.
+    assert!(!unsafe { heap.purge_in_use(wall.base, SLICE_BYTES) });
+    assert_eq!(heap.purge_locked(), 32 * SLICE_BYTES);
+    let again = large(&heap, 32).unwrap();
+    free(&heap, again, Dirty::All);
+    heap.os().set_locked(false);
+    heap.os().advance(10_000);
+    assert_eq!(heap.purge_due(), 32 * SLICE_BYTES);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn what_is_to_be_kept_stays_whatever_its_age() {
+    let heap = roomy();
+    heap.limits().set_kept(usize::MAX);
+    let span = large(&heap, 32).unwrap();
+    free(&heap, span, Dirty::All);
+    heap.os().advance(10_000);
+    heap.tend();
+    assert_eq!(heap.purge_due(), 0);
+    heap.limits().set_kept(MIB);
+    assert_eq!(heap.purge_due(), MIB);
+    assert_eq!(heap.totals().free_dirty, MIB);
+    assert_eq!(heap.purge_all(), MIB);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+/// How many ranges of one advice there are, as the kernel would have mappings for them.
+fn ranges(heap: &PageHeap<Fake>) -> usize {
+    let mut units = std::collections::BTreeMap::new();
+    for (start, bytes, advice) in heap.os().advice() {
+        if advice != Huge::Split {
+            let range = (start..start + bytes).step_by(HUGE_BYTES);
+            units.extend(range.map(|unit| (unit, advice)));
+        }
+    }
+    let units: Vec<_> = units.into_values().collect();
+    units.chunk_by(|one, next| one == next).count()
+}
+
+#[test]
+fn units_that_end_here_and_there_part_few_mappings() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        ..Conditions::default()
+    });
+    let unit = |span: &Span<'_>| span.base.as_ptr().addr() / HUGE_BYTES;
+    let spans: Vec<_> = (0..768 * MIB / SLICE_BYTES)
+        .map(|_| slab(&heap).unwrap())
+        .collect();
+    let batches = heap.os().advice().len();
+    assert!(batches <= 32, "{batches} batches");
+    let (gone, kept): (Vec<_>, _) = spans.into_iter().partition(|span| unit(span) % 2 == 0);
+    let ended = gone.len() / HUGE_SLICES;
+    for span in gone {
+        free(&heap, span, Dirty::All);
+    }
+    heap.os().advance(10_000);
+    heap.purge_due();
+    assert_eq!(heap.totals().free_dirty, 0);
+    let said = heap.os().advice();
+    let split = said.iter().filter(|said| said.2 == Huge::Split).count();
+    assert!(split > 100 && ended > 150, "{split} of {ended} were units");
+    assert!(ranges(&heap) < 100, "{} ranges", ranges(&heap));
+    for span in kept {
+        free(&heap, span, Dirty::All);
+    }
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn units_that_no_slab_came_to_are_given_up_for_a_commit() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        most_committed: 100 * MIB,
+        ..Conditions::default()
+    });
+    let slabs = 64 * MIB / SLICE_BYTES + 1;
+    assert!((0..slabs).all(|_| slab(&heap).is_some()));
+    // A batch of four units was opened. The room that is left does not do without the three that are untouched.
+    let left = 100 * MIB - heap.totals().committed;
+    assert!(large(&heap, left / SLICE_BYTES + HUGE_SLICES).is_some());
+    assert_eq!(heap.check(), Ok(()));
 }

@@ -199,7 +199,7 @@ fn what_a_lowered_limit_does_not_leave_goes_back_and_the_rest_serves() {
         ..Conditions::default()
     });
     let span = large(&heap, 20 * MIB / SLICE_BYTES).unwrap();
-    heap.locked().release_reserve(limit);
+    heap.fit_address_limit(limit);
     let left = heap.totals().reserved;
     assert!(left < 64 * MIB, "{left} bytes stay reserved");
     assert_eq!(heap.check(), Ok(()));
@@ -214,7 +214,7 @@ fn what_a_lowered_limit_does_not_leave_goes_back_and_the_rest_serves() {
         // SAFETY: as above.
         unsafe { heap.free(span.base, Dirty::All) };
     }
-    heap.locked().release_reserve(limit / 2);
+    heap.fit_address_limit(limit / 2);
     assert!(large(&heap, 16).is_some());
     assert_eq!(heap.check(), Ok(()));
 }

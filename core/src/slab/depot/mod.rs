@@ -5,9 +5,10 @@ mod spare;
 
 use super::class::{CLASSES, Class};
 use super::withheld::Units;
-use super::{Claim, Given, LISTED, Slab, UNLISTED};
+use super::{Claim, FETCHED, Given, LISTED, Slab, UNLISTED};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock};
+use crate::os::section::Section;
 use core::ptr::{self, NonNull};
 use shelf::Shelf;
 pub use spare::{Cursor, Round};
@@ -21,6 +22,8 @@ pub trait Source {
     fn retire(&self, slab: NonNull<Slab>, touched: Touched);
     /// Hears that slabs withhold so many more bytes of pages than before (or fewer).
     fn note_withheld(&self, bytes: isize);
+    /// Whether no page may go in such a round.
+    fn keeps_pages(&self, round: Round) -> bool;
     /// OS pages in a slice.
     fn pages(&self) -> usize;
     /// Gives the pages of these units of a slab back to the kernel. Nobody uses them. False if it refuses.
@@ -57,9 +60,11 @@ struct Depot {
     shelf: UnsafeCell<Shelf>,
 }
 
-/// A depot whose lock is held.
+/// A depot whose lock is held: for no system call, nor for the page heap's lock.
 struct Open<'a> {
     shelf: &'a mut Shelf,
+    // Dropped before the guard, which may wake a sleeper.
+    _section: Section,
     _guard: Guard<'a>,
 }
 
@@ -73,6 +78,16 @@ unsafe impl Send for Depot {}
 enum Fresh {
     Allowed,
     No,
+}
+
+/// What a refill does that found the current slab exhausted.
+enum Step {
+    /// It looks again: there is another.
+    Done,
+    /// It fetches a fresh slab.
+    Fetch(Pages),
+    /// It goes without.
+    Exhausted,
 }
 
 /// The depots of all classes.
@@ -252,40 +267,79 @@ impl Depot {
         let shelf = unsafe { &mut *self.shelf.get() };
         Open {
             shelf,
+            _section: Section::enter(),
             _guard: guard,
         }
     }
 
     /// Makes another slab current after `seen` was found exhausted. False: there is none.
+    ///
+    /// A fresh slab is fetched without the lock, for the page heap may have to ask the kernel. Several threads may do so at
+    /// once: each gets a slab of its own, and what one leaves in it the others find later.
     fn advance<S: Source>(&self, seen: *mut Slab, class: Class, source: &S, fresh: Fresh) -> bool {
-        let Open { shelf, _guard } = &mut self.open();
-        if self.current.load(Ordering::Relaxed) != seen {
+        let pages = match self.step(seen, class, fresh) {
+            Step::Done => return true,
+            Step::Exhausted => return false,
+            Step::Fetch(pages) => pages,
+        };
+        if let Some(slab) = source.fresh(class, pages) {
+            self.adopt(slab, source);
             return true;
+        }
+        // Blocks that another thread gave back meanwhile, or fetched, then those that slabs withhold.
+        let Open { shelf, .. } = &mut self.open();
+        let next = shelf.set.first();
+        let next = next.or_else(|| shelf.offer_reserved(class, source));
+        self.set_current(next);
+        next.is_some()
+    }
+
+    /// Makes the next listed slab current after `seen` was found exhausted, if there is one.
+    fn step(&self, seen: *mut Slab, class: Class, fresh: Fresh) -> Step {
+        let Open { shelf, .. } = &mut self.open();
+        if self.current.load(Ordering::Relaxed) != seen {
+            return Step::Done;
         }
         if let Some(slab) = NonNull::new(seen)
             && !shelf.unlist(slab, class)
         {
-            return true;
+            return Step::Done;
         }
-        let next = shelf.set.first().or_else(|| match fresh {
-            Fresh::Allowed => shelf.another(class, source),
-            Fresh::No => None,
-        });
-        self.current.store(
-            next.map_or(ptr::null_mut(), NonNull::as_ptr),
-            Ordering::Release,
-        );
-        next.is_some()
+        let next = shelf.set.first();
+        self.set_current(next);
+        match (next, fresh) {
+            (Some(_), _) => Step::Done,
+            (None, Fresh::Allowed) => Step::Fetch(shelf.wanted_pages()),
+            (None, Fresh::No) => Step::Exhausted,
+        }
+    }
+
+    /// Lists a fresh slab.
+    fn adopt<S: Source>(&self, slab: NonNull<Slab>, source: &S) {
+        // SAFETY: slab records are type-stable.
+        source.note_withheld(unsafe { slab.as_ref() }.withheld().bytes() as isize);
+        let Open { shelf, .. } = &mut self.open();
+        shelf.list(slab);
+        if self.current.load(Ordering::Relaxed).is_null() {
+            self.set_current(shelf.set.first());
+        }
+    }
+
+    /// The caller holds the lock.
+    fn set_current(&self, slab: Option<NonNull<Slab>>) {
+        let slab = slab.map_or(ptr::null_mut(), NonNull::as_ptr);
+        self.current.store(slab, Ordering::Release);
     }
 
     /// Puts a slab that has free blocks again into the set.
     fn list<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
         {
-            let Open { shelf, _guard } = &mut self.open();
+            let Open { shelf, .. } = &mut self.open();
             // Our blocks are back, so the slab may be anything by now; under the lock its class
-            // can neither become nor cease to be ours.
+            // cannot cease to be ours, and becomes ours only where the slab is fetched.
             let ours = slab.class() == Some(class);
-            if !ours || slab.listed.load(Ordering::Relaxed) == LISTED {
+            let listed = slab.listed.load(Ordering::Relaxed);
+            if !ours || listed == LISTED || listed == FETCHED {
                 return;
             }
             shelf.list(NonNull::from(slab));

@@ -66,37 +66,28 @@ impl Shelf {
         unsafe { self.set.insert(slab) };
     }
 
-    /// A slab with free blocks when the set has none: carved from resident pages, else one that withheld blocks until
-    /// now, else carved from whatever there is.
-    pub(super) fn another<S: Source>(&mut self, class: Class, source: &S) -> Option<NonNull<Slab>> {
-        let Some(reserved) = self.reserve.first() else {
-            return self.carve(class, Pages::Any, source);
-        };
-        let resident = self.carve(class, Pages::Resident, source);
-        resident.or_else(|| {
-            self.list(reserved);
-            // SAFETY: slab records are type-stable.
-            let slab = unsafe { reserved.as_ref() };
-            source.note_withheld(-(slab.withheld().bytes() as isize));
-            slab.offer_all(class);
-            Some(reserved)
-        })
+    /// Which slices a fresh slab is to be carved from when the set has no slab: resident ones only while there are withheld
+    /// blocks to fall back on.
+    pub(super) fn wanted_pages(&self) -> Pages {
+        match self.reserve.first() {
+            Some(_) => Pages::Resident,
+            None => Pages::Any,
+        }
     }
 
-    fn carve<S: Source>(
+    /// Lists the first slab that withholds blocks, and offers these.
+    pub(super) fn offer_reserved<S: Source>(
         &mut self,
         class: Class,
-        pages: Pages,
         source: &S,
     ) -> Option<NonNull<Slab>> {
-        let fresh = source.fresh(class, pages)?;
+        let reserved = self.reserve.first()?;
+        self.list(reserved);
         // SAFETY: slab records are type-stable.
-        let slab = unsafe { fresh.as_ref() };
-        source.note_withheld(slab.withheld().bytes() as isize);
-        slab.listed.store(LISTED, Ordering::Relaxed);
-        // SAFETY: fresh, so in no tree; records are type-stable.
-        unsafe { self.set.insert(fresh) };
-        Some(fresh)
+        let slab = unsafe { reserved.as_ref() };
+        source.note_withheld(-(slab.withheld().bytes() as isize));
+        slab.offer_all(class);
+        Some(reserved)
     }
 
     /// Whether `slab` is a listed slab of this class with all blocks free, and nobody is about it.

@@ -92,6 +92,9 @@ impl Depots {
         cursor: &mut Cursor,
         source: &S,
     ) -> Option<usize> {
+        if source.keeps_pages(round) {
+            *cursor = Cursor::end();
+        }
         let class = cursor.class?;
         let depot = self.of(class);
         let (found, next) = depot.find_spare(class, cursor.key, round, source.pages());

@@ -1,0 +1,97 @@
+/* A real-time program: it locks its memory, touches all that it needs, frees it, and from then on allocates and frees in
+   rounds without a page fault. */
+#include "purge.h"
+#include <malloc.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+enum { ROUNDS = 3, SMALL = 60000, LARGE = 24, THRESHOLD = 16 * MIB };
+
+static void *small[SMALL], *large[LARGE];
+
+static long faults(void) {
+    struct rusage usage;
+    CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+    return usage.ru_minflt + usage.ru_majflt;
+}
+
+static void *touched(size_t bytes) {
+    char *block = malloc(bytes);
+    CHECK(block != NULL);
+    for (size_t at = 0; at < bytes; at += 4096) block[at] = 1;
+    return block;
+}
+
+/* Some 70 MiB, then free for longer than anything stays by itself. Returns the page faults of it. */
+static long round_of(void) {
+    long before = faults();
+    for (int i = 0; i < SMALL; i++) small[i] = touched(16 + (size_t)i % 1024);
+    for (int i = 0; i < LARGE; i++) large[i] = touched((size_t)(i % 3 + 1) * 700 * 1024);
+    for (int i = 0; i < SMALL; i++) free(small[i]);
+    for (int i = 0; i < LARGE; i++) free(large[i]);
+    long during = faults() - before;
+    nap(700);
+    return during;
+}
+
+static long rounds(void) {
+    long last = 0;
+    for (int i = 0; i < ROUNDS; i++) last = round_of();
+    return last;
+}
+
+static void lock_by(const char *way) {
+    int flags = MCL_CURRENT | MCL_FUTURE;
+    if (!strcmp(way, "on-fault")) flags |= MCL_ONFAULT;
+    long answer = !strcmp(way, "raw") ? syscall(SYS_mlockall, flags) : mlockall(flags);
+    if (answer != 0) skip("mlockall");
+}
+
+static void comes_down_to(size_t most) {
+    for (int waited = 0; resident() > most; waited += 100) {
+        CHECK(waited < PATIENCE_MS);
+        nap(100);
+        free(touched(MIB));
+    }
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2 && served_by_neap("malloc"));
+    if (!strcmp(argv[1], "threshold")) {
+        CHECK(mallopt(M_TRIM_THRESHOLD, -1) == 1);
+        /* The program's own code may be read in late. */
+        CHECK(rounds() < 16);
+        size_t full = resident();
+        CHECK(mallopt(M_TRIM_THRESHOLD, THRESHOLD) == 1);
+        comes_down_to(full - 32 * MIB);
+        nap(700);
+        CHECK(resident() >= THRESHOLD);
+        CHECK(malloc_trim(0) == 1 && resident() < THRESHOLD);
+        return 0;
+    }
+    lock_by(argv[1]);
+    CHECK(mallopt(M_TRIM_THRESHOLD, -1) == 1 && mallopt(M_MMAP_MAX, 0) == 1);
+    long last = rounds();
+    /* Locked as they are touched, some pages of the library may be touched late. */
+    CHECK(last == 0 || (!strcmp(argv[1], "on-fault") && last < 16));
+    if (!strcmp(argv[1], "raw")) return 0;
+    /* A child's memory is not locked, and comes home again; so does this process's once it is unlocked. */
+    CHECK(mallopt(M_TRIM_THRESHOLD, 0) == 1);
+    size_t full = resident();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        round_of();
+        comes_down_to(full - 32 * MIB);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    round_of();
+    CHECK(resident() + 8 * MIB >= full);
+    CHECK(malloc_trim(0) == 1 && resident() < full - 32 * MIB);
+    rounds();
+    CHECK(munlockall() == 0);
+    comes_down_to(full - 32 * MIB);
+    return 0;
+}

@@ -1,0 +1,149 @@
+//! Where units of huge pages ended, as ranges of addresses that the kernel was told to use no huge pages for.
+//!
+//! Every such range among units that go on is a mapping of its own, and parts its neighbours. A process may have
+//! some 65,000 mappings, so ranges are few: beyond [`MOST_RANGES`] a unit that ends is joined to the nearest range,
+//! whatever lies between. The units there keep the huge pages that they have until they end themselves; what is
+//! faulted in there later comes as ordinary pages.
+
+use super::heap::MAX_ARENAS;
+use core::ops::Range;
+
+/// Most ranges, but that every arena may have one.
+const MOST_RANGES: usize = 48;
+const ROOM: usize = MOST_RANGES + MAX_ARENAS;
+
+/// The ranges, lowest first; no two of them touch.
+#[derive(Debug)]
+pub(super) struct Ended {
+    ranges: [(usize, usize); ROOM],
+    count: usize,
+}
+
+impl Ended {
+    pub(super) const fn new() -> Self {
+        Self {
+            ranges: [(0, 0); ROOM],
+            count: 0,
+        }
+    }
+
+    /// Takes in a unit of an arena. Returns what the kernel is to be told of; `None` if it was told.
+    pub(super) fn include(
+        &mut self,
+        unit: Range<usize>,
+        arena: Range<usize>,
+    ) -> Option<Range<usize>> {
+        // The first range that does not end before the unit, and so may hold it.
+        let next = self.known().partition_point(|range| range.1 < unit.start);
+        let holds = |range: &(usize, usize)| range.0 <= unit.start && unit.end <= range.1;
+        if self.known().get(next).is_some_and(holds) {
+            return None;
+        }
+        let told = self.reach(next, unit, &arena);
+        self.insert(told.clone());
+        Some(told)
+    }
+
+    fn known(&self) -> &[(usize, usize)] {
+        &self.ranges[..self.count]
+    }
+
+    /// The unit, and what lies between it and the nearest range if there are too many to add one.
+    fn reach(&self, next: usize, unit: Range<usize>, arena: &Range<usize>) -> Range<usize> {
+        let before = next.checked_sub(1).map(|before| self.ranges[before].1);
+        let before = before.filter(|&end| end > arena.start);
+        let after = self.known().get(next).map(|range| range.0);
+        let after = after.filter(|&start| start < arena.end);
+        let touches = after.is_some_and(|start| start <= unit.end);
+        if touches || self.count < MOST_RANGES {
+            return unit;
+        }
+        let gap_before = before.map_or(usize::MAX, |end| unit.start - end);
+        let gap_after = after.map_or(usize::MAX, |start| start - unit.end);
+        match (before, after) {
+            (Some(end), _) if gap_before <= gap_after => end..unit.end,
+            (_, Some(start)) => unit.start..start,
+            // The first of its arena.
+            _ => unit,
+        }
+    }
+
+    /// Adds a range, joined with those that it touches.
+    fn insert(&mut self, new: Range<usize>) {
+        let from = self.known().partition_point(|range| range.1 < new.start);
+        let to = self.known().partition_point(|range| range.0 <= new.end);
+        let joined = match self.known().get(from..to) {
+            Some([first, .., last]) => (first.0.min(new.start), last.1.max(new.end)),
+            Some([only]) => (only.0.min(new.start), only.1.max(new.end)),
+            _ => (new.start, new.end),
+        };
+        if from == to {
+            self.ranges.copy_within(from..self.count, from + 1);
+        } else {
+            self.ranges.copy_within(to..self.count, from + 1);
+        }
+        self.ranges[from] = joined;
+        self.count = self.count + 1 - (to - from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    const ARENA: Range<usize> = 0..1 << 20;
+
+    /// Takes in units of length 1, and looks that what was told covers them and is what is noted.
+    fn include_all(ended: &mut Ended, units: impl Iterator<Item = usize>) -> BTreeSet<usize> {
+        let mut told = BTreeSet::new();
+        for unit in units {
+            told.extend(ended.include(unit..unit + 1, ARENA).into_iter().flatten());
+            assert!(told.contains(&unit));
+            assert_eq!(ended.include(unit..unit + 1, ARENA), None);
+        }
+        let noted: BTreeSet<_> = ended.known().iter().flat_map(|r| r.0..r.1).collect();
+        assert_eq!(told, noted);
+        let apart = |pair: &[(usize, usize)]| pair[0].1 < pair[1].0;
+        assert!(ended.known().windows(2).all(apart), "{:?}", ended.known());
+        told
+    }
+
+    #[test]
+    fn neighbours_join() {
+        let mut ended = Ended::new();
+        include_all(&mut ended, [5, 7, 6, 9, 4].into_iter());
+        assert_eq!(ended.known(), [(4, 8), (9, 10)]);
+        assert_eq!(ended.include(8..9, ARENA), Some(8..9));
+        assert_eq!(ended.known(), [(4, 10)]);
+    }
+
+    #[test]
+    fn ranges_are_few_whatever_ends() {
+        for step in [2, 3, 7, 101] {
+            let mut ended = Ended::new();
+            let units: Vec<_> = (0..3000).map(|unit| unit * step % 3001).collect();
+            include_all(&mut ended, units.into_iter().filter(|unit| unit % 2 == 0));
+            assert!(ended.count <= MOST_RANGES);
+        }
+    }
+
+    #[test]
+    fn too_many_join_the_nearest() {
+        let mut ended = Ended::new();
+        include_all(&mut ended, (0..MOST_RANGES).map(|unit| unit * 100));
+        assert_eq!(ended.include(130..131, ARENA), Some(101..131));
+        assert_eq!(ended.include(270..271, ARENA), Some(270..300));
+        assert_eq!(ended.count, MOST_RANGES);
+        // An arena without a range gets one.
+        let other = 2 << 20..3 << 20;
+        let unit = other.start + 4..other.start + 5;
+        assert_eq!(ended.include(unit.clone(), other.clone()), Some(unit));
+        let second = other.start + 8..other.start + 9;
+        assert_eq!(
+            ended.include(second, other.clone()),
+            Some(other.start + 5..other.start + 9)
+        );
+    }
+}
