@@ -66,6 +66,8 @@ impl Heap {
                 share_of(group, self.pages.footprint().total())
             });
             self.pages.limits().set_group(most, near);
+            self.budget
+                .note_group(limit.map_or(usize::MAX, |group| group.limit));
         }
         let short = cgroup::memory_pressure().is_some_and(|share| share >= SHORT);
         self.pressure.short.store(short, Ordering::Relaxed);

@@ -10,6 +10,7 @@ use core::ptr::NonNull;
 
 pub mod cgroup;
 mod descriptor;
+pub mod machine;
 mod mapping;
 mod moves;
 mod pagemap;
