@@ -1,6 +1,6 @@
 //! What a hostile or merely large program does: crowds of threads, trims, children, signals.
 
-use crate::support::{Artifact, compile, passes, run, succeeds};
+use crate::support::{Artifact, compile, passes, run, succeeds, succeeds_or_skips};
 use std::ffi::OsStr;
 
 #[test]
@@ -16,6 +16,25 @@ fn a_crowd_keeps_to_the_bound_of_the_process() {
     };
     let output = run(&program, &arguments, &[("NEAP_CACHE", "64M")]);
     succeeds(&output, "programs/crowd.c");
+}
+
+#[test]
+fn threads_that_ended_leave_no_metadata() {
+    passes("programs/ended_threads.c");
+}
+
+#[test]
+fn two_threads_first_blocks_share_no_cache_line() {
+    passes("programs/first_touch.c");
+}
+
+#[test]
+fn a_trim_issues_one_barrier_for_many_threads() {
+    // Its own `syscall` must be seen by the library.
+    let flags = ["-rdynamic"].map(OsStr::new);
+    if let Some(program) = compile("programs/barriers.c", Artifact::Program, &flags) {
+        succeeds_or_skips(&run(&program, &[], &[]), "programs/barriers.c");
+    }
 }
 
 #[test]

@@ -217,3 +217,83 @@ fn collect<S: Source>(open: &mut Opened<'_>, class: Class, gather: &mut Gather<'
     gather.add(unsafe { core::slice::from_raw_parts(floor, count) });
     count
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::heap::HEAP;
+    use crate::cache::thread::ORPHANED;
+    use crate::front;
+    use std::sync::Barrier;
+    use std::vec::Vec;
+
+    /// Fills a magazine of the calling thread with some blocks of `size` bytes.
+    fn fill_magazine(size: usize) {
+        let blocks: Vec<_> = (0..12).map(|_| front::allocate(size)).collect();
+        // SAFETY: each block once.
+        blocks
+            .into_iter()
+            .for_each(|block| unsafe { front::free(block) });
+    }
+
+    #[test]
+    fn a_caller_on_its_way_looks_at_few_caches() {
+        const THREADS: usize = 100;
+        let (filled, done) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    fill_magazine(48);
+                    filled.wait();
+                    done.wait();
+                });
+            }
+            filled.wait();
+            assert!(HEAP.registry.count() >= THREADS);
+            let looked_at = HEAP.drain_some(&HEAP).unwrap_or(0);
+            assert!(looked_at <= Effort::ON_THE_WAY.caches, "{looked_at}");
+            done.wait();
+        });
+    }
+
+    #[test]
+    fn a_thread_that_ends_while_it_is_drained_leaves_its_cache_to_the_drainer() {
+        let (entered, end) = (Barrier::new(2), Barrier::new(2));
+        let alone = HEAP.registry.draining.lock();
+        let is = |cache: &Cache, own: usize| ptr::from_ref(cache).addr() == own;
+        let (own, pinned) = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                fill_magazine(64);
+                entered.wait();
+                end.wait();
+                slot::get().addr()
+            });
+            entered.wait();
+            // One after the other: a thread in the list comes before any is pinned twice.
+            let pinned: Vec<Batch> = (0..HEAP.registry.count())
+                .map(|_| HEAP.registry.pin(1))
+                .collect();
+            end.wait();
+            (thread.join().unwrap(), pinned)
+        });
+        let caches = || pinned.iter().flat_map(Batch::caches);
+        let cache = caches()
+            .map(|(_, cache)| cache)
+            .find(|cache| is(cache, own))
+            .expect("it was in the list");
+        // A thread's last destructors run after its scope has ended.
+        while cache.pin.load(Ordering::Relaxed) != ORPHANED {
+            std::thread::yield_now();
+        }
+        assert_eq!(cache.open().classes().count(), 0, "its arrays went back");
+        let mut released = 0;
+        for batch in &pinned {
+            HEAP.registry.unpin(batch, |cache| {
+                released += usize::from(is(cache, own));
+                HEAP.release_cache(cache);
+            });
+        }
+        assert_eq!(released, 1);
+        drop(alone);
+    }
+}

@@ -6,6 +6,7 @@ use super::gather::{Gather, give_one};
 use super::heap::Heap;
 use super::thread::{Cache, Opened};
 use crate::slab::class::Class;
+use crate::slab::{Grain, LINE_BLOCKS};
 use core::ptr;
 
 /// After so many slow events one magazine is looked at for shrinking, and the clock is read.
@@ -101,16 +102,23 @@ impl Heap {
         open.set_filled(class, rest);
     }
 
+    /// Fills an empty magazine to about half of its capacity: with whole cache lines where it has room, so that no two
+    /// threads' refills share one.
     fn fill(&self, open: &mut Opened<'_>, class: Class) {
-        let want = (open.store(class).capacity as usize / 2).max(1);
-        let store = open.store(class);
-        let base = store.base as *mut usize;
+        let capacity = open.store(class).capacity as usize;
+        let want = (capacity / 2).max(1);
+        let (grain, most) = match want + LINE_BLOCKS - 1 {
+            most if most <= capacity => (Grain::Lines, most),
+            _ => (Grain::Blocks, want),
+        };
+        let base = open.store(class).base as *mut usize;
         // Written downwards, so that the lowest address comes out first.
-        // SAFETY: want is at most the capacity, for which the array has room.
-        let mut at = unsafe { base.add(want) };
-        let got = self.depots.take(class, want, self, &mut |slab, claim| {
+        // SAFETY: at most the capacity, for which the array has room.
+        let mut at = unsafe { base.add(most) };
+        let depots = &self.depots;
+        let got = depots.take_by(grain, class, want, self, &mut |slab, claim| {
             let first = slab.base() + claim.word * 64 * class.bytes();
-            // SAFETY: no more than `want` bits come in all.
+            // SAFETY: no more than `most` bits come in all.
             at = unsafe { write_down(at, first, class.bytes(), claim.bits) };
         });
         open.counted(class).note(Miss::Refill);
