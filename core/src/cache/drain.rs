@@ -120,11 +120,8 @@ impl Heap {
         let others = batch.caches().filter(|(_, cache)| !ptr::eq(*cache, own));
         others.fold(0, |offering, (place, cache)| {
             let mut open = cache.open();
-            let traces = open.traces();
-            let seen = core::mem::replace(&mut open.inner.seen, traces);
-            open.inner.is_drained &= seen == traces;
-            let is_due = !open.inner.is_drained && (round == Round::All || seen == traces);
-            let is_offering = is_due && self.offer_all(&mut open);
+            let is_due = open.is_idle() || round == Round::All;
+            let is_offering = is_due && !open.inner.is_drained && self.offer_all(&mut open);
             offering | u32::from(is_offering) << place
         })
     }

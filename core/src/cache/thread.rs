@@ -301,6 +301,14 @@ impl Opened<'_> {
         mixed.wrapping_add(self.inner.events as usize)
     }
 
+    /// A drainer comes by. Whether the owner has not used the magazines since the last visit.
+    pub fn is_idle(&mut self) -> bool {
+        let traces = self.traces();
+        let idle = core::mem::replace(&mut self.inner.seen, traces) == traces;
+        self.inner.is_drained &= idle;
+        idle
+    }
+
     /// The class that is looked at for shrinking now; the next time it is the one after.
     pub fn next_class(&mut self) -> Class {
         let class = Class::new(self.inner.hand as usize);
