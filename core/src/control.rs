@@ -193,9 +193,9 @@ pub static OPTIONS: &[Declaration] = &[
             min: 0,
             max: 1 << 40,
         },
-        default: "64M",
+        default: "",
         bare: None,
-        doc: "Most bytes of free blocks that all magazines of the process may hold.",
+        doc: "Most bytes of free blocks that all magazines of the process may hold, beyond the first 4 KiB of each class a thread. If not set: a 32nd of the memory of the machine or the control group, at most 256 MiB a processor and 4 GiB, at least 64 MiB.",
     },
     Declaration {
         name: "ask",

@@ -26,9 +26,12 @@
 //! - Which pages of a slab in use are not resident: [`slab::withheld`]; how they are purged: `slab::depot::spare`.
 //! - When a thread that purges may be started: [`purge`].
 //! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts: [`cache::counted`].
-//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::decay`]), the profiler's pace ([`cache::pace`]), registry, cache, depot, metadata pool, stacks, committing, purging, page
-//!   heap. Nobody who holds one takes one to the left of it, but by `try_lock`.
-//! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's: [`os::section`] checks it.
+//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::decay`]), the
+//!   profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache, depot, metadata's
+//!   depots, stacks, committing, purging, page heap. A holder of one takes one to the left of it only by
+//!   `try_lock`.
+//! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
+//!   [`os::section`] checks it.
 //!
 //! `docs/first-malloc.md` follows the first allocation step by step, `docs/purge.md` the way home.
 

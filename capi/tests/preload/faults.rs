@@ -1,6 +1,6 @@
 //! What a hostile or merely large program does: crowds of threads, trims, children, signals.
 
-use crate::support::{passes, passes_with};
+use crate::support::{Artifact, compile, passes, run, succeeds, succeeds_or_skips};
 use std::ffi::OsStr;
 
 #[test]
@@ -11,7 +11,30 @@ fn short_threads_leave_nothing() {
 #[test]
 fn a_crowd_keeps_to_the_bound_of_the_process() {
     let arguments = ["2000", "67108864"].map(OsStr::new);
-    passes_with("programs/crowd.c", &[], &arguments);
+    let Some(program) = compile("programs/crowd.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let output = run(&program, &arguments, &[("NEAP_CACHE", "64M")]);
+    succeeds(&output, "programs/crowd.c");
+}
+
+#[test]
+fn threads_that_ended_leave_no_metadata() {
+    passes("programs/ended_threads.c");
+}
+
+#[test]
+fn two_threads_first_blocks_share_no_cache_line() {
+    passes("programs/first_touch.c");
+}
+
+#[test]
+fn a_trim_issues_one_barrier_for_many_threads() {
+    // Its own `syscall` must be seen by the library.
+    let flags = ["-rdynamic"].map(OsStr::new);
+    if let Some(program) = compile("programs/barriers.c", Artifact::Program, &flags) {
+        succeeds_or_skips(&run(&program, &[], &[]), "programs/barriers.c");
+    }
 }
 
 #[test]

@@ -1,11 +1,18 @@
 //! How many bytes the magazines may hold: a bound a thread and one for the process.
 
 use crate::base::sync::{AtomicUsize, Ordering};
+use crate::os::linux::machine::{self, Machine};
 
 /// Default bound a thread, in bytes.
 pub const THREAD_BYTES: usize = 1 << 20;
-/// Default bound for the process, in bytes.
-pub const PROCESS_BYTES: usize = 64 << 20;
+/// Least default bound for the process, in bytes.
+pub const LEAST_PROCESS_BYTES: usize = 64 << 20;
+/// Most of the default bound for the process, in bytes.
+const MOST_PROCESS_BYTES: usize = 4 << 30;
+/// The same for each processor that the process may run on.
+const PROCESSOR_BYTES: usize = 256 << 20;
+/// The same as a part of the memory of the machine, and of the control group.
+const MEMORY_PART: usize = 32;
 /// Most bytes one magazine may hold.
 pub const MAGAZINE_BYTES: usize = 128 << 10;
 /// Most entries of one magazine.
@@ -15,11 +22,43 @@ pub const FIRST_BYTES: usize = 4 << 10;
 /// Most entries of a magazine's first capacity.
 pub const FIRST_ENTRIES: usize = 16;
 
+/// The part of the process's bound that is kept for threads that have less than their share.
+const RESERVE_PART: usize = 8;
+/// The part of a thread's bound that is kept for first capacities.
+const FIRST_PART: usize = 4;
+/// Stands for a bound that was not set.
+const DEFAULT: usize = usize::MAX;
+
 /// What has been granted of the process's bound.
 pub struct Budget {
     thread: AtomicUsize,
+    /// [`DEFAULT`], or what was set.
     process: AtomicUsize,
+    /// The default bound for this machine; 0 until more than the least one is asked for.
+    of_machine: AtomicUsize,
+    /// Bytes that the control group allows.
+    group: AtomicUsize,
     granted: AtomicUsize,
+}
+
+/// The default bound for the process on a machine.
+fn default_for(machine: Machine) -> usize {
+    let most = machine.processors.saturating_mul(PROCESSOR_BYTES);
+    let most = most
+        .min(MOST_PROCESS_BYTES)
+        .min(machine.bytes / MEMORY_PART);
+    most.max(LEAST_PROCESS_BYTES)
+}
+
+/// Whether a magazine may grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may.
+    Granted,
+    /// The thread has as much as one may have.
+    ThreadFull,
+    /// The threads together have as much as they may have, and this one its share.
+    ProcessFull,
 }
 
 impl Budget {
@@ -27,7 +66,9 @@ impl Budget {
     pub const fn new() -> Budget {
         Budget {
             thread: AtomicUsize::new(THREAD_BYTES),
-            process: AtomicUsize::new(PROCESS_BYTES),
+            process: AtomicUsize::new(DEFAULT),
+            of_machine: AtomicUsize::new(0),
+            group: AtomicUsize::new(usize::MAX),
             granted: AtomicUsize::new(0),
         }
     }
@@ -42,22 +83,70 @@ impl Budget {
         self.process.store(bytes, Ordering::Relaxed);
     }
 
+    /// Hears how many bytes the control group allows. A bound that was set stays in force.
+    pub fn note_group(&self, bytes: usize) {
+        self.group.store(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes granted to all magazines together.
     pub fn granted(&self) -> usize {
         self.granted.load(Ordering::Relaxed)
     }
 
-    /// Grants `bytes` to a thread that has `held`; false if a bound would be passed.
-    pub fn grant(&self, held: usize, bytes: usize) -> bool {
-        if held + bytes > self.thread.load(Ordering::Relaxed) {
-            return false;
+    /// Whether `bytes` more may be granted to one of `threads` threads, which has `held`. If so, they are.
+    ///
+    /// Near the process's bound only threads that have less than their share get more.
+    pub fn grant(&self, held: usize, bytes: usize, threads: usize) -> Verdict {
+        let thread = self.thread.load(Ordering::Relaxed);
+        if held + bytes > thread - thread / FIRST_PART {
+            return Verdict::ThreadFull;
         }
         let total = self.granted.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if total > self.process.load(Ordering::Relaxed) {
+        let most = self.bound(total);
+        let has_share = held + bytes > most / threads.max(1);
+        if total > most || has_share && total > most - most / RESERVE_PART {
             self.restore(bytes);
-            return false;
+            return Verdict::ProcessFull;
         }
-        true
+        Verdict::Granted
+    }
+
+    /// Grants a first capacity of `bytes` to a thread that has `held`, whatever the other threads have; false if the
+    /// thread's bound would be passed.
+    pub fn grant_first(&self, held: usize, bytes: usize) -> bool {
+        let fits = held + bytes <= self.thread.load(Ordering::Relaxed);
+        if fits {
+            self.granted.fetch_add(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    /// Whether one of `threads` threads, which has `held`, should make room for those that have less.
+    pub fn owes(&self, held: usize, threads: usize) -> bool {
+        let total = self.granted();
+        let most = self.bound(total);
+        total > most - most / RESERVE_PART && held > most / threads.max(1)
+    }
+
+    /// The process's bound, if `total` bytes are granted. Only beyond the least default it asks the machine, once.
+    fn bound(&self, total: usize) -> usize {
+        let set = self.process.load(Ordering::Relaxed);
+        if set != DEFAULT {
+            return set;
+        }
+        if total <= LEAST_PROCESS_BYTES - LEAST_PROCESS_BYTES / RESERVE_PART {
+            return LEAST_PROCESS_BYTES;
+        }
+        let of_machine = match self.of_machine.load(Ordering::Relaxed) {
+            0 => {
+                let asked = machine::size().map_or(LEAST_PROCESS_BYTES, default_for);
+                self.of_machine.store(asked, Ordering::Relaxed);
+                asked
+            }
+            known => known,
+        };
+        let of_group = self.group.load(Ordering::Relaxed) / MEMORY_PART;
+        of_machine.min(of_group.max(LEAST_PROCESS_BYTES))
     }
 
     /// Takes a grant back.
@@ -81,17 +170,60 @@ impl Default for Budget {
 mod tests {
     use super::*;
 
+    const MIB: usize = 1 << 20;
+
     #[test]
     fn both_bounds_hold() {
         let budget = Budget::new();
-        budget.set_thread(100);
-        budget.set_process(150);
-        assert!(budget.grant(0, 100));
-        assert!(!budget.grant(100, 1));
-        assert!(budget.grant(0, 50));
-        assert!(!budget.grant(0, 1));
-        budget.restore(100);
-        assert!(budget.grant(50, 50));
-        assert_eq!(budget.granted(), 100);
+        budget.set_thread(400);
+        budget.set_process(800);
+        assert_eq!(budget.grant(0, 301, 1), Verdict::ThreadFull);
+        assert_eq!(budget.grant(0, 300, 2), Verdict::Granted);
+        assert_eq!(budget.grant(0, 300, 2), Verdict::Granted);
+        assert_eq!(budget.grant(0, 201, 2), Verdict::ProcessFull);
+        budget.restore(300);
+        assert_eq!(budget.grant(0, 201, 2), Verdict::Granted);
+        assert_eq!(budget.granted(), 501);
+    }
+
+    #[test]
+    fn the_last_part_is_for_threads_below_their_share() {
+        let budget = Budget::new();
+        budget.set_process(8 * MIB);
+        assert_eq!(budget.grant(0, MIB / 2, 16), Verdict::Granted);
+        (0..13).for_each(|_| assert_eq!(budget.grant(0, MIB / 2, 16), Verdict::Granted));
+        // Seven of eight are granted, and the share is half a MiB.
+        assert_eq!(budget.grant(MIB / 2, 1, 16), Verdict::ProcessFull);
+        assert_eq!(budget.grant(MIB / 4, MIB / 4, 16), Verdict::Granted);
+        assert!(budget.owes(MIB / 2 + 1, 16) && !budget.owes(MIB / 2, 16));
+    }
+
+    #[test]
+    fn a_first_capacity_is_refused_by_the_threads_own_bound_only() {
+        let budget = Budget::new();
+        budget.set_process(0);
+        assert!(budget.grant_first(0, 4096));
+        assert_eq!(budget.granted(), 4096);
+        budget.set_thread(0);
+        assert!(!budget.grant_first(0, 4096));
+    }
+
+    #[test]
+    fn the_default_follows_memory_and_processors() {
+        let of = |bytes, processors| default_for(Machine { bytes, processors }) / MIB;
+        assert_eq!(of(MIB << 10, 2), 64, "at least 64 MiB");
+        assert_eq!(of(MIB << 13, 2), 256, "a part of the memory");
+        assert_eq!(of(MIB << 18, 2), 512, "so much a processor");
+        assert_eq!(of(MIB << 20, 128), 4096, "at most 4 GiB");
+    }
+
+    #[test]
+    fn a_control_group_counts_as_the_machines_memory() {
+        let budget = Budget::new();
+        budget.of_machine.store(1024 * MIB, Ordering::Relaxed);
+        budget.note_group(8 << 30);
+        assert_eq!(budget.bound(100 * MIB), 256 * MIB);
+        budget.note_group(1 << 30);
+        assert_eq!(budget.bound(100 * MIB), LEAST_PROCESS_BYTES);
     }
 }

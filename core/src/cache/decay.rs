@@ -6,7 +6,6 @@
 //! is not decided here: a thread of its own, a caller on its way, or a request to trim.
 
 use super::heap::Heap;
-use super::slot;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{self, Lock};
@@ -15,7 +14,7 @@ use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::slab::depot::{Cursor, Pages, Round, Source, Touched};
 use crate::slab::withheld::Units;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 /// From so many freed bytes on it is worth to start looking after them: a thread costs some 15 µs.
 const FLOOR_BYTES: usize = 2 << 20;
@@ -75,6 +74,8 @@ pub enum Told {
 
 /// A round in small steps.
 struct OnTheWay {
+    /// Threads' caches that are still to be looked at.
+    caches: usize,
     cursor: Cursor,
     /// When it began, in ms.
     began: u64,
@@ -91,6 +92,7 @@ impl Tide {
         Tide {
             step: Lock::new(),
             on_the_way: UnsafeCell::new(OnTheWay {
+                caches: 0,
                 cursor: Cursor::end(),
                 began: 0,
                 gained: 0,
@@ -240,12 +242,12 @@ impl Heap {
             Round::All => u64::MAX,
         };
         match round {
-            Round::Idle => self.drain_idle(&source),
+            Round::Idle => self.drain(Round::Idle, &source),
             Round::All => self.drain_all(),
         }
         self.stacks.release_idle(&self.pages, before);
         self.depots.cool(before, &source);
-        let spare = self.purge_spare(round, &source);
+        let spare = self.purge_spare(round, &source) + self.decay_meta(round, before);
         spare
             + match round {
                 Round::Idle => self.purge_free(),
@@ -288,6 +290,15 @@ impl Heap {
                 true => (Round::All, PRESSED_STEPS),
                 false => (Round::Idle, 1),
             };
+            if round.caches > 0 {
+                let looked_at = self.drain_some(&Old(self)).unwrap_or(0);
+                // No cache is left, or another thread drains them.
+                round.caches = match looked_at {
+                    0 => 0,
+                    some => round.caches.saturating_sub(some),
+                };
+                return;
+            }
             for _ in 0..steps {
                 match self.depots.purge_spare(kind, &mut round.cursor, &Old(self)) {
                     Some(bytes) => round.gained += bytes,
@@ -310,24 +321,12 @@ impl Heap {
         round.cursor = Cursor::start();
         round.gained = 0;
         round.began = now;
+        round.caches = self.registry.count();
         self.look_around();
-        self.drain_idle(&Old(self));
         let before = now.saturating_sub(self.decay_ms());
         self.stacks.release_idle(&self.pages, before);
         self.depots.cool(before, self);
-    }
-
-    /// Empties the magazines of threads that have not used them since the last round.
-    fn drain_idle(&'static self, source: &Old) {
-        let own = slot::get();
-        self.registry.for_each(|cache| {
-            let mut open = cache.open();
-            let traces = open.traces();
-            if traces == open.inner.seen && !ptr::eq(cache, own) {
-                self.drain(&mut open, source);
-            }
-            open.inner.seen = open.traces();
-        });
+        self.cool_meta(before);
     }
 
     fn purge_spare(&'static self, round: Round, source: &Old) -> usize {

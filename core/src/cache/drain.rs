@@ -1,42 +1,71 @@
-//! Draining a thread's magazines from another thread, at no price to the fast path.
+//! Draining threads' magazines from another thread, at no price to the fast path.
 //!
 //! A magazine is not atomic, and its owner may sleep for ever. A drainer takes its oldest blocks:
 //!
-//! 1. It publishes a new `bottom` just below the newest block, under the cache's lock.
+//! 1. *Offer*: it publishes a new `bottom` just below the newest block, under the cache's lock.
 //! 2. A heavy barrier (`membarrier`, private expedited): every thread that runs has passed a full
 //!    barrier since, every other one passed one when it was switched out. So every pop that begins
 //!    from now on sees the new bottom and stays above it.
-//! 3. A pop under way may have read the old bottom, but it takes the one entry below the `top` it
-//!    read, and writes `top` once. So if `top` still stands above the new bottom after the barrier,
-//!    that pop too ends at or above the new bottom: what lies below it is the drainer's. If not,
+//! 3. *Collect*, under the cache's lock again. A pop under way may have read the old bottom, but it takes the one
+//!    entry below the `top` it read, and writes `top` once. So if `top` still stands above the new bottom after the
+//!    barrier, that pop too ends at or above the new bottom: what lies below it is the drainer's. If not,
 //!    the old bottom is put back and nothing was taken.
 //!
+//! One barrier serves a batch of caches, and no lock but [`Registry::draining`](super::registry::Registry) is held
+//! meanwhile: threads start, end, refill and flush as ever. So between offer and collect an owner may take its slow
+//! path. It puts the old bottom back ([`Opened::settle`]), by which the drainer sees that its offer no longer stands.
+//! Since only one thread drains at a time, a bottom above the floor is always one that was offered before the barrier.
+//!
 //! The owner's pop is one load of `top`, one of `bottom`, and one store: no flag, no fence. While the profiler samples, its pops
-//! read a bottom that stands apart ([`super::counted`]): both are published. Behind a closed door it does nothing without the lock.
+//! read a bottom that stands apart ([`super::counted`]): that one is published. Behind a closed door it does nothing without the lock.
 //! `magazine_models.rs` has the loom model; `docs/decisions/0003-draining.md` the prices of the alternatives.
 
 use super::gather::Gather;
 use super::heap::Heap;
+use super::registry::{BATCH, Batch};
 use super::slot;
 use super::slow::first_capacity;
 use super::thread::{Cache, Opened};
 use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
-use crate::slab::class::{CLASSES, Class};
-use crate::slab::depot::Source;
+use crate::slab::class::Class;
+use crate::slab::depot::{Round, Source};
 use core::ptr;
+
+/// Least time between two batches that threads without capacity drain, in ms.
+const RECLAIM_MS: u64 = 10;
+
+/// How much one batch may do.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    /// Most caches that are looked at.
+    caches: usize,
+    /// No magazine is emptied once so many blocks were taken.
+    blocks: usize,
+}
+
+impl Effort {
+    /// For callers who wait for the whole of it.
+    const WHOLE: Effort = Effort {
+        caches: BATCH,
+        blocks: usize::MAX,
+    };
+    /// For callers of malloc and free on their way: some 50 µs.
+    const ON_THE_WAY: Effort = Effort {
+        caches: 8,
+        blocks: 2048,
+    };
+}
 
 impl Heap {
     /// Empties all magazines, but for one block of each of other threads'. Blocks go to their slabs.
     pub fn drain_all(&'static self) {
-        let own = slot::get();
-        self.registry.for_each(|cache| {
-            if ptr::eq(cache, own) {
-                self.flush_all(cache);
-            } else {
-                self.drain(&mut cache.open(), self);
-            }
-        });
+        // SAFETY: the slot holds a sentinel or the thread's own cache.
+        let own = unsafe { &*slot::get() };
+        if !own.is_sentinel() {
+            self.flush_all(own);
+        }
+        self.drain(Round::All, self);
     }
 
     /// Empties the calling thread's own magazines.
@@ -49,23 +78,97 @@ impl Heap {
         }
     }
 
-    /// Takes the older blocks of another thread's magazines, and what was granted for them. Slabs that are empty then go to
-    /// `source`.
-    pub(super) fn drain<S: Source>(&'static self, open: &mut Opened<'_>, source: &S) {
-        let mut bottoms = [0; CLASSES + 1];
-        for class in Class::all() {
-            bottoms[class.index()] = open.offer(class).unwrap_or(0);
-        }
-        let offered = bottoms.iter().any(|&bottom| bottom != 0);
-        let barrier = !offered || heavy_barrier();
-        let mut gather = Gather::new(self, source);
-        for class in Class::all() {
-            let bottom = bottoms[class.index()];
-            if bottom != 0 && barrier && open.magazine(class).is_ceded(bottom) {
-                take(open, class, bottom, &mut gather);
+    /// Takes the older blocks of other threads' magazines, and what was granted for them: of those that have not used
+    /// them since a drainer last came by, or of all. Slabs that are empty then go to `source`.
+    pub(super) fn drain<S: Source>(&'static self, round: Round, source: &S) {
+        let mut rest = self.registry.count();
+        while rest > 0 {
+            let alone = self.registry.draining.lock();
+            let drained = self.drain_batch(round, Effort::WHOLE, source);
+            drop(alone);
+            if drained == 0 {
+                return;
             }
-            self.take_grant_back(open, class);
-            open.publish(class);
+            rest = rest.saturating_sub(drained);
+        }
+    }
+
+    /// A small part of [`Heap::drain`] with [`Round::Idle`], for callers on their way. Returns how many caches it looked
+    /// at; `None` if another thread is draining.
+    pub(super) fn drain_some<S: Source>(&'static self, source: &S) -> Option<usize> {
+        let _alone = self.registry.draining.try_lock()?;
+        Some(self.drain_batch(Round::Idle, Effort::ON_THE_WAY, source))
+    }
+
+    /// Drains the caches that no drainer has looked at for longest. Returns how many it looked at. The caller holds
+    /// `draining`.
+    fn drain_batch<S: Source>(&'static self, round: Round, effort: Effort, source: &S) -> usize {
+        let batch = self.registry.pin(effort.caches);
+        let offering = self.offer_batch(&batch, round);
+        if offering != 0 {
+            let most = heavy_barrier().then_some(effort.blocks);
+            self.collect_batch(&batch, offering, most, source);
+        }
+        self.registry
+            .unpin(&batch, |cache| self.release_cache(cache));
+        batch.count()
+    }
+
+    /// Offers what the caches of a batch hold. Returns the places of those that hold something, a bit each.
+    fn offer_batch(&'static self, batch: &Batch, round: Round) -> u32 {
+        let own = slot::get();
+        let others = batch.caches().filter(|(_, cache)| !ptr::eq(*cache, own));
+        others.fold(0, |offering, (place, cache)| {
+            let mut open = cache.open();
+            let is_due = open.is_idle() || round == Round::All;
+            let is_offering = is_due && !open.inner.is_drained && self.offer_all(&mut open);
+            offering | u32::from(is_offering) << place
+        })
+    }
+
+    /// Offers all magazines of a cache; false if there is nothing to take. What was granted for no block goes at once.
+    fn offer_all(&'static self, open: &mut Opened<'_>) -> bool {
+        let mut any = false;
+        for class in open.classes() {
+            any |= open.offer(class).is_some();
+        }
+        open.inner.is_offering = any;
+        open.inner.is_drained = !any;
+        if !any {
+            for class in open.classes() {
+                self.take_grant_back(open, class);
+            }
+        }
+        any
+    }
+
+    /// Takes what a batch has offered, as far as it still stands, until `most` blocks were taken. What is left goes back.
+    /// `most` is `None` if the kernel refused the barrier: then only grants are taken.
+    fn collect_batch<S: Source>(
+        &'static self,
+        batch: &Batch,
+        offering: u32,
+        most: Option<usize>,
+        source: &S,
+    ) {
+        let mut gather = Gather::new(self, source);
+        let mut left = most;
+        for (_, cache) in batch
+            .caches()
+            .filter(|(place, _)| offering >> place & 1 != 0)
+        {
+            let mut open = cache.open();
+            let stands = core::mem::take(&mut open.inner.is_offering);
+            for class in open.classes() {
+                if left == Some(0) {
+                    open.publish(class);
+                    continue;
+                }
+                if let Some(left) = left.as_mut().filter(|_| stands) {
+                    *left = left.saturating_sub(collect(&mut open, class, &mut gather));
+                }
+                self.take_grant_back(&mut open, class);
+            }
         }
         gather.finish();
     }
@@ -79,11 +182,11 @@ impl Heap {
         let less = (capacity - kept) * class.bytes();
         open.inner.granted -= less;
         self.budget.restore(less);
+        open.publish(class);
     }
 
-    /// For a thread that gets no capacity, because others hold all that the process may: drains them, so
-    /// that what sleeping threads hold goes to those that work. At most once in [`RECLAIM_MS`].
-    /// The caller holds no cache's lock.
+    /// For a thread that gets no capacity, because others hold all that the process may: drains some of those that
+    /// sleep. The caller holds no cache's lock.
     pub fn reclaim(&'static self) {
         let now = self.now_ms();
         let last = self.reclaimed_at.load(Ordering::Relaxed);
@@ -93,19 +196,101 @@ impl Heap {
                 .compare_exchange(old, now, Ordering::Relaxed, Ordering::Relaxed)
         };
         if due && exchange(last).is_ok() {
-            self.drain_all();
+            self.drain_some(self);
         }
     }
 }
 
-/// Least time between two reclaims, in ms: draining disturbs the threads that work, too.
-const RECLAIM_MS: u64 = 100;
-
-/// Takes the entries from the floor to `bottom`, which is the floor from now on.
-fn take<S: Source>(open: &mut Opened<'_>, class: Class, bottom: usize, gather: &mut Gather<'_, S>) {
+/// Takes the entries from the floor to the bottom that was offered, which is the floor from now on. Returns how many.
+fn collect<S: Source>(open: &mut Opened<'_>, class: Class, gather: &mut Gather<'_, S>) -> usize {
+    let offered = open.offered(class);
+    let Some(bottom) = offered.filter(|&bottom| open.magazine(class).is_ceded(bottom)) else {
+        return 0;
+    };
     let store = open.store(class);
     let (floor, count) = (store.floor as *const usize, (bottom - store.floor) / 8);
     store.floor = bottom;
     // SAFETY: entries of the array below the published bottom: the owner does not touch them (see above).
     gather.add(unsafe { core::slice::from_raw_parts(floor, count) });
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::heap::HEAP;
+    use crate::cache::thread::ORPHANED;
+    use crate::front;
+    use std::sync::Barrier;
+    use std::vec::Vec;
+
+    /// Fills a magazine of the calling thread with some blocks of `size` bytes.
+    fn fill_magazine(size: usize) {
+        let blocks: Vec<_> = (0..12).map(|_| front::allocate(size)).collect();
+        // SAFETY: each block once.
+        blocks
+            .into_iter()
+            .for_each(|block| unsafe { front::free(block) });
+    }
+
+    #[test]
+    fn a_caller_on_its_way_looks_at_few_caches() {
+        const THREADS: usize = 100;
+        let (filled, done) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    fill_magazine(48);
+                    filled.wait();
+                    done.wait();
+                });
+            }
+            filled.wait();
+            assert!(HEAP.registry.count() >= THREADS);
+            let looked_at = HEAP.drain_some(&HEAP).unwrap_or(0);
+            assert!(looked_at <= Effort::ON_THE_WAY.caches, "{looked_at}");
+            done.wait();
+        });
+    }
+
+    #[test]
+    fn a_thread_that_ends_while_it_is_drained_leaves_its_cache_to_the_drainer() {
+        let (entered, end) = (Barrier::new(2), Barrier::new(2));
+        let alone = HEAP.registry.draining.lock();
+        let is = |cache: &Cache, own: usize| ptr::from_ref(cache).addr() == own;
+        let (own, pinned) = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                fill_magazine(64);
+                entered.wait();
+                end.wait();
+                slot::get().addr()
+            });
+            entered.wait();
+            // One after the other: a thread in the list comes before any is pinned twice.
+            let pinned: Vec<Batch> = (0..HEAP.registry.count())
+                .map(|_| HEAP.registry.pin(1))
+                .collect();
+            end.wait();
+            (thread.join().unwrap(), pinned)
+        });
+        let caches = || pinned.iter().flat_map(Batch::caches);
+        let cache = caches()
+            .map(|(_, cache)| cache)
+            .find(|cache| is(cache, own))
+            .expect("it was in the list");
+        // A thread's last destructors run after its scope has ended.
+        while cache.pin.load(Ordering::Relaxed) != ORPHANED {
+            std::thread::yield_now();
+        }
+        assert_eq!(cache.open().classes().count(), 0, "its arrays went back");
+        let mut released = 0;
+        for batch in &pinned {
+            HEAP.registry.unpin(batch, |cache| {
+                released += usize::from(is(cache, own));
+                HEAP.release_cache(cache);
+            });
+        }
+        assert_eq!(released, 1);
+        drop(alone);
+    }
 }

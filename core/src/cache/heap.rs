@@ -211,11 +211,39 @@ impl Heap {
         taken as *mut u8
     }
 
-    /// A slice for Neap's own data.
-    pub fn meta_slice(&self) -> Option<NonNull<u8>> {
-        self.pages
-            .alloc(1, 1, Use::Meta, SLICE_BYTES)
-            .map(|span| span.base)
+    /// A slab of `class` in a fresh span for `use_`, not listed and without a tag.
+    pub(super) fn carve(
+        &self,
+        class: Class,
+        pages: Pages,
+        use_: Use,
+    ) -> Option<(NonNull<Slab>, Place<'_>)> {
+        let from = match pages {
+            Pages::Resident => From::Dirty,
+            Pages::Any => From::Anywhere,
+        };
+        let span = self.pages.alloc_from(from, 1, 1, use_, SLICE_BYTES)?;
+        let base = span.base.as_ptr().addr();
+        let place = self.pages.locate(base)?;
+        // SAFETY: as in `slab_of`.
+        let slab = unsafe { place.side().cast::<Slab>().as_ref() };
+        let far = place.far_side().cast::<FarWords>();
+        // SAFETY: side entries live as long as the arenas, and this one is of the right size, aligned to 64, zero at first.
+        unsafe {
+            slab.carve(
+                class,
+                base,
+                !span.place.dirty_mask(),
+                Source::pages(self),
+                far,
+            )
+        };
+        Some((NonNull::from(slab), place))
+    }
+
+    /// The slab record of the slice at an address; `None` outside the arenas.
+    pub(super) fn slab_at(&'static self, address: usize) -> Option<&'static Slab> {
+        self.pages.locate(address).map(|place| slab_of(&place))
     }
 }
 
@@ -269,20 +297,9 @@ impl Source for Listed<'_> {
 
 impl Source for Heap {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
-        let from = match pages {
-            Pages::Resident => From::Dirty,
-            Pages::Any => From::Anywhere,
-        };
-        let span = self.pages.alloc_from(from, 1, 1, Use::Slab, SLICE_BYTES)?;
-        let base = span.base.as_ptr().addr();
-        let place = self.pages.locate(base)?;
-        // SAFETY: as in `slab_of`.
-        let slab = unsafe { place.side().cast::<Slab>().as_ref() };
-        let far = place.far_side().cast::<FarWords>();
-        // SAFETY: side entries live as long as the arenas, and this one is of the right size, aligned to 64, zero at first.
-        unsafe { slab.carve(class, base, !span.place.dirty_mask(), self.pages(), far) };
+        let (slab, place) = self.carve(class, pages, Use::Slab)?;
         place.set_tag(Tag::of(class).0);
-        Some(NonNull::from(slab))
+        Some(slab)
     }
 
     fn retire(&self, slab: NonNull<Slab>, touched: Touched) {

@@ -3,8 +3,8 @@
 //!
 //! The kernel's `membarrier` is a fence on both sides here: the drainer's own, and one that the owner
 //! passes after each of its steps (`light_barrier`). The magazine is the real one; what the cache does with it
-//! (`Opened::{publish, offer, set_door, settle, pop}`, `Heap::drain`, `fast::pop_counted`) is written down once more below, for a
-//! cache has constants that the checker's atomics cannot be in. What is not here: the number of blocks before a sample, which
+//! (`Opened::{publish, offer, offered, set_door, settle, pop}`, `Heap::{offer_all, collect_batch}`, `fast::pop_counted`) is written
+//! down once more below, for a cache has constants that the checker's atomics cannot be in. What is not here: the number of blocks before a sample, which
 //! only says when a pop takes the slow path.
 //!
 //! Bounds: one owner with three to five steps, one drainer with one attempt, one switch of the door, a magazine of three
@@ -40,12 +40,15 @@ enum Flaw {
     Check,
     /// To offer by the bottom that the owner's pops read now.
     Door,
+    /// To forget what was offered when the door changes.
+    Switch,
 }
 
 /// What the cache's lock guards.
 struct Inner {
     floor: usize,
     door: Door,
+    is_offering: bool,
 }
 
 struct World {
@@ -68,7 +71,11 @@ impl World {
             },
             counted: AtomicUsize::new(0),
             array,
-            inner: Mutex::new(Inner { floor: base, door }),
+            inner: Mutex::new(Inner {
+                floor: base,
+                door,
+                is_offering: false,
+            }),
         };
         world.publish(&world.open());
         Arc::new(world)
@@ -94,9 +101,10 @@ impl World {
         self.magazine.limit.store(limit, Ordering::Relaxed);
     }
 
-    fn set_door(&self, door: Door) {
+    fn set_door(&self, door: Door, flaw: Flaw) {
         let mut inner = self.open();
         inner.door = door;
+        inner.is_offering &= flaw == Flaw::Switch;
         self.publish(&inner);
     }
 
@@ -112,19 +120,38 @@ impl World {
         }
     }
 
-    /// The drainer: what it took.
+    /// The bottom that was offered and that nobody has put back since.
+    fn offered(&self, inner: &Inner) -> Option<usize> {
+        let bottom = match inner.door {
+            Door::Open => self.magazine.bottom.load(Ordering::Relaxed),
+            Door::Sampling => self.counted.load(Ordering::Relaxed),
+            Door::Closed => self.magazine.to_offer(inner.floor)?,
+        };
+        (bottom > inner.floor).then_some(bottom)
+    }
+
+    /// The drainer: what it took. It holds no lock while the barrier runs.
     fn drain(&self, flaw: Flaw) -> Vec<usize> {
         let mut inner = self.open();
+        let given = self.offer(&inner, flaw);
+        inner.is_offering = given.is_some();
+        drop(inner);
+        if flaw != Flaw::Barrier {
+            fence(Ordering::SeqCst);
+        }
+        let mut inner = self.open();
         let mut taken = Vec::new();
-        if let Some(bottom) = self.offer(&inner, flaw) {
-            if flaw != Flaw::Barrier {
-                fence(Ordering::SeqCst);
-            }
-            if flaw == Flaw::Check || self.magazine.is_ceded(bottom) {
-                let [from, to] = [inner.floor, bottom].map(|at| (at - self.base()) / 8);
-                taken.extend(&self.array[from..to]);
-                inner.floor = bottom;
-            }
+        let stands = core::mem::take(&mut inner.is_offering);
+        let offered = match flaw {
+            Flaw::Door => given,
+            _ => self.offered(&inner).filter(|_| stands),
+        };
+        if let Some(bottom) = offered
+            && (flaw == Flaw::Check || self.magazine.is_ceded(bottom))
+        {
+            let [from, to] = [inner.floor, bottom].map(|at| (at - self.base()) / 8);
+            taken.extend(&self.array[from..to]);
+            inner.floor = bottom;
         }
         self.publish(&inner);
         taken
@@ -157,6 +184,8 @@ impl World {
     fn settle(&self, inner: &mut Inner) -> usize {
         let (base, top) = (self.base(), self.magazine.top.load(Ordering::Acquire));
         if inner.floor == base {
+            // A drainer may have offered.
+            self.publish(inner);
             return top;
         }
         // Only where the protocol is broken.
@@ -226,7 +255,7 @@ fn switched(from: Door, to: Door, flaw: Flaw) {
         let world = World::new(from);
         let [drains, switches] = [world.clone(), world.clone()];
         let drainer = loom::thread::spawn(move || drains.drain(flaw));
-        let switcher = loom::thread::spawn(move || switches.set_door(to));
+        let switcher = loom::thread::spawn(move || switches.set_door(to, flaw));
         let mut hands = Vec::new();
         hands.extend(world.pop());
         hands.extend(world.pop());
@@ -282,6 +311,61 @@ fn without_the_check_a_block_comes_out_twice() {
 #[should_panic(expected = "came out twice")]
 fn without_the_second_bottom_a_block_comes_out_twice() {
     emptied(Door::Sampling, Flaw::Door);
+}
+
+/// Two threads: the owner takes its slow path, which puts the old bottom back, again and again.
+fn slowly(door: Door) {
+    loom::model(move || {
+        let world = World::new(door);
+        let other = world.clone();
+        let drainer = loom::thread::spawn(move || other.drain(Flaw::None));
+        let mut hands = Vec::new();
+        hands.extend(world.pop_slowly());
+        hands.extend(world.pop());
+        hands.pop().into_iter().for_each(|block| world.push(block));
+        hands.extend(world.pop_slowly());
+        hands.extend(drainer.join().unwrap());
+        hands.extend(core::iter::from_fn(|| world.pop()));
+        all_blocks_once(hands);
+    });
+}
+
+#[test]
+fn the_owner_takes_its_slow_path_between_offer_and_collect() {
+    slowly(Door::Open);
+    slowly(Door::Sampling);
+    slowly(Door::Closed);
+}
+
+/// Three threads: the owner pops, pushes and pops twice, a drainer, and one that closes the door.
+fn closed_after_an_offer(flaw: Flaw) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(PREEMPTIONS);
+    model.check(move || {
+        let world = World::new(Door::Open);
+        let [drains, switches] = [world.clone(), world.clone()];
+        let drainer = loom::thread::spawn(move || drains.drain(flaw));
+        let switcher = loom::thread::spawn(move || switches.set_door(Door::Closed, flaw));
+        let mut hands = Vec::new();
+        world.pop().into_iter().for_each(|block| world.push(block));
+        hands.extend(world.pop());
+        hands.extend(world.pop());
+        switcher.join().unwrap();
+        hands.extend(drainer.join().unwrap());
+        hands.extend(core::iter::from_fn(|| world.pop()));
+        all_blocks_once(hands);
+    });
+}
+
+#[test]
+fn the_door_is_closed_after_an_offer() {
+    closed_after_an_offer(Flaw::None);
+}
+
+#[test]
+#[should_panic(expected = "came out twice")]
+fn an_offer_that_outlives_a_switch_lets_a_block_out_twice() {
+    closed_after_an_offer(Flaw::Switch);
 }
 
 #[test]

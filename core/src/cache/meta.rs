@@ -1,76 +1,89 @@
-//! Memory for Neap's own data: caches and magazine arrays, in powers of two, from metadata spans.
+//! Memory for Neap's own data: caches, magazine arrays, samples.
+//!
+//! These are blocks of slabs, as a program's are, in depots of their own. Their slices carry no tag, so `free` refuses
+//! their addresses. A slice whose blocks are all free goes back to the page heap: what ended threads leave behind
+//! serves any other use, or decays.
 
-use crate::base::sync::UnsafeCell;
+use super::heap::Heap;
+use super::misuse;
 use crate::base::units::SLICE_BYTES;
-use crate::os::lock::Lock;
+use crate::page::{Age, Use};
+use crate::slab::Slab;
+use crate::slab::class::Class;
+use crate::slab::depot::{Cursor, Depots, Pages, Round, Source, Touched};
+use crate::slab::withheld::Units;
 use core::ptr::NonNull;
 
-const LEAST_SHIFT: u32 = 6;
-const MOST_SHIFT: u32 = 16;
-const SHELVES: usize = (MOST_SHIFT - LEAST_SHIFT + 1) as usize;
+/// The least block, in bytes.
+const LEAST_BYTES: usize = 64;
 
-/// A pool of blocks of 64 bytes to 64 KiB that never shrinks; what is given back is used again, last first.
+/// The page heap as the source of slabs for metadata.
+struct Metadata {
+    heap: &'static Heap,
+    /// How long slabs that it takes back have been unused.
+    age: Age,
+}
+
+impl Source for Metadata {
+    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
+        let (slab, _) = self.heap.carve(class, pages, Use::Meta)?;
+        Some(slab)
+    }
+
+    fn retire(&self, slab: NonNull<Slab>, touched: Touched) {
+        self.heap.retire_aged(slab, touched, self.age);
+    }
+
+    fn note_withheld(&self, bytes: isize) {
+        self.heap.note_withheld(bytes);
+    }
+
+    fn keeps_pages(&self, round: Round) -> bool {
+        self.heap.keeps_pages(round)
+    }
+
+    fn pages(&self) -> usize {
+        Source::pages(self.heap)
+    }
+
+    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+        self.heap.purge(slab, units)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.heap.now_ms()
+    }
+}
+
+/// The depots of the slabs that hold metadata.
 pub struct Meta {
-    /// Guards `inner`.
-    pub lock: Lock,
-    inner: UnsafeCell<Inner>,
+    depots: Depots,
 }
-
-struct Inner {
-    /// Free blocks of each size, linked through their first word.
-    free: [Option<NonNull<u8>>; SHELVES],
-    /// The rest of the newest slice.
-    next: usize,
-    end: usize,
-}
-
-// SAFETY: `inner` is reached only under `lock`.
-unsafe impl Sync for Meta {}
 
 impl Meta {
-    /// An empty pool.
+    /// No slabs.
     pub const fn new() -> Meta {
-        let inner = Inner {
-            free: [None; SHELVES],
-            next: 0,
-            end: 0,
-        };
         Meta {
-            lock: Lock::new(),
-            inner: UnsafeCell::new(inner),
+            depots: Depots::new(),
         }
     }
 
-    /// `bytes` (at most 64 KiB) at a multiple of 64; contents undefined. `slice` gives a fresh slice when the pool is dry.
-    pub fn allocate(
-        &self,
-        bytes: usize,
-        slice: impl FnOnce() -> Option<NonNull<u8>>,
-    ) -> Option<NonNull<u8>> {
-        let shelf = shelf_of(bytes);
-        let _guard = self.lock.lock();
-        // SAFETY: the lock is held until the end of this function.
-        let inner = unsafe { &mut *self.inner.get() };
-        if let Some(block) = inner.free[shelf] {
-            // SAFETY: a block on a shelf holds the link to the next one in its first word.
-            inner.free[shelf] = unsafe { block.cast::<Option<NonNull<u8>>>().read() };
-            return Some(block);
-        }
-        inner.cut(shelf, slice)
-    }
-
-    /// Takes a block back.
+    /// Holds every lock, for fork.
     ///
     /// # Safety
-    /// - `block` came from [`Meta::allocate`] with the same `bytes`, and nobody uses it any more.
-    pub unsafe fn release(&self, block: NonNull<u8>, bytes: usize) {
-        let shelf = shelf_of(bytes);
-        let _guard = self.lock.lock();
-        // SAFETY: the lock is held until the end of this function.
-        let inner = unsafe { &mut *self.inner.get() };
-        // SAFETY: the block is ours and at least 64 bytes long.
-        unsafe { block.cast::<Option<NonNull<u8>>>().write(inner.free[shelf]) };
-        inner.free[shelf] = Some(block);
+    /// - Followed by [`Meta::fork_unlock`] in the parent and in the child, nothing between.
+    pub unsafe fn fork_lock(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.depots.fork_lock() };
+    }
+
+    /// Gives every lock up, after fork.
+    ///
+    /// # Safety
+    /// - [`Meta::fork_lock`] was called by this thread or, before the fork, by its parent.
+    pub unsafe fn fork_unlock(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.depots.fork_unlock() };
     }
 }
 
@@ -80,26 +93,103 @@ impl Default for Meta {
     }
 }
 
-impl Inner {
-    fn cut(
-        &mut self,
-        shelf: usize,
-        slice: impl FnOnce() -> Option<NonNull<u8>>,
-    ) -> Option<NonNull<u8>> {
-        let bytes = 1 << (shelf as u32 + LEAST_SHIFT);
-        if self.end - self.next < bytes {
-            self.next = slice()?.as_ptr() as usize;
-            self.end = self.next + SLICE_BYTES;
+impl Heap {
+    /// Metadata of at least `bytes` bytes (at most 32 KiB) at a multiple of 8; contents undefined. `None` when out of
+    /// memory.
+    pub fn take_meta(&'static self, bytes: usize) -> Option<NonNull<u8>> {
+        let class = class_for(bytes);
+        let source = Metadata {
+            heap: self,
+            age: Age::New,
+        };
+        let mut block = 0;
+        self.meta
+            .depots
+            .take(class, 1, &source, &mut |slab, claim| {
+                let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
+                block = slab.base() + number * class.bytes();
+            });
+        NonNull::new(block as *mut u8)
+    }
+
+    /// Takes metadata back.
+    ///
+    /// # Safety
+    /// - `block` came from [`Heap::take_meta`] with the same `bytes`, and nothing uses it any more.
+    pub unsafe fn give_meta(&'static self, block: NonNull<u8>, bytes: usize) {
+        let (class, address) = (class_for(bytes), block.addr().get());
+        let source = Metadata {
+            heap: self,
+            age: Age::New,
+        };
+        let number = class.block_at(address % SLICE_BYTES);
+        let (Some(slab), Some(number)) = (self.slab_at(address), number) else {
+            misuse::no_block(misuse::Call::Free, address);
+        };
+        debug_assert_eq!(slab.class(), Some(class));
+        let (word, bits) = (number / 64, 1 << (number % 64));
+        let given = self.meta.depots.give(slab, class, word, bits, &source);
+        if given.is_err() {
+            misuse::double_free(address, class.bytes());
         }
-        let block = NonNull::new(self.next as *mut u8);
-        self.next += bytes;
-        block
+    }
+
+    /// Lets slabs go that have held no metadata since `before` (ms) or longer, and purges pages of others that hold none.
+    pub(super) fn decay_meta(&'static self, round: Round, before: u64) -> usize {
+        let source = Metadata {
+            heap: self,
+            age: Age::Old,
+        };
+        self.meta.depots.cool(before, &source);
+        let mut cursor = Cursor::start();
+        core::iter::from_fn(|| {
+            let _whole = self.tide.step.lock();
+            self.meta.depots.purge_spare(round, &mut cursor, &source)
+        })
+        .sum()
+    }
+
+    /// Lets slabs go that have held no metadata since `before` (ms) or longer.
+    pub(super) fn cool_meta(&'static self, before: u64) {
+        let source = Metadata {
+            heap: self,
+            age: Age::New,
+        };
+        self.meta.depots.cool(before, &source);
     }
 }
 
-/// Which shelf holds blocks of at least `bytes`.
-fn shelf_of(bytes: usize) -> usize {
-    debug_assert!(bytes <= 1 << MOST_SHIFT);
-    let shift = bytes.next_power_of_two().trailing_zeros().max(LEAST_SHIFT);
-    (shift - LEAST_SHIFT) as usize
+/// Powers of two, so that few slabs serve all arrays.
+fn class_for(bytes: usize) -> Class {
+    Class::serving(bytes.next_power_of_two().max(LEAST_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::heap::{Found, HEAP};
+    use std::vec::Vec;
+
+    /// Slices in use for metadata.
+    fn slices() -> usize {
+        HEAP.pages.totals().by_use[Use::Meta as usize - 1].slices
+    }
+
+    #[test]
+    fn slices_without_metadata_go_back_to_the_page_heap() {
+        let before = slices();
+        let blocks: Vec<_> = (0..1000)
+            .map(|_| HEAP.take_meta(8 << 10).expect("memory"))
+            .collect();
+        assert!(slices() >= before + 1000 / 8 - 8);
+        for &block in &blocks {
+            assert!(matches!(HEAP.find(block.addr().get()), Found::Nothing));
+        }
+        for block in blocks {
+            // SAFETY: taken above with the same number of bytes.
+            unsafe { HEAP.give_meta(block, 8 << 10) };
+        }
+        // Other tests may start threads meanwhile.
+        assert!(slices() < before + 100, "{} of {before}", slices());
+    }
 }

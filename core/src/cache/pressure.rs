@@ -86,6 +86,8 @@ impl Heap {
                 share_of(group, self.pages.footprint().total())
             });
             self.pages.limits().set_group(most, near);
+            self.budget
+                .note_group(limit.map_or(usize::MAX, |group| group.limit));
         }
         // Another process may lower this one's limit.
         self.pages.note_address_limit();

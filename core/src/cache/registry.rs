@@ -3,19 +3,28 @@
 use super::colour;
 use super::heap::Heap;
 use super::slot;
-use super::thread::{CACHE_BYTES, Cache, Door, GONE};
-use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
+use super::thread::{CACHE_BYTES, Cache, Door, GONE, ORPHANED, PINNED, UNPINNED};
+use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::Lock;
 use crate::os::thread::Key;
 use crate::slab::class::{Class, table};
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 
+/// Most caches of a [`Batch`].
+pub(super) const BATCH: usize = 32;
+
 /// The list of caches and the key that ends them.
 pub struct Registry {
+    /// Held while a thread drains the caches of others, so that a cache is offered to one drainer at a time. Taken
+    /// before `lock`.
+    pub draining: Lock,
     /// Guards the list and `key`.
     pub lock: Lock,
     first: AtomicPtr<Cache>,
+    last: AtomicPtr<Cache>,
+    /// Caches in the list. Changes under the lock.
+    count: AtomicUsize,
     /// guarded by: lock
     key: UnsafeCell<Option<Key>>,
     /// Calls counted by caches that are gone: allocations, frees, requested bytes.
@@ -25,15 +34,86 @@ pub struct Registry {
 // SAFETY: `key` is reached only under `lock`.
 unsafe impl Sync for Registry {}
 
+/// Caches that a drainer has pinned: their memory stays, though their threads may end.
+pub(super) struct Batch {
+    caches: [Option<&'static Cache>; BATCH],
+}
+
+impl Batch {
+    /// The caches, each with its place in the batch.
+    pub(super) fn caches(&self) -> impl Iterator<Item = (usize, &'static Cache)> {
+        let caches = self.caches.iter().enumerate();
+        caches.filter_map(|(place, cache)| Some((place, (*cache)?)))
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.caches().count()
+    }
+}
+
+/// Who gives the memory of a cache back whose thread ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heir {
+    /// The thread itself.
+    Thread,
+    /// The drainer that has pinned the cache.
+    Drainer,
+}
+
 impl Registry {
     /// No caches.
     pub const fn new() -> Registry {
         Registry {
+            draining: Lock::new(),
             lock: Lock::new(),
             first: AtomicPtr::new(ptr::null_mut()),
+            last: AtomicPtr::new(ptr::null_mut()),
+            count: AtomicUsize::new(0),
             key: UnsafeCell::new(None),
             past: [const { AtomicU64::new(0) }; 3],
         }
+    }
+
+    /// How many threads have a cache now.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Pins the first `most` caches of the list and moves them to its end, so that the next batch is of others. The
+    /// caller holds `draining`.
+    pub(super) fn pin(&self, most: usize) -> Batch {
+        debug_assert!(most <= BATCH && self.draining.try_lock().is_none());
+        let mut batch = Batch {
+            caches: [None; BATCH],
+        };
+        let _guard = self.lock.lock();
+        for place in batch.caches.iter_mut().take(most.min(self.count())) {
+            // SAFETY: caches in the list are alive while the lock is held.
+            let Some(cache) = (unsafe { self.first.load(Ordering::Relaxed).as_ref() }) else {
+                break;
+            };
+            self.unlink(cache);
+            self.append(cache);
+            cache.pin.store(PINNED, Ordering::Relaxed);
+            *place = Some(cache);
+        }
+        batch
+    }
+
+    /// Ends what [`Registry::pin`] began. Calls `release` with caches whose threads have ended since, which nothing
+    /// else reaches any more.
+    pub(super) fn unpin(&self, batch: &Batch, mut release: impl FnMut(&'static Cache)) {
+        let mut left = [None; BATCH];
+        {
+            let _guard = self.lock.lock();
+            for (place, cache) in batch.caches() {
+                if cache.pin.swap(UNPINNED, Ordering::Relaxed) == ORPHANED {
+                    left[place] = Some(cache);
+                }
+            }
+        }
+        left.into_iter().flatten().for_each(&mut release);
     }
 
     /// Calls `visit` with every cache, the registry locked: none comes or goes meanwhile.
@@ -74,26 +154,25 @@ impl Registry {
 
     fn enroll(&self, cache: &Cache) {
         let _guard = self.lock.lock();
-        let first = self.first.load(Ordering::Relaxed);
-        cache.next.store(first, Ordering::Relaxed);
+        self.append(cache);
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Puts a cache at the end of the list. The caller holds the lock.
+    fn append(&self, cache: &Cache) {
+        let own = ptr::from_ref(cache).cast_mut();
+        let last = self.last.swap(own, Ordering::Relaxed);
+        cache.previous.store(last, Ordering::Relaxed);
+        cache.next.store(ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: caches in the list are alive while the lock is held.
-        if let Some(first) = unsafe { first.as_ref() } {
-            first
-                .previous
-                .store(ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
+        match unsafe { last.as_ref() } {
+            Some(last) => last.next.store(own, Ordering::Relaxed),
+            None => self.first.store(own, Ordering::Relaxed),
         }
-        self.first
-            .store(ptr::from_ref(cache).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Whether no thread has a cache.
-    pub fn is_empty(&self) -> bool {
-        let _guard = self.lock.lock();
-        self.first.load(Ordering::Relaxed).is_null()
-    }
-
-    fn leave(&self, cache: &Cache) {
-        let _guard = self.lock.lock();
+    /// Takes a cache out of the list. The caller holds the lock.
+    fn unlink(&self, cache: &Cache) {
         let next = cache.next.load(Ordering::Relaxed);
         let previous = cache.previous.load(Ordering::Relaxed);
         // SAFETY: neighbours in the list are alive while the lock is held.
@@ -102,22 +181,44 @@ impl Registry {
             None => self.first.store(next, Ordering::Relaxed),
         }
         // SAFETY: as above.
-        if let Some(next) = unsafe { next.as_ref() } {
-            next.previous.store(previous, Ordering::Relaxed);
-        }
-        for (past, count) in self.past.iter().zip(cache.counts.all()) {
-            past.fetch_add(count, Ordering::Relaxed);
+        match unsafe { next.as_ref() } {
+            Some(next) => next.previous.store(previous, Ordering::Relaxed),
+            None => self.last.store(previous, Ordering::Relaxed),
         }
     }
 
-    /// In a fork's child, lock held: only the calling thread is left. The caches of the others stay
+    /// Whether no thread has a cache.
+    pub fn is_empty(&self) -> bool {
+        let _guard = self.lock.lock();
+        self.first.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Takes a cache that holds nothing out of the list. Says who gives its memory back.
+    fn leave(&self, cache: &Cache) -> Heir {
+        let _guard = self.lock.lock();
+        self.unlink(cache);
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        for (past, count) in self.past.iter().zip(cache.counts.all()) {
+            past.fetch_add(count, Ordering::Relaxed);
+        }
+        match cache.pin.load(Ordering::Relaxed) {
+            UNPINNED => Heir::Thread,
+            _ => {
+                cache.pin.store(ORPHANED, Ordering::Relaxed);
+                Heir::Drainer
+            }
+        }
+    }
+
+    /// In a fork's child, both locks held: only the calling thread is left. The caches of the others stay
     /// behind, with at most the bytes that were granted to them.
     fn keep_only(&self, cache: Option<&Cache>) {
-        let only = cache.map_or(ptr::null_mut(), |cache| ptr::from_ref(cache).cast_mut());
-        self.first.store(only, Ordering::Relaxed);
+        self.first.store(ptr::null_mut(), Ordering::Relaxed);
+        self.last.store(ptr::null_mut(), Ordering::Relaxed);
+        self.count
+            .store(usize::from(cache.is_some()), Ordering::Relaxed);
         if let Some(cache) = cache {
-            cache.next.store(ptr::null_mut(), Ordering::Relaxed);
-            cache.previous.store(ptr::null_mut(), Ordering::Relaxed);
+            self.append(cache);
         }
     }
 }
@@ -138,7 +239,7 @@ impl Heap {
             unsafe { slot::set(&GONE) };
             return None;
         };
-        let memory = self.meta.allocate(CACHE_BYTES, || self.meta_slice())?;
+        let memory = self.take_meta(CACHE_BYTES)?;
         let shift = colour::shift(memory.addr().get());
         // SAFETY: at most `colour::ROOM`, so inside the memory.
         let block = unsafe { memory.byte_add(shift) }.cast::<Cache>();
@@ -178,26 +279,38 @@ impl Heap {
         unsafe { slot::set(&GONE) };
         // SAFETY: the thread's own cache, alive until it is released below.
         let cache = unsafe { block.as_ref() };
-        self.registry.leave(cache);
-        let mut open = cache.open();
-        Class::all().for_each(|class| {
-            open.settle(class);
-            let filled = open.filled(class);
-            self.flush(&mut open, class, filled);
-            let store = open.store(class);
-            if let Some(array) = NonNull::new(store.base as *mut u8) {
-                // SAFETY: the array was allocated for this room and nobody reaches it any more.
-                unsafe { self.meta.release(array, store.room as usize * 8) };
-            }
-        });
-        self.budget.restore(open.inner.granted);
-        let shift = open.inner.shift as usize;
-        drop(open);
-        // SAFETY: where its memory starts. Out of the registry and the slot, so nobody reaches it any more.
-        unsafe { self.meta.release(block.cast().byte_sub(shift), CACHE_BYTES) };
+        self.empty(cache);
+        if self.registry.leave(cache) == Heir::Thread {
+            self.release_cache(cache);
+        }
         if self.registry.is_empty() {
             self.tide.end_soon();
         }
+    }
+
+    /// Gives back all that the calling thread's cache holds. It stays empty: its thread no longer reaches it.
+    fn empty(&'static self, cache: &Cache) {
+        let mut open = cache.open();
+        for class in Class::all() {
+            open.settle(class);
+            let filled = open.filled(class);
+            self.flush(&mut open, class, filled);
+            let array = open.take_array(class);
+            if let Some((array, room)) = array {
+                // SAFETY: the array was allocated for this room; drainers are locked out and find none from now on.
+                unsafe { self.give_meta(array, room * 8) };
+            }
+        }
+        let granted = core::mem::take(&mut open.inner.granted);
+        self.budget.restore(granted);
+    }
+
+    /// Gives back the memory of an empty cache that is in no thread's slot, not in the list, and not pinned.
+    pub(super) fn release_cache(&'static self, cache: &'static Cache) {
+        let shift = cache.open().inner.shift as usize;
+        let start = NonNull::from(cache).cast::<u8>();
+        // SAFETY: where its memory starts; nothing reaches it any more.
+        unsafe { self.give_meta(start.byte_sub(shift), CACHE_BYTES) };
     }
 
     /// Before fork: holds every lock, so that the child finds all in order.
@@ -207,12 +320,13 @@ impl Heap {
     pub unsafe fn fork_prepare(&self) {
         core::mem::forget(self.tide.step.lock());
         core::mem::forget(self.pace.lock.lock());
+        core::mem::forget(self.registry.draining.lock());
         core::mem::forget(self.registry.lock.lock());
         // SAFETY: the caller's promise.
         unsafe { self.depots.fork_lock() };
-        core::mem::forget(self.meta.lock.lock());
         // SAFETY: the caller's promise.
         unsafe {
+            self.meta.fork_lock();
             self.stacks.fork_lock();
             self.pages.fork_lock();
         }
@@ -227,9 +341,10 @@ impl Heap {
         unsafe {
             self.pages.fork_unlock();
             self.stacks.fork_unlock();
-            self.meta.lock.force_unlock();
+            self.meta.fork_unlock();
             self.depots.fork_unlock();
             self.registry.lock.force_unlock();
+            self.registry.draining.force_unlock();
             self.pace.lock.force_unlock();
             self.tide.step.force_unlock();
         }

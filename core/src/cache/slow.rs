@@ -1,11 +1,12 @@
 //! The slow path of a cache: refill, flush, and learning how much each magazine should hold.
 
-use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES};
+use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict};
 use super::counted::Miss;
 use super::gather::{Gather, give_one};
 use super::heap::Heap;
 use super::thread::{Cache, Opened};
 use crate::slab::class::Class;
+use crate::slab::{Grain, LINE_BLOCKS};
 use core::ptr;
 
 /// After so many slow events one magazine is looked at for shrinking, and the clock is read.
@@ -14,12 +15,18 @@ const TIDY_EVERY: u32 = 64;
 /// The same, of the clock alone, while memory is short.
 const PRESSED_EVERY: u32 = 2;
 
+/// The least room of an array, in entries: small arrays are of one size, so that a small program touches one page of them.
+const LEAST_ROOM: usize = 16;
+
+/// The same, of a thread that has more than its share of what the process may hold.
+const OWING_EVERY: u32 = 8;
+
 /// What a thread has of the capacity that the process may grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     /// Enough to work with.
     Fair,
-    /// Next to nothing, because others hold the rest.
+    /// A first capacity at most, because others hold the rest.
     Crumbs,
 }
 
@@ -41,16 +48,14 @@ impl Heap {
         let share = self.learn(&mut open, class);
         if open.store(class).capacity == 0 {
             drop(open);
-            self.reclaim();
+            self.reclaim_for(share);
             return self.take_one(class);
         }
         self.fill(&mut open, class);
         let paced = self.tidy(&mut open);
         let block = open.pop(class).unwrap_or(ptr::null_mut());
         drop(open);
-        if share == Share::Crumbs {
-            self.reclaim();
-        }
+        self.reclaim_for(share);
         if paced == Paced::Due {
             self.decay_on_the_way();
         }
@@ -64,12 +69,12 @@ impl Heap {
         if open.push(class, block) {
             return;
         }
-        self.learn(&mut open, class);
+        let share = self.learn(&mut open, class);
         let half = open.filled(class).div_ceil(2);
         self.flush(&mut open, class, half);
         if !open.push(class, block) {
             drop(open);
-            self.reclaim();
+            self.reclaim_for(share);
             return give_one(self, block.addr());
         }
         if self.tidy(&mut open) == Paced::Due {
@@ -97,16 +102,23 @@ impl Heap {
         open.set_filled(class, rest);
     }
 
+    /// Fills an empty magazine to about half of its capacity: with whole cache lines where it has room, so that no two
+    /// threads' refills share one.
     fn fill(&self, open: &mut Opened<'_>, class: Class) {
-        let want = (open.store(class).capacity as usize / 2).max(1);
-        let store = open.store(class);
-        let base = store.base as *mut usize;
+        let capacity = open.store(class).capacity as usize;
+        let want = (capacity / 2).max(1);
+        let (grain, most) = match want + LINE_BLOCKS - 1 {
+            most if most <= capacity => (Grain::Lines, most),
+            _ => (Grain::Blocks, want),
+        };
+        let base = open.store(class).base as *mut usize;
         // Written downwards, so that the lowest address comes out first.
-        // SAFETY: want is at most the capacity, for which the array has room.
-        let mut at = unsafe { base.add(want) };
-        let got = self.depots.take(class, want, self, &mut |slab, claim| {
+        // SAFETY: at most the capacity, for which the array has room.
+        let mut at = unsafe { base.add(most) };
+        let depots = &self.depots;
+        let got = depots.take_by(grain, class, want, self, &mut |slab, claim| {
             let first = slab.base() + claim.word * 64 * class.bytes();
-            // SAFETY: no more than `want` bits come in all.
+            // SAFETY: no more than `most` bits come in all.
             at = unsafe { write_down(at, first, class.bytes(), claim.bits) };
         });
         open.counted(class).note(Miss::Refill);
@@ -117,81 +129,105 @@ impl Heap {
         open.set_filled(class, got);
     }
 
-    /// A magazine that misses is too small: double it, within the bounds.
-    fn learn(&self, open: &mut Opened<'_>, class: Class) -> Share {
-        open.counted(class).note_miss();
-        let store = open.store(class);
-        let capacity = store.capacity as usize;
-        let wanted = if capacity == 0 {
-            first_capacity(class)
-        } else {
-            capacity * 2
-        };
-        let wanted = wanted.min(most_capacity(class));
-        if wanted > capacity {
-            self.grow(open, class, wanted);
-        }
-        let refused = (open.store(class).capacity as usize) < wanted;
-        if refused && capacity <= first_capacity(class) {
-            Share::Crumbs
-        } else {
-            Share::Fair
+    /// Lets a thread that has next to nothing take from those that sleep.
+    fn reclaim_for(&'static self, share: Share) {
+        if share == Share::Crumbs {
+            self.reclaim();
         }
     }
 
-    /// Raises a capacity to `wanted` entries, if the budget and the memory allow it.
-    fn grow(&self, open: &mut Opened<'_>, class: Class, wanted: usize) {
+    /// A magazine that misses is too small: double it, within the bounds.
+    fn learn(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
+        open.counted(class).note_miss();
+        let capacity = open.store(class).capacity as usize;
+        let wanted = match capacity < first_capacity(class) {
+            true => first_capacity(class),
+            false => (capacity * 2).min(most_capacity(class)),
+        };
+        if wanted <= capacity {
+            return Share::Fair;
+        }
+        match self.grow(open, class, wanted) {
+            Verdict::Granted => Share::Fair,
+            Verdict::ThreadFull => {
+                // Another of its magazines may have more than it needs.
+                self.tidy_one(open);
+                Share::Fair
+            }
+            Verdict::ProcessFull if capacity <= first_capacity(class) => Share::Crumbs,
+            Verdict::ProcessFull => Share::Fair,
+        }
+    }
+
+    /// Raises a capacity to `wanted` entries, if the budget allows it, and the memory.
+    fn grow(&'static self, open: &mut Opened<'_>, class: Class, wanted: usize) -> Verdict {
         let more = (wanted - open.store(class).capacity as usize) * class.bytes();
-        if !self.budget.grant(open.inner.granted, more) {
-            return;
+        let verdict = self.judge(open.inner.granted, class, wanted, more);
+        if verdict != Verdict::Granted {
+            return verdict;
         }
         if wanted > open.store(class).room as usize && !self.enlarge(open, class, wanted) {
             self.budget.restore(more);
-            return;
+            return Verdict::ThreadFull;
         }
         open.inner.granted += more;
         open.store(class).capacity = wanted as u32;
         open.publish(class);
+        Verdict::Granted
     }
 
-    /// Moves a magazine into an array of `room` entries. False when out of memory.
-    fn enlarge(&self, open: &mut Opened<'_>, class: Class, room: usize) -> bool {
-        let Some(array) = self.meta.allocate(room * 8, || self.meta_slice()) else {
+    /// Asks the budget for `more` bytes. A first capacity of small blocks every thread gets, whatever the others have.
+    fn judge(&self, held: usize, class: Class, wanted: usize, more: usize) -> Verdict {
+        let is_first = class.bytes() <= FIRST_BYTES && wanted <= first_capacity(class);
+        match is_first && self.budget.grant_first(held, more) {
+            true => Verdict::Granted,
+            false => self.budget.grant(held, more, self.registry.count()),
+        }
+    }
+
+    /// Moves a magazine into an array of at least `room` entries. False when out of memory.
+    fn enlarge(&'static self, open: &mut Opened<'_>, class: Class, room: usize) -> bool {
+        let room = room.max(LEAST_ROOM).next_power_of_two();
+        let Some(array) = self.take_meta(room * 8) else {
             return false;
         };
-        let filled = open.filled(class);
-        let store = open.store(class);
-        let (old, old_room) = (store.base, store.room as usize);
-        // SAFETY: the new array is larger than the old one, which holds `filled` settled entries.
-        unsafe { ptr::copy_nonoverlapping(old as *const usize, array.as_ptr().cast(), filled) };
-        store.base = array.as_ptr().addr();
-        store.floor = store.base;
-        store.room = room as u32;
-        open.set_filled(class, filled);
-        if let Some(old) = ptr::NonNull::new(old as *mut u8) {
+        // SAFETY: taken above, and larger than the old one, whose entries are settled.
+        if let Some((old, old_room)) = unsafe { open.set_array(class, array, room) } {
             // SAFETY: allocated here for the same room; nothing points into it any more.
-            unsafe { self.meta.release(old, old_room * 8) };
+            unsafe { self.give_meta(old, old_room * 8) };
         }
         true
     }
 
-    /// Now and then: shrinks one magazine that was idle since the last visit. Tells when it is time to look at the clock.
+    /// Now and then: shrinks one magazine. Tells when it is time to look at the clock.
     fn tidy(&'static self, open: &mut Opened<'_>) -> Paced {
         open.inner.events += 1;
         if !open.inner.events.is_multiple_of(TIDY_EVERY) {
+            self.pay_now_and_then(open);
             let pressed = self.tide.is_pressed() && open.inner.events.is_multiple_of(PRESSED_EVERY);
             return if pressed { Paced::Due } else { Paced::NotYet };
         }
-        let class = Class::new(open.inner.hand as usize);
-        open.inner.hand = if class == Class::LAST {
-            1
-        } else {
-            open.inner.hand + 1
-        };
+        self.tidy_one(open);
+        Paced::Due
+    }
+
+    /// Shrinks a magazine if it was idle since the last visit.
+    fn tidy_one(&'static self, open: &mut Opened<'_>) {
+        let class = open.next_class();
         if open.counted(class).take_misses() == 0 {
             self.shrink(open, class);
         }
-        Paced::Due
+    }
+
+    /// Shrinks a magazine of a thread that has more than its share, while others lack.
+    fn pay_now_and_then(&'static self, open: &mut Opened<'_>) {
+        let due = open.inner.events.is_multiple_of(OWING_EVERY);
+        if due && self.budget.owes(open.inner.granted, self.registry.count()) {
+            let class = open.next_class();
+            if open.store(class).capacity as usize > first_capacity(class) {
+                self.shrink(open, class);
+            }
+        }
     }
 
     /// Halves a capacity and gives back what no longer fits.

@@ -3,10 +3,10 @@
 use super::colour;
 use super::counted::{Counted, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
-use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
+use crate::base::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 /// A thread's cache. Owned by its thread; the registry and drainers reach it under locks.
 #[repr(C)]
@@ -29,6 +29,8 @@ pub struct Cache {
     pub next: AtomicPtr<Cache>,
     /// The registry's list; guarded by the registry's lock.
     pub previous: AtomicPtr<Cache>,
+    /// [`UNPINNED`], [`PINNED`] or [`ORPHANED`]; guarded by the registry's lock.
+    pub pin: AtomicU8,
     /// Exact counters of the counting mode, written by the owner only.
     pub counts: Counts,
 }
@@ -37,6 +39,8 @@ pub struct Cache {
 pub struct Inner {
     /// By class index; 0 unused.
     pub stores: [Store; CLASSES + 1],
+    /// The classes that have an array, by index.
+    arrays: [u64; CLASSES / 64 + 1],
     /// Bytes of blocks that the magazines together may hold (their capacities), granted by the budget.
     pub granted: usize,
     /// Slow-path events so far; paces the shrinking of idle magazines.
@@ -45,6 +49,10 @@ pub struct Inner {
     pub hand: u8,
     /// Whether the fast path is shut off.
     pub door: Door,
+    /// A drainer has offered what the magazines hold, and the door is the same since.
+    pub is_offering: bool,
+    /// Nothing was left to take when a drainer last came by.
+    pub is_drained: bool,
     /// How many bytes after the start of its memory the cache begins.
     pub shift: u8,
     /// State of the random numbers that the profiler draws; 0 before the first.
@@ -74,6 +82,16 @@ pub struct Store {
     pub room: u32,
     /// Entries the magazine may hold now.
     pub capacity: u32,
+}
+
+impl Store {
+    /// No array.
+    const NONE: Store = Store {
+        base: 0,
+        floor: 0,
+        room: 0,
+        capacity: 0,
+    };
 }
 
 /// Calls as the counting mode counts them.
@@ -121,6 +139,13 @@ pub static EMPTY: Cache = Cache::new(0);
 /// What a thread's slot holds once its cache is gone (thread end, or no memory for one): likewise.
 pub static GONE: Cache = Cache::new(0);
 
+/// What [`Cache::pin`] says: no drainer has the cache in hand;
+pub const UNPINNED: u8 = 0;
+/// one has;
+pub const PINNED: u8 = 1;
+/// one has, and the thread has ended: the drainer gives the memory back.
+pub const ORPHANED: u8 = 2;
+
 /// Memory for a cache, in bytes.
 pub const CACHE_BYTES: usize = 8 << 10;
 
@@ -129,18 +154,15 @@ const _: () = assert!(size_of::<Cache>() + colour::ROOM <= CACHE_BYTES);
 impl Cache {
     /// A cache without capacity, `shift` bytes after the start of its memory.
     pub const fn new(shift: usize) -> Cache {
-        const STORE: Store = Store {
-            base: 0,
-            floor: 0,
-            room: 0,
-            capacity: 0,
-        };
         let inner = Inner {
-            stores: [STORE; CLASSES + 1],
+            stores: [Store::NONE; CLASSES + 1],
+            arrays: [0; CLASSES / 64 + 1],
             granted: 0,
             events: 0,
             hand: 1,
             door: Door::Open,
+            is_offering: false,
+            is_drained: false,
             shift: shift as u8,
             random: 0,
             seen: 0,
@@ -155,6 +177,7 @@ impl Cache {
             inner: UnsafeCell::new(inner),
             next: AtomicPtr::new(ptr::null_mut()),
             previous: AtomicPtr::new(ptr::null_mut()),
+            pin: AtomicU8::new(UNPINNED),
             counts: Counts::new(),
         }
     }
@@ -225,6 +248,44 @@ impl Opened<'_> {
         &mut self.inner.stores[class.index()]
     }
 
+    /// The classes whose magazines have an array.
+    pub fn classes(&self) -> impl Iterator<Item = Class> + use<> {
+        let words = self.inner.arrays.into_iter().enumerate();
+        words.flat_map(|(word, mut bits)| {
+            core::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+                bits &= bits - 1;
+                Some(Class::new(word * 64 + bit))
+            })
+        })
+    }
+
+    /// Gives a magazine, whose entries are settled, an array of `room` entries, into which the entries are copied. Returns the
+    /// old array and its room, if there was one. For the owner only.
+    ///
+    /// # Safety
+    /// - The array is the caller's, and has room for the entries.
+    pub unsafe fn set_array(
+        &mut self,
+        class: Class,
+        array: NonNull<u8>,
+        room: usize,
+    ) -> Option<(NonNull<u8>, usize)> {
+        let filled = self.filled(class);
+        debug_assert!(filled <= room);
+        self.inner.arrays[class.index() / 64] |= 1 << (class.index() % 64);
+        let store = self.store(class);
+        debug_assert_eq!(store.base, store.floor);
+        let (old, old_room) = (store.base, store.room as usize);
+        // SAFETY: the new array has room for the entries, which start at the old one's base.
+        unsafe { ptr::copy_nonoverlapping(old as *const usize, array.as_ptr().cast(), filled) };
+        store.base = array.as_ptr().addr();
+        store.floor = store.base;
+        store.room = room as u32;
+        self.set_filled(class, filled);
+        Some((NonNull::new(old as *mut u8)?, old_room))
+    }
+
     /// The magazine of `class`.
     pub fn magazine(&self, class: Class) -> &Magazine {
         self.cache.magazine(Tag::of(class))
@@ -233,9 +294,29 @@ impl Opened<'_> {
     /// A number that changes when the owner allocates or frees, most likely: where its magazines stand, and how often it
     /// took the slow path.
     pub fn traces(&self) -> usize {
-        let tops = Class::all().map(|class| self.magazine(class).top.load(Ordering::Relaxed));
+        let tops = self
+            .classes()
+            .map(|class| self.magazine(class).top.load(Ordering::Relaxed));
         let mixed = tops.fold(0usize, |sum, top| sum.rotate_left(5) ^ top);
         mixed.wrapping_add(self.inner.events as usize)
+    }
+
+    /// A drainer comes by. Whether the owner has not used the magazines since the last visit.
+    pub fn is_idle(&mut self) -> bool {
+        let traces = self.traces();
+        let idle = core::mem::replace(&mut self.inner.seen, traces) == traces;
+        self.inner.is_drained &= idle;
+        idle
+    }
+
+    /// The class that is looked at for shrinking now; the next time it is the one after.
+    pub fn next_class(&mut self) -> Class {
+        let class = Class::new(self.inner.hand as usize);
+        self.inner.hand = match class {
+            Class::LAST => 1,
+            _ => self.inner.hand + 1,
+        };
+        class
     }
 
     /// Free blocks in the magazine of `class`.
@@ -273,6 +354,7 @@ impl Opened<'_> {
     /// Says whether the fast path may be used.
     pub fn set_door(&mut self, door: Door) {
         self.inner.door = door;
+        self.inner.is_offering = false;
         Class::all().for_each(|class| self.publish(class));
     }
 
@@ -293,21 +375,44 @@ impl Opened<'_> {
         }
     }
 
-    /// Moves the entries down to the array's start. For the owner only: it writes `top`.
+    /// The bottom that a drainer offered and that nobody has put back since; `None` if there is none.
+    pub fn offered(&mut self, class: Class) -> Option<usize> {
+        let floor = self.store(class).floor;
+        let magazine = self.magazine(class);
+        let bottom = match self.inner.door {
+            Door::Open => magazine.bottom.load(Ordering::Relaxed),
+            Door::Sampling => self.counted(class).bottom.load(Ordering::Relaxed),
+            Door::Closed => magazine.to_offer(floor)?,
+        };
+        (bottom > floor).then_some(bottom)
+    }
+
+    /// Moves the entries down to the array's start, and puts back a bottom that a drainer has offered. For the owner only: it
+    /// writes `top`.
     pub fn settle(&mut self, class: Class) {
         let filled = self.filled(class);
         let store = self.store(class);
-        if store.floor == store.base {
-            return;
-        }
         let (from, to) = (store.floor, store.base);
-        store.floor = to;
-        // SAFETY: both ranges lie in the array; the owner is in its slow path and drainers are locked out.
-        unsafe { ptr::copy(from as *const usize, to as *mut usize, filled) };
-        self.magazine(class)
-            .top
-            .store(to + filled * 8, Ordering::Relaxed);
+        if from != to {
+            store.floor = to;
+            // SAFETY: both ranges lie in the array; the owner is in its slow path and drainers are locked out.
+            unsafe { ptr::copy(from as *const usize, to as *mut usize, filled) };
+            self.magazine(class)
+                .top
+                .store(to + filled * 8, Ordering::Relaxed);
+        }
         self.publish(class);
+    }
+
+    /// Takes the array of an empty magazine away, and how many entries it has room for. For the owner only.
+    pub fn take_array(&mut self, class: Class) -> Option<(NonNull<u8>, usize)> {
+        debug_assert_eq!(self.filled(class), 0);
+        self.inner.arrays[class.index() / 64] &= !(1 << (class.index() % 64));
+        let store = core::mem::replace(self.store(class), Store::NONE);
+        self.magazine(class).top.store(0, Ordering::Relaxed);
+        self.publish(class);
+        let array = NonNull::new(store.base as *mut u8)?;
+        Some((array, store.room as usize))
     }
 
     /// Takes the newest block whatever the door says. For the owner only.

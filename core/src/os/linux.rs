@@ -12,6 +12,7 @@ use core::ptr::NonNull;
 pub mod cgroup;
 mod descriptor;
 pub mod locked;
+pub mod machine;
 mod mapping;
 mod moves;
 mod pagemap;

@@ -98,6 +98,18 @@ unsafe impl Node for Slab {
     }
 }
 
+/// So many blocks, from a multiple of their number on, begin and end with a cache line.
+pub const LINE_BLOCKS: usize = 8;
+
+/// Where a claim may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// After any block.
+    Blocks,
+    /// Before a multiple of [`LINE_BLOCKS`], so that no two claims share a cache line. Takes up to that many more, less one.
+    Lines,
+}
+
 /// Blocks claimed from one word of a slab's bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -233,11 +245,11 @@ impl Slab {
 
     /// Claims up to `want` blocks from one word, lowest addresses first: one atomic operation on a
     /// word that has free blocks.
-    fn claim(&self, class: Class, want: usize) -> Option<Claim> {
+    fn claim(&self, class: Class, want: usize, grain: Grain) -> Option<Claim> {
         let words = self.words(class);
         let start = (self.lowest.load(Ordering::Relaxed) as usize).min(words.len() - 1);
         let claimed = |word: usize| {
-            let got = claim_bits(&words[word], want);
+            let got = claim_bits(&words[word], want, grain);
             if got == 0 { None } else { Some((word, got)) }
         };
         let found = (start..words.len()).find_map(claimed);
@@ -345,8 +357,8 @@ impl Slab {
     }
 }
 
-/// Claims up to `want` of the lowest set bits of one word.
-fn claim_bits(word: &AtomicU64, want: usize) -> u64 {
+/// Claims up to `want` of the lowest set bits of one word, and what else `grain` says.
+fn claim_bits(word: &AtomicU64, want: usize, grain: Grain) -> u64 {
     let seen = word.load(Ordering::Relaxed);
     if seen == 0 {
         return 0;
@@ -354,8 +366,19 @@ fn claim_bits(word: &AtomicU64, want: usize) -> u64 {
     if want >= 64 {
         return word.swap(0, Ordering::AcqRel);
     }
-    let mask = lowest_bits(seen, want);
+    let lowest = lowest_bits(seen, want);
+    let mask = match grain {
+        Grain::Blocks => lowest,
+        Grain::Lines => seen & up_to_line(lowest),
+    };
     word.fetch_and(!mask, Ordering::AcqRel) & mask
+}
+
+/// All bits up to the end of the lines in which the blocks of `bits` end. Blocks are multiples of 8 bytes, so 8 of them are
+/// whole cache lines.
+fn up_to_line(bits: u64) -> u64 {
+    let last = (u64::BITS - 1 - bits.leading_zeros()) | (LINE_BLOCKS as u32 - 1);
+    u64::MAX >> (u64::BITS - 1 - last)
 }
 
 /// The `count` lowest set bits of `bits` (all of them if there are fewer).

@@ -3,7 +3,7 @@
 use super::class::Class;
 use super::depot::{Cursor, Depots, Pages, Round, Source, Touched};
 use super::withheld::Units;
-use super::{Claim, FarWords, Given, Slab, WORDS, lowest_bits};
+use super::{Claim, FarWords, Given, Grain, LINE_BLOCKS, Slab, WORDS, lowest_bits};
 use crate::base::sync::AtomicU64;
 use core::ptr::NonNull;
 use proptest::prelude::*;
@@ -157,6 +157,37 @@ fn lowest_bits_are_the_lowest() {
     assert_eq!(lowest_bits(0b1011_0100, 2), 0b0001_0100);
     assert_eq!(lowest_bits(0b11, 5), 0b11);
     assert_eq!(lowest_bits(0, 3), 0);
+}
+
+#[test]
+fn refills_by_lines_share_no_line() {
+    let (depots, slices) = (Depots::new(), Slices::new(20));
+    for (size, want) in [
+        (8, 8),
+        (16, 8),
+        (24, 8),
+        (48, 20),
+        (80, 40),
+        (112, 70),
+        (256, 9),
+    ] {
+        let class = Class::of_size_align8(size);
+        take_all(&depots, &slices, class, 3);
+        let mut lines = BTreeSet::new();
+        for _ in 0..20 {
+            let mut own = BTreeSet::new();
+            let got = depots.take_by(Grain::Lines, class, want, &slices, &mut |slab, claim| {
+                let blocks = (0..64).filter(|bit| claim.bits >> bit & 1 != 0);
+                own.extend(blocks.flat_map(|bit| {
+                    let start = slab.base() + (claim.word * 64 + bit) * class.bytes();
+                    start / 64..=(start + class.bytes() - 1) / 64
+                }));
+            });
+            assert!(got > 0 && got < want + LINE_BLOCKS, "{size} {want}: {got}");
+            assert!(lines.is_disjoint(&own), "{size} {want}");
+            lines.extend(own);
+        }
+    }
 }
 
 #[test]

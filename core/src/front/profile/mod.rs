@@ -171,15 +171,13 @@ pub(super) fn note_freed(place: &Place<'_>) {
     // SAFETY: allocated by `record` for this span, whose note led here and no longer does. The mark goes with it.
     unsafe {
         (*sample.as_ptr()).mark = 0;
-        HEAP.meta.release(sample.cast(), size_of::<Sample>());
+        HEAP.give_meta(sample.cast(), size_of::<Sample>());
     }
 }
 
 /// Notes that the block at `place` was sampled, by a rate of `rate` bytes.
 fn record(place: &Place<'_>, size: usize, usable: usize, rate: u64) {
-    let room = HEAP
-        .meta
-        .allocate(size_of::<Sample>(), || HEAP.meta_slice());
+    let room = HEAP.take_meta(size_of::<Sample>());
     let Some(sample) = room.map(NonNull::cast::<Sample>) else {
         return;
     };

@@ -5,7 +5,7 @@ mod spare;
 
 use super::class::{CLASSES, Class};
 use super::withheld::Units;
-use super::{Claim, FETCHED, Given, LISTED, Slab, UNLISTED};
+use super::{Claim, FETCHED, Given, Grain, LISTED, Slab, UNLISTED};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock};
 use crate::os::section::Section;
@@ -122,7 +122,7 @@ impl Depots {
         &self.by_class[class.index() % DEPOTS]
     }
 
-    /// Claims about `want` blocks of `class`, lowest addresses first, and hands each word's share to
+    /// Claims at most `want` blocks of `class`, lowest addresses first, and hands each word's share to
     /// `sink`. Returns how many; 0 only when out of memory.
     ///
     /// Costs one atomic operation for each word with free blocks and a load of the shared `current`;
@@ -134,13 +134,26 @@ impl Depots {
         source: &S,
         sink: &mut impl FnMut(&Slab, Claim),
     ) -> usize {
+        self.take_by(Grain::Blocks, class, want, source, sink)
+    }
+
+    /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::LINE_BLOCKS) more, less one.
+    pub fn take_by<S: Source>(
+        &self,
+        grain: Grain,
+        class: Class,
+        want: usize,
+        source: &S,
+        sink: &mut impl FnMut(&Slab, Claim),
+    ) -> usize {
         let depot = self.of(class);
         let (mut got, mut steps) = (0, 0);
         while got < want && steps <= MOST_STEPS {
             let current = depot.current.load(Ordering::Acquire);
             // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
             let slab = unsafe { current.as_ref() };
-            let claimed = slab.and_then(|slab| self.claim_from(slab, class, want - got, source));
+            let claimed =
+                slab.and_then(|slab| self.claim_from(slab, class, want - got, grain, source));
             if let (Some(slab), Some(claim)) = (slab, claimed) {
                 got += claim.bits.count_ones() as usize;
                 sink(slab, claim);
@@ -161,9 +174,10 @@ impl Depots {
         slab: &Slab,
         class: Class,
         want: usize,
+        grain: Grain,
         source: &S,
     ) -> Option<Claim> {
-        let claim = slab.claim(class, want)?;
+        let claim = slab.claim(class, want, grain)?;
         // The claimed bits pin the slab, so its class stands still now.
         match slab.class() {
             Some(now) if now == class => Some(claim),
