@@ -9,6 +9,7 @@ mod exhaustion;
 mod faults;
 mod limits;
 mod misuse;
+mod painted;
 mod process;
 mod purge;
 mod semantics;

@@ -40,6 +40,7 @@ impl Heap {
     }
 
     /// Empties the calling thread's own magazines.
+    #[inline(never)]
     fn flush_all(&'static self, cache: &Cache) {
         let mut open = cache.open();
         for class in Class::all() {
@@ -50,7 +51,8 @@ impl Heap {
     }
 
     /// Takes the older blocks of another thread's magazines, and what was granted for them. Slabs that are empty then go to
-    /// `source`.
+    /// `source`. Out of line, so that callers on small stacks hold what it needs only once.
+    #[inline(never)]
     pub(super) fn drain<S: Source>(&'static self, open: &mut Opened<'_>, source: &S) {
         let mut bottoms = [0; CLASSES + 1];
         for class in Class::all() {

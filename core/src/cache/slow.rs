@@ -79,6 +79,7 @@ impl Heap {
     }
 
     /// Gives the `count` oldest blocks of a magazine back to their slabs. For the owner only.
+    #[inline(never)]
     pub fn flush(&'static self, open: &mut Opened<'_>, class: Class, count: usize) {
         if count == 0 {
             return;

@@ -6,7 +6,7 @@ use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 /// A thread's cache. Owned by its thread; the registry and drainers reach it under locks.
 #[repr(C)]
@@ -156,6 +156,20 @@ impl Cache {
             next: AtomicPtr::new(ptr::null_mut()),
             previous: AtomicPtr::new(ptr::null_mut()),
             counts: Counts::new(),
+        }
+    }
+
+    /// Puts a cache without capacity at `place`, `shift` bytes after the start of its memory. It is copied from a static: one
+    /// made by value would pass through the caller's stack, and that may be a coroutine's.
+    ///
+    /// # Safety
+    /// - `place` is aligned, holds a cache's bytes, and is the caller's.
+    pub unsafe fn put(place: NonNull<Cache>, shift: usize) {
+        debug_assert!(place.is_aligned());
+        // SAFETY: the caller's promise; sentinels are never written, and nobody else has the copy yet.
+        unsafe {
+            ptr::copy_nonoverlapping(&raw const EMPTY, place.as_ptr(), 1);
+            (*place.as_ptr()).inner.get_mut().shift = shift as u8;
         }
     }
 

@@ -196,7 +196,7 @@ pub(super) fn entered() -> Option<&'static Cache> {
         let entered = HEAP.enter();
         // After it, for registering may allocate.
         // SAFETY: the C library's own array; the process's first call comes before `main`, from one thread.
-        unsafe { start::begin(thread::environment()) };
+        unsafe { start::begin_on_the_way(thread::environment()) };
         return entered;
     }
     Some(cache).filter(|cache| !cache.is_sentinel())

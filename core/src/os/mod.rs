@@ -18,6 +18,7 @@ mod lock_loom;
 pub mod objects;
 #[cfg(not(loom))]
 pub mod peek;
+pub mod scratch;
 #[cfg(not(loom))]
 pub mod shared;
 pub mod thread;

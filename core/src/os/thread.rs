@@ -3,6 +3,7 @@
 //! Every function keeps the caller's `errno`.
 
 use super::errno::{self, keep_errno};
+use super::scratch;
 use crate::base::sync::plain::{AtomicBool, Ordering};
 use core::ffi::{CStr, c_char, c_void};
 
@@ -63,9 +64,11 @@ pub fn at_fork(
 ///
 /// The mask is set by `pthread_sigmask`, which leaves the C library's own signals alone: with them masked, `setuid` would
 /// wait for this thread for ever.
+///
+/// On a stack of its own: the C library takes 4 KiB for it, and the caller's stack may be a coroutine's.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize) -> bool {
     // SAFETY: every buffer is initialised by the call before it is read; the body is a plain function.
-    keep_errno(|| unsafe {
+    let start = || unsafe {
         let mut attributes = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
             return false;
@@ -76,7 +79,8 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize
         let started = spawn_masked(&attributes, body);
         libc::pthread_attr_destroy(&mut attributes);
         started
-    })
+    };
+    keep_errno(|| scratch::on_stack(start))
 }
 
 /// # Safety
