@@ -179,7 +179,7 @@ fn xml(page: &mut impl Write) -> fmt::Result {
 }
 
 /// Writes the state of the heap as XML to `stream`; `options` must be 0.
-/// Returns 0, `EINVAL` for other options, or -1 if the stream refused.
+/// Returns 0, `EINVAL` for other options, or -1 if the stream refused. No cancellation point, though writing to a stream is one.
 ///
 /// # Safety
 /// - `stream` is an open stream.
@@ -197,10 +197,28 @@ unsafe extern "C" fn malloc_info(options: c_int, stream: *mut FILE) -> c_int {
             Err(fmt::Error)
         }
     });
-    match xml(&mut page).and_then(|()| page.flush()) {
+    let before = set_cancelling(CANCEL_DISABLE);
+    let written = xml(&mut page).and_then(|()| page.flush());
+    set_cancelling(before);
+    match written {
         Ok(()) => 0,
         Err(fmt::Error) => -1,
     }
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of Linux's C libraries.
+const CANCEL_DISABLE: c_int = 1;
+
+/// Says whether the calling thread may be cancelled, and gives what was in force before.
+fn set_cancelling(state: c_int) -> c_int {
+    let mut before = 0;
+    // SAFETY: a valid state, and a buffer for the one before.
+    unsafe { pthread_setcancelstate(state, &mut before) };
+    before
 }
 
 /// Writes the page of `neap run --stats` to standard error. Keeps `errno`.

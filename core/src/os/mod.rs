@@ -2,6 +2,7 @@
 //!
 //! Every function here keeps the caller's `errno`.
 
+mod calls;
 #[cfg(test)]
 pub mod child;
 pub mod errno;

@@ -4,7 +4,7 @@
 //! is not, where the kernel tells it apart (`PAGEMAP_SCAN` does, the file does not).
 //! Documentation/admin-guide/mm/pagemap.rst of the kernel describes both.
 
-use super::super::{Backing, Populated, Unknown};
+use super::super::{Backing, Populated, Unknown, calls};
 use super::descriptor;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -188,8 +188,7 @@ fn read(
     let pages = ((end - at) / page).min(MOST_WORDS);
     let offset = i64::try_from(at / page * size_of::<u64>()).ok()?;
     let bytes = pages * size_of::<u64>();
-    // SAFETY: the buffer is ours and at least that long.
-    let got = unsafe { libc::pread64(number, words.as_mut_ptr().cast(), bytes, offset) };
+    let got = calls::read_words_at(number, &mut words[..pages], offset);
     if got != bytes as isize {
         return None;
     }

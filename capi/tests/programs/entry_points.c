@@ -1,10 +1,11 @@
-/* How much stack each entry point takes: every one runs on a painted stack of its own, in a process of its own.
+/* Every entry point, each in a process of its own: how much stack it takes, and that it is no cancellation point.
  *
- *   painted MOST         runs all entries; fails if one takes more than MOST bytes
- *   painted MOST =NAME   runs one, in this process
+ *   entry_points MOST           runs all entries on a painted stack; fails if one takes more than MOST bytes of it
+ *   entry_points cancel         runs all in a thread that is about to be cancelled; fails if one ends the thread
+ *   entry_points HOW =NAME      runs one, in this process
  *
- * One line an entry on standard output: bytes, name. Linked with `-z now`, so that the loader resolves no name on
- * a painted stack. */
+ * One line an entry on standard output: bytes of stack, name. Linked with `-z now`, so that the loader resolves no
+ * name on a painted stack. */
 #include "check.h"
 #include "../../include/neap.h"
 #include <malloc.h>
@@ -330,30 +331,40 @@ static const struct entry {
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
 
+/* Whether the entry runs with a cancellation pending. */
+static int cancelled;
+
 static void *in_thread(void *chosen) {
     const struct entry *entry = chosen;
     /* What the C library does at first use is not the entry's. */
     call_on(stack + STACK_BYTES, nothing);
     memset(stack, PAINT, STACK_BYTES);
+    if (cancelled)
+        pthread_cancel(pthread_self());
     call_on(stack + STACK_BYTES, entry->entry);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     return NULL;
 }
 
 static size_t measure(const struct entry *entry) {
+    /* A hang ends, too. */
+    alarm(60);
     pthread_t thread;
     CHECK(served_by_neap("malloc"));
     stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(stack != MAP_FAILED);
     entry->before();
-    if (entry->when == LATER) {
+    if (entry->when == LATER && !cancelled) {
         in_thread((void *)entry);
     } else if (entry->when == LAST) {
         if (fork() == 0)
             in_thread((void *)entry);
         wait(NULL);
     } else {
+        void *result;
         CHECK(pthread_create(&thread, NULL, in_thread, (void *)entry) == 0);
-        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK(pthread_join(thread, &result) == 0);
+        CHECK(result != PTHREAD_CANCELED);
     }
     return used_bytes();
 }
@@ -405,7 +416,7 @@ static size_t measure_named(const char *name, size_t *most) {
 }
 
 /* Runs one entry in a process of its own. 1 if it failed. */
-static int run(const char *self, const char *most, const char *name, const char *variable) {
+static int run(const char *self, const char *how, const char *name, const char *variable) {
     char argument[128];
     int status;
     snprintf(argument, sizeof argument, "=%s", name);
@@ -415,7 +426,7 @@ static int run(const char *self, const char *most, const char *name, const char 
         if (variable != NULL)
             putenv((char *)variable);
         setenv("NEAP_STATS_FILE", "/dev/null", 1);
-        execl(self, self, most, argument, (char *)NULL);
+        execl(self, self, how, argument, (char *)NULL);
         _exit(127);
     }
     CHECK(waitpid(child, &status, 0) == child);
@@ -426,7 +437,8 @@ static int run(const char *self, const char *most, const char *name, const char 
 
 int main(int count, char **arguments) {
     CHECK(count >= 2);
-    size_t most = strtoul(arguments[1], NULL, 10);
+    cancelled = !strcmp(arguments[1], "cancel");
+    size_t most = cancelled ? SIZE_MAX / 2 : strtoul(arguments[1], NULL, 10);
     if (count == 3 && arguments[2][0] == '=') {
         const char *name = arguments[2] + 1;
         size_t used = measure_named(name, &most);
