@@ -23,9 +23,9 @@ fn control() {
     passes("programs/control.c");
 }
 
-#[test]
-fn figures_tell_what_is_live_in_every_mode() {
-    let Some(program) = compile("programs/figures.c", Artifact::Program, &[]) else {
+/// Runs a program in every mode of the library.
+fn passes_in_every_mode(source: &str) {
+    let Some(program) = compile(source, Artifact::Program, &[]) else {
         return;
     };
     let modes: [&[(&str, &str)]; 4] = [
@@ -36,8 +36,18 @@ fn figures_tell_what_is_live_in_every_mode() {
     ];
     for mode in modes {
         let output = support::run(&program, &[], mode);
-        support::succeeds(&output, &format!("programs/figures.c {mode:?}"));
+        support::succeeds(&output, &format!("{source} {mode:?}"));
     }
+}
+
+#[test]
+fn figures_tell_what_is_live() {
+    passes_in_every_mode("programs/figures.c");
+}
+
+#[test]
+fn calloc_zeroes_what_is_usable() {
+    passes_in_every_mode("programs/calloc_usable.c");
 }
 
 #[test]

@@ -115,6 +115,45 @@ impl<'s, S: Source> Gather<'s, S> {
     }
 }
 
+/// Aborts if one of these blocks, which a magazine keeps, is free in its slab: it was freed twice, or never handed out. Runs after a
+/// flush, so that a copy of what was flushed just now is seen.
+pub fn refuse_free(heap: &'static Heap, mut blocks: &[usize]) {
+    while let Some(&first) = blocks.first() {
+        let (slab, class) = slab_at(heap, first);
+        let checked = refuse_run(slab, class, blocks);
+        blocks = &blocks[checked..];
+    }
+}
+
+/// [`refuse_free`] of blocks as long as they are of one slab. Returns how many.
+fn refuse_run(slab: &Slab, class: Class, blocks: &[usize]) -> usize {
+    let (base, starts) = (slab.base(), class.starts());
+    let (mut word, mut free) = (0, slab.free_bits(class, 0));
+    let mut checked = 0;
+    while let Some(&address) = blocks.get(checked) {
+        let offset = address.wrapping_sub(base);
+        if offset >= SLICE_BYTES {
+            break;
+        }
+        let Some(block) = starts.block_at(offset) else {
+            misuse::interior(Call::Free, address, class.bytes())
+        };
+        if block / 64 != word {
+            word = block / 64;
+            free = slab.free_bits(class, word);
+        }
+        if free == 0 && block % 64 == 0 && is_whole_word(class, block, &blocks[checked..]) {
+            checked += 64;
+            continue;
+        }
+        if free & 1 << (block % 64) != 0 {
+            misuse::double_free(address, class.bytes());
+        }
+        checked += 1;
+    }
+    checked
+}
+
 /// Whether the next 64 freed blocks are the 64 blocks from `first` on, in order: so they come when a
 /// program frees in the order of allocation. A loop without branches, which compilers make wide.
 fn is_whole_word(class: Class, first: usize, blocks: &[usize]) -> bool {

@@ -178,6 +178,7 @@ impl Cache {
         for class in Class::all() {
             let start = &mut self.starts[class.index()];
             (start.test, start.limit) = class.start_test();
+            start.bytes = class.bytes() as u32;
         }
         for (size, tag) in self.tags.iter_mut().enumerate() {
             *tag = Tag::of(Class::serving(size));
@@ -322,6 +323,15 @@ impl Opened<'_> {
             .top
             .store(to + filled * 8, Ordering::Relaxed);
         self.publish(class);
+    }
+
+    /// The newest block whatever the door says. For the owner only.
+    pub fn newest(&mut self, class: Class) -> Option<*mut u8> {
+        if self.filled(class) == 0 {
+            return None;
+        }
+        // SAFETY: there is an entry, so there is an array.
+        Some(unsafe { self.magazine(class).below_top() })
     }
 
     /// Takes the newest block whatever the door says. For the owner only.

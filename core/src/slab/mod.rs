@@ -277,6 +277,12 @@ impl Slab {
         (held | self.withheld_bits(class, block / 64)) & (1 << (block % 64)) != 0
     }
 
+    /// Which blocks of a word the bitmap holds as free. A snapshot.
+    #[inline]
+    pub fn free_bits(&self, class: Class, word: usize) -> u64 {
+        self.words(class)[word].load(Ordering::Relaxed)
+    }
+
     /// Gives the blocks `bits` of `word` back: one atomic operation.
     pub fn give(&self, class: Class, word: usize, bits: u64) -> Given {
         // Before the bits are set: from then on they may be claimed and withheld like any other.
