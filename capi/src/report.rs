@@ -179,7 +179,8 @@ fn xml(page: &mut impl Write) -> fmt::Result {
 }
 
 /// Writes the state of the heap as XML to `stream`; `options` must be 0.
-/// Returns 0, `EINVAL` for other options, or -1 if the stream refused. No cancellation point, though writing to a stream is one.
+/// Returns 0, `EINVAL` for other options, or -1 if the stream refused. No cancellation point,
+/// though writing to a stream is one.
 ///
 /// # Safety
 /// - `stream` is an open stream.

@@ -27,7 +27,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("classes", &["slab"]),
 ];
 
-/// Functions of the C library that are cancellation points: no call of `malloc`'s family may be one. See `os/calls.rs`.
+/// Functions of the C library that are cancellation points: no call of `malloc`'s family may be
+/// one. See `os/calls.rs`.
 const CANCELLATION_POINTS: &[&str] = &[
     "accept",
     "close",
@@ -186,7 +187,8 @@ fn some_words_have_one_place() {
         if text.contains("libc::") && room_of(&file) != "os" {
             wrong.push(format!("{file} speaks to the kernel"));
         }
-        // Magazines and the thread's slot; who called; the registers that a walk up the stack begins with; another stack.
+        // Magazines and the thread's slot; who called; the registers that a walk up the stack
+        // begins with; another stack.
         let may_have_assembly = ["cache", "unwind"].contains(&room_of(&file))
             || ["front/caller/", "os/scratch/"]
                 .iter()

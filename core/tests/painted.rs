@@ -1,5 +1,6 @@
-//! How much stack the Rust allocator's entry points take, the process's first allocation among them. Each runs on a painted stack
-//! of its own, for coroutines have little. `capi/tests/programs/entry_points.c` does the same for the C names.
+//! How much stack the Rust allocator's entry points take, the process's first allocation among
+//! them. Each runs on a painted stack of its own, for coroutines have little.
+//! `capi/tests/programs/entry_points.c` does the same for the C names.
 #![cfg(target_arch = "x86_64")]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -39,7 +40,8 @@ extern "C" fn first() {
 /// Calls `work` on the stack, painted, and counts the bytes that are no longer.
 fn painted(stack: &Stack, work: extern "C" fn()) -> usize {
     let bytes = stack.0.get();
-    // SAFETY: the stack is this thread's; its top is aligned; `work` does not unwind and needs less than there is.
+    // SAFETY: the stack is this thread's; its top is aligned; `work` does not unwind and needs less
+    // than there is.
     unsafe {
         (*bytes).fill(PAINT);
         asm!(

@@ -1,4 +1,5 @@
-//! Every entry point may be called on a coroutine's stack of a few KiB, and in a thread that is about to be cancelled.
+//! Every entry point may be called on a coroutine's stack of a few KiB, and in a thread that is
+//! about to be cancelled.
 
 use crate::support::{self, Artifact, compile};
 use std::ffi::OsStr;

@@ -14,7 +14,8 @@ fn dies(source: &str, message: &str) {
     dies_otherwise_checked(source, message, message);
 }
 
-/// [`dies`], inside the wrong call in both modes, and in those that keep the fast path from most calls.
+/// [`dies`], inside the wrong call in both modes, and in those that keep the fast path from most
+/// calls.
 fn dies_at_once(source: &str, message: &str) {
     let source = format!("misuse/{source}");
     let library = support::library();

@@ -107,7 +107,8 @@ impl<'s, S: Source> Gather<'s, S> {
         }
     }
 
-    /// Gives back all that is left. By reference, for a copy would take as much stack again, and that may be a coroutine's.
+    /// Gives back all that is left. By reference, for a copy would take as much stack again, and
+    /// that may be a coroutine's.
     pub fn finish(&mut self) {
         for word in self.places.iter_mut().filter_map(Option::take) {
             give(self.heap, word, self.source);
@@ -115,8 +116,8 @@ impl<'s, S: Source> Gather<'s, S> {
     }
 }
 
-/// Aborts if one of these blocks, which a magazine keeps, is free in its slab: it was freed twice, or never handed out. Runs after a
-/// flush, so that a copy of what was flushed just now is seen.
+/// Aborts if one of these blocks, which a magazine keeps, is free in its slab: it was freed twice,
+/// or never handed out. Runs after a flush, so that a copy of what was flushed just now is seen.
 pub fn refuse_free(heap: &'static Heap, mut blocks: &[usize]) {
     while let Some(&first) = blocks.first() {
         let (slab, class) = slab_at(heap, first);

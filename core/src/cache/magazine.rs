@@ -166,7 +166,8 @@ impl Magazine {
     pub unsafe fn below_top(&self) -> *mut u8 {
         let top = self.top.load(Ordering::Relaxed);
         debug_assert_ne!(top, 0);
-        // SAFETY: an entry of the array, or the word before it, which can be read; only the owner writes it.
+        // SAFETY: an entry of the array, or the word before it, which can be read; only the owner
+        // writes it.
         unsafe { *((top - 8) as *const *mut u8) }
     }
 

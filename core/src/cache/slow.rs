@@ -16,9 +16,9 @@ const TIDY_EVERY: u32 = 64;
 /// The same, of the clock alone, while memory is short.
 const PRESSED_EVERY: u32 = 2;
 
-/// How many of the entries that a flush keeps, newest first, it looks at for blocks that are free in
-/// their slabs: those that are handed out next. All of them would cost 108 instructions more a malloc
-/// and free where frees are scattered.
+/// How many of the entries that a flush keeps, newest first, it looks at for blocks that are free
+/// in their slabs: those that are handed out next. All of them would cost 108 instructions more a
+/// malloc and free where frees are scattered.
 const CHECKED_ENTRIES: usize = 32;
 
 /// What a thread has of the capacity that the process may grant.
@@ -64,8 +64,8 @@ impl Heap {
         block
     }
 
-    /// Takes a freed block into the magazine of `class`; a full one first gives its older half back. Aborts if the block is the
-    /// newest one there.
+    /// Takes a freed block into the magazine of `class`; a full one first gives its older half
+    /// back. Aborts if the block is the newest one there.
     pub fn put(&'static self, cache: &Cache, class: Class, block: *mut u8) {
         let mut open = cache.open();
         open.settle(class);
@@ -190,7 +190,8 @@ impl Heap {
         true
     }
 
-    /// Memory for an array of `room` entries, before which there is a word that can be read: so not at the start of a slice.
+    /// Memory for an array of `room` entries, before which there is a word that can be read: so not
+    /// at the start of a slice.
     fn array(&self, room: usize) -> Option<ptr::NonNull<u8>> {
         let take = || self.meta.allocate(room * 8, || self.meta_slice());
         let begins_slice = |array: ptr::NonNull<u8>| array.addr().get().is_multiple_of(SLICE_BYTES);

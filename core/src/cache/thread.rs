@@ -159,14 +159,16 @@ impl Cache {
         }
     }
 
-    /// Puts a cache without capacity at `place`, `shift` bytes after the start of its memory. It is copied from a static: one
-    /// made by value would pass through the caller's stack, and that may be a coroutine's.
+    /// Puts a cache without capacity at `place`, `shift` bytes after the start of its memory. It is
+    /// copied from a static: one made by value would pass through the caller's stack, and that may
+    /// be a coroutine's.
     ///
     /// # Safety
     /// - `place` is aligned, holds a cache's bytes, and is the caller's.
     pub unsafe fn put(place: NonNull<Cache>, shift: usize) {
         debug_assert!(place.is_aligned());
-        // SAFETY: the caller's promise; sentinels are never written, and nobody else has the copy yet.
+        // SAFETY: the caller's promise; sentinels are never written, and nobody else has the copy
+        // yet.
         unsafe {
             ptr::copy_nonoverlapping(&raw const EMPTY, place.as_ptr(), 1);
             (*place.as_ptr()).inner.get_mut().shift = shift as u8;

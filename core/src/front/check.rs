@@ -32,7 +32,8 @@ struct Quarantine {
     lock: Lock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
-    /// What is held, for statistics: bytes, and of these bytes and blocks of large ones. Written under `lock`.
+    /// What is held, for statistics: bytes, and of these bytes and blocks of large ones. Written
+    /// under `lock`.
     held: [AtomicUsize; 3],
 }
 

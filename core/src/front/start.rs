@@ -37,7 +37,8 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
     }
 }
 
-/// [`begin`], in a call of the program's: on a stack of its own, for the caller's may be a coroutine's.
+/// [`begin`], in a call of the program's: on a stack of its own, for the caller's may be a
+/// coroutine's.
 ///
 /// # Safety
 /// - As [`begin`].

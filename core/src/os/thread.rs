@@ -65,7 +65,8 @@ pub fn at_fork(
 /// The mask is set by `pthread_sigmask`, which leaves the C library's own signals alone: with them masked, `setuid` would
 /// wait for this thread for ever.
 ///
-/// On a stack of its own: the C library takes 4 KiB for it, and the caller's stack may be a coroutine's.
+/// On a stack of its own: the C library takes 4 KiB for it, and the caller's stack may be a
+/// coroutine's.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize) -> bool {
     // SAFETY: every buffer is initialised by the call before it is read; the body is a plain function.
     let start = || unsafe {

@@ -100,9 +100,9 @@ fn take(cache: &Cache, tag: Tag, top: usize) -> *mut u8 {
 #[inline(always)]
 pub unsafe fn release(block: *mut u8) -> bool {
     // SAFETY: reads the arena's tag only if the slice is one of the arena's, whose table begins at its
-    // base; reads the word below the top of the thread's own magazine, which can be read even where there is no entry
-    // (see `Magazine`); writes the entry only below the limit, then the top. The cache in the slot is a sentinel (always
-    // full) or the thread's own.
+    // base; reads the word below the top of the thread's own magazine, which can be read even where
+    // there is no entry (see `Magazine`); writes the entry only below the limit, then the top. The
+    // cache in the slot is a sentinel (always full) or the thread's own.
     unsafe {
         asm!(
             // Which slice?

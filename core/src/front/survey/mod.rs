@@ -27,8 +27,8 @@ pub fn snapshot() -> Snapshot {
     figures
 }
 
-/// Calls `report` with the figures of [`snapshot`], which stand in memory of their own: the caller may be on a coroutine's
-/// stack. All of them are 0 if the kernel has no memory for them.
+/// Calls `report` with the figures of [`snapshot`], which stand in memory of their own: the caller
+/// may be on a coroutine's stack. All of them are 0 if the kernel has no memory for them.
 pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
     /// All figures 0.
     static UNKNOWN: MaybeUninit<Snapshot> = MaybeUninit::zeroed();

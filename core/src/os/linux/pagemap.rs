@@ -46,7 +46,7 @@ const ZERO_PAGE: u64 = 1 << 5;
 const HUGE: u64 = 1 << 6;
 
 /// Regions of one call: less than 1 KiB of stack, for the caller's may be a coroutine's.
-const MOST_REGIONS: usize = 32;
+const MOST_REGIONS: usize = 24;
 
 /// Words read at once from the file, one a page: 1 KiB of stack.
 const MOST_WORDS: usize = 128;
@@ -125,8 +125,8 @@ pub(super) fn truthful_way(number: i32, written: usize, page: usize) -> Option<W
     [Way::Scan, Way::Read].into_iter().find(is_true)
 }
 
-/// Asks once. Returns up to where the kernel answered: more than `at`, at most `end`. Out of line, so that no other buffer shares
-/// its frame.
+/// Asks once. Returns up to where the kernel answered: more than `at`, at most `end`. Out of line,
+/// so that no other buffer shares its frame.
 #[inline(never)]
 fn scan(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -> Option<usize> {
     let mut regions = [const { MaybeUninit::<Region>::uninit() }; MOST_REGIONS];

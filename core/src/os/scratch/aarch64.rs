@@ -2,8 +2,8 @@
 
 use core::ffi::c_void;
 
-/// Calls `work(argument)` with the stack pointer at `top`. Debuggers and profilers step over the switch by the table that the
-/// directives make.
+/// Calls `work(argument)` with the stack pointer at `top`. Debuggers and profilers step over the
+/// switch by the table that the directives make.
 ///
 /// # Safety
 /// - Below `top`, a multiple of 16, there is stack enough for `work`, which nobody else uses.

@@ -1,7 +1,8 @@
-//! Room and stack for one call's work that is too large for its caller's stack, which may be a coroutine's of a few KiB.
+//! Room and stack for one call's work that is too large for its caller's stack, which may be a
+//! coroutine's of a few KiB.
 //!
-//! Each call maps memory of its own and unmaps it at its end: some 10 µs, so it is for rare work. Nothing is locked, so a signal
-//! handler and a fork may come in between.
+//! Each call maps memory of its own and unmaps it at its end, so it is for rare work. Nothing is
+//! locked, so a signal handler and a fork may come in between.
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
@@ -22,11 +23,13 @@ use core::ptr::NonNull;
 /// Bytes of the stack that work gets.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Calls `work` on a stack of its own, with a zeroed value that is not on it. `None` if the kernel has no memory for them.
+/// Calls `work` on a stack of its own, with a zeroed value that is not on it. `None` if the kernel
+/// has no memory for them.
 pub fn with<T: Zeroable, R>(work: impl FnOnce(&mut T) -> R) -> Option<R> {
     const { assert!(align_of::<T>() <= 4096) };
     let room = Room::new(size_of::<T>())?;
-    // SAFETY: new pages read as zero, which is a value; they are large enough, aligned, and nobody else's.
+    // SAFETY: new pages read as zero, which is a value; they are large enough, aligned, and nobody
+    // else's.
     let value = unsafe { room.value().cast::<T>().as_mut() };
     Some(room.call(|| work(value)))
 }
@@ -71,7 +74,8 @@ impl Room {
             result: None,
         };
         let top = self.value().as_ptr();
-        // SAFETY: the stack below `top` is committed, aligned to a page, and nobody runs on it; `run` gets the call it is made for.
+        // SAFETY: the stack below `top` is committed, aligned to a page, and nobody runs on it;
+        // `run` gets the call it is made for.
         unsafe { machine::call_on(top, run::<W, R>, (&raw mut call).cast()) };
         match call.result {
             Some(result) => result,
