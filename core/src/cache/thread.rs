@@ -4,6 +4,7 @@ use super::colour;
 use super::counted::{Counted, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
+use crate::base::units::SLICE_BYTES;
 use crate::os::lock::{Guard, Lock};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::ptr::{self, NonNull};
@@ -271,6 +272,8 @@ impl Opened<'_> {
     pub fn publish(&mut self, class: Class) {
         let door = self.inner.door;
         let store = self.store(class);
+        // `free` reads the word before an empty array (see `Magazine`).
+        debug_assert!(store.base == 0 || !store.base.is_multiple_of(SLICE_BYTES));
         let end = store.base + store.capacity as usize * 8;
         let (bottom, counted, limit) = match door {
             Door::Open => (store.floor, usize::MAX, end),
