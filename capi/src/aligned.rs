@@ -32,10 +32,14 @@ pub(crate) extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     }
 }
 
-/// C11's name for [`memalign`]; like glibc 2.36 it accepts every `size` and rounds `align` up.
+/// `size` bytes at a multiple of `align`; null and `EINVAL` if that is no power of two, as C17 and glibc 2.38 have it. Every
+/// `size` is accepted.
 #[unsafe(no_mangle)]
 extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
-    memalign(align, size)
+    match align.is_power_of_two() {
+        true => or_enomem(allocate(size, align)),
+        false => fail(libc::EINVAL),
+    }
 }
 
 /// Stores a block at a multiple of `align` in `*out` and returns 0, or returns `EINVAL` (not a power

@@ -9,6 +9,7 @@ use core::ffi::c_int;
 use core::fmt::{self, Write};
 use libc::FILE;
 use neap::front;
+use neap::os::thread;
 use neap::stats::{Snapshot, Text};
 
 /// The heap in glibc's terms, in bytes except `large_blocks`.
@@ -25,7 +26,7 @@ struct Glibc {
 impl Glibc {
     /// The heap now.
     fn now() -> Self {
-        Self::of(&front::snapshot())
+        front::with_snapshot(Self::of)
     }
 
     /// Counters are read one by one while other threads run: every difference saturates.
@@ -40,6 +41,25 @@ impl Glibc {
             live,
             free: arena - live,
             trimmable: heap.free_dirty,
+        }
+    }
+}
+
+/// What `malloc_info` tells beside that, in bytes.
+struct Totals {
+    committed: u64,
+    reserved: u64,
+    live: u64,
+    resident: u64,
+}
+
+impl Totals {
+    fn of(heap: &Snapshot) -> Self {
+        Self {
+            committed: heap.committed,
+            reserved: heap.reserved,
+            live: heap.live,
+            resident: heap.resident,
         }
     }
 }
@@ -128,8 +148,7 @@ impl<Send: FnMut(&[u8]) -> fmt::Result> Write for Pieces<Send> {
 
 /// The document of `malloc_info`, in glibc's elements as far as they have a meaning here.
 fn xml(page: &mut impl Write) -> fmt::Result {
-    let raw = front::snapshot();
-    let heap = Glibc::of(&raw);
+    let (heap, totals) = front::with_snapshot(|raw| (Glibc::of(raw), Totals::of(raw)));
     let (blocks, large) = (heap.large_blocks, heap.large);
     writeln!(page, "<malloc version=\"1\" allocator=\"neap\">")?;
     writeln!(
@@ -144,19 +163,24 @@ fn xml(page: &mut impl Write) -> fmt::Result {
     writeln!(
         page,
         "<system type=\"current\" size=\"{}\"/>",
-        raw.committed
+        totals.committed
     )?;
-    writeln!(page, "<aspace type=\"total\" size=\"{}\"/>", raw.reserved)?;
+    writeln!(
+        page,
+        "<aspace type=\"total\" size=\"{}\"/>",
+        totals.reserved
+    )?;
     writeln!(
         page,
         "<neap live=\"{}\" resident=\"{}\"/>",
-        raw.live, raw.resident
+        totals.live, totals.resident
     )?;
     writeln!(page, "</malloc>")
 }
 
 /// Writes the state of the heap as XML to `stream`; `options` must be 0.
-/// Returns 0, `EINVAL` for other options, or -1 if the stream refused.
+/// Returns 0, `EINVAL` for other options, or -1 if the stream refused. No cancellation point,
+/// though writing to a stream is one.
 ///
 /// # Safety
 /// - `stream` is an open stream.
@@ -174,10 +198,28 @@ unsafe extern "C" fn malloc_info(options: c_int, stream: *mut FILE) -> c_int {
             Err(fmt::Error)
         }
     });
-    match xml(&mut page).and_then(|()| page.flush()) {
+    let before = set_cancelling(CANCEL_DISABLE);
+    let written = xml(&mut page).and_then(|()| page.flush());
+    set_cancelling(before);
+    match written {
         Ok(()) => 0,
         Err(fmt::Error) => -1,
     }
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of Linux's C libraries.
+const CANCEL_DISABLE: c_int = 1;
+
+/// Says whether the calling thread may be cancelled, and gives what was in force before.
+fn set_cancelling(state: c_int) -> c_int {
+    let mut before = 0;
+    // SAFETY: a valid state, and a buffer for the one before.
+    unsafe { pthread_setcancelstate(state, &mut before) };
+    before
 }
 
 /// Writes the page of `neap run --stats` to standard error. Keeps `errno`.
@@ -185,22 +227,20 @@ unsafe extern "C" fn malloc_info(options: c_int, stream: *mut FILE) -> c_int {
 extern "C" fn malloc_stats() {
     // SAFETY: every thread has an errno of its own.
     let errno = unsafe { *libc::__errno_location() };
-    let mut page = Pieces::new(to_standard_error);
-    let heap = front::snapshot();
-    let written =
-        writeln!(page, "neap: the heap now").and_then(|()| write!(page, "{}", Text(&heap)));
-    // A closed or full descriptor loses the report: there is nobody to tell.
-    let _ = written.and_then(|()| page.flush());
+    front::with_snapshot(|heap| {
+        let mut page = Pieces::new(to_standard_error);
+        let written =
+            writeln!(page, "neap: the heap now").and_then(|()| write!(page, "{}", Text(heap)));
+        // A closed or full descriptor loses the report: there is nobody to tell.
+        let _ = written.and_then(|()| page.flush());
+    });
     crate::errno::set(errno);
 }
 
 /// Writes all of `bytes`.
-fn to_standard_error(mut bytes: &[u8]) -> fmt::Result {
-    while !bytes.is_empty() {
-        // SAFETY: the bytes are initialised.
-        let sent = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
-        let sent = usize::try_from(sent).map_err(|_| fmt::Error)?;
-        bytes = bytes.get(sent..).unwrap_or_default();
+fn to_standard_error(bytes: &[u8]) -> fmt::Result {
+    match thread::write_all(libc::STDERR_FILENO, bytes) {
+        true => Ok(()),
+        false => Err(fmt::Error),
     }
-    Ok(())
 }

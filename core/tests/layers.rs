@@ -27,6 +27,57 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("classes", &["slab"]),
 ];
 
+/// Functions of the C library that are cancellation points: no call of `malloc`'s family may be
+/// one. See `os/calls.rs`.
+const CANCELLATION_POINTS: &[&str] = &[
+    "accept",
+    "close",
+    "connect",
+    "creat",
+    "fcntl",
+    "fdatasync",
+    "fsync",
+    "getrandom",
+    "lockf",
+    "msync",
+    "nanosleep",
+    "clock_nanosleep",
+    "open",
+    "open64",
+    "openat",
+    "openat64",
+    "pause",
+    "poll",
+    "ppoll",
+    "pread",
+    "pread64",
+    "preadv",
+    "pselect",
+    "pwrite",
+    "pwrite64",
+    "read",
+    "readv",
+    "recv",
+    "recvfrom",
+    "recvmsg",
+    "select",
+    "sem_wait",
+    "send",
+    "sendmsg",
+    "sendto",
+    "sigpause",
+    "sigsuspend",
+    "sigtimedwait",
+    "sigwait",
+    "sleep",
+    "tcdrain",
+    "usleep",
+    "wait",
+    "waitpid",
+    "write",
+    "writev",
+];
+
 /// Files that alone may contain a word.
 const ONLY_THERE: &[(&str, &[&str])] = &[
     ("sync::atomic", &["base/sync.rs"]),
@@ -136,11 +187,28 @@ fn some_words_have_one_place() {
         if text.contains("libc::") && room_of(&file) != "os" {
             wrong.push(format!("{file} speaks to the kernel"));
         }
-        // Magazines and the thread's slot; who called; the registers that a walk up the stack begins with.
-        let may_have_assembly =
-            ["cache", "unwind"].contains(&room_of(&file)) || file.starts_with("front/caller/");
+        // Magazines and the thread's slot; who called; the registers that a walk up the stack
+        // begins with; another stack.
+        let may_have_assembly = ["cache", "unwind"].contains(&room_of(&file))
+            || ["front/caller/", "os/scratch/"]
+                .iter()
+                .any(|folder| file.starts_with(folder));
         if text.contains("asm!(") && !may_have_assembly {
             wrong.push(format!("{file} has assembly"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn no_call_is_a_cancellation_point() {
+    let mut wrong = Vec::new();
+    for (file, text) in files() {
+        for name in CANCELLATION_POINTS {
+            // What stands in `child.rs` is for tests.
+            if text.contains(&format!("libc::{name}(")) && file != "os/child.rs" {
+                wrong.push(format!("{file} calls {name}"));
+            }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -5,6 +5,7 @@ mod board;
 mod cgroup;
 mod classes;
 mod cxx;
+mod entry_points;
 mod exhaustion;
 mod faults;
 mod limits;

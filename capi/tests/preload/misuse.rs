@@ -14,6 +14,35 @@ fn dies(source: &str, message: &str) {
     dies_otherwise_checked(source, message, message);
 }
 
+/// [`dies`], inside the wrong call in both modes, and in those that keep the fast path from most
+/// calls.
+fn dies_at_once(source: &str, message: &str) {
+    let source = format!("misuse/{source}");
+    let library = support::library();
+    let Some(program) = compile(&source, Artifact::Program, &[library.as_os_str()]) else {
+        return;
+    };
+    let modes: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("NEAP_CHECK", "1")],
+        &[("NEAP_COUNT", "1")],
+        &[("NEAP_SAMPLE", "1M")],
+    ];
+    for mode in modes {
+        let output = support::run(&program, &[], mode);
+        assert_eq!(
+            support::aborted(&output, &source),
+            message,
+            "{source} {mode:?}"
+        );
+        assert_eq!(
+            support::text(&output.stdout),
+            "",
+            "{source} {mode:?}: not seen at once"
+        );
+    }
+}
+
 /// [`dies`], where check mode knows more: it says `checked`.
 fn dies_otherwise_checked(source: &str, message: &str, checked: &str) {
     let source = format!("misuse/{source}");
@@ -43,6 +72,23 @@ fn dies_otherwise_checked(source: &str, message: &str, checked: &str) {
 #[test]
 fn double_free_twice() {
     dies("double_free_twice.c", DOUBLE);
+}
+
+#[test]
+fn double_free_at_once() {
+    dies_at_once("double_free_at_once.c", DOUBLE);
+}
+
+#[test]
+fn never_handed_out_next() {
+    dies_at_once("never_handed_out_next.c", DOUBLE);
+}
+
+#[test]
+fn never_handed_out() {
+    dies("never_handed_out.c", DOUBLE);
+    dies("never_handed_out_far.c", DOUBLE);
+    dies_at_once("never_handed_out_flush.c", DOUBLE);
 }
 
 #[test]

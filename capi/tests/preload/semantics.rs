@@ -1,6 +1,6 @@
 //! Every C entry point behaves as glibc's does; the programs say how.
 
-use crate::support::{passes, passes_linked};
+use crate::support::{self, Artifact, compile, passes, passes_linked};
 
 #[test]
 fn c_names() {
@@ -21,6 +21,33 @@ fn sized() {
 #[test]
 fn control() {
     passes("programs/control.c");
+}
+
+/// Runs a program in every mode of the library.
+fn passes_in_every_mode(source: &str) {
+    let Some(program) = compile(source, Artifact::Program, &[]) else {
+        return;
+    };
+    let modes: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("NEAP_CHECK", "1")],
+        &[("NEAP_COUNT", "1")],
+        &[("NEAP_SAMPLE", "4K")],
+    ];
+    for mode in modes {
+        let output = support::run(&program, &[], mode);
+        support::succeeds(&output, &format!("{source} {mode:?}"));
+    }
+}
+
+#[test]
+fn figures_tell_what_is_live() {
+    passes_in_every_mode("programs/figures.c");
+}
+
+#[test]
+fn calloc_zeroes_what_is_usable() {
+    passes_in_every_mode("programs/calloc_usable.c");
 }
 
 #[test]

@@ -51,11 +51,12 @@ static void many_aligned_blocks_do_not_overlap(void) {
     for (int i = 0; i < COUNT; i++) free(blocks[i]);
 }
 
-static void odd_alignments_are_rounded_up(void) {
+static void odd_alignments_are_rounded_up_or_refused(void) {
+    static const size_t odd[] = {0, 3, 24, 100, 4097, 5000, SIZE_MAX};
     void *block = memalign(hidden(100), 10);
     CHECK(block && multiple_of(block, 128)), free(block);
-    block = aligned_alloc(hidden(5000), 10);
-    CHECK(block && multiple_of(block, 8192)), free(block);
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        errno = 0, CHECK(!aligned_alloc(hidden(odd[i]), 10) && errno == EINVAL);
     block = memalign(hidden(0), 10);
     CHECK(block && multiple_of(block, 16)), free(block);
     block = aligned_alloc(hidden(64), 65);
@@ -88,7 +89,7 @@ int main(void) {
     posix_memalign_judges_its_alignment();
     every_power_up_to_a_gib_and_many_sizes();
     many_aligned_blocks_do_not_overlap();
-    odd_alignments_are_rounded_up();
+    odd_alignments_are_rounded_up_or_refused();
     impossible_ones_fail();
     pages();
     return 0;

@@ -69,6 +69,7 @@ impl Heap {
     }
 
     /// Empties the calling thread's own magazines.
+    #[inline(never)]
     fn flush_all(&'static self, cache: &Cache) {
         let mut open = cache.open();
         for class in Class::all() {
@@ -143,7 +144,9 @@ impl Heap {
     }
 
     /// Takes what a batch has offered, as far as it still stands, until `most` blocks were taken. What is left goes back.
-    /// `most` is `None` if the kernel refused the barrier: then only grants are taken.
+    /// `most` is `None` if the kernel refused the barrier: then only grants are taken. Out of line, so that
+    /// callers on small stacks hold what it needs only once.
+    #[inline(never)]
     fn collect_batch<S: Source>(
         &'static self,
         batch: &Batch,

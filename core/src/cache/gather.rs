@@ -13,9 +13,9 @@ const PLACES: usize = 32;
 #[derive(Clone, Copy)]
 struct Word {
     slab: &'static Slab,
-    class: Class,
-    word: usize,
     bits: u64,
+    word: u32,
+    class: Class,
 }
 
 /// Blocks on their way back to their slabs. Give back the rest with [`Gather::finish`].
@@ -52,6 +52,12 @@ impl<'s, S: Source> Gather<'s, S> {
         let starts = class.starts();
         let (mut word, mut bits) = (0, 0u64);
         let mut added = 0;
+        let of_word = |word: usize, bits| Word {
+            slab,
+            bits,
+            word: word as u32,
+            class,
+        };
         while let Some(&address) = blocks.get(added) {
             let offset = address.wrapping_sub(base);
             if offset >= SLICE_BYTES {
@@ -61,12 +67,7 @@ impl<'s, S: Source> Gather<'s, S> {
                 misuse::interior(Call::Free, address, class.bytes())
             };
             if block / 64 != word {
-                self.add_word(Word {
-                    slab,
-                    class,
-                    word,
-                    bits,
-                });
+                self.add_word(of_word(word, bits));
                 (word, bits) = (block / 64, 0);
             }
             if block % 64 == 0 && bits == 0 && is_whole_word(class, block, &blocks[added..]) {
@@ -81,12 +82,7 @@ impl<'s, S: Source> Gather<'s, S> {
             }
             added += 1;
         }
-        self.add_word(Word {
-            slab,
-            class,
-            word,
-            bits,
-        });
+        self.add_word(of_word(word, bits));
         added
     }
 
@@ -95,7 +91,7 @@ impl<'s, S: Source> Gather<'s, S> {
         if new.bits == 0 {
             return;
         }
-        let place = &mut self.places[place_of(new.slab, new.word)];
+        let place = &mut self.places[place_of(new.slab, new.word as usize)];
         match place {
             Some(held) if core::ptr::eq(held.slab, new.slab) && held.word == new.word => {
                 if held.bits & new.bits != 0 {
@@ -111,12 +107,52 @@ impl<'s, S: Source> Gather<'s, S> {
         }
     }
 
-    /// Gives back all that is left.
-    pub fn finish(self) {
-        for word in self.places.into_iter().flatten() {
+    /// Gives back all that is left. By reference, for a copy would take as much stack again, and
+    /// that may be a coroutine's.
+    pub fn finish(&mut self) {
+        for word in self.places.iter_mut().filter_map(Option::take) {
             give(self.heap, word, self.source);
         }
     }
+}
+
+/// Aborts if one of these blocks, which a magazine keeps, is free in its slab: it was freed twice,
+/// or never handed out. Runs after a flush, so that a copy of what was flushed just now is seen.
+pub fn refuse_free(heap: &'static Heap, mut blocks: &[usize]) {
+    while let Some(&first) = blocks.first() {
+        let (slab, class) = slab_at(heap, first);
+        let checked = refuse_run(slab, class, blocks);
+        blocks = &blocks[checked..];
+    }
+}
+
+/// [`refuse_free`] of blocks as long as they are of one slab. Returns how many.
+fn refuse_run(slab: &Slab, class: Class, blocks: &[usize]) -> usize {
+    let (base, starts) = (slab.base(), class.starts());
+    let (mut word, mut free) = (0, slab.free_bits(class, 0));
+    let mut checked = 0;
+    while let Some(&address) = blocks.get(checked) {
+        let offset = address.wrapping_sub(base);
+        if offset >= SLICE_BYTES {
+            break;
+        }
+        let Some(block) = starts.block_at(offset) else {
+            misuse::interior(Call::Free, address, class.bytes())
+        };
+        if block / 64 != word {
+            word = block / 64;
+            free = slab.free_bits(class, word);
+        }
+        if free == 0 && block % 64 == 0 && is_whole_word(class, block, &blocks[checked..]) {
+            checked += 64;
+            continue;
+        }
+        if free & 1 << (block % 64) != 0 {
+            misuse::double_free(address, class.bytes());
+        }
+        checked += 1;
+    }
+    checked
 }
 
 /// Whether the next 64 freed blocks are the 64 blocks from `first` on, in order: so they come when a
@@ -139,15 +175,15 @@ fn is_whole_word(class: Class, first: usize, blocks: &[usize]) -> bool {
 }
 
 /// The word and the bit of a block in its slab; aborts if no block starts at `address`.
-fn place_in(class: Class, address: usize) -> (usize, u64) {
+fn place_in(class: Class, address: usize) -> (u32, u64) {
     match class.block_at(address % SLICE_BYTES) {
-        Some(block) => (block / 64, 1 << (block % 64)),
+        Some(block) => (block as u32 / 64, 1 << (block % 64)),
         None => misuse::interior(Call::Free, address, class.bytes()),
     }
 }
 
 fn refuse_twice(word: Word, twice: u64) -> ! {
-    let block = word.word * 64 + twice.trailing_zeros() as usize;
+    let block = word.word as usize * 64 + twice.trailing_zeros() as usize;
     misuse::double_free(
         word.slab.base() + block * word.class.bytes(),
         word.class.bytes(),
@@ -188,9 +224,9 @@ fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
 }
 
 fn give<S: Source>(heap: &'static Heap, word: Word, source: &S) {
-    if let Err(twice) = heap
-        .depots
-        .give(word.slab, word.class, word.word, word.bits, source)
+    if let Err(twice) =
+        heap.depots
+            .give(word.slab, word.class, word.word as usize, word.bits, source)
     {
         refuse_twice(word, twice);
     }

@@ -74,7 +74,8 @@ pub struct Start {
     pub test: u32,
     /// What the product must be below.
     pub limit: u32,
-    _stride: u32,
+    /// Bytes of a block. Not for `free`, but for `calloc`.
+    pub bytes: u32,
 }
 
 /// The starts of all tags, for the classes that are built in.
@@ -82,11 +83,12 @@ pub const STARTS: [Start; MAGAZINES] = {
     let mut starts = [Start {
         test: 0,
         limit: 0,
-        _stride: 0,
+        bytes: 0,
     }; MAGAZINES];
     let mut index = 1;
     while index <= CLASSES {
         (starts[index].test, starts[index].limit) = BUILT_IN.start_test(index);
+        starts[index].bytes = BUILT_IN.sizes[index] as u32;
         index += 1;
     }
     starts
@@ -95,6 +97,9 @@ pub const STARTS: [Start; MAGAZINES] = {
 const _: () = assert!(size_of::<Start>() * 2 == size_of::<Magazine>());
 
 /// One class's stack of free blocks. All zero: empty and full.
+///
+/// `free` reads the word below the top, so that a block freed twice in a row is seen. An array therefore never begins where the
+/// word before it may be unreadable: see `Heap::array`.
 #[repr(C)]
 pub struct Magazine {
     /// Address past the newest entry.
@@ -145,6 +150,25 @@ impl Magazine {
         }
         // SAFETY: as in `pop`.
         Some(unsafe { *((top - 8) as *const *mut u8) })
+    }
+
+    /// Whether a block can be pushed.
+    #[inline(always)]
+    pub fn has_room(&self) -> bool {
+        self.top.load(Ordering::Relaxed) < self.limit.load(Ordering::Relaxed)
+    }
+
+    /// The word below the top: the newest block, or, where there is none, anything.
+    ///
+    /// # Safety
+    /// - The magazine has an array.
+    #[inline(always)]
+    pub unsafe fn below_top(&self) -> *mut u8 {
+        let top = self.top.load(Ordering::Relaxed);
+        debug_assert_ne!(top, 0);
+        // SAFETY: an entry of the array, or the word before it, which can be read; only the owner
+        // writes it.
+        unsafe { *((top - 8) as *const *mut u8) }
     }
 
     /// Adds a block; false if the magazine is full or closed.

@@ -244,7 +244,7 @@ impl Heap {
         // SAFETY: at most `colour::ROOM`, so inside the memory.
         let block = unsafe { memory.byte_add(shift) }.cast::<Cache>();
         // SAFETY: the memory is large enough, the place in it aligned to a word, and ours.
-        unsafe { block.write(Cache::new(shift)) };
+        unsafe { Cache::put(block, shift) };
         if table::is_replaced() {
             // SAFETY: initialised just now, and nobody else has it yet.
             unsafe { &mut *block.as_ptr() }.follow_classes();

@@ -4,6 +4,7 @@ use super::colour;
 use super::counted::{Counted, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
 use crate::base::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering, UnsafeCell};
+use crate::base::units::SLICE_BYTES;
 use crate::os::lock::{Guard, Lock};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::ptr::{self, NonNull};
@@ -182,11 +183,28 @@ impl Cache {
         }
     }
 
+    /// Puts a cache without capacity at `place`, `shift` bytes after the start of its memory. It is
+    /// copied from a static: one made by value would pass through the caller's stack, and that may
+    /// be a coroutine's.
+    ///
+    /// # Safety
+    /// - `place` is aligned, holds a cache's bytes, and is the caller's.
+    pub unsafe fn put(place: NonNull<Cache>, shift: usize) {
+        debug_assert!(place.is_aligned());
+        // SAFETY: the caller's promise; sentinels are never written, and nobody else has the copy
+        // yet.
+        unsafe {
+            ptr::copy_nonoverlapping(&raw const EMPTY, place.as_ptr(), 1);
+            (*place.as_ptr()).inner.get_mut().shift = shift as u8;
+        }
+    }
+
     /// Makes a new cache one for the classes in force, if these are not those built in.
     pub fn follow_classes(&mut self) {
         for class in Class::all() {
             let start = &mut self.starts[class.index()];
             (start.test, start.limit) = class.start_test();
+            start.bytes = class.bytes() as u32;
         }
         for (size, tag) in self.tags.iter_mut().enumerate() {
             *tag = Tag::of(Class::serving(size));
@@ -335,6 +353,8 @@ impl Opened<'_> {
     pub fn publish(&mut self, class: Class) {
         let door = self.inner.door;
         let store = self.store(class);
+        // `free` reads the word before an empty array (see `Magazine`).
+        debug_assert!(store.base == 0 || !store.base.is_multiple_of(SLICE_BYTES));
         let end = store.base + store.capacity as usize * 8;
         let (bottom, counted, limit) = match door {
             Door::Open => (store.floor, usize::MAX, end),
@@ -409,10 +429,21 @@ impl Opened<'_> {
         debug_assert_eq!(self.filled(class), 0);
         self.inner.arrays[class.index() / 64] &= !(1 << (class.index() % 64));
         let store = core::mem::replace(self.store(class), Store::NONE);
+        // A handler that frees finds the magazine full from here on, one that allocates finds it empty.
+        self.magazine(class).limit.store(0, Ordering::Relaxed);
         self.magazine(class).top.store(0, Ordering::Relaxed);
         self.publish(class);
         let array = NonNull::new(store.base as *mut u8)?;
         Some((array, store.room as usize))
+    }
+
+    /// The newest block whatever the door says. For the owner only.
+    pub fn newest(&mut self, class: Class) -> Option<*mut u8> {
+        if self.filled(class) == 0 {
+            return None;
+        }
+        // SAFETY: there is an entry, so there is an array.
+        Some(unsafe { self.magazine(class).below_top() })
     }
 
     /// Takes the newest block whatever the door says. For the owner only.

@@ -35,13 +35,45 @@ pub fn allocate_hit(size: usize) -> Option<*mut u8> {
     }
 }
 
-/// Like [`allocate`], the bytes zero.
+/// Which bytes of a block are to be zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// Those that were asked for.
+    Asked,
+    /// All that may be used.
+    Usable,
+}
+
+impl Extent {
+    fn bytes(self, size: usize, class: Class) -> usize {
+        match self {
+            Extent::Asked => size,
+            Extent::Usable => class.bytes(),
+        }
+    }
+}
+
+/// Like [`allocate`], all usable bytes zero, as the C library's `calloc` has it.
 #[inline]
 pub fn allocate_zeroed(size: usize) -> *mut u8 {
-    if size < FRESH_BYTES {
-        return zeroed(allocate(size), size);
+    if size > TABLE_BYTES {
+        return allocate_zeroed_missed(size);
     }
-    allocate_layout_zeroed_large(size, 16)
+    let cache = current();
+    let tag = cache.tags[size];
+    match fast::pop(cache, tag) {
+        Some(block) => zeroed(block, cache.start(tag).bytes as usize),
+        None => allocate_zeroed_missed(size),
+    }
+}
+
+/// [`allocate_zeroed`] past the magazine, or of more than the table knows.
+#[inline(never)]
+fn allocate_zeroed_missed(size: usize) -> *mut u8 {
+    if size >= FRESH_BYTES {
+        return allocate_layout_zeroed_large(size, 16, Extent::Usable);
+    }
+    zeroed(allocate(size), Class::serving(size).bytes())
 }
 
 /// A block of at least `size` bytes at a multiple of `align` (and of 16); null when out of memory.
@@ -83,34 +115,36 @@ pub fn allocate_layout_zeroed(size: usize, align: usize) -> *mut u8 {
     if size < FRESH_BYTES && align < FRESH_BYTES {
         return zeroed(allocate_layout(size, align), size);
     }
-    allocate_layout_zeroed_large(size, align)
+    allocate_layout_zeroed_large(size, align, Extent::Asked)
 }
 
 /// Zeroed blocks of sizes where it pays to know what is zero.
 #[inline(never)]
-fn allocate_layout_zeroed_large(size: usize, align: usize) -> *mut u8 {
+fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *mut u8 {
     let Some(class) = Class::of_layout(size, align) else {
         return large::allocate_zeroed(size, align);
     };
     if let Some(block) = fast::pop(current(), Tag::of(class)) {
-        return zeroed(block, size);
+        return zeroed(block, extent.bytes(size, class));
     }
     // A thread without a cache gets one by the slow path; the other modes have their own ways.
     let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain || HEAP.is_sampling();
     if simply || !HEAP.depots.next_is_fresh(class) {
-        return zeroed(allocate_counted(size, class), size);
+        return zeroed(allocate_counted(size, class), extent.bytes(size, class));
     }
     match HEAP.take_known(class) {
         (block, Known::Zero) => block,
-        (block, Known::Nothing) if !block.is_null() => zeroed(block, size),
-        _ => zeroed(allocate_slow(size, class), size),
+        (block, Known::Nothing) if !block.is_null() => zeroed(block, extent.bytes(size, class)),
+        _ => zeroed(allocate_slow(size, class), extent.bytes(size, class)),
     }
 }
 
-fn zeroed(block: *mut u8, size: usize) -> *mut u8 {
+/// Makes the first `bytes` bytes of a block zero.
+#[inline(always)]
+fn zeroed(block: *mut u8, bytes: usize) -> *mut u8 {
     if !block.is_null() {
-        // SAFETY: a fresh block of at least `size` bytes.
-        unsafe { ptr::write_bytes(block, 0, size) };
+        // SAFETY: a fresh block of at least that many bytes.
+        unsafe { ptr::write_bytes(block, 0, bytes) };
     }
     block
 }
@@ -220,7 +254,7 @@ pub(super) fn entered() -> Option<&'static Cache> {
         let entered = HEAP.enter();
         // After it, for registering may allocate.
         // SAFETY: the C library's own array; the process's first call comes before `main`, from one thread.
-        unsafe { start::begin(thread::environment()) };
+        unsafe { start::begin_on_the_way(thread::environment()) };
         return entered;
     }
     Some(cache).filter(|cache| !cache.is_sentinel())

@@ -22,17 +22,19 @@ static QUARANTINE: Quarantine = Quarantine {
         first: 0,
         count: 0,
         bytes: 0,
+        large: [0; 2],
         slots: [0; SLOTS],
     }),
-    held: AtomicUsize::new(0),
+    held: [const { AtomicUsize::new(0) }; 3],
 };
 
 struct Quarantine {
     lock: Lock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
-    /// Bytes held, for statistics.
-    held: AtomicUsize,
+    /// What is held, for statistics: bytes, and of these bytes and blocks of large ones. Written
+    /// under `lock`.
+    held: [AtomicUsize; 3],
 }
 
 // SAFETY: `inner` is reached only under `lock`.
@@ -44,6 +46,8 @@ struct Inner {
     first: usize,
     count: usize,
     bytes: usize,
+    /// Of these, bytes and blocks of large ones.
+    large: [usize; 2],
     /// The same addresses, hashed, linear probing; 0 is empty.
     slots: [usize; SLOTS],
 }
@@ -53,9 +57,28 @@ pub(super) fn allocate(class: Class) -> *mut u8 {
     HEAP.take_one(class)
 }
 
-/// Bytes in quarantine.
-pub(super) fn held() -> usize {
-    QUARANTINE.held.load(Ordering::Relaxed)
+/// What waits in quarantine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    /// Bytes of all blocks.
+    pub(super) bytes: usize,
+    /// Of these, bytes of large blocks.
+    pub(super) large_bytes: usize,
+    /// How many of them are large.
+    pub(super) large_blocks: usize,
+}
+
+/// What waits in quarantine.
+pub(super) fn held() -> Held {
+    let [bytes, large_bytes, large_blocks] = QUARANTINE
+        .held
+        .each_ref()
+        .map(|held| held.load(Ordering::Relaxed));
+    Held {
+        bytes,
+        large_bytes: large_bytes.min(bytes),
+        large_blocks,
+    }
 }
 
 /// Whether a block is in quarantine.
@@ -79,11 +102,25 @@ pub(super) fn free(address: usize, found: Found) {
         super::profile::note_freed(place);
     }
     inner.push(address, bytes);
-    while inner.count == PLACES || inner.bytes > MOST_BYTES {
-        let oldest = inner.pop();
-        free_found(oldest, HEAP.find(oldest));
+    if let Found::Large(_) = found {
+        inner.large = [inner.large[0] + bytes, inner.large[1] + 1];
     }
-    QUARANTINE.held.store(inner.bytes, Ordering::Relaxed);
+    while inner.count == PLACES || inner.bytes > MOST_BYTES {
+        let (oldest, bytes) = inner.pop();
+        let found = HEAP.find(oldest);
+        if let Found::Large(_) = found {
+            inner.large = [inner.large[0] - bytes, inner.large[1] - 1];
+        }
+        free_found(oldest, found);
+    }
+    let [large_bytes, large_blocks] = inner.large;
+    for (held, now) in QUARANTINE
+        .held
+        .iter()
+        .zip([inner.bytes, large_bytes, large_blocks])
+    {
+        held.store(now, Ordering::Relaxed);
+    }
 }
 
 /// Holds the quarantine's lock, for fork.
@@ -172,13 +209,14 @@ impl Inner {
         self.bytes += bytes;
     }
 
-    fn pop(&mut self) -> usize {
+    /// The oldest block, and its bytes.
+    fn pop(&mut self) -> (usize, usize) {
         let (address, bytes) = self.ring[self.first];
         self.first = (self.first + 1) % PLACES;
         self.count -= 1;
         self.bytes -= bytes;
         self.remove(address);
-        address
+        (address, bytes)
     }
 }
 
@@ -199,6 +237,7 @@ mod tests {
             first: 0,
             count: 0,
             bytes: 0,
+            large: [0; 2],
             slots: [0; SLOTS],
         };
         let mut inner = std::boxed::Box::new(empty);
@@ -216,7 +255,7 @@ mod tests {
                 order.push(address);
             } else if order.len() >= PLACES - 1 {
                 let oldest = order.remove(0);
-                assert_eq!(inner.pop(), oldest);
+                assert_eq!(inner.pop(), (oldest, 16));
                 model.remove(&oldest);
             }
             assert_eq!(inner.slot_of(address).is_ok(), model.contains(&address));

@@ -27,7 +27,8 @@ pub(super) fn allocate(size: usize, align: usize) -> *mut u8 {
     span_for(size, align).map_or(ptr::null_mut(), |span| span.base.as_ptr())
 }
 
-/// A large block whose bytes are zero. Pages that are known to be zero are not written.
+/// A large block whose bytes are zero, to the end of its last page. Pages that are known to be zero
+/// are not written.
 #[inline(never)]
 pub(super) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
     let Some(span) = span_for(size, align) else {
@@ -36,7 +37,7 @@ pub(super) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
     match span.zero {
         Zero::AllZero => HEAP.pages.note_spared(size),
         // SAFETY: the span is ours, committed, and in nobody's use.
-        Zero::MaybeDirty => unsafe { HEAP.pages.zero_dirty(span.base, size) },
+        Zero::MaybeDirty => unsafe { HEAP.pages.zero_dirty(span.base, span.place.bytes()) },
     }
     span.base.as_ptr()
 }

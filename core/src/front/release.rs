@@ -156,7 +156,10 @@ fn free_missed(block: *mut u8) {
     }
     let found = HEAP.find(address);
     if let (Found::Slab(slab, class), Mode::Plain | Mode::Counting) = (&found, mode) {
-        start_of(Call::Free, slab, *class, address);
+        let number = start_of(Call::Free, slab, *class, address);
+        if slab.is_free(*class, number) {
+            misuse::double_free(address, class.bytes());
+        }
         return match cache {
             Some(cache) => HEAP.put(cache, *class, block),
             None => give_one(&HEAP, address),

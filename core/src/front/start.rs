@@ -12,7 +12,7 @@ use crate::control::{self, Value};
 use crate::os::Os;
 use crate::os::fatal::warn;
 use crate::os::linux::{Linux, cgroup, close_inherited_pagemap, forbid_pagemap, locked, sandbox};
-use crate::os::thread;
+use crate::os::{scratch, thread};
 use crate::page::HugePolicy;
 use core::ffi::{CStr, c_char};
 
@@ -31,10 +31,33 @@ pub fn deepbind_kept() -> bool {
 /// # Safety
 /// - `envp` is null (then nothing is done) or the process's environment, which no other thread changes meanwhile.
 pub unsafe fn begin(envp: *mut *mut c_char) {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if envp.is_null() || DONE.swap(true, Ordering::Relaxed) {
-        return;
+    if is_first(envp) {
+        // SAFETY: the caller's promise.
+        unsafe { begin_first(envp) };
     }
+}
+
+/// [`begin`], in a call of the program's: on a stack of its own, for the caller's may be a
+/// coroutine's.
+///
+/// # Safety
+/// - As [`begin`].
+pub(super) unsafe fn begin_on_the_way(envp: *mut *mut c_char) {
+    if is_first(envp) {
+        // SAFETY: the caller's promise.
+        scratch::on_stack(|| unsafe { begin_first(envp) });
+    }
+}
+
+/// Whether there is an environment, and nobody has come here with one before.
+fn is_first(envp: *mut *mut c_char) -> bool {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    !envp.is_null() && !DONE.swap(true, Ordering::Relaxed)
+}
+
+/// # Safety
+/// - As [`begin`]; for the first caller only.
+unsafe fn begin_first(envp: *mut *mut c_char) {
     purge::note_process();
     thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
     statistics::note_process();

@@ -4,8 +4,10 @@ use super::{attach, survey};
 use crate::base::sync::{AtomicI32, AtomicU8, Ordering, UnsafeCell};
 use crate::cache::heap::HEAP;
 use crate::os::fatal::warn;
+use crate::os::scratch;
 use crate::os::thread::{self, FileIdentity};
-use crate::stats::{Json, Text};
+use crate::stats::{Json, Snapshot, Text};
+use bytemuck::Zeroable;
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 
@@ -111,16 +113,29 @@ pub fn ends_at_once() {
     let form = REQUEST.form.load(Ordering::Relaxed);
     let ours = REQUEST.process.load(Ordering::Relaxed) == thread::process_id();
     if ours && (form != OFF || attach::is_awaited()) && HEAP.is_quiet() {
-        at_end();
+        scratch::on_stack(|| at_end());
     }
 }
 
+/// What the page is made of and in. Not on the stack, for the caller's may be a coroutine's.
+#[repr(C)]
+struct Desk {
+    figures: Snapshot,
+    page: Page,
+}
+
+// SAFETY: zeros are figures, and an empty page.
+unsafe impl Zeroable for Desk {}
+
 fn write_statistics(form: u8) {
-    let figures = survey::snapshot();
-    let mut page = Page {
-        bytes: [0; PAGE_BYTES],
-        len: 0,
-    };
+    let written = scratch::with(|desk| write_at(desk, form));
+    if written.is_none() {
+        warn(format_args!("no memory to write the statistics"));
+    }
+}
+
+fn write_at(Desk { figures, page }: &mut Desk, form: u8) {
+    survey::survey(figures);
     let name = Lossy(thread::program_name());
     let id = thread::process_id();
     // A page that does not fit is cut; PAGE_BYTES holds every class.
@@ -129,13 +144,13 @@ fn write_statistics(form: u8) {
             page,
             "{{\"program\":\"{}\",\"pid\":{id},{}}}",
             Escaped(name.0),
-            Json(&figures)
+            Json(figures)
         )
     } else {
         writeln!(
             page,
             "neap: {name} (process {id}) at its end\n{}",
-            Text(&figures)
+            Text(figures)
         )
     };
     // SAFETY: written by the constructor only, long ago.
@@ -168,6 +183,7 @@ fn write_page(place: &Place, page: &[u8]) {
 
 const PAGE_BYTES: usize = 32 << 10;
 
+#[repr(C)]
 struct Page {
     bytes: [u8; PAGE_BYTES],
     len: usize,

@@ -2,6 +2,7 @@
 //!
 //! Every function here keeps the caller's `errno`.
 
+mod calls;
 #[cfg(test)]
 pub mod child;
 pub mod errno;
@@ -18,6 +19,7 @@ mod lock_loom;
 pub mod objects;
 #[cfg(not(loom))]
 pub mod peek;
+pub mod scratch;
 pub mod section;
 #[cfg(not(loom))]
 pub mod shared;

@@ -2,6 +2,7 @@
 //! fault, and one descriptor of it, by which they find it.
 
 use super::Os;
+use super::calls;
 use super::errno::keep_errno;
 use super::linux::Linux;
 use super::thread::{self, FileIdentity};
@@ -148,11 +149,8 @@ fn out_of_the_way(descriptor: i32) -> i32 {
 fn seal(descriptor: i32, bytes: usize) -> Option<()> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: plain numbers; the descriptor is ours.
-    let done = unsafe {
-        libc::ftruncate64(descriptor, i64::try_from(bytes).ok()?) == 0
-            && libc::fcntl(descriptor, libc::F_ADD_SEALS, seals) == 0
-    };
-    done.then_some(())
+    let sized = unsafe { libc::ftruncate64(descriptor, i64::try_from(bytes).ok()?) } == 0;
+    (sized && calls::control(descriptor, libc::F_ADD_SEALS, seals) == 0).then_some(())
 }
 
 fn map(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
@@ -207,9 +205,9 @@ fn send(name: &[u8], words: &[u64; 3], descriptor: i32) -> bool {
             .write_unaligned(descriptor);
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let socket = libc::socket(libc::AF_UNIX, kind, 0);
-        let sent = socket >= 0 && libc::sendmsg(socket, message, libc::MSG_NOSIGNAL) >= 0;
+        let sent = socket >= 0 && calls::send(socket, message, libc::MSG_NOSIGNAL) >= 0;
         if socket >= 0 {
-            libc::close(socket);
+            calls::close(socket);
         }
         sent
     }

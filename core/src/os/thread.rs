@@ -3,6 +3,7 @@
 //! Every function keeps the caller's `errno`.
 
 use super::errno::{self, keep_errno};
+use super::{calls, scratch};
 use crate::base::sync::plain::{AtomicBool, Ordering};
 use core::ffi::{CStr, c_char, c_void};
 
@@ -63,9 +64,12 @@ pub fn at_fork(
 ///
 /// The mask is set by `pthread_sigmask`, which leaves the C library's own signals alone: with them masked, `setuid` would
 /// wait for this thread for ever.
+///
+/// On a stack of its own: the C library takes 4 KiB for it, and the caller's stack may be a
+/// coroutine's.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize) -> bool {
     // SAFETY: every buffer is initialised by the call before it is read; the body is a plain function.
-    keep_errno(|| unsafe {
+    let start = || unsafe {
         let mut attributes = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
             return false;
@@ -76,7 +80,8 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize
         let started = spawn_masked(&attributes, body);
         libc::pthread_attr_destroy(&mut attributes);
         started
-    })
+    };
+    keep_errno(|| scratch::on_stack(start))
 }
 
 /// # Safety
@@ -208,8 +213,7 @@ pub fn duplicate(descriptor: i32) -> Option<i32> {
 
 /// Like [`duplicate`], the number at least `least`.
 pub fn duplicate_above(descriptor: i32, least: i32) -> Option<i32> {
-    // SAFETY: plain numbers.
-    let second = keep_errno(|| unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, least) });
+    let second = keep_errno(|| calls::control(descriptor, libc::F_DUPFD_CLOEXEC, least));
     (second >= 0).then_some(second)
 }
 
@@ -217,8 +221,7 @@ pub fn duplicate_above(descriptor: i32, least: i32) -> Option<i32> {
 pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
     keep_errno(|| {
         while !bytes.is_empty() {
-            // SAFETY: the slice is readable for its length.
-            match unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) } {
+            match calls::write(descriptor, bytes) {
                 written if written > 0 => bytes = &bytes[written as usize..],
                 written if written < 0 && errno::get() == libc::EINTR => {}
                 _ => return false,
@@ -232,8 +235,7 @@ pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
 pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     keep_errno(|| {
         let descriptor = open_read(path)?;
-        // SAFETY: the buffer is writable for its length; the descriptor was opened here.
-        let read = unsafe { libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len()) };
+        let read = calls::read(descriptor, buffer);
         close(descriptor);
         usize::try_from(read).ok()
     })
@@ -241,17 +243,13 @@ pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
 
 /// Reads what comes next; 0 at the end. `None` on an error.
 pub fn read_some(descriptor: i32, buffer: &mut [u8]) -> Option<usize> {
-    // SAFETY: the buffer is writable for its length.
-    let read =
-        keep_errno(|| unsafe { libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len()) });
+    let read = keep_errno(|| calls::read(descriptor, buffer));
     usize::try_from(read).ok()
 }
 
 /// Opens `path` for reading, not inherited through `exec`.
 pub fn open_read(path: &CStr) -> Option<i32> {
-    // SAFETY: a C string and plain flags.
-    let descriptor =
-        keep_errno(|| unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) });
+    let descriptor = keep_errno(|| calls::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0));
     (descriptor >= 0).then_some(descriptor)
 }
 
@@ -267,15 +265,14 @@ pub fn is_proc(descriptor: i32) -> bool {
 /// Opens `path` to append to it, creates it if need be (mode 0644), not inherited through `exec`.
 pub fn open_append(path: &CStr) -> Option<i32> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
-    // SAFETY: a C string and plain flags.
-    let descriptor = keep_errno(|| unsafe { libc::open(path.as_ptr(), flags, 0o644) });
+    let descriptor = keep_errno(|| calls::open(path, flags, 0o644));
     (descriptor >= 0).then_some(descriptor)
 }
 
 /// Closes a descriptor that this room opened.
 pub fn close(descriptor: i32) {
-    // SAFETY: the caller got it from `open_append` or opened it itself; a failure loses nothing of ours.
-    keep_errno(|| unsafe { libc::close(descriptor) });
+    // A failure loses nothing of ours.
+    keep_errno(|| calls::close(descriptor));
 }
 
 /// Which file a descriptor is open on: device and inode. Tells whether a number is still ours.

@@ -46,19 +46,20 @@ pub struct Residence<'h, O: Os> {
 impl<O: Os> PageHeap<O> {
     /// Asks the kernel which pages are in RAM. Takes no lock.
     pub fn residence(&self) -> Residence<'_, O> {
-        let mut covered = [0; MAX_ARENAS];
-        for (covered, arena) in covered.iter_mut().zip(self.arenas()) {
-            let end = arena.frontier().next_multiple_of(HUGE_SLICES);
-            *covered = end.min(arena.layout().slices) as u32;
-        }
-        let slices: usize = covered.iter().map(|&slices| slices as usize).sum();
-        let bytes = (slices * size_of::<Pages>()).next_multiple_of(self.os.page_bytes());
+        // Filled in place, for it is large and the caller's stack may be small.
         let mut residence = Residence {
             heap: self,
             table: None,
-            bytes,
-            covered,
+            bytes: 0,
+            covered: [0; MAX_ARENAS],
         };
+        let mut slices = 0;
+        for (covered, arena) in residence.covered.iter_mut().zip(self.arenas()) {
+            let end = arena.frontier().next_multiple_of(HUGE_SLICES);
+            *covered = end.min(arena.layout().slices) as u32;
+            slices += *covered as usize;
+        }
+        residence.bytes = (slices * size_of::<Pages>()).next_multiple_of(self.os.page_bytes());
         residence.table = residence.room();
         if residence.table.is_some() && !residence.ask() {
             residence.give_up();

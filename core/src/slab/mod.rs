@@ -292,6 +292,12 @@ impl Slab {
         (held | self.withheld_bits(class, block / 64)) & (1 << (block % 64)) != 0
     }
 
+    /// Which blocks of a word the bitmap holds as free. A snapshot.
+    #[inline]
+    pub fn free_bits(&self, class: Class, word: usize) -> u64 {
+        self.words(class)[word].load(Ordering::Relaxed)
+    }
+
     /// Gives the blocks `bits` of `word` back: one atomic operation.
     pub fn give(&self, class: Class, word: usize, bits: u64) -> Given {
         // Before the bits are set: from then on they may be claimed and withheld like any other.
@@ -337,17 +343,19 @@ impl Slab {
     /// Claims every block; true if all were free or withheld, else all are given back.
     fn claim_all(&self, class: Class) -> bool {
         let words = self.words(class);
-        let mut got = [0; WORDS];
-        for (bits, got) in words.iter().zip(&mut got) {
-            *got = bits.swap(0, Ordering::AcqRel);
-        }
-        let all = (0..words.len()).all(|word| got[word] == self.offered_word(class, word));
-        if !all {
-            for (bits, got) in words.iter().zip(got) {
-                bits.fetch_or(got, Ordering::AcqRel);
+        for (word, bits) in words.iter().enumerate() {
+            let got = bits.swap(0, Ordering::AcqRel);
+            if got == self.offered_word(class, word) {
+                continue;
             }
+            bits.fetch_or(got, Ordering::AcqRel);
+            // The words before this one were claimed whole.
+            for (before, bits) in words[..word].iter().enumerate() {
+                bits.fetch_or(self.offered_word(class, before), Ordering::AcqRel);
+            }
+            return false;
         }
-        all
+        true
     }
 
     /// The slice is no slab any more; the caller has claimed all blocks.

@@ -59,6 +59,11 @@ mod tests {
             };
             assert!(pushed);
         }
+        // The block that was pushed last.
+        if let Some(&newest) = blocks.last() {
+            // SAFETY: refused before anything is written.
+            assert!(unsafe { !super::release(newest) && !portable::release(newest) });
+        }
         let middle = (blocks[0].addr() + 8) as *mut u8;
         let outside = (&raw const middle).cast_mut().cast::<u8>();
         // Past the slab's last block, at a multiple of the block's size.

@@ -32,7 +32,7 @@ pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
 }
 
 /// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow path:
-/// not in the primary arena, no block of a slab, no room, or no cache.
+/// not in the primary arena, no block of a slab, no room, no cache, or freed by the call before.
 ///
 /// # Safety
 /// - `block` is a block of this heap that is not given back, or no block of it at all.
@@ -53,5 +53,10 @@ pub unsafe fn release(block: *mut u8) -> bool {
     if offset.wrapping_mul(start.test) >= start.limit {
         return false;
     }
-    cache.magazine(Tag(tag)).push(block)
+    let magazine = cache.magazine(Tag(tag));
+    // SAFETY: the word below the top of a magazine that has room can be read (see `Magazine`).
+    if magazine.has_room() && unsafe { magazine.below_top() } == block {
+        return false;
+    }
+    magazine.push(block)
 }

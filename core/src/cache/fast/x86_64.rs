@@ -3,8 +3,8 @@
 //! ```text
 //!   cache + tag*8                       a slice's tag is its class's magazine, in units of 8 bytes
 //!     +0  top     past the newest       pop:      top <= bottom -> slow;  block = [top-8];  top -= 8
-//!     +8  bottom  oldest                release:  top >= limit  -> slow;  [top] = block;    top += 8
-//!     +16 limit   end of the room
+//!     +8  bottom  oldest                release:  top >= limit or block == [top-8] -> slow;
+//!     +16 limit   end of the room                 [top] = block;  top += 8
 //!   cache + counted + tag*8
 //!     +0  bottom  while sampling    pop_counted: top <= bottom -> slow;  ahead -= 1;  ahead < 0 -> slow;  then as pop
 //!     +8  ahead   before a sample
@@ -93,14 +93,15 @@ fn take(cache: &Cache, tag: Tag, top: usize) -> *mut u8 {
 }
 
 /// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow path:
-/// not in the primary arena, no block of a slab, no room, or no cache.
+/// not in the primary arena, no block of a slab, no room, no cache, or freed by the call before.
 ///
 /// # Safety
 /// - `block` is a block of this heap that is not given back, or no block of it at all.
 #[inline(always)]
 pub unsafe fn release(block: *mut u8) -> bool {
     // SAFETY: reads the arena's tag only if the slice is one of the arena's, whose table begins at its
-    // base; writes the entry only below the limit of the thread's own magazine, then its top. The
+    // base; reads the word below the top of the thread's own magazine, which can be read even where
+    // there is no entry (see `Magazine`); writes the entry only below the limit, then the top. The
     // cache in the slot is a sentinel (always full) or the thread's own.
     unsafe {
         asm!(
@@ -123,6 +124,9 @@ pub unsafe fn release(block: *mut u8) -> bool {
             "mov {word}, qword ptr [{base} + {tag}*8]",
             "cmp {word}, qword ptr [{base} + {tag}*8 + 16]",
             "jae {slow}",
+            // Freed twice in a row? Else the entry is stale, and the slow path pushes the block.
+            "cmp qword ptr [{word} - 8], {block}",
+            "je {slow}",
             "mov qword ptr [{word}], {block}",
             "add qword ptr [{base} + {tag}*8], 8",
             block = in(reg) block,

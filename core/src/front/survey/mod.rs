@@ -12,21 +12,40 @@ use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::os::Os;
 use crate::os::linux::{self, Linux};
-use crate::os::thread;
+use crate::os::{scratch, thread};
 use crate::page::{Totals, Use};
 use crate::slab::class::Class;
 use crate::stats::{ClassFigures, Counted, Snapshot, SpanFigures, StackFigures};
+use core::mem::MaybeUninit;
 use tally::Tally;
 
 /// The figures of the heap now. Visits all slabs and asks the kernel about all pages, some ms for a GiB: for reports, not for hot
-/// paths. Exact while no other thread allocates.
+/// paths. Exact while no other thread allocates. Takes 20 KiB of stack; see [`with_snapshot`].
 pub fn snapshot() -> Snapshot {
     let mut figures = Snapshot::default();
     survey(&mut figures);
     figures
 }
 
-/// Like [`snapshot`], in place: a snapshot takes some KiB, and stacks may be short.
+/// Calls `report` with the figures of [`snapshot`], which stand in memory of their own: the caller
+/// may be on a coroutine's stack. All of them are 0 if the kernel has no memory for them.
+pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
+    /// All figures 0.
+    static UNKNOWN: MaybeUninit<Snapshot> = MaybeUninit::zeroed();
+    let mut report = Some(report);
+    let mut say = |figures: &Snapshot| report.take().map(|report| report(figures));
+    let said = scratch::with(|figures| {
+        survey(figures);
+        say(figures)
+    });
+    // SAFETY: zeros are a value.
+    match said.unwrap_or_else(|| say(unsafe { UNKNOWN.assume_init_ref() })) {
+        Some(said) => said,
+        None => unreachable!("the report is made once"),
+    }
+}
+
+/// Like [`snapshot`], in place.
 pub(super) fn survey(figures: &mut Snapshot) {
     let began = thread::now_ns();
     let totals = HEAP.pages.totals();
@@ -82,7 +101,7 @@ fn note_process(figures: &mut Snapshot) {
     let peak = linux::peak_resident_bytes().unwrap_or(0) as u64;
     figures.peak_resident = peak.max(figures.resident);
     [figures.minor_faults, figures.major_faults] = thread::faults();
-    figures.quarantine = check::held() as u64;
+    figures.quarantine = check::held().bytes as u64;
     figures.granted = HEAP.budget.granted() as u64;
     figures.counted = Counted::default();
     if HEAP.mode() == Mode::Counting {
@@ -117,7 +136,14 @@ fn sum_up(figures: &mut Snapshot) {
         figures.magazines += class.cached * class.bytes;
         figures.live += class.live() * class.bytes;
     }
-    figures.live = (figures.live + figures.large_bytes).saturating_sub(figures.quarantine);
+    // Freed blocks in quarantine are in nobody's hands, large ones among them.
+    let held = check::held();
+    figures.large_bytes = figures.large_bytes.saturating_sub(held.large_bytes as u64);
+    figures.large_blocks = figures
+        .large_blocks
+        .saturating_sub(held.large_blocks as u64);
+    let in_slabs = (held.bytes - held.large_bytes) as u64;
+    figures.live = figures.live.saturating_sub(in_slabs) + figures.large_bytes;
 }
 
 /// The class of the slab whose slice has this tag.

@@ -4,7 +4,7 @@
 //! is not, where the kernel tells it apart (`PAGEMAP_SCAN` does, the file does not).
 //! Documentation/admin-guide/mm/pagemap.rst of the kernel describes both.
 
-use super::super::{Backing, Populated, Unknown};
+use super::super::{Backing, Populated, Unknown, calls};
 use super::descriptor;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -45,11 +45,11 @@ const SWAPPED: u64 = 1 << 4;
 const ZERO_PAGE: u64 = 1 << 5;
 const HUGE: u64 = 1 << 6;
 
-/// Regions of one call: 3 KiB of stack.
-const MOST_REGIONS: usize = 128;
+/// Regions of one call: less than 1 KiB of stack, for the caller's may be a coroutine's.
+const MOST_REGIONS: usize = 24;
 
-/// Words read at once from the file, one a page: 4 KiB of stack.
-const MOST_WORDS: usize = 512;
+/// Words read at once from the file, one a page: 1 KiB of stack.
+const MOST_WORDS: usize = 128;
 /// The bits of such a word that say "present" and "swapped".
 const WORD_PRESENT: u64 = 1 << 63;
 const WORD_SWAPPED: u64 = 1 << 62;
@@ -125,7 +125,9 @@ pub(super) fn truthful_way(number: i32, written: usize, page: usize) -> Option<W
     [Way::Scan, Way::Read].into_iter().find(is_true)
 }
 
-/// Asks once. Returns up to where the kernel answered: more than `at`, at most `end`.
+/// Asks once. Returns up to where the kernel answered: more than `at`, at most `end`. Out of line,
+/// so that no other buffer shares its frame.
+#[inline(never)]
 fn scan(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -> Option<usize> {
     let mut regions = [const { MaybeUninit::<Region>::uninit() }; MOST_REGIONS];
     let mut scan = Scan {
@@ -173,7 +175,8 @@ impl Region {
     }
 }
 
-/// Reads the words of the next pages. Returns up to where.
+/// Reads the words of the next pages. Returns up to where. Out of line, as [`scan`].
+#[inline(never)]
 fn read(
     number: i32,
     at: usize,
@@ -185,8 +188,7 @@ fn read(
     let pages = ((end - at) / page).min(MOST_WORDS);
     let offset = i64::try_from(at / page * size_of::<u64>()).ok()?;
     let bytes = pages * size_of::<u64>();
-    // SAFETY: the buffer is ours and at least that long.
-    let got = unsafe { libc::pread64(number, words.as_mut_ptr().cast(), bytes, offset) };
+    let got = calls::read_words_at(number, &mut words[..pages], offset);
     if got != bytes as isize {
         return None;
     }
