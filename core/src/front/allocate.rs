@@ -1,6 +1,6 @@
 //! Allocation: the fast path and its slow side.
 
-use super::{attach, check, large, profile, release, sizes, start};
+use super::{check, large, profile, purge, release, sizes, start};
 use crate::cache::fast;
 use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::magazine::Tag;
@@ -206,9 +206,7 @@ fn allocate_slow(size: usize, class: Class) -> *mut u8 {
         true => take_larger(class),
         false => block,
     };
-    if attach::is_asked() {
-        attach::on_the_way();
-    }
+    purge::pass_by(0);
     block
 }
 

@@ -11,6 +11,7 @@ pub mod fake;
 pub mod fatal;
 #[cfg(not(loom))]
 pub mod fault;
+pub mod futex;
 pub mod linux;
 pub mod lock;
 #[cfg(loom)]

@@ -30,6 +30,11 @@ pub fn forbid() {
     ALLOWED.store(false, Ordering::Relaxed);
 }
 
+/// Whether [`forbid`] was called.
+pub fn is_forbidden() -> bool {
+    !ALLOWED.load(Ordering::Relaxed)
+}
+
 /// Whether more may be asked than memory: files read, threads started.
 pub fn allows_more() -> bool {
     if !ALLOWED.load(Ordering::Relaxed) {
