@@ -26,7 +26,7 @@ pub const NAME: &core::ffi::CStr = c"neap-board";
 /// The first word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"NeapBord");
 /// The layout's number: changes with every change of this file or of [`Snapshot`].
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Where [`Head`] stands, in bytes; so for the others.
 pub const HEAD_AT: usize = 0;

@@ -323,7 +323,7 @@ impl Heap {
     pub fn new(figures: &Snapshot, age_ms: u64) -> Self {
         Self {
             age_ms,
-            took_ms: figures.cost_ns.div_ceil(1_000_000),
+            took_ms: figures.at_ms.saturating_sub(figures.began_ms),
             spans: Some(Spans::from(figures)),
             rss: figures.resident,
             most_rss: figures.peak_resident,

@@ -321,11 +321,6 @@ pub fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// Processor time of this thread in ns.
-pub fn processor_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
 /// The time of day in ns since 1970.
 pub fn time_of_day_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)

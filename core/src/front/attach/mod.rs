@@ -26,7 +26,7 @@ use crate::slab::depot::{Round, Source};
 use crate::stats::Snapshot;
 use words::Words;
 
-/// A survey takes at most this part of one core's time, in processor time.
+/// A survey takes at most this part of one core's time.
 const COST_PART: u64 = 200;
 
 /// How long a caller on its way leaves the work to a thread that may yet be started, in ms.
@@ -299,16 +299,13 @@ fn has_stack() -> bool {
 }
 
 fn write(inner: &mut Inner, ask: u64) {
-    let began = thread::processor_ns();
     survey::survey(&mut inner.figures);
-    // Wall time would count the waits for a processor on a busy machine, and space surveys by them.
-    let cost = thread::processor_ns().saturating_sub(began);
     inner.written += 1;
     inner.cost_ns += inner.figures.cost_ns;
     BOARD.words.write_figures(&inner.figures);
     BOARD.words.write_sizes();
     BOARD.words.write_served(ask, inner.written, inner.cost_ns);
-    let next = thread::now_ns() + cost * COST_PART;
+    let next = thread::now_ns() + inner.figures.cost_ns * COST_PART;
     BOARD.next_at.store(next, Ordering::Relaxed);
     BOARD.written_at.store(HEAP.now_ms(), Ordering::Relaxed);
 }
