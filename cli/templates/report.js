@@ -13,14 +13,15 @@
   const timeline = (points) => {
     const chart = byId("chart"), cursor = byId("cursor"), moment = byId("moment");
     const cells = [...document.querySelectorAll("#legend [data-band]")];
-    const keys = [...document.querySelectorAll("#chart path")].map((path) => path.className.baseVal.slice(5));
+    const keys = [...document.querySelectorAll("#chart path[class^=fill-]")].map((path) => path.className.baseVal.slice(5));
     let now = points.peak;
     const show = (index, text) => {
       now = index;
       moment.textContent = text;
       for (const cell of cells) {
-        const band = keys.indexOf(cell.dataset.band);
-        cell.textContent = bytes(band < 0 ? points.rss[index] : points.bands[band][index]);
+        const of = cell.dataset.band;
+        const value = of === "sum" ? points.rss[index] : of === "taken" ? points.taken[index] : points.bands[keys.indexOf(of)][index];
+        cell.textContent = value !== null ? bytes(value) : of === "taken" ? "–" : "not known";
       }
     };
     const at = (index) => {

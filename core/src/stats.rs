@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub ledger: Ledger,
     /// Coroutine stacks.
     pub stacks: StackFigures,
+    /// When `resident` was read and counting began, in ms of `CLOCK_MONOTONIC`.
+    pub began_ms: u64,
     /// Page faults of the process that needed no disk.
     pub minor_faults: u64,
     /// Page faults of the process that did.

@@ -14,6 +14,9 @@ pub const KIND: Kind = Kind {
     bytes: board::BYTES as u64,
 };
 
+/// [`Head::frontend`] of a Rust program's own allocator.
+const OWN_HEAP: u64 = 2;
+
 /// A board that is one by its head. What else stands on it is what the process says.
 #[derive(Debug)]
 pub struct Board {
@@ -23,7 +26,8 @@ pub struct Board {
 }
 
 impl Board {
-    /// The board of a process.
+    /// The board of a process; of a Rust program with Neap as its own allocator that also has the
+    /// library, its own heap's.
     ///
     /// # Errors
     ///
@@ -34,21 +38,33 @@ impl Board {
             return Err(ended(&process));
         }
         let numbers = process.numbers();
-        let mut fault = None;
+        let (mut fault, mut found) = (None, None);
         for reach in Reach::all(&process, KIND)? {
             match head(&reach) {
                 Ok(head) if numbers.contains(&head.pid) => {
-                    return Ok(Board {
-                        reach,
-                        head,
-                        process: Some(process),
-                    });
+                    let is_own = head.frontend == OWN_HEAP;
+                    found = found.filter(|_| !is_own).or(Some((reach, head)));
+                    if is_own {
+                        break;
+                    }
                 }
                 Ok(head) => fault = fault.or(Some(Fault::Foreign(head.pid))),
                 Err(why) => fault = Some(Fault::Forged(why)),
             }
         }
-        Err(absent(&process, fault))
+        match found {
+            Some((reach, head)) => Ok(Board {
+                reach,
+                head,
+                process: Some(process),
+            }),
+            None => Err(absent(&process, fault)),
+        }
+    }
+
+    /// Whether this is of a Rust program's own allocator.
+    pub fn is_own_heap(&self) -> bool {
+        self.head.frontend == OWN_HEAP
     }
 
     /// The board behind a descriptor that a process has sent.
@@ -250,6 +266,19 @@ mod tests {
         let (reader, _writer) = std::io::pipe().unwrap();
         let pipe = Board::of_descriptor(reader.into()).unwrap_err().to_string();
         assert!(pipe.contains("no regular file"), "{pipe}");
+    }
+
+    #[test]
+    fn of_two_heaps_of_a_process_its_own_is_looked_at() {
+        let library = Forged::board();
+        let own = Forged::board();
+        own.write(
+            std::mem::offset_of!(Head, frontend),
+            &OWN_HEAP.to_ne_bytes(),
+        );
+        let board = Board::open(std::process::id().cast_signed()).unwrap();
+        assert!(board.is_own_heap());
+        drop((library, own));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::board::Board;
 use super::reach::us;
 use super::region::Region;
-use crate::failure::Failure;
+use crate::failure::{Failure, shown};
 use crate::statistics::secret;
 use neap::board::{GREETING, KIND_BOARD, KIND_PROFILE};
 use rustix::net::{
@@ -39,19 +39,49 @@ pub struct Monitor {
 struct Room(PathBuf);
 
 impl Room {
-    /// Where the name of a socket has room for the path: it may have 107 bytes.
-    fn new() -> io::Result<Room> {
-        let name = format!("neap-{}-{:016x}", std::process::id(), secret()?);
-        let folder = Some(env::temp_dir()).filter(|folder| folder.as_os_str().len() < 60);
-        let room = folder.unwrap_or_else(|| PathBuf::from("/tmp")).join(name);
-        DirBuilder::new().mode(0o700).create(&room)?;
-        Ok(Room(room))
+    /// In the first directory where one can be made.
+    fn new() -> Result<Room, Failure> {
+        let refused = |folder: &Path, error: &io::Error| {
+            Failure::own(format!(
+                "cannot make a socket for the program in {}: {error}; set TMPDIR to a directory that can be written",
+                shown(folder)
+            ))
+        };
+        let secret = secret().map_err(|error| refused(&env::temp_dir(), &error))?;
+        let name = format!("neap-{}-{secret:016x}", std::process::id());
+        let mut first = None;
+        for folder in folders() {
+            let room = folder.join(&name);
+            match DirBuilder::new().mode(0o700).create(&room) {
+                Ok(()) => return Ok(Room(room)),
+                Err(error) => first = first.or_else(|| Some(refused(&folder, &error))),
+            }
+        }
+        Err(first
+            .unwrap_or_else(|| refused(&env::temp_dir(), &io::ErrorKind::InvalidFilename.into())))
     }
 
     fn socket(&self) -> PathBuf {
         self.0.join("socket")
     }
 }
+
+/// Where a directory for a socket may be made, best first. `/tmp` may be mounted for reading only.
+fn folders() -> impl Iterator<Item = PathBuf> {
+    [
+        Some(env::temp_dir()),
+        env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
+        Some(PathBuf::from("/tmp")),
+        Some(PathBuf::from("/dev/shm")),
+        env::current_dir().ok(),
+    ]
+    .into_iter()
+    .flatten()
+    .filter(|folder| folder.is_absolute() && folder.as_os_str().len() < LONGEST_FOLDER)
+}
+
+/// The path of a socket may have 107 bytes, and the directory that we make has a name of its own.
+const LONGEST_FOLDER: usize = 60;
 
 impl Drop for Room {
     fn drop(&mut self) {
@@ -63,11 +93,14 @@ impl Drop for Room {
 impl Monitor {
     /// Binds a socket with a name of its own.
     pub fn bind() -> Result<Monitor, Failure> {
-        let refused = |error: io::Error| {
-            Failure::own(format!("cannot make a socket for the program: {error}"))
-        };
-        let room = Room::new().map_err(refused)?;
-        let socket = socket(&room.socket()).map_err(refused)?;
+        let room = Room::new()?;
+        let name = room.socket();
+        let socket = socket(&name).map_err(|error| {
+            Failure::own(format!(
+                "cannot make the socket {} for the program: {error}; set TMPDIR to a directory on another file system",
+                shown(&name)
+            ))
+        })?;
         Ok(Monitor { socket, room })
     }
 

@@ -1,8 +1,11 @@
 //! The lines of a recording. Bytes and milliseconds unless said otherwise; `t_ms` counts from the program's start.
 
 use super::machine::Machine;
+use neap::base::units::SLICE_SHIFT;
+use neap::board::Coarse;
 use neap::ledger::Ledger;
-use neap::stats::{ClassFigures, Snapshot, StackFigures};
+use neap::page::Use;
+use neap::stats::{ClassFigures, Snapshot, SpanFigures, StackFigures};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -30,7 +33,7 @@ pub enum Record {
 }
 
 /// What was run, where and how.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// [`FORMAT`].
     pub format: String,
@@ -57,27 +60,114 @@ pub struct Head {
 /// A process at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// When.
+    /// When `neap` looked.
     pub t_ms: u64,
     /// Which process.
     pub pid: u32,
-    /// In RAM, the whole process, as the kernel counts; 0 when it has ended.
+    /// In RAM at `t_ms`, the whole process, as the kernel counts; 0 when it has ended.
     pub rss: u64,
     /// In RAM, the heap's arenas, as the kernel counts; looked at now and then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arenas_rss: Option<u64>,
-    /// The heap, if the process has told.
+    /// What the page heap counted at `t_ms`: it keeps this up to date by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heap: Option<Heap>,
+    pub spans: Option<Spans>,
+    /// The figures that the process wrote last, which may be long before `t_ms`: only
+    /// [`Sample::told`] hands them out.
+    #[serde(default, skip_serializing_if = "LastTold::is_none")]
+    pub heap: LastTold,
+}
+
+/// Figures without a reader: their moment is not the sample's. See [`Sample::told`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LastTold(Option<Heap>);
+
+impl LastTold {
+    fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// What a process told of its heap, and the moment for which it holds: never the moment when `neap`
+/// looked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Told<'a> {
+    /// When the process began to count, in ms.
+    pub at_ms: u64,
+    /// When it had done so and wrote this, in ms.
+    pub until_ms: u64,
+    /// In RAM when it began, the whole process.
+    pub rss: u64,
+    /// The figures.
+    pub heap: &'a Heap,
+}
+
+/// Spans by their use, as the page heap counts them: exact to a sixty-fourth of the heap, or to a
+/// MiB in a small one. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spans {
+    /// Slabs, with the free blocks in them.
+    pub slabs: u64,
+    /// Large blocks.
+    pub large: u64,
+    /// Free spans.
+    pub free: u64,
+    /// Pages of these that may be resident.
+    pub free_dirty: u64,
+}
+
+impl Spans {
+    /// Slabs and large blocks: the program holds no more than this.
+    pub fn taken(&self) -> u64 {
+        self.slabs.saturating_add(self.large)
+    }
+}
+
+impl From<&Coarse> for Spans {
+    fn from(coarse: &Coarse) -> Self {
+        Self {
+            slabs: slab_bytes(&coarse.spans),
+            large: coarse.large_bytes,
+            free: coarse.free,
+            free_dirty: coarse.free_dirty,
+        }
+    }
+}
+
+impl From<&Snapshot> for Spans {
+    fn from(figures: &Snapshot) -> Self {
+        Self {
+            slabs: slab_bytes(&figures.spans),
+            large: figures.large_bytes,
+            free: figures.free_spans,
+            free_dirty: figures.free_dirty,
+        }
+    }
+}
+
+fn slab_bytes(spans: &[SpanFigures]) -> u64 {
+    let slices = spans[Use::Slab as usize - 1].slices;
+    slices.saturating_mul(1 << SLICE_SHIFT)
 }
 
 /// What the heap tells about itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heap {
-    /// How old these figures were: a process that sleeps does not write them.
+    /// How old these figures were at the sample's `t_ms`: a process that sleeps does not write
+    /// them.
     pub age_ms: u64,
+    /// How long the process took to count them, up to then: on a busy machine that may be long.
+    #[serde(default)]
+    pub took_ms: u64,
+    /// What the page heap counted when these figures were written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spans: Option<Spans>,
     /// In RAM, the whole process, when these figures were written; 0: not known.
     pub rss: u64,
+    /// The most that was in RAM up to then, also between two samples; 0: not known.
+    #[serde(default)]
+    pub most_rss: u64,
     /// Where every byte is.
     #[serde(with = "LedgerFields")]
     pub ledger: Ledger,
@@ -123,7 +213,7 @@ pub struct Stacks {
 /// The size classes in use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Classes {
-    /// When.
+    /// When the process wrote them.
     pub t_ms: u64,
     /// Which process.
     pub pid: u32,
@@ -172,7 +262,13 @@ pub enum Happening {
     Came {
         /// Its name.
         program: String,
+        /// What its heap is.
+        #[serde(default)]
+        frontend: Frontend,
     },
+    /// It has a heap of its own beside the library's, and tells of that from here on: a Rust
+    /// program with Neap as its allocator.
+    OwnHeap,
     /// The main program returned.
     Exited {
         /// Its exit status.
@@ -197,6 +293,17 @@ pub enum Happening {
     },
 }
 
+/// Which heap a process has: that decides who answers for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Frontend {
+    /// The library's, or not known.
+    #[default]
+    Library,
+    /// A Rust program's own allocator: it has a purge thread only if the program asks for one.
+    Rust,
+}
+
 /// A heap profile inside a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Embedded {
@@ -216,7 +323,10 @@ impl Heap {
     pub fn new(figures: &Snapshot, age_ms: u64) -> Self {
         Self {
             age_ms,
+            took_ms: figures.at_ms.saturating_sub(figures.began_ms),
+            spans: Some(Spans::from(figures)),
             rss: figures.resident,
+            most_rss: figures.peak_resident,
             ledger: figures.ledger,
             minor_faults: figures.minor_faults,
             major_faults: figures.major_faults,
@@ -234,19 +344,34 @@ impl Heap {
     }
 }
 
+/// Figures that do not say how large the process was are taken for the sample's moment if they are
+/// no older, in ms.
+const SAME_MOMENT_MS: u64 = 50;
+
 impl Sample {
-    /// What was in RAM when the heap's figures were written, or now if there are none.
-    pub fn rss_of_figures(&self) -> u64 {
-        match &self.heap {
-            Some(heap) if heap.rss > 0 => heap.rss,
-            _ => self.rss,
+    /// With the figures that the process wrote last.
+    pub fn with(self, heap: Heap) -> Self {
+        Self {
+            heap: LastTold(Some(heap)),
+            ..self
         }
     }
 
-    /// When the heap's figures were written, in ms.
-    pub fn figures_ms(&self) -> u64 {
-        let age_ms = self.heap.as_ref().map_or(0, |heap| heap.age_ms);
-        self.t_ms.saturating_sub(age_ms)
+    /// What the process told of its heap, with the moment of that.
+    pub fn told(&self) -> Option<Told<'_>> {
+        let heap = self.heap.0.as_ref()?;
+        let rss = match heap.rss {
+            0 if heap.age_ms > SAME_MOMENT_MS => return None,
+            0 => self.rss,
+            rss => rss,
+        };
+        let until_ms = self.t_ms.saturating_sub(heap.age_ms);
+        Some(Told {
+            at_ms: until_ms.saturating_sub(heap.took_ms),
+            until_ms,
+            rss,
+            heap,
+        })
     }
 }
 
@@ -321,16 +446,36 @@ mod tests {
 
     #[test]
     fn every_line_of_the_ledger_is_recorded_under_its_own_name() {
-        let sample = Sample {
-            heap: Some(Heap::default()),
-            ..Sample::default()
-        };
+        let sample = Sample::default().with(Heap::default());
         let value = serde_json::to_value(&sample).unwrap();
         let ledger = value["heap"]["ledger"].as_object().unwrap();
         for line in Ledger::default().lines() {
             assert!(ledger.contains_key(line.name), "{}", line.name);
         }
         assert!(ledger.contains_key("resident"));
+    }
+
+    #[test]
+    fn figures_stand_at_the_moment_when_they_were_written() {
+        let heap = Heap {
+            age_ms: 900,
+            rss: 7,
+            ..Heap::default()
+        };
+        let sample = Sample {
+            t_ms: 1000,
+            rss: 5,
+            ..Sample::default()
+        };
+        let told = |heap: Heap| {
+            let sample = sample.clone().with(heap);
+            sample.told().map(|told| (told.at_ms, told.rss))
+        };
+        assert_eq!(told(heap.clone()), Some((100, 7)));
+        // Old figures that do not know how large the process was say nothing about it.
+        assert_eq!(told(Heap { rss: 0, ..heap }), None);
+        assert_eq!(told(Heap::default()), Some((1000, 5)));
+        assert_eq!(sample.told(), None);
     }
 
     #[test]

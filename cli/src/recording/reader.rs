@@ -68,7 +68,8 @@ pub fn parse(input: &mut impl BufRead) -> Result<Recording, String> {
 }
 
 impl Recording {
-    fn new(head: Head) -> Self {
+    /// With nothing but its first line.
+    pub fn new(head: Head) -> Self {
         Self {
             head,
             samples: Vec::new(),
@@ -132,7 +133,7 @@ fn damaged(number: u64, what: &dyn Display) -> String {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::recording::format::{ClassRow, Happening, Heap};
+    use crate::recording::format::{ClassRow, Frontend, Happening, Heap};
     use crate::recording::{Machine, Writer};
     use neap::ledger::Ledger;
 
@@ -159,15 +160,20 @@ pub mod tests {
             resident: t_ms << 10,
             ..Ledger::default()
         };
-        Record::Sample(Box::new(Sample {
+        let sample = Sample {
             t_ms,
             pid: 42,
             rss: t_ms << 11,
             arenas_rss: (t_ms.is_multiple_of(3)).then_some(t_ms << 10),
-            heap: (!t_ms.is_multiple_of(5)).then(|| Heap {
-                ledger,
-                ..Heap::default()
-            }),
+            ..Sample::default()
+        };
+        let heap = Heap {
+            ledger,
+            ..Heap::default()
+        };
+        Record::Sample(Box::new(match t_ms.is_multiple_of(5) {
+            true => sample,
+            false => sample.with(heap),
         }))
     }
 
@@ -187,7 +193,13 @@ pub mod tests {
         let program = "\"quoted\"".to_owned();
         vec![
             head(),
-            event(1, Happening::Came { program }),
+            event(
+                1,
+                Happening::Came {
+                    program,
+                    frontend: Frontend::Rust,
+                },
+            ),
             sample(10),
             sample(21),
             event(22, Happening::Purge { bytes: 1 << 20 }),

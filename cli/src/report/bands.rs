@@ -1,14 +1,12 @@
 //! The resident memory of a process, cut into a few bands that people can tell apart.
 
-use crate::recording::format::Sample;
+use crate::recording::format::Told;
 use neap::ledger::Ledger;
 
 /// How many bands there are.
-pub const BANDS: usize = 10;
+pub const BANDS: usize = 9;
 /// What is resident and not in the heap.
 const REST: usize = 8;
-/// What may be either.
-const UNTOLD: usize = 9;
 
 /// What a band is called, which CSS colour it has, and what it is.
 #[derive(Debug)]
@@ -68,18 +66,13 @@ pub const ALL: [Band; BANDS] = [
         "Not the heap",
         "code, files, thread stacks, mappings of the program's own",
     ),
-    band(
-        "untold",
-        "Not told",
-        "the process before it first wrote what is in its heap",
-    ),
 ];
 
 const fn band(key: &'static str, name: &'static str, meaning: &'static str) -> Band {
     Band { key, name, meaning }
 }
 
-/// The bands of one sample, in bytes, and the whole process.
+/// The bands at the moment of one telling, in bytes, and the whole process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     /// In the order of [`ALL`].
@@ -89,22 +82,17 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Cuts `sample`, as it was when its figures were written. The kernel's count is not of the very same moment: what
-    /// the heap tells beyond that makes the whole larger.
-    pub fn of(sample: &Sample) -> Self {
-        let mut bytes = sample
-            .heap
-            .as_ref()
-            .map_or([0; BANDS], |heap| heap_bands(&heap.ledger));
+    /// Cuts the process as it was when this was told. The kernel's count is not of the very same
+    /// moment: what the heap tells beyond that makes the whole larger.
+    pub fn of(told: &Told) -> Self {
+        let mut bytes = heap_bands(&told.heap.ledger);
         let heap = bytes
             .iter()
             .fold(0, |sum: u64, part| sum.saturating_add(*part));
-        let rss = sample.rss_of_figures();
-        let other = if sample.heap.is_some() { REST } else { UNTOLD };
-        bytes[other] = rss.saturating_sub(heap);
+        bytes[REST] = told.rss.saturating_sub(heap);
         Self {
             bytes,
-            rss: rss.max(heap),
+            rss: told.rss.max(heap),
         }
     }
 }
@@ -128,7 +116,6 @@ fn heap_bands(ledger: &Ledger) -> [u64; BANDS] {
         sum(&[ledger.stacks_used, ledger.stacks_parked, ledger.stacks_free]),
         sum(&[ledger.metadata, ledger.sampling]),
         0,
-        0,
     ]
 }
 
@@ -137,15 +124,17 @@ mod tests {
     use super::*;
     use crate::recording::format::Heap;
 
-    fn sample(rss: u64, ledger: Ledger) -> Sample {
-        Sample {
+    fn cut(rss: u64, ledger: Ledger) -> Cut {
+        let heap = Heap {
+            ledger,
+            ..Heap::default()
+        };
+        Cut::of(&Told {
+            at_ms: 0,
+            until_ms: 0,
             rss,
-            heap: Some(Heap {
-                ledger,
-                ..Heap::default()
-            }),
-            ..Sample::default()
-        }
+            heap: &heap,
+        })
     }
 
     #[test]
@@ -169,19 +158,10 @@ mod tests {
             ..Ledger::default()
         };
         ledger.resident = u64::try_from(ledger.sum()).unwrap();
-        let cut = Cut::of(&sample(2000, ledger));
+        let cut = cut(2000, ledger);
         assert_eq!(cut.bytes.iter().sum::<u64>(), 2000);
         assert_eq!(cut.bytes[REST], 2000 - ledger.resident);
         assert_eq!(cut.bytes[..2], [650, 100]);
-    }
-
-    #[test]
-    fn of_a_process_that_has_not_told_nothing_is_claimed() {
-        let sample = Sample {
-            rss: 5,
-            ..Sample::default()
-        };
-        assert_eq!(Cut::of(&sample).bytes[UNTOLD], 5);
     }
 
     #[test]
@@ -193,8 +173,7 @@ mod tests {
             tails: 1,
             ..Ledger::default()
         };
-        let cut = Cut::of(&sample(5, ledger));
-        assert_eq!(cut.rss, u64::MAX);
-        assert_eq!(Cut::of(&Sample::default()), Cut::default());
+        assert_eq!(cut(5, ledger).rss, u64::MAX);
+        assert_eq!(cut(0, Ledger::default()), Cut::default());
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `material` | recordings and profiles as they are read |
 //! | `subject` | the process it is about |
+//! | `known` | which figures hold for which moment |
 //! | `verdict/` | what stands out, in prose |
 //! | `sites` | places in the program that allocate |
 //! | `bands`, `timeline` | the heap over time |
@@ -14,6 +15,7 @@
 mod bands;
 mod date;
 mod flame;
+mod known;
 mod material;
 mod page;
 mod sites;
@@ -24,6 +26,8 @@ mod verdict;
 pub use page::quoted;
 
 use crate::failure::Failure;
+use crate::recording::format::Told;
+use known::Known;
 use material::Material;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -82,25 +86,48 @@ impl Report {
     pub fn json(&self) -> Value {
         let subject = Subject::choose(&self.material);
         let Verdict { opening, findings } = verdict::judge(&subject);
-        let ledger = subject.peak().map(|(_, heap)| {
-            let lines = heap.ledger.lines();
-            let mut lines: serde_json::Map<String, Value> = lines
-                .iter()
-                .map(|line| (line.name.to_owned(), json!(line.bytes)))
-                .collect();
-            lines.insert("resident".to_owned(), json!(heap.ledger.resident));
-            lines
-        });
+        let history = subject.history();
         json!({
             "program": subject.program,
             "pid": subject.pid,
             "duration_ms": subject.duration_ms(),
-            "peak_resident": subject.peak_rss(),
-            "ledger_at_peak": ledger,
+            "peak_resident": history.most(),
+            "peak_resident_between_samples": history.missed(),
+            "peak": history.peak().map(moment),
+            "ledger_at_peak": history.peak().and_then(Known::get).map(ledger),
+            "end": history.end().map(moment),
+            "ledger_at_end": history.end().and_then(Known::get).map(ledger),
             "verdict": opening,
             "findings": findings,
             "notes": self.material.notes,
         })
+    }
+}
+
+/// The lines, and their sum.
+fn ledger(told: Told) -> Value {
+    let lines = told.heap.ledger.lines();
+    let mut lines: serde_json::Map<String, Value> = lines
+        .iter()
+        .map(|line| (line.name.to_owned(), json!(line.bytes)))
+        .collect();
+    lines.insert("resident".to_owned(), json!(told.heap.ledger.resident));
+    Value::Object(lines)
+}
+
+/// When that was, and whether it is known what was in the heap.
+fn moment(known: Known<Told>) -> Value {
+    match known {
+        Known::Yes(told) => json!({"known": true, "t_ms": told.at_ms, "resident": told.rss}),
+        Known::No(gap) => json!({
+            "known": false,
+            "t_ms": gap.moment.t_ms,
+            "resident": gap.moment.rss,
+            "slabs_and_large_blocks": gap.moment.spans.map(|spans| spans.taken()),
+            "told_before_ms": gap.before_ms,
+            "told_after_ms": gap.after_ms,
+            "told_alike_ms": gap.alike.map(|alike| alike.at_ms),
+        }),
     }
 }
 

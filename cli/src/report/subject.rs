@@ -1,9 +1,10 @@
 //! The process that a report is about, and what is known of it.
 
+use super::known::History;
 use super::material::Material;
 use crate::profile::Profile;
-use crate::recording::format::{Classes, Event, Happening, Heap, Sample};
-use std::collections::BTreeMap;
+use crate::recording::Recording;
+use crate::recording::format::{Classes, Event, Frontend, Happening, Sample};
 
 /// One process.
 #[derive(Debug)]
@@ -22,20 +23,44 @@ pub struct Subject<'a> {
     pub profile: Option<&'a Profile>,
     /// Its profile when it held most, and when that was, in ms.
     pub at_peak: Option<&'a (u64, Profile)>,
+    /// Which heap it has.
+    pub frontend: Frontend,
+    /// What it executed in the end.
+    pub became: Option<String>,
+    /// Between two samples.
+    pub interval_ms: u64,
 }
 
-/// Two readings of one clock differ by so much, in ms, when each is rounded.
-const CLOCKS_MS: u64 = 2;
-
-/// A process of the recording, in short.
-#[derive(Debug, Default)]
+/// A process of the recording from its start, or from when it executed a program, in short.
+#[derive(Clone, Debug, Default)]
 pub struct Process {
     /// Its number.
     pub pid: u32,
-    /// What it ran, first to last.
+    /// What it runs.
     pub program: String,
     /// The most that was seen in RAM, in bytes.
     pub peak: u64,
+    /// Which heap it has.
+    pub frontend: Frontend,
+    /// What it executed in the end.
+    pub became: Option<String>,
+    /// The same number runs something else before that, in ms.
+    from_ms: u64,
+    /// And from then on.
+    until_ms: Option<u64>,
+}
+
+impl Process {
+    fn has(&self, pid: u32, t_ms: u64) -> bool {
+        let before_the_next = self.until_ms.is_none_or(|until| t_ms < until);
+        self.pid == pid && self.from_ms <= t_ms && before_the_next
+    }
+
+    /// Whether a profile with this number and name is its own.
+    fn is_of(&self, profile: &Profile) -> bool {
+        let is_alone = self.from_ms == 0 && self.until_ms.is_none();
+        self.pid == profile.pid && (is_alone || self.program == profile.program)
+    }
 }
 
 impl<'a> Subject<'a> {
@@ -49,23 +74,21 @@ impl<'a> Subject<'a> {
 
     fn of(process: &Process, material: &'a Material) -> Self {
         let recording = material.recording.as_ref();
-        let pid = process.pid;
-        let mut samples: Vec<_> = recording
-            .iter()
-            .flat_map(|recording| &recording.samples)
-            .filter(|sample| sample.pid == pid)
+        let all = recording.iter().flat_map(|recording| &recording.samples);
+        let mut samples: Vec<_> = all
+            .filter(|sample| process.has(sample.pid, sample.t_ms))
             .collect();
         samples.sort_by_key(|sample| sample.t_ms);
         let classes = recording
             .iter()
             .flat_map(|recording| &recording.classes)
-            .rfind(|classes| classes.pid == pid && !classes.classes.is_empty());
+            .rfind(|classes| process.has(classes.pid, classes.t_ms) && !classes.classes.is_empty());
         let events = recording
             .iter()
             .flat_map(|recording| &recording.events)
-            .filter(|event| event.pid == pid);
+            .filter(|event| process.has(event.pid, event.t_ms));
         Self {
-            pid,
+            pid: process.pid,
             program: process.program.clone(),
             samples,
             classes,
@@ -73,8 +96,14 @@ impl<'a> Subject<'a> {
             at_peak: material
                 .peaks
                 .iter()
-                .rfind(|(_, profile)| profile.pid == pid),
-            profile: material.profiles.iter().rfind(|profile| profile.pid == pid),
+                .rfind(|(_, profile)| process.is_of(profile)),
+            profile: material
+                .profiles
+                .iter()
+                .rfind(|profile| process.is_of(profile)),
+            frontend: process.frontend,
+            became: process.became.clone(),
+            interval_ms: recording.map_or(0, |recording| recording.head.interval_ms),
         }
     }
 
@@ -86,73 +115,24 @@ impl<'a> Subject<'a> {
             (None, Some(profile)) => profile.program.clone(),
             (None, None) => String::new(),
         };
+        let pid = profile.map_or(0, |profile| profile.pid);
         Self {
-            pid: profile.map_or(0, |profile| profile.pid),
-            program,
+            pid,
+            program: named(program, pid),
             samples: Vec::new(),
             classes: None,
             events: Vec::new(),
             profile,
             at_peak: None,
+            frontend: Frontend::default(),
+            became: None,
+            interval_ms: 0,
         }
     }
 
-    /// The sample at which the program held most, among those that know the heap and at which nearly the most was in RAM: what is
-    /// freed stays in RAM for a while, so that most of all may be there when much of it is free.
-    pub fn peak(&self) -> Option<(&'a Sample, &'a Heap)> {
-        let most = self
-            .told()
-            .map(|(sample, _)| sample.rss_of_figures())
-            .max()?;
-        self.told()
-            .filter(|(sample, _)| sample.rss_of_figures() >= most - most / 20)
-            .max_by_key(|(_, heap)| heap.ledger.requested.saturating_add(heap.ledger.rounding))
-    }
-
-    /// Samples with news: of those that show the same figures of the heap, the first.
-    pub fn fresh(&self) -> Vec<&'a Sample> {
-        let mut fresh: Vec<&Sample> = Vec::new();
-        for sample in self
-            .samples
-            .iter()
-            .filter(|sample| sample.rss > 0 || sample.heap.is_some())
-        {
-            let is_same = |before: &&Sample| {
-                before.heap.is_some()
-                    && before.heap.as_ref().map(|heap| heap.ledger)
-                        == sample.heap.as_ref().map(|heap| heap.ledger)
-                    && before.figures_ms().abs_diff(sample.figures_ms()) <= CLOCKS_MS
-            };
-            if !fresh.last().is_some_and(is_same) {
-                fresh.push(sample);
-            }
-        }
-        fresh
-    }
-
-    /// The last sample that knows the heap.
-    pub fn last(&self) -> Option<(&'a Sample, &'a Heap)> {
-        self.told().last()
-    }
-
-    /// The figures that count from the start, at the end.
-    pub fn totals(&self) -> Option<&'a Heap> {
-        self.samples
-            .iter()
-            .rev()
-            .find_map(|sample| sample.heap.as_ref())
-    }
-
-    /// Fresh samples that know the heap.
-    pub fn told(&self) -> impl Iterator<Item = (&'a Sample, &'a Heap)> {
-        let fresh = self.fresh().into_iter();
-        fresh.filter_map(|sample| Some((sample, sample.heap.as_ref()?)))
-    }
-
-    /// The most that was in RAM, in bytes.
-    pub fn peak_rss(&self) -> u64 {
-        let both = |sample: &&Sample| sample.rss.max(sample.rss_of_figures());
-        self.samples.iter().map(both).max().unwrap_or(0)
+    /// What is known over time, and of which moments.
+    pub fn history(&self) -> History<'a> {
+        History::new(&self.samples, self.interval_ms, self.duration_ms())
     }
 
     /// How it ended, if that was seen.
@@ -170,25 +150,147 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The processes of the recording, the largest first.
+/// The processes of the recording, the largest first. One that executed a program stands there
+/// twice: what it told before is of another heap.
 pub fn processes(material: &Material) -> Vec<Process> {
     let Some(recording) = &material.recording else {
         return Vec::new();
     };
-    let mut found: BTreeMap<u32, Process> = BTreeMap::new();
+    let mut found = starts(recording);
     for sample in &recording.samples {
-        let process = found.entry(sample.pid).or_default();
-        process.peak = process.peak.max(sample.rss);
-    }
-    for event in &recording.events {
-        if let Happening::Came { program } = &event.what {
-            found.entry(event.pid).or_default().program = program.clone();
+        let rss = sample.told().map_or(0, |told| told.rss).max(sample.rss);
+        let of = found
+            .iter_mut()
+            .find(|process| process.has(sample.pid, sample.t_ms));
+        match of {
+            Some(process) => process.peak = process.peak.max(rss),
+            None => found.push(Process {
+                pid: sample.pid,
+                peak: rss,
+                ..Process::default()
+            }),
         }
     }
-    let mut processes: Vec<_> = found
-        .into_iter()
-        .map(|(pid, process)| Process { pid, ..process })
-        .collect();
-    processes.sort_by_key(|process| std::cmp::Reverse(process.peak));
-    processes
+    for process in &mut found {
+        if process.program.is_empty() && process.pid.cast_signed() == recording.head.pid {
+            process.program.clone_from(&recording.head.program);
+        }
+        process.program = named(std::mem::take(&mut process.program), process.pid);
+    }
+    // What executed something before it was looked at.
+    found.retain(|process| process.until_ms.is_none() || process.peak > 0);
+    found.sort_by_key(|process| std::cmp::Reverse(process.peak));
+    found
+}
+
+/// What came, as far as the events tell.
+fn starts(recording: &Recording) -> Vec<Process> {
+    let mut found: Vec<Process> = Vec::new();
+    for event in &recording.events {
+        let before = found.iter_mut().rfind(|process| process.pid == event.pid);
+        let (program, frontend) = match (&event.what, before.is_some()) {
+            (Happening::Came { program, frontend }, _) => (program, frontend),
+            (Happening::OwnHeap, true) => {
+                before
+                    .into_iter()
+                    .for_each(|process| process.frontend = Frontend::Rust);
+                continue;
+            }
+            _ => continue,
+        };
+        let from_ms = match before {
+            None => 0,
+            Some(before) => {
+                before.until_ms = Some(event.t_ms);
+                before.became = Some(program.clone());
+                event.t_ms
+            }
+        };
+        found.push(Process {
+            pid: event.pid,
+            program: program.clone(),
+            frontend: *frontend,
+            from_ms,
+            ..Process::default()
+        });
+    }
+    found
+}
+
+/// A process that ended before its name could be read has its number for one.
+fn named(program: String, pid: u32) -> String {
+    match (program.is_empty(), pid) {
+        (false, _) => program,
+        (true, 0) => "the program".to_owned(),
+        (true, pid) => format!("process {pid}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Head;
+    use crate::recording::format::Heap;
+
+    fn came(t_ms: u64, pid: u32, program: &str) -> Event {
+        let program = program.to_owned();
+        let frontend = Frontend::Library;
+        let what = Happening::Came { program, frontend };
+        Event { t_ms, pid, what }
+    }
+
+    fn recording(events: Vec<Event>, samples: Vec<Sample>) -> Material {
+        let head = Head {
+            program: "./server".to_owned(),
+            pid: 7,
+            ..Head::default()
+        };
+        let mut material = Material::new(Recording::new(head));
+        let recording = material.recording.as_mut().unwrap();
+        (recording.events, recording.samples) = (events, samples);
+        material
+    }
+
+    fn sample(t_ms: u64, pid: u32, rss: u64) -> Sample {
+        let sample = Sample {
+            t_ms,
+            pid,
+            rss,
+            ..Sample::default()
+        };
+        sample.with(Heap {
+            rss,
+            ..Heap::default()
+        })
+    }
+
+    #[test]
+    fn a_process_whose_name_was_not_seen_has_one_all_the_same() {
+        let events = vec![came(1, 7, ""), came(1, 8, "")];
+        let material = recording(events, vec![sample(5, 7, 9), sample(5, 8, 3)]);
+        let names: Vec<_> = processes(&material)
+            .into_iter()
+            .map(|process| process.program)
+            .collect();
+        assert_eq!(names, ["./server", "process 8"]);
+        assert_eq!(Subject::choose(&Material::default()).program, "the program");
+    }
+
+    #[test]
+    fn what_was_told_before_an_exec_is_not_of_the_program_after_it() {
+        let events = vec![came(1, 7, "sh"), came(100, 7, "server")];
+        let samples = vec![sample(50, 7, 3), sample(150, 7, 90), sample(250, 7, 80)];
+        let material = recording(events, samples);
+        let subject = Subject::choose(&material);
+        assert_eq!(
+            (subject.program.as_str(), subject.samples.len()),
+            ("server", 2)
+        );
+        let shell = &processes(&material)[1];
+        assert_eq!(
+            (shell.program.as_str(), shell.became.as_deref()),
+            ("sh", Some("server"))
+        );
+        assert_eq!(shell.peak, 3);
+    }
 }

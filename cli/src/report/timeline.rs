@@ -1,8 +1,11 @@
 //! The ledger over time, as stacked areas of SVG, and the numbers behind it for the page's script.
+//! Where nothing is known of the heap, only what the kernel and the page heap count is drawn,
+//! hatched.
 
 use super::bands::{self, BANDS, Cut};
+use super::known::{History, Moment};
 use super::subject::Subject;
-use crate::recording::format::{Event, Happening, Sample};
+use crate::recording::format::{Event, Happening, Told};
 use neap::stats::Bytes;
 use serde::Serialize;
 use std::fmt::Write;
@@ -17,8 +20,12 @@ const COLUMNS: usize = 500;
 /// The picture.
 #[derive(Debug)]
 pub struct Timeline {
-    /// One area a band, from the bottom up.
+    /// One area a band, from the bottom up, where the heap is known.
     pub areas: Vec<Area>,
+    /// What was in RAM, to be hatched under the areas; empty where all is known.
+    pub unknown: String,
+    /// What was in RAM, as a line: the kernel tells it at every moment.
+    pub outline: String,
     /// Lines across, with what they mean.
     pub grid: Vec<Tick>,
     /// Marks along the time.
@@ -27,6 +34,8 @@ pub struct Timeline {
     pub purges: Vec<Tick>,
     /// For the script.
     pub points: Points,
+    /// What was in RAM at the peak.
+    pub peak: u64,
 }
 
 /// A band's area.
@@ -36,8 +45,8 @@ pub struct Area {
     pub band: &'static bands::Band,
     /// The path's data.
     pub path: String,
-    /// Bytes at the peak.
-    pub at_peak: u64,
+    /// Bytes at the peak, if they are known.
+    pub at_peak: Option<u64>,
 }
 
 /// A place on an axis.
@@ -60,64 +69,156 @@ pub struct Points {
     pub t: Vec<f64>,
     /// The whole process, in bytes.
     pub rss: Vec<u64>,
-    /// By band, in bytes.
-    pub bands: Vec<Vec<u64>>,
+    /// By band, in bytes, where it is known.
+    pub bands: Vec<Vec<Option<u64>>>,
+    /// Slabs and large blocks as the page heap counts them, where nothing else is known.
+    pub taken: Vec<Option<u64>>,
     /// Which moment was the largest.
     pub peak: usize,
 }
 
+/// A moment.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    t_ms: u64,
+    rss: u64,
+    /// See [`Points::taken`].
+    taken: Option<u64>,
+    heap: Heap,
+}
+
+/// What is known of the heap at a moment.
+#[derive(Clone, Copy, Debug)]
+enum Heap {
+    /// The process told. Between two moments of the same stretch, all is known.
+    Told { cut: Cut, stretch: usize },
+    /// Nothing.
+    Unknown,
+}
+
+impl Point {
+    fn cut(&self) -> Option<&Cut> {
+        match &self.heap {
+            Heap::Told { cut, .. } => Some(cut),
+            Heap::Unknown => None,
+        }
+    }
+
+    fn stretch(&self) -> Option<usize> {
+        match self.heap {
+            Heap::Told { stretch, .. } => Some(stretch),
+            Heap::Unknown => None,
+        }
+    }
+}
+
 impl Timeline {
-    /// Draws the samples of `subject`; `None` where two are not there.
+    /// Draws what is known of `subject`; `None` where there are no two moments.
     pub fn of(subject: &Subject) -> Option<Self> {
-        let mut fresh = subject.fresh();
-        fresh.sort_by_key(|sample| sample.figures_ms());
-        let columns = columns(&fresh);
-        let (first, last) = (columns.first()?.0, columns.last()?.0);
+        let points = columns(moments(&subject.history()));
+        let (first, last) = (points.first()?.t_ms, points.last()?.t_ms);
         if first == last {
             return None;
         }
-        let cuts: Vec<Cut> = columns.iter().map(|(_, sample)| Cut::of(sample)).collect();
-        let top = cuts.iter().map(|cut| cut.rss).max()?.max(1) as f64;
+        let top = points.iter().map(|point| point.rss).max()?.max(1) as f64;
         let scale = Scale {
             first,
             last,
             top: nice(top),
         };
-        let times: Vec<u64> = columns.iter().map(|(time, _)| *time).collect();
-        let peak = (0..cuts.len()).max_by_key(|index| cuts[*index].rss)?;
+        let peak = (0..points.len()).max_by_key(|index| points[*index].rss)?;
+        let outline = outline(&scale, &points);
         Some(Self {
-            areas: areas(&scale, &times, &cuts, peak),
+            areas: areas(&scale, &points, peak),
+            unknown: match is_known(&points) {
+                true => String::new(),
+                false => format!("M0 {HEIGHT}L{outline}L{WIDTH} {HEIGHT}Z"),
+            },
+            outline,
             grid: scale.grid(),
             times: scale.times(),
             purges: purges(&scale, subject),
-            points: points(&scale, &times, &cuts, peak),
+            points: for_script(&scale, &points, peak),
+            peak: points[peak].rss,
         })
     }
 }
 
-/// At most [`COLUMNS`] samples, with their times: of those that share a column, the one with most in RAM.
-fn columns<'a>(samples: &[&'a Sample]) -> Vec<(u64, &'a Sample)> {
-    let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
+/// What the process told, and what was counted where that is not known by what it told.
+fn moments(history: &History) -> Vec<Point> {
+    let mut points = Vec::with_capacity(history.told.len());
+    let (mut stretch, mut before) = (0, None);
+    for (index, told) in history.told.iter().enumerate() {
+        let is_joined = history.is_joined(index);
+        points.extend(unknown(history, before, Some(told), is_joined));
+        stretch += usize::from(!is_joined);
+        let cut = Cut::of(told);
+        points.push(Point {
+            t_ms: told.at_ms,
+            rss: cut.rss,
+            taken: None,
+            heap: Heap::Told { cut, stretch },
+        });
+        before = Some(told);
+    }
+    points.extend(unknown(history, before, None, false));
+    points
+}
+
+/// What was counted between two tellings, without what is known. Where these are joined, only what
+/// stands out between them.
+fn unknown(
+    history: &History,
+    before: Option<&Told>,
+    after: Option<&Told>,
+    is_joined: bool,
+) -> Vec<Point> {
+    let ends = before.into_iter().chain(after);
+    let top = ends.map(|told| told.rss).max().unwrap_or(0);
+    let least = match is_joined {
+        true => top.saturating_add(top / 20),
+        false => 0,
+    };
+    let point = |moment: &Moment| Point {
+        t_ms: moment.t_ms,
+        rss: moment.rss,
+        taken: moment.spans.map(|spans| spans.taken()),
+        heap: Heap::Unknown,
+    };
+    let between = history.between(before, after).iter();
+    between
+        .filter(|moment| moment.rss > least && history.at(moment).get().is_none())
+        .map(point)
+        .collect()
+}
+
+/// Whether the heap is known from the first moment to the last.
+fn is_known(points: &[Point]) -> bool {
+    let mut stretches = points.iter().map(Point::stretch);
+    let first = stretches.next().flatten();
+    first.is_some() && stretches.all(|stretch| stretch == first)
+}
+
+/// At most [`COLUMNS`] moments: of those that share a column, the one with most in RAM.
+fn columns(points: Vec<Point>) -> Vec<Point> {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return Vec::new();
     };
-    let (first, last) = (first.figures_ms(), last.figures_ms());
+    let (first, last) = (first.t_ms, last.t_ms);
     let span = (last - first).max(1) as f64;
-    let column =
-        |sample: &Sample| ((sample.figures_ms() - first) as f64 / span * COLUMNS as f64) as usize;
-    let mut kept: Vec<&Sample> = Vec::new();
-    for sample in samples {
+    let column = |point: &Point| ((point.t_ms - first) as f64 / span * COLUMNS as f64) as usize;
+    let mut kept: Vec<Point> = Vec::new();
+    for point in points {
         match kept.last_mut() {
-            Some(before) if column(before) == column(sample) => {
-                if sample.rss_of_figures() > before.rss_of_figures() {
-                    *before = sample;
+            Some(before) if column(before) == column(&point) => {
+                if point.rss > before.rss {
+                    *before = point;
                 }
             }
-            _ => kept.push(sample),
+            _ => kept.push(point),
         }
     }
-    kept.into_iter()
-        .map(|sample| (sample.figures_ms(), sample))
-        .collect()
+    kept
 }
 
 struct Scale {
@@ -193,40 +294,76 @@ fn nice(bytes: f64) -> f64 {
 }
 
 /// Bands that are there at some moment.
-fn shown(cuts: &[Cut]) -> Vec<usize> {
-    let is_there = |index: &usize| cuts.iter().any(|cut| cut.bytes[*index] > 0);
+fn shown(points: &[Point]) -> Vec<usize> {
+    let is_there = |index: &usize| {
+        let mut cuts = points.iter().filter_map(Point::cut);
+        cuts.any(|cut| cut.bytes[*index] > 0)
+    };
     (0..BANDS).filter(is_there).collect()
 }
 
-fn areas(scale: &Scale, times: &[u64], cuts: &[Cut], peak: usize) -> Vec<Area> {
-    let mut below = vec![0.0; cuts.len()];
+fn areas(scale: &Scale, points: &[Point], peak: usize) -> Vec<Area> {
+    let told: Vec<(&Point, &Cut)> = points
+        .iter()
+        .filter_map(|point| Some((point, point.cut()?)))
+        .collect();
+    let mut below = vec![0.0; told.len()];
     let mut areas = Vec::with_capacity(BANDS);
-    for index in shown(cuts) {
-        let above: Vec<f64> = (cuts.iter().zip(&below))
-            .map(|(cut, below)| below + cut.bytes[index] as f64)
+    for index in shown(points) {
+        let above: Vec<f64> = (told.iter().zip(&below))
+            .map(|((_, cut), below)| below + cut.bytes[index] as f64)
             .collect();
+        let corners: Vec<Corner> = (told.iter().zip(&below).zip(&above))
+            .map(|(((point, _), below), above)| (*point, *below, *above))
+            .collect();
+        let stretches = corners.chunk_by(|one, other| one.0.stretch() == other.0.stretch());
         areas.push(Area {
             band: &bands::ALL[index],
-            path: path(scale, times, &below, &above),
-            at_peak: cuts[peak].bytes[index],
+            path: stretches.map(|corners| path(scale, corners)).collect(),
+            at_peak: points[peak].cut().map(|cut| cut.bytes[index]),
         });
         below = above;
     }
     areas
 }
 
-/// Along the top, and back along the bottom.
-fn path(scale: &Scale, times: &[u64], below: &[f64], above: &[f64]) -> String {
+/// A moment, and where a band begins and ends there.
+type Corner<'a> = (&'a Point, f64, f64);
+
+/// Along the top, and back along the bottom. A moment that stands alone is as wide as one column.
+fn path(scale: &Scale, corners: &[Corner]) -> String {
+    let there = corners
+        .iter()
+        .map(|(point, _, above)| (scale.x(point.t_ms), *above));
+    let back = corners
+        .iter()
+        .rev()
+        .map(|(point, below, _)| (scale.x(point.t_ms), *below));
+    let mut outline: Vec<(f64, f64)> = there.chain(back).collect();
+    if let [(x, above), (_, below)] = outline[..] {
+        let (left, right) = (x - HALF_COLUMN, x + HALF_COLUMN);
+        outline = vec![(left, above), (right, above), (right, below), (left, below)];
+    }
     let mut path = String::new();
-    let there = times.iter().zip(above);
-    let back = times.iter().zip(below).rev();
-    for (index, (time, bytes)) in there.chain(back).enumerate() {
+    for (index, (x, bytes)) in outline.into_iter().enumerate() {
         let letter = if index == 0 { 'M' } else { 'L' };
         // Writing to a string does not fail.
-        let _ = write!(path, "{letter}{:.1} {:.1}", scale.x(*time), scale.y(*bytes));
+        let _ = write!(path, "{letter}{x:.1} {:.1}", scale.y(bytes));
     }
     path.push('Z');
     path
+}
+
+/// Half of the width of a column, in the picture's units.
+const HALF_COLUMN: f64 = WIDTH / COLUMNS as f64 / 2.0;
+
+/// The points of a line along what was in RAM.
+fn outline(scale: &Scale, points: &[Point]) -> String {
+    let corner = |point: &Point| {
+        let (x, y) = (scale.x(point.t_ms), scale.y(point.rss as f64));
+        format!("{x:.1} {y:.1}")
+    };
+    points.iter().map(corner).collect::<Vec<_>>().join(" ")
 }
 
 fn purges(scale: &Scale, subject: &Subject) -> Vec<Tick> {
@@ -249,17 +386,21 @@ fn purges(scale: &Scale, subject: &Subject) -> Vec<Tick> {
         .collect()
 }
 
-fn points(scale: &Scale, times: &[u64], cuts: &[Cut], peak: usize) -> Points {
-    let band = |index: usize| cuts.iter().map(|cut| cut.bytes[index]).collect();
+fn for_script(scale: &Scale, points: &[Point], peak: usize) -> Points {
+    let band = |index: usize| {
+        let bytes = |point: &Point| point.cut().map(|cut| cut.bytes[index]);
+        points.iter().map(bytes).collect()
+    };
     let rounded = |value: f64| (value * 100.0).round() / 100.0;
     Points {
-        x: times
+        x: points
             .iter()
-            .map(|time| rounded(scale.x(*time) / WIDTH * 100.0))
+            .map(|point| rounded(scale.x(point.t_ms) / WIDTH * 100.0))
             .collect(),
-        t: times.iter().map(|time| *time as f64 / 1e3).collect(),
-        rss: cuts.iter().map(|cut| cut.rss).collect(),
-        bands: shown(cuts).into_iter().map(band).collect(),
+        t: points.iter().map(|point| point.t_ms as f64 / 1e3).collect(),
+        rss: points.iter().map(|point| point.rss).collect(),
+        bands: shown(points).into_iter().map(band).collect(),
+        taken: points.iter().map(|point| point.taken).collect(),
         peak,
     }
 }
@@ -267,6 +408,7 @@ fn points(scale: &Scale, times: &[u64], cuts: &[Cut], peak: usize) -> Points {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::format::Sample;
     use crate::report::material::Material;
 
     fn samples(times: &[(u64, u64)]) -> Vec<Sample> {
@@ -302,6 +444,48 @@ mod tests {
         let samples = samples(&[(0, u64::MAX), (u64::MAX, 1), (u64::MAX, u64::MAX)]);
         let timeline = subject(&samples);
         assert!(timeline.areas.iter().all(|area| !area.path.contains("NaN")));
+    }
+
+    #[test]
+    fn what_is_not_known_is_hatched_and_has_no_bands() {
+        use crate::recording::format::{Heap, Spans};
+        let ledger = neap::ledger::Ledger {
+            requested: 1 << 20,
+            resident: 1 << 20,
+            ..Default::default()
+        };
+        let tick = |tick: u64| Sample {
+            t_ms: tick * 100,
+            rss: if tick < 10 { 2 << 20 } else { 90 << 20 },
+            spans: Some(Spans {
+                slabs: if tick < 10 { 1 << 20 } else { 88 << 20 },
+                ..Spans::default()
+            }),
+            ..Sample::default()
+        };
+        let telling = |at: u64, age_ms| {
+            let heap = Heap {
+                age_ms,
+                rss: 2 << 20,
+                ledger,
+                ..Heap::default()
+            };
+            tick(at).with(heap)
+        };
+        // Told at every tick for a second; then never again.
+        let samples: Vec<_> = (0..30_u64)
+            .map(|at| telling(at, at.saturating_sub(9) * 100))
+            .collect();
+        let timeline = subject(&samples);
+        let points = &timeline.points;
+        let known = points.bands[0].iter().filter(|bytes| bytes.is_some());
+        assert_eq!((known.count(), points.t.len()), (10, 30));
+        assert_eq!(points.taken[20], Some(88 << 20));
+        assert_eq!(points.rss[20], 90 << 20);
+        assert!(!timeline.unknown.is_empty());
+        assert_eq!(timeline.areas[0].at_peak, None);
+        let told = subject(&samples[..10]);
+        assert!(told.unknown.is_empty() && told.areas[0].at_peak.is_some());
     }
 
     #[test]

@@ -15,27 +15,52 @@ mod watched;
 pub use outcome::{Leaks, Outputs, ProfileFile};
 
 use crate::attach::monitor::{Inbox, Monitor, What};
+use crate::attach::now_ms;
 use crate::failure::Failure;
 use crate::launch::set_variables;
 use crate::progress::Talk;
-use crate::recording::format::{Event, FORMAT, Happening, Sample, VERSION};
+use crate::recording::format::{Event, FORMAT, Happening, VERSION};
 use crate::recording::{Head, Machine, Record, Writer};
 use crate::supervise::{Ending, Watch};
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use watched::Watched;
 
 /// The variable by which processes find our socket.
 const MONITOR: &str = "NEAP_MONITOR";
 /// The variable that switches sampling on.
 const SAMPLE: &str = "NEAP_SAMPLE";
+/// The variable by which a process keeps the thread that answers.
+const ANSWER: &str = "NEAP_ANSWER";
 /// Processes that are sampled at one time; of more there is only the beginning and the end.
 const MOST_AT_ONCE: usize = 16;
 /// How long those that died with the program may take to hand over their last descriptors, in ms: they are in our socket
 /// already, and only our own thread has to read them.
 const LAST_WORD_MS: u64 = 20;
+
+/// Time since the program's start, on the clock by which processes date their figures.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// In ms of `CLOCK_MONOTONIC`.
+    origin: u64,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { origin: now_ms() }
+    }
+
+    fn now_ms(self) -> u64 {
+        self.of(now_ms())
+    }
+
+    /// A moment of `CLOCK_MONOTONIC`; one before the start is the start.
+    fn of(self, monotonic_ms: u64) -> u64 {
+        monotonic_ms.saturating_sub(self.origin)
+    }
+}
 
 /// A run that is looked at.
 pub struct Session {
@@ -44,7 +69,7 @@ pub struct Session {
     writer: Option<Writer>,
     interval: Duration,
     words: Vec<OsString>,
-    began: Instant,
+    clock: Clock,
     main: u32,
     processes: Vec<Watched>,
     talk: Talk,
@@ -64,13 +89,16 @@ impl Session {
     ) -> Result<Self, Failure> {
         let monitor = Monitor::bind()?;
         set_variables([(MONITOR, monitor.name())]);
+        if writer.is_some() {
+            answer_by_default();
+        }
         Ok(Self {
             monitor: Some(monitor),
             inbox: None,
             writer,
             interval,
             words: words.to_vec(),
-            began: Instant::now(),
+            clock: Clock::start(),
             main: 0,
             processes: Vec::new(),
             talk,
@@ -85,20 +113,15 @@ impl Session {
         }
     }
 
-    /// Since the program's start, in ms.
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
     fn write(&mut self, record: &Record) {
-        let now = self.now_ms();
+        let now = self.clock.now_ms();
         if let Some(writer) = &mut self.writer {
             writer.write(now, record);
         }
     }
 
     fn event(&mut self, pid: u32, what: Happening) {
-        let t_ms = self.now_ms();
+        let t_ms = self.clock.now_ms();
         self.write(&Record::Event(Event { t_ms, pid, what }));
     }
 
@@ -136,13 +159,26 @@ impl Session {
                     self.processes.push(process);
                 }
                 (What::Board(board), at) => {
-                    if let Some(at) = at {
-                        self.processes[at].end();
-                    }
+                    let board = match at {
+                        None => board,
+                        Some(at) => match self.processes[at].take_own_heap(board) {
+                            Ok(()) => {
+                                self.event(arrival.pid, Happening::OwnHeap);
+                                continue;
+                            }
+                            Err(board) => {
+                                self.processes[at].end();
+                                board
+                            }
+                        },
+                    };
                     let process = Watched::new(arrival.pid, Some(board));
-                    let program = process.program.clone();
+                    let came = Happening::Came {
+                        program: process.program.clone(),
+                        frontend: process.frontend(),
+                    };
                     self.processes.push(process);
-                    self.event(arrival.pid, Happening::Came { program });
+                    self.event(arrival.pid, came);
                 }
             }
         }
@@ -150,8 +186,7 @@ impl Session {
 
     /// A sample of every process that lives.
     fn sample(&mut self) {
-        let t_ms = self.now_ms();
-        let (interval, main) = (self.interval, self.main);
+        let (clock, interval, main) = (self.clock, self.interval, self.main);
         let mut records = Vec::new();
         let recorded = self.writer.is_some();
         let living = self
@@ -159,7 +194,7 @@ impl Session {
             .iter_mut()
             .filter(|process| process.is_alive());
         for process in living.take(MOST_AT_ONCE) {
-            records.extend(process.look(t_ms, interval, recorded, main));
+            records.extend(process.look(clock, interval, recorded, main));
         }
         records.iter().for_each(|record| self.write(record));
     }
@@ -168,13 +203,10 @@ impl Session {
     fn conclude(&mut self, ending: Ending) {
         std::thread::sleep(Duration::from_millis(LAST_WORD_MS));
         self.greet();
-        let t_ms = self.now_ms();
+        let (clock, main) = (self.clock, self.main);
         let mut records = Vec::new();
         for process in &mut self.processes {
-            if process.is_alive() {
-                records.extend(process.last_words(t_ms));
-                process.end();
-            }
+            records.extend(process.conclude(clock, main));
         }
         records.iter().for_each(|record| self.write(record));
         let what = match ending {
@@ -192,6 +224,7 @@ impl Watch for Session {
 
     fn began(&mut self, pid: libc::pid_t) {
         self.main = pid.unsigned_abs();
+        self.clock = Clock::start();
         self.inbox = self.monitor.take().map(Monitor::start);
         let head = Record::Head(self.head());
         self.write(&head);
@@ -200,6 +233,14 @@ impl Watch for Session {
     fn tick(&mut self) {
         self.greet();
         self.sample();
+    }
+}
+
+/// Has processes answer while they sleep: what they tell is what the recording knows. A variable or
+/// a flag of the user's stays.
+fn answer_by_default() {
+    if env::var_os(ANSWER).is_none_or(|word| word.is_empty()) {
+        set_variables([(ANSWER, OsString::from("1"))]);
     }
 }
 
@@ -212,14 +253,4 @@ fn options() -> BTreeMap<String, String> {
             name.starts_with(neap::control::PREFIX) && name != MONITOR && !value.is_empty()
         })
         .collect()
-}
-
-/// A sample of a process of which only the kernel tells.
-fn bare(t_ms: u64, pid: u32, rss: u64) -> Sample {
-    Sample {
-        t_ms,
-        pid,
-        rss,
-        ..Sample::default()
-    }
 }

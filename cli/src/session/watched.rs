@@ -1,9 +1,10 @@
 //! One process of the tree.
 
-use super::bare;
-use crate::attach::{Board, Region, kernel};
+use super::Clock;
+use crate::attach::{Board, Process, Region, kernel};
 use crate::recording::Record;
-use crate::recording::format::{Classes, Event, Happening, Heap};
+use crate::recording::format::{Classes, Event, Frontend, Happening, Heap, Sample, Spans};
+use neap::board::NAME;
 use neap::stats::Snapshot;
 use std::time::{Duration, Instant};
 
@@ -78,11 +79,37 @@ impl Watched {
         Some(&self.peak).filter(|peak| !peak.region.is_empty())
     }
 
+    /// What its heap is, as it says itself.
+    pub fn frontend(&self) -> Frontend {
+        match self.board.as_ref().is_some_and(Board::is_own_heap) {
+            true => Frontend::Rust,
+            false => Frontend::Library,
+        }
+    }
+
+    /// Takes `board` in place of its own if it is a second heap of the same program: a Rust program
+    /// with Neap as its own allocator has the library besides, and holds in its own heap what there
+    /// is to see. Else it gives the board back: the process has executed something.
+    pub fn take_own_heap(&mut self, board: Board) -> Result<(), Board> {
+        let is_second = self.frontend() == Frontend::Library
+            && board.is_own_heap()
+            && board.process().is_some_and(has_two_heaps);
+        match is_second {
+            true => {
+                self.board = Some(board);
+                self.purged = 0;
+                self.leased = None;
+                Ok(())
+            }
+            false => Err(board),
+        }
+    }
+
     /// Its state as lines of a recording; asks it to go on telling. Where there is no recording, only whether it still
     /// lives is looked at.
     pub fn look(
         &mut self,
-        t_ms: u64,
+        clock: Clock,
         interval: Duration,
         recorded: bool,
         main: u32,
@@ -91,11 +118,25 @@ impl Watched {
             return Vec::new();
         };
         let Some(rss) = rss(board, self.page_bytes) else {
-            return self.gone(t_ms, main);
+            return self.gone(clock, main);
         };
         if !recorded {
             return Vec::new();
         }
+        let seen = Seen::of(board, clock, rss);
+        self.keep_answering(interval, &seen);
+        if let (Some(region), Some(spans)) = (&self.region, seen.spans) {
+            self.peak.look(seen.t_ms, spans.taken(), region);
+        }
+        let arenas_rss = self.kernel_count();
+        self.lines(seen, clock, arenas_rss)
+    }
+
+    /// Has the process write its figures at every interval.
+    fn keep_answering(&mut self, interval: Duration, seen: &Seen) {
+        let Some(board) = &self.board else {
+            return;
+        };
         if self
             .leased
             .is_none_or(|leased| leased.elapsed() > LEASE / 4)
@@ -104,53 +145,68 @@ impl Watched {
             let _ = board.watch(interval, LEASE);
             self.leased = Some(Instant::now());
         }
-        let figures = board.figures();
-        let age_ms = figures.map_or(u64::MAX, |figures| age_ms(&figures));
+        let age_ms = seen.figures.map_or(u64::MAX, |figures| age_ms(&figures));
         if u128::from(age_ms) > interval.as_millis() * 2 {
             // The lease is kept by the purge thread. Where that is not there, the program's own calls answer a question.
             let _ = board.nudge();
         }
-        if let (Some(region), Some(figures)) = (&self.region, figures) {
-            self.peak.look(t_ms, &figures, region);
-        }
-        let arenas_rss = self.kernel_count();
-        self.lines(t_ms, rss, arenas_rss, figures)
     }
 
     /// Its last figures: those it wrote at its end, or before it was killed.
-    pub fn last_words(&mut self, t_ms: u64) -> Vec<Record> {
+    fn last_words(&mut self, clock: Clock) -> Vec<Record> {
         self.classes_at = None;
-        let figures = self.board.as_ref().and_then(Board::figures);
-        self.lines(t_ms, 0, None, figures)
+        let Some(board) = &self.board else {
+            return Vec::new();
+        };
+        let seen = Seen::of(board, clock, 0);
+        self.lines(seen, clock, None)
+    }
+
+    /// Its last figures when the main program has ended, whether it has ended or goes on.
+    pub fn conclude(&mut self, clock: Clock, main: u32) -> Vec<Record> {
+        let Some(board) = &self.board else {
+            return Vec::new();
+        };
+        let Some(rss) = rss(board, self.page_bytes) else {
+            return self.gone(clock, main);
+        };
+        self.classes_at = None;
+        let seen = Seen::of(board, clock, rss);
+        let records = self.lines(seen, clock, None);
+        self.end();
+        records
     }
 
     /// Only of the main program is it known how it ended; that is told by whoever waited for it.
-    fn gone(&mut self, t_ms: u64, main: u32) -> Vec<Record> {
-        let mut records = self.last_words(t_ms);
+    fn gone(&mut self, clock: Clock, main: u32) -> Vec<Record> {
+        let mut records = self.last_words(clock);
         self.end();
         if self.pid != main {
-            records.push(self.event(t_ms, Happening::Ended));
+            records.push(self.event(clock.now_ms(), Happening::Ended));
         }
         records
     }
 
-    fn lines(
-        &mut self,
-        t_ms: u64,
-        rss: u64,
-        arenas_rss: Option<u64>,
-        figures: Option<Snapshot>,
-    ) -> Vec<Record> {
-        let mut sample = bare(t_ms, self.pid, rss);
-        sample.arenas_rss = arenas_rss;
-        let Some(figures) = figures else {
+    fn lines(&mut self, seen: Seen, clock: Clock, arenas_rss: Option<u64>) -> Vec<Record> {
+        let t_ms = seen.t_ms;
+        let sample = Sample {
+            t_ms,
+            pid: self.pid,
+            rss: seen.rss,
+            arenas_rss,
+            // Of a process that has ended, this would be of the moment before.
+            spans: seen.spans.filter(|_| seen.rss > 0),
+            ..Sample::default()
+        };
+        let Some(figures) = seen.figures else {
             return vec![Record::Sample(Box::new(sample))];
         };
-        sample.heap = Some(Heap::new(&figures, age_ms(&figures)));
+        let at_ms = clock.of(figures.at_ms).min(t_ms);
+        let sample = sample.with(Heap::new(&figures, t_ms - at_ms));
         let mut records = vec![Record::Sample(Box::new(sample))];
         records.extend(self.purge(t_ms, &figures));
         if self.classes_at.is_none_or(|at| t_ms >= at + CLASSES_MS) {
-            records.push(Record::Classes(Classes::new(t_ms, self.pid, &figures)));
+            records.push(Record::Classes(Classes::new(at_ms, self.pid, &figures)));
             self.classes_at = Some(t_ms);
         }
         records
@@ -183,16 +239,45 @@ impl Watched {
     }
 }
 
+/// Whether two boards are mapped: `exec` leaves none.
+fn has_two_heaps(process: &Process) -> bool {
+    let name = NAME.to_string_lossy();
+    let maps = process.text("maps").unwrap_or_default();
+    let boards = maps.lines().filter(|line| line.contains(&*name));
+    boards.count() > 1
+}
+
+/// What was read of a process in one go, before anything that takes long.
+#[derive(Clone, Copy)]
+struct Seen {
+    t_ms: u64,
+    rss: u64,
+    spans: Option<Spans>,
+    figures: Option<Snapshot>,
+}
+
+impl Seen {
+    fn of(board: &Board, clock: Clock, rss: u64) -> Self {
+        Self {
+            t_ms: clock.now_ms(),
+            rss,
+            spans: board.coarse().as_ref().map(Spans::from),
+            figures: board.figures(),
+        }
+    }
+}
+
 /// How long ago these figures were written, in ms.
 fn age_ms(figures: &Snapshot) -> u64 {
     crate::attach::now_ms().saturating_sub(figures.at_ms)
 }
 
 impl Peak {
-    /// Reads the region, if the program holds more than ever: by a tenth, so that a growing program is not read at every
-    /// tick, and not for more than one part in [`KERNEL_PART`] of the time.
-    fn look(&mut self, t_ms: u64, figures: &Snapshot, region: &Region) {
-        let (held, start) = (figures.ledger.requested, Instant::now());
+    /// Reads the region, if the program holds more than ever, as the page heap counts: by a tenth,
+    /// so that a growing program is not read at every tick, and not for more than one part in
+    /// [`KERNEL_PART`] of the time.
+    fn look(&mut self, t_ms: u64, held: u64, region: &Region) {
+        let start = Instant::now();
         let early = self.from.is_some_and(|from| start < from);
         if early || held < LEAST_PEAK || held < self.held.saturating_add(self.held / 10) {
             return;

@@ -12,8 +12,10 @@ use crate::report::{Report, quoted};
 use crate::session::{Leaks, Outputs, Session};
 use crate::supervise::{self, Ending};
 use clap::ArgMatches;
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::env;
 use std::ffi::OsString;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
@@ -45,13 +47,12 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
 fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
     let program = prepare(words)?;
     check(matches, &program)?;
-    let recording = Temporary::new();
-    let writer = Writer::create(&recording.0)?;
+    let (recording, writer) = Temporary::new()?;
     Session::sample_by_default();
     let mut session = Session::new(words, Some(writer), INTERVAL, talk)?;
     let ending = supervise::run(&program, &mut session).map_err(|error| program.failure(&error))?;
     session.finish(ending, NOTHING_ELSE, program.name());
-    let report = talk.during("reading", || Report::load(&recording.0))?;
+    let report = talk.during("reading", || Report::load(&recording.path()))?;
     deliver(matches, &report, default_name(&program, report.pid()))?;
     drop(recording);
     Ok(Ending::imitate(ending))
@@ -103,20 +104,49 @@ fn deliver(matches: &ArgMatches, report: &Report, otherwise: PathBuf) -> Result<
 }
 
 /// A recording that is not kept.
-struct Temporary(PathBuf);
+enum Temporary {
+    /// A file.
+    File(PathBuf),
+    /// Memory, where no file can be made: `/tmp` may be mounted for reading only.
+    Memory(OwnedFd),
+}
 
 impl Temporary {
-    fn new() -> Self {
+    /// With a writer to it.
+    fn new() -> Result<(Self, Writer), Failure> {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanos = since.map_or(0, |since| since.subsec_nanos());
         let name = format!("neap-recording-{}-{nanos:08x}", process::id());
-        Self(env::temp_dir().join(name))
+        let file = env::temp_dir().join(name);
+        let refused = match Writer::create(&file) {
+            Ok(writer) => return Ok((Self::File(file), writer)),
+            Err(failure) => failure,
+        };
+        let unusable = || {
+            Failure::own(format!(
+                "{refused}; set TMPDIR to a directory that can be written"
+            ))
+        };
+        let memory = memfd_create("neap-recording", MemfdFlags::CLOEXEC).map_err(|_| unusable())?;
+        let memory = Self::Memory(memory);
+        let writer = Writer::create(&memory.path()).map_err(|_| unusable())?;
+        Ok((memory, writer))
+    }
+
+    /// By which it can be opened.
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::File(file) => file.clone(),
+            Self::Memory(memory) => PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd())),
+        }
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // It may not have come to be.
-        let _ = std::fs::remove_file(&self.0);
+        if let Self::File(file) = self {
+            // What cannot be removed stays: the report is made.
+            let _ = std::fs::remove_file(file);
+        }
     }
 }

@@ -225,7 +225,7 @@ fn pending(view: &View, advice: &str) -> String {
     };
     out.push('\n');
     let lines = [
-        ("large blocks", coarse.large_bytes, "in the program's hands"),
+        ("large", coarse.large_bytes, "usable bytes of large blocks"),
         ("free spans", coarse.free, "in nobody's hands"),
         (
             "free_dirty",
@@ -249,4 +249,41 @@ fn pending(view: &View, advice: &str) -> String {
         line(&mut out, name, bytes, meaning);
     }
     out + &spans(&coarse.spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::kernel::KernelView;
+    use neap::board::{Coarse, Served};
+
+    #[test]
+    fn no_name_stands_for_two_figures() {
+        let mut coarse = Coarse {
+            large_bytes: 5 << 20,
+            ..Coarse::default()
+        };
+        coarse.spans[1] = SpanFigures {
+            spans: 3,
+            slices: 100,
+        };
+        let view = View {
+            pid: 7,
+            program: "server".to_owned(),
+            state: State::Pending,
+            figures: None,
+            coarse: Some(coarse),
+            kernel: KernelView::default(),
+            served: Served::default(),
+            taken_ms: 1,
+        };
+        let text = page(&view, "");
+        let name = |line: &&str| line.get(4..18).map(|name| name.trim().to_owned());
+        let mut names: Vec<_> = text.lines().filter_map(|line| name(&line)).collect();
+        names.retain(|name| !name.is_empty());
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "{text}");
+    }
 }

@@ -304,6 +304,37 @@ fn where_nothing_can_be_written_nothing_is_started() {
 }
 
 #[test]
+fn where_tmp_is_for_reading_only_a_program_is_recorded_and_reported_all_the_same() {
+    let room = room();
+    let script = "mount -t tmpfs -o ro none /tmp && exec \"$@\"";
+    let mut probe = clean(Path::new("/usr/bin/unshare"));
+    let probe = probe
+        .args(["-m", "sh", "-c", script, "sh", "true"])
+        .output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no mount namespace of our own can be made here (run as root)");
+        return;
+    }
+    for verb in [
+        &["report", "-o", "page.html", "--"][..],
+        &["run", "--record", "r", "--"],
+    ] {
+        let mut command = clean(Path::new("/usr/bin/unshare"));
+        command.args(["-m", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_neap")]);
+        let output = command
+            .args(verb)
+            .args(["echo", "ran"])
+            .current_dir(room.path());
+        let output = output.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert!(output.stdout.starts_with(b"ran\n"), "{}", said(&output));
+    }
+    let page = fs::read_to_string(room.path().join("page.html")).unwrap();
+    assert!(page.contains("<h1>echo</h1>"));
+    assert!(verdict(&room.path().join("r"))["pid"].as_u64() > Some(0));
+}
+
+#[test]
 fn the_usual_profile_is_where_neap_was_called_and_nothing_else_is() {
     let room = room();
     let output = run(

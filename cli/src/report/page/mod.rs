@@ -26,8 +26,8 @@ use askama::Template;
 use html::{Prose, json, nonce};
 use neap::stats::Bytes;
 use tables::{
-    ClassLine, LedgerLine, SiteHeads, SiteRow, class_lines, counters, ledger_lines, process_rows,
-    site_rows, stacks,
+    ClassLine, LedgerTable, SiteHeads, SiteRow, class_lines, class_moment, counters, ledger_table,
+    process_rows, site_rows, stacks,
 };
 
 #[derive(Template)]
@@ -46,8 +46,9 @@ struct Page<'a> {
     sites: Vec<SiteRow>,
     heads: SiteHeads,
     classes: Vec<ClassLine>,
-    ledger: Vec<LedgerLine>,
-    counters: Vec<(&'static str, String)>,
+    class_moment: String,
+    ledger: LedgerTable,
+    counters: Vec<(String, String)>,
     stacks: Vec<(&'static str, String)>,
     processes: Vec<(u32, String, String)>,
     options: Vec<(String, String)>,
@@ -66,6 +67,7 @@ pub fn render(
 ) -> Result<String, Failure> {
     let head = material.recording.as_ref().map(|recording| &recording.head);
     let timeline = Timeline::of(subject);
+    let history = subject.history();
     let points = timeline.as_ref().map(|timeline| json(&timeline.points));
     let page = Page {
         nonce: nonce()?,
@@ -83,9 +85,10 @@ pub fn render(
         sites: site_rows(subject),
         heads: SiteHeads::of(subject),
         classes: class_lines(subject),
-        ledger: ledger_lines(subject),
-        counters: counters(subject),
-        stacks: stacks(subject),
+        class_moment: class_moment(subject),
+        ledger: ledger_table(&history),
+        counters: counters(&history),
+        stacks: stacks(&history),
         processes: process_rows(material),
         options: head.map_or_else(Vec::new, options),
         machine: head.map_or_else(Vec::new, machine),
@@ -180,6 +183,14 @@ mod filters {
     #[filter_fn]
     pub fn bytes(bytes: &u64, _: &dyn Values) -> Result<String> {
         Ok(neap::stats::Bytes(*bytes).to_string())
+    }
+
+    /// The same, where they may not be known.
+    #[filter_fn]
+    pub fn known(bytes: &Option<u64>, _: &dyn Values) -> Result<String> {
+        Ok(bytes.map_or("not known".to_owned(), |bytes| {
+            neap::stats::Bytes(bytes).to_string()
+        }))
     }
 
     /// The last one first.

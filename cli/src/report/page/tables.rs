@@ -1,11 +1,12 @@
 //! The rows of the page's tables.
 
+use super::super::known::{History, Known};
 use super::super::material::Material;
 use super::super::sites::{Site, sites};
 use super::super::subject::{Process, Subject, processes};
 use crate::profile::Extent;
-use crate::recording::format::ClassRow;
-use neap::ledger::Sign;
+use crate::recording::format::{ClassRow, Told};
+use neap::ledger::{Ledger, Sign};
 use neap::stats::Bytes;
 
 /// Rows of a table.
@@ -92,7 +93,13 @@ pub struct ClassLine {
     pub free_part: f64,
 }
 
-/// The size classes at the end.
+/// When the size classes were counted.
+pub fn class_moment(subject: &Subject) -> String {
+    let at_ms = subject.classes.map_or(0, |classes| classes.t_ms);
+    format!("{:.1} s", at_ms as f64 / 1e3)
+}
+
+/// The size classes, as they were told last.
 pub fn class_lines(subject: &Subject) -> Vec<ClassLine> {
     let rows = subject
         .classes
@@ -128,62 +135,115 @@ pub struct LedgerLine {
     pub meaning: &'static str,
 }
 
-/// The ledger without the lines that are 0 at both times, then its sum.
-pub fn ledger_lines(subject: &Subject) -> Vec<LedgerLine> {
-    let (Some((_, peak)), Some((_, last))) = (subject.peak(), subject.last()) else {
-        return Vec::new();
+/// What stands over the ledger's two columns: the moments for which they hold.
+#[derive(Default)]
+pub struct LedgerHeads {
+    pub peak: String,
+    pub end: String,
+}
+
+/// The ledger of two moments.
+#[derive(Default)]
+pub struct LedgerTable {
+    pub heads: LedgerHeads,
+    pub lines: Vec<LedgerLine>,
+}
+
+/// What stands where there is no figure.
+const UNKNOWN: &str = "not known";
+
+/// The ledger without the lines that are 0 at both times, then its sum. What was told last is shown
+/// with its own moment, if that is not the end.
+pub fn ledger_table(history: &History) -> LedgerTable {
+    let Some(last) = history.told.last() else {
+        return LedgerTable::default();
     };
-    let pairs = peak.ledger.lines().into_iter().zip(last.ledger.lines());
+    let peak = history.peak().and_then(Known::get);
+    let at_peak = peak.map(|told| told.heap.ledger);
+    let zero = Ledger::default();
+    let pairs = at_peak.unwrap_or(zero).lines().into_iter();
+    let pairs = pairs.zip(last.heap.ledger.lines());
+    let shown = |bytes: u64| match at_peak {
+        Some(_) => Bytes(bytes).to_string(),
+        None => UNKNOWN.to_owned(),
+    };
     let mut lines: Vec<_> = pairs
         .filter(|(peak, last)| peak.bytes > 0 || last.bytes > 0)
         .map(|(peak, last)| LedgerLine {
-            sign: match peak.sign {
+            sign: match last.sign {
                 Sign::Plus => "+",
                 Sign::Minus => "−",
             },
-            name: peak.name,
-            peak: Bytes(peak.bytes).to_string(),
+            name: last.name,
+            peak: shown(peak.bytes),
             end: Bytes(last.bytes).to_string(),
-            meaning: peak.meaning,
+            meaning: last.meaning,
         })
         .collect();
     lines.push(LedgerLine {
         sign: "=",
         name: "resident",
-        peak: Bytes(peak.ledger.resident).to_string(),
-        end: Bytes(last.ledger.resident).to_string(),
+        peak: shown(at_peak.unwrap_or(zero).resident),
+        end: Bytes(last.heap.ledger.resident).to_string(),
         meaning: "the heap in RAM",
     });
-    lines
+    LedgerTable {
+        heads: LedgerHeads {
+            peak: peak.map_or("At the peak".to_owned(), |told| {
+                format!("At the peak, {}", moment(&told))
+            }),
+            end: match history.end() {
+                Some(Known::Yes(_)) => "At the end".to_owned(),
+                _ => format!("Told last, {}", moment(last)),
+            },
+        },
+        lines,
+    }
 }
 
-/// What was counted over the whole time.
-pub fn counters(subject: &Subject) -> Vec<(&'static str, String)> {
-    let Some(heap) = subject.totals() else {
+/// `at 3.2 s`.
+fn moment(told: &Told) -> String {
+    format!("at {:.1} s", told.at_ms as f64 / 1e3)
+}
+
+/// What was counted over the whole time; up to which moment, where that is not the end.
+pub fn counters(history: &History) -> Vec<(String, String)> {
+    let Some(told) = history.told.last() else {
         return Vec::new();
+    };
+    let (heap, when) = (
+        told.heap,
+        match history.end() {
+            Some(Known::Yes(_)) => "at the end".to_owned(),
+            _ => moment(told),
+        },
+    );
+    let until = match history.end() {
+        Some(Known::Yes(_)) => String::new(),
+        _ => format!(", up to {:.1} s", told.at_ms as f64 / 1e3),
     };
     let bytes = |bytes| Bytes(bytes).to_string();
     vec![
-        ("most in RAM", bytes(subject.peak_rss())),
+        ("most in RAM".to_owned(), bytes(history.most())),
         (
-            "page faults",
+            format!("page faults{until}"),
             format!(
                 "{} (and {} that read a disk)",
                 heap.minor_faults, heap.major_faults
             ),
         ),
         (
-            "given back",
+            format!("given back{until}"),
             format!("{} in {} purges", bytes(heap.purged_bytes), heap.purges),
         ),
-        ("zeroing done", bytes(heap.zeroed)),
+        (format!("zeroing done{until}"), bytes(heap.zeroed)),
         (
-            "zeroing saved",
+            format!("zeroing saved{until}"),
             bytes(heap.zero_spared.saturating_add(heap.zero_purged)),
         ),
-        ("threads at the end", heap.threads.to_string()),
+        (format!("threads {when}"), heap.threads.to_string()),
         (
-            "large blocks at the end",
+            format!("large blocks {when}"),
             format!(
                 "{} of {} in all",
                 heap.large_blocks,
@@ -193,27 +253,28 @@ pub fn counters(subject: &Subject) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Coroutine stacks, if there ever were any, when there were most.
-pub fn stacks(subject: &Subject) -> Vec<(&'static str, String)> {
-    let most = subject
-        .told()
-        .max_by_key(|(_, heap)| heap.stacks.used.saturating_add(heap.stacks.parked));
-    match most {
-        Some((_, heap)) if heap.stacks.used > 0 || heap.stacks.parked > 0 => vec![
-            ("in use", heap.stacks.used.to_string()),
-            (
-                "resident of these",
-                Bytes(heap.ledger.stacks_used).to_string(),
-            ),
-            ("parked", heap.stacks.parked.to_string()),
-            (
-                "resident of these",
-                Bytes(heap.ledger.stacks_parked).to_string(),
-            ),
-            ("address space", Bytes(heap.stacks.address).to_string()),
-        ],
-        _ => Vec::new(),
+/// Coroutine stacks, if there ever were any, when most were told.
+pub fn stacks(history: &History) -> Vec<(&'static str, String)> {
+    let most = history.told.iter().max_by_key(|told| {
+        let stacks = told.heap.stacks;
+        stacks.used.saturating_add(stacks.parked)
+    });
+    let Some(told) = most else {
+        return Vec::new();
+    };
+    let (stacks, ledger) = (told.heap.stacks, told.heap.ledger);
+    if stacks.used == 0 && stacks.parked == 0 {
+        return Vec::new();
     }
+    let bytes = |bytes| Bytes(bytes).to_string();
+    vec![
+        ("counted", moment(told)),
+        ("in use", stacks.used.to_string()),
+        ("resident of these", bytes(ledger.stacks_used)),
+        ("parked", stacks.parked.to_string()),
+        ("resident of these", bytes(ledger.stacks_parked)),
+        ("address space", bytes(stacks.address)),
+    ]
 }
 
 /// The processes with their numbers, names and peaks, if there are several.

@@ -1,50 +1,63 @@
 //! The heap over time: does it grow without end?
 
-use super::{Finding, share, stands_out};
+use super::{Finding, share, stands_out, stands_out_in_small};
+use crate::report::known::History;
 use crate::report::subject::Subject;
 use neap::stats::Bytes;
 
 /// Steady growth until the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
-    /// What the program held half-way, in bytes.
+    /// What there was half-way, in bytes.
     pub from: u64,
     /// And at the end.
     pub to: u64,
     /// Between the two, in ms.
     pub in_ms: u64,
+    /// By which count.
+    by: Count,
 }
 
-/// Fewer samples tell nothing about time.
-const LEAST_SAMPLES: usize = 12;
+/// How it is known what the program holds over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Count {
+    /// The process told what it had asked for.
+    Requested,
+    /// The page heap counted slabs and large blocks, with the free blocks in them.
+    Spans,
+}
+
+/// Fewer moments tell nothing about time.
+const LEAST_MOMENTS: usize = 12;
+/// Of the whole time, no longer part may pass without a moment, at the end least of all.
+const LONGEST_GAP: u64 = 10;
+
+/// Bytes by the time in ms.
+type Series = Vec<(u64, u64)>;
 
 impl Growth {
     /// Grows, in the second half, from quarter to quarter, by a fifth at least.
     pub fn of(subject: &Subject) -> Option<Self> {
-        let held: Vec<(u64, u64)> = subject
-            .told()
-            .map(|(sample, heap)| (sample.figures_ms(), heap.ledger.requested))
-            .collect();
-        if held.len() < LEAST_SAMPLES {
-            return None;
-        }
-        let quarter = |index: usize| &held[index * held.len() / 4..(index + 1) * held.len() / 4];
-        let most = |index| quarter(index).iter().map(|(_, bytes)| *bytes).max();
-        let least = |index| quarter(index).iter().map(|(_, bytes)| *bytes).min();
-        let steady = least(2) >= most(1) && least(3) >= most(2);
-        let (half, end) = (held[held.len() / 2], held[held.len() - 1]);
-        let grown = end.1.saturating_sub(half.1);
-        (steady && stands_out(grown, end.1, 0.2)).then_some(Self {
-            from: half.1,
-            to: end.1,
-            in_ms: end.0.saturating_sub(half.0),
-        })
+        let history = subject.history();
+        let end_ms = subject.duration_ms();
+        let counts = [
+            (requested(&history), Count::Requested),
+            (spans(&history), Count::Spans),
+        ];
+        let (series, by) = counts
+            .into_iter()
+            .find(|(series, _)| is_covered(series, end_ms))?;
+        judged(&series, by, history.most())
     }
 
     /// A sentence to add to another finding.
     pub fn remark(&self) -> String {
         format!(
-            " The heap was still growing at the end: by {} in its last {:.1} s.",
+            " {} still growing at the end: by {} in its last {:.1} s.",
+            match self.by {
+                Count::Requested => "The heap was",
+                Count::Spans => "Slabs and large blocks were",
+            },
             Bytes(self.to - self.from),
             self.in_ms as f64 / 1e3
         )
@@ -61,16 +74,78 @@ impl Growth {
             kind: "growth",
             bytes: grown,
             share: share(grown, self.to),
-            of: "what the program held at the end",
+            of: match self.by {
+                Count::Requested => "what the program held at the end",
+                Count::Spans => "what slabs and large blocks took at the end",
+            },
             site: None,
             headline: format!(
-                "What the program holds grew until the end: from {} to {} in {:.1} s.",
+                "{} grew until the end: from {} to {} in {:.1} s.",
+                match self.by {
+                    Count::Requested => "What the program holds",
+                    Count::Spans => "The memory of slabs and large blocks",
+                },
                 Bytes(self.from),
                 Bytes(self.to),
                 self.in_ms as f64 / 1e3
             ),
-            detail: "It rose in every quarter of the second half of the run, by a fifth at least. Data that is still being loaded looks the same as a leak.".to_owned(),
+            detail: format!(
+                "It rose in every quarter of the second half of the run, by a fifth at least. Data that is still being loaded looks the same as a leak.{}",
+                match self.by {
+                    Count::Requested => "",
+                    Count::Spans =>
+                        " The process did not tell often enough what it had asked for; this is the page heap's own count, with the free blocks in slabs.",
+                }
+            ),
             remedy: next.to_owned(),
         })
     }
+}
+
+fn requested(history: &History) -> Series {
+    let told = history.told.iter();
+    told.map(|told| (told.at_ms, told.heap.ledger.requested))
+        .collect()
+}
+
+fn spans(history: &History) -> Series {
+    let moments = history.moments.iter();
+    moments
+        .filter_map(|moment| Some((moment.t_ms, moment.spans?.taken())))
+        .collect()
+}
+
+/// Whether the second half of the time up to `end_ms` is known without a long gap.
+fn is_covered(series: &[(u64, u64)], end_ms: u64) -> bool {
+    let (Some(first), Some(last)) = (series.first(), series.last()) else {
+        return false;
+    };
+    let longest = (end_ms.saturating_sub(first.0) / LONGEST_GAP).max(1);
+    let half = &series[series.len() / 2..];
+    let mut gaps = half.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    let reaches_half = half[0].0.saturating_sub(first.0) <= 6 * longest;
+    series.len() >= LEAST_MOMENTS
+        && reaches_half
+        && gaps.all(|gap| gap <= longest)
+        && end_ms.saturating_sub(last.0) <= longest
+}
+
+fn judged(series: &[(u64, u64)], by: Count, most_resident: u64) -> Option<Growth> {
+    let quarter = |index: usize| &series[index * series.len() / 4..(index + 1) * series.len() / 4];
+    let most = |index| quarter(index).iter().map(|(_, bytes)| *bytes).max();
+    let least = |index| quarter(index).iter().map(|(_, bytes)| *bytes).min();
+    let steady = least(2) >= most(1) && least(3) >= most(2);
+    let (half, end) = (series[series.len() / 2], series[series.len() - 1]);
+    let grown = end.1.saturating_sub(half.1);
+    // The page heap's own count may be off by a MiB in a small heap.
+    let still_grows = end.1 > most(2)?.saturating_add(grown / 8);
+    let is_much_of_small =
+        by == Count::Requested && stands_out_in_small(grown, end.1, most_resident);
+    let is_much = stands_out(grown, end.1, 0.2) || is_much_of_small;
+    (steady && still_grows && is_much).then_some(Growth {
+        from: half.1,
+        to: end.1,
+        in_ms: end.0.saturating_sub(half.0),
+        by,
+    })
 }

@@ -1,7 +1,8 @@
 //! The lines of the ledger, at the moment when most was in RAM.
 
 use super::{Finding, percent, share, stands_out};
-use crate::recording::format::{Heap, Sample};
+use crate::recording::format::Told;
+use crate::report::known::Known;
 use crate::report::subject::Subject;
 use neap::ledger::{Ledger, Requested};
 use neap::stats::Bytes;
@@ -136,17 +137,18 @@ const RULES: [Rule; 10] = [
     },
 ];
 
-/// What stands out in the heap.
+/// What stands out in the heap at its peak, if that is known.
 pub fn findings(subject: &Subject) -> Vec<Finding> {
-    let Some((sample, heap)) = subject.peak() else {
+    let Some(told) = subject.history().peak().and_then(Known::get) else {
         return Vec::new();
     };
+    let ledger = &told.heap.ledger;
     let mut findings: Vec<_> = RULES
         .iter()
-        .filter_map(|rule| rule.finding(&heap.ledger))
+        .filter_map(|rule| rule.finding(ledger))
         .collect();
-    findings.extend(rounding(&heap.ledger));
-    findings.extend(not_ours(sample, heap));
+    findings.extend(rounding(ledger));
+    findings.extend(not_ours(&told));
     findings
 }
 
@@ -192,9 +194,9 @@ fn rounding(ledger: &Ledger) -> Option<Finding> {
     })
 }
 
-fn not_ours(sample: &Sample, heap: &Heap) -> Option<Finding> {
-    let whole = sample.rss_of_figures();
-    let bytes = whole.saturating_sub(heap.ledger.resident);
+fn not_ours(told: &Told) -> Option<Finding> {
+    let whole = told.rss;
+    let bytes = whole.saturating_sub(told.heap.ledger.resident);
     stands_out(bytes, whole, 0.5).then(|| Finding {
         kind: "not_ours",
         bytes,

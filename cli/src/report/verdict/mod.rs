@@ -1,7 +1,9 @@
 //! What is large, why, and what to do about it.
 //!
-//! Everything said here has to pass two thresholds: a share of the whole, and a floor of [`FLOOR`] bytes, so that small
-//! programs are not scolded. Valkey's `MEMORY DOCTOR` is the model.
+//! Everything said here has to pass two thresholds: a share of the whole, and a floor of [`FLOOR`]
+//! bytes, so that small programs are not scolded. What stays and grows has a lower floor,
+//! [`SMALL_FLOOR`], and a higher share. Valkey's `MEMORY DOCTOR` is the model. Figures of the heap
+//! come only through [`super::known`].
 //!
 //! | file | what it judges |
 //! |---|---|
@@ -19,6 +21,10 @@ use serde::Serialize;
 
 /// Less than so many bytes is not worth a word.
 pub const FLOOR: u64 = 10_000_000;
+
+/// What a program keeps is worth a word from so many bytes on, if it is a large part of the
+/// program.
+pub const SMALL_FLOOR: u64 = 500_000;
 
 /// Something that stands out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -82,6 +88,12 @@ fn share(part: u64, whole: u64) -> f64 {
 /// Whether `part` passes both thresholds.
 fn stands_out(part: u64, whole: u64, least: f64) -> bool {
     part >= FLOOR && share(part, whole) >= least
+}
+
+/// Whether `part` is little by itself and a large part of a small program: a third of the whole,
+/// and an eighth of the most that the process had in RAM.
+fn stands_out_in_small(part: u64, whole: u64, most: u64) -> bool {
+    part >= SMALL_FLOOR && share(part, whole) >= 1.0 / 3.0 && part >= most / 8
 }
 
 /// A share, for people.

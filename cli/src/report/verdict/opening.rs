@@ -2,7 +2,8 @@
 
 use super::Finding;
 use crate::profile::{Extent, Profile, session_words};
-use crate::recording::format::Happening;
+use crate::recording::format::{Frontend, Happening};
+use crate::report::known::{Gap, History, Known};
 use crate::report::subject::Subject;
 use neap::stats::Bytes;
 
@@ -11,21 +12,35 @@ const TOLD: usize = 5;
 
 /// Prose for `subject` and what stands out.
 pub fn text(subject: &Subject, findings: &[Finding]) -> String {
+    let history = subject.history();
     let mut sentences = vec![run(subject)];
-    sentences.extend(peak(subject));
+    sentences.extend(peak(&history, subject.frontend));
+    sentences.extend(history.missed().map(|most| {
+        let most = Bytes(most);
+        format!("Between two samples it had up to {most} in RAM; of what, is not known.")
+    }));
     sentences.extend(
         findings
             .iter()
             .take(TOLD)
             .map(|finding| finding.headline.clone()),
     );
-    sentences.extend(rest(subject, findings.len()));
+    let peak = history.peak().and_then(Known::get);
+    sentences.extend(rest(subject, peak.is_some(), findings.len()));
     sentences.retain(|sentence| !sentence.is_empty());
     sentences.join(" ")
 }
 
 fn run(subject: &Subject) -> String {
     let name = subject.program.replace('`', "'");
+    if let Some(program) = &subject.became {
+        let ms = subject.duration_ms();
+        let program = program.replace('`', "'");
+        return format!(
+            "`{name}` ran until {}, then executed `{program}`.",
+            seconds(ms)
+        );
+    }
     if subject.samples.is_empty() {
         return match subject.profile {
             Some(profile) => profiled(&name, profile),
@@ -67,31 +82,98 @@ fn profiled(name: &str, profile: &Profile) -> String {
     }
 }
 
-fn peak(subject: &Subject) -> Option<String> {
-    let rss = subject.peak_rss();
-    if rss == 0 {
-        return None;
-    }
-    let Some((sample, heap)) = subject.peak() else {
-        return Some(format!(
-            "It had up to {} in RAM, and never told what is in its heap: it slept or called only its allocator's fast paths (run it with `--answer`, and it answers then, too), ran outside Neap, with `NEAP_ATTACH=0`, or for too short a time.",
-            Bytes(rss)
-        ));
-    };
-    Some(format!(
-        "At most it had {} in RAM, {:.1} s after its start; {} of these were in the heap, for {} that it had asked for.",
-        Bytes(sample.rss_of_figures()),
-        sample.figures_ms() as f64 / 1e3,
-        Bytes(heap.ledger.resident),
-        Bytes(heap.ledger.requested)
-    ))
+fn peak(history: &History, frontend: Frontend) -> Option<String> {
+    let most = Bytes(history.most());
+    Some(match history.peak()? {
+        Known::Yes(told) => format!(
+            "At most it had {} in RAM, {} after its start; {} of these were in the heap, for about {} that it had asked for.",
+            Bytes(told.rss),
+            seconds(told.at_ms),
+            Bytes(told.heap.ledger.resident),
+            Bytes(told.heap.ledger.requested)
+        ),
+        Known::No(gap) => {
+            let moment = gap.moment;
+            let mut text = format!(
+                "At most it had {most} in RAM, {} after its start. What its heap held then is not known: {}.",
+                seconds(moment.t_ms),
+                silence(&gap, frontend)
+            );
+            if let Some(spans) = moment.spans {
+                text.push_str(&format!(
+                    " By the page heap's own count, slabs and large blocks took {} at that moment, with the free blocks in \
+                     them.",
+                    Bytes(spans.taken())
+                ));
+            }
+            if let Some(alike) = gap.alike {
+                text.push_str(&format!(
+                    " With as much in RAM, {} after the start, {} were in the heap, for about {} that it had asked for.",
+                    seconds(alike.at_ms),
+                    Bytes(alike.resident),
+                    Bytes(alike.requested)
+                ));
+            }
+            text
+        }
+    })
 }
 
-fn rest(subject: &Subject, findings: usize) -> Option<String> {
+/// Why nothing is known of a moment.
+fn silence(gap: &Gap, frontend: Frontend) -> String {
+    let apart = |told: u64| seconds(gap.moment.t_ms.abs_diff(told));
+    let told = match (gap.before_ms, gap.after_ms) {
+        (None, None) => {
+            return format!(
+                "the process never told what is in its heap. {}",
+                reasons(frontend)
+            );
+        }
+        (Some(before), Some(after)) => format!(
+            "the process told it {} before that and {} after it, and may have changed in between",
+            apart(before),
+            apart(after)
+        ),
+        (Some(before), None) => format!(
+            "the process told it last {} before that, and may have changed since",
+            apart(before)
+        ),
+        (None, Some(after)) => format!(
+            "the process told it first {} after that, and may have changed by then",
+            apart(after)
+        ),
+    };
+    match frontend {
+        Frontend::Library => told,
+        Frontend::Rust => format!("{told}. {}", reasons(frontend)),
+    }
+}
+
+fn reasons(frontend: Frontend) -> &'static str {
+    match frontend {
+        Frontend::Library => {
+            "It slept or called only its allocator's fast paths, ran outside Neap, in a sandbox, with `NEAP_ATTACH=0` or \
+             `NEAP_PURGE_THREAD=0`, or for too short a time"
+        }
+        Frontend::Rust => {
+            "A Rust program with Neap as its own allocator has no thread that answers unless it calls \
+             `neap::purge::enable_thread()`, or runs with `NEAP_PURGE_THREAD=1`"
+        }
+    }
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{:.1} s", ms as f64 / 1e3)
+}
+
+fn rest(subject: &Subject, peak_is_known: bool, findings: usize) -> Option<String> {
     match findings {
-        0 if subject.profile.is_none() && subject.peak().is_none() => None,
+        0 if subject.profile.is_none() && !peak_is_known => None,
+        0 if peak_is_known => Some(
+            "Nothing stands out: no line of the heap and no place in the program passes its threshold.".to_owned(),
+        ),
         0 => Some(
-            "Nothing stands out: no line of the heap and no place in the program passes its threshold (a share of the whole, and at least 10 MB).".to_owned(),
+            "No place in the program passes its threshold; the lines of the heap are not known.".to_owned(),
         ),
         1..=TOLD => None,
         more => Some(format!("{} more below.", more - TOLD)),

@@ -1,7 +1,7 @@
 //! The sites of the profile.
 
 use super::growth::Growth;
-use super::{FLOOR, Finding, percent, share, stands_out};
+use super::{FLOOR, Finding, percent, share, stands_out, stands_out_in_small};
 use crate::profile::{Extent, Figures, Profile};
 use crate::report::sites::{Site, sites};
 use crate::report::subject::Subject;
@@ -26,9 +26,10 @@ pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
     };
     let (sites, total) = (sites(profile), profile.total());
     let held = held(profile, subject);
+    let most = subject.history().most();
     let mut found = largest(&sites, |site| match profile.extent {
-        Extent::Whole => leak(site, &total, subject, growth),
-        Extent::Session { .. } => gain(site, &total),
+        Extent::Whole => leak(site, &total, subject, growth, most),
+        Extent::Session { .. } => gain(site, &total, most),
     });
     found.extend(rounding(subject, profile.extent, &sites, &total));
     found.extend(largest(&sites, |site| large(site, held, subject)));
@@ -49,7 +50,7 @@ fn held(profile: &Profile, subject: &Subject) -> (u64, &'static str) {
     let total = profile.total();
     match profile.extent {
         Extent::Whole => (
-            total.live_bytes.max(subject.peak_rss()),
+            total.live_bytes.max(subject.history().most()),
             "the most that was held",
         ),
         // What is live is not known, only by how much it grew.
@@ -104,6 +105,7 @@ fn leak(
     total: &Figures,
     subject: &Subject,
     growth: Option<&Growth>,
+    most: u64,
 ) -> Option<Finding> {
     let Figures {
         live_bytes,
@@ -111,7 +113,7 @@ fn leak(
         alloc_bytes,
         ..
     } = site.figures;
-    stays(&site.figures, total).then(|| Finding {
+    stays(&site.figures, total, most).then(|| Finding {
         kind: LEAK,
         bytes: live_bytes,
         share: share(live_bytes, total.live_bytes),
@@ -134,21 +136,24 @@ fn leak(
 }
 
 /// Whether a quarter of what was allocated stayed, in many objects, and it is much of the whole.
-fn stays(figures: &Figures, total: &Figures) -> bool {
+/// `most` is what the process had in RAM at its peak; 0: not known.
+fn stays(figures: &Figures, total: &Figures, most: u64) -> bool {
     let many = figures.live_objects >= LEAST_OBJECTS;
-    many && share(figures.live_bytes, figures.alloc_bytes) >= 0.25
-        && stands_out(figures.live_bytes, total.live_bytes, 0.10)
+    let bytes = figures.live_bytes;
+    many && share(bytes, figures.alloc_bytes) >= 0.25
+        && (stands_out(bytes, total.live_bytes, 0.10)
+            || stands_out_in_small(bytes, total.live_bytes, most))
 }
 
 /// The same of a session, where what is live is by how much it grew.
-fn gain(site: &Site, total: &Figures) -> Option<Finding> {
+fn gain(site: &Site, total: &Figures, most: u64) -> Option<Finding> {
     let Figures {
         live_bytes,
         live_objects,
         alloc_bytes,
         ..
     } = site.figures;
-    stays(&site.figures, total).then(|| Finding {
+    stays(&site.figures, total, most).then(|| Finding {
         kind: LEAK,
         bytes: live_bytes,
         share: share(live_bytes, total.live_bytes),
@@ -288,10 +293,9 @@ fn blocks(objects: u64) -> String {
 
 /// A sentence, if at some time most of one such block had never been touched.
 fn untouched(subject: &Subject, block: u64) -> Option<String> {
-    let (_, heap) = subject
-        .told()
-        .max_by_key(|(_, heap)| heap.ledger.untouched)?;
-    let bytes = heap.ledger.untouched;
+    let history = subject.history();
+    let untouched = history.told.iter().map(|told| told.heap.ledger.untouched);
+    let bytes = untouched.max()?;
     (bytes >= FLOOR && bytes >= block / 2).then(|| {
         format!(
             "At one time {} of the blocks that the program held had never been touched.",

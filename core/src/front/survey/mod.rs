@@ -96,6 +96,7 @@ fn note_totals(figures: &mut Snapshot, totals: &Totals) {
 }
 
 fn note_process(figures: &mut Snapshot) {
+    figures.began_ms = Linux.now_ms();
     figures.resident = linux::resident_bytes().unwrap_or(0) as u64;
     // The kernel notes its peak now and then, later than what it counts now.
     let peak = linux::peak_resident_bytes().unwrap_or(0) as u64;

@@ -1,0 +1,484 @@
+//! Which figures hold for which moment.
+//!
+//! A process writes its figures when an observer asks and one of its threads can answer. A second
+//! later they may be wrong by all of the heap. The kernel's count of the process and the page
+//! heap's count of its spans are read at every sample instead. So figures are used for a moment
+//! only if they were written close to it *and* those two counts say that the heap is still the
+//! same; else the moment is not known.
+
+use crate::recording::format::{Sample, Spans, Told};
+
+/// A figure for one moment, or that there is none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Known<T> {
+    /// Written at that moment, or so close to it that it holds.
+    Yes(T),
+    /// Nothing that was written holds for it.
+    No(Gap),
+}
+
+/// A moment for which no figures hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gap {
+    /// The moment, as the kernel and the page heap counted it.
+    pub moment: Moment,
+    /// When the process wrote its figures last before that, in ms.
+    pub before_ms: Option<u64>,
+    /// When it did so next, in ms.
+    pub after_ms: Option<u64>,
+    /// What it told the nearest of these times, if the two counts were the same then.
+    pub alike: Option<Alike>,
+}
+
+/// What was told at a moment with the same counts, at a distance at which it does not hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alike {
+    /// When, in ms.
+    pub at_ms: u64,
+    /// In the heap, in RAM.
+    pub resident: u64,
+    /// Asked for by the program.
+    pub requested: u64,
+}
+
+/// What is counted at every sample, whether the process answers or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moment {
+    /// When, in ms.
+    pub t_ms: u64,
+    /// In RAM, the whole process: the kernel's count.
+    pub rss: u64,
+    /// The page heap's count.
+    pub spans: Option<Spans>,
+}
+
+/// Counts that differ by less than this part are the same heap.
+const PART: u64 = 20;
+/// So much a process changes without any change of its heap, in bytes.
+const LEAST_RSS: u64 = 256 << 10;
+/// So much the page heap's own count may be off in a small heap, in bytes.
+const LEAST_SPANS: u64 = 1 << 20;
+/// Figures this close hold, whatever the interval, in ms.
+const LEAST_NEAR_MS: u64 = 250;
+/// A heap that was the same before and after, and by its counts in between, is taken to have stayed
+/// so for at most this long, in ms.
+const STEADY_MS: u64 = 10_000;
+
+impl<T> Known<T> {
+    /// The figure, if there is one.
+    pub fn get(self) -> Option<T> {
+        match self {
+            Self::Yes(value) => Some(value),
+            Self::No(_) => None,
+        }
+    }
+}
+
+impl Moment {
+    /// What was counted at `sample`; `None` if the process had ended.
+    fn of(sample: &Sample) -> Option<Self> {
+        (sample.rss > 0).then_some(Self {
+            t_ms: sample.t_ms,
+            rss: sample.rss,
+            spans: sample.spans,
+        })
+    }
+
+    /// Whether the counts are what they were when this was told.
+    fn agrees(&self, told: &Told) -> bool {
+        let spans = match (self.spans, told.heap.spans) {
+            (Some(now), Some(then)) => same(now.taken(), then.taken(), LEAST_SPANS),
+            _ => true,
+        };
+        spans && same(self.rss, told.rss, LEAST_RSS)
+    }
+}
+
+fn same(one: u64, other: u64, least: u64) -> bool {
+    one.abs_diff(other) <= (one.max(other) / PART).max(least)
+}
+
+/// All that is known of a process over time.
+#[derive(Debug, Default)]
+pub struct History<'a> {
+    /// What the process told, by the moments when it began to count. Each holds for its own moment.
+    pub told: Vec<Told<'a>>,
+    /// What was counted, in the order of time.
+    pub moments: Vec<Moment>,
+    near_ms: u64,
+    end_ms: u64,
+}
+
+impl<'a> History<'a> {
+    /// Of `samples`, one every `interval_ms`, of a process that was last heard of at `end_ms`.
+    pub fn new(samples: &[&'a Sample], interval_ms: u64, end_ms: u64) -> Self {
+        let mut moments: Vec<_> = samples.iter().copied().filter_map(Moment::of).collect();
+        moments.sort_by_key(|moment| moment.t_ms);
+        let mut told: Vec<Told> = samples.iter().filter_map(|sample| sample.told()).collect();
+        told.sort_by_key(|told| told.at_ms);
+        told.dedup_by(|next, before| is_same(before, next));
+        told.retain(|told| is_of_one_moment(told, &moments));
+        Self {
+            told,
+            moments,
+            near_ms: interval_ms
+                .saturating_mul(5)
+                .div_euclid(2)
+                .max(LEAST_NEAR_MS),
+            end_ms,
+        }
+    }
+
+    /// What was told next before and next after a moment.
+    fn around(&self, t_ms: u64) -> (Option<&Told<'a>>, Option<&Told<'a>>) {
+        let at = self.told.partition_point(|told| told.at_ms <= t_ms);
+        (
+            at.checked_sub(1).map(|at| &self.told[at]),
+            self.told.get(at),
+        )
+    }
+
+    /// The figures that hold for a moment.
+    pub fn at(&self, moment: &Moment) -> Known<Told<'a>> {
+        let (before, after) = self.around(moment.t_ms);
+        let distance = |told: &&Told| told.at_ms.abs_diff(moment.t_ms);
+        let agreeing = [before, after]
+            .into_iter()
+            .flatten()
+            .filter(|told| moment.agrees(told));
+        let within = match agreeing.clone().collect::<Vec<_>>()[..] {
+            [one, other] if same(held(one), held(other), LEAST_SPANS) => STEADY_MS,
+            // It changed in between without a trace in the counts, at an unknown time.
+            [_, _] => 0,
+            _ => self.near_ms,
+        };
+        let nearest = agreeing.min_by_key(distance);
+        match nearest.filter(|told| distance(told) <= within) {
+            Some(told) => Known::Yes(*told),
+            None => Known::No(self.gap(*moment)),
+        }
+    }
+
+    fn gap(&self, moment: Moment) -> Gap {
+        let (before, after) = self.around(moment.t_ms);
+        let alike = [before, after].into_iter().flatten();
+        let alike = alike.filter(|told| moment.agrees(told));
+        let nearest = alike.min_by_key(|told| told.at_ms.abs_diff(moment.t_ms));
+        Gap {
+            moment,
+            before_ms: before.map(|told| told.at_ms),
+            after_ms: after.map(|told| told.at_ms),
+            alike: nearest.map(|told| Alike {
+                at_ms: told.at_ms,
+                resident: told.heap.ledger.resident,
+                requested: told.heap.ledger.requested,
+            }),
+        }
+    }
+
+    /// The most that was in RAM, in bytes.
+    pub fn most(&self) -> u64 {
+        let counted = self.moments.iter().map(|moment| moment.rss);
+        let told = self.told.iter().map(|told| told.rss);
+        counted.chain(told).max().unwrap_or(0)
+    }
+
+    /// More than [`History::most`] by a twentieth, between two samples: the kernel keeps the
+    /// highest count.
+    pub fn missed(&self) -> Option<u64> {
+        let highest = self.told.iter().map(|told| told.heap.most_rss).max()?;
+        let most = self.most();
+        (highest > most.saturating_add((most / PART).max(LEAST_RSS))).then_some(highest)
+    }
+
+    /// The moment at which the program held most, of those at which nearly the most was in RAM:
+    /// what is freed stays in RAM for a while, so that most of all may be there when much of it is
+    /// free. Not known if it may have held more at a moment of which nothing is known. `None`:
+    /// nothing was ever seen in RAM.
+    pub fn peak(&self) -> Option<Known<Told<'a>>> {
+        let most = self.most();
+        let is_near = |rss: u64| rss > 0 && rss >= most - most / PART;
+        let best = self
+            .told
+            .iter()
+            .filter(|told| is_near(told.rss))
+            .max_by_key(|told| held(told));
+        let bound = best.map_or(0, |told| bound(held(told)));
+        let may_hold_more = |moment: &&Moment| {
+            let is_bounded = moment.spans.is_some_and(|spans| spans.taken() <= bound);
+            !is_bounded && self.at(moment).get().is_none()
+        };
+        let near = self.moments.iter().filter(|moment| is_near(moment.rss));
+        let untold = near.filter(may_hold_more).max_by_key(|moment| {
+            let taken = moment.spans.map_or(0, |spans| spans.taken());
+            (taken, moment.rss, std::cmp::Reverse(moment.t_ms))
+        });
+        match (untold, best) {
+            (Some(moment), _) => Some(Known::No(self.gap(*moment))),
+            (None, Some(told)) => Some(Known::Yes(*told)),
+            (None, None) => None,
+        }
+    }
+
+    /// What the process held when it ended, or was last seen. `None`: it never told.
+    pub fn end(&self) -> Option<Known<Told<'a>>> {
+        let last = self.told.last()?;
+        let later = self
+            .moments
+            .iter()
+            .filter(|moment| moment.t_ms > last.at_ms);
+        let changed = later.clone().any(|moment| !moment.agrees(last));
+        let is_near = self.end_ms.saturating_sub(last.at_ms) <= self.near_ms;
+        let moment = self.moments.last().copied().unwrap_or_default();
+        Some(match is_near && !changed {
+            true => Known::Yes(*last),
+            false => Known::No(Gap {
+                after_ms: None,
+                ..self.gap(Moment {
+                    t_ms: moment.t_ms.max(last.at_ms),
+                    ..moment
+                })
+            }),
+        })
+    }
+
+    /// Whether all the time between two tellings is known, from the one before `index` to that.
+    pub fn is_joined(&self, index: usize) -> bool {
+        let (Some(before), Some(after)) = (
+            index.checked_sub(1).and_then(|index| self.told.get(index)),
+            self.told.get(index),
+        ) else {
+            return false;
+        };
+        let apart = after.at_ms - before.at_ms;
+        let between = self.between(Some(before), Some(after));
+        let is_steady = || {
+            let mut between = between.iter();
+            between.all(|moment| self.at(moment).get().is_some())
+        };
+        apart <= self.near_ms || apart <= STEADY_MS && !between.is_empty() && is_steady()
+    }
+
+    /// What was counted between two tellings, or before the first, or after the last.
+    pub fn between(&self, before: Option<&Told>, after: Option<&Told>) -> &[Moment] {
+        let moments = &self.moments;
+        let first = before.map_or(0, |told| {
+            moments.partition_point(|moment| moment.t_ms <= told.at_ms)
+        });
+        let last = after.map_or(moments.len(), |told| {
+            moments.partition_point(|moment| moment.t_ms < told.at_ms)
+        });
+        moments.get(first..last).unwrap_or_default()
+    }
+}
+
+/// A count that takes longer, in ms, may be of two heaps: what it saw first, and what it saw last.
+const QUICK_MS: u64 = 20;
+
+/// Whether the heap stayed the same while the process counted, as far as the moments around tell.
+fn is_of_one_moment(told: &Told, moments: &[Moment]) -> bool {
+    if told.until_ms - told.at_ms <= QUICK_MS {
+        return true;
+    }
+    let first = moments.partition_point(|moment| moment.t_ms <= told.at_ms);
+    let last = moments.partition_point(|moment| moment.t_ms < told.until_ms);
+    let around = first.saturating_sub(1)..(last + 1).min(moments.len());
+    moments[around].iter().all(|moment| moment.agrees(told))
+}
+
+/// Usable bytes of what the program held, with what is not resident.
+pub fn held(told: &Told) -> u64 {
+    let ledger = &told.heap.ledger;
+    ledger.requested.saturating_add(ledger.rounding)
+}
+
+/// No more than this is nearly the same.
+fn bound(bytes: u64) -> u64 {
+    bytes.saturating_add((bytes / PART).max(LEAST_SPANS))
+}
+
+/// Two readings of one clock differ by so much, in ms, when each is rounded.
+const CLOCKS_MS: u64 = 2;
+
+fn is_same(one: &Told, other: &Told) -> bool {
+    one.heap.ledger == other.heap.ledger && one.at_ms.abs_diff(other.at_ms) <= CLOCKS_MS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::format::Heap;
+    use neap::ledger::Ledger;
+
+    const MIB: u64 = 1 << 20;
+
+    fn counted(t_ms: u64, rss: u64, taken: u64) -> Sample {
+        Sample {
+            t_ms,
+            rss: rss * MIB,
+            spans: Some(spans(taken)),
+            ..Sample::default()
+        }
+    }
+
+    fn spans(taken: u64) -> Spans {
+        Spans {
+            slabs: taken * MIB,
+            ..Spans::default()
+        }
+    }
+
+    /// At `t_ms` the process has last told `age_ms` before: of a process of `rss` that held `held`
+    /// MiB.
+    fn telling(sample: Sample, age_ms: u64, rss: u64, held: u64) -> Sample {
+        sample.with(Heap {
+            age_ms,
+            rss: rss * MIB,
+            spans: Some(spans(held)),
+            ledger: Ledger {
+                requested: held * MIB,
+                ..Ledger::default()
+            },
+            ..Heap::default()
+        })
+    }
+
+    /// The same, counted for so long.
+    fn slowly(sample: Sample, took_ms: u64) -> Sample {
+        let heap = sample.told().unwrap().heap.clone();
+        sample.with(Heap { took_ms, ..heap })
+    }
+
+    fn history(samples: &[Sample]) -> History<'_> {
+        let end_ms = samples.last().unwrap().t_ms;
+        History::new(&samples.iter().collect::<Vec<_>>(), 100, end_ms)
+    }
+
+    fn requested(known: Option<Known<Told>>) -> Option<u64> {
+        Some(known?.get()?.heap.ledger.requested / MIB)
+    }
+
+    /// A server that does not answer until its end, when it has freed all and the kernel has it all
+    /// still.
+    fn silent_server() -> Vec<Sample> {
+        let mut samples: Vec<_> = (1..50)
+            .map(|tick| telling(counted(tick * 100, 132, 130), tick * 100 - 10, 3, 1))
+            .collect();
+        samples.push(telling(counted(5000, 0, 0), 10, 132, 0));
+        samples
+    }
+
+    #[test]
+    fn a_ledger_of_another_moment_is_not_the_peaks() {
+        let samples = silent_server();
+        let history = history(&samples);
+        let Some(Known::No(gap)) = history.peak() else {
+            panic!("{:?}", history.peak())
+        };
+        assert_eq!(gap.moment.rss, 132 * MIB);
+        assert_eq!(gap.moment.spans.unwrap().taken(), 130 * MIB);
+        assert_eq!((gap.before_ms, gap.after_ms), (Some(10), Some(4990)));
+        // The end is known all the same: the process told it.
+        assert_eq!(requested(history.end()), Some(0));
+        assert!(!history.is_joined(1));
+    }
+
+    #[test]
+    fn figures_hold_near_their_moment_and_only_while_the_counts_stay() {
+        let samples = [
+            telling(counted(1000, 50, 40), 0, 50, 40),
+            counted(1200, 50, 40),
+            counted(1240, 50, 60),
+            counted(1250, 80, 40),
+            counted(1400, 50, 40),
+        ];
+        let history = history(&samples);
+        let known: Vec<bool> = history
+            .moments
+            .iter()
+            .map(|moment| history.at(moment).get().is_some())
+            .collect();
+        assert_eq!(known, [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_heap_that_is_the_same_before_and_after_stayed_so() {
+        let steady = |gap_ms: u64| {
+            let samples = [
+                telling(counted(1000, 50, 40), 0, 50, 40),
+                counted(1000 + gap_ms / 2, 51, 40),
+                telling(counted(1000 + gap_ms, 51, 41), 0, 51, 41),
+            ];
+            let history = history(&samples);
+            (history.is_joined(1), requested(history.peak()))
+        };
+        assert_eq!(steady(5000), (true, Some(41)));
+        // By the page heap's count the program cannot have held more in between.
+        assert_eq!(steady(60_000), (false, Some(41)));
+    }
+
+    #[test]
+    fn a_heap_that_changed_without_a_trace_in_the_counts_is_not_known_in_between() {
+        // Of every slab two thirds are freed: as much is in RAM, in as many slabs.
+        let freed = counted(1300, 50, 40).with(Heap {
+            rss: 50 * MIB,
+            spans: Some(spans(40)),
+            ledger: Ledger {
+                requested: 13 * MIB,
+                ..Ledger::default()
+            },
+            ..Heap::default()
+        });
+        let samples = [
+            telling(counted(900, 50, 40), 0, 50, 40),
+            counted(1200, 50, 40),
+            freed,
+        ];
+        let history = history(&samples);
+        let known = history
+            .moments
+            .iter()
+            .map(|moment| requested(Some(history.at(moment))));
+        assert_eq!(known.collect::<Vec<_>>(), [Some(40), None, Some(13)]);
+        assert!(!history.is_joined(1));
+    }
+
+    #[test]
+    fn what_was_counted_while_the_heap_changed_is_of_no_moment() {
+        let slow = |rss: u64, taken: u64, took_ms: u64| {
+            let samples = [
+                counted(1000, 50, 40),
+                slowly(telling(counted(1200, rss, taken), 100, 50, 40), took_ms),
+            ];
+            history(&samples).told.len()
+        };
+        assert_eq!(slow(50, 40, 80), 1);
+        assert_eq!(slow(80, 40, 80), 0);
+        assert_eq!(slow(50, 70, 80), 0);
+        assert_eq!(slow(80, 70, 5), 1);
+    }
+
+    #[test]
+    fn a_moment_at_which_the_program_cannot_have_held_more_does_not_hide_the_peak() {
+        let samples = [
+            telling(counted(1000, 50, 48), 0, 50, 48),
+            counted(5000, 50, 20),
+        ];
+        assert_eq!(requested(history(&samples).peak()), Some(48));
+    }
+
+    #[test]
+    fn the_end_of_a_process_that_was_killed_is_known_only_if_it_told_just_before() {
+        let killed = |age_ms: u64, rss: u64| {
+            let samples = [
+                telling(counted(9000, 50, 40), 0, 50, 40),
+                telling(counted(9900, rss, 40), 900, 50, 40),
+                telling(counted(9000 + age_ms, 0, 0), age_ms, 50, 40),
+            ];
+            requested(history(&samples).end())
+        };
+        assert_eq!(killed(100, 50), Some(40));
+        assert_eq!(killed(100, 90), None);
+        assert_eq!(killed(2000, 50), None);
+    }
+}
