@@ -30,7 +30,7 @@ pub use resize::{reallocate, reallocate_layout};
 pub use start::{ask_no_more, begin, deepbind_kept, note_mapped_over};
 pub use statistics::ends_at_once;
 pub use survey::snapshot;
-pub use trim::{check_consistency, keep_free, trim};
+pub use trim::{check_consistency, give_up_rest, keep_free, trim};
 
 /// No block is larger: pointer differences inside it must fit `isize`.
 pub const MAX_BYTES: usize = isize::MAX as usize;

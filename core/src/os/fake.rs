@@ -245,6 +245,12 @@ impl Os for Fake {
         unsafe { dealloc(gone.allocation, gone.layout) };
     }
 
+    /// What is given up is poisoned, and stays the reservation's.
+    unsafe fn give_up(&self, addr: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's promise.
+        let _ = unsafe { self.uncommit(addr, bytes) };
+    }
+
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
         self.check_range(addr, bytes);
         let (page_bytes, mut state) = (self.conditions.page_bytes, self.state());

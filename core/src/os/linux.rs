@@ -61,6 +61,12 @@ impl Os for Linux {
         keep_errno(|| unsafe { unmap(base.as_ptr(), bytes) });
     }
 
+    unsafe fn give_up(&self, addr: NonNull<u8>, bytes: usize) {
+        assert_outside();
+        // SAFETY: the caller's promise.
+        keep_errno(|| unsafe { unmap(addr.as_ptr(), bytes) });
+    }
+
     unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
         assert_outside();
         let access = libc::PROT_READ | libc::PROT_WRITE;

@@ -96,6 +96,11 @@ pub trait Os: Sync {
     /// # Safety
     /// - `base` and `bytes` are exactly one earlier reservation that nobody uses any more.
     unsafe fn release(&self, base: NonNull<u8>, bytes: usize);
+    /// Gives a part of a reservation back for good: others may map something there.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation, and nobody uses it from now on.
+    unsafe fn give_up(&self, addr: NonNull<u8>, bytes: usize);
     /// Makes a reserved range readable and writable; it reads as zero if it never was committed since reserve or uncommit.
     ///
     /// # Safety

@@ -176,6 +176,8 @@ pub struct Arena {
     tagged: AtomicUsize,
     /// Slices whose group data may be used. Written by the holder of `committing`.
     ready: AtomicUsize,
+    /// Slices that may be used, beyond which the reservation was given up. Written by the holder of `committing`.
+    limit: AtomicUsize,
     /// The lowest slice that never was in a span. Written by the holder of `committing`, under the heap's lock.
     frontier: AtomicUsize,
 }
@@ -192,6 +194,7 @@ impl Arena {
             layout: UnsafeCell::new(Layout::EMPTY),
             tagged: AtomicUsize::new(0),
             ready: AtomicUsize::new(0),
+            limit: AtomicUsize::new(0),
             frontier: AtomicUsize::new(0),
         }
     }
@@ -210,6 +213,7 @@ impl Arena {
         // SAFETY: nobody else can see this arena: the caller's promise.
         unsafe { *self.layout.get() = layout };
         self.ready.store(layout.head, Ordering::Relaxed);
+        self.limit.store(layout.slices, Ordering::Relaxed);
         self.frontier.store(layout.head, Ordering::Relaxed);
     }
 
@@ -219,6 +223,22 @@ impl Arena {
 
     pub(super) fn ready(&self) -> usize {
         self.ready.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_limit(&self, slices: usize) {
+        self.limit.store(slices, Ordering::Relaxed);
+    }
+
+    /// The addresses between the tags in use and the groups in use.
+    pub(super) fn unused_tables(&self) -> Range<usize> {
+        let layout = self.layout();
+        let tags = self.tagged().next_multiple_of(layout.page_bytes());
+        let (_, groups) = layout.groups_below(self.ready());
+        layout.base + tags..groups
     }
 
     pub(super) fn frontier(&self) -> usize {
@@ -249,7 +269,7 @@ impl Arena {
         let generous = index
             .max(2 * tagged)
             .max(layout.head + SLICE_BYTES)
-            .min(layout.slices);
+            .min(self.limit().max(tagged));
         let (from, to) = (
             tagged.next_multiple_of(page),
             generous.next_multiple_of(page),
@@ -257,7 +277,7 @@ impl Arena {
         Some(Step {
             address: layout.base + from,
             bytes: to - from,
-            slices: to.min(layout.slices),
+            slices: to.min(self.limit().max(tagged)),
         })
     }
 

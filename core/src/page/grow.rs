@@ -15,6 +15,7 @@ use super::span::Record;
 use super::want::{From, Goal, Want};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Os, OutOfMemory};
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Slices of the arenas we would like best (1 TiB), and of the smallest worth a system call (1 MiB).
@@ -129,7 +130,9 @@ impl<O: Os> PageHeap<O> {
         let (arena, from, to) = (stretch.arena, stretch.from, stretch.to);
         let committed = self.commit_with_tables(stretch.id, from, to);
         let committed = committed.and_then(|()| {
-            let limit = stretch.limit.unwrap_or_else(|| arena.ready());
+            let limit = stretch
+                .limit
+                .unwrap_or_else(|| arena.ready().min(arena.limit()));
             self.commit(arena, from, to, limit)
         });
         if committed.is_ok() {
@@ -253,6 +256,37 @@ impl<O: Os> PageHeap<O> {
         self.locked().inner.counts.reserved_slices += layout.slices;
         self.publish(id);
         Ok(())
+    }
+
+    /// Gives up what is reserved and was never used, for it counts where the process may lock only so many bytes. Later
+    /// requests open arenas of what size the kernel then grants.
+    pub fn give_up_rest(&self) {
+        let _alone = self.committing.lock();
+        for arena in self.arenas() {
+            let (layout, ready) = (arena.layout(), arena.ready());
+            let end = arena.find(arena.frontier(), ready, Commit::No);
+            let end = end.min(arena.tagged());
+            if end == arena.limit() {
+                continue;
+            }
+            let rest = layout.address(end)..layout.address(arena.limit());
+            let locked = self.locked();
+            locked.inner.counts.committed_slices -= arena.note(end, ready, Commit::No);
+            locked.inner.counts.reserved_slices -= arena.limit() - end;
+            arena.set_limit(end);
+            drop(locked);
+            // Once for each arena: the next time its limit is where this ends.
+            self.give_up(rest);
+            self.give_up(arena.unused_tables());
+        }
+    }
+
+    fn give_up(&self, range: Range<usize>) {
+        let start = NonNull::new(range.start as *mut u8).filter(|_| !range.is_empty());
+        if let Some(start) = start {
+            // SAFETY: within an arena, beyond all spans and all tables, and no longer within its limit.
+            unsafe { self.os.give_up(start, range.len()) };
+        }
     }
 
     /// Reserves an arena: of the size we like best, else smaller and smaller, down to what the request needs.
@@ -444,7 +478,7 @@ impl<'h, O: Os> Locked<'h, O> {
         slices: usize,
     ) -> Option<Stretch<'h>> {
         let (arena, to) = (self.arena(id), at + slices);
-        if to > arena.layout().slices {
+        if to > arena.limit() {
             return None;
         }
         let frontier = arena.frontier();
