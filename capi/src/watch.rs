@@ -189,17 +189,26 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
 /// - None: it takes no pointers. Unsafe as all functions here, which C calls.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    // SAFETY: as in `mmap`.
-    let answer = unsafe {
-        match transmute::<*mut c_void, Option<LockAll>>(MLOCKALL.get()) {
-            Some(next) => next(flags),
-            None => libc::syscall(libc::SYS_mlockall, c_long::from(flags)) as c_int,
-        }
-    };
+    let mut answer = lock_all(flags);
+    if answer != 0 && flags & libc::MCL_CURRENT != 0 {
+        // `RLIMIT_MEMLOCK` counts what is only reserved, too.
+        front::give_up_rest();
+        answer = lock_all(flags);
+    }
     if answer == 0 {
         locked::note_locked();
     }
     answer
+}
+
+fn lock_all(flags: c_int) -> c_int {
+    // SAFETY: as in `mmap`.
+    unsafe {
+        match transmute::<*mut c_void, Option<LockAll>>(MLOCKALL.get()) {
+            Some(next) => next(flags),
+            None => libc::syscall(libc::SYS_mlockall, c_long::from(flags)) as c_int,
+        }
+    }
 }
 
 /// Unlocks it.

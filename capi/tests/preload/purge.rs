@@ -265,7 +265,7 @@ fn the_options_are_known() {
 fn what_a_program_locks_stays() {
     passes(
         "locked",
-        &["all", "on-fault", "raw"],
+        &["all", "on-fault", "raw", "limited"],
         &[("NEAP_DECAY", "100")],
     );
 }

@@ -25,6 +25,11 @@ pub fn keep_free(bytes: usize) {
     HEAP.pages.limits().set_kept(bytes);
 }
 
+/// Gives up the address space that is reserved and was never used.
+pub fn give_up_rest() {
+    HEAP.pages.give_up_rest();
+}
+
 /// Looks whether the page heap's invariants hold; says which one does not. Takes its lock for long: for tests.
 ///
 /// # Errors

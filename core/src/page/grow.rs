@@ -347,6 +347,12 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
+    /// Gives up what is reserved and was never used, for it counts where the process may lock only so many
+    /// bytes. Later requests open arenas of what size the kernel then grants.
+    pub fn give_up_rest(&self) {
+        self.fit_address_limit(0);
+    }
+
     /// Reserves an arena: of the size we like best, else smaller and smaller, down to what the request needs.
     fn reserve(&self, want: &Want) -> Option<Layout> {
         let page = self.os.page_bytes().min(SLICE_BYTES);

@@ -55,8 +55,27 @@ static void comes_down_to(size_t most) {
     }
 }
 
+/* Without privileges, and a limit that what is only reserved would pass. */
+static int locks_within_its_limit(void) {
+    free(touched(MIB));
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    if (limit.rlim_max > 64 * MIB) limit.rlim_max = 64 * MIB;
+    limit.rlim_cur = limit.rlim_max;
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    if (limit.rlim_cur < 8 * MIB) skip("RLIMIT_MEMLOCK");
+    if (setresuid(65534, 65534, 65534) != 0) skip("setresuid");
+    errno = 0;
+    CHECK(mlockall(MCL_CURRENT) == 0);
+    for (int i = 0; i < 64; i++) free(touched(MIB));
+    for (int i = 0; i < 64; i++) touched(MIB);
+    CHECK(mlockall(MCL_FUTURE) == 0 && munlockall() == 0);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2 && served_by_neap("malloc"));
+    if (!strcmp(argv[1], "limited")) return locks_within_its_limit();
     if (!strcmp(argv[1], "threshold")) {
         CHECK(mallopt(M_TRIM_THRESHOLD, -1) == 1);
         /* The program's own code may be read in late. */

@@ -313,3 +313,25 @@ fn units_that_no_slab_came_to_are_given_up_for_a_commit() {
     assert!(large(&heap, left / SLICE_BYTES + HUGE_SLICES).is_some());
     assert_eq!(heap.check(), Ok(()));
 }
+
+#[test]
+fn what_is_only_reserved_is_given_up_and_other_arenas_follow() {
+    let heap = roomy();
+    let first = large(&heap, 20).unwrap();
+    let reserved = heap.totals().reserved;
+    heap.give_up_rest();
+    heap.give_up_rest();
+    let totals = heap.totals();
+    assert!(totals.reserved <= 16 * MIB && reserved > 200 * MIB);
+    assert_eq!(heap.check(), Ok(()));
+    let spans: Vec<_> = (1..40)
+        .map(|slices| large(&heap, slices).unwrap())
+        .collect();
+    assert!(heap.totals().arenas > totals.arenas);
+    for span in spans.iter().chain([&first]) {
+        // SAFETY: the test's own span, of which every page is written to.
+        unsafe { span.base.as_ptr().write_bytes(1, span.slices * SLICE_BYTES) };
+        free(&heap, *span, Dirty::All);
+    }
+    assert_eq!(heap.check(), Ok(()));
+}
