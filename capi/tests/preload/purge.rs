@@ -42,6 +42,11 @@ fn a_sleeping_process_gives_back_what_another_thread_freed() {
     passes("returns", &["other", "idle-owner", "idle-freer"], &[]);
 }
 
+#[test]
+fn what_is_freed_goes_home_whoever_freed_it() {
+    passes("anywhere", &["threads", "c-library", "handler"], &[]);
+}
+
 /// Runs `purge/NAME.c`, which calls functions of the library's own.
 fn passes_linked(name: &str, variables: &[(&str, &str)]) {
     let library = library();

@@ -13,7 +13,7 @@ use crate::os::futex::Woken;
 use loom::sync::{Arc, Condvar, Mutex};
 
 /// Of the models with two wakers.
-const PREEMPTIONS: usize = 3;
+const PREEMPTIONS: usize = 2;
 
 /// What is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

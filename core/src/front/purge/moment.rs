@@ -10,7 +10,7 @@
 
 use super::{AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, START_BYTES, STATE};
 use super::{is_own_process, start};
-use crate::base::sync::{AtomicUsize, Ordering};
+use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::front::attach;
 use crate::os::linux::sandbox;
@@ -58,17 +58,14 @@ pub(in crate::front) fn pass_by(caller: usize) {
     match STATE.load(Ordering::Relaxed) {
         HERE if shared::is_mine() => attach::ring_for_observers(),
         HERE => disown(),
+        AWAY if !ENABLED.load(Ordering::Acquire) => answer_without(),
         AWAY if is_missed() => start_here(caller),
         _ => {}
     }
 }
 
-/// Whether there is work for a thread, and may be one. A few loads.
+/// Whether there is work for a thread. A few loads.
 fn is_missed() -> bool {
-    if !ENABLED.load(Ordering::Acquire) {
-        answer_without();
-        return false;
-    }
     let grown = HEAP.pages.extent();
     let since = grown.saturating_sub(GROWN_BEFORE.load(Ordering::Relaxed));
     since >= START_BYTES
@@ -94,11 +91,25 @@ fn disown() {
 #[cold]
 #[inline(never)]
 fn start_here(caller: usize) {
-    let is_late = HEAP.now_ms() >= RETRY_AT.load(Ordering::Relaxed);
-    if HOLDS.load(Ordering::SeqCst) == 0 && is_late && is_safe(caller) && start() {
+    if may_look(caller) && HOLDS.load(Ordering::SeqCst) == 0 && is_safe(caller) && start() {
         return;
     }
     answer_without();
+}
+
+/// Whether it is worth to look closer, which takes some microseconds. A known caller tells at once. Others are looked at once in a tick
+/// of the coarse clock: all of them may be the C library.
+fn may_look(caller: usize) -> bool {
+    static LOOKED_AT: AtomicU64 = AtomicU64::new(0);
+    let now = HEAP.now_ms();
+    if now < RETRY_AT.load(Ordering::Relaxed) {
+        return false;
+    }
+    match range_of(caller) {
+        None if caller != 0 => true,
+        None | Some(0) => LOOKED_AT.swap(now, Ordering::Relaxed) != now,
+        Some(_) => false,
+    }
 }
 
 fn is_safe(caller: usize) -> bool {
@@ -118,23 +129,24 @@ fn has_room() -> bool {
     !peek::is_reliable() || pages.all(|below| peek::is_readable(at(below)))
 }
 
-/// Whether the program's own code made the call, outside of a handler of signals. `caller` is an address in that code, 0 where it is not
-/// known. Without ranges the C library calls another heap.
+/// Whether the program's own code made the call, outside of a handler of signals. Without ranges the C library calls another heap.
 fn is_programs_own(caller: usize) -> bool {
-    let ranges = FORBIDDEN
-        .each_ref()
-        .map(|[from, to]| from.load(Ordering::Relaxed)..to.load(Ordering::Relaxed));
-    if ranges.iter().any(|range| range.contains(&caller)) && !ranges[0].contains(&caller) {
-        return false;
-    }
     let mut frames = [0; FRAMES];
     let depth = unwind::capture(&mut frames);
     let frames = || frames[..depth].iter().map(|&pc| pc as usize);
-    let outside = || frames().find(|pc| !ranges[0].contains(pc));
-    let known = Some(caller).filter(|&caller| caller != 0 && !ranges[0].contains(&caller));
-    let is_own = match known.or_else(outside) {
-        Some(caller) => !ranges.iter().any(|range| range.contains(&caller)),
-        None => ranges[0].is_empty(),
+    let is_outside = |pc: &usize| range_of(*pc) != Some(0);
+    let known = Some(caller).filter(|&caller| caller != 0 && is_outside(&caller));
+    let is_own = match known.or_else(|| frames().find(is_outside)) {
+        Some(caller) => range_of(caller).is_none(),
+        None => FORBIDDEN[0][1].load(Ordering::Relaxed) == 0,
     };
     is_own && !frames().any(unwind::is_signal_return)
+}
+
+/// The number of the forbidden range that `address` lies in; 0 is this library's own.
+fn range_of(address: usize) -> Option<usize> {
+    FORBIDDEN.iter().position(|range| {
+        let [from, to] = range.each_ref().map(|end| end.load(Ordering::Relaxed));
+        (from..to).contains(&address)
+    })
 }
