@@ -1,7 +1,7 @@
 //! The page heap: arenas, slices, spans, zero state, fit, purge. Knows no size classes.
 //!
 //! - `arena`: one reserved range, its tables and bits. `span`: a record a slice.
-//! - `fit`: which free span serves a request; splitting and merging. `grow`: what is committed when.
+//! - `fit`: which free span serves a request; splitting and merging. `grow`: what is committed when; `reserve`: what is reserved.
 //! - `huge`: where huge pages are; `ended`: where they were. `zero`: which OS pages may be dirty, in masks; `blanket`: for whole spans at once;
 //!   `asked`: as the kernel says. `zeroing`: how `calloc` makes them zero; `habits`, `samples`: what it expects.
 //! - `purge`: when and how pages go back to the kernel; `limits`: what may be resident at most.
@@ -23,6 +23,7 @@ mod moves;
 mod operations;
 mod place;
 mod purge;
+mod reserve;
 mod residence;
 mod samples;
 mod span;
