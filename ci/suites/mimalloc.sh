@@ -18,6 +18,6 @@ tests() {
     check test-api-fill test-api-fill
     # Threads, scale in percent, iterations.
     check test-stress test-stress 8 10 20
-    check test-stress@crowd test-stress 32 25 50
-    check test-stress@alone test-stress 1 50 50
+    check test-stress@crowd test-stress 32 10 20
+    check test-stress@alone test-stress 1 50 20
 }
