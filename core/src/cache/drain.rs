@@ -223,17 +223,17 @@ mod tests {
     use super::*;
     use crate::cache::heap::HEAP;
     use crate::cache::thread::ORPHANED;
-    use crate::front;
     use std::sync::Barrier;
     use std::vec::Vec;
 
-    /// Fills a magazine of the calling thread with some blocks of `size` bytes.
+    /// Fills a magazine of the calling thread, which has no cache, with some blocks of `size` bytes. Not by the front, whose handlers
+    /// of forks would be there for other tests, too.
     fn fill_magazine(size: usize) {
-        let blocks: Vec<_> = (0..12).map(|_| front::allocate(size)).collect();
-        // SAFETY: each block once.
+        let (cache, class) = (HEAP.enter().expect("a cache"), Class::of_size(size));
+        let blocks: Vec<_> = (0..12).map(|_| HEAP.refill(cache, class)).collect();
         blocks
             .into_iter()
-            .for_each(|block| unsafe { front::free(block) });
+            .for_each(|block| HEAP.put(cache, class, block));
     }
 
     #[test]
