@@ -9,7 +9,7 @@ use super::heap::Heap;
 use super::slot;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
-use crate::os::lock::{self, Lock};
+use crate::os::lock::{self, Lock, Rank};
 use crate::page::{Age, Chores};
 use crate::slab::Slab;
 use crate::slab::class::Class;
@@ -89,7 +89,7 @@ impl Tide {
     /// Nothing freed yet.
     pub const fn new() -> Tide {
         Tide {
-            step: Lock::new(),
+            step: Lock::new(Rank::Step),
             on_the_way: UnsafeCell::new(OnTheWay {
                 cursor: Cursor::end(),
                 began: 0,

@@ -2,7 +2,7 @@
 
 use crate::base::sync::UnsafeCell;
 use crate::base::units::SLICE_BYTES;
-use crate::os::lock::Lock;
+use crate::os::lock::{Lock, Rank};
 use core::ptr::NonNull;
 
 const LEAST_SHIFT: u32 = 6;
@@ -36,7 +36,7 @@ impl Meta {
             end: 0,
         };
         Meta {
-            lock: Lock::new(),
+            lock: Lock::new(Rank::Meta),
             inner: UnsafeCell::new(inner),
         }
     }

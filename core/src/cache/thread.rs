@@ -4,7 +4,7 @@ use super::colour;
 use super::counted::{Counted, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
-use crate::os::lock::{Guard, Lock};
+use crate::os::lock::{Guard, Lock, Rank};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::ptr;
 
@@ -151,7 +151,7 @@ impl Cache {
             tags: TAGS_BY_SIZE,
             counted: [const { Counted::off() }; CLASSES + 1],
             drawn: Drawn::nothing(),
-            lock: Lock::new(),
+            lock: Lock::new(Rank::Apart),
             inner: UnsafeCell::new(inner),
             next: AtomicPtr::new(ptr::null_mut()),
             previous: AtomicPtr::new(ptr::null_mut()),
@@ -195,6 +195,11 @@ impl Cache {
     /// Whether nobody holds the cache's lock now.
     pub fn is_quiet(&self) -> bool {
         self.is_sentinel() || self.lock.try_lock().is_some()
+    }
+
+    /// The cache's lock, for a fork's child.
+    pub fn lock(&self) -> &Lock {
+        &self.lock
     }
 
     /// Takes the cache's lock and everything it guards.

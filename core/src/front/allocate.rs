@@ -167,6 +167,9 @@ fn allocate_slow(size: usize, class: Class) -> *mut u8 {
         block if block.is_null() && HEAP.relieve(size) => take(size, class),
         block => block,
     };
+    if attach::is_inherited() {
+        attach::renew();
+    }
     if attach::is_asked() {
         attach::on_the_way();
     }

@@ -14,12 +14,14 @@ mod watch;
 
 use super::allocate::{current, entered};
 use super::attach;
+use super::fork::Copier;
 use crate::base::sync::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering,
 };
 use crate::cache::decay::GO_ON;
 use crate::cache::heap::HEAP;
 use crate::cache::thread::Cache;
+use crate::os::gate::FORK;
 use crate::os::linux::sandbox;
 use crate::os::thread;
 use crate::page::Chores;
@@ -210,12 +212,14 @@ pub(super) fn after_fork_in_parent() {
     HOLDS.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// After a fork, in the child, which has one thread.
-pub(super) fn after_fork_in_child() {
+/// After a fork, in the child, which has one thread. It may start a thread if the C library knows of the fork.
+pub(super) fn after_fork_in_child(copier: Copier) {
     HOLDS.store(FORKS.load(Ordering::SeqCst).min(1), Ordering::SeqCst);
     THREAD.store(0, Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
-    note_process();
+    if copier == Copier::CLibrary {
+        note_process();
+    }
     HEAP.tide.word.store(GO_ON, Ordering::Relaxed);
     HEAP.tide.attend();
     want_if_staying();
@@ -297,7 +301,9 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     THREAD.store(thread::thread_id(), Ordering::SeqCst);
     STATE.store(HERE, Ordering::SeqCst);
     thread::name_thread(c"neap-purge");
+    FORK.note_purger();
     watch::go_round();
+    FORK.forget_purger();
     HEAP.pages.set_chores(Chores::Callers);
     ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);

@@ -141,6 +141,9 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
 pub(super) extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
     if !block.is_null() {
         free_missed(block);
+        if attach::is_inherited() {
+            attach::renew();
+        }
         if HEAP.tide.is_wanted() || attach::is_asked() {
             purge::start(caller);
         }

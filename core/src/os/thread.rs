@@ -101,6 +101,31 @@ unsafe fn spawn_masked(
     }
 }
 
+/// Which signals a thread has masked.
+pub struct SignalMask(libc::sigset_t);
+
+/// Masks every signal that a program can mask, for the calling thread. Which were before; `None` if the C library refuses.
+pub fn mask_signals() -> Option<SignalMask> {
+    let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: buffers of the right size; `before` is filled when it is read.
+    keep_errno(|| unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        let failed = libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        (failed == 0).then(|| SignalMask(before.assume_init()))
+    })
+}
+
+/// Undoes [`mask_signals`].
+pub fn unmask_signals(mask: Option<SignalMask>) {
+    if let Some(SignalMask(mask)) = mask {
+        // SAFETY: a set that the C library filled.
+        keep_errno(|| unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, core::ptr::null_mut())
+        });
+    }
+}
+
 /// Names the calling thread, for people who look at the process from outside. By number: libneap.so watches `prctl`.
 pub fn name_thread(name: &CStr) {
     // SAFETY: a C string; the kernel copies at most 16 bytes of it.

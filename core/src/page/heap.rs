@@ -13,7 +13,7 @@ use crate::base::sync::plain::{AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Or
 use crate::base::tree::Tree;
 use crate::base::units::SLICE_SHIFT;
 use crate::os::Os;
-use crate::os::lock::{FutexGuard, FutexLock};
+use crate::os::lock::{FutexGuard, FutexLock, Rank};
 use core::ptr::NonNull;
 
 /// Most arenas of one heap.
@@ -110,13 +110,13 @@ impl<O: Os> PageHeap<O> {
             limits: Limits::new(),
             absent: AtomicIsize::new(0),
             huge: AtomicU8::new(Policy::Auto as u8),
-            purging: FutexLock::new(),
+            purging: FutexLock::new(Rank::Purging),
             habits: Habits::new(),
             zeroing: Zeroing::new(),
             moved_spans: AtomicUsize::new(0),
             os,
             sides,
-            lock: FutexLock::new(),
+            lock: FutexLock::new(Rank::Pages),
             inner: UnsafeCell::new(Inner {
                 fit: Tree::new(),
                 aging: Queue::new(Queued::Aging),
@@ -166,27 +166,9 @@ impl<O: Os> PageHeap<O> {
         self.lock.try_lock().is_some()
     }
 
-    /// Takes the lock and keeps it, so that a fork finds the heap at rest.
-    ///
-    /// # Safety
-    /// - Followed, on the same thread, by [`PageHeap::fork_unlock`], in the parent and in the child, with no
-    ///   other call between.
-    pub unsafe fn fork_lock(&self) {
-        core::mem::forget(self.purging.lock());
-        core::mem::forget(self.lock.lock());
-    }
-
-    /// Gives up what [`PageHeap::fork_lock`] took. In the child too: sleepers stayed in the parent, and waking
-    /// nobody is harmless.
-    ///
-    /// # Safety
-    /// - [`PageHeap::fork_lock`] was called before, by this thread or the one it was forked from.
-    pub unsafe fn fork_unlock(&self) {
-        // SAFETY: both held since `fork_lock`, by the caller's promise.
-        unsafe {
-            self.lock.force_unlock();
-            self.purging.force_unlock();
-        }
+    /// The locks, for a fork: that of a purge under way, and the heap's.
+    pub fn locks(&self) -> [&FutexLock; 2] {
+        [&self.purging, &self.lock]
     }
 
     pub(super) fn locked(&self) -> Locked<'_, O> {

@@ -17,8 +17,9 @@ use crate::base::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering, UnsafeCell};
 use crate::board::{self, Head, Refusal};
 use crate::cache::heap::HEAP;
 use crate::os::Os;
+use crate::os::gate::FORK;
 use crate::os::linux::{Linux, sandbox};
-use crate::os::lock::Lock;
+use crate::os::lock::{Lock, Rank};
 use crate::os::peek;
 use crate::os::shared::{self, Shared};
 use crate::os::thread;
@@ -50,6 +51,8 @@ pub enum Frontend {
 
 static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
 static ALLOWED: AtomicBool = AtomicBool::new(true);
+/// This is a fork's child, and the board still its parent's.
+static INHERITED: AtomicBool = AtomicBool::new(false);
 /// Somebody asked at least once, or is told of the board: the last figures are wanted.
 static AWAITED: AtomicBool = AtomicBool::new(false);
 
@@ -94,7 +97,7 @@ const NAME_BYTES: usize = 107;
 unsafe impl Sync for Private {}
 
 static BOARD: Private = Private {
-    lock: Lock::new(),
+    lock: Lock::new(Rank::Board),
     inner: UnsafeCell::new(Inner {
         shared: None,
         // SAFETY: 64-bit words only, for which zeros are a value.
@@ -331,7 +334,7 @@ pub(super) fn rest_ms() -> u64 {
 
 /// Whether somebody awaits the last figures.
 pub(super) fn is_awaited() -> bool {
-    AWAITED.load(Ordering::Relaxed) || rest_ms() != u64::MAX
+    AWAITED.load(Ordering::Relaxed) || (!is_inherited() && rest_ms() != u64::MAX)
 }
 
 /// The process ends: who watched or monitored it gets the last figures.
@@ -349,29 +352,42 @@ pub(super) fn finish() {
     }
 }
 
-/// Before a fork: nobody serves meanwhile.
-///
-/// # Safety
-/// - Followed by one of the two below, on the same thread.
-pub(super) unsafe fn before_fork() {
-    core::mem::forget(BOARD.lock.lock());
+/// Brings the board to rest, for a fork.
+pub(super) fn close_for_fork() {
+    FORK.close(Rank::Board, [&BOARD.lock]);
 }
 
-/// After a fork, in the parent.
-///
-/// # Safety
-/// - [`before_fork`] was called by this thread.
-pub(super) unsafe fn after_fork_in_parent() {
-    // SAFETY: held since `before_fork`.
-    unsafe { BOARD.lock.force_unlock() };
+/// In a fork's child: its parent's board goes, its own comes. At once if an observer waits for it, else on the first slow path:
+/// most children soon `exec` or end.
+pub(super) fn after_fork_in_child() {
+    if is_up() {
+        INHERITED.store(true, Ordering::Relaxed);
+        if is_awaited() && !BOARD.lock.is_mine() && HEAP.pages.is_quiet() {
+            renew();
+        }
+    }
 }
 
-/// After a fork, in the child: its parent's board goes, its own comes.
-///
-/// # Safety
-/// - [`before_fork`] was called by the thread that this one is the copy of.
-pub(super) unsafe fn after_fork_in_child() {
-    // SAFETY: held since `before_fork`, and the child has one thread.
+/// Whether the process has a board, its own or its parent's.
+fn is_up() -> bool {
+    BOARD.words.is_set()
+}
+
+/// Whether the board is the parent's.
+#[inline]
+pub(super) fn is_inherited() -> bool {
+    INHERITED.load(Ordering::Relaxed)
+}
+
+/// Takes the parent's board down and puts an own one up. The caller holds no lock of the heap.
+#[cold]
+pub(super) fn renew() {
+    // A child of vfork leaves its parent's memory as it is.
+    if !purge::is_own_process() || !INHERITED.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    let _guard = BOARD.lock.lock();
+    // SAFETY: the lock is held.
     let inner = unsafe { &mut *BOARD.inner.get() };
     if let Some(parents) = inner.shared.take() {
         HEAP.pages.set_mirror(None);
@@ -385,6 +401,4 @@ pub(super) unsafe fn after_fork_in_child() {
             put_up(inner);
         }
     }
-    // SAFETY: held since `before_fork`.
-    unsafe { BOARD.lock.force_unlock() };
 }

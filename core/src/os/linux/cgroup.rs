@@ -5,7 +5,7 @@
 //! files go by themselves. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the kernel.
 
 use crate::base::sync::UnsafeCell;
-use crate::os::lock::FutexLock;
+use crate::os::lock::{FutexLock, Rank};
 use crate::os::thread::read_file;
 use core::ffi::CStr;
 
@@ -81,7 +81,7 @@ struct Desk {
 unsafe impl Sync for Desk {}
 
 static DESK: Desk = Desk {
-    lock: FutexLock::new(),
+    lock: FutexLock::new(Rank::Apart),
     work: UnsafeCell::new(Work {
         group: [0; 2048],
         path: Path {

@@ -7,7 +7,7 @@ use super::class::{CLASSES, Class};
 use super::withheld::Units;
 use super::{Claim, Given, LISTED, Slab, UNLISTED};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
-use crate::os::lock::{Guard, Lock};
+use crate::os::lock::{Guard, Lock, Rank};
 use core::ptr::{self, NonNull};
 use shelf::Shelf;
 pub use spare::{Cursor, Round};
@@ -197,27 +197,10 @@ impl Depots {
         }
     }
 
-    /// Holds every lock, for fork.
-    ///
-    /// # Safety
-    /// - Followed by [`Depots::fork_unlock`] in the parent and in the child, nothing between.
+    /// The locks of all depots, for a fork.
     #[cfg(not(loom))]
-    pub unsafe fn fork_lock(&self) {
-        for depot in &self.by_class {
-            core::mem::forget(depot.lock.lock());
-        }
-    }
-
-    /// Lets go of every lock, after fork.
-    ///
-    /// # Safety
-    /// - [`Depots::fork_lock`] was called by this thread or, before the fork, by its parent.
-    #[cfg(not(loom))]
-    pub unsafe fn fork_unlock(&self) {
-        for depot in &self.by_class {
-            // SAFETY: held since fork_lock, by the caller's contract.
-            unsafe { depot.lock.force_unlock() };
-        }
+    pub fn locks(&self) -> impl Iterator<Item = &Lock> {
+        self.by_class.iter().map(|depot| &depot.lock)
     }
 }
 
@@ -231,7 +214,7 @@ impl Depot {
     #[cfg(not(loom))]
     const fn new() -> Depot {
         Depot {
-            lock: Lock::new(),
+            lock: Lock::new(Rank::Depot),
             current: AtomicPtr::new(ptr::null_mut()),
             shelf: UnsafeCell::new(Shelf::new()),
         }
@@ -240,7 +223,7 @@ impl Depot {
     #[cfg(loom)]
     fn new() -> Depot {
         Depot {
-            lock: Lock::new(),
+            lock: Lock::new(Rank::Depot),
             current: AtomicPtr::new(ptr::null_mut()),
             shelf: UnsafeCell::new(Shelf::new()),
         }
