@@ -2,6 +2,7 @@
 
 use crate::{alone, loader, watch};
 use core::ffi::{c_char, c_int};
+use core::ptr::{NonNull, null_mut};
 use neap::front::attach::{Frontend, set_frontend};
 use neap::{front, purge};
 
@@ -15,11 +16,25 @@ unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *
     watch::begin();
     alone::begin();
     set_frontend(Frontend::C);
+    note_streams();
     // SAFETY: the C library hands constructors the environment, and this one runs before all others, in
     // the process's only thread (unless the library is opened late, and then reads it as any library would).
     unsafe { front::begin(envp) };
     purge::enable(&loader::objects_of(unsafe_callers()));
     purge::start_to_stay();
+}
+
+/// Tells of glibc's lock on its list of streams, which a fork takes.
+fn note_streams() {
+    let names = [
+        c"_IO_list_lock",
+        c"_IO_list_unlock",
+        c"_IO_list_resetlock",
+        c"__libc_single_threaded",
+    ];
+    let found = names.map(|name| loader::next(name).map_or(null_mut(), NonNull::as_ptr));
+    // SAFETY: functions and a byte of these names, as glibc has them; the process has one thread.
+    unsafe { front::fork::note_streams(found) };
 }
 
 /// An address in the code of every object that may call `free` with locks held that starting a thread takes, too: the C

@@ -6,7 +6,6 @@
 //!
 //! `docs/decisions/0016-fork.md` has the measurements.
 
-use super::statistics;
 use super::{attach, check, profile, purge};
 use crate::base::sync::{AtomicBool, AtomicPtr, Ordering};
 use crate::cache::heap::HEAP;
@@ -40,16 +39,17 @@ struct Streams {
     reset: AtomicPtr<c_void>,
     /// Not 0 while the process has one thread: then `fork` takes no lock.
     single: AtomicPtr<c_char>,
-    /// Whether the fork under way took it. guarded by: the lock itself
-    taken: AtomicBool,
 }
+
+/// Whether the fork under way took it. guarded by: the lock itself
+#[unsafe(link_section = "neap_fork")]
+static TAKEN: AtomicBool = AtomicBool::new(false);
 
 static STREAMS: Streams = Streams {
     lock: AtomicPtr::new(null_mut()),
     unlock: AtomicPtr::new(null_mut()),
     reset: AtomicPtr::new(null_mut()),
     single: AtomicPtr::new(null_mut()),
-    taken: AtomicBool::new(false),
 };
 
 /// A function without arguments.
@@ -90,20 +90,20 @@ impl Streams {
             return;
         }
         Self::call(&self.lock);
-        self.taken.store(true, Ordering::Relaxed);
+        TAKEN.store(true, Ordering::Relaxed);
     }
 
     fn give_back(&self) {
-        if self.taken.load(Ordering::Relaxed) {
-            self.taken.store(false, Ordering::Relaxed);
+        if TAKEN.load(Ordering::Relaxed) {
+            TAKEN.store(false, Ordering::Relaxed);
             Self::call(&self.unlock);
         }
     }
 
     /// The C library has made it free already, where it knew of other threads.
     fn reset(&self) {
-        if self.taken.load(Ordering::Relaxed) {
-            self.taken.store(false, Ordering::Relaxed);
+        if TAKEN.load(Ordering::Relaxed) {
+            TAKEN.store(false, Ordering::Relaxed);
             Self::call(&self.reset);
         }
     }
@@ -151,7 +151,6 @@ pub unsafe fn in_child(copier: Copier) {
     purge::after_fork_in_child(copier);
     close_inherited_pagemap();
     cgroup::forget_who_asks();
-    statistics::note_process();
     STREAMS.reset();
     // SAFETY: as above.
     unsafe { FORK.end_in_child() };

@@ -34,8 +34,10 @@ const AWAY: u8 = 0;
 const STARTING: u8 = 1;
 const HERE: u8 = 2;
 
+#[unsafe(link_section = "neap_fork")]
 static STATE: AtomicU8 = AtomicU8::new(AWAY);
 /// The last thread's number; 0 before the first, and until a new one has said its own.
+#[unsafe(link_section = "neap_fork")]
 static THREAD: AtomicI32 = AtomicI32::new(0);
 /// When the last thread was about to end, in ms.
 static ENDED: AtomicU64 = AtomicU64::new(0);
@@ -44,10 +46,12 @@ const EXIT_MS: u64 = 1000;
 /// The cache of who is starting a thread; null while nobody is.
 static SPAWNER: AtomicPtr<Cache> = AtomicPtr::new(null_mut());
 /// How many want no thread to be started now.
+#[unsafe(link_section = "neap_fork")]
 static HOLDS: AtomicUsize = AtomicUsize::new(0);
 /// Whether a thread may be started at all.
 static ENABLED: AtomicBool = AtomicBool::new(false);
 /// The process that the library was started in, or that was forked from one.
+#[unsafe(link_section = "neap_fork")]
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 /// Code from which a free may come with locks of the C library held: from, to. Written once, before `ENABLED`.
@@ -172,9 +176,10 @@ pub(super) fn is_here() -> bool {
     STATE.load(Ordering::Relaxed) != AWAY
 }
 
-/// False in a child of vfork, or of a clone that the C library does not know of.
+/// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox, which may kill for the question,
+/// the process is taken for the one that entered it.
 pub(super) fn is_own_process() -> bool {
-    PROCESS.load(Ordering::Relaxed) == thread::process_id()
+    sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == thread::process_id()
 }
 
 impl Drop for Hold {
@@ -184,6 +189,7 @@ impl Drop for Hold {
 }
 
 /// How many threads are within [`fork_whole`].
+#[unsafe(link_section = "neap_fork")]
 static FORKS: AtomicUsize = AtomicUsize::new(0);
 
 /// Calls `fork`, which runs the program's own handlers before and after it: no thread is started by these.
@@ -215,11 +221,16 @@ pub(super) fn after_fork_in_parent() {
 /// After a fork, in the child, which has one thread. It may start a thread if the C library knows of the fork.
 pub(super) fn after_fork_in_child(copier: Copier) {
     HOLDS.store(FORKS.load(Ordering::SeqCst).min(1), Ordering::SeqCst);
-    THREAD.store(0, Ordering::SeqCst);
-    STATE.store(AWAY, Ordering::SeqCst);
     if copier == Copier::CLibrary {
         note_process();
     }
+    want_if_staying();
+    // A child writes no page that it need not.
+    if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.chores() == Chores::Callers {
+        return;
+    }
+    THREAD.store(0, Ordering::SeqCst);
+    STATE.store(AWAY, Ordering::SeqCst);
     HEAP.tide.word.store(GO_ON, Ordering::Relaxed);
     HEAP.tide.attend();
     want_if_staying();

@@ -35,7 +35,6 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
     }
     purge::note_process();
     fork::begin();
-    statistics::note_process();
     if !thread::is_secure() {
         // SAFETY: the caller's promise.
         unsafe { each_entry(envp, apply) };

@@ -22,7 +22,7 @@
 //!   are [set free](Fork::in_child).
 
 use super::lock::FutexLock;
-use super::thread::{self, SignalMask};
+use super::thread::{SignalMask, mask_signals};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use core::ptr::null_mut;
@@ -112,7 +112,8 @@ impl Gate {
 /// Most locks that the purge thread holds at a time.
 const MOST_CUT: usize = 6;
 
-/// All that a fork writes, in one place: every page of it costs the child a fault.
+/// All that a fork writes, in one place: every page of it costs the child a fault. So do words of other files that a fork's
+/// child reads or writes: they stand in the same section, `neap_fork`.
 #[repr(C, align(64))]
 pub struct Fork {
     pub(super) gate: Gate,
@@ -125,20 +126,21 @@ pub struct Fork {
     /// Locks of the purge thread's that the child sets free. guarded by: whole
     cut: [AtomicPtr<FutexLock>; MOST_CUT],
     /// The signals that the forking thread had masked. guarded by: whole
-    signals: UnsafeCell<Option<SignalMask>>,
+    signals: UnsafeCell<SignalMask>,
 }
 
 // SAFETY: `signals` is reached only under `whole`.
 unsafe impl Sync for Fork {}
 
 /// The process's.
+#[unsafe(link_section = "neap_fork")]
 pub static FORK: Fork = Fork {
     gate: Gate::open(),
     whole: FutexLock::new(Rank::Apart),
     purger: AtomicUsize::new(0),
     purger_awaits: AtomicPtr::new(null_mut()),
     cut: [const { AtomicPtr::new(null_mut()) }; MOST_CUT],
-    signals: UnsafeCell::new(None),
+    signals: UnsafeCell::new(SignalMask::NONE),
 };
 
 impl Fork {
@@ -147,7 +149,7 @@ impl Fork {
     /// # Safety
     /// - Followed by [`Fork::in_parent`] or [`Fork::in_child`], on the same thread.
     pub unsafe fn begin(&self) {
-        let signals = thread::mask_signals();
+        let signals = mask_signals(SignalMask::ALL);
         core::mem::forget(self.whole.lock());
         // SAFETY: the lock is held.
         unsafe { *self.signals.get() = signals };
@@ -171,11 +173,11 @@ impl Fork {
         debug_assert!(self.is_mine());
         self.cut.iter().for_each(forget);
         // SAFETY: the lock is held since `begin`.
-        let signals = unsafe { (*self.signals.get()).take() };
+        let signals = unsafe { *self.signals.get() };
         self.gate.open_all();
         // SAFETY: as above.
         unsafe { self.whole.force_unlock() };
-        thread::unmask_signals(signals);
+        mask_signals(signals);
     }
 
     /// Opens the gate in the child, and sets free what its parent's purge thread held.
@@ -203,10 +205,10 @@ impl Fork {
     /// - As [`Fork::in_child`], which was called before.
     pub unsafe fn end_in_child(&self) {
         // SAFETY: held since `begin`.
-        let signals = unsafe { (*self.signals.get()).take() };
+        let signals = unsafe { *self.signals.get() };
         // SAFETY: as above.
         unsafe { self.whole.force_unlock() };
-        thread::unmask_signals(signals);
+        mask_signals(signals);
     }
 
     /// Whether the calling thread is within a fork.

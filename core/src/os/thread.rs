@@ -101,29 +101,33 @@ unsafe fn spawn_masked(
     }
 }
 
-/// Which signals a thread has masked.
-pub struct SignalMask(libc::sigset_t);
+/// Which signals a thread has masked, as the kernel has it.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct SignalMask(u64);
 
-/// Masks every signal that a program can mask, for the calling thread. Which were before; `None` if the C library refuses.
-pub fn mask_signals() -> Option<SignalMask> {
-    let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: buffers of the right size; `before` is filled when it is read.
-    keep_errno(|| unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        let failed = libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        (failed == 0).then(|| SignalMask(before.assume_init()))
-    })
+impl SignalMask {
+    /// No signal.
+    pub const NONE: SignalMask = SignalMask(0);
+
+    /// All but 32 and 33, which the C library keeps for itself: with them masked, `setuid` in another thread waits for this one.
+    pub const ALL: SignalMask = SignalMask(!(3 << 31));
 }
 
-/// Undoes [`mask_signals`].
-pub fn unmask_signals(mask: Option<SignalMask>) {
-    if let Some(SignalMask(mask)) = mask {
-        // SAFETY: a set that the C library filled.
-        keep_errno(|| unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, core::ptr::null_mut())
-        });
-    }
+/// Masks these signals and no others, for the calling thread. Which were before.
+pub fn mask_signals(SignalMask(mask): SignalMask) -> SignalMask {
+    let mut before = 0u64;
+    // SAFETY: two sets of the size that is said.
+    keep_errno(|| unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const mask,
+            &raw mut before,
+            size_of_val(&mask),
+        )
+    });
+    SignalMask(before)
 }
 
 /// Names the calling thread, for people who look at the process from outside. By number: libneap.so watches `prctl`.

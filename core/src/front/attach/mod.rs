@@ -52,8 +52,10 @@ pub enum Frontend {
 static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 /// This is a fork's child, and the board still its parent's.
+#[unsafe(link_section = "neap_fork")]
 static INHERITED: AtomicBool = AtomicBool::new(false);
 /// Somebody asked at least once, or is told of the board: the last figures are wanted.
+#[unsafe(link_section = "neap_fork")]
 static AWAITED: AtomicBool = AtomicBool::new(false);
 
 /// Everything about the board that is not in it.

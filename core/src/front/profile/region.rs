@@ -5,7 +5,7 @@ use super::Weight;
 use super::maps::Maps;
 use super::table::Table;
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicU64, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::gate::FORK;
@@ -34,6 +34,10 @@ pub(super) static REGION: Region = Region {
     }),
     live: [const { AtomicU64::new(0) }; 2],
 };
+
+/// Whether there ever was a region: a fork's child looks only here.
+#[unsafe(link_section = "neap_fork")]
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
 /// See [`REGION`].
 pub(super) struct Region {
@@ -122,7 +126,7 @@ impl Region {
 
     /// In a fork's child. A sample that its thread was just taking goes on in the parent's region, unseen.
     pub(super) fn after_fork_in_child(&self) {
-        if !self.lock.is_mine() {
+        if IS_OPEN.load(Ordering::Relaxed) && !self.lock.is_mine() {
             // SAFETY: the child has one thread, and the region was at rest.
             unsafe { (*self.inner.get()).leave_parents() };
         }
@@ -147,6 +151,7 @@ impl Inner {
         let Some(shared) = create() else {
             return false;
         };
+        IS_OPEN.store(true, Ordering::Relaxed);
         if !self.table.open() {
             shared.close();
             // SAFETY: nobody has seen it.

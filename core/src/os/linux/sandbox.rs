@@ -7,6 +7,7 @@
 use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};
 use crate::os::errno::keep_errno;
 
+#[unsafe(link_section = "neap_fork")]
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 /// The kernel's answer at the start; less than 0 while nobody asked.
 static AT_START: AtomicI8 = AtomicI8::new(-1);
@@ -28,6 +29,11 @@ pub fn note_start() {
 /// From now on nothing is asked.
 pub fn forbid() {
     ALLOWED.store(false, Ordering::Relaxed);
+}
+
+/// Whether nothing may be asked any more, as far as is known without a question.
+pub fn is_forbidden() -> bool {
+    !ALLOWED.load(Ordering::Relaxed)
 }
 
 /// Whether more may be asked than memory: files read, threads started.
