@@ -1,6 +1,6 @@
 //! The constructor.
 
-use crate::{alone, loader, watch};
+use crate::{alone, copies, loader, watch};
 use core::ffi::{c_char, c_int};
 use core::ptr::{NonNull, null_mut};
 use neap::front::attach::{Frontend, set_frontend};
@@ -15,6 +15,7 @@ static AT_START: Constructor = at_start;
 unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *mut *mut c_char) {
     watch::begin();
     alone::begin();
+    copies::begin();
     set_frontend(Frontend::C);
     note_streams();
     // SAFETY: the C library hands constructors the environment, and this one runs before all others, in

@@ -8,6 +8,12 @@
 
 static volatile sig_atomic_t forks, wanted, returns, is_child;
 
+/* Once, soon, and each time after another while: a timer that goes on would leave no time between two handlers. */
+static void arm(void) {
+    struct itimerval soon = {{0, 0}, {0, 20 + forks * 7 % 100}};
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+}
+
 static void on_timer(int number) {
     (void)number;
     if (is_child || forks >= wanted) return;
@@ -23,6 +29,7 @@ static void on_timer(int number) {
     pid_t ended;
     while ((ended = waitpid(pid, &status, 0)) < 0) {}
     if (ended != pid || status != 0) _exit(4);
+    arm();
 }
 
 enum { SLOTS = 128 };
@@ -56,12 +63,8 @@ int main(int count, char **arguments) {
     churn(20000); /* a purge thread has reason to be there */
     struct sigaction action = {.sa_handler = on_timer, .sa_flags = SA_RESTART};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-    struct itimerval often = {{0, 150}, {0, 150}};
-    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    arm();
     while (forks < wanted && !is_child) churn(50);
-    if (is_child) {
-        churn(60);
-        return 0;
-    }
+    if (is_child) churn(60);
     return 0;
 }
