@@ -7,6 +7,7 @@ mod classes;
 mod cxx;
 mod exhaustion;
 mod faults;
+mod fork;
 mod limits;
 mod misuse;
 mod process;

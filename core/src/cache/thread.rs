@@ -103,7 +103,8 @@ impl Counts {
 
     /// Adds `by` to a counter that only this thread writes.
     pub fn bump(counter: &AtomicU64, by: u64) {
-        counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+        let sum = counter.load(Ordering::Relaxed).wrapping_add(by);
+        counter.store(sum, Ordering::Relaxed);
     }
 }
 
