@@ -13,6 +13,7 @@ use crate::os::gate::FORK;
 use crate::os::linux::{cgroup, close_inherited_pagemap};
 use crate::os::thread;
 use core::ffi::{c_char, c_void};
+use core::mem::transmute;
 use core::ptr::null_mut;
 
 /// Who copies the process.
@@ -75,9 +76,8 @@ impl Streams {
     fn call(function: &AtomicPtr<c_void>) {
         let function = function.load(Ordering::Relaxed);
         // SAFETY: null, or a function of this type, as `note_streams` was promised.
-        if let Some(function) =
-            unsafe { core::mem::transmute::<*mut c_void, Option<Call>>(function) }
-        {
+        let function = unsafe { transmute::<*mut c_void, Option<Call>>(function) };
+        if let Some(function) = function {
             // SAFETY: as above.
             unsafe { function() };
         }

@@ -8,6 +8,7 @@ use crate::base::units::HUGE_BYTES;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
+mod call;
 pub mod cgroup;
 mod descriptor;
 mod mapping;
@@ -17,6 +18,7 @@ pub mod sandbox;
 
 use self::mapping::{RESERVED, map, map_reserved, reserve_and_trim, unmap};
 
+pub(super) use call::call;
 pub use descriptor::{close_inherited as close_inherited_pagemap, forbid as forbid_pagemap};
 
 /// Linux.

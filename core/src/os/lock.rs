@@ -79,7 +79,10 @@ impl FutexLock {
 
     /// Whether the calling thread holds the lock.
     pub fn is_mine(&self) -> bool {
-        self.state.load(Ordering::SeqCst) & !AWAITED == me()
+        match self.state.load(Ordering::SeqCst) & !AWAITED {
+            FREE => false,
+            holder => holder == me(),
+        }
     }
 
     fn gate() -> &'static Gate {

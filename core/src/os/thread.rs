@@ -3,6 +3,7 @@
 //! Every function keeps the caller's `errno`.
 
 use super::errno::{self, keep_errno};
+use super::linux::call;
 use crate::base::sync::plain::{AtomicBool, Ordering};
 use core::ffi::{CStr, c_char, c_void};
 
@@ -117,16 +118,15 @@ impl SignalMask {
 /// Masks these signals and no others, for the calling thread. Which were before.
 pub fn mask_signals(SignalMask(mask): SignalMask) -> SignalMask {
     let mut before = 0u64;
+    let new = (&raw const mask).expose_provenance();
+    let old = (&raw mut before).expose_provenance();
     // SAFETY: two sets of the size that is said.
-    keep_errno(|| unsafe {
-        libc::syscall(
+    unsafe {
+        call(
             libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const mask,
-            &raw mut before,
-            size_of_val(&mask),
+            [libc::SIG_SETMASK as usize, new, old, size_of_val(&mask)],
         )
-    });
+    };
     SignalMask(before)
 }
 
@@ -185,7 +185,7 @@ pub fn heavy_barrier() -> bool {
 /// The kernel's number of the process.
 pub fn process_id() -> i32 {
     // SAFETY: no arguments, cannot fail.
-    unsafe { libc::getpid() }
+    unsafe { call(libc::SYS_getpid, [0; 4]) as i32 }
 }
 
 /// Whether a process with this number exists.
@@ -198,7 +198,7 @@ pub fn process_exists(id: i32) -> bool {
 pub fn exit_at_once(status: i32) -> ! {
     loop {
         // SAFETY: exit_group takes no pointers; it does not return.
-        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+        unsafe { call(libc::SYS_exit_group, [status as usize, 0, 0, 0]) };
     }
 }
 
