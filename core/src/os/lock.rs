@@ -106,20 +106,22 @@ impl FutexLock {
     #[cold]
     fn lock_contended(&self) -> FutexGuard<'_> {
         let _waiting = FORK.note_waiting(self);
+        let mut value = me();
         loop {
             Self::gate().wait(self.rank);
             for _ in 0..SPINS {
                 if self.state.load(Ordering::Relaxed) == FREE
-                    && let Some(guard) = self.try_lock()
+                    && let Some(guard) = self.take(value)
                 {
                     return guard;
                 }
                 core::hint::spin_loop();
             }
-            // From here the lock counts as awaited even if nobody else sleeps: one wake too many, never one too few.
+            // Who has slept was woken alone: the lock counts as awaited from then on, one wake too many, never one too few.
+            value |= AWAITED;
             match self.announce() {
                 FREE => {
-                    if let Some(guard) = self.take(me() | AWAITED) {
+                    if let Some(guard) = self.take(value) {
                         return guard;
                     }
                 }
@@ -301,6 +303,25 @@ mod tests {
             .for_each(|thread| thread.join().unwrap());
         // SAFETY: all threads are gone.
         assert_eq!(unsafe { *shared.1.get() }, 40_000);
+    }
+
+    /// A thread that was woken alone wakes the next one.
+    #[test]
+    fn no_sleeper_is_forgotten() {
+        for _ in 0..20 {
+            let lock = Arc::new(FutexLock::new(Rank::Apart));
+            let guard = lock.lock();
+            let wait = |_| {
+                let lock = Arc::clone(&lock);
+                std::thread::spawn(move || drop(lock.lock()))
+            };
+            let sleepers: Vec<_> = (0..8).map(wait).collect();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            drop(guard);
+            sleepers
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
+        }
     }
 
     #[test]
