@@ -26,8 +26,9 @@
 //! - Which pages of a slab in use are not resident: [`slab::withheld`]; how they are purged: `slab::depot::spare`.
 //! - When a thread that purges may be started: [`purge`].
 //! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts: [`cache::counted`].
-//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::decay`]), the profiler's pace ([`cache::pace`]), registry, cache, depot, metadata pool, stacks, purging, page
-//!   heap. Nobody who holds one takes one to the left of it, but by `try_lock`. (`cache::heap` takes the page heap's under a depot's.)
+//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::decay`]), the profiler's pace ([`cache::pace`]), registry, cache (no rank), depot, metadata pool, stacks, purging, page
+//!   heap. A thread that holds one takes none to the left of it, but by `try_lock`. (`cache::heap` takes the page heap's under a depot's.)
+//!   A lock's rank says it ([`os::gate::Rank`]), and a fork closes them in this order. The C library's list of streams comes before all.
 //!
 //! `docs/first-malloc.md` follows the first allocation step by step, `docs/purge.md` the way home.
 
