@@ -145,10 +145,13 @@ pub unsafe fn in_child(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_child() };
     HEAP.after_fork_in_child();
-    profile::after_fork_in_child();
-    // Before anything takes the page heap's lock, which writes to the board.
-    attach::after_fork_in_child();
+    // Before the board, which only the process's own may put up.
     purge::after_fork_in_child(copier);
+    if copier == Copier::CLibrary {
+        profile::after_fork_in_child();
+        // Before anything takes the page heap's lock, which writes to the board.
+        attach::after_fork_in_child();
+    }
     close_inherited_pagemap();
     cgroup::forget_who_asks();
     STREAMS.reset();

@@ -51,9 +51,6 @@ pub enum Frontend {
 
 static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
 static ALLOWED: AtomicBool = AtomicBool::new(true);
-/// This is a fork's child, and the board still its parent's.
-#[unsafe(link_section = "neap_fork")]
-static INHERITED: AtomicBool = AtomicBool::new(false);
 /// Somebody asked at least once, or is told of the board: the last figures are wanted.
 #[unsafe(link_section = "neap_fork")]
 static AWAITED: AtomicBool = AtomicBool::new(false);
@@ -359,12 +356,13 @@ pub(super) fn close_for_fork() {
     FORK.close(Rank::Board, [&BOARD.lock]);
 }
 
-/// In a fork's child: its parent's board goes, its own comes. At once if an observer waits for it, else on the first slow path:
+/// In a fork's child: its parent's board goes, its own comes. At once if an observer waits for it, or the profiler samples, else on
+/// the first slow path:
 /// most children soon `exec` or end.
 pub(super) fn after_fork_in_child() {
     if is_up() {
-        INHERITED.store(true, Ordering::Relaxed);
-        if is_awaited() && !BOARD.lock.is_mine() && HEAP.pages.is_quiet() {
+        shared::set_inherited(true);
+        if (is_awaited() || HEAP.is_sampling()) && !BOARD.lock.is_mine() && HEAP.pages.is_quiet() {
             renew();
         }
     }
@@ -378,17 +376,20 @@ fn is_up() -> bool {
 /// Whether the board is the parent's.
 #[inline]
 pub(super) fn is_inherited() -> bool {
-    INHERITED.load(Ordering::Relaxed)
+    shared::is_inherited()
 }
 
 /// Takes the parent's board down and puts an own one up. The caller holds no lock of the heap.
 #[cold]
 pub(super) fn renew() {
     // A child of vfork leaves its parent's memory as it is.
-    if !purge::is_own_process() || !INHERITED.swap(false, Ordering::Relaxed) {
+    if !purge::is_own_process() {
         return;
     }
     let _guard = BOARD.lock.lock();
+    if !is_inherited() {
+        return;
+    }
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *BOARD.inner.get() };
     if let Some(parents) = inner.shared.take() {
@@ -399,6 +400,7 @@ pub(super) fn renew() {
         unsafe { parents.unmap() };
         (inner.written, inner.cost_ns) = (0, 0);
         AWAITED.store(monitor().len > 0, Ordering::Relaxed);
+        shared::set_inherited(false);
         if sandbox::allows_more() {
             put_up(inner);
         }
