@@ -22,7 +22,7 @@ unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *
     // the process's only thread (unless the library is opened late, and then reads it as any library would).
     unsafe { front::begin(envp) };
     purge::enable(&loader::objects_of(unsafe_callers()));
-    purge::start_to_stay();
+    purge::start_eagerly();
 }
 
 /// Tells of glibc's lock on its list of streams, which a fork takes.
@@ -38,15 +38,15 @@ fn note_streams() {
     unsafe { front::fork::note_streams(found) };
 }
 
-/// An address in the code of every object that may call `free` with locks held that starting a thread takes, too: the C
-/// library (and its parts, where it has some), the loader; and this one, whose own calls tell nothing of the caller's.
+/// An address in the code of this library, and of every object that may allocate with locks held that starting a thread takes, too: the C
+/// library (and its parts, where it has some), the loader.
 fn unsafe_callers() -> [usize; 5] {
     let address_of = |name| loader::next(name).map_or(0, |found| found.as_ptr().addr());
     [
+        unsafe_callers as fn() -> [usize; 5] as usize,
         address_of(c"getpid"),
         address_of(c"pthread_create"),
         address_of(c"dlopen"),
         address_of(c"__tls_get_addr"),
-        unsafe_callers as fn() -> [usize; 5] as usize,
     ]
 }

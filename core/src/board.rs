@@ -26,7 +26,7 @@ pub const NAME: &core::ffi::CStr = c"neap-board";
 /// The first word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"NeapBord");
 /// The layout's number: changes with every change of this file or of [`Snapshot`].
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Where [`Head`] stands, in bytes; so for the others.
 pub const HEAD_AT: usize = 0;
@@ -87,6 +87,9 @@ pub struct Control {
     pub sample: u64,
     /// Mean bytes between two samples; 0: off.
     pub sample_rate: u64,
+    /// The purge thread sleeps on the first four bytes, as on a futex that processes share. Whoever has written above adds 1 to them, by an
+    /// atomic addition in a mapping of its own, and wakes all who sleep there.
+    pub bell: u64,
 }
 
 /// The longest lease, in ms.
@@ -112,8 +115,26 @@ pub struct Served {
     pub sample_refusal: u64,
     /// Times that the figures were written.
     pub written: u64,
-    /// What writing them took, all together, in ns.
+    /// Processor time that writing them took, all together, in ns.
     pub cost_ns: u64,
+    /// Whether a thread answers: see [`ThreadState`].
+    pub thread: u64,
+}
+
+/// Whether the process has a purge thread, and why not.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadState {
+    /// Not yet: the heap is small, or no safe moment has come to start it.
+    NotYet = 0,
+    /// It is there.
+    Here = 1,
+    /// `NEAP_PURGE_THREAD=0`.
+    Off = 2,
+    /// A Rust program that has not asked for one.
+    NotAsked = 3,
+    /// The process forbade itself system calls, or `NEAP_ASK=0`.
+    Sandboxed = 4,
 }
 
 /// Why sampling was not switched on.

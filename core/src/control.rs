@@ -227,7 +227,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "0",
         bare: Some("1"),
-        doc: "Keep the background thread from start to end, so that `neap top` and the like are answered while the program sleeps, too (it wakes four times a second).",
+        doc: "Start the background thread with the program, however small it is, so that it answers `neap stat` and the like even while it sleeps (larger programs do anyway).",
     },
     Declaration {
         name: "sample",

@@ -19,7 +19,7 @@ use bytemuck::{Pod, Zeroable};
 pub struct Snapshot {
     /// When it was taken, in ms of `CLOCK_MONOTONIC`.
     pub at_ms: u64,
-    /// What taking it took, in ns.
+    /// Processor time that taking it took, in ns.
     pub cost_ns: u64,
     /// Where every byte is.
     pub ledger: Ledger,

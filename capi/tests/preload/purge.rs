@@ -1,5 +1,4 @@
-//! What is freed goes home by itself, through a thread that is there only as long as it is needed, and
-//! that a program does not notice.
+//! What is freed goes home by itself, through a thread that large programs have, and that they do not notice.
 
 use crate::support::{
     Artifact, Built, compile, compile_strictly, library, run, start, succeeds, succeeds_or_skips,
@@ -41,6 +40,11 @@ fn a_sleeping_process_gives_back_what_its_thread_freed() {
 #[test]
 fn a_sleeping_process_gives_back_what_another_thread_freed() {
     passes("returns", &["other", "idle-owner", "idle-freer"], &[]);
+}
+
+#[test]
+fn what_is_freed_goes_home_whoever_freed_it() {
+    passes("anywhere", &["threads", "c-library", "handler"], &[]);
 }
 
 /// Runs `purge/NAME.c`, which calls functions of the library's own.
@@ -93,6 +97,38 @@ fn namespaces_are_entered_while_the_thread_lives() {
         &["setns-uts", "setns-mounts", "setns-user"],
         &[LONG],
     );
+}
+
+/// A signal is raised inside of the window in which the thread is being started.
+#[test]
+fn a_handler_within_the_start_ends() {
+    let flags = ["-fno-builtin", "-rdynamic"].map(OsStr::new);
+    let source = "programs/purge/window.c";
+    let Some(program) = compile(source, Artifact::Program, &flags) else {
+        return;
+    };
+    for mask in ["masked", "unmasked"] {
+        for act in ["forbids", "unshares"] {
+            let output = run(&program, &[mask, act].map(OsStr::new), &[]);
+            succeeds(&output, &format!("{act} in a handler, {mask}"));
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_the_end_of_the_thread_sleeps() {
+    passes("realtime", &[""], &[]);
+}
+
+#[test]
+fn thread_local_variables_may_be_large() {
+    for kib in ["64", "120", "1024"] {
+        let bytes = format!("-DLOCAL=({kib}<<10)");
+        let source = "programs/purge/local.c";
+        if let Some(program) = compile(source, Artifact::Program, &[OsStr::new(&bytes)]) {
+            succeeds(&run(&program, &[], &[]), &format!("{kib} KiB"));
+        }
+    }
 }
 
 #[test]
@@ -207,7 +243,7 @@ fn signals_are_the_programs_own() {
     passes("signals", &[""], &[LONG]);
 }
 
-/// The thread is not there unless it is needed: a program that frees little never has one.
+/// A small program never has the thread.
 #[test]
 fn little_is_purged_by_nobody() {
     passes("little", &[""], &[SHORT]);

@@ -5,7 +5,7 @@
 use super::board::Board;
 use super::reach::ended;
 use crate::failure::Failure;
-use neap::board::{CONTROL_AT, Control, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served};
+use neap::board::{CONTROL_AT, Control, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served, ThreadState};
 use neap::stats::Snapshot;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -13,8 +13,8 @@ use std::mem::offset_of;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long to wait between two looks for an answer.
-const LOOK: Duration = Duration::from_millis(2);
+/// How long to wait between two looks for an answer: twice as long each time.
+const LOOK: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(2)];
 
 /// What came of a question for figures.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(2);
 pub enum Answer {
     /// Figures that were written after the question.
     Fresh(Snapshot),
-    /// None yet: the process has no purge thread, and sleeps or has called only its allocator's fast paths since.
+    /// None yet. [`Board::silence`] says why.
     Pending,
 }
 
@@ -65,7 +65,8 @@ impl Board {
     /// Asks for figures and does not wait.
     pub fn nudge(&self) -> Result<(), Failure> {
         let next = self.control()?.ask.wrapping_add(1);
-        self.put(offset_of!(Control, ask), next)
+        self.put(offset_of!(Control, ask), next)?;
+        self.ring()
     }
 
     /// Has the process write its figures every `interval` for as long as `lease` from now, at most
@@ -81,9 +82,10 @@ impl Board {
         self.put(offset_of!(Control, interval_ms), wanted.min(others))?;
         let until = now.saturating_add(millis(lease).min(LEASE_MS));
         match control.lease_until_ms > until && control.lease_until_ms <= now + LEASE_MS {
-            true => Ok(()),
-            false => self.put(offset_of!(Control, lease_until_ms), until),
+            true => {}
+            false => self.put(offset_of!(Control, lease_until_ms), until)?,
         }
+        self.ring()
     }
 
     /// Has the process give all that is free back to the kernel.
@@ -124,7 +126,8 @@ impl Board {
     fn question(&self, question: &Question, timeout: Duration) -> Result<Option<Served>, Failure> {
         let number = (question.asked)(&self.control()?).wrapping_add(1);
         self.put(question.word, number)?;
-        let start = Instant::now();
+        self.ring()?;
+        let (start, [mut look, longest]) = (Instant::now(), LOOK);
         loop {
             let served = self.served();
             if reaches((question.answered)(&served), number) {
@@ -133,6 +136,7 @@ impl Board {
             // Another may have asked at the same moment, with a smaller number.
             if !reaches((question.asked)(&self.control()?), number) {
                 self.put(question.word, number)?;
+                self.ring()?;
             }
             if self.has_ended() {
                 return Err(self.over());
@@ -140,7 +144,8 @@ impl Board {
             if start.elapsed() >= timeout {
                 return Ok(None);
             }
-            thread::sleep(LOOK.min(timeout));
+            thread::sleep(look.min(timeout));
+            look = (2 * look).min(longest);
         }
     }
 
@@ -152,6 +157,16 @@ impl Board {
     fn put(&self, word: usize, value: u64) -> Result<(), Failure> {
         let written = self.reach.put(CONTROL_AT + word, value);
         written.map_err(|error| self.lost(&error))
+    }
+
+    /// Wakes the thread that answers, if there is one.
+    fn ring(&self) -> Result<(), Failure> {
+        self.reach.ring().map_err(|error| self.lost(&error))
+    }
+
+    /// Why the process has not answered in time, and what helps.
+    pub fn silence(&self) -> Silence {
+        Silence::of(&self.served())
     }
 
     /// Why the board cannot be reached any more.
@@ -193,6 +208,45 @@ impl Board {
             ),
             _ => format!("{title} refuses to sample for a reason that this neap does not know"),
         })
+    }
+}
+
+/// Why a process has not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// What it lacks.
+    pub why: &'static str,
+    /// What makes it answer at once, if something does.
+    pub remedy: Option<&'static str>,
+}
+
+impl Silence {
+    /// By what the process says of its thread.
+    pub fn of(served: &Served) -> Silence {
+        let is = |state: ThreadState| served.thread == state as u64;
+        let (why, remedy) = match () {
+            () if is(ThreadState::Here) => (
+                "its thread has not answered yet: the process is stopped, or the machine is busy",
+                None,
+            ),
+            () if is(ThreadState::Off) => (
+                "it was started without the thread that answers (NEAP_PURGE_THREAD=0), so only its own calls of the allocator do",
+                Some("start it without --no-purge-thread"),
+            ),
+            () if is(ThreadState::NotAsked) => (
+                "this Rust program has not asked for the thread that answers, so only its own calls of the allocator do",
+                Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=1"),
+            ),
+            () if is(ThreadState::Sandboxed) => (
+                "it forbade itself system calls, or Neap was told to make no unusual ones",
+                None,
+            ),
+            () => (
+                "its heap is small, so it has no thread that answers, only its own calls of the allocator do",
+                Some("start it with neap run --answer"),
+            ),
+        };
+        Silence { why, remedy }
     }
 }
 

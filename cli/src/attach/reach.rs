@@ -1,5 +1,6 @@
 //! Bytes of another process's memory file.
 
+use super::bell;
 use super::process::Process;
 use crate::failure::Failure;
 use bytemuck::Pod;
@@ -7,6 +8,7 @@ use rustix::fs::{FileType, OFlags, SealFlags};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::thread;
@@ -123,6 +125,14 @@ impl Reach {
         }
     }
 
+    /// Wakes the process's thread. Not if only its memory can be reached: then its next slow path finds what was asked.
+    pub fn ring(&self) -> io::Result<()> {
+        match self {
+            Reach::File(file) => bell::ring(file),
+            Reach::Memory { .. } => Ok(()),
+        }
+    }
+
     /// A value at `at` that the sequence number at `sequence` guards. None: it was never written, or it was being
     /// written each time that we looked.
     pub fn guarded<T: Pod>(&self, sequence: usize, at: usize) -> io::Result<Option<T>> {
@@ -151,21 +161,31 @@ fn open_descriptor(process: &Process, name: &str, kind: Kind) -> Result<Reach, F
 fn mappings(process: &Process, kind: Kind) -> Result<Vec<Reach>, Failure> {
     let maps = process.text("maps");
     let maps = maps.map_err(|error| refused(process, &error))?;
-    let bases = maps.lines().filter_map(|line| base(line, kind));
-    let reach = |base| match process.file("mem", OFlags::RDWR) {
-        Ok(memory) => Ok(Reach::Memory { memory, base }),
-        Err(error) => Err(closed(process, &error)),
+    let ranges = maps.lines().filter_map(|line| mapping(line, kind));
+    let reach = |range: Range<u64>| {
+        // The file itself, which root may open.
+        let name = format!("map_files/{:x}-{:x}", range.start, range.end);
+        if let Ok(reach) = open_descriptor(process, &name, kind) {
+            return Ok(reach);
+        }
+        match process.file("mem", OFlags::RDWR) {
+            Ok(memory) => Ok(Reach::Memory {
+                memory,
+                base: range.start,
+            }),
+            Err(error) => Err(closed(process, &error)),
+        }
     };
-    bases.take(MOST_MAPPINGS).map(reach).collect()
+    ranges.take(MOST_MAPPINGS).map(reach).collect()
 }
 
-/// Where the line's mapping starts, if the whole file is mapped there.
-fn base(line: &str, kind: Kind) -> Option<u64> {
+/// Where the line's mapping is, if it is one of the whole file.
+fn mapping(line: &str, kind: Kind) -> Option<Range<u64>> {
     let range = line.strip_suffix(&kind.link())?.split(' ').next()?;
     let (start, end) = range.split_once('-')?;
     let start = u64::from_str_radix(start, 16).ok()?;
     let end = u64::from_str_radix(end, 16).ok()?;
-    (end.checked_sub(start)? >= kind.bytes).then_some(start)
+    (end.checked_sub(start)? >= kind.bytes).then_some(start..end)
 }
 
 /// Why we may not look into a process.

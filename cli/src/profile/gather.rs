@@ -141,7 +141,7 @@ fn late(target: &Target, session: Session) -> Result<Ended, Failure> {
 fn leave(target: &Target, board: &Board, good: bool) {
     let pending = match board.sample(0, ANSWER) {
         Ok(Sampling::InForce(_)) => None,
-        Ok(Sampling::Pending) => Some("it will do so when it next calls its allocator".to_owned()),
+        Ok(Sampling::Pending) => Some(board.silence().why.to_owned()),
         Err(failure) => Some(failure.to_string()),
     };
     if let (Some(why), true) = (pending, good && !board.has_ended()) {

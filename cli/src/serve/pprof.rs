@@ -191,11 +191,11 @@ impl On {
         match board.sample(RATE, PATIENCE)? {
             Sampling::InForce(_) => Ok(On(Some(board))),
             Sampling::Pending => {
-                let title = board.title();
+                let (title, why) = (board.title(), board.silence().why);
                 // What it has not yet done is not to be done later.
                 drop(On(Some(board)));
                 Err(Failure::own(format!(
-                    "pending: {title} sleeps, or has called only its allocator's fast paths since, so it does not sample"
+                    "pending: {title} does not sample yet: {why}"
                 )))
             }
         }

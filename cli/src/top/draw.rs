@@ -4,10 +4,11 @@ use super::feed::{Look, Rates};
 use super::list::Entry;
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
+use crate::attach::Silence;
 use crate::attach::of_whom;
 use crate::failure::shown;
 use crate::view::text::difference;
-use crate::view::{self, PENDING, live, slices};
+use crate::view::{self, live, slices};
 use neap::ledger::{Ledger, Sign};
 use neap::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES};
 use ratatui::Frame;
@@ -89,8 +90,9 @@ fn process(frame: &mut Frame, area: Rect, one: &One) {
     };
     let Some(figures) = &look.view.figures else {
         let text = format!(
-            "{}\n{PENDING}\nresident {}",
+            "{}\npending: {}\nresident {}",
             one.title(),
+            Silence::of(&look.view.served).why,
             Bytes(look.view.kernel.process_rss)
         );
         return frame.render_widget(Paragraph::new(text), area);

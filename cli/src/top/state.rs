@@ -165,7 +165,7 @@ fn purge(board: &Board) -> Result<String, Failure> {
     let title = board.title();
     Ok(match board.purge(PATIENCE)? {
         Purge::Done(bytes) => format!("{title} gave {} back", Bytes(bytes)),
-        Purge::Pending => format!("pending: {title} will do it when it next calls its allocator"),
+        Purge::Pending => format!("pending: {title} has not done it yet"),
     })
 }
 

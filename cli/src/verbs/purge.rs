@@ -3,7 +3,7 @@
 use super::target;
 use crate::Outcome;
 use crate::attach::kernel::{self, KernelView};
-use crate::attach::{Board, Purge, Target};
+use crate::attach::{Board, Purge, Silence, Target};
 use crate::failure::TIMED_OUT;
 use crate::table::print;
 use crate::view::text::difference;
@@ -36,7 +36,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     print(&match (matches.get_flag("json"), purge) {
         (true, _) => format!("{}\n", object(&target, purge, before, after)),
         (false, Purge::Done(bytes)) => done(&target.title(), bytes, before, after),
-        (false, Purge::Pending) => pending(&target.title(), patience),
+        (false, Purge::Pending) => pending(&target.title(), patience, board.silence()),
     })?;
     Ok(match purge {
         Purge::Done(_) => 0,
@@ -70,11 +70,11 @@ fn done(title: &str, bytes: u64, before: KernelView, after: KernelView) -> Strin
     page
 }
 
-fn pending(title: &str, patience: Duration) -> String {
+fn pending(title: &str, patience: Duration, silence: Silence) -> String {
     format!(
-        "pending: {title} sleeps, or has called only its allocator's fast paths since; it will give its free memory back \
-         when it comes by\n{}",
-        target::longer(patience)
+        "pending: {title} has not given its free memory back yet: {}\n{}",
+        silence.why,
+        target::advice(patience, silence)
     )
 }
 

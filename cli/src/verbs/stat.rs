@@ -13,8 +13,8 @@ pub fn command() -> Command {
     Command::new("stat")
         .about("Say where the memory of a running process is")
         .after_help(
-            "Exits with 124 if the process did not answer in time: it sleeps, and what is shown is what its page heap and \
-             the kernel know without it. With 125 if there is nothing to show.",
+            "Exits with 124 if the process did not answer in time: what is shown then is what its page heap and the kernel \
+             know without it, and why it did not answer. With 125 if there is nothing to show.",
         )
         .arg(target::process())
         .arg(target::json())
@@ -37,7 +37,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let page = match (matches.get_flag("json"), matches.get_flag("prometheus")) {
         (true, _) => format!("{}\n", json::object(&view)),
         (_, true) => metrics::page(std::slice::from_ref(&view)),
-        _ => text::page(&view, &target::longer(patience)),
+        _ => text::page(&view, &target::advice(patience, board.silence())),
     };
     print(&page)?;
     Ok(match view.state {

@@ -1,6 +1,6 @@
 //! What the verbs that look into a running process have in common on their command lines.
 
-use crate::attach::Target;
+use crate::attach::{Silence, Target};
 use crate::failure::Failure;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ pub fn json() -> Arg {
         .help("Print one JSON object instead of text")
 }
 
-/// How long to wait for an answer. A process with a purge thread looks for questions once a second.
+/// How long to wait for an answer.
 pub fn timeout() -> Arg {
     seconds("timeout", "2").help("How long to wait for the process's answer")
 }
@@ -54,15 +54,17 @@ pub fn patience(matches: &ArgMatches) -> Duration {
         .unwrap_or(Duration::from_secs(2))
 }
 
-/// The line after "pending": a process that is awake now and then may answer those who can wait longer, and one that is started for it
-/// keeps a thread.
-pub fn longer(patience: Duration) -> String {
+/// The line after "pending": what makes the process answer.
+pub fn advice(patience: Duration, silence: Silence) -> String {
     let longer = (10.0 * patience.as_secs_f64()).clamp(10.0, LONGEST);
-    let wait = match longer > patience.as_secs_f64() {
-        true => format!("--timeout={longer:.0} waits longer; "),
-        false => String::new(),
-    };
-    format!("  ({wait}one started by neap run --answer keeps a thread that answers)\n")
+    let wait =
+        (longer > patience.as_secs_f64()).then(|| format!("--timeout={longer:.0} waits longer"));
+    let remedy = silence.remedy.map(str::to_owned);
+    let parts: Vec<String> = wait.into_iter().chain(remedy).collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("  ({})\n", parts.join("; ")),
+    }
 }
 
 fn parse(text: &str) -> Result<Duration, String> {
@@ -79,11 +81,17 @@ mod tests {
 
     #[test]
     fn longer_is_longer_within_reason() {
-        let longer = |seconds| longer(Duration::from_secs(seconds));
-        let rest = "one started by neap run --answer keeps a thread that answers)\n";
-        assert_eq!(longer(0), format!("  (--timeout=10 waits longer; {rest}"));
-        assert_eq!(longer(2), format!("  (--timeout=20 waits longer; {rest}"));
-        assert_eq!(longer(1_000_000), format!("  ({rest}"));
+        let advice = |seconds, remedy| {
+            let silence = Silence { why: "", remedy };
+            advice(Duration::from_secs(seconds), silence)
+        };
+        assert_eq!(advice(0, None), "  (--timeout=10 waits longer)\n");
+        assert_eq!(
+            advice(2, Some("try")),
+            "  (--timeout=20 waits longer; try)\n"
+        );
+        assert_eq!(advice(1_000_000, Some("try")), "  (try)\n");
+        assert_eq!(advice(1_000_000, None), "");
     }
 
     #[test]

@@ -61,10 +61,6 @@ impl State {
     }
 }
 
-/// What is said of a process that does not answer.
-pub const PENDING: &str = "pending: the process sleeps, or has called only its allocator's fast paths since; showing what the \
-                           page heap and the kernel know";
-
 impl View {
     /// Asks the process, and waits as long as `timeout` for its figures.
     ///

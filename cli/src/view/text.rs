@@ -1,6 +1,7 @@
 //! A process at one moment, as tables for people.
 
-use super::{PENDING, State, View, live, slices, total, used};
+use super::{State, View, live, slices, total, used};
+use crate::attach::Silence;
 use crate::classes::waste;
 use anstyle::{AnsiColor, Style};
 use neap::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, Zeros};
@@ -213,7 +214,10 @@ fn heading(name: &str, columns: &str) -> String {
 
 fn pending(view: &View, advice: &str) -> String {
     let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
-    let mut out = format!("{yellow}{PENDING}{yellow:#}\n{advice}\n");
+    let why = Silence::of(&view.served).why;
+    let mut out = format!(
+        "{yellow}pending: {why}; showing what the page heap and the kernel know{yellow:#}\n{advice}\n"
+    );
     arenas(&mut out, view);
     rest(&mut out, view);
     let Some(coarse) = &view.coarse else {

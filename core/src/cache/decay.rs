@@ -5,11 +5,11 @@
 //! while the kernel works, but for [`Tide::step`], for which only a fork and other rounds wait. Who calls the rounds
 //! is not decided here: a thread of its own, a caller on its way, or a request to trim.
 
+use super::bell::{Bell, Pair, Urgency};
 use super::heap::Heap;
 use super::slot;
-use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
-use crate::os::lock::{self, Lock, Rank};
+use crate::os::lock::{Lock, Rank};
 use crate::page::{Age, Chores};
 use crate::slab::Slab;
 use crate::slab::class::Class;
@@ -46,20 +46,17 @@ pub struct Tide {
     on_the_way: UnsafeCell<OnTheWay>,
     /// What [`Heap::is_pressed`] last said to a caller on its way.
     pressed: AtomicBool,
-    /// What whoever calls the rounds is told: [`GO_ON`], `END` or `MAKE_WAY`; waited on.
-    pub word: AtomicU32,
-    /// With [`MAKE_WAY`]: how many bytes of free pages may stay.
+    /// Where the purge thread sleeps.
+    pub bell: Bell<Pair>,
+    /// The thread is to end.
+    ends: AtomicBool,
+    /// How many bytes of free pages may stay; [`ALL_STAY`]: no matter.
     stay: AtomicUsize,
 }
 
-/// What [`Tide::word`] says: nothing;
-pub const GO_ON: u32 = 0;
-/// to end;
-const END: u32 = 1;
-/// to give free pages back at once.
-const MAKE_WAY: u32 = 2;
+const ALL_STAY: usize = usize::MAX;
 
-/// What whoever calls the rounds is told.
+/// What the purge thread is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Nothing.
@@ -99,8 +96,9 @@ impl Tide {
             attended: AtomicUsize::new(0),
             wanted: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
-            word: AtomicU32::new(GO_ON),
-            stay: AtomicUsize::new(0),
+            bell: Bell::new(),
+            ends: AtomicBool::new(false),
+            stay: AtomicUsize::new(ALL_STAY),
         }
     }
 
@@ -111,14 +109,18 @@ impl Tide {
             .freed
             .fetch_add(bytes, Ordering::Relaxed)
             .wrapping_add(bytes);
-        if freed.wrapping_sub(self.attended.load(Ordering::Relaxed)) > FLOOR_BYTES {
-            self.wanted.store(true, Ordering::Relaxed);
+        let over = freed.wrapping_sub(self.attended.load(Ordering::Relaxed)) > FLOOR_BYTES;
+        // Who said so first has rung.
+        if over && !self.is_wanted() {
+            self.want();
         }
     }
 
-    /// Somebody should look after what is freed, however little that is.
+    /// Somebody should look after what is freed, however little that is: the thread, if it is parked.
+    #[cold]
     pub fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
+        self.bell.ring(Urgency::Soon);
     }
 
     /// Whether enough was freed that somebody should look after it.
@@ -143,37 +145,37 @@ impl Tide {
         self.wanted.store(false, Ordering::Relaxed);
     }
 
-    /// Asks whoever calls the rounds to end: no thread is left that allocates, so nothing is to be looked after.
-    pub fn end_soon(&self) {
-        self.word.store(END, Ordering::Release);
-        lock::wake(&self.word);
+    /// A thread is about to begin: what its predecessor was told is void.
+    pub fn begin(&self) {
+        self.stay.store(ALL_STAY, Ordering::Relaxed);
+        self.ends.store(false, Ordering::SeqCst);
     }
 
-    /// Asks whoever calls the rounds to give free pages back now, until at most `stay` bytes of them are resident.
+    /// Tells the thread to end.
+    pub fn end_soon(&self) {
+        self.ends.store(true, Ordering::SeqCst);
+        self.bell.ring(Urgency::Now);
+    }
+
+    /// Tells the thread to give free pages back now, until at most `stay` bytes of them are resident.
     fn make_way(&self, stay: usize) {
         self.stay.store(stay, Ordering::Relaxed);
-        let exchange = Ordering::AcqRel;
-        let told = self
-            .word
-            .compare_exchange(GO_ON, MAKE_WAY, exchange, Ordering::Relaxed);
-        if told.is_ok() {
-            lock::wake(&self.word);
-        }
+        self.bell.ring(Urgency::Now);
     }
 
-    /// Sleeps for at most `ms` milliseconds, or until told something.
-    pub fn listen(&self, ms: u64) -> Told {
-        lock::wait(&self.word, GO_ON, ms);
-        let exchange = Ordering::AcqRel;
-        match self
-            .word
-            .compare_exchange(MAKE_WAY, GO_ON, exchange, Ordering::Acquire)
-        {
-            Ok(_) => Told::MakeWay {
-                stay: self.stay.load(Ordering::Relaxed),
-            },
-            Err(END) => Told::End,
-            Err(_) => Told::Nothing,
+    /// Whether [`Tide::told`] has something to say.
+    pub fn is_told(&self) -> bool {
+        self.ends.load(Ordering::SeqCst) || self.stay.load(Ordering::Relaxed) != ALL_STAY
+    }
+
+    /// What the thread was told since it last asked.
+    pub fn told(&self) -> Told {
+        if self.ends.load(Ordering::SeqCst) {
+            return Told::End;
+        }
+        match self.stay.swap(ALL_STAY, Ordering::Relaxed) {
+            ALL_STAY => Told::Nothing,
+            stay => Told::MakeWay { stay },
         }
     }
 }
@@ -257,14 +259,31 @@ impl Heap {
         }
     }
 
-    /// What a caller does on its way, if nobody else does it, or if memory is short: some steps of a round. It holds no lock.
+    /// What a caller does on its way, holding no lock: some steps of a round where no thread does them, or where memory is short, for then
+    /// those who take it must not be faster than one who gives it back.
     pub(super) fn decay_on_the_way(&'static self) {
         self.pages.tend();
         let pressed = self.is_pressed();
         self.tide.pressed.store(pressed, Ordering::Relaxed);
-        if self.pages.chores() == Chores::Elsewhere && !pressed {
-            return;
+        if self.pages.chores() == Chores::Elsewhere {
+            self.wake_for_pressure(pressed);
+            if !pressed {
+                return;
+            }
         }
+        self.step_on_the_way(pressed);
+    }
+
+    /// Memory may become short while the thread is parked: while somebody allocates, it is woken once a second to look.
+    fn wake_for_pressure(&self, pressed: bool) {
+        if pressed && !self.tide.is_wanted() {
+            self.tide.want();
+        } else if self.pressure.is_outdated(self.now_ms()) {
+            self.tide.bell.ring(Urgency::Soon);
+        }
+    }
+
+    fn step_on_the_way(&'static self, pressed: bool) {
         if let Some(_whole) = self.tide.step.try_lock() {
             // SAFETY: under the lock.
             let round = unsafe { &mut *self.tide.on_the_way.get() };

@@ -1,5 +1,8 @@
 //! Magazines over bitmaps: the fast path, refill, flush, draining, thread end.
 
+pub mod bell;
+#[cfg(all(test, loom))]
+mod bell_models;
 #[cfg(not(loom))]
 pub mod budget;
 #[cfg(not(loom))]

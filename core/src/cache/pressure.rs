@@ -41,6 +41,14 @@ impl Pressure {
     }
 }
 
+impl Pressure {
+    /// Whether the group and the machine may be asked again at `now` (ms).
+    pub fn is_outdated(&self, now: u64) -> bool {
+        let last = self.asked_at.load(Ordering::Relaxed);
+        last == 0 || now >= last + ASK_MS
+    }
+}
+
 impl Default for Pressure {
     fn default() -> Pressure {
         Pressure::new()
@@ -52,8 +60,7 @@ impl Heap {
     /// fork's child inherits a file that is open for it.
     pub fn look_around(&self) {
         let now = self.now_ms();
-        let last = self.pressure.asked_at.load(Ordering::Relaxed);
-        if last != 0 && now < last + ASK_MS {
+        if !self.pressure.is_outdated(now) {
             return;
         }
         self.pressure.asked_at.store(now, Ordering::Relaxed);

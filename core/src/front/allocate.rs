@@ -1,6 +1,6 @@
 //! Allocation: the fast path and its slow side.
 
-use super::{attach, check, large, profile, sizes, start};
+use super::{check, large, profile, purge, sizes, start};
 use crate::cache::fast;
 use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::magazine::Tag;
@@ -167,12 +167,7 @@ fn allocate_slow(size: usize, class: Class) -> *mut u8 {
         block if block.is_null() && HEAP.relieve(size) => take(size, class),
         block => block,
     };
-    if attach::is_inherited() {
-        attach::renew();
-    }
-    if attach::is_asked() {
-        attach::on_the_way();
-    }
+    purge::pass_by(0);
     block
 }
 

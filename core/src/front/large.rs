@@ -2,8 +2,8 @@
 
 use super::MAX_BYTES;
 use super::allocate::{count_allocation, entered};
-use super::profile;
 use super::resize::{move_block, note_kept};
+use super::{profile, purge};
 use crate::base::units::{SLICE_BYTES, round_up, slices_for};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
@@ -47,7 +47,9 @@ fn span_for(size: usize, align: usize) -> Option<Span<'static>> {
     {
         count_allocation(cache, size, None);
     }
-    plain_span(size, align)
+    let span = plain_span(size, align);
+    purge::pass_by(0);
+    span
 }
 
 fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {

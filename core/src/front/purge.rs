@@ -1,134 +1,150 @@
-//! The purge thread: gives back what nobody uses, in a process that does nothing, too.
+//! The purge thread: gives back what nobody uses, in a process that does nothing, too, and answers those who look from outside.
 //!
-//! It exists only while there is something to look after. A free that finds more than a floor of freed bytes unattended
-//! starts it; it goes round every quarter of the decay time, and ends when two rounds found nothing (unless `NEAP_ANSWER` has it stay). It holds no lock
-//! while the kernel works but those that only a fork and other purgers wait for, allocates nothing, handles no signal of the program's, and keeps no process alive.
+//! It is started once, when the heap has grown past [`START_BYTES`], at the first [safe moment](moment), and then stays: parked, while
+//! there is nothing to do, where [`crate::cache::bell`] wakes it. So a small program never has it, and nothing wakes in a process that
+//! sleeps. It allocates nothing, handles no signal of the program's, and keeps no process alive. It ends where a process must have one
+//! thread (`unshare`, `setns`), before a sandbox, and with the last thread that allocates; it is started again when it may be.
+//! Where there can be no thread, callers do its work on their way.
 //!
-//! A thread is started by `pthread_create`, which takes locks of the C library. So never from a `free` that the C library or
-//! the loader called (they may hold these locks), never around a fork, never while one is being started, and never where the
-//! program has said that it enters a sandbox. Where no thread can be had, callers do the same on their way.
+//! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`. A compare-exchange makes the first change, so that one of several callers wins. Every
+//! signal is masked from before it until the thread is `HERE`. `HOLDS` counts who wants no thread.
 //!
-//! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`, the first change by a compare-exchange, so that one of several callers wins. `HOLDS` counts who wants no thread.
+//! # Locks
+//!
+//! A fork may happen in a handler of signals that interrupted an allocation: its thread then holds a lock of the heap, and waits for the
+//! others. For its sake the thread
+//!
+//! - takes locks from left to right in the order of `lib.rs`, and none while it sleeps;
+//! - begins a hold of `Tide::step`, the registry or the board anew for every step: one look at files, one slab, one survey;
+//! - never holds two of these three at once.
+//!
+//! It may wait for a lock to the right of one that it holds. That wait does not end while a forker interrupted the holder of the lock: a
+//! forker must not wait in turn for what the purge thread holds.
 
+mod moment;
 mod watch;
 
-use super::allocate::{current, entered};
+use super::allocate::entered;
 use super::attach;
 use super::fork::Copier;
-use crate::base::sync::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering,
-};
-use crate::cache::decay::GO_ON;
+use crate::base::sync::plain::AtomicU32;
+use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use crate::board::ThreadState;
 use crate::cache::heap::HEAP;
-use crate::cache::thread::Cache;
 use crate::os::gate::FORK;
 use crate::os::linux::sandbox;
-use crate::os::thread;
+use crate::os::{lock, shared, thread};
 use crate::page::Chores;
-use crate::slab::depot::Source;
+use crate::slab::depot::Source as _;
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;
 
-const AWAY: u8 = 0;
-const STARTING: u8 = 1;
-const HERE: u8 = 2;
+pub use moment::MOST_RANGES;
+pub(super) use moment::pass_by;
 
+const AWAY: u32 = 0;
+const STARTING: u32 = 1;
+const HERE: u32 = 2;
+
+/// Waited on by who wants no thread.
 #[unsafe(link_section = "neap_fork")]
-static STATE: AtomicU8 = AtomicU8::new(AWAY);
+static STATE: AtomicU32 = AtomicU32::new(AWAY);
 /// The last thread's number; 0 before the first, and until a new one has said its own.
 #[unsafe(link_section = "neap_fork")]
 static THREAD: AtomicI32 = AtomicI32::new(0);
 /// When the last thread was about to end, in ms.
 static ENDED: AtomicU64 = AtomicU64::new(0);
-/// The kernel has ended it by so many ms later: whoever has its number then is another thread.
+/// After this long, a live thread with this number is a different one, in ms.
 const EXIT_MS: u64 = 1000;
-/// The cache of who is starting a thread; null while nobody is.
-static SPAWNER: AtomicPtr<Cache> = AtomicPtr::new(null_mut());
+/// Who is starting a thread, as the C library names it; 0 while nobody is.
+static STARTER: AtomicUsize = AtomicUsize::new(0);
 /// How many want no thread to be started now.
 #[unsafe(link_section = "neap_fork")]
 static HOLDS: AtomicUsize = AtomicUsize::new(0);
 /// Whether a thread may be started at all.
 static ENABLED: AtomicBool = AtomicBool::new(false);
+/// Whether it is started from the beginning on, however small the heap is.
+static EAGER: AtomicBool = AtomicBool::new(false);
 /// The process that the library was started in, or that was forked from one.
 #[unsafe(link_section = "neap_fork")]
 static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// No thread is started before this time, in ms: the last attempt was refused.
+static RETRY_AT: AtomicU64 = AtomicU64::new(0);
+const RETRY_MS: u64 = 1000;
 
-/// Code from which a free may come with locks of the C library held: from, to. Written once, before `ENABLED`.
-static FORBIDDEN: [[AtomicUsize; 2]; MOST_RANGES] =
-    [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST_RANGES];
+/// Once the heap has grown by so much, a thread's price (some 50 µs and 20 KiB) is below a hundredth of the program's.
+const START_BYTES: usize = 4 << 20;
 
-/// How many ranges of code [`enable`] takes.
-pub const MOST_RANGES: usize = 8;
-
-/// Bytes of the thread's stack: its deepest frame is a gather of some KiB. The C library keeps its own data there, too.
+/// Bytes of the thread's stack that are its own: its deepest frame is a gather of some KiB.
 const STACK_BYTES: usize = 128 << 10;
 
+/// How long one sleeps before looking again whether the kernel has ended the thread, in ms.
+const LOOK_MS: u64 = 1;
+
 /// What the option `NEAP_PURGE_THREAD` says.
-static CHOSEN: AtomicU8 = AtomicU8::new(UNSAID);
-const UNSAID: u8 = 0;
-const OFF: u8 = 1;
-const ON: u8 = 2;
+static CHOSEN: AtomicU32 = AtomicU32::new(UNSAID);
+const UNSAID: u32 = 0;
+const OFF: u32 = 1;
+const ON: u32 = 2;
 
 /// The option was given.
 pub(super) fn choose(word: &str) {
     CHOSEN.store(if word == "1" { ON } else { OFF }, Ordering::Relaxed);
     if word == "1" {
-        ENABLED.store(true, Ordering::Release);
+        allow();
     }
 }
 
-/// Whether the thread stays when there is nothing to do, to answer those who ask.
-static STAYS: AtomicBool = AtomicBool::new(false);
-
-fn is_staying() -> bool {
-    STAYS.load(Ordering::Relaxed)
+/// `NEAP_ANSWER`: the thread is started [at once](start_eagerly), or by the first slow path that can where that is too early.
+pub(super) fn want_from_start() {
+    EAGER.store(true, Ordering::Relaxed);
 }
 
-/// The thread is started [at once](start_to_stay) or by the first free on a slow path that can, and stays; where one may be started at all.
-pub(super) fn stay() {
-    STAYS.store(true, Ordering::Relaxed);
-    want_if_staying();
-}
-
-/// The thread is started now, if it is to stay. The program has one thread, and none of its calls is under way.
-pub fn start_to_stay() {
-    if is_staying() && entered().is_some() {
-        start(0);
-    }
-}
-
-/// There is no thread: where one is to stay, the next free that can starts it.
-fn want_if_staying() {
-    if is_staying() {
-        HEAP.tide.want();
+/// The thread is started now, if it is wanted from the start on. The program has one thread, and none of its calls is under way.
+pub fn start_eagerly() {
+    let eager = EAGER.load(Ordering::Relaxed) && ENABLED.load(Ordering::Acquire);
+    if eager && entered().is_some() {
+        start();
     }
 }
 
 /// In a Rust program with [`crate::Neap`] as its allocator: from now on a thread gives back what nobody uses, in a process
-/// that does nothing, too. Without it callers do that on their way. `NEAP_PURGE_THREAD` decides, if it is set.
+/// that does nothing, too, and answers `neap stat`. Without it callers do that on their way. `NEAP_PURGE_THREAD` decides, if it is set.
 ///
 /// Not for programs whose C library calls this heap's `free`, too: there libneap.so knows what to do.
 pub fn enable_thread() {
     enable(&[]);
 }
 
-/// From now on a thread is started when there is something to purge, unless the free that finds it comes from code in
+/// From now on a thread is started once the heap has grown, unless the call that finds it comes from code in
 /// `forbidden`, at most [`MOST_RANGES`] ranges of addresses.
 ///
-/// For the C frontend these are the C library's, the loader's and its own. A Rust program whose C library has another heap
+/// For the C frontend these are its own, the C library's and the loader's. A Rust program whose C library has another heap
 /// than its Rust code has none.
 pub fn enable(forbidden: &[Range<usize>]) {
-    debug_assert!(forbidden.len() <= MOST_RANGES);
-    for (range, [from, to]) in forbidden.iter().zip(&FORBIDDEN) {
-        from.store(range.start, Ordering::Relaxed);
-        to.store(range.end, Ordering::Relaxed);
-    }
+    moment::forbid(forbidden);
     // Who was told to ask no more, or to start none, stays so.
     if CHOSEN.load(Ordering::Relaxed) != OFF && sandbox::allows_more() {
-        ENABLED.store(true, Ordering::Release);
-        want_if_staying();
+        allow();
     }
+    tell_state();
+}
+
+fn allow() {
+    thread::learn_least_stack();
+    ENABLED.store(true, Ordering::Release);
+}
+
+/// Says on the board whether there is a thread to answer, and why not.
+pub(super) fn tell_state() {
+    attach::note_thread(match STATE.load(Ordering::Relaxed) {
+        HERE => ThreadState::Here,
+        _ if CHOSEN.load(Ordering::Relaxed) == OFF => ThreadState::Off,
+        _ if ENABLED.load(Ordering::Relaxed) => ThreadState::NotYet,
+        _ if sandbox::is_forbidden() => ThreadState::Sandboxed,
+        _ => ThreadState::NotAsked,
+    });
 }
 
 /// Says which process this is: before the first free of it, and in a fork's child.
@@ -138,8 +154,9 @@ pub(super) fn note_process() {
 
 /// No thread is started any more, and one that is here is gone when this returns.
 pub fn disable() {
-    ENABLED.store(false, Ordering::Relaxed);
+    ENABLED.store(false, Ordering::SeqCst);
     core::mem::forget(hold());
+    tell_state();
 }
 
 /// Keeps the thread away until it is dropped.
@@ -157,17 +174,31 @@ pub fn hold() -> Hold {
     Hold(())
 }
 
+impl Drop for Hold {
+    fn drop(&mut self) {
+        HOLDS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Sleeps, so that the thread runs even where its waiter's priority is higher.
 fn await_end() {
-    while STATE.load(Ordering::SeqCst) != AWAY {
-        HEAP.tide.end_soon();
-        thread::give_way();
+    loop {
+        match STATE.load(Ordering::SeqCst) {
+            AWAY => break,
+            // The start is below this call on the same stack. The thread finds the hold, and ends.
+            STARTING if is_starter() => return,
+            state => {
+                HEAP.tide.end_soon();
+                lock::wait(&STATE, state, EXIT_MS);
+            }
+        }
     }
     let (last, until) = (
         THREAD.load(Ordering::SeqCst),
         ENDED.load(Ordering::SeqCst) + EXIT_MS,
     );
     while last != 0 && HEAP.now_ms() < until && thread::thread_exists(last) {
-        thread::give_way();
+        lock::wait(&STATE, AWAY, LOOK_MS);
     }
 }
 
@@ -180,12 +211,6 @@ pub(super) fn is_here() -> bool {
 /// the process is taken for the one that entered it.
 pub(super) fn is_own_process() -> bool {
     sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == thread::process_id()
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        HOLDS.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 /// How many threads are within [`fork_whole`].
@@ -224,102 +249,74 @@ pub(super) fn after_fork_in_child(copier: Copier) {
     if copier == Copier::CLibrary {
         note_process();
     }
-    want_if_staying();
+    moment::start_anew();
     // A child writes no page that it need not.
     if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.chores() == Chores::Callers {
         return;
     }
     THREAD.store(0, Ordering::SeqCst);
+    STARTER.store(0, Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
-    HEAP.tide.word.store(GO_ON, Ordering::Relaxed);
+    HEAP.tide.bell.silence();
     HEAP.tide.attend();
-    want_if_staying();
     HEAP.pages.set_chores(Chores::Callers);
 }
 
-/// Starts the thread, if one may be started from here: `caller` is an address in the code that called `free`.
-#[cold]
-pub(super) fn start(caller: usize) {
-    if !is_own_process() {
-        // Not ours to give threads, and who looked after the parent's memory does not after this. In a child of vfork,
-        // whose memory is the parent's, the parent's thread takes this back.
-        HEAP.pages.set_chores(Chores::Callers);
-        return HEAP.tide.attend();
-    }
-    let may = ENABLED.load(Ordering::Acquire) && STATE.load(Ordering::Relaxed) == AWAY;
-    if !may {
-        if attach::is_asked() {
-            attach::on_the_way();
+/// Starts the thread. False if another caller does, somebody holds it off, or the C library or the kernel refuses.
+fn start() -> bool {
+    // A handler of signals that waits for the thread's end would wait for the start below it on the stack.
+    thread::with_signals_masked(|| {
+        let exchange = STATE.compare_exchange(AWAY, STARTING, Ordering::SeqCst, Ordering::SeqCst);
+        if exchange.is_err() {
+            return false;
         }
-        HEAP.tide.attend();
-        // The thread may have ended since, and have said that another is wanted.
-        if !is_here() && ENABLED.load(Ordering::Relaxed) {
-            want_if_staying();
-        }
-        return;
-    }
-    if is_forbidden(caller) || HOLDS.load(Ordering::SeqCst) > 0 {
-        return;
-    }
-    let exchange = STATE.compare_exchange(AWAY, STARTING, Ordering::SeqCst, Ordering::SeqCst);
-    if exchange.is_ok() {
-        start_now();
-    }
-}
-
-fn start_now() {
-    HEAP.tide.attend();
-    if !sandbox::allows_more() {
-        ENABLED.store(false, Ordering::Relaxed);
-        return STATE.store(AWAY, Ordering::SeqCst);
-    }
-    // Whoever holds it off counts first, then looks at the state; here it is the other way round.
-    if HOLDS.load(Ordering::SeqCst) > 0 {
-        return STATE.store(AWAY, Ordering::SeqCst);
-    }
-    HEAP.tide.word.store(GO_ON, Ordering::Relaxed);
-    // No thread is left that allocates: one of ours would keep the process alive. Who leaves last tells the thread, by the
-    // word, or is seen here.
-    if HEAP.registry.is_empty() {
-        return STATE.store(AWAY, Ordering::SeqCst);
-    }
-    THREAD.store(0, Ordering::SeqCst);
-    SPAWNER.store(own_cache(), Ordering::Relaxed);
-    let spawned = thread::spawn(body, STACK_BYTES);
-    SPAWNER.store(null_mut(), Ordering::Relaxed);
-    if !spawned {
-        STATE.store(AWAY, Ordering::SeqCst);
-    }
-}
-
-fn own_cache() -> *mut Cache {
-    core::ptr::from_ref(current()).cast_mut()
-}
-
-/// Whether the C library allocates for the thread that the owner of this cache starts: not the program's doing.
-pub(super) fn is_spawning(cache: &Cache) -> bool {
-    core::ptr::eq(SPAWNER.load(Ordering::Relaxed), cache)
-}
-
-fn is_forbidden(caller: usize) -> bool {
-    FORBIDDEN.iter().any(|range| {
-        let [from, to] = range.each_ref().map(|end| end.load(Ordering::Relaxed));
-        (from..to).contains(&caller)
+        STARTER.store(thread::own_name(), Ordering::SeqCst);
+        let started = start_masked();
+        STARTER.store(0, Ordering::SeqCst);
+        let state = if started { HERE } else { AWAY };
+        // The thread may have changed it already.
+        let _ = STATE.compare_exchange(STARTING, state, Ordering::SeqCst, Ordering::SeqCst);
+        lock::wake(&STATE);
+        started
     })
+}
+
+fn start_masked() -> bool {
+    HEAP.tide.begin();
+    // Whoever holds it off counts first, then looks at the state; here it is the other way round. And where no thread is left that
+    // allocates, one of ours would keep the process alive: who leaves last tells the thread, or is seen here.
+    if HOLDS.load(Ordering::SeqCst) > 0 || HEAP.registry.is_empty() {
+        return false;
+    }
+    shared::claim();
+    THREAD.store(0, Ordering::SeqCst);
+    let started = thread::spawn(body, STACK_BYTES);
+    if !started {
+        RETRY_AT.store(HEAP.now_ms() + RETRY_MS, Ordering::Relaxed);
+    }
+    started
+}
+
+/// Whether the calling thread is starting ours: what the C library allocates then is not the program's doing.
+pub(super) fn is_starter() -> bool {
+    let starter = STARTER.load(Ordering::Relaxed);
+    starter != 0 && starter == thread::own_name()
 }
 
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     THREAD.store(thread::thread_id(), Ordering::SeqCst);
-    STATE.store(HERE, Ordering::SeqCst);
-    thread::name_thread(c"neap-purge");
-    FORK.note_purger();
-    watch::go_round();
-    FORK.forget_purger();
+    let _ = STATE.compare_exchange(STARTING, HERE, Ordering::SeqCst, Ordering::SeqCst);
+    if HOLDS.load(Ordering::SeqCst) == 0 {
+        thread::name_thread(c"neap-purge");
+        tell_state();
+        FORK.note_purger();
+        watch::go_round();
+        FORK.forget_purger();
+    }
     HEAP.pages.set_chores(Chores::Callers);
     ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
-    if !HEAP.registry.is_empty() {
-        want_if_staying();
-    }
+    lock::wake(&STATE);
+    tell_state();
     null_mut()
 }

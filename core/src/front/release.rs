@@ -2,7 +2,7 @@
 
 use super::allocate::entered;
 use super::caller::free_slow;
-use super::{attach, check, large, purge};
+use super::{check, large, purge};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::fast;
 use crate::cache::gather::give_one;
@@ -141,12 +141,7 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
 pub(super) extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
     if !block.is_null() {
         free_missed(block);
-        if attach::is_inherited() {
-            attach::renew();
-        }
-        if HEAP.tide.is_wanted() || attach::is_asked() {
-            purge::start(caller);
-        }
+        purge::pass_by(caller);
     }
 }
 

@@ -167,7 +167,7 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         }
         ("sample", Value::Bytes(rate)) => profile::want(rate),
         ("attach", Value::Choice("0")) => attach::forbid(),
-        ("answer", Value::Choice("1")) => purge::stay(),
+        ("answer", Value::Choice("1")) => purge::want_from_start(),
         // SAFETY: as above.
         ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
         // SAFETY: the caller's promise.

@@ -11,7 +11,7 @@
 //!
 //! Both sides write, then read, sequentially consistent: one of them sees the other. A thread that holds
 //! a lock and waits for one to the right of it is never stopped by the gate, for the fork waits for the first
-//! before it closes the second. `gate_models.rs` has the model.
+//! before it closes the second.
 //!
 //! Two holders are no reason to wait:
 //!
@@ -254,11 +254,6 @@ impl Fork {
             place.store(core::ptr::from_ref(lock).cast_mut(), Ordering::Relaxed);
             true
         })
-    }
-
-    /// Whether the purge thread is the holder.
-    pub(super) fn is_purger(&self, holder: usize) -> bool {
-        self.purger.load(Ordering::Relaxed) == holder
     }
 }
 

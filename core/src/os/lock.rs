@@ -25,7 +25,8 @@ const AWAITED: usize = 1;
 /// How often a locker looks again before it sleeps.
 const SPINS: u32 = 64;
 
-/// How long a fork waits for a lock of the purge thread's before it looks what that thread waits for, in ms.
+/// How long a fork sleeps before it looks again, in ms: whether the purge thread waits in turn, and whether the wake-up
+/// went to a thread that the gate stops.
 const LOOK_MS: u64 = 1;
 
 /// The calling thread: where its `errno` stands, which is unique among threads that live, a multiple of 4, and
@@ -145,11 +146,10 @@ impl FutexLock {
             if holder == FREE || holder == me() || FORK.cuts(self, holder) {
                 return;
             }
-            let most = FORK.is_purger(holder).then_some(LOOK_MS);
             match self.announce() {
                 FREE => {}
                 held => {
-                    self.sleep(held, most);
+                    self.sleep(held, Some(LOOK_MS));
                     // The wake-up may have been another sleeper's.
                     self.wake_one();
                 }

@@ -10,6 +10,7 @@ pub mod fake;
 pub mod fatal;
 #[cfg(not(loom))]
 pub mod fault;
+pub mod futex;
 pub mod gate;
 pub mod linux;
 pub mod lock;

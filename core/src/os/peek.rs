@@ -102,10 +102,23 @@ pub fn far(address: usize) -> Option<[u8; 8]> {
 
 /// Whether the page of `address` can be read now.
 pub fn is_readable(address: usize) -> bool {
+    is_reliable() && refusal(address) == libc::EINVAL
+}
+
+/// Whether [`is_readable`] can tell: an emulator may not.
+pub fn is_reliable() -> bool {
     if ANSWERS.load(Ordering::Relaxed) == UNKNOWN {
         learn();
     }
-    ANSWERS.load(Ordering::Relaxed) == RELIABLE && refusal(address) == libc::EINVAL
+    ANSWERS.load(Ordering::Relaxed) == RELIABLE
+}
+
+/// Whether `code` stands at `address`.
+pub fn holds(address: usize, code: [u8; 8]) -> bool {
+    let ends = [address, address.saturating_add(code.len() - 1)];
+    // SAFETY: both ends can be read: the kernel said so. Code that a return address leads to is not unmapped meanwhile.
+    ends.into_iter().all(is_readable)
+        && unsafe { core::ptr::with_exposed_provenance::<[u8; 8]>(address).read_volatile() } == code
 }
 
 /// Tries the question where the answer is known: an emulator may look at the command first, a filter refuse it all.

@@ -53,7 +53,7 @@ pub fn is_inherited() -> bool {
 }
 
 /// Says that what is made from now on is this process's.
-fn claim() {
+pub fn claim() {
     let word = MINE.load(Ordering::Acquire);
     // SAFETY: as in `is_mine`.
     match unsafe { word.as_ref() } {

@@ -4,7 +4,7 @@
 
 use super::errno::{self, keep_errno};
 use super::linux::call;
-use crate::base::sync::plain::{AtomicBool, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicUsize, Ordering};
 use core::ffi::{CStr, c_char, c_void};
 
 /// A thread-specific slot whose destructor runs at thread end.
@@ -59,12 +59,11 @@ pub fn at_fork(
     })
 }
 
-/// Starts a detached thread that runs `body`, with every signal masked that a program can mask. False if the C library
-/// or the kernel refuses. The C library allocates.
-///
-/// The mask is set by `pthread_sigmask`, which leaves the C library's own signals alone: with them masked, `setuid` would
-/// wait for this thread for ever.
+/// Starts a detached thread that runs `body` on a stack with `stack_bytes` for its own frames. It inherits the signal mask. False if
+/// the C library or the kernel refuses. The C library allocates.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize) -> bool {
+    let bytes = stack_bytes + LEAST_STACK.load(Ordering::Relaxed);
+    let mut thread = core::mem::MaybeUninit::<libc::pthread_t>::uninit();
     // SAFETY: every buffer is initialised by the call before it is read; the body is a plain function.
     keep_errno(|| unsafe {
         let mut attributes = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
@@ -72,33 +71,51 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize
             return false;
         }
         let mut attributes = attributes.assume_init();
-        libc::pthread_attr_setstacksize(&mut attributes, stack_bytes);
+        libc::pthread_attr_setstacksize(&mut attributes, bytes);
         libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        let started = spawn_masked(&attributes, body);
+        let argument = core::ptr::null_mut();
+        let failed = libc::pthread_create(thread.as_mut_ptr(), &attributes, body, argument);
         libc::pthread_attr_destroy(&mut attributes);
-        started
+        failed == 0
     })
 }
 
-/// # Safety
-/// - The attributes are initialised.
-unsafe fn spawn_masked(
-    attributes: &libc::pthread_attr_t,
-    body: extern "C" fn(*mut c_void) -> *mut c_void,
-) -> bool {
+/// What a thread's stack holds beside its frames: glibc puts thread-local variables there.
+static LEAST_STACK: AtomicUsize = AtomicUsize::new(UNKNOWN_STACK);
+
+/// The same where the C library does not tell: enough for 1 MiB of thread-local variables. Of address space, mostly.
+const UNKNOWN_STACK: usize = (1 << 20) + (64 << 10);
+
+/// Asks the C library how large the least stack is. `dlsym` takes the loader's lock and may allocate: not within [`spawn`].
+pub fn learn_least_stack() {
+    type Least = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
+    // SAFETY: a C string, and a handle that dlsym knows; where glibc has the function, it has this type, and looks at no attribute.
+    let bytes = keep_errno(|| unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr());
+        let least = core::mem::transmute::<*mut c_void, Option<Least>>(found);
+        least.map(|least| least(core::ptr::null()))
+    });
+    if let Some(bytes) = bytes {
+        LEAST_STACK.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Runs `work` with every signal masked that a program can mask.
+///
+/// The mask is set by `pthread_sigmask`, which leaves the C library's own signals alone: with them masked, `setuid` would
+/// wait for ever for a thread that `work` starts. False, and nothing done, if the mask cannot be set.
+pub fn with_signals_masked(work: impl FnOnce() -> bool) -> bool {
     let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let mut thread = core::mem::MaybeUninit::<libc::pthread_t>::uninit();
     // SAFETY: buffers of the right size; `before` is filled when it is read.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         if libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) != 0 {
             return false;
         }
-        let argument = core::ptr::null_mut();
-        let failed = libc::pthread_create(thread.as_mut_ptr(), attributes, body, argument);
+        let done = work();
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
-        failed == 0
+        done
     }
 }
 
@@ -130,6 +147,12 @@ pub fn mask_signals(SignalMask(mask): SignalMask) -> SignalMask {
     SignalMask(before)
 }
 
+/// The calling thread, as the C library names it: not 0, and of no other thread that lives.
+pub fn own_name() -> usize {
+    // SAFETY: no arguments.
+    unsafe { libc::pthread_self() as usize }
+}
+
 /// Names the calling thread, for people who look at the process from outside. By number: libneap.so watches `prctl`.
 pub fn name_thread(name: &CStr) {
     // SAFETY: a C string; the kernel copies at most 16 bytes of it.
@@ -146,12 +169,6 @@ pub fn thread_id() -> i32 {
 pub fn thread_exists(id: i32) -> bool {
     // SAFETY: signal 0 is sent to nobody; plain numbers.
     keep_errno(|| unsafe { libc::syscall(libc::SYS_tgkill, process_id(), id, 0) == 0 })
-}
-
-/// Lets others run.
-pub fn give_way() {
-    // SAFETY: no arguments.
-    unsafe { libc::sched_yield() };
 }
 
 /// The two commands of `membarrier(2)` in use here.
@@ -348,6 +365,11 @@ fn identity(ask: impl FnOnce(*mut libc::stat) -> i32) -> Option<FileIdentity> {
 /// Monotonic time in ns.
 pub fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Processor time of the calling thread in ns.
+pub fn processor_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// The time of day in ns since 1970.

@@ -150,6 +150,12 @@ impl<O: Os> PageHeap<O> {
         })
     }
 
+    /// Bytes of slices that ever were in a span: what the heap has grown to. Takes no lock.
+    pub fn extent(&self) -> usize {
+        let slices = |arena: &Arena| arena.frontier().saturating_sub(arena.layout().head);
+        self.arenas().iter().map(slices).sum::<usize>() << SLICE_SHIFT
+    }
+
     /// Calls `visit` with the first slice of every span of one use. The lock is held: `visit` must not call
     /// back into the heap, nor allocate.
     pub fn for_each_span(&self, use_: Use, mut visit: impl FnMut(Place<'_>)) {

@@ -4,6 +4,9 @@ use super::{Frame, Left, chain};
 use crate::os::peek::Peek;
 use core::arch::asm;
 
+/// What a handler of signals returns to: `mov x8, 139; svc 0`.
+pub(super) const SIGNAL_RETURN: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4];
+
 /// The frame of the function that this is inlined into.
 #[inline(always)]
 pub(super) fn here() -> Frame {

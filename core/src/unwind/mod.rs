@@ -25,7 +25,7 @@ mod machine;
 mod machine;
 
 use crate::os::objects;
-use crate::os::peek::Peek;
+use crate::os::peek::{self, Peek};
 
 /// A frame of the stack, as far as it takes to find its caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,11 @@ pub fn prepare() {
 /// A library is about to be loaded: what was learnt of those that lay at its addresses before is void. One atomic addition.
 pub fn forget() {
     machine::forget();
+}
+
+/// Whether a handler of signals returns to `pc`.
+pub fn is_signal_return(pc: usize) -> bool {
+    peek::holds(pc, machine::SIGNAL_RETURN)
 }
 
 /// Fills `frames` with the return addresses of the calling thread, that of this call first; returns how many. What is beyond

@@ -3,6 +3,9 @@
 use super::Frame;
 use crate::os::peek::Peek;
 
+/// Unknown: no code of this machine.
+pub(super) const SIGNAL_RETURN: [u8; 8] = [0; 8];
+
 /// Of no use to [`caller`].
 #[inline(always)]
 pub(super) fn here() -> Frame {

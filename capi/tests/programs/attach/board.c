@@ -2,6 +2,7 @@
 //
 //   board present | hidden | fork | exec | vfork | ask | hostile | toggle | sampled | twice
 //   board sandbox | sandboxed-fork | small-stack | clone | exit-in-handler | quiet | quiet-child
+//   board small | idle | busy | rung-in-vain
 //
 // The layout is that of core/src/board.rs and core/src/sites.rs.
 #define _GNU_SOURCE
@@ -10,6 +11,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/filter.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -28,7 +30,9 @@
 #include <unistd.h>
 
 enum { CONTROL = 512 / 8, SERVED = 1024 / 8, ARENAS = 1280, FIGURES = 4096 / 8 + 1, BYTES = 192 << 10 };
-enum { ASK = CONTROL, LEASE, INTERVAL, PURGE, SAMPLE, RATE };
+enum { ASK = CONTROL, LEASE, INTERVAL, PURGE, SAMPLE, RATE, BELL };
+enum { SERVED_PURGE = SERVED + 1, THREAD = SERVED + 8 };
+enum { HERE = 1 };
 
 static void fail(const char *what) {
     fprintf(stderr, "FAILED: %s (%s)\n", what, strerror(errno));
@@ -133,7 +137,59 @@ static void vforked(void) {
     CHECK(word_of(descriptor, 24) == (uint64_t)getpid());
 }
 
+// As an observer does when it has written what it asks for.
+static void ring(_Atomic uint64_t *words) {
+    __atomic_fetch_add((uint32_t *)&words[BELL], 1, __ATOMIC_SEQ_CST);
+    syscall(SYS_futex, &words[BELL], FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+// Asks, and waits for the answer for as long as any machine takes.
+static void is_answered(_Atomic uint64_t *words, uint64_t asked) {
+    words[ASK] = asked;
+    ring(words);
+    for (int i = 0; i < 60000 && words[SERVED] != asked; i++)
+        usleep(500);
+    CHECK(words[SERVED] == asked);
+}
+
+// How often the task gave up its processor by itself; -1 if it is not the purge thread.
+static long switches(const char *task) {
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "/proc/self/task/%s/status", task);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    text[length < 0 ? 0 : length] = 0;
+    const char *line = strstr(text, "\nvoluntary_ctxt_switches:\t");
+    return line && strstr(text, "neap-purge\n") ? atol(strchr(line, '\t')) : -1;
+}
+
+// The purge thread's switches; -1 while it is not there.
+static long purge_switches(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks);
+    long found = -1;
+    for (struct dirent *entry; (entry = readdir(tasks));)
+        if (switches(entry->d_name) >= 0)
+            found = switches(entry->d_name);
+    closedir(tasks);
+    return found;
+}
+
+// Waits until the thread sleeps until it is rung: it has not moved for longer than it ever dozes.
+static void rests(void) {
+    long before = -1;
+    for (int i = 0; i < 30 && (before < 0 || before != purge_switches()); i++) {
+        before = purge_switches();
+        usleep(1500000);
+    }
+    CHECK(before >= 0 && before == purge_switches());
+}
+
 static void *blocks[4096];
+static atomic_int done;
 
 static void exchange(unsigned *seed, void *moved) {
     int place = rand_r(seed) % 4096;
@@ -167,8 +223,6 @@ static void work(unsigned *seed, int rounds) {
     }
 }
 
-static atomic_int done;
-
 static void *worker(void *number) {
     unsigned seed = (unsigned)(uintptr_t)number + 1;
     while (!done)
@@ -194,6 +248,84 @@ static void ask(void) {
     CHECK(sum == ledger[15] && sum > 100000);
 }
 
+// More than from which on a process has the thread.
+static void grow(void) {
+    for (int i = 0; i < 2048; i++)
+        CHECK(memset(malloc(4000), 1, 4000));
+}
+
+// A small program has no thread, and so no answer while it sleeps.
+static void small(void) {
+    _Atomic uint64_t *words = board();
+    words[ASK] = 7;
+    ring(words);
+    usleep(300000);
+    CHECK(words[SERVED] != 7 && words[THREAD] != HERE && purge_switches() < 0);
+}
+
+// A program that sleeps answers each time, and nothing wakes in it in between.
+static void idle(void) {
+    _Atomic uint64_t *words = board();
+    grow();
+    rests();
+    CHECK(words[THREAD] == HERE);
+    for (uint64_t asked = 1; asked <= 200; asked++)
+        is_answered(words, asked);
+    rests();
+    words[PURGE] = 5;
+    ring(words);
+    for (int i = 0; i < 60000 && words[SERVED_PURGE] != 5; i++)
+        usleep(500);
+    CHECK(words[SERVED_PURGE] == 5);
+}
+
+// A program that is always busy, but only with what the fast paths serve, answers, too.
+static void *fast_paths(void *unused) {
+    while (!done) {
+        void *volatile small = malloc(64);
+        free(small);
+    }
+    return unused;
+}
+
+static void busy(void) {
+    _Atomic uint64_t *words = board();
+    pthread_t thread;
+    grow();
+    CHECK(pthread_create(&thread, 0, fast_paths, 0) == 0);
+    for (uint64_t asked = 1; asked <= 50; asked++)
+        is_answered(words, asked);
+    done = 1;
+    CHECK(pthread_join(thread, 0) == 0);
+}
+
+// Who rings without an end, for nothing, wakes the thread some times a second; and an observer is answered meanwhile.
+static void *ring_in_vain(void *words) {
+    while (!done)
+        ring(words);
+    return 0;
+}
+
+static void rung_in_vain(void) {
+    _Atomic uint64_t *words = board();
+    pthread_t thread;
+    grow();
+    rests();
+    long before = purge_switches();
+    CHECK(pthread_create(&thread, 0, ring_in_vain, words) == 0);
+    sleep(3);
+    long woken = purge_switches() - before;
+    if (woken > 600) {
+        fprintf(stderr, "woken %ld times in 3 s\n", woken);
+        fail("rounds are bounded");
+    }
+    for (uint64_t asked = 1; asked <= 5; asked++)
+        is_answered(words, asked);
+    done = 1;
+    CHECK(pthread_join(thread, 0) == 0);
+    rests();
+}
+
 // Calls what the fast paths serve, or nothing at all: is it answered?
 static void quiet(void) {
     _Atomic uint64_t *words = board();
@@ -202,6 +334,7 @@ static void quiet(void) {
         // Long enough that a thread which does not stay has ended.
         sleep(3);
         words[ASK] = asked;
+        ring(words);
         for (int i = 0; i < 5000 && words[SERVED] != asked; i++) {
             void *volatile small = nap ? NULL : malloc(64);
             free(small);
@@ -443,6 +576,10 @@ int main(int count, char **arguments) {
     else if (!strcmp(what, "exec")) exec_again(arguments);
     else if (!strcmp(what, "vfork")) vforked();
     else if (!strcmp(what, "ask")) ask();
+    else if (!strcmp(what, "small")) small();
+    else if (!strcmp(what, "idle")) idle();
+    else if (!strcmp(what, "busy")) busy();
+    else if (!strcmp(what, "rung-in-vain")) rung_in_vain();
     else if (!strcmp(what, "quiet")) quiet();
     else if (!strcmp(what, "quiet-child")) quiet_child();
     else if (!strcmp(what, "hostile")) threads(harm, 1500);

@@ -11,8 +11,8 @@ static void generation(int left) {
         CHECK(tasks() == 1);
         with_purge_thread();
         if (left > 0) generation(left - 1);
-        CHECK(until(at_goal) && until(none_lives));
-        CHECK(tasks() == 1);
+        CHECK(until(at_goal) && until(one_is_parked));
+        CHECK(tasks() == 2);
         exit(0);
     }
     ended_well(pid);
@@ -22,7 +22,7 @@ static void generations(void) {
     goal = resident() + ALLOWANCE;
     with_purge_thread();
     generation(2);
-    CHECK(until(at_goal) && until(none_lives));
+    CHECK(until(at_goal) && until(one_is_parked));
 }
 
 static void *free_much(void *unused) {

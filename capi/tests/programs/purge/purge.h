@@ -81,6 +81,16 @@ static inline int is_purge_thread(int task) {
     return read_file(path, name, sizeof name) > 0 && !strcmp(name, "neap-purge\n");
 }
 
+/* Asleep on a futex without a time limit: nothing wakes it but a ring. */
+static inline int is_parked(int task) {
+    char path[64], text[256];
+    unsigned long call, word, operation, value, limit;
+    if (!is_purge_thread(task)) return 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", task);
+    if (read_file(path, text, sizeof text) <= 0) return 0;
+    return sscanf(text, "%lu %lx %lx %lx %lx", &call, &word, &operation, &value, &limit) == 5 && call == SYS_futex && limit == 0;
+}
+
 static inline int tasks(void) {
     return count_tasks(any_task);
 }
@@ -100,6 +110,10 @@ static inline int until(int (*condition)(void)) {
 
 static inline int one_lives(void) {
     return purge_threads() == 1;
+}
+
+static inline int one_is_parked(void) {
+    return count_tasks(is_parked) == 1;
 }
 
 static inline int none_lives(void) {
@@ -135,7 +149,7 @@ static inline void fill_and_empty(void) {
     empty(fill(FILLED));
 }
 
-/* Fills, frees, and waits until the thread that will give the pages back is there. */
+/* Fills, frees, and waits for the thread that will give the pages back. */
 __attribute__((unused)) static void with_purge_thread(void) {
     CHECK(served_by_neap("malloc"));
     fill_and_empty();

@@ -14,7 +14,8 @@ use super::profile;
 use super::purge;
 use super::survey;
 use crate::base::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering, UnsafeCell};
-use crate::board::{self, Head, Refusal};
+use crate::board::{self, Head, Refusal, ThreadState};
+use crate::cache::bell::Urgency;
 use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::gate::FORK;
@@ -27,8 +28,12 @@ use crate::slab::depot::{Round, Source};
 use crate::stats::Snapshot;
 use words::Words;
 
-/// A survey takes at most this part of one core's time.
-const COST_PART: u64 = 200;
+/// Surveys for who watches take at most this part of one core's time,
+const WATCH_PART: u64 = 200;
+/// and those for single questions at most this one,
+const ASK_PART: u64 = 20;
+/// in the long run: after a pause as long as this, some come at once.
+const CREDIT_NS: u64 = 1_000_000_000;
 
 /// How long a caller on its way leaves the work to a thread that may yet be started, in ms.
 const GRACE_MS: u64 = 50;
@@ -68,8 +73,8 @@ struct Private {
     seen: [AtomicU64; 3],
     /// When a caller first found somebody asking whom nobody served, in ms; 0: none did.
     asked_at: AtomicU64,
-    /// When the figures may next be written, in ns.
-    next_at: AtomicU64,
+    /// When the figures may next be written for who asks, and for who watches, in ns.
+    next_at: [AtomicU64; 2],
     /// When they were last written, in ms.
     written_at: AtomicU64,
     /// When the next purge, or change of sampling, may be carried out for others, in ms.
@@ -111,7 +116,7 @@ static BOARD: Private = Private {
     words: Words::none(),
     seen: [const { AtomicU64::new(0) }; 3],
     asked_at: AtomicU64::new(0),
-    next_at: AtomicU64::new(0),
+    next_at: [const { AtomicU64::new(0) }; 2],
     written_at: AtomicU64::new(0),
     act_at: AtomicU64::new(0),
 };
@@ -176,6 +181,7 @@ fn put_up(inner: &mut Inner) {
         .iter()
         .for_each(|seen| seen.store(0, Ordering::Relaxed));
     note_sampling(HEAP.sampling());
+    HEAP.tide.bell.words.share(BOARD.words.bell());
     HEAP.pages.set_mirror(BOARD.words.mirror());
     tell(&shared, board::KIND_BOARD);
     inner.shared = Some(shared);
@@ -184,6 +190,13 @@ fn put_up(inner: &mut Inner) {
 fn monitor() -> &'static Name {
     // SAFETY: written while the process had one thread, and never since.
     unsafe { &*BOARD.monitor.get() }
+}
+
+/// Says on the board whether a thread answers.
+pub(super) fn note_thread(state: ThreadState) {
+    if shared::is_mine() {
+        BOARD.words.write_thread(state);
+    }
 }
 
 /// Says on the board at which rate the profiler samples.
@@ -235,23 +248,78 @@ pub(super) fn on_the_way() {
     }
 }
 
-/// Does what was asked, and writes the figures if it is time. Takes all locks of the heap, one after the other: the caller holds none.
-#[cold]
-pub(super) fn serve() {
-    // A survey reads files, and a sandbox may kill for that.
-    if !shared::is_mine() || !purge::is_own_process() || !sandbox::allows_more() {
-        return;
-    }
-    if !has_stack() {
-        return;
-    }
-    let Some(asked) = BOARD.words.asked() else {
+/// A caller comes by while the thread is there: an observer who could not wake it is not to wait for long. One ring a question.
+pub(super) fn ring_for_observers() {
+    static RUNG_FOR: AtomicU64 = AtomicU64::new(0);
+    let Some(asked) = BOARD.words.asked().filter(|&asked| differs(asked)) else {
         return;
     };
-    let [ask, purge, sample] = asked;
-    carry_out(purge, sample);
+    let sum = asked.into_iter().fold(0, u64::wrapping_add);
+    if RUNG_FOR.swap(sum, Ordering::Relaxed) != sum {
+        HEAP.tide.bell.ring(Urgency::Now);
+    }
+}
+
+/// What the purge thread does for observers, if it is due. Whether it did something. The caller holds no lock.
+pub(super) fn serve_due() -> bool {
+    due_in_ms() == Some(0) && serve_now()
+}
+
+/// Time until something is to be done for observers, in ms; `None` while nobody asks or watches.
+pub(super) fn due_in_ms() -> Option<u64> {
+    let asked = BOARD.words.asked()?;
+    let [ask, purge, sample] =
+        core::array::from_fn(|word| asked[word] != BOARD.seen[word].load(Ordering::Relaxed));
+    let figures = ask.then(|| Reader::Asks.wait_ms());
+    let act_at = BOARD.act_at.load(Ordering::Relaxed);
+    let acts = (purge || sample).then(|| act_at.saturating_sub(HEAP.now_ms()));
+    let lease = Some(rest_ms()).filter(|&ms| ms != u64::MAX);
+    [figures, acts, lease].into_iter().flatten().min()
+}
+
+/// For whom the figures are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    Asks = 0,
+    Watches = 1,
+}
+
+impl Reader {
+    /// Time until another survey takes no more than its part of a core, in ms.
+    fn wait_ms(self) -> u64 {
+        let next = BOARD.next_at[self as usize].load(Ordering::Relaxed);
+        next.saturating_sub(thread::now_ns()).div_ceil(1_000_000)
+    }
+
+    /// A survey took so long.
+    fn charge(self, cost_ns: u64) {
+        let (next_at, part) = match self {
+            Reader::Asks => (&BOARD.next_at[0], ASK_PART),
+            Reader::Watches => (&BOARD.next_at[1], WATCH_PART),
+        };
+        let least = thread::now_ns().saturating_sub(CREDIT_NS);
+        let from = next_at.load(Ordering::Relaxed).max(least);
+        next_at.store(from + cost_ns * part, Ordering::Relaxed);
+    }
+}
+
+/// Does what was asked, where that is safe. Takes all locks of the heap, one after the other: the caller holds none.
+#[cold]
+fn serve() {
+    // A survey reads files, and a sandbox may kill for that.
+    if shared::is_mine() && purge::is_own_process() && sandbox::allows_more() && has_stack() {
+        serve_now();
+    }
+}
+
+/// Does what was asked, and writes the figures if it is time. Whether there was something to do.
+fn serve_now() -> bool {
+    let Some([ask, purge, sample]) = BOARD.words.asked() else {
+        return false;
+    };
+    let acted = carry_out(purge, sample);
     let Some(_guard) = BOARD.lock.try_lock() else {
-        return;
+        return acted;
     };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *BOARD.inner.get() };
@@ -259,16 +327,18 @@ pub(super) fn serve() {
     if is_new {
         AWAITED.store(true, Ordering::Relaxed);
     }
-    if (is_new || rest_ms() == 0) && thread::now_ns() >= BOARD.next_at.load(Ordering::Relaxed) {
+    let is_due = rest_ms() == 0 || (is_new && Reader::Asks.wait_ms() == 0);
+    if is_due {
         BOARD.seen[0].store(ask, Ordering::Relaxed);
         write(inner, ask);
     }
     BOARD.asked_at.store(0, Ordering::Relaxed);
+    acted || is_due
 }
 
-/// Purges and switches sampling, as somebody asked; not again and again, for both take long. Without the board's lock, for which a fork
-/// waits.
-fn carry_out(purge: u64, sample: u64) {
+/// Purges and switches sampling, as somebody asked; not again and again, for both take long. Whether it did. Without the board's lock,
+/// for which a fork waits.
+fn carry_out(purge: u64, sample: u64) -> bool {
     let wanted =
         [(1, purge), (2, sample)].map(|(at, word)| BOARD.seen[at].load(Ordering::Relaxed) != word);
     let (now, next) = (HEAP.now_ms(), BOARD.act_at.load(Ordering::Relaxed));
@@ -288,6 +358,7 @@ fn carry_out(purge: u64, sample: u64) {
         let refusal = rate.map_or(Refusal::None, profile::set_rate);
         BOARD.words.write_sampled(sample, refusal);
     }
+    due
 }
 
 /// Whether there is stack enough for a survey below this call: a thread may have little, a coroutine next to none. If not, somebody else
@@ -307,8 +378,9 @@ fn write(inner: &mut Inner, ask: u64) {
     BOARD.words.write_figures(&inner.figures);
     BOARD.words.write_sizes();
     BOARD.words.write_served(ask, inner.written, inner.cost_ns);
-    let next = thread::now_ns() + inner.figures.cost_ns * COST_PART;
-    BOARD.next_at.store(next, Ordering::Relaxed);
+    for reader in [Reader::Asks, Reader::Watches] {
+        reader.charge(inner.figures.cost_ns);
+    }
     BOARD.written_at.store(HEAP.now_ms(), Ordering::Relaxed);
 }
 
@@ -322,13 +394,8 @@ pub(super) fn rest_ms() -> u64 {
         return u64::MAX;
     }
     let interval = interval.clamp(board::LEAST_INTERVAL_MS, board::LEASE_MS);
-    let by_cost = BOARD
-        .next_at
-        .load(Ordering::Relaxed)
-        .saturating_sub(thread::now_ns())
-        .div_ceil(1_000_000);
     let due = BOARD.written_at.load(Ordering::Relaxed) + interval;
-    due.saturating_sub(now).max(by_cost)
+    due.saturating_sub(now).max(Reader::Watches.wait_ms())
 }
 
 /// Whether somebody awaits the last figures.
@@ -386,7 +453,7 @@ pub(super) fn renew() {
     if !purge::is_own_process() {
         return;
     }
-    let _guard = BOARD.lock.lock();
+    let guard = BOARD.lock.lock();
     if !is_inherited() {
         return;
     }
@@ -394,6 +461,7 @@ pub(super) fn renew() {
     let inner = unsafe { &mut *BOARD.inner.get() };
     if let Some(parents) = inner.shared.take() {
         HEAP.pages.set_mirror(None);
+        HEAP.tide.bell.words.share(None);
         BOARD.words.set(None);
         parents.close();
         // SAFETY: nobody has its address any more.
@@ -405,4 +473,6 @@ pub(super) fn renew() {
             put_up(inner);
         }
     }
+    drop(guard);
+    purge::tell_state();
 }

@@ -1,10 +1,10 @@
 //! The board as words: written one by one, for others read it meanwhile.
 
 use super::super::sizes;
-use crate::base::sync::plain::{AtomicPtr, AtomicU64, Ordering, fence};
+use crate::base::sync::plain::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use crate::board::{
     ARENAS_AT, COARSE_AT, CONTROL_AT, Coarse, Control, FIGURES_AT, HEAD_AT, Head, MOST_ARENAS,
-    Refusal, SERVED_AT, SIZES_AT, Served, SizeFigure,
+    Refusal, SERVED_AT, SIZES_AT, Served, SizeFigure, ThreadState,
 };
 use crate::os::shared::Shared;
 use crate::page::{MIRROR_WORDS, Mirror};
@@ -76,6 +76,15 @@ impl Words {
         })
     }
 
+    /// What the purge thread sleeps on, and observers ring by.
+    pub(super) fn bell(&self) -> Option<&'static AtomicU32> {
+        let [word] = self.at(CONTROL_AT + offset_of!(Control, bell), 1)? else {
+            return None;
+        };
+        // SAFETY: the first half of a word that stays mapped as long as the slice's own lifetime says. All accesses are to this half.
+        Some(unsafe { &*core::ptr::from_ref(word).cast::<AtomicU32>() })
+    }
+
     /// What others wrote last: ask, purge, sample.
     #[inline]
     pub(super) fn asked(&self) -> Option<[u64; 3]> {
@@ -96,6 +105,10 @@ impl Words {
             at(offset_of!(Control, lease_until_ms)),
             at(offset_of!(Control, interval_ms)),
         ))
+    }
+
+    pub(super) fn write_thread(&self, state: ThreadState) {
+        self.store_word(SERVED_AT + offset_of!(Served, thread), state as u64);
     }
 
     pub(super) fn write_purged(&self, purge: u64, bytes: u64) {

@@ -116,7 +116,7 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
     if mode == Mode::Counting {
         super::allocate::count_allocation(cache, size, Some(class));
     }
-    if !purge::is_spawning(cache)
+    if !purge::is_starter()
         && let Some(rate) = HEAP.samples_next(cache, class)
     {
         // Without memory for a span of its own, it is one that was not sampled.

@@ -28,7 +28,7 @@ pub fn snapshot() -> Snapshot {
 
 /// Like [`snapshot`], in place: a snapshot takes some KiB, and stacks may be short.
 pub(super) fn survey(figures: &mut Snapshot) {
-    let began = thread::now_ns();
+    let began = thread::processor_ns();
     let totals = HEAP.pages.totals();
     note_totals(figures, &totals);
     note_process(figures);
@@ -47,7 +47,7 @@ pub(super) fn survey(figures: &mut Snapshot) {
     figures.ledger = tally.ledger(figures);
     drop(residence);
     figures.at_ms = Linux.now_ms();
-    figures.cost_ns = thread::now_ns().saturating_sub(began);
+    figures.cost_ns = thread::processor_ns().saturating_sub(began);
 }
 
 fn note_totals(figures: &mut Snapshot, totals: &Totals) {

@@ -31,7 +31,7 @@ pub fn forbid() {
     ALLOWED.store(false, Ordering::Relaxed);
 }
 
-/// Whether nothing may be asked any more, as far as is known without a question.
+/// Whether [`forbid`] was called.
 pub fn is_forbidden() -> bool {
     !ALLOWED.load(Ordering::Relaxed)
 }

@@ -105,7 +105,7 @@ fn word(peek: &mut Peek, address: usize) -> Option<usize> {
 }
 
 /// What a handler of signals returns to: `mov rax, 15; syscall` (its first 8 bytes).
-const SIGNAL_RETURN: [u8; 8] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f];
+pub(super) const SIGNAL_RETURN: [u8; 8] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f];
 
 /// Whether something returns to `pc`: a call stands before it, or it is where signals end. What is known already is such a place.
 fn is_return_address(pc: usize) -> bool {

@@ -1,0 +1,156 @@
+//! When a thread may be started: the one place that decides it.
+//!
+//! `pthread_create` takes locks of the C library. So a safe moment is the end of a slow path of a call that the program's own code
+//! made, outside of every lock of the heap: not the C library or the loader, which may hold these locks; not a handler of signals, for
+//! what it interrupted may hold them; not around a fork, nor in a child that shares or copied another process's memory; not in a
+//! sandbox, which may kill for it; and not on a stack that has no room for the C library's part.
+//!
+//! The stack tells. The first return address outside of this library is the caller's; a handler shows by the code that it returns to.
+//! A stack that cannot be followed as far as the caller is taken for the C library's.
+
+use super::{AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, START_BYTES, STATE};
+use super::{is_own_process, start};
+use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::cache::heap::HEAP;
+use crate::front::attach;
+use crate::os::linux::sandbox;
+use crate::os::{peek, shared};
+use crate::page::Chores;
+use crate::slab::depot::Source as _;
+use crate::unwind;
+use core::ops::Range;
+
+/// Code from which a call may come with locks of the C library held: from, to. The first is this library's own. Written once, before
+/// `ENABLED`.
+static FORBIDDEN: [[AtomicUsize; 2]; MOST_RANGES] =
+    [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST_RANGES];
+
+/// How many ranges of code [`super::enable`] takes.
+pub const MOST_RANGES: usize = 8;
+
+/// How far the heap had grown when the process began, in bytes: a fork's child has its parent's.
+#[unsafe(link_section = "neap_fork")]
+static GROWN_BEFORE: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of stack that a start may take.
+const ROOM_BYTES: usize = 16 << 10;
+
+/// Frames that are looked at: a handler of signals is not deeper than that above what it allocates by.
+const FRAMES: usize = 48;
+
+/// From now on calls from these ranges start nothing.
+pub(super) fn forbid(ranges: &[Range<usize>]) {
+    debug_assert!(ranges.len() <= MOST_RANGES);
+    for (range, [from, to]) in ranges.iter().zip(&FORBIDDEN) {
+        from.store(range.start, Ordering::Relaxed);
+        to.store(range.end, Ordering::Relaxed);
+    }
+}
+
+/// In a fork's child: what its parent had grown to is no reason to start a thread.
+pub(super) fn start_anew() {
+    GROWN_BEFORE.store(HEAP.pages.extent(), Ordering::Relaxed);
+}
+
+/// Every slow path ends here, holding no lock: starts the thread if it is missed, and this is a safe moment. `caller` is an address in the
+/// code that made the call; 0: unknown.
+#[inline]
+pub(in crate::front) fn pass_by(caller: usize) {
+    if attach::is_inherited() {
+        attach::renew();
+    }
+    match STATE.load(Ordering::Relaxed) {
+        HERE if shared::is_mine() => attach::ring_for_observers(),
+        HERE => disown(),
+        AWAY if !ENABLED.load(Ordering::Acquire) => answer_without(),
+        AWAY if is_missed() => start_here(caller),
+        _ => {}
+    }
+}
+
+/// Whether there is work for a thread. A few loads.
+fn is_missed() -> bool {
+    let grown = HEAP.pages.extent();
+    let since = grown.saturating_sub(GROWN_BEFORE.load(Ordering::Relaxed));
+    since >= START_BYTES
+        || (grown >= START_BYTES && HEAP.tide.is_wanted())
+        || EAGER.load(Ordering::Relaxed)
+        || attach::is_asked()
+}
+
+/// There is no thread: this caller answers who asks.
+fn answer_without() {
+    if attach::is_asked() {
+        attach::on_the_way();
+    }
+}
+
+/// A copy of another process: the thread was left behind there, and callers do its work here.
+#[cold]
+fn disown() {
+    HEAP.pages.set_chores(Chores::Callers);
+    answer_without();
+}
+
+#[cold]
+#[inline(never)]
+fn start_here(caller: usize) {
+    if may_look(caller) && HOLDS.load(Ordering::SeqCst) == 0 && is_safe(caller) && start() {
+        return;
+    }
+    answer_without();
+}
+
+/// Whether it is worth to look closer, which takes some microseconds. A known caller tells at once. Others are looked at once in a tick
+/// of the coarse clock: all of them may be the C library.
+fn may_look(caller: usize) -> bool {
+    static LOOKED_AT: AtomicU64 = AtomicU64::new(0);
+    let now = HEAP.now_ms();
+    if now < RETRY_AT.load(Ordering::Relaxed) {
+        return false;
+    }
+    match range_of(caller) {
+        None if caller != 0 => true,
+        None | Some(0) => LOOKED_AT.swap(now, Ordering::Relaxed) != now,
+        Some(_) => false,
+    }
+}
+
+fn is_safe(caller: usize) -> bool {
+    if !sandbox::allows_more() {
+        ENABLED.store(false, Ordering::SeqCst);
+        super::tell_state();
+        return false;
+    }
+    is_own_process() && has_room() && is_programs_own(caller)
+}
+
+/// Whether the stack goes on below this call: a coroutine has little.
+fn has_room() -> bool {
+    let here = 0u8;
+    let at = |below: usize| (&raw const here).addr().saturating_sub(below);
+    let mut pages = (0..=ROOM_BYTES).step_by(4096);
+    !peek::is_reliable() || pages.all(|below| peek::is_readable(at(below)))
+}
+
+/// Whether the program's own code made the call, outside of a handler of signals. Without ranges the C library calls another heap.
+fn is_programs_own(caller: usize) -> bool {
+    let mut frames = [0; FRAMES];
+    let depth = unwind::capture(&mut frames);
+    let frames = || frames[..depth].iter().map(|&pc| pc as usize);
+    let is_outside = |pc: &usize| range_of(*pc) != Some(0);
+    let known = Some(caller).filter(|&caller| caller != 0 && is_outside(&caller));
+    let is_own = match known.or_else(|| frames().find(is_outside)) {
+        Some(caller) => range_of(caller).is_none(),
+        None => FORBIDDEN[0][1].load(Ordering::Relaxed) == 0,
+    };
+    is_own && !frames().any(unwind::is_signal_return)
+}
+
+/// The number of the forbidden range that `address` lies in; 0 is this library's own.
+fn range_of(address: usize) -> Option<usize> {
+    FORBIDDEN.iter().position(|range| {
+        let [from, to] = range.each_ref().map(|end| end.load(Ordering::Relaxed));
+        (from..to).contains(&address)
+    })
+}

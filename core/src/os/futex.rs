@@ -1,0 +1,76 @@
+//! Sleeping on a word that other processes may share.
+//!
+//! The kernel finds a sleeper by the page behind the word, so a waker in another process maps the same file. [`super::lock`] has the
+//! cheaper kind, which only one process sees.
+
+use super::errno::keep_errno;
+use super::lock::Word;
+use core::ptr::null;
+
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// Its time was over.
+    ByTime,
+    /// Before that: somebody woke it, the word had changed, or the kernel gave no reason.
+    Early,
+}
+
+/// Sleeps while `word` is `value`, for at most `ms` milliseconds, or without an end.
+pub fn wait(word: &Word, value: u32, ms: Option<u64>) -> Woken {
+    let time = ms.map(|ms| libc::timespec {
+        tv_sec: libc::time_t::try_from(ms / 1000).unwrap_or(libc::time_t::MAX),
+        tv_nsec: (ms % 1000 * 1_000_000) as _,
+    });
+    let limit = time.as_ref().map_or(null(), core::ptr::from_ref);
+    // SAFETY: the word and the time outlive the call.
+    let error = keep_errno(|| unsafe {
+        match libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            value,
+            limit,
+        ) {
+            0 => 0,
+            _ => super::errno::get(),
+        }
+    });
+    match error {
+        libc::ETIMEDOUT => Woken::ByTime,
+        _ => Woken::Early,
+    }
+}
+
+/// Wakes all who sleep on `word`, in whatever process.
+pub fn wake(word: &Word) {
+    // SAFETY: FUTEX_WAKE only uses the address as a key.
+    keep_errno(|| unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX)
+    });
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_ends_in_time_or_when_the_word_has_changed() {
+        let word = Word::new(7);
+        assert_eq!(wait(&word, 7, Some(1)), Woken::ByTime);
+        assert_eq!(wait(&word, 8, None), Woken::Early);
+    }
+
+    #[test]
+    fn a_waker_ends_a_sleep_without_an_end() {
+        let word = std::sync::Arc::new(Word::new(0));
+        let sleeper = {
+            let word = std::sync::Arc::clone(&word);
+            std::thread::spawn(move || wait(&word, 0, None))
+        };
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        word.store(1, crate::base::sync::plain::Ordering::Release);
+        wake(&word);
+        assert_eq!(sleeper.join().unwrap(), Woken::Early);
+    }
+}
