@@ -22,6 +22,7 @@ tier suites ci/suites.sh full
 # Every way of charging commits, if this machine lets us choose; put back whatever happens.
 tier overcommit ci/overcommit.sh "$target/dist/libneap.so"
 tier torture ci/torture.sh "$target/dist/libneap.so"
+tier forks env FORK_ROUNDS=10000 LIBRARY_UNDER_TEST="$target/dist/libneap.so" cargo test -p neap-c --test preload fork::
 tier peers "$target/dist/neap-lab" peers
 # The fewest rounds that can prove anything. The project's own records are not replaced.
 tier bench "$target/dist/neap-lab" bench --rounds 6 --seconds 1200 --records "$target/records"

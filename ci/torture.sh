@@ -171,7 +171,7 @@ row() { # row NAME MEMORY COMMAND…: runs it, and keeps a line for the table
 }
 
 torture() { # torture PERCENT MEMORY MODE ARGS…: so many of all rounds
-    local percent=$1 memory=$2 mode=$3 name=$3 alone=()
+    local percent=$1 memory=$2 mode=$3 name=$3
     shift 3
     [ $# -eq 0 ] || name="$name ${*#--}"
     if [ "$mode" = remap ]; then
@@ -184,9 +184,7 @@ torture() { # torture PERCENT MEMORY MODE ARGS…: so many of all rounds
         # More than the limit.
         swap) set -- --max-bytes 100000000 "$@" ;;
     esac
-    # Then a child of a raw clone may allocate: nobody else can have held a lock.
-    case "$*" in *"--threads 1"*) alone=(env NEAP_PURGE_THREAD=0) ;; esac
-    row "$name" "$memory" "${alone[@]}" "$work/torture" --mode "$mode" --rounds $((all * percent / 100)) \
+    row "$name" "$memory" "$work/torture" --mode "$mode" --rounds $((all * percent / 100)) \
         --seed $((${#rows[@]} + ${SEED:-1})) "$@"
 }
 

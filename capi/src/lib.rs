@@ -12,6 +12,7 @@
 //! | `libc_names.rs` | the same under glibc's internal `__libc_*` names |
 //! | `cxx/` | the 20 replaceable forms of `operator new` and `operator delete` |
 //! | `alone.rs` | `unshare` `setns` `fork`: the purge thread makes way |
+//! | `copies/` | `clone` `_Fork` `syscall`: copies of the process past `fork`, and sandboxes entered by number |
 //! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
 //! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out, too |
 //! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
@@ -30,6 +31,7 @@ mod aligned;
 mod alone;
 mod c;
 mod control;
+mod copies;
 mod cxx;
 mod dlopen;
 mod errno;

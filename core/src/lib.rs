@@ -27,9 +27,10 @@
 //! - When a thread that purges may be started: [`purge`].
 //! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts: [`cache::counted`].
 //! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::decay`]), the
-//!   profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache, depot, metadata's
-//!   depots, stacks, committing, purging, page heap. A holder of one takes one to the left of it only by
-//!   `try_lock`.
+//!   profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache (no rank), depot,
+//!   metadata's depots, stacks, committing, purging, page heap. A thread that holds one takes one to the
+//!   left of it only by `try_lock`. A lock's rank says where it stands ([`os::gate::Rank`]), and a fork
+//!   closes them in this order. The C library's list of streams comes before all.
 //! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
 //!   [`os::section`] checks it.
 //!

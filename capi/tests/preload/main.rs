@@ -8,6 +8,7 @@ mod cxx;
 mod entry_points;
 mod exhaustion;
 mod faults;
+mod fork;
 mod limits;
 mod misuse;
 mod process;

@@ -8,7 +8,7 @@
 use super::bell::{Bell, Pair, Urgency};
 use super::heap::Heap;
 use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
-use crate::os::lock::Lock;
+use crate::os::lock::{Lock, Rank};
 use crate::page::{Age, Chores};
 use crate::slab::Slab;
 use crate::slab::class::Class;
@@ -87,7 +87,7 @@ impl Tide {
     /// Nothing freed yet.
     pub const fn new() -> Tide {
         Tide {
-            step: Lock::new(),
+            step: Lock::new(Rank::Step),
             on_the_way: UnsafeCell::new(OnTheWay {
                 caches: 0,
                 cursor: Cursor::end(),

@@ -7,6 +7,7 @@
 use super::heap::Heap;
 use super::misuse;
 use crate::base::units::SLICE_BYTES;
+use crate::os::lock::Lock;
 use crate::page::{Age, Use};
 use crate::slab::Slab;
 use crate::slab::class::Class;
@@ -64,26 +65,13 @@ impl Meta {
     /// No slabs.
     pub const fn new() -> Meta {
         Meta {
-            depots: Depots::new(),
+            depots: Depots::of_metadata(),
         }
     }
 
-    /// Holds every lock, for fork.
-    ///
-    /// # Safety
-    /// - Followed by [`Meta::fork_unlock`] in the parent and in the child, nothing between.
-    pub unsafe fn fork_lock(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.depots.fork_lock() };
-    }
-
-    /// Gives every lock up, after fork.
-    ///
-    /// # Safety
-    /// - [`Meta::fork_lock`] was called by this thread or, before the fork, by its parent.
-    pub unsafe fn fork_unlock(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.depots.fork_unlock() };
+    /// The locks of its depots, for a fork.
+    pub fn locks(&self) -> impl Iterator<Item = &Lock> {
+        self.depots.locks()
     }
 }
 

@@ -7,7 +7,7 @@
 //! stay unbiased.
 
 use crate::base::sync::plain::{AtomicU64, Ordering::Relaxed};
-use crate::os::lock::Lock;
+use crate::os::lock::{Lock, Rank};
 
 /// A process that allocates faster for long is sampled as often as if it allocated that fast: 3,815 times a second at 512 KiB.
 const BYTES_PER_NS: u64 = 2;
@@ -37,7 +37,7 @@ impl Pace {
     /// Nothing is sampled.
     pub const fn off() -> Pace {
         Pace {
-            lock: Lock::new(),
+            lock: Lock::new(Rank::Pace),
             asked: AtomicU64::new(0),
             rate: AtomicU64::new(0),
             began: AtomicU64::new(0),

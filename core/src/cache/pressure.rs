@@ -57,7 +57,10 @@ impl Pressure {
 
     /// In a fork's child: the thread that gathered stayed in the parent.
     pub fn rest(&self) {
-        self.gathering.store(AT_REST, Ordering::Relaxed);
+        // Writes only where it must: in a child a write costs a page.
+        if self.gathering.load(Ordering::Relaxed) != AT_REST {
+            self.gathering.store(AT_REST, Ordering::Relaxed);
+        }
     }
 }
 

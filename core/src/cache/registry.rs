@@ -5,7 +5,8 @@ use super::heap::Heap;
 use super::slot;
 use super::thread::{CACHE_BYTES, Cache, Door, GONE, ORPHANED, PINNED, UNPINNED};
 use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
-use crate::os::lock::Lock;
+use crate::os::gate::FORK;
+use crate::os::lock::{Lock, Rank};
 use crate::os::thread::Key;
 use crate::slab::class::{Class, table};
 use core::ffi::c_void;
@@ -65,8 +66,8 @@ impl Registry {
     /// No caches.
     pub const fn new() -> Registry {
         Registry {
-            draining: Lock::new(),
-            lock: Lock::new(),
+            draining: Lock::new(Rank::Draining),
+            lock: Lock::new(Rank::Registry),
             first: AtomicPtr::new(ptr::null_mut()),
             last: AtomicPtr::new(ptr::null_mut()),
             count: AtomicUsize::new(0),
@@ -210,9 +211,14 @@ impl Registry {
         }
     }
 
-    /// In a fork's child, both locks held: only the calling thread is left. The caches of the others stay
-    /// behind, with at most the bytes that were granted to them.
-    fn keep_only(&self, cache: Option<&Cache>) {
+    /// In a fork's child: only the calling thread is left. The caches of the others stay behind, with at
+    /// most the bytes that were granted to them. False, and nothing written, if there were no others.
+    fn keep_only(&self, cache: Option<&Cache>) -> bool {
+        let only = cache.map_or(ptr::null_mut(), |cache| ptr::from_ref(cache).cast_mut());
+        let is_only = |cache: &Cache| cache.next.load(Ordering::Relaxed).is_null();
+        if self.first.load(Ordering::Relaxed) == only && cache.is_none_or(is_only) {
+            return false;
+        }
         self.first.store(ptr::null_mut(), Ordering::Relaxed);
         self.last.store(ptr::null_mut(), Ordering::Relaxed);
         self.count
@@ -220,6 +226,7 @@ impl Registry {
         if let Some(cache) = cache {
             self.append(cache);
         }
+        true
     }
 }
 
@@ -313,56 +320,39 @@ impl Heap {
         unsafe { self.give_meta(start.byte_sub(shift), CACHE_BYTES) };
     }
 
-    /// Before fork: holds every lock, so that the child finds all in order.
-    ///
-    /// # Safety
-    /// - Followed by [`Heap::fork_parent`] or [`Heap::fork_child`] on the same thread.
-    pub unsafe fn fork_prepare(&self) {
-        core::mem::forget(self.tide.step.lock());
-        core::mem::forget(self.pace.lock.lock());
-        core::mem::forget(self.registry.draining.lock());
-        core::mem::forget(self.registry.lock.lock());
-        // SAFETY: the caller's promise.
-        unsafe { self.depots.fork_lock() };
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.meta.fork_lock();
-            self.stacks.fork_lock();
-            self.pages.fork_lock();
-        }
+    /// Before a fork: brings all below the front to rest, from the left of the order of locks to the right.
+    pub fn close_for_fork(&self) {
+        FORK.close(Rank::Step, [&self.tide.step]);
+        FORK.close(Rank::Pace, [&self.pace.lock]);
+        FORK.close(Rank::Draining, [&self.registry.draining]);
+        FORK.close(Rank::Registry, [&self.registry.lock]);
+        FORK.close(Rank::Depot, self.depots.locks());
+        FORK.close(Rank::Meta, self.meta.locks());
+        FORK.close(Rank::Stacks, [self.stacks.lock()]);
+        let [committing, purging, pages] = self.pages.locks();
+        FORK.close(Rank::Committing, [committing]);
+        FORK.close(Rank::Purging, [purging]);
+        FORK.close(Rank::Pages, [pages]);
     }
 
-    /// After fork, in the parent.
-    ///
-    /// # Safety
-    /// - [`Heap::fork_prepare`] was called by this thread.
-    pub unsafe fn fork_parent(&self) {
-        // SAFETY: all held since fork_prepare.
-        unsafe {
-            self.pages.fork_unlock();
-            self.stacks.fork_unlock();
-            self.meta.fork_unlock();
-            self.depots.fork_unlock();
-            self.registry.lock.force_unlock();
-            self.registry.draining.force_unlock();
-            self.pace.lock.force_unlock();
-            self.tide.step.force_unlock();
-        }
-    }
-
-    /// After fork, in the child.
-    ///
-    /// # Safety
-    /// - [`Heap::fork_prepare`] was called by the thread that forked.
-    pub unsafe fn fork_child(&'static self) {
+    /// After a fork, in the child, whose only thread this is. What the thread was changing when a handler of a signal
+    /// interrupted it, and forked, it goes on changing.
+    pub fn after_fork_in_child(&'static self) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let cache = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
-        self.registry.keep_only(cache);
+        if let Some(cache) = cache {
+            cache.lock().free_if_left();
+        }
+        let at_rest =
+            !self.registry.lock.is_mine() && !cache.is_some_and(|cache| cache.lock().is_mine());
+        if at_rest && self.registry.keep_only(cache) {
+            let granted = cache.map_or(0, |cache| cache.open().inner.granted);
+            self.budget.reset(granted);
+        }
+        if let Some(cache) = cache.filter(|_| !self.registry.draining.is_mine()) {
+            cache.note_no_drainer();
+        }
         self.pressure.rest();
-        self.budget
-            .reset(cache.map_or(0, |cache| cache.open().inner.granted));
-        // SAFETY: all held since fork_prepare; sleepers stayed in the parent, waking nobody is harmless.
-        unsafe { self.fork_parent() };
     }
 }
 

@@ -5,7 +5,7 @@ use super::counted::{Counted, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
 use crate::base::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering, UnsafeCell};
 use crate::base::units::SLICE_BYTES;
-use crate::os::lock::{Guard, Lock};
+use crate::os::lock::{Guard, Lock, Rank};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::ptr::{self, NonNull};
 
@@ -122,7 +122,8 @@ impl Counts {
 
     /// Adds `by` to a counter that only this thread writes.
     pub fn bump(counter: &AtomicU64, by: u64) {
-        counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+        let sum = counter.load(Ordering::Relaxed).wrapping_add(by);
+        counter.store(sum, Ordering::Relaxed);
     }
 }
 
@@ -174,7 +175,7 @@ impl Cache {
             tags: TAGS_BY_SIZE,
             counted: [const { Counted::off() }; CLASSES + 1],
             drawn: Drawn::nothing(),
-            lock: Lock::new(),
+            lock: Lock::new(Rank::Apart),
             inner: UnsafeCell::new(inner),
             next: AtomicPtr::new(ptr::null_mut()),
             previous: AtomicPtr::new(ptr::null_mut()),
@@ -233,9 +234,22 @@ impl Cache {
         self.starts[tag.0 as usize * 8 / size_of::<Magazine>()]
     }
 
+    /// In a fork's child: a drainer that had the cache in hand stayed in the parent.
+    pub fn note_no_drainer(&self) {
+        // Writes only where it must: in a child a write costs a page.
+        if self.pin.load(Ordering::Relaxed) != UNPINNED {
+            self.pin.store(UNPINNED, Ordering::Relaxed);
+        }
+    }
+
     /// Whether nobody holds the cache's lock now.
     pub fn is_quiet(&self) -> bool {
         self.is_sentinel() || self.lock.try_lock().is_some()
+    }
+
+    /// The cache's lock, for a fork's child.
+    pub fn lock(&self) -> &Lock {
+        &self.lock
     }
 
     /// Takes the cache's lock and everything it guards.

@@ -5,7 +5,8 @@ use super::release::{free_found, start_of};
 use crate::base::sync::{AtomicUsize, Ordering, UnsafeCell};
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::misuse::{self, Call};
-use crate::os::lock::Lock;
+use crate::os::gate::FORK;
+use crate::os::lock::{Lock, Rank};
 use crate::slab::class::Class;
 
 /// Blocks in quarantine at most.
@@ -16,7 +17,7 @@ const MOST_BYTES: usize = 64 << 20;
 const SLOTS: usize = PLACES * 2;
 
 static QUARANTINE: Quarantine = Quarantine {
-    lock: Lock::new(),
+    lock: Lock::new(Rank::Quarantine),
     inner: UnsafeCell::new(Inner {
         ring: [(0, 0); PLACES],
         first: 0,
@@ -123,21 +124,9 @@ pub(super) fn free(address: usize, found: Found) {
     }
 }
 
-/// Holds the quarantine's lock, for fork.
-///
-/// # Safety
-/// - Followed by [`fork_unlock`] in the parent and in the child.
-pub(super) unsafe fn fork_lock() {
-    core::mem::forget(QUARANTINE.lock.lock());
-}
-
-/// Lets go of the quarantine's lock, after fork.
-///
-/// # Safety
-/// - [`fork_lock`] was called before.
-pub(super) unsafe fn fork_unlock() {
-    // SAFETY: held since fork_lock.
-    unsafe { QUARANTINE.lock.force_unlock() };
+/// Brings the quarantine to rest, for a fork.
+pub(super) fn close_for_fork() {
+    FORK.close(Rank::Quarantine, [&QUARANTINE.lock]);
 }
 
 /// The block's bytes; aborts if none starts here, or if it is free already.

@@ -7,6 +7,7 @@ pub mod attach;
 mod caller;
 mod check;
 mod classes;
+pub mod fork;
 mod global;
 mod large;
 pub mod profile;

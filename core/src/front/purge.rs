@@ -26,10 +26,12 @@ mod watch;
 
 use super::allocate::entered;
 use super::attach;
+use super::fork::Copier;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::board::ThreadState;
 use crate::cache::heap::HEAP;
+use crate::os::gate::FORK;
 use crate::os::linux::sandbox;
 use crate::os::{lock, shared, thread};
 use crate::page::Chores;
@@ -46,8 +48,10 @@ const STARTING: u32 = 1;
 const HERE: u32 = 2;
 
 /// Waited on by who wants no thread.
+#[unsafe(link_section = "neap_fork")]
 static STATE: AtomicU32 = AtomicU32::new(AWAY);
 /// The last thread's number; 0 before the first, and until a new one has said its own.
+#[unsafe(link_section = "neap_fork")]
 static THREAD: AtomicI32 = AtomicI32::new(0);
 /// When the last thread was about to end, in ms.
 static ENDED: AtomicU64 = AtomicU64::new(0);
@@ -56,12 +60,14 @@ const EXIT_MS: u64 = 1000;
 /// Who is starting a thread, as the C library names it; 0 while nobody is.
 static STARTER: AtomicUsize = AtomicUsize::new(0);
 /// How many want no thread to be started now.
+#[unsafe(link_section = "neap_fork")]
 static HOLDS: AtomicUsize = AtomicUsize::new(0);
 /// Whether a thread may be started at all.
 static ENABLED: AtomicBool = AtomicBool::new(false);
 /// Whether it is started from the beginning on, however small the heap is.
 static EAGER: AtomicBool = AtomicBool::new(false);
 /// The process that the library was started in, or that was forked from one.
+#[unsafe(link_section = "neap_fork")]
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 /// No thread is started before this time, in ms: the last attempt was refused.
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
@@ -206,12 +212,14 @@ pub(super) fn is_here() -> bool {
     STATE.load(Ordering::Relaxed) != AWAY
 }
 
-/// False in a child of vfork, or of a clone that the C library does not know of.
+/// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox, which may kill for the question,
+/// the process is taken for the one that entered it.
 pub(super) fn is_own_process() -> bool {
-    PROCESS.load(Ordering::Relaxed) == thread::process_id()
+    sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == thread::process_id()
 }
 
 /// How many threads are within [`fork_whole`].
+#[unsafe(link_section = "neap_fork")]
 static FORKS: AtomicUsize = AtomicUsize::new(0);
 
 /// Calls `fork`, which runs the program's own handlers before and after it: no thread is started by these.
@@ -240,18 +248,23 @@ pub(super) fn after_fork_in_parent() {
     HOLDS.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// After a fork, in the child, which has one thread.
-pub(super) fn after_fork_in_child() {
+/// After a fork, in the child, which has one thread. It may start a thread if the C library knows of the fork.
+pub(super) fn after_fork_in_child(copier: Copier) {
     HOLDS.store(FORKS.load(Ordering::SeqCst).min(1), Ordering::SeqCst);
+    if copier == Copier::CLibrary {
+        note_process();
+    }
+    moment::start_anew();
+    // A child writes no page that it need not.
+    if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.chores() == Chores::Callers {
+        return;
+    }
     THREAD.store(0, Ordering::SeqCst);
     STARTER.store(0, Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
-    note_process();
     HEAP.tide.bell.silence();
     HEAP.tide.attend();
-    moment::start_anew();
     HEAP.pages.set_chores(Chores::Callers);
-    tell_state();
 }
 
 /// Starts the thread. False if another caller does, somebody holds it off, or the C library or the kernel refuses.
@@ -301,7 +314,9 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     if HOLDS.load(Ordering::SeqCst) == 0 {
         thread::name_thread(c"neap-purge");
         tell_state();
+        FORK.note_purger();
         watch::go_round();
+        FORK.forget_purger();
     }
     HEAP.pages.set_chores(Chores::Callers);
     ENDED.store(HEAP.now_ms(), Ordering::SeqCst);

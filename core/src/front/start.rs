@@ -4,14 +4,14 @@
 //! any constructor. Options count from the constructor on.
 
 use super::statistics::{self, Lossy};
-use super::{attach, check, classes, profile, purge};
+use super::{attach, classes, fork, profile, purge};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::thread::Door;
 use crate::control::{self, Value};
 use crate::os::Os;
 use crate::os::fatal::warn;
-use crate::os::linux::{Linux, cgroup, close_inherited_pagemap, forbid_pagemap, locked, sandbox};
+use crate::os::linux::{Linux, forbid_pagemap, sandbox};
 use crate::os::{scratch, thread};
 use crate::page::HugePolicy;
 use core::ffi::{CStr, c_char};
@@ -25,8 +25,6 @@ pub fn deepbind_kept() -> bool {
 
 /// Begins the process, once: reads the options, prepares for fork. `libneap.so` calls it from its
 /// constructor; in a Rust program the first call that needs a cache does, before `main`.
-///
-/// Early, for fork handlers registered before ours run while ours hold every lock, and may allocate.
 ///
 /// # Safety
 /// - `envp` is null (then nothing is done) or the process's environment, which no other thread changes meanwhile.
@@ -59,8 +57,7 @@ fn is_first(envp: *mut *mut c_char) -> bool {
 /// - As [`begin`]; for the first caller only.
 unsafe fn begin_first(envp: *mut *mut c_char) {
     purge::note_process();
-    thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
-    statistics::note_process();
+    fork::begin();
     if !thread::is_secure() {
         // SAFETY: the caller's promise.
         unsafe { each_entry(envp, apply) };
@@ -278,45 +275,6 @@ fn without_neap(list: &mut [u8]) -> usize {
 fn is_neap(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     name.starts_with(b"libneap")
-}
-
-unsafe extern "C" fn before_fork() {
-    purge::before_fork();
-    // SAFETY: the C library calls one of the two below next, on this thread or its copy.
-    unsafe {
-        attach::before_fork();
-        check::fork_lock();
-        profile::fork_lock();
-        HEAP.fork_prepare();
-    }
-}
-
-unsafe extern "C" fn after_fork_in_parent() {
-    // SAFETY: `before_fork` ran on this thread.
-    unsafe {
-        HEAP.fork_parent();
-        profile::fork_unlock();
-        check::fork_unlock();
-        attach::after_fork_in_parent();
-    }
-    purge::after_fork_in_parent();
-}
-
-unsafe extern "C" fn after_fork_in_child() {
-    // SAFETY: `before_fork` ran on the thread that this one is the copy of.
-    unsafe {
-        HEAP.fork_child();
-        profile::after_fork_in_child();
-        check::fork_unlock();
-    }
-    // Before anything takes the page heap's lock, which writes to the board.
-    // SAFETY: as above.
-    unsafe { attach::after_fork_in_child() };
-    purge::after_fork_in_child();
-    locked::note_unlocked();
-    close_inherited_pagemap();
-    cgroup::forget_who_asks();
-    statistics::note_process();
 }
 
 #[cfg(test)]

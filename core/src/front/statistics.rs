@@ -1,7 +1,7 @@
 //! Statistics at the process's end, for `NEAP_STATS`.
 
-use super::{attach, survey};
-use crate::base::sync::{AtomicI32, AtomicU8, Ordering, UnsafeCell};
+use super::{attach, purge, survey};
+use crate::base::sync::{AtomicU8, Ordering, UnsafeCell};
 use crate::cache::heap::HEAP;
 use crate::os::fatal::warn;
 use crate::os::scratch;
@@ -13,10 +13,6 @@ use core::fmt::{self, Write};
 
 /// What was asked for.
 struct Request {
-    /// [`OFF`], [`TEXT`] or [`JSON`].
-    form: AtomicU8,
-    /// The process that the constructor, or a fork's child handler, ran in.
-    process: AtomicI32,
     /// Written once by the constructor, while the process has one thread; read when it ends.
     place: UnsafeCell<Place>,
 }
@@ -40,9 +36,11 @@ const OFF: u8 = 0;
 const TEXT: u8 = 1;
 const JSON: u8 = 2;
 
+/// [`OFF`], [`TEXT`] or [`JSON`]. Apart, for a fork's child looks at it when it ends.
+#[unsafe(link_section = "neap_fork")]
+static FORM: AtomicU8 = AtomicU8::new(OFF);
+
 static REQUEST: Request = Request {
-    form: AtomicU8::new(OFF),
-    process: AtomicI32::new(0),
     place: UnsafeCell::new(Place {
         path: [0; PATH_BYTES],
         standard_error: None,
@@ -64,20 +62,13 @@ pub(super) unsafe fn choose(word: &str) {
         "json" => JSON,
         _ => OFF,
     };
-    REQUEST.form.store(form, Ordering::Relaxed);
+    FORM.store(form, Ordering::Relaxed);
     // SAFETY: the caller's promise.
     let place = unsafe { &mut *REQUEST.place.get() };
     if form != OFF && place.standard_error.is_none() {
         place.standard_error = thread::file_identity(2);
         place.ours = thread::duplicate(2).unwrap_or(2);
     }
-}
-
-/// Says that this process, and no vfork's child of it, may write the page.
-pub(super) fn note_process() {
-    REQUEST
-        .process
-        .store(thread::process_id(), Ordering::Relaxed);
 }
 
 /// Says where the page is wanted.
@@ -99,8 +90,8 @@ pub(super) unsafe fn keep_path(path: &[u8]) {
 
 /// The process ends: writes the statistics that were asked for.
 extern "C" fn at_end() {
-    let form = REQUEST.form.swap(OFF, Ordering::Relaxed);
-    if form != OFF {
+    if FORM.load(Ordering::Relaxed) != OFF {
+        let form = FORM.swap(OFF, Ordering::Relaxed);
         write_statistics(form);
     }
     attach::finish();
@@ -110,9 +101,9 @@ extern "C" fn at_end() {
 /// same, if that is safe. It is not in a vfork's child, nor in a signal handler that interrupted the
 /// heap, whose locks this thread then holds.
 pub fn ends_at_once() {
-    let form = REQUEST.form.load(Ordering::Relaxed);
-    let ours = REQUEST.process.load(Ordering::Relaxed) == thread::process_id();
-    if ours && (form != OFF || attach::is_awaited()) && HEAP.is_quiet() {
+    let form = FORM.load(Ordering::Relaxed);
+    let wanted = form != OFF || attach::is_awaited();
+    if wanted && purge::is_own_process() && HEAP.is_quiet() {
         scratch::on_stack(|| at_end());
     }
 }

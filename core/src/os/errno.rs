@@ -14,6 +14,13 @@ pub fn get() -> i32 {
     unsafe { *location() }
 }
 
+/// Where the calling thread's `errno` stands: unique among the threads that live.
+#[inline]
+pub(super) fn place() -> usize {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::__errno_location() }.addr()
+}
+
 /// Sets the calling thread's `errno`.
 pub fn set(value: i32) {
     // SAFETY: as in `get`.

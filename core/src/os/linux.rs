@@ -9,6 +9,7 @@ use crate::base::units::HUGE_BYTES;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
+mod call;
 pub mod cgroup;
 mod descriptor;
 pub mod locked;
@@ -22,6 +23,7 @@ use self::mapping::{
     RESERVED, at_break, map, map_reserved, price_ns, reserve_and_trim, reserve_below, unmap,
 };
 
+pub(super) use call::call;
 pub use descriptor::{close_inherited as close_inherited_pagemap, forbid as forbid_pagemap};
 
 /// Linux.

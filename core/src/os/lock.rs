@@ -1,10 +1,12 @@
 //! Locks that allocate nothing and keep `errno`.
 //!
 //! [`FutexLock`] is the machine's. [`Lock`] is the same, except under a model checker,
-//! where it is one the checker can schedule.
+//! where it is one the checker can schedule. What a fork does with locks stands in [`super::gate`].
 
-use super::errno::keep_errno;
-use crate::base::sync::plain::{AtomicU32, Ordering};
+use super::errno::{self, keep_errno};
+pub use super::gate::Rank;
+use super::gate::{FORK, Gate};
+use crate::base::sync::plain::{AtomicU32, AtomicUsize, Ordering};
 
 /// A word that threads sleep on.
 pub type Word = AtomicU32;
@@ -16,18 +18,29 @@ pub use FutexGuard as Guard;
 #[cfg(not(loom))]
 pub use FutexLock as Lock;
 
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-/// Held, and somebody may sleep on it.
-const AWAITED: u32 = 2;
+const FREE: usize = 0;
+/// Added to the holder: somebody may sleep on the lock.
+const AWAITED: usize = 1;
 
 /// How often a locker looks again before it sleeps.
 const SPINS: u32 = 64;
 
-/// A mutex of one word: free, held, or held with sleepers.
+/// How long a fork sleeps before it looks again, in ms: whether the purge thread waits in turn, and whether the wake-up
+/// went to a thread that the gate stops.
+const LOOK_MS: u64 = 1;
+
+/// The calling thread: where its `errno` stands, which is unique among threads that live, a multiple of 4, and
+/// the same in a child of fork.
+#[inline]
+pub(super) fn me() -> usize {
+    errno::place()
+}
+
+/// A mutex of one word: [`FREE`], or its holder, with [`AWAITED`].
 #[derive(Debug)]
 pub struct FutexLock {
-    state: AtomicU32,
+    state: AtomicUsize,
+    rank: Rank,
 }
 
 /// Holds a [`FutexLock`]; gives it up when dropped.
@@ -38,10 +51,16 @@ pub struct FutexGuard<'a> {
 
 impl FutexLock {
     /// A free lock.
-    pub const fn new() -> Self {
+    pub const fn new(rank: Rank) -> Self {
         Self {
-            state: AtomicU32::new(FREE),
+            state: AtomicUsize::new(FREE),
+            rank,
         }
+    }
+
+    /// Where it stands in the order of locks.
+    pub fn rank(&self) -> Rank {
+        self.rank
     }
 
     /// Waits for the lock and takes it.
@@ -53,56 +72,136 @@ impl FutexLock {
         }
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if it is free, and open.
     #[inline]
     pub fn try_lock(&self) -> Option<FutexGuard<'_>> {
+        self.take(me())
+    }
+
+    /// Whether the calling thread holds the lock.
+    pub fn is_mine(&self) -> bool {
+        match self.state.load(Ordering::SeqCst) & !AWAITED {
+            FREE => false,
+            holder => holder == me(),
+        }
+    }
+
+    fn gate() -> &'static Gate {
+        &FORK.gate
+    }
+
+    /// First the word, then the gate: see [`super::gate`].
+    #[inline]
+    fn take(&self, value: usize) -> Option<FutexGuard<'_>> {
         self.state
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .ok()
-            .map(|_| FutexGuard { lock: self })
+            .compare_exchange(FREE, value, Ordering::SeqCst, Ordering::Relaxed)
+            .ok()?;
+        let guard = FutexGuard { lock: self };
+        if self.rank != Rank::Apart && Self::gate().stops(self.rank) {
+            drop(guard);
+            return None;
+        }
+        Some(guard)
     }
 
     #[cold]
     fn lock_contended(&self) -> FutexGuard<'_> {
-        for _ in 0..SPINS {
-            if self.state.load(Ordering::Relaxed) == FREE
-                && let Some(guard) = self.try_lock()
-            {
-                return guard;
+        let _waiting = FORK.note_waiting(self);
+        let mut value = me();
+        loop {
+            Self::gate().wait(self.rank);
+            for _ in 0..SPINS {
+                if self.state.load(Ordering::Relaxed) == FREE
+                    && let Some(guard) = self.take(value)
+                {
+                    return guard;
+                }
+                core::hint::spin_loop();
             }
-            core::hint::spin_loop();
+            // Who has slept was woken alone: the lock counts as awaited from then on, one wake too many, never one too few.
+            value |= AWAITED;
+            match self.announce() {
+                FREE => {
+                    if let Some(guard) = self.take(value) {
+                        return guard;
+                    }
+                }
+                held => {
+                    super::section::assert_outside();
+                    self.sleep(held, None);
+                }
+            }
         }
-        super::section::assert_outside();
-        // From here the lock counts as awaited even if nobody else sleeps: one wake too many, never one too few.
-        while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
-            keep_errno(|| self.wait());
-        }
-        FutexGuard { lock: self }
     }
 
-    fn wait(&self) {
+    /// Marks a held lock as awaited. What it says then; [`FREE`] if nobody holds it.
+    fn announce(&self) -> usize {
+        let mark = |state| (state != FREE).then_some(state | AWAITED);
+        self.state
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark)
+            .map_or(FREE, |held| held | AWAITED)
+    }
+
+    /// For a fork that has closed the lock's rank: waits until nobody holds it whom the fork has to wait for.
+    pub(super) fn await_rest(&self) {
+        loop {
+            let holder = self.state.load(Ordering::SeqCst) & !AWAITED;
+            if holder == FREE || holder == me() || FORK.cuts(self, holder) {
+                return;
+            }
+            match self.announce() {
+                FREE => {}
+                held => {
+                    self.sleep(held, Some(LOOK_MS));
+                    // The wake-up may have been another sleeper's.
+                    self.wake_one();
+                }
+            }
+        }
+    }
+
+    /// In a child of fork: sets the lock free if its holder stayed in the parent.
+    pub fn free_if_left(&self) {
+        let holder = self.state.load(Ordering::Relaxed) & !AWAITED;
+        if holder != FREE && holder != me() {
+            self.state.store(FREE, Ordering::Release);
+        }
+    }
+
+    /// The half of the state that the kernel compares: the lower one, which has [`AWAITED`].
+    fn half(&self) -> *const u32 {
+        let at = usize::from(cfg!(target_endian = "big"));
+        self.state
+            .as_ptr()
+            .cast::<u32>()
+            .wrapping_add(at)
+            .cast_const()
+    }
+
+    fn sleep(&self, state: usize, ms: Option<u64>) {
+        let time = ms.map(time_of);
         // SAFETY: the word outlives the call; a spurious return is handled by the caller's loop.
-        unsafe {
+        keep_errno(|| unsafe {
             libc::syscall(
                 libc::SYS_futex,
-                self.state.as_ptr(),
+                self.half(),
                 libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                AWAITED,
-                core::ptr::null::<libc::timespec>(),
-            );
-        }
+                state as u32,
+                time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref),
+            )
+        });
     }
 
     fn wake_one(&self) {
         // SAFETY: FUTEX_WAKE only uses the address as a key.
-        unsafe {
+        keep_errno(|| unsafe {
             libc::syscall(
                 libc::SYS_futex,
-                self.state.as_ptr(),
+                self.half(),
                 libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
                 1,
-            );
-        }
+            )
+        });
     }
 
     /// Gives up the lock on behalf of a guard that was forgotten.
@@ -111,18 +210,37 @@ impl FutexLock {
     /// - The calling thread took the lock and forgot the guard.
     #[inline]
     pub unsafe fn force_unlock(&self) {
-        if self.state.swap(FREE, Ordering::Release) == AWAITED {
-            keep_errno(|| self.wake_one());
+        debug_assert!(self.is_mine());
+        if self.state.swap(FREE, Ordering::SeqCst) & AWAITED != 0 {
+            self.wake_one();
         }
     }
 }
 
-/// Sleeps while `word` is `value`, for at most `ms` milliseconds. May return early.
-pub fn wait(word: &Word, value: u32, ms: u64) {
-    let time = libc::timespec {
+fn time_of(ms: u64) -> libc::timespec {
+    libc::timespec {
         tv_sec: (ms / 1000) as libc::time_t,
         tv_nsec: (ms % 1000 * 1_000_000) as _,
-    };
+    }
+}
+
+/// Sleeps while `word` is `value`. May return early.
+pub(super) fn sleep_while(word: &Word, value: u32) {
+    // SAFETY: the word outlives the call.
+    keep_errno(|| unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            value,
+            core::ptr::null::<libc::timespec>(),
+        )
+    });
+}
+
+/// Sleeps while `word` is `value`, for at most `ms` milliseconds. May return early.
+pub fn wait(word: &Word, value: u32, ms: u64) {
+    let time = time_of(ms);
     // SAFETY: the word and the time outlive the call.
     keep_errno(|| unsafe {
         libc::syscall(
@@ -148,12 +266,6 @@ pub fn wake(word: &Word) {
     });
 }
 
-impl Default for FutexLock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Drop for FutexGuard<'_> {
     #[inline]
     fn drop(&mut self) {
@@ -174,7 +286,7 @@ mod tests {
         // SAFETY: the cell is only touched under the lock.
         unsafe impl Sync for Shared {}
         let shared = Arc::new(Shared(
-            FutexLock::new(),
+            FutexLock::new(Rank::Apart),
             crate::base::sync::UnsafeCell::new(0),
         ));
         let threads: Vec<_> = (0..4)
@@ -196,9 +308,28 @@ mod tests {
         assert_eq!(unsafe { *shared.1.get() }, 40_000);
     }
 
+    /// A thread that was woken alone wakes the next one.
+    #[test]
+    fn no_sleeper_is_forgotten() {
+        for _ in 0..20 {
+            let lock = Arc::new(FutexLock::new(Rank::Apart));
+            let guard = lock.lock();
+            let wait = |_| {
+                let lock = Arc::clone(&lock);
+                std::thread::spawn(move || drop(lock.lock()))
+            };
+            let sleepers: Vec<_> = (0..8).map(wait).collect();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            drop(guard);
+            sleepers
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
+        }
+    }
+
     #[test]
     fn a_held_lock_is_not_had_until_it_is_given_up() {
-        let lock = FutexLock::new();
+        let lock = FutexLock::new(Rank::Apart);
         core::mem::forget(lock.lock());
         assert!(lock.try_lock().is_none());
         // SAFETY: this thread holds it, the guard is forgotten.
@@ -208,7 +339,7 @@ mod tests {
 
     #[test]
     fn contention_keeps_errno() {
-        let lock = Arc::new(FutexLock::new());
+        let lock = Arc::new(FutexLock::new(Rank::Apart));
         let guard = lock.lock();
         let waiter = {
             let lock = Arc::clone(&lock);

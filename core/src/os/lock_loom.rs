@@ -1,5 +1,6 @@
 //! [`super::lock::Lock`] for the model checker: spins on a word the checker schedules.
 
+use super::gate::Rank;
 use crate::base::sync::{AtomicBool, Ordering};
 
 /// A mutex the checker can schedule.
@@ -16,7 +17,7 @@ pub struct Guard<'a> {
 
 impl Lock {
     /// A free lock.
-    pub fn new() -> Self {
+    pub fn new(_rank: Rank) -> Self {
         Self {
             held: AtomicBool::new(false),
         }
@@ -46,12 +47,6 @@ impl Lock {
     /// - The calling thread took the lock and forgot the guard.
     pub unsafe fn force_unlock(&self) {
         self.held.store(false, Ordering::Release);
-    }
-}
-
-impl Default for Lock {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -12,6 +12,7 @@ pub mod fatal;
 #[cfg(not(loom))]
 pub mod fault;
 pub mod futex;
+pub mod gate;
 pub mod linux;
 pub mod lock;
 #[cfg(loom)]

@@ -6,7 +6,7 @@ use super::calls;
 use super::errno::keep_errno;
 use super::linux::Linux;
 use super::thread::{self, FileIdentity};
-use crate::base::sync::plain::{AtomicPtr, AtomicU8, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::{NonNull, null_mut};
@@ -33,8 +33,24 @@ static MINE: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
 #[inline]
 pub fn is_mine() -> bool {
     // SAFETY: null, or a page that is never unmapped.
-    unsafe { MINE.load(Ordering::Acquire).as_ref() }
-        .is_none_or(|word| word.load(Ordering::Relaxed) != 0)
+    let mine = unsafe { MINE.load(Ordering::Acquire).as_ref() }
+        .is_none_or(|word| word.load(Ordering::Relaxed) != 0);
+    mine && !is_inherited()
+}
+
+/// This is a fork's child, and what it shares is still its parent's, whatever it made since.
+#[unsafe(link_section = "neap_fork")]
+static INHERITED: AtomicBool = AtomicBool::new(false);
+
+/// Says whether what the process shares is still its parent's.
+pub fn set_inherited(inherited: bool) {
+    INHERITED.store(inherited, Ordering::Relaxed);
+}
+
+/// Whether what the process shares is still its parent's.
+#[inline]
+pub fn is_inherited() -> bool {
+    INHERITED.load(Ordering::Relaxed)
 }
 
 /// Says that what is made from now on is this process's.

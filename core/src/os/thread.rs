@@ -3,6 +3,7 @@
 //! Every function keeps the caller's `errno`.
 
 use super::errno::{self, keep_errno};
+use super::linux::call;
 use super::{calls, scratch};
 use crate::base::sync::plain::{AtomicBool, AtomicUsize, Ordering};
 use core::ffi::{CStr, c_char, c_void};
@@ -123,6 +124,34 @@ pub fn with_signals_masked(work: impl FnOnce() -> bool) -> bool {
     }
 }
 
+/// Which signals a thread has masked, as the kernel has it.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct SignalMask(u64);
+
+impl SignalMask {
+    /// No signal.
+    pub const NONE: SignalMask = SignalMask(0);
+
+    /// All but 32 and 33, which the C library keeps for itself: with them masked, `setuid` in another thread waits for this one.
+    pub const ALL: SignalMask = SignalMask(!(3 << 31));
+}
+
+/// Masks these signals and no others, for the calling thread. Which were before.
+pub fn mask_signals(SignalMask(mask): SignalMask) -> SignalMask {
+    let mut before = 0u64;
+    let new = (&raw const mask).expose_provenance();
+    let old = (&raw mut before).expose_provenance();
+    // SAFETY: two sets of the size that is said.
+    unsafe {
+        call(
+            libc::SYS_rt_sigprocmask,
+            [libc::SIG_SETMASK as usize, new, old, size_of_val(&mask)],
+        )
+    };
+    SignalMask(before)
+}
+
 /// The calling thread, as the C library names it: not 0, and of no other thread that lives.
 pub fn own_name() -> usize {
     // SAFETY: no arguments.
@@ -178,7 +207,7 @@ pub fn heavy_barrier() -> bool {
 /// The kernel's number of the process.
 pub fn process_id() -> i32 {
     // SAFETY: no arguments, cannot fail.
-    unsafe { libc::getpid() }
+    unsafe { call(libc::SYS_getpid, [0; 4]) as i32 }
 }
 
 /// Whether a process with this number exists.
@@ -191,7 +220,7 @@ pub fn process_exists(id: i32) -> bool {
 pub fn exit_at_once(status: i32) -> ! {
     loop {
         // SAFETY: exit_group takes no pointers; it does not return.
-        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+        unsafe { call(libc::SYS_exit_group, [status as usize, 0, 0, 0]) };
     }
 }
 

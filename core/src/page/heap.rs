@@ -17,7 +17,7 @@ use crate::base::sync::plain::{
 use crate::base::tree::Tree;
 use crate::base::units::SLICE_SHIFT;
 use crate::os::Os;
-use crate::os::lock::{FutexGuard, FutexLock};
+use crate::os::lock::{FutexGuard, FutexLock, Rank};
 use crate::os::section::Section;
 use core::ptr::NonNull;
 
@@ -127,8 +127,8 @@ impl<O: Os> PageHeap<O> {
             limits: Limits::new(),
             absent: AtomicIsize::new(0),
             huge: AtomicU8::new(Policy::Auto as u8),
-            committing: FutexLock::new(),
-            purging: FutexLock::new(),
+            committing: FutexLock::new(Rank::Committing),
+            purging: FutexLock::new(Rank::Purging),
             habits: Habits::new(),
             zeroing: Zeroing::new(),
             calls: CallCounts::new(),
@@ -136,7 +136,7 @@ impl<O: Os> PageHeap<O> {
             thrifty: AtomicBool::new(false),
             os,
             sides,
-            lock: FutexLock::new(),
+            lock: FutexLock::new(Rank::Pages),
             inner: UnsafeCell::new(Inner {
                 fit: Tree::new(),
                 aging: Queue::new(Queued::Aging),
@@ -204,29 +204,9 @@ impl<O: Os> PageHeap<O> {
         self.lock.try_lock().is_some()
     }
 
-    /// Takes the lock and keeps it, so that a fork finds the heap at rest.
-    ///
-    /// # Safety
-    /// - Followed, on the same thread, by [`PageHeap::fork_unlock`], in the parent and in the child, with no
-    ///   other call between.
-    pub unsafe fn fork_lock(&self) {
-        core::mem::forget(self.committing.lock());
-        core::mem::forget(self.purging.lock());
-        core::mem::forget(self.lock.lock());
-    }
-
-    /// Gives up what [`PageHeap::fork_lock`] took. In the child too: sleepers stayed in the parent, and waking
-    /// nobody is harmless.
-    ///
-    /// # Safety
-    /// - [`PageHeap::fork_lock`] was called before, by this thread or the one it was forked from.
-    pub unsafe fn fork_unlock(&self) {
-        // SAFETY: all held since `fork_lock`, by the caller's promise.
-        unsafe {
-            self.lock.force_unlock();
-            self.purging.force_unlock();
-            self.committing.force_unlock();
-        }
+    /// The locks, for a fork: that of a commit under way, that of a purge, and the heap's.
+    pub fn locks(&self) -> [&FutexLock; 3] {
+        [&self.committing, &self.purging, &self.lock]
     }
 
     pub(super) fn locked(&self) -> Locked<'_, O> {

@@ -10,7 +10,7 @@ use super::class::Class;
 use super::depot::{Cursor, Depots, Pages, Round, Source, Touched};
 use super::withheld::Units;
 use super::{Claim, LISTED, Slab};
-use crate::os::lock::Lock;
+use crate::os::lock::{Lock, Rank};
 use core::ptr::NonNull;
 use loom::sync::Arc;
 use std::sync::Mutex;
@@ -36,7 +36,7 @@ impl Pool {
             free,
             used: Mutex::new(std::vec![0; slabs.len()]),
             slabs,
-            lock: Lock::new(),
+            lock: Lock::new(Rank::Meta),
         }
     }
 }

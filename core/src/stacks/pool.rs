@@ -10,7 +10,7 @@ use super::{NotInUse, Overflow, StackError, TAG};
 use crate::base::sync::UnsafeCell;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
-use crate::os::lock::{FutexGuard, FutexLock};
+use crate::os::lock::{FutexGuard, FutexLock, Rank};
 use crate::page::{Age, Dirty, PageHeap, Span, Use, Zero};
 use core::ptr::{NonNull, null_mut};
 
@@ -65,7 +65,7 @@ impl Pool {
             recycled: 0,
         };
         Self {
-            lock: FutexLock::new(),
+            lock: FutexLock::new(Rank::Stacks),
             inner: UnsafeCell::new(inner),
             counts: Counts::new(),
         }
@@ -198,22 +198,9 @@ impl Pool {
         self.lock.try_lock().is_some()
     }
 
-    /// Takes the lock and keeps it, so that a fork finds the pool at rest. A stack that another thread is just giving up
-    /// is lost to the child.
-    ///
-    /// # Safety
-    /// - Followed, on the same thread, by [`Pool::fork_unlock`], in the parent and in the child.
-    pub unsafe fn fork_lock(&self) {
-        core::mem::forget(self.lock.lock());
-    }
-
-    /// Gives up what [`Pool::fork_lock`] took.
-    ///
-    /// # Safety
-    /// - [`Pool::fork_lock`] was called before, by this thread or the one it was forked from.
-    pub unsafe fn fork_unlock(&self) {
-        // SAFETY: held since `fork_lock`, by the caller's promise.
-        unsafe { self.lock.force_unlock() }
+    /// The pool's lock, for a fork. A stack that another thread is just giving up is lost to the child.
+    pub fn lock(&self) -> &FutexLock {
+        &self.lock
     }
 }
 

@@ -18,8 +18,9 @@ use crate::board::{self, Head, Refusal, ThreadState};
 use crate::cache::bell::Urgency;
 use crate::cache::heap::HEAP;
 use crate::os::Os;
+use crate::os::gate::FORK;
 use crate::os::linux::{Linux, sandbox};
-use crate::os::lock::Lock;
+use crate::os::lock::{Lock, Rank};
 use crate::os::peek;
 use crate::os::shared::{self, Shared};
 use crate::os::thread;
@@ -56,6 +57,7 @@ pub enum Frontend {
 static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 /// Somebody asked at least once, or is told of the board: the last figures are wanted.
+#[unsafe(link_section = "neap_fork")]
 static AWAITED: AtomicBool = AtomicBool::new(false);
 
 /// Everything about the board that is not in it.
@@ -99,7 +101,7 @@ const NAME_BYTES: usize = 107;
 unsafe impl Sync for Private {}
 
 static BOARD: Private = Private {
-    lock: Lock::new(),
+    lock: Lock::new(Rank::Board),
     inner: UnsafeCell::new(Inner {
         shared: None,
         // SAFETY: 64-bit words only, for which zeros are a value.
@@ -398,7 +400,7 @@ pub(super) fn rest_ms() -> u64 {
 
 /// Whether somebody awaits the last figures.
 pub(super) fn is_awaited() -> bool {
-    AWAITED.load(Ordering::Relaxed) || rest_ms() != u64::MAX
+    AWAITED.load(Ordering::Relaxed) || (!is_inherited() && rest_ms() != u64::MAX)
 }
 
 /// The process ends: who watched or monitored it gets the last figures.
@@ -416,29 +418,46 @@ pub(super) fn finish() {
     }
 }
 
-/// Before a fork: nobody serves meanwhile.
-///
-/// # Safety
-/// - Followed by one of the two below, on the same thread.
-pub(super) unsafe fn before_fork() {
-    core::mem::forget(BOARD.lock.lock());
+/// Brings the board to rest, for a fork.
+pub(super) fn close_for_fork() {
+    FORK.close(Rank::Board, [&BOARD.lock]);
 }
 
-/// After a fork, in the parent.
-///
-/// # Safety
-/// - [`before_fork`] was called by this thread.
-pub(super) unsafe fn after_fork_in_parent() {
-    // SAFETY: held since `before_fork`.
-    unsafe { BOARD.lock.force_unlock() };
+/// In a fork's child: its parent's board goes, its own comes. At once if an observer waits for it, or the profiler samples, else on
+/// the first slow path:
+/// most children soon `exec` or end.
+pub(super) fn after_fork_in_child() {
+    if is_up() {
+        shared::set_inherited(true);
+        if (is_awaited() || HEAP.is_sampling()) && !BOARD.lock.is_mine() && HEAP.pages.is_quiet() {
+            renew();
+        }
+    }
 }
 
-/// After a fork, in the child: its parent's board goes, its own comes.
-///
-/// # Safety
-/// - [`before_fork`] was called by the thread that this one is the copy of.
-pub(super) unsafe fn after_fork_in_child() {
-    // SAFETY: held since `before_fork`, and the child has one thread.
+/// Whether the process has a board, its own or its parent's.
+fn is_up() -> bool {
+    BOARD.words.is_set()
+}
+
+/// Whether the board is the parent's.
+#[inline]
+pub(super) fn is_inherited() -> bool {
+    shared::is_inherited()
+}
+
+/// Takes the parent's board down and puts an own one up. The caller holds no lock of the heap.
+#[cold]
+pub(super) fn renew() {
+    // A child of vfork leaves its parent's memory as it is.
+    if !purge::is_own_process() {
+        return;
+    }
+    let guard = BOARD.lock.lock();
+    if !is_inherited() {
+        return;
+    }
+    // SAFETY: the lock is held.
     let inner = unsafe { &mut *BOARD.inner.get() };
     if let Some(parents) = inner.shared.take() {
         HEAP.pages.set_mirror(None);
@@ -449,10 +468,11 @@ pub(super) unsafe fn after_fork_in_child() {
         unsafe { parents.unmap() };
         (inner.written, inner.cost_ns) = (0, 0);
         AWAITED.store(monitor().len > 0, Ordering::Relaxed);
+        shared::set_inherited(false);
         if sandbox::allows_more() {
             put_up(inner);
         }
     }
-    // SAFETY: held since `before_fork`.
-    unsafe { BOARD.lock.force_unlock() };
+    drop(guard);
+    purge::tell_state();
 }

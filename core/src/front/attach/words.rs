@@ -30,6 +30,11 @@ impl Words {
         self.0.store(base, Ordering::Release);
     }
 
+    /// Whether there is a board.
+    pub(super) fn is_set(&self) -> bool {
+        !self.0.load(Ordering::Relaxed).is_null()
+    }
+
     /// Some words of it.
     fn at(&self, offset: usize, count: usize) -> Option<&'static [AtomicU64]> {
         let base = self.0.load(Ordering::Acquire);

@@ -227,31 +227,14 @@ pub(super) fn live() -> Option<(u64, u64)> {
     (HEAP.is_sampling() && usable >= enough && bytes <= usable).then_some((usable, bytes))
 }
 
-/// Before a fork: nobody samples meanwhile.
-///
-/// # Safety
-/// - Followed by [`fork_unlock`] or [`after_fork_in_child`], on the same thread.
-pub(super) unsafe fn fork_lock() {
-    // SAFETY: the caller's promise.
-    unsafe { REGION.fork_lock() };
+/// Brings the profile to rest, for a fork.
+pub(super) fn close_for_fork() {
+    REGION.close_for_fork();
 }
 
-/// After a fork, in the parent.
-///
-/// # Safety
-/// - [`fork_lock`] was called before.
-pub(super) unsafe fn fork_unlock() {
-    // SAFETY: the caller's promise.
-    unsafe { REGION.fork_unlock() };
-}
-
-/// After a fork, in the child: it has a region of its own, a copy.
-///
-/// # Safety
-/// - [`fork_lock`] was called by the thread that this one is the copy of.
-pub(super) unsafe fn after_fork_in_child() {
-    // SAFETY: the caller's promise.
-    unsafe { REGION.after_fork_in_child() };
+/// In a fork's child: it has a region of its own, a copy.
+pub(super) fn after_fork_in_child() {
+    REGION.after_fork_in_child();
 }
 
 const _: () = assert!(size_of::<Sample>() <= 64);

@@ -5,11 +5,12 @@ use super::Weight;
 use super::maps::Maps;
 use super::table::Table;
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicU64, Ordering};
+use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
 use crate::os::Os;
+use crate::os::gate::FORK;
 use crate::os::linux::{Linux, sandbox};
-use crate::os::lock::Lock;
+use crate::os::lock::{Lock, Rank};
 use crate::os::shared::{self, Shared};
 use crate::os::thread;
 use crate::sites::{
@@ -21,7 +22,7 @@ use core::ptr;
 
 /// The process's region, if sampling was ever on.
 pub(super) static REGION: Region = Region {
-    lock: Lock::new(),
+    lock: Lock::new(Rank::Profile),
     inner: UnsafeCell::new(Inner {
         shared: None,
         table: Table::new(),
@@ -33,6 +34,10 @@ pub(super) static REGION: Region = Region {
     }),
     live: [const { AtomicU64::new(0) }; 2],
 };
+
+/// Whether there ever was a region: a fork's child looks only here.
+#[unsafe(link_section = "neap_fork")]
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
 /// See [`REGION`].
 pub(super) struct Region {
@@ -114,26 +119,17 @@ impl Region {
         )
     }
 
-    /// # Safety
-    /// - Followed by one of the two below, on the same thread.
-    pub(super) unsafe fn fork_lock(&self) {
-        core::mem::forget(self.lock.lock());
+    /// Brings the region to rest, for a fork.
+    pub(super) fn close_for_fork(&self) {
+        FORK.close(Rank::Profile, [&self.lock]);
     }
 
-    /// # Safety
-    /// - [`Region::fork_lock`] was called before.
-    pub(super) unsafe fn fork_unlock(&self) {
-        // SAFETY: held since `fork_lock`.
-        unsafe { self.lock.force_unlock() };
-    }
-
-    /// # Safety
-    /// - [`Region::fork_lock`] was called by the thread that this one is the copy of.
-    pub(super) unsafe fn after_fork_in_child(&self) {
-        // SAFETY: the lock is held since `fork_lock`.
-        unsafe { (*self.inner.get()).leave_parents() };
-        // SAFETY: as above.
-        unsafe { self.lock.force_unlock() };
+    /// In a fork's child. A sample that its thread was just taking goes on in the parent's region, unseen.
+    pub(super) fn after_fork_in_child(&self) {
+        if IS_OPEN.load(Ordering::Relaxed) && !self.lock.is_mine() {
+            // SAFETY: the child has one thread, and the region was at rest.
+            unsafe { (*self.inner.get()).leave_parents() };
+        }
     }
 }
 
@@ -155,6 +151,7 @@ impl Inner {
         let Some(shared) = create() else {
             return false;
         };
+        IS_OPEN.store(true, Ordering::Relaxed);
         if !self.table.open() {
             shared.close();
             // SAFETY: nobody has seen it.

@@ -29,6 +29,7 @@ static FORBIDDEN: [[AtomicUsize; 2]; MOST_RANGES] =
 pub const MOST_RANGES: usize = 8;
 
 /// How far the heap had grown when the process began, in bytes: a fork's child has its parent's.
+#[unsafe(link_section = "neap_fork")]
 static GROWN_BEFORE: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes of stack that a start may take.
@@ -55,6 +56,9 @@ pub(super) fn start_anew() {
 /// code that made the call; 0: unknown.
 #[inline]
 pub(in crate::front) fn pass_by(caller: usize) {
+    if attach::is_inherited() {
+        attach::renew();
+    }
     match STATE.load(Ordering::Relaxed) {
         HERE if shared::is_mine() => attach::ring_for_observers(),
         HERE => disown(),

@@ -5,7 +5,7 @@
 //! files go by themselves. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the kernel.
 
 use crate::base::sync::UnsafeCell;
-use crate::os::lock::FutexLock;
+use crate::os::lock::{FutexLock, Rank};
 use crate::os::thread::read_file;
 use core::ffi::CStr;
 
@@ -70,18 +70,20 @@ struct Work {
     text: [u8; 4096],
 }
 
-/// The one there is, and who is at it.
+/// The one there is.
 struct Desk {
-    lock: FutexLock,
-    /// guarded by: lock
+    /// guarded by: [`ASKING`]
     work: UnsafeCell<Work>,
 }
 
-// SAFETY: the cell is reached only under `lock`.
+// SAFETY: the cell is reached only under `ASKING`.
 unsafe impl Sync for Desk {}
 
+/// Held by who is at the desk.
+#[unsafe(link_section = "neap_fork")]
+static ASKING: FutexLock = FutexLock::new(Rank::Apart);
+
 static DESK: Desk = Desk {
-    lock: FutexLock::new(),
     work: UnsafeCell::new(Work {
         group: [0; 2048],
         path: Path {
@@ -119,7 +121,7 @@ pub struct Unanswered;
 
 /// The limit that leaves the process's group the least room; `None` when there is no limit.
 pub fn group_limit() -> Result<Option<GroupLimit>, Unanswered> {
-    let _guard = DESK.lock.try_lock().ok_or(Unanswered)?;
+    let _guard = ASKING.try_lock().ok_or(Unanswered)?;
     // SAFETY: under the lock.
     let Work { group, path, text } = unsafe { &mut *DESK.work.get() };
     let read = read_file(c"/proc/self/cgroup", group).ok_or(Unanswered)?;
@@ -131,10 +133,7 @@ pub fn group_limit() -> Result<Option<GroupLimit>, Unanswered> {
 
 /// In a fork's child: whoever was asking stayed in the parent.
 pub fn forget_who_asks() {
-    if DESK.lock.try_lock().is_none() {
-        // SAFETY: the child has one thread, and that one is not asking.
-        unsafe { DESK.lock.force_unlock() };
-    }
+    ASKING.free_if_left();
 }
 
 /// The group's path in `/proc/self/cgroup`: lines of `number:controllers:path`, version 2 without controllers.

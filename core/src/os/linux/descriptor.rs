@@ -52,6 +52,7 @@ static KEPT: AtomicPtr<Kept> = AtomicPtr::new(null_mut());
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 
 /// The number last opened, plus [`FIRST`], and its file; unlike [`Kept`], a child finds them.
+#[unsafe(link_section = "neap_fork")]
 static LAST: AtomicU64 = AtomicU64::new(NONE);
 static LAST_DEVICE: AtomicU64 = AtomicU64::new(0);
 static LAST_INODE: AtomicU64 = AtomicU64::new(0);
@@ -59,6 +60,9 @@ static LAST_INODE: AtomicU64 = AtomicU64::new(0);
 /// Closes the parent's descriptor, in a child that `fork` made, if its number still is the parent's pagemap: or every
 /// generation would inherit one more.
 pub fn close_inherited() {
+    if LAST.load(Ordering::Relaxed) == NONE {
+        return;
+    }
     let number = LAST.swap(NONE, Ordering::Relaxed);
     let parents = FileIdentity {
         device: LAST_DEVICE.load(Ordering::Relaxed),

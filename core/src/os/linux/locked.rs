@@ -21,5 +21,8 @@ pub fn note_locked() {
 
 /// The program unlocked its memory, or this process is the child of one that locked its own: locks are not inherited.
 pub fn note_unlocked() {
-    LOCKED.store(false, Ordering::Relaxed);
+    // Writes only where it must: in a fork's child a write costs a page.
+    if LOCKED.load(Ordering::Relaxed) {
+        LOCKED.store(false, Ordering::Relaxed);
+    }
 }

@@ -7,6 +7,7 @@
 use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};
 use crate::os::errno::keep_errno;
 
+#[unsafe(link_section = "neap_fork")]
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 /// The kernel's answer at the start; less than 0 while nobody asked.
 static AT_START: AtomicI8 = AtomicI8::new(-1);

@@ -7,7 +7,7 @@ use super::class::{CLASSES, Class};
 use super::withheld::Units;
 use super::{Claim, FETCHED, Given, Grain, LISTED, Slab, UNLISTED};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
-use crate::os::lock::{Guard, Lock};
+use crate::os::lock::{Guard, Lock, Rank};
 use crate::os::section::Section;
 use core::ptr::{self, NonNull};
 use shelf::Shelf;
@@ -106,7 +106,15 @@ impl Depots {
     #[cfg(not(loom))]
     pub const fn new() -> Depots {
         Depots {
-            by_class: [const { Depot::new() }; DEPOTS],
+            by_class: [const { Depot::new(Rank::Depot) }; DEPOTS],
+        }
+    }
+
+    /// Empty depots, of the heap's own data.
+    #[cfg(not(loom))]
+    pub const fn of_metadata() -> Depots {
+        Depots {
+            by_class: [const { Depot::new(Rank::Meta) }; DEPOTS],
         }
     }
 
@@ -114,7 +122,7 @@ impl Depots {
     #[cfg(loom)]
     pub fn new() -> Depots {
         Depots {
-            by_class: core::array::from_fn(|_| Depot::new()),
+            by_class: core::array::from_fn(|_| Depot::new(Rank::Depot)),
         }
     }
 
@@ -226,27 +234,10 @@ impl Depots {
         }
     }
 
-    /// Holds every lock, for fork.
-    ///
-    /// # Safety
-    /// - Followed by [`Depots::fork_unlock`] in the parent and in the child, nothing between.
+    /// The locks of all depots, for a fork.
     #[cfg(not(loom))]
-    pub unsafe fn fork_lock(&self) {
-        for depot in &self.by_class {
-            core::mem::forget(depot.lock.lock());
-        }
-    }
-
-    /// Lets go of every lock, after fork.
-    ///
-    /// # Safety
-    /// - [`Depots::fork_lock`] was called by this thread or, before the fork, by its parent.
-    #[cfg(not(loom))]
-    pub unsafe fn fork_unlock(&self) {
-        for depot in &self.by_class {
-            // SAFETY: held since fork_lock, by the caller's contract.
-            unsafe { depot.lock.force_unlock() };
-        }
+    pub fn locks(&self) -> impl Iterator<Item = &Lock> {
+        self.by_class.iter().map(|depot| &depot.lock)
     }
 }
 
@@ -258,18 +249,18 @@ impl Default for Depots {
 
 impl Depot {
     #[cfg(not(loom))]
-    const fn new() -> Depot {
+    const fn new(rank: Rank) -> Depot {
         Depot {
-            lock: Lock::new(),
+            lock: Lock::new(rank),
             current: AtomicPtr::new(ptr::null_mut()),
             shelf: UnsafeCell::new(Shelf::new()),
         }
     }
 
     #[cfg(loom)]
-    fn new() -> Depot {
+    fn new(rank: Rank) -> Depot {
         Depot {
-            lock: Lock::new(),
+            lock: Lock::new(rank),
             current: AtomicPtr::new(ptr::null_mut()),
             shelf: UnsafeCell::new(Shelf::new()),
         }

@@ -1,0 +1,67 @@
+//! `syscall` on AArch64, AAPCS64 calling convention.
+
+use super::{SYSCALL, fail, seen};
+use core::ffi::c_long;
+
+/// Whether the kernel's call of this number is `fork`, which this machine does not have.
+pub(super) fn is_fork(_number: c_long) -> bool {
+    false
+}
+
+/// The C library's `syscall`, after a look at the number. Ends in a jump, for a copy may return on its parent's stack.
+///
+/// # Safety
+/// - As `syscall(2)`.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn syscall(number: c_long) -> c_long {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "cmp x0, #{clone}",
+        "b.eq 2f",
+        "cmp x0, #{clone3}",
+        "b.eq 2f",
+        "cmp x0, #{prctl}",
+        "b.eq 2f",
+        "cmp x0, #{seccomp}",
+        "b.eq 2f",
+        "adrp x16, {next}",
+        "ldr x16, [x16, :lo12:{next}]",
+        "br x16",
+        "2:",
+        "b {seen}",
+        ".cfi_endproc",
+        clone = const libc::SYS_clone,
+        clone3 = const libc::SYS_clone3,
+        prctl = const libc::SYS_prctl,
+        seccomp = const libc::SYS_seccomp,
+        next = sym SYSCALL,
+        seen = sym seen,
+    )
+}
+
+/// The kernel's call, as the C library makes it.
+///
+/// # Safety
+/// - As `syscall(2)`.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn raw() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov x8, x0",
+        "mov x0, x1",
+        "mov x1, x2",
+        "mov x2, x3",
+        "mov x3, x4",
+        "mov x4, x5",
+        "mov x5, x6",
+        "svc #0",
+        "cmn x0, #4095",
+        "b.cs 2f",
+        "ret",
+        "2:",
+        "b {fail}",
+        ".cfi_endproc",
+        fail = sym fail,
+    )
+}

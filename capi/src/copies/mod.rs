@@ -1,0 +1,201 @@
+//! Copies of the process past the C library's `fork`: a raw `clone` without shared memory, as sandboxes make, and `_Fork`.
+//!
+//! No handler of `fork` runs for these, so another thread could hold a lock of the heap in the copy for ever. The functions
+//! here bring the heap to rest before, and let it go on after, in both processes. What shares memory (threads, `vfork`) passes
+//! through. A program that speaks to the kernel by instructions of its own is not seen.
+//!
+//! `syscall` also tells of a program that enters a sandbox by number.
+
+use crate::next::Next;
+use core::ffi::{c_int, c_long, c_void};
+use core::mem::transmute;
+use neap::base::sync::{AtomicPtr, Ordering};
+use neap::front;
+use neap::front::fork::{self, Copier};
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "aarch64")]
+use aarch64 as machine;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as machine;
+
+static CLONE: Next = Next::new(c"clone");
+static FORK: Next = Next::new(c"_Fork");
+
+/// The C library's `syscall`, or before it is known, one of our own.
+static SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(machine::raw as *mut c_void);
+
+type Body = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Clone = unsafe extern "C" fn(
+    Option<Body>,
+    *mut c_void,
+    c_int,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+) -> c_int;
+type Fork = unsafe extern "C" fn() -> c_int;
+type Syscall =
+    unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
+
+/// Looks for the functions that these stand in front of.
+pub(crate) fn begin() {
+    CLONE.look();
+    FORK.look();
+    let next = Next::new(c"syscall");
+    next.look();
+    if !next.get().is_null() {
+        SYSCALL.store(next.get(), Ordering::Relaxed);
+    }
+}
+
+/// Flags of a copy that shares the caller's memory, or whose thread is not the caller's copy to the C library.
+const SHARING: u64 = (libc::CLONE_VM | libc::CLONE_SETTLS) as u64;
+
+/// What the child of a [`clone`] runs. It stands on the parent's stack, of which the child has a copy.
+struct Start {
+    body: Body,
+    argument: *mut c_void,
+}
+
+unsafe extern "C" fn begin_child(start: *mut c_void) -> c_int {
+    // SAFETY: `clone` prepared, and this is the copy; it handed over a `Start`.
+    unsafe {
+        fork::in_child(Copier::Raw);
+        let Start { body, argument } = start.cast::<Start>().read();
+        body(argument)
+    }
+}
+
+/// Makes a process or a thread that runs `body`.
+///
+/// C declares the last three arguments as variable; on the machines that Neap runs on they come in the same places.
+///
+/// # Safety
+/// - As `clone(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clone(
+    body: Option<Body>,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent_id: *mut c_void,
+    tls: *mut c_void,
+    child_id: *mut c_void,
+) -> c_int {
+    if CLONE.get().is_null() {
+        CLONE.look();
+    }
+    // SAFETY: null, or the C library's function of this name and so of this type.
+    let Some(next) = (unsafe { transmute::<*mut c_void, Option<Clone>>(CLONE.get()) }) else {
+        // SAFETY: the calling thread's own errno.
+        unsafe { *libc::__errno_location() = libc::ENOSYS };
+        return -1;
+    };
+    let Some(body) = body.filter(|_| flags as u64 & SHARING == 0) else {
+        // SAFETY: the caller's promise.
+        return unsafe { next(body, stack, flags, argument, parent_id, tls, child_id) };
+    };
+    let mut start = Start { body, argument };
+    let start = (&raw mut start).cast();
+    // SAFETY: the caller's promise; the child begins with its own handler, and the parent goes on after the call.
+    unsafe {
+        fork::prepare(Copier::Raw);
+        let child = next(
+            Some(begin_child),
+            stack,
+            flags,
+            start,
+            parent_id,
+            tls,
+            child_id,
+        );
+        fork::in_parent();
+        child
+    }
+}
+
+/// Forks without handlers of the program's.
+///
+/// # Safety
+/// - As `_Fork(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _Fork() -> c_int {
+    // SAFETY: as in `clone`.
+    let child = fork::around(|| unsafe {
+        match transmute::<*mut c_void, Option<Fork>>(FORK.get()) {
+            Some(next) => next().into(),
+            None => next_syscall([libc::SYS_clone, libc::SIGCHLD.into(), 0, 0, 0, 0, 0]),
+        }
+    });
+    child as c_int
+}
+
+/// Calls the C library's `syscall`.
+///
+/// # Safety
+/// - As `syscall(2)`.
+unsafe fn next_syscall([number, a, b, c, d, e, f]: [c_long; 7]) -> c_long {
+    // SAFETY: never null: the C library's function, or ours.
+    let next = unsafe { transmute::<*mut c_void, Syscall>(SYSCALL.load(Ordering::Relaxed)) };
+    // SAFETY: the caller's promise.
+    unsafe { next(number, a, b, c, d, e, f) }
+}
+
+/// What [`machine`]'s `syscall` hands over: copies of the process, and calls by which one enters a sandbox.
+///
+/// # Safety
+/// - As `syscall(2)`.
+unsafe extern "C" fn seen(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+) -> c_long {
+    let call = || {
+        // SAFETY: the caller's promise.
+        unsafe { next_syscall([number, a, b, c, d, e, f]) }
+    };
+    // SAFETY: the caller's promise.
+    if unsafe { copies(number, a, b) } {
+        return fork::around(call);
+    }
+    let enters = number == libc::SYS_seccomp
+        || number == libc::SYS_prctl
+            && matches!(a as c_int, libc::PR_SET_SECCOMP | libc::PR_SET_NO_NEW_PRIVS);
+    if enters {
+        front::ask_no_more();
+    }
+    call()
+}
+
+/// Whether a call copies the process, and the copy goes on where the call returns: on the same stack.
+///
+/// # Safety
+/// - As `syscall(2)`.
+unsafe fn copies(number: c_long, a: c_long, b: c_long) -> bool {
+    let [flags, stack] = match number {
+        libc::SYS_clone => [a as u64, b as u64],
+        libc::SYS_clone3 if b as usize >= size_of::<libc::clone_args>() && a != 0 => {
+            // SAFETY: the caller hands over the kernel's structure, as large as it says.
+            let arguments = unsafe { (a as *const libc::clone_args).read_unaligned() };
+            [arguments.flags, arguments.stack]
+        }
+        _ => return machine::is_fork(number),
+    };
+    flags & SHARING == 0 && stack == 0
+}
+
+/// Ends [`machine`]'s raw call: the kernel's negative number becomes `errno`.
+extern "C" fn fail(answer: c_long) -> c_long {
+    // SAFETY: the calling thread's own errno.
+    unsafe { *libc::__errno_location() = -answer as c_int };
+    -1
+}

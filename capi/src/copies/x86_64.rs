@@ -1,0 +1,69 @@
+//! `syscall` on x86-64, System V calling convention.
+
+use super::{SYSCALL, fail, seen};
+use core::ffi::c_long;
+
+/// Whether the kernel's call of this number is `fork`.
+pub(super) fn is_fork(number: c_long) -> bool {
+    number == libc::SYS_fork
+}
+
+/// The C library's `syscall`, after a look at the number. Ends in a jump, for a child of `vfork` returns on its parent's stack.
+///
+/// # Safety
+/// - As `syscall(2)`.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn syscall(number: c_long) -> c_long {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "cmp rdi, {clone}",
+        "je 2f",
+        "cmp rdi, {fork}",
+        "je 2f",
+        "cmp rdi, {clone3}",
+        "je 2f",
+        "cmp rdi, {prctl}",
+        "je 2f",
+        "cmp rdi, {seccomp}",
+        "je 2f",
+        "jmp qword ptr [rip + {next}]",
+        "2:",
+        "jmp {seen}",
+        ".cfi_endproc",
+        clone = const libc::SYS_clone,
+        fork = const libc::SYS_fork,
+        clone3 = const libc::SYS_clone3,
+        prctl = const libc::SYS_prctl,
+        seccomp = const libc::SYS_seccomp,
+        next = sym SYSCALL,
+        seen = sym seen,
+    )
+}
+
+/// The kernel's call, as the C library makes it.
+///
+/// # Safety
+/// - As `syscall(2)`.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn raw() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 2f",
+        "ret",
+        "2:",
+        "mov rdi, rax",
+        "jmp {fail}",
+        ".cfi_endproc",
+        fail = sym fail,
+    )
+}

@@ -1,0 +1,114 @@
+//! Copies of the process while the heap is at work: no copy hangs, and a copy costs next to nothing.
+//!
+//! `FORK_ROUNDS` says how often each program forks (`ci/full.sh`: 10,000; raw copies twice as often).
+
+use crate::support::{
+    Artifact, Built, compile, compile_strictly, library, run, succeeds, succeeds_or_skips, text,
+};
+use std::env;
+use std::ffi::OsStr;
+use std::process::Command;
+
+/// The purge thread is there, and works all the time.
+const BUSY: (&str, &str) = ("NEAP_DECAY", "10");
+/// It is there, and rests.
+const LONG: (&str, &str) = ("NEAP_DECAY", "600000");
+/// There is none.
+const NONE: (&str, &str) = ("NEAP_PURGE_THREAD", "0");
+
+/// More faults than under the C library's own heap that a child may take.
+const MORE_FAULTS: u64 = 8;
+
+/// How often a program forks, unless `FORK_ROUNDS` says more.
+fn rounds(least: u32) -> String {
+    let told = env::var("FORK_ROUNDS").ok();
+    let told = told.map(|text| text.parse().expect("FORK_ROUNDS is a number"));
+    told.unwrap_or(least).to_string()
+}
+
+fn built(name: &str) -> Option<Built> {
+    let flags = ["-fno-builtin", "-Wall", "-Wextra", "-Werror"].map(OsStr::new);
+    compile_strictly(
+        &format!("programs/fork/{name}.c"),
+        Artifact::Program,
+        &flags,
+    )
+}
+
+fn passes(program: &Built, arguments: &[&str], variable: (&str, &str)) {
+    let arguments: Vec<_> = arguments.iter().map(OsStr::new).collect();
+    let output = run(program, &arguments, &[variable]);
+    succeeds_or_skips(&output, &format!("{arguments:?} {variable:?}"));
+}
+
+#[test]
+fn fork_while_a_thread_flushes_all_streams_and_another_reads_lines() {
+    if let Some(program) = built("streams") {
+        passes(&program, &[&rounds(600)], BUSY);
+    }
+}
+
+#[test]
+fn fork_in_a_handler_that_interrupted_the_heap() {
+    let Some(program) = built("handler") else {
+        return;
+    };
+    for children in ["end", "return"] {
+        for variable in [BUSY, LONG, NONE] {
+            passes(&program, &[&rounds(300), children], variable);
+        }
+    }
+}
+
+#[test]
+fn raw_copies_allocate_whatever_the_purge_thread_does() {
+    let Some(program) = built("raw") else {
+        return;
+    };
+    let mut ways = vec!["syscall", "clone", "clone3", "_Fork"];
+    if cfg!(target_arch = "x86_64") {
+        ways.push("fork-number");
+    }
+    let most = rounds(200).parse::<u32>().expect("a number") * 2;
+    for way in ways {
+        passes(&program, &[&most.to_string(), way], BUSY);
+    }
+}
+
+#[test]
+fn a_strict_sandbox_sees_no_call_that_it_does_not_allow() {
+    let Some(program) = built("strict") else {
+        return;
+    };
+    for way in ["prctl", "syscall", "threads"] {
+        passes(&program, &[way, "none"], BUSY);
+        passes(&program, &[way, "thread"], LONG);
+    }
+}
+
+/// Without a purge thread: with one the C library's own fork takes locks, and touches more of its pages.
+#[test]
+fn a_child_that_does_nothing_takes_few_faults() {
+    let Some(program) = compile("programs/fork/faults.c", Artifact::Program, &[]) else {
+        return;
+    };
+    let faults = |output: std::process::Output| {
+        succeeds(&output, "faults");
+        let said = text(&output.stdout);
+        said.trim().parse::<u64>().expect("a number")
+    };
+    let plain = faults(Command::new(&*program).output().expect("it starts"));
+    let neap = faults(run(&program, &[], &[NONE]));
+    println!(
+        "{neap} faults under {}, {plain} without",
+        library().display()
+    );
+    // Code is spread over more pages where it is not optimised as a whole.
+    let more = MORE_FAULTS
+        + if env::var_os("LIBRARY_UNDER_TEST").is_some() {
+            0
+        } else {
+            4
+        };
+    assert!(neap <= plain + more, "{neap} faults, without Neap {plain}");
+}

@@ -1,0 +1,190 @@
+//! What happens around a copy of the process: the C library's `fork`, and raw copies that the C frontend sees.
+//!
+//! Before the kernel copies, [`prepare`] brings the whole heap to rest ([`crate::os::gate`]). Then [`in_parent`] or
+//! [`in_child`] lets it go on. The child writes as little as it can, for most children soon `exec` or end: a lock that is free
+//! is not touched, and the child's board comes up on its first slow path.
+//!
+//! `docs/decisions/0016-fork.md` has the measurements.
+
+use super::{attach, check, profile, purge};
+use crate::base::sync::{AtomicBool, AtomicPtr, Ordering};
+use crate::cache::heap::HEAP;
+use crate::os::gate::FORK;
+use crate::os::linux::{cgroup, close_inherited_pagemap, locked};
+use crate::os::thread;
+use core::ffi::{c_char, c_void};
+use core::mem::transmute;
+use core::ptr::null_mut;
+
+/// Who copies the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copier {
+    /// The C library's `fork`, which calls handlers.
+    CLibrary,
+    /// A system call. The C library knows nothing of it, so the child starts no thread.
+    Raw,
+}
+
+/// Registers the handlers. Early: handlers registered before these run while the heap is closed.
+pub(super) fn begin() {
+    thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+/// The C library's lock on its list of streams, which its `fork` takes after all handlers.
+///
+/// A thread that holds it waits for streams (`fflush(NULL)`), and a thread that holds a stream allocates (`getline`). So it
+/// comes before every lock of the heap.
+struct Streams {
+    lock: AtomicPtr<c_void>,
+    unlock: AtomicPtr<c_void>,
+    reset: AtomicPtr<c_void>,
+    /// Not 0 while the process has one thread: then `fork` takes no lock.
+    single: AtomicPtr<c_char>,
+}
+
+/// Whether the fork under way took it. guarded by: the lock itself
+#[unsafe(link_section = "neap_fork")]
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+static STREAMS: Streams = Streams {
+    lock: AtomicPtr::new(null_mut()),
+    unlock: AtomicPtr::new(null_mut()),
+    reset: AtomicPtr::new(null_mut()),
+    single: AtomicPtr::new(null_mut()),
+};
+
+/// A function without arguments.
+type Call = unsafe extern "C" fn();
+
+/// Says where glibc keeps `_IO_list_lock`, `_IO_list_unlock`, `_IO_list_resetlock` and `__libc_single_threaded`. Null for all
+/// of them where the C library is another.
+///
+/// # Safety
+/// - The first three are null or functions without arguments and results, the last is null or a byte.
+/// - The process has one thread.
+pub unsafe fn note_streams([lock, unlock, reset, single]: [*mut c_void; 4]) {
+    if [lock, unlock, reset, single].contains(&null_mut()) {
+        return;
+    }
+    STREAMS.unlock.store(unlock, Ordering::Relaxed);
+    STREAMS.reset.store(reset, Ordering::Relaxed);
+    STREAMS.single.store(single.cast(), Ordering::Relaxed);
+    STREAMS.lock.store(lock, Ordering::Relaxed);
+}
+
+impl Streams {
+    fn call(function: &AtomicPtr<c_void>) {
+        let function = function.load(Ordering::Relaxed);
+        // SAFETY: null, or a function of this type, as `note_streams` was promised.
+        let function = unsafe { transmute::<*mut c_void, Option<Call>>(function) };
+        if let Some(function) = function {
+            // SAFETY: as above.
+            unsafe { function() };
+        }
+    }
+
+    fn take(&self) {
+        let single = self.single.load(Ordering::Relaxed);
+        // SAFETY: null or a byte, as `note_streams` was promised; other threads may change it, but none does while there is one.
+        if single.is_null() || unsafe { single.read_volatile() } != 0 {
+            return;
+        }
+        Self::call(&self.lock);
+        TAKEN.store(true, Ordering::Relaxed);
+    }
+
+    fn give_back(&self) {
+        if TAKEN.load(Ordering::Relaxed) {
+            TAKEN.store(false, Ordering::Relaxed);
+            Self::call(&self.unlock);
+        }
+    }
+
+    /// The C library has made it free already, where it knew of other threads.
+    fn reset(&self) {
+        if TAKEN.load(Ordering::Relaxed) {
+            TAKEN.store(false, Ordering::Relaxed);
+            Self::call(&self.reset);
+        }
+    }
+}
+
+/// Brings the heap to rest.
+///
+/// # Safety
+/// - Followed by [`in_parent`] or [`in_child`] with the same `copier`, on the same thread. Between them no thread is started.
+pub unsafe fn prepare(copier: Copier) {
+    purge::before_fork();
+    if copier == Copier::CLibrary {
+        STREAMS.take();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { FORK.begin() };
+    attach::close_for_fork();
+    check::close_for_fork();
+    profile::close_for_fork();
+    HEAP.close_for_fork();
+}
+
+/// Lets the heap go on, in the process that was copied, or was not.
+///
+/// # Safety
+/// - [`prepare`] was called by this thread.
+pub unsafe fn in_parent() {
+    // SAFETY: the caller's promise.
+    unsafe { FORK.in_parent() };
+    STREAMS.give_back();
+    purge::after_fork_in_parent();
+}
+
+/// Lets the heap go on in the copy, whose only thread this is.
+///
+/// # Safety
+/// - [`prepare`] was called by the thread that this one is the copy of.
+pub unsafe fn in_child(copier: Copier) {
+    // SAFETY: the caller's promise.
+    unsafe { FORK.in_child() };
+    HEAP.after_fork_in_child();
+    // Before the board, which only the process's own may put up.
+    purge::after_fork_in_child(copier);
+    if copier == Copier::CLibrary {
+        profile::after_fork_in_child();
+        // Before anything takes the page heap's lock, which writes to the board.
+        attach::after_fork_in_child();
+    }
+    locked::note_unlocked();
+    close_inherited_pagemap();
+    cgroup::forget_who_asks();
+    STREAMS.reset();
+    // SAFETY: as above.
+    unsafe { FORK.end_in_child() };
+}
+
+/// Copies the process by `copy`, which returns 0 in the copy, and both times on the stack that it was called on.
+pub fn around(copy: impl FnOnce() -> i64) -> i64 {
+    // SAFETY: followed by one of the two below.
+    unsafe { prepare(Copier::Raw) };
+    let child = copy();
+    match child {
+        // SAFETY: prepared above, by the thread that this one is the copy of.
+        0 => unsafe { in_child(Copier::Raw) },
+        // SAFETY: prepared above.
+        _ => unsafe { in_parent() },
+    }
+    child
+}
+
+unsafe extern "C" fn before_fork() {
+    // SAFETY: the C library calls one of the two below next, on this thread or its copy.
+    unsafe { prepare(Copier::CLibrary) };
+}
+
+unsafe extern "C" fn after_fork_in_parent() {
+    // SAFETY: `before_fork` ran on this thread.
+    unsafe { in_parent() };
+}
+
+unsafe extern "C" fn after_fork_in_child() {
+    // SAFETY: `before_fork` ran on the thread that this one is the copy of.
+    unsafe { in_child(Copier::CLibrary) };
+}
