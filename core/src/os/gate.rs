@@ -248,7 +248,12 @@ impl Fork {
         // SAFETY: null, or a lock that the purge thread waits for. It looks at the locks of threads that end only
         // under the registry's, which they leave first; then the memory is another cache's, or idle.
         let awaited = unsafe { self.purger_awaits.load(Ordering::SeqCst).as_ref() };
-        if !awaited.is_some_and(FutexLock::is_mine) {
+        let Some(awaited) = awaited else {
+            return false;
+        };
+        if !awaited.is_mine() {
+            // The handler may have interrupted this thread between giving the lock up and waking the next.
+            awaited.wake_one();
             return false;
         }
         let free = |cut: &&AtomicPtr<FutexLock>| cut.load(Ordering::Relaxed).is_null();

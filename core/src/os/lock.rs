@@ -192,7 +192,7 @@ impl FutexLock {
         });
     }
 
-    fn wake_one(&self) {
+    pub(super) fn wake_one(&self) {
         // SAFETY: FUTEX_WAKE only uses the address as a key.
         keep_errno(|| unsafe {
             libc::syscall(
