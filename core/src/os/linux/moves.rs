@@ -107,8 +107,9 @@ unsafe fn restore(target: *mut c_void, bytes: usize) {
 
 /// Whether every page of a range is mapped.
 fn is_mapped(start: *mut c_void, bytes: usize) -> bool {
+    // By number: the C library's function is a cancellation point.
     // SAFETY: starts no writing and changes nothing; the kernel only walks the mappings.
-    unsafe { libc::msync(start, bytes, libc::MS_ASYNC) == 0 }
+    unsafe { libc::syscall(libc::SYS_msync, start, bytes, libc::MS_ASYNC) == 0 }
 }
 
 #[cfg(test)]
