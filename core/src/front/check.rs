@@ -18,28 +18,33 @@ const SLOTS: usize = PLACES * 2;
 
 static QUARANTINE: Quarantine = Quarantine {
     lock: Lock::new(Rank::Quarantine),
-    inner: UnsafeCell::new(Inner {
-        ring: [(0, 0); PLACES],
-        first: 0,
-        count: 0,
-        bytes: 0,
-        large: [0; 2],
-        slots: [0; SLOTS],
-    }),
+    inner: &ROOM,
     held: [const { AtomicUsize::new(0) }; 3],
 };
+
+/// Apart from the lock, whose rank is not zero: 256 KiB of zeros take no room in the file.
+static ROOM: Room = Room(UnsafeCell::new(Inner {
+    ring: [(0, 0); PLACES],
+    first: 0,
+    count: 0,
+    bytes: 0,
+    large: [0; 2],
+    slots: [0; SLOTS],
+}));
+
+struct Room(UnsafeCell<Inner>);
+
+// SAFETY: reached only under the quarantine's lock.
+unsafe impl Sync for Room {}
 
 struct Quarantine {
     lock: Lock,
     /// guarded by: lock
-    inner: UnsafeCell<Inner>,
+    inner: &'static Room,
     /// What is held, for statistics: bytes, and of these bytes and blocks of large ones. Written
     /// under `lock`.
     held: [AtomicUsize; 3],
 }
-
-// SAFETY: `inner` is reached only under `lock`.
-unsafe impl Sync for Quarantine {}
 
 struct Inner {
     /// Address and bytes, oldest first.
@@ -86,7 +91,9 @@ pub(super) fn held() -> Held {
 pub(super) fn holds(address: usize) -> bool {
     let _guard = QUARANTINE.lock.lock();
     // SAFETY: the lock is held.
-    unsafe { &*QUARANTINE.inner.get() }.slot_of(address).is_ok()
+    unsafe { &*QUARANTINE.inner.0.get() }
+        .slot_of(address)
+        .is_ok()
 }
 
 /// Puts a freed block into quarantine and lets the oldest go. Aborts on a second free.
@@ -94,7 +101,7 @@ pub(super) fn free(address: usize, found: Found) {
     let bytes = bytes_of(address, &found);
     let _guard = QUARANTINE.lock.lock();
     // SAFETY: the lock is held to the end of this function.
-    let inner = unsafe { &mut *QUARANTINE.inner.get() };
+    let inner = unsafe { &mut *QUARANTINE.inner.0.get() };
     if !inner.insert(address) {
         misuse::double_free(address, bytes);
     }
