@@ -287,8 +287,6 @@ static const struct entry {
     void (*entry)(void);
     enum when when;
     const char *variable;
-    /* Allowed beyond MOST. */
-    size_t more;
 } entries[] = {
     {"nothing", nothing, nothing, LATER, NULL},
     {"malloc, first of a thread", nothing, small, FIRST, NULL},
@@ -310,7 +308,7 @@ static const struct entry {
     {"malloc and free, all classes, checking", nothing, all_sizes, LATER, "NEAP_CHECK=1"},
     {"malloc and free, all classes, counting", nothing, all_sizes, LATER, "NEAP_COUNT=1"},
     /* It walks the stack. */
-    {"malloc and free, all classes, sampling", nothing, all_sizes, LATER, "NEAP_SAMPLE=4K", 2048},
+    {"malloc and free, all classes, sampling", nothing, all_sizes, LATER, "NEAP_SAMPLE=4K"},
     {"malloc and free of large blocks", nothing, large, LATER, NULL},
     {"calloc of reused memory", dirty, zeros, LATER, NULL},
     {"realloc in all its forms", nothing, resizes, LATER, NULL},
@@ -402,15 +400,12 @@ static size_t measure_end(void) {
 
 #define END "end of a thread"
 
-/* What an entry takes; `*most` becomes what it may take. */
-static size_t measure_named(const char *name, size_t *most) {
+static size_t measure_named(const char *name) {
     if (!strcmp(name, END))
         return measure_end();
     for (int i = 0; i < ENTRIES; i++)
-        if (!strcmp(name, entries[i].name)) {
-            *most += entries[i].more;
+        if (!strcmp(name, entries[i].name))
             return measure(&entries[i]);
-        }
     dprintf(2, "no entry is called %s\n", name);
     exit(2);
 }
@@ -441,7 +436,7 @@ int main(int count, char **arguments) {
     size_t most = cancelled ? SIZE_MAX / 2 : strtoul(arguments[1], NULL, 10);
     if (count == 3 && arguments[2][0] == '=') {
         const char *name = arguments[2] + 1;
-        size_t used = measure_named(name, &most);
+        size_t used = measure_named(name);
         printf("%6zu %s\n", used, name);
         if (used > most)
             dprintf(2, "%s takes %zu bytes of stack, %zu are allowed\n", name, used, most);

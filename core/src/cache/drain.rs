@@ -116,6 +116,7 @@ impl Heap {
     }
 
     /// Offers what the caches of a batch hold. Returns the places of those that hold something, a bit each.
+    #[inline(never)]
     fn offer_batch(&'static self, batch: &Batch, round: Round) -> u32 {
         let own = slot::get();
         let others = batch.caches().filter(|(_, cache)| !ptr::eq(*cache, own));

@@ -15,6 +15,9 @@ use core::ptr::{self, NonNull};
 /// Most caches of a [`Batch`].
 pub(super) const BATCH: usize = 32;
 
+// A word has a bit for each place of a batch.
+const _: () = assert!(BATCH <= u32::BITS as usize);
+
 /// The list of caches and the key that ends them.
 pub struct Registry {
     /// Held while a thread drains the caches of others, so that a cache is offered to one drainer at a time. Taken
@@ -83,6 +86,7 @@ impl Registry {
 
     /// Pins the first `most` caches of the list and moves them to its end, so that the next batch is of others. The
     /// caller holds `draining`.
+    #[inline(never)]
     pub(super) fn pin(&self, most: usize) -> Batch {
         debug_assert!(most <= BATCH && self.draining.try_lock().is_none());
         let mut batch = Batch {
@@ -105,16 +109,21 @@ impl Registry {
     /// Ends what [`Registry::pin`] began. Calls `release` with caches whose threads have ended since, which nothing
     /// else reaches any more.
     pub(super) fn unpin(&self, batch: &Batch, mut release: impl FnMut(&'static Cache)) {
-        let mut left = [None; BATCH];
-        {
-            let _guard = self.lock.lock();
-            for (place, cache) in batch.caches() {
-                if cache.pin.swap(UNPINNED, Ordering::Relaxed) == ORPHANED {
-                    left[place] = Some(cache);
-                }
-            }
+        let orphaned = self.take_orphans(batch);
+        let left = |place: &usize| orphaned >> place & 1 != 0;
+        for (_, cache) in batch.caches().filter(|(place, _)| left(place)) {
+            release(cache);
         }
-        left.into_iter().flatten().for_each(&mut release);
+    }
+
+    /// Unpins all caches of a batch. A bit for each whose thread has ended since, by its place.
+    #[inline(never)]
+    fn take_orphans(&self, batch: &Batch) -> u32 {
+        let _guard = self.lock.lock();
+        batch.caches().fold(0, |orphaned, (place, cache)| {
+            let is_left = cache.pin.swap(UNPINNED, Ordering::Relaxed) == ORPHANED;
+            orphaned | u32::from(is_left) << place
+        })
     }
 
     /// Calls `visit` with every cache, the registry locked: none comes or goes meanwhile.

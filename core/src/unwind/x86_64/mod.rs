@@ -10,6 +10,7 @@ pub(super) use cache::forget;
 
 use super::{Frame, Left, chain};
 use crate::os::peek::{Peek, far};
+use crate::os::scratch;
 use core::arch::asm;
 use rule::{Base, Rule, Saved};
 
@@ -56,25 +57,38 @@ impl Frame {
 pub(super) fn caller(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
     match cache::find(frame.instruction()).unwrap_or_else(|| learn(frame)) {
         Rule::Simple { base, cfa, fp } => simple(frame, peek, base, cfa, fp),
-        Rule::Program => tables::with(frame.instruction(), |fde| {
-            program::row_at(fde, frame.instruction())?.caller(frame, peek, fde)
-        }),
+        Rule::Program => compute(frame, peek),
         Rule::Chain => chain::caller(frame, peek, is_return_address),
         Rule::End => None,
     }
 }
 
-/// What the tables say of a frame's function, put where the next one finds it.
+/// What the tables say of a frame's function, put where the next one finds it. Reading them takes
+/// 3 KiB of stack, and the caller's may be a coroutine's.
 #[cold]
 #[inline(never)]
 fn learn(frame: &Frame) -> Rule {
     let instruction = frame.instruction();
-    let rule = tables::with(instruction, |fde| {
-        Some(program::row_at(fde, instruction)?.rule())
-    })
-    .unwrap_or(Rule::Chain);
+    let read = || {
+        tables::with(instruction, |fde| {
+            Some(program::row_at(fde, instruction)?.rule())
+        })
+    };
+    let rule = scratch::on_stack(read).unwrap_or(Rule::Chain);
     cache::keep(instruction, rule);
     rule
+}
+
+/// The frame that called `frame`, whose rule is too long to be kept.
+#[cold]
+#[inline(never)]
+fn compute(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
+    let instruction = frame.instruction();
+    scratch::on_stack(|| {
+        tables::with(instruction, |fde| {
+            program::row_at(fde, instruction)?.caller(frame, peek, fde)
+        })
+    })
 }
 
 #[inline]
