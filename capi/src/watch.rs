@@ -9,6 +9,7 @@ use crate::next::Next;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
 use neap::front;
+use neap::os::errno;
 use neap::os::linux::locked;
 
 static MMAP: Next = Next::new(c"mmap");
@@ -189,13 +190,15 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
 /// - None: it takes no pointers. Unsafe as all functions here, which C calls.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    let before = errno::get();
     let mut answer = lock_all(flags);
-    if answer != 0 && flags & libc::MCL_CURRENT != 0 {
+    if answer != 0 && errno::get() == libc::ENOMEM && flags & libc::MCL_CURRENT != 0 {
         // `RLIMIT_MEMLOCK` counts what is only reserved, too.
         front::give_up_rest();
         answer = lock_all(flags);
     }
     if answer == 0 {
+        errno::set(before);
         locked::note_locked();
     }
     answer

@@ -114,7 +114,7 @@ unsafe extern "C" fn clone(
             tls,
             child_id,
         );
-        fork::in_parent();
+        fork::in_parent(Copier::Raw);
         child
     }
 }

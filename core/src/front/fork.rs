@@ -7,7 +7,7 @@
 //! `docs/decisions/0016-fork.md` has the measurements.
 
 use super::{attach, check, profile, purge};
-use crate::base::sync::{AtomicBool, AtomicPtr, Ordering};
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::os::gate::FORK;
 use crate::os::linux::{cgroup, close_inherited_pagemap, locked};
@@ -42,9 +42,10 @@ struct Streams {
     single: AtomicPtr<c_char>,
 }
 
-/// Whether the fork under way took it. guarded by: the lock itself
+/// How often the fork under way took it: twice where a handler of signals forked before the first closed the gate.
+/// guarded by: the lock itself
 #[unsafe(link_section = "neap_fork")]
-static TAKEN: AtomicBool = AtomicBool::new(false);
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 static STREAMS: Streams = Streams {
     lock: AtomicPtr::new(null_mut()),
@@ -90,20 +91,21 @@ impl Streams {
             return;
         }
         Self::call(&self.lock);
-        TAKEN.store(true, Ordering::Relaxed);
+        TAKEN.store(TAKEN.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     fn give_back(&self) {
-        if TAKEN.load(Ordering::Relaxed) {
-            TAKEN.store(false, Ordering::Relaxed);
+        let taken = TAKEN.load(Ordering::Relaxed);
+        if taken > 0 {
+            TAKEN.store(taken - 1, Ordering::Relaxed);
             Self::call(&self.unlock);
         }
     }
 
     /// The C library has made it free already, where it knew of other threads.
     fn reset(&self) {
-        if TAKEN.load(Ordering::Relaxed) {
-            TAKEN.store(false, Ordering::Relaxed);
+        if TAKEN.load(Ordering::Relaxed) > 0 {
+            TAKEN.store(0, Ordering::Relaxed);
             Self::call(&self.reset);
         }
     }
@@ -129,11 +131,14 @@ pub unsafe fn prepare(copier: Copier) {
 /// Lets the heap go on, in the process that was copied, or was not.
 ///
 /// # Safety
-/// - [`prepare`] was called by this thread.
-pub unsafe fn in_parent() {
+/// - [`prepare`] was called by this thread, with the same `copier`.
+pub unsafe fn in_parent(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_parent() };
-    STREAMS.give_back();
+    // Who copies past the C library has not taken it: another thread, which is about to fork, may have.
+    if copier == Copier::CLibrary {
+        STREAMS.give_back();
+    }
     purge::after_fork_in_parent();
 }
 
@@ -169,7 +174,7 @@ pub fn around(copy: impl FnOnce() -> i64) -> i64 {
         // SAFETY: prepared above, by the thread that this one is the copy of.
         0 => unsafe { in_child(Copier::Raw) },
         // SAFETY: prepared above.
-        _ => unsafe { in_parent() },
+        _ => unsafe { in_parent(Copier::Raw) },
     }
     child
 }
@@ -181,7 +186,7 @@ unsafe extern "C" fn before_fork() {
 
 unsafe extern "C" fn after_fork_in_parent() {
     // SAFETY: `before_fork` ran on this thread.
-    unsafe { in_parent() };
+    unsafe { in_parent(Copier::CLibrary) };
 }
 
 unsafe extern "C" fn after_fork_in_child() {

@@ -30,6 +30,7 @@ use super::fork::Copier;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::board::ThreadState;
+use crate::cache::bell::{Ear, Words as _};
 use crate::cache::heap::HEAP;
 use crate::os::gate::FORK;
 use crate::os::linux::sandbox;
@@ -194,6 +195,9 @@ fn await_end() {
             STARTING if is_starter() => return,
             state => {
                 HEAP.tide.end_soon();
+                // This may be a handler of signals that interrupted a ring between its two steps: the bell says
+                // awake, and the thread sleeps.
+                HEAP.tide.bell.words.ring(Ear::Shared);
                 lock::wait(&STATE, state, EXIT_MS);
             }
         }

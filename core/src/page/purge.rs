@@ -171,9 +171,12 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// When the oldest free dirty pages became free, in ms; `None` when there are none that the kernel takes.
+    /// When the oldest free dirty pages became free, in ms; `None` when none will be purged by their age: the kernel
+    /// refused them, the program locked its memory, or all of them may stay.
     pub fn oldest_dirty(&self) -> Option<u64> {
-        self.locked().inner.aging.oldest().map(Record::freed_at)
+        let locked = self.locked();
+        let oldest = locked.next_due(Due::Until(u64::MAX));
+        oldest.map(Record::freed_at)
     }
 
     /// Ends: every piece shortens the queue or purges pages.

@@ -4,7 +4,7 @@
 
 use super::arena::{Arena, Commit, Layout};
 use super::grow::Refusal;
-use super::heap::PageHeap;
+use super::heap::{MAX_ARENAS, PageHeap};
 use super::want::{Density, From, Want};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Os, OutOfMemory};
@@ -132,9 +132,12 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Gives up what is reserved and was never used, for it counts where the process may lock only so many
-    /// bytes. Later requests open arenas of what size the kernel then grants.
+    /// bytes. Later requests open arenas of what size the kernel then grants. Nothing happens where half of all arenas are
+    /// open: a program may ask again and again, in vain.
     pub fn give_up_rest(&self) {
-        self.fit_address_limit(0);
+        if self.arenas().len() < MAX_ARENAS / 2 {
+            self.fit_address_limit(0);
+        }
     }
 
     /// Reserves an arena: of the size we like best, else smaller and smaller, down to what the request needs.
