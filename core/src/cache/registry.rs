@@ -329,19 +329,31 @@ impl Heap {
         unsafe { self.give_meta(start.byte_sub(shift), CACHE_BYTES) };
     }
 
-    /// Before a fork: brings all below the front to rest, from the left of the order of locks to the right.
+    /// Visits all locks below the front, from the left of the order of locks to the right.
+    fn each_lock(&self, visit: impl FnMut(&Lock)) {
+        let before = [
+            &self.tide.step,
+            &self.pace.lock,
+            &self.registry.draining,
+            &self.registry.lock,
+        ];
+        let depots = self.depots.locks().chain(self.meta.locks());
+        let after = [self.stacks.lock()].into_iter().chain(self.pages.locks());
+        before
+            .into_iter()
+            .chain(depots)
+            .chain(after)
+            .for_each(visit);
+    }
+
+    /// Before a fork: brings all below the front to rest.
     pub fn close_for_fork(&self) {
-        FORK.close(Rank::Step, [&self.tide.step]);
-        FORK.close(Rank::Pace, [&self.pace.lock]);
-        FORK.close(Rank::Draining, [&self.registry.draining]);
-        FORK.close(Rank::Registry, [&self.registry.lock]);
-        FORK.close(Rank::Depot, self.depots.locks());
-        FORK.close(Rank::Meta, self.meta.locks());
-        FORK.close(Rank::Stacks, [self.stacks.lock()]);
-        let [committing, purging, pages] = self.pages.locks();
-        FORK.close(Rank::Committing, [committing]);
-        FORK.close(Rank::Purging, [purging]);
-        FORK.close(Rank::Pages, [pages]);
+        self.each_lock(|lock| FORK.close(lock.rank(), [lock]));
+    }
+
+    /// In a fork's child: sets free the locks whose holders stayed in the parent.
+    pub fn free_left_locks(&self) {
+        self.each_lock(Lock::free_if_left);
     }
 
     /// After a fork, in the child, whose only thread this is. What the thread was changing when a handler of a signal

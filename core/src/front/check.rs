@@ -136,6 +136,11 @@ pub(super) fn close_for_fork() {
     FORK.close(Rank::Quarantine, [&QUARANTINE.lock]);
 }
 
+/// In a fork's child: sets the lock free if its holder stayed in the parent.
+pub(super) fn free_left_lock() {
+    QUARANTINE.lock.free_if_left();
+}
+
 /// The block's bytes; aborts if none starts here, or if it is free already.
 fn bytes_of(address: usize, found: &Found) -> usize {
     match found {

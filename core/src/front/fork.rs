@@ -149,6 +149,10 @@ pub unsafe fn in_parent(copier: Copier) {
 pub unsafe fn in_child(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_child() };
+    attach::free_left_lock();
+    check::free_left_lock();
+    profile::free_left_lock();
+    HEAP.free_left_locks();
     HEAP.after_fork_in_child();
     // Before the board, which only the process's own may put up.
     purge::after_fork_in_child(copier);

@@ -18,8 +18,11 @@
 //! - The forking thread itself. It forks in a signal handler that interrupted the heap. The operation goes on
 //!   in both processes when the handler returns, and the lock stays held in both.
 //! - The purge thread, if it waits for a lock of the forking thread. It cannot go on before the handler
-//!   returns. It rests between two steps of its work; in the child, which has no such thread, its locks
-//!   are [set free](Fork::in_child).
+//!   returns. It rests between two steps of its work.
+//!
+//! The kernel copies lock words as they are: those of the purge thread, and those of a locker that is
+//! about to step back. Their holders stayed in the parent, so the child
+//! [sets them free](FutexLock::free_if_left).
 
 use super::lock::FutexLock;
 use super::thread::{SignalMask, mask_signals};
@@ -97,6 +100,10 @@ impl Gate {
         }
     }
 
+    fn level(&self) -> u32 {
+        self.word.load(Ordering::Relaxed) & LEVEL
+    }
+
     fn close_to(&self, rank: Rank) {
         let forks = self.word.load(Ordering::Relaxed) & !LEVEL;
         self.word.store(forks | rank as u32, Ordering::SeqCst);
@@ -113,9 +120,6 @@ impl Gate {
     }
 }
 
-/// Most locks that the purge thread holds at a time.
-const MOST_CUT: usize = 6;
-
 /// All that a fork writes, in one place: every page of it costs the child a fault. So do words of other files that a fork's
 /// child reads or writes: they stand in the same section, `neap_fork`.
 #[repr(C, align(64))]
@@ -127,8 +131,6 @@ pub struct Fork {
     purger: AtomicUsize,
     /// The lock that the purge thread waits for.
     purger_awaits: AtomicPtr<FutexLock>,
-    /// Locks of the purge thread's that the child sets free. guarded by: whole
-    cut: [AtomicPtr<FutexLock>; MOST_CUT],
     /// The signals that the forking thread had masked. guarded by: whole
     signals: UnsafeCell<SignalMask>,
 }
@@ -143,7 +145,6 @@ pub static FORK: Fork = Fork {
     whole: FutexLock::new(Rank::Apart),
     purger: AtomicUsize::new(0),
     purger_awaits: AtomicPtr::new(null_mut()),
-    cut: [const { AtomicPtr::new(null_mut()) }; MOST_CUT],
     signals: UnsafeCell::new(SignalMask::NONE),
 };
 
@@ -162,7 +163,9 @@ impl Fork {
     /// Closes the gate for `rank`, and waits until all `locks`, which are those of this rank, are at rest.
     pub fn close<'a>(&self, rank: Rank, locks: impl IntoIterator<Item = &'a FutexLock>) {
         debug_assert!(self.is_mine());
-        self.gate.close_to(rank);
+        if self.gate.level() != rank as u32 {
+            self.gate.close_to(rank);
+        }
         for lock in locks {
             debug_assert_eq!(lock.rank(), rank);
             lock.await_rest();
@@ -175,7 +178,6 @@ impl Fork {
     /// - [`Fork::begin`] was called by this thread.
     pub unsafe fn in_parent(&self) {
         debug_assert!(self.is_mine());
-        self.cut.iter().for_each(forget);
         // SAFETY: the lock is held since `begin`.
         let signals = unsafe { *self.signals.get() };
         self.gate.open_all();
@@ -184,7 +186,8 @@ impl Fork {
         mask_signals(signals);
     }
 
-    /// Opens the gate in the child, and sets free what its parent's purge thread held.
+    /// Opens the gate in the child. What threads held that stayed in the parent is still to be
+    /// [set free](FutexLock::free_if_left).
     ///
     /// # Safety
     /// - [`Fork::begin`] was called by the thread that this one is the copy of.
@@ -193,13 +196,6 @@ impl Fork {
         debug_assert!(self.is_mine());
         self.purger.store(0, Ordering::Relaxed);
         self.purger_awaits.store(null_mut(), Ordering::Relaxed);
-        for cut in &self.cut {
-            // SAFETY: null, or a lock of the heap, which lives as long as the process.
-            if let Some(lock) = unsafe { cut.load(Ordering::Relaxed).as_ref() } {
-                lock.free_if_left();
-            }
-        }
-        self.cut.iter().for_each(forget);
         self.gate.open_all();
     }
 
@@ -239,37 +235,12 @@ impl Fork {
         })
     }
 
-    /// Whether `holder` is the purge thread, and waits for a lock of the calling thread. Then `lock`, which it holds, is
-    /// set free in the child.
-    pub(super) fn cuts(&self, lock: &FutexLock, holder: usize) -> bool {
-        if self.purger.load(Ordering::SeqCst) != holder {
-            return false;
-        }
+    /// Whether `holder` is the purge thread, and waits for a lock of the calling thread.
+    pub(super) fn cuts(&self, holder: usize) -> bool {
         // SAFETY: null, or a lock that the purge thread waits for. It looks at the locks of threads that end only
         // under the registry's, which they leave first; then the memory is another cache's, or idle.
-        let awaited = unsafe { self.purger_awaits.load(Ordering::SeqCst).as_ref() };
-        let Some(awaited) = awaited else {
-            return false;
-        };
-        if !awaited.is_mine() {
-            // The handler may have interrupted this thread between giving the lock up and waking the next.
-            awaited.wake_one();
-            return false;
-        }
-        let free = |cut: &&AtomicPtr<FutexLock>| cut.load(Ordering::Relaxed).is_null();
-        let place = self.cut.iter().find(free);
-        debug_assert!(place.is_some());
-        place.is_some_and(|place| {
-            place.store(core::ptr::from_ref(lock).cast_mut(), Ordering::Relaxed);
-            true
-        })
-    }
-}
-
-/// Writes only where it must: in a child a write costs a page.
-fn forget(cut: &AtomicPtr<FutexLock>) {
-    if !cut.load(Ordering::Relaxed).is_null() {
-        cut.store(null_mut(), Ordering::Relaxed);
+        let awaited = || unsafe { self.purger_awaits.load(Ordering::SeqCst).as_ref() };
+        self.purger.load(Ordering::SeqCst) == holder && awaited().is_some_and(FutexLock::is_mine)
     }
 }
 

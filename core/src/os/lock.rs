@@ -146,7 +146,7 @@ impl FutexLock {
     pub(super) fn await_rest(&self) {
         loop {
             let holder = self.state.load(Ordering::SeqCst) & !AWAITED;
-            if holder == FREE || holder == me() || FORK.cuts(self, holder) {
+            if holder == FREE || holder == me() || FORK.cuts(holder) {
                 return;
             }
             match self.announce() {

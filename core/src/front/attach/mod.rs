@@ -423,6 +423,11 @@ pub(super) fn close_for_fork() {
     FORK.close(Rank::Board, [&BOARD.lock]);
 }
 
+/// In a fork's child: sets the lock free if its holder stayed in the parent.
+pub(super) fn free_left_lock() {
+    BOARD.lock.free_if_left();
+}
+
 /// In a fork's child: its parent's board goes, its own comes. At once if an observer waits for it, or the profiler samples, else on
 /// the first slow path:
 /// most children soon `exec` or end.

@@ -232,6 +232,11 @@ pub(super) fn close_for_fork() {
     REGION.close_for_fork();
 }
 
+/// In a fork's child: sets the lock free if its holder stayed in the parent.
+pub(super) fn free_left_lock() {
+    REGION.free_left_lock();
+}
+
 /// In a fork's child: it has a region of its own, a copy.
 pub(super) fn after_fork_in_child() {
     REGION.after_fork_in_child();
