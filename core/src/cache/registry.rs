@@ -364,9 +364,9 @@ impl Heap {
         if let Some(cache) = cache {
             cache.lock().free_if_left();
         }
-        let at_rest =
-            !self.registry.lock.is_mine() && !cache.is_some_and(|cache| cache.lock().is_mine());
-        if at_rest && self.registry.keep_only(cache) {
+        // Whatever this thread does with its own cache: the locks of the others' may be held by who stayed in the parent.
+        let has_left = !self.registry.lock.is_mine() && self.registry.keep_only(cache);
+        if has_left && !cache.is_some_and(|cache| cache.lock().is_mine()) {
             let granted = cache.map_or(0, |cache| cache.open().inner.granted);
             self.budget.reset(granted);
         }
