@@ -8,9 +8,9 @@
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use libc::FILE;
-use neap::front;
-use neap::os::thread;
-use neap::stats::{Snapshot, Text};
+use neap::front::{self, Brief};
+use neap::os::{linux, thread};
+use neap::stats::Text;
 
 /// The heap in glibc's terms, in bytes except `large_blocks`.
 struct Glibc {
@@ -26,11 +26,11 @@ struct Glibc {
 impl Glibc {
     /// The heap now.
     fn now() -> Self {
-        front::with_snapshot(Self::of)
+        Self::of(&front::brief())
     }
 
     /// Counters are read one by one while other threads run: every difference saturates.
-    fn of(heap: &Snapshot) -> Self {
+    fn of(heap: &Brief) -> Self {
         let arena = heap.committed.saturating_sub(heap.large_bytes);
         let live = heap.live.saturating_sub(heap.large_bytes).min(arena);
         Self {
@@ -41,25 +41,6 @@ impl Glibc {
             live,
             free: arena - live,
             trimmable: heap.free_dirty,
-        }
-    }
-}
-
-/// What `malloc_info` tells beside that, in bytes.
-struct Totals {
-    committed: u64,
-    reserved: u64,
-    live: u64,
-    resident: u64,
-}
-
-impl Totals {
-    fn of(heap: &Snapshot) -> Self {
-        Self {
-            committed: heap.committed,
-            reserved: heap.reserved,
-            live: heap.live,
-            resident: heap.resident,
         }
     }
 }
@@ -148,8 +129,10 @@ impl<Send: FnMut(&[u8]) -> fmt::Result> Write for Pieces<Send> {
 
 /// The document of `malloc_info`, in glibc's elements as far as they have a meaning here.
 fn xml(page: &mut impl Write) -> fmt::Result {
-    let (heap, totals) = front::with_snapshot(|raw| (Glibc::of(raw), Totals::of(raw)));
+    let raw = front::brief();
+    let heap = Glibc::of(&raw);
     let (blocks, large) = (heap.large_blocks, heap.large);
+    let resident = linux::resident_bytes().unwrap_or(0);
     writeln!(page, "<malloc version=\"1\" allocator=\"neap\">")?;
     writeln!(
         page,
@@ -163,17 +146,13 @@ fn xml(page: &mut impl Write) -> fmt::Result {
     writeln!(
         page,
         "<system type=\"current\" size=\"{}\"/>",
-        totals.committed
+        raw.committed
     )?;
+    writeln!(page, "<aspace type=\"total\" size=\"{}\"/>", raw.reserved)?;
     writeln!(
         page,
-        "<aspace type=\"total\" size=\"{}\"/>",
-        totals.reserved
-    )?;
-    writeln!(
-        page,
-        "<neap live=\"{}\" resident=\"{}\"/>",
-        totals.live, totals.resident
+        "<neap live=\"{}\" resident=\"{resident}\"/>",
+        raw.live
     )?;
     writeln!(page, "</malloc>")
 }

@@ -70,6 +70,13 @@ fn threads_start_after_the_limit_on_address_space_is_lowered() {
 }
 
 #[test]
+fn a_limit_on_address_space_that_is_set_later_holds() {
+    if let Some(program) = compile("programs/scarce/limited.c", Artifact::Program, &[]) {
+        succeeds(&run(&program, &[], &[]), "limited.c");
+    }
+}
+
+#[test]
 fn vain_requests_gather_nothing() {
     let flags = [OsStr::new("-rdynamic")];
     let Some(program) = compile("programs/scarce/refusals.c", Artifact::Program, &flags) else {

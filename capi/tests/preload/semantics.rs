@@ -46,6 +46,15 @@ fn figures_tell_what_is_live() {
 }
 
 #[test]
+fn figures_cost_no_system_call() {
+    let source = "programs/mallinfo_calls.c";
+    if let Some(program) = compile(source, Artifact::Program, &[]) {
+        let output = support::run(&program, &[], &[("NEAP_PURGE_THREAD", "0")]);
+        support::succeeds_or_skips(&output, source);
+    }
+}
+
+#[test]
 fn calloc_zeroes_what_is_usable() {
     passes_in_every_mode("programs/calloc_usable.c");
 }

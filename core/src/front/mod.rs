@@ -30,7 +30,7 @@ pub use release::{free, free_aligned_sized, free_deleted, free_sized, usable_siz
 pub use resize::{reallocate, reallocate_layout};
 pub use start::{ask_no_more, begin, deepbind_kept, note_address_limit, note_mapped_over, open};
 pub use statistics::ends_at_once;
-pub use survey::{snapshot, with_snapshot};
+pub use survey::{Brief, brief, snapshot, with_snapshot};
 pub use trim::{check_consistency, give_up_rest, keep_free, trim};
 
 /// No block is larger: pointer differences inside it must fit `isize`.

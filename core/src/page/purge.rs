@@ -301,8 +301,11 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Uncommits the whole huge pages of free spans, but for what the program locked. Returns how many bytes of commit
-    /// went back.
+    /// went back: none where the kernel charges no commit, for then its refusal was not about what is committed.
     pub(super) fn relinquish(&self) -> usize {
+        if !self.os.strict_commit() && self.os.data_limit().is_none() {
+            return 0;
+        }
         let (mut bytes, mut cursor) = (0, Cursor::default());
         self.locked().give_up_units();
         while !self.os.is_locked() {

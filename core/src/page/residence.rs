@@ -3,7 +3,7 @@
 use super::Use;
 use super::heap::{MAX_ARENAS, PageHeap};
 use super::place::Place;
-use super::span::{Detail, State};
+use super::span::{Detail, Record, State};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_SLICES, SLICE_BYTES, SLICE_SHIFT};
 use crate::os::{Backing, Os, Populated};
@@ -188,6 +188,31 @@ impl<O: Os> Drop for Residence<'_, O> {
     }
 }
 
+impl<O: Os> PageHeap<O> {
+    /// Calls `visit` with the first slice of every span in use. Takes no lock: what changes
+    /// meanwhile is seen as it was or as it is.
+    pub fn for_each_used(&self, mut visit: impl FnMut(Place<'_>, Use)) {
+        for arena in self.arenas() {
+            let (mut index, end) = (arena.layout().head, arena.frontier());
+            while index < end {
+                let record = arena.record(index);
+                if let State::Used(use_) = record.state() {
+                    visit(Place { arena, index }, use_);
+                }
+                index += slices_of(record);
+            }
+        }
+    }
+}
+
+/// How many slices the span has that starts with this record, or may have started before.
+fn slices_of(record: &Record) -> usize {
+    match record.state() {
+        State::Blank => 1,
+        _ => record.slices.get().max(1),
+    }
+}
+
 /// Visits the slices of the span that starts at `place`; returns the index of the first slice after it.
 fn part_of(place: Place<'_>, end: usize, visit: &mut impl FnMut(Place<'_>, Part)) -> usize {
     let (arena, first) = (place.arena, place.index);
@@ -196,11 +221,7 @@ fn part_of(place: Place<'_>, end: usize, visit: &mut impl FnMut(Place<'_>, Part)
         return first + 1;
     }
     let record = arena.record(first);
-    let slices = match record.state() {
-        State::Blank => 1,
-        _ => record.slices.get().max(1),
-    };
-    let after = (first + slices).min(end).min(arena.frontier());
+    let after = (first + slices_of(record)).min(end).min(arena.frontier());
     let blanket = record.detail() == Detail::Blanket;
     for index in first..after {
         let part = match record.state() {

@@ -4,7 +4,10 @@
 //! falls to one line of the ledger ([`tally`]). No lock of the page heap is held: what changes meanwhile is seen as it was or as
 //! it is, so in a busy process lines may be off by what changed during the survey, but they always add up.
 
+mod brief;
 mod tally;
+
+pub use brief::{Brief, brief};
 
 use super::{check, sizes};
 use crate::base::units::SLICE_SHIFT;

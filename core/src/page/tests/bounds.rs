@@ -304,6 +304,7 @@ fn units_that_no_slab_came_to_are_given_up_for_a_commit() {
     let heap = heap(Conditions {
         most_reserved: 1 << 30,
         most_committed: 100 * MIB,
+        data_limit: Some(1 << 30),
         ..Conditions::default()
     });
     let slabs = 64 * MIB / SLICE_BYTES + 1;
