@@ -211,6 +211,20 @@ impl Registry {
         }
     }
 
+    /// In a fork's child whose thread was interrupted while it looked at caches: those whose threads were changing them
+    /// stay as they are, and hold nothing for the calling thread, which goes on.
+    fn abandon_others(&self, own: Option<&Cache>) {
+        let mut next = self.first.load(Ordering::Relaxed);
+        // SAFETY: caches in the list are alive; the child has one thread.
+        while let Some(cache) = unsafe { next.as_ref() } {
+            if !own.is_some_and(|own| ptr::eq(own, cache)) && cache.lock().is_left() {
+                cache.lock().free_if_left();
+                cache.open().abandon();
+            }
+            next = cache.next.load(Ordering::Relaxed);
+        }
+    }
+
     /// In a fork's child: only the calling thread is left. The caches of the others stay behind, with at
     /// most the bytes that were granted to them. False, and nothing written, if there were no others.
     fn keep_only(&self, cache: Option<&Cache>) -> bool {
@@ -335,13 +349,32 @@ impl Heap {
         FORK.close(Rank::Pages, [pages]);
     }
 
+    /// In the child: sets free what [`Heap::close_for_fork`] closed.
+    fn free_left_locks(&self) {
+        let registry = &self.registry;
+        FORK.free_left([
+            &self.tide.step,
+            &self.pace.lock,
+            &registry.draining,
+            &registry.lock,
+        ]);
+        FORK.free_left(self.depots.locks());
+        FORK.free_left(self.meta.locks());
+        FORK.free_left([self.stacks.lock()]);
+        FORK.free_left(self.pages.locks());
+    }
+
     /// After a fork, in the child, whose only thread this is. What the thread was changing when a handler of a signal
     /// interrupted it, and forked, it goes on changing.
     pub fn after_fork_in_child(&'static self) {
+        self.free_left_locks();
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let cache = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
         if let Some(cache) = cache {
             cache.lock().free_if_left();
+        }
+        if self.registry.draining.is_mine() || self.registry.lock.is_mine() {
+            self.registry.abandon_others(cache);
         }
         let at_rest =
             !self.registry.lock.is_mine() && !cache.is_some_and(|cache| cache.lock().is_mine());

@@ -129,6 +129,11 @@ pub(super) fn close_for_fork() {
     FORK.close(Rank::Quarantine, [&QUARANTINE.lock]);
 }
 
+/// In a fork's child: sets the quarantine's lock free.
+pub(super) fn free_left_in_child() {
+    FORK.free_left([&QUARANTINE.lock]);
+}
+
 /// The block's bytes; aborts if none starts here, or if it is free already.
 fn bytes_of(address: usize, found: &Found) -> usize {
     match found {

@@ -144,6 +144,9 @@ pub unsafe fn in_parent() {
 pub unsafe fn in_child(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_child() };
+    attach::free_left_in_child();
+    check::free_left_in_child();
+    profile::free_left_in_child();
     HEAP.after_fork_in_child();
     // Before the board, which only the process's own may put up.
     purge::after_fork_in_child(copier);

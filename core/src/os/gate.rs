@@ -184,6 +184,13 @@ impl Fork {
         mask_signals(signals);
     }
 
+    /// For a child: sets those of `locks` free that threads of its parent hold. They found the gate closed, and were about
+    /// to step back when the kernel copied the process.
+    pub fn free_left<'a>(&self, locks: impl IntoIterator<Item = &'a FutexLock>) {
+        debug_assert!(self.is_mine());
+        locks.into_iter().for_each(FutexLock::free_if_left);
+    }
+
     /// Opens the gate in the child, and sets free what its parent's purge thread held.
     ///
     /// # Safety

@@ -423,6 +423,11 @@ pub(super) fn close_for_fork() {
     FORK.close(Rank::Board, [&BOARD.lock]);
 }
 
+/// In a fork's child: sets the board's lock free.
+pub(super) fn free_left_in_child() {
+    FORK.free_left([&BOARD.lock]);
+}
+
 /// In a fork's child: its parent's board goes, its own comes. At once if an observer waits for it, or the profiler samples, else on
 /// the first slow path:
 /// most children soon `exec` or end.

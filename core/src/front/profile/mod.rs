@@ -232,6 +232,11 @@ pub(super) fn close_for_fork() {
     REGION.close_for_fork();
 }
 
+/// In a fork's child: sets the region's lock free.
+pub(super) fn free_left_in_child() {
+    REGION.free_left_in_child();
+}
+
 /// In a fork's child: it has a region of its own, a copy.
 pub(super) fn after_fork_in_child() {
     REGION.after_fork_in_child();

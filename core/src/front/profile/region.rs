@@ -124,6 +124,11 @@ impl Region {
         FORK.close(Rank::Profile, [&self.lock]);
     }
 
+    /// In a fork's child: sets the region's lock free.
+    pub(super) fn free_left_in_child(&self) {
+        FORK.free_left([&self.lock]);
+    }
+
     /// In a fork's child. A sample that its thread was just taking goes on in the parent's region, unseen.
     pub(super) fn after_fork_in_child(&self) {
         if IS_OPEN.load(Ordering::Relaxed) && !self.lock.is_mine() {
