@@ -70,6 +70,13 @@ fn fork_in_a_handler_that_interrupted_the_heap() {
 }
 
 #[test]
+fn fork_in_a_handler_that_interrupted_a_drain() {
+    if let Some(program) = built("drained") {
+        passes(&program, &[&rounds(30)], NONE);
+    }
+}
+
+#[test]
 fn raw_copies_allocate_whatever_the_purge_thread_does() {
     let Some(program) = built("raw") else {
         return;

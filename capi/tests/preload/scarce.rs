@@ -43,6 +43,14 @@ fn a_program_that_uses_up_its_mappings_first_is_served() {
 }
 
 #[test]
+fn a_block_is_resized_when_the_address_space_is_used_up() {
+    if let Some(program) = compile("programs/scarce/moved.c", Artifact::Program, &[]) {
+        let output = run(&program, &[OsStr::new("program")], &STILL);
+        succeeds(&output, "moved.c");
+    }
+}
+
+#[test]
 fn a_library_that_uses_up_the_mappings_before_the_heap_is_opened_changes_nothing() {
     let program = compile("programs/scarce/mappings.c", Artifact::Program, &[]);
     let mapper = compile("programs/scarce/mapper.c", Artifact::Plugin, &[]);

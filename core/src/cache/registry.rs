@@ -220,6 +220,20 @@ impl Registry {
         }
     }
 
+    /// In a fork's child whose thread was interrupted while it looked at caches: those whose threads were changing them
+    /// stay as they are, and hold nothing for the calling thread, which goes on.
+    fn abandon_others(&self, own: Option<&Cache>) {
+        let mut next = self.first.load(Ordering::Relaxed);
+        // SAFETY: caches in the list are alive; the child has one thread.
+        while let Some(cache) = unsafe { next.as_ref() } {
+            if !own.is_some_and(|own| ptr::eq(own, cache)) && cache.lock().is_left() {
+                cache.lock().free_if_left();
+                cache.open().abandon();
+            }
+            next = cache.next.load(Ordering::Relaxed);
+        }
+    }
+
     /// In a fork's child: only the calling thread is left. The caches of the others stay behind, with at
     /// most the bytes that were granted to them. False, and nothing written, if there were no others.
     fn keep_only(&self, cache: Option<&Cache>) -> bool {
@@ -363,6 +377,9 @@ impl Heap {
         let cache = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
         if let Some(cache) = cache {
             cache.lock().free_if_left();
+        }
+        if self.registry.draining.is_mine() || self.registry.lock.is_mine() {
+            self.registry.abandon_others(cache);
         }
         // Whatever this thread does with its own cache: the locks of the others' may be held by who stayed in the parent.
         let has_left = !self.registry.lock.is_mine() && self.registry.keep_only(cache);

@@ -280,6 +280,13 @@ impl Opened<'_> {
         &mut self.inner.stores[class.index()]
     }
 
+    /// In a fork's child, of a cache whose thread stayed in the parent, in the middle of a change: it has nothing to drain.
+    pub fn abandon(&mut self) {
+        self.inner.is_offering = false;
+        self.inner.is_drained = true;
+        self.inner.arrays = Default::default();
+    }
+
     /// The classes whose magazines have an array.
     pub fn classes(&self) -> impl Iterator<Item = Class> + use<> {
         let words = self.inner.arrays.into_iter().enumerate();

@@ -160,10 +160,15 @@ impl FutexLock {
         }
     }
 
+    /// In a child of fork: whether its holder stayed in the parent.
+    pub fn is_left(&self) -> bool {
+        let holder = self.state.load(Ordering::Relaxed) & !AWAITED;
+        holder != FREE && holder != me()
+    }
+
     /// In a child of fork: sets the lock free if its holder stayed in the parent.
     pub fn free_if_left(&self) {
-        let holder = self.state.load(Ordering::Relaxed) & !AWAITED;
-        if holder != FREE && holder != me() {
+        if self.is_left() {
             self.state.store(FREE, Ordering::Release);
         }
     }

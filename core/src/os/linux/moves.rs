@@ -4,7 +4,7 @@ use super::super::OutOfMemory;
 use super::super::errno;
 use super::super::fatal::fatal;
 use super::mapping::{RESERVED, map, unmap};
-use super::refused_if;
+use super::{limit_of, refused_if, sandbox};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
@@ -21,6 +21,7 @@ pub(super) unsafe fn move_pages(
     bytes: usize,
     page: usize,
 ) -> Result<(), OutOfMemory> {
+    refused_if(is_limited())?;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
     let (source, target): (*mut c_void, *mut c_void) = (from.as_ptr().cast(), to.as_ptr().cast());
     // SAFETY: the caller's promise: committed, and used by nobody else.
@@ -33,6 +34,13 @@ pub(super) unsafe fn move_pages(
         unsafe { restore(target, bytes) };
     }
     refused_if(moved == libc::MAP_FAILED)
+}
+
+/// Whether memory of the process is known to be limited: over a limit that was lowered the kernel unmaps the target of a
+/// move, then refuses the move, and to map anything there again. In a sandbox, which may kill for the question, it is not asked.
+fn is_limited() -> bool {
+    let resources = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
+    !sandbox::is_forbidden() && resources.into_iter().any(|each| limit_of(each).is_some())
 }
 
 /// As [`crate::os::Os::renew`].
