@@ -161,7 +161,7 @@ impl<O: Os> PageHeap<O> {
     pub fn locate(&self, address: usize) -> Option<Place<'_>> {
         let within = |arena: &'_ Arena| {
             let index = address.wrapping_sub(arena.layout().base) >> SLICE_SHIFT;
-            (index < arena.tagged()).then_some(index)
+            (index < arena.tagged().min(arena.end())).then_some(index)
         };
         let arenas = self.arenas();
         arenas.iter().find_map(|arena| {
@@ -252,8 +252,10 @@ impl<O: Os> PageHeap<O> {
 
     /// Tells the fast path how many tags of the first arena may be read. The caller holds `committing`.
     pub(super) fn publish_tags(&self) {
-        self.primary_slices
-            .store(self.arenas[0].tagged(), Ordering::Release);
+        self.primary_slices.store(
+            self.arenas[0].tagged().min(self.arenas[0].end()),
+            Ordering::Release,
+        );
     }
 }
 

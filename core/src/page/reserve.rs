@@ -89,6 +89,8 @@ impl<O: Os> PageHeap<O> {
         let committed = arena.note(end, arena.ready().max(end), Commit::No);
         locked.inner.counts.committed_slices -= committed;
         arena.set_end(end);
+        // What lies beyond may be another arena's soon.
+        self.publish_tags();
         let slices = layout.address(end)..layout.address(old);
         Some(match old == layout.slices {
             true => [slices, tags..groups, 0..0],
