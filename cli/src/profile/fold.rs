@@ -1,7 +1,8 @@
 //! Runs of runtime frames as one line: what an async executor and Rust's own start-up do between two
 //! functions of the program tells the reader nothing.
 //!
-//! Text and pages show folded stacks. Files for other tools keep every frame.
+//! `neap profile --tree` and `--leaks` show folded stacks. Reports, flame graphs and files for other tools
+//! keep every frame.
 
 use super::model::{Frame, Profile, Stack};
 use std::sync::Arc;
