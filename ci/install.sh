@@ -24,6 +24,8 @@ wanted=(
     /usr/include/boost/context/fiber.hpp:libboost-context-dev
     # What ci/suites.sh runs, and what opens the sources that it obtains.
     stress-ng:stress-ng xz:xz-utils
+    # A guest under an emulator.
+    qemu-x86_64:qemu-user
     # Allocators to compare with.
     /usr/lib/*/libjemalloc.so.2:libjemalloc2
     /usr/lib/*/libmimalloc.so.2.0:libmimalloc2.0
