@@ -105,7 +105,7 @@ fn a_long_span_that_was_hardly_touched_is_purged_by_few_calls() {
     }
 }
 
-/// Runs a program with one resource limited to so many KiB.
+/// Runs a program with one resource limited, in KiB.
 fn runs_within(program: &str, arguments: &[&str], resource: libc::__rlimit_resource_t, kib: u64) {
     let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
     let output = run_limited(Path::new(program), &arguments, resource, kib << 10);

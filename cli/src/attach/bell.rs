@@ -23,7 +23,7 @@ pub fn ring(board: &File) -> io::Result<()> {
     let word = unsafe { AtomicU32::from_ptr(base.byte_add(AT).cast()) };
     word.fetch_add(1, Ordering::SeqCst);
     let woken = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
-    // SAFETY: the mapping made above, which nobody else knows.
+    // SAFETY: the mapping made above, which no other code knows.
     unsafe { munmap(base, MAPPED) }?;
     woken?;
     Ok(())

@@ -52,7 +52,7 @@ pub enum Rest {
     Doze(u64),
     /// Nothing of its own is planned. An observer may want figures so many ms from now.
     Park(Option<u64>),
-    /// It was woken in vain: for so many ms nobody outside wakes it.
+    /// It was woken in vain: for so many ms no observer wakes it.
     Deaf(u64),
 }
 
@@ -120,7 +120,7 @@ impl<W: Words> Bell<W> {
         woken
     }
 
-    /// Nobody sleeps.
+    /// The thread is awake.
     #[cfg(loom)]
     pub fn of(words: W) -> Bell<W> {
         Bell {
@@ -129,7 +129,7 @@ impl<W: Words> Bell<W> {
         }
     }
 
-    /// There is no thread: nobody is woken.
+    /// There is no thread to wake.
     pub fn silence(&self) {
         self.state.store(AWAKE, Ordering::SeqCst);
     }
@@ -154,7 +154,7 @@ mod machine {
     }
 
     impl Bell<Pair> {
-        /// Nobody sleeps.
+        /// The thread is awake.
         pub const fn new() -> Bell<Pair> {
             Bell {
                 state: AtomicU32::new(AWAKE),

@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// The bottom that was offered and that nobody has put back since.
+    /// The bottom that was offered and has not been put back since.
     fn offered(&self, inner: &Inner) -> Option<usize> {
         let bottom = match inner.door {
             Door::Open => self.magazine.bottom.load(Ordering::Relaxed),

@@ -416,7 +416,7 @@ impl Opened<'_> {
         }
     }
 
-    /// The bottom that a drainer offered and that nobody has put back since; `None` if there is none.
+    /// The bottom that a drainer offered and that has not been put back since; `None` if there is none.
     pub fn offered(&mut self, class: Class) -> Option<usize> {
         let floor = self.store(class).floor;
         let magazine = self.magazine(class);

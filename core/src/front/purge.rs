@@ -271,7 +271,7 @@ pub(super) fn after_fork_in_child(copier: Copier) {
     HEAP.pages.set_chores(Chores::Callers);
 }
 
-/// Starts the thread. False if another caller does, somebody holds it off, or the C library or the kernel refuses.
+/// Starts the thread. False if another caller does, a hold keeps it off, or the C library or the kernel refuses.
 fn start() -> bool {
     // A handler of signals that waits for the thread's end would wait for the start below it on the stack.
     thread::with_signals_masked(|| {

@@ -19,7 +19,7 @@ pub use FutexGuard as Guard;
 pub use FutexLock as Lock;
 
 const FREE: usize = 0;
-/// Added to the holder: somebody may sleep on the lock.
+/// Added to the holder: threads may sleep on the lock.
 const AWAITED: usize = 1;
 
 /// How often a locker looks again before it sleeps.

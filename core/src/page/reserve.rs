@@ -122,11 +122,11 @@ impl<O: Os> PageHeap<O> {
         unsafe { arena.prepare(layout) };
         let base = NonNull::new(layout.base as *mut u8).ok_or(Refusal::Space)?;
         if let Err(refused) = self.open_tables(arena) {
-            // SAFETY: the whole reservation of `reserve`, of which nobody has heard.
+            // SAFETY: the whole reservation of `reserve`, not yet published.
             unsafe { self.os.release(base, layout.slices * SLICE_BYTES) };
             return Err(refused.into());
         }
-        // SAFETY: the whole reservation of `reserve`, of which nobody has heard.
+        // SAFETY: the whole reservation of `reserve`, not yet published.
         unsafe { self.advise_mapping(base, layout.slices * SLICE_BYTES) };
         self.locked().inner.counts.reserved_slices += layout.slices;
         self.publish(id);

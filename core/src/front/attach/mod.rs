@@ -265,7 +265,7 @@ pub(super) fn serve_due() -> bool {
     due_in_ms() == Some(0) && serve_now()
 }
 
-/// Time until something is to be done for observers, in ms; `None` while nobody asks or watches.
+/// Time until something is to be done for observers, in ms; `None` while no observer asks or watches.
 pub(super) fn due_in_ms() -> Option<u64> {
     let asked = BOARD.words.asked()?;
     let [ask, purge, sample] =

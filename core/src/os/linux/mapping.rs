@@ -45,7 +45,7 @@ pub(super) fn price_ns(bytes: usize) -> Option<u64> {
     let begin = now_ns();
     let at = map_reserved(bytes)?;
     let price = now_ns().saturating_sub(begin);
-    // SAFETY: mapped just above, shown to nobody.
+    // SAFETY: mapped just above, and not shared.
     unsafe { unmap(at.as_ptr(), bytes) };
     Some(price)
 }
@@ -68,7 +68,7 @@ pub(super) fn reserve_below(near: NonNull<u8>, bytes: usize, align: usize) -> Op
     if at == libc::MAP_FAILED || at.cast() == wish {
         return NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED);
     }
-    // SAFETY: mapped just above, shown to nobody.
+    // SAFETY: mapped just above, and not shared.
     unsafe { unmap(at.cast(), bytes) };
     None
 }
@@ -97,7 +97,7 @@ pub(super) fn map_wiped(bytes: usize) -> Option<NonNull<u8>> {
             && libc::mprotect(at.as_ptr().cast(), bytes, access) == 0
     };
     if !ready {
-        // SAFETY: mapped just above, shown to nobody.
+        // SAFETY: mapped just above, and not shared.
         unsafe { unmap(at.as_ptr(), bytes) };
     }
     ready.then_some(at)
