@@ -152,8 +152,8 @@ fn silence(gap: &Gap, frontend: Frontend) -> String {
 fn reasons(frontend: Frontend) -> &'static str {
     match frontend {
         Frontend::Library => {
-            "It slept or called only its allocator's fast paths, ran outside Neap, in a sandbox, with `NEAP_ATTACH=0` or \
-             `NEAP_PURGE_THREAD=0`, or for too short a time"
+            "The process had no purge thread (its heap stayed below 4 MiB, or `NEAP_PURGE_THREAD=0`) and \
+             slept, ran in a sandbox or with `NEAP_ATTACH=0`, or ended too soon"
         }
         Frontend::Rust => {
             "A Rust program with Neap as its own allocator has no thread that answers unless it calls \
