@@ -41,7 +41,7 @@ fn run() -> Command {
         .arg(program().required(true))
 }
 
-/// What `neap run` may do beside running the program.
+/// The options of `neap run` that watch the program.
 fn watching() -> [Arg; 4] {
     [
         Arg::new("record")
@@ -226,7 +226,7 @@ fn profile() -> Command {
         .group(ArgGroup::new("form").args(["tree", "leaks", "list", "collapsed", "flamegraph", "pprof", "json"]))
 }
 
-/// What `--sample` takes at the start of a program.
+/// A value of `--sample` at the start of a program.
 fn rate(word: &str) -> Result<u64, String> {
     let option = neap::control::find(b"NEAP_SAMPLE").expect("the option is declared");
     match neap::control::parse(option.kind, word.as_bytes()) {
@@ -236,7 +236,7 @@ fn rate(word: &str) -> Result<u64, String> {
     }
 }
 
-/// A time that a clock can count.
+/// A time in seconds that a clock can represent.
 fn seconds(word: &str) -> Result<f64, String> {
     match word.parse::<f64>() {
         Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(seconds),
@@ -273,7 +273,7 @@ fn program() -> Arg {
     words("PROGRAM").help("The program, found by PATH, and its arguments")
 }
 
-/// This and everything after it, untouched.
+/// This word and all that follow, uninterpreted.
 fn words(name: &'static str) -> Arg {
     Arg::new(name)
         .num_args(1..)

@@ -13,7 +13,7 @@ pub const NOT_EXECUTABLE: u8 = 126;
 /// There is no such program.
 pub const NOT_FOUND: u8 = 127;
 
-/// One line for people, which says what to do, and the exit code.
+/// One line for people, which includes the remedy, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
@@ -34,7 +34,7 @@ impl Failure {
         }
     }
 
-    /// Whether there is no such program.
+    /// Whether the failure says that there is no such program.
     pub fn is_not_found(&self) -> bool {
         self.code == NOT_FOUND
     }
@@ -53,13 +53,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// One line of `neap`'s own on standard error. Nobody can be told if that fails.
+/// Prints a line of `neap`'s own to standard error. A failure to print it cannot be reported, so it
+/// is ignored.
 pub fn say(message: &str) {
     use std::io::Write;
     let _ = writeln!(anstream::stderr(), "neap: {message}");
 }
 
-/// A name as people may read it on one line, whatever bytes are in it.
+/// Displays a name on one line, with its control characters escaped.
 pub struct Shown<'a>(&'a OsStr);
 
 /// See [`Shown`].

@@ -1,4 +1,4 @@
-//! The options of `neap::control` as flags of the command line and as variables.
+//! The options of `neap::control` as command-line flags and as environment variables.
 
 use clap::builder::{
     OsStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser,
@@ -58,7 +58,8 @@ fn valued(arg: Arg, option: &'static Declaration) -> Arg {
     let arg = arg
         .long(option.name)
         .value_name(unit(option.kind))
-        // So that the range is told, and not what to write for an argument that begins so.
+        // So that the error states the range, instead of how to pass an argument that begins with a
+        // dash.
         .allow_negative_numbers(true)
         .value_parser(parser(option.kind));
     match option.kind {
@@ -77,7 +78,7 @@ fn help(option: &Declaration) -> String {
     }
 }
 
-/// With a small first letter. What a switch does is told as an order: "Keep a page of figures".
+/// With a lower-case first letter. The doc of a switch is an imperative: "Keep a page of figures".
 fn in_a_sentence(doc: &str) -> String {
     let mut letters = doc.chars();
     let first = letters.next().into_iter().flat_map(char::to_lowercase);

@@ -1,4 +1,4 @@
-//! Becoming the program.
+//! Replaces this process by the program.
 
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, shown};
 use crate::program::Link;
@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::ptr;
 
-/// A program ready to be executed: nothing is left to allocate.
+/// A program ready for `exec`: no further allocation is needed.
 pub struct Program {
     name: PathBuf,
     file: CString,
@@ -37,9 +37,9 @@ impl Program {
         self.name.as_os_str()
     }
 
-    /// Replaces this process by the program, with the environment as it now is; open
-    /// files, signals and everything else that a process has stay as our caller left
-    /// them. Returns only if that fails.
+    /// Replaces this process by the program, with the current environment. Open files, signal
+    /// dispositions and all other state of the process stay as the caller left them. Returns only
+    /// on failure.
     pub fn execute(&self) -> io::Error {
         let mut arguments: Vec<_> = self.arguments.iter().map(|text| text.as_ptr()).collect();
         arguments.push(ptr::null());
@@ -49,7 +49,7 @@ impl Program {
         io::Error::last_os_error()
     }
 
-    /// What to tell people when [`Self::execute`] has returned `error`.
+    /// The message for an `error` that [`Self::execute`] returned.
     pub fn failure(&self, error: &io::Error) -> Failure {
         let code = match error.kind() {
             io::ErrorKind::NotFound => NOT_FOUND,
@@ -62,10 +62,10 @@ impl Program {
     }
 }
 
-/// Sets variables for the program and for all that it starts.
+/// Sets variables for the program and its descendants.
 pub fn set_variables(variables: impl IntoIterator<Item = (&'static str, OsString)>) {
     for (name, value) in variables {
-        // SAFETY: this program never has a second thread, so nobody reads the environment
+        // SAFETY: this process has only one thread, so no other thread reads the environment
         // meanwhile.
         unsafe { env::set_var(name, value) };
     }

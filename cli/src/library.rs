@@ -1,4 +1,4 @@
-//! Where the library is and how it is named to the dynamic loader.
+//! Locates the library and names it for the dynamic loader.
 
 use crate::failure::{Failure, shown};
 use std::ffi::{OsStr, OsString};
@@ -8,9 +8,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// Where to look, from the directory of this program: the shipped file, what cargo
-/// built for this very program, what cargo built on its own (perhaps earlier), and
-/// the installed place.
+/// Candidates, relative to this program's directory: the shipped file, cargo's build for this very
+/// program, cargo's separate build (perhaps an earlier one), and the installed place.
 const PLACES: [&str; 4] = [
     "libneap.so",
     "deps/libneap_c.so",
@@ -47,7 +46,7 @@ fn missing(places: &[PathBuf]) -> Failure {
     ))
 }
 
-/// The value of `LD_PRELOAD` with `library` first and what is there now behind it.
+/// The value of `LD_PRELOAD` with `library` before its current value.
 pub fn preload(library: &Path) -> Result<OsString, Failure> {
     let mut value = nameable(library)?.into_os_string();
     for entry in entries(&env::var_os(PRELOAD).unwrap_or_default()) {
@@ -76,8 +75,8 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     a == b || identity(a).is_some_and(|identity_of_a| Some(identity_of_a) == identity(b))
 }
 
-/// Whether the loader would take `path` in `LD_PRELOAD` as one name: it splits at
-/// spaces and colons and expands `$ORIGIN` and the like, and nothing quotes them.
+/// Whether the loader takes `path` in `LD_PRELOAD` as one name. It splits at spaces and colons and
+/// expands `$ORIGIN` and similar tokens, and has no quoting.
 pub fn is_plain(path: &Path) -> bool {
     !path
         .as_os_str()
@@ -86,8 +85,8 @@ pub fn is_plain(path: &Path) -> bool {
         .any(|byte| b" :$".contains(byte))
 }
 
-/// `library`, or a link to it whose name the loader understands. The link stays:
-/// programs started by the program, at any later time, are to find it.
+/// `library`, or a link to it whose name the loader understands. The link stays, because programs
+/// that the program starts later need it.
 fn nameable(library: &Path) -> Result<PathBuf, Failure> {
     if is_plain(library) {
         return Ok(library.to_owned());
@@ -101,8 +100,8 @@ fn nameable(library: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Directories of our own, best first: those that live as long as the system runs and
-/// that programs which change their user can pass, then the rest.
+/// Private directories for links, best first. The first candidates last as long as the system runs,
+/// and programs that change their user can search them.
 fn rooms_for_links() -> Vec<PathBuf> {
     // SAFETY: geteuid only reads the credentials of this process.
     let user = unsafe { libc::geteuid() };
@@ -141,15 +140,15 @@ fn sweep(room: &Path) -> io::Result<()> {
     for entry in fs::read_dir(room)? {
         let name = entry?.path();
         if !name.exists() {
-            // Another neap may have swept it just now.
+            // Another neap may have removed it meanwhile.
             let _ = fs::remove_file(&name);
         }
     }
     Ok(())
 }
 
-/// Makes the directory `room`, or checks that it is ours and that nobody else can put
-/// a link into it: whoever could would choose the code that we run.
+/// Makes the directory `room`, or checks that this user owns it and no other user can put a link
+/// into it. A user who could would choose the code that programs run.
 fn claim(room: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o755).create(room) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

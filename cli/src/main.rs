@@ -1,28 +1,28 @@
 //! `neap`: run programs under the Neap memory system.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
 //! | `command` | the verbs and flags |
-//! | `verbs/` | one file a verb |
+//! | `verbs/` | one file per verb |
 //! | `flags` | the options of `neap::control` as flags and variables |
-//! | `library` | where the library is and how it is named to the loader |
-//! | `program/` | which files a command line executes, and whether the loader takes a preload for them |
-//! | `launch`, `supervise`, `statistics` | becoming the program, or waiting for it and printing what it left |
-//! | `classes/` | size classes: what they waste, and which a program would have liked |
-//! | `attach/` | looking into a running process |
-//! | `probe/` | what this kernel offers, tried out |
-//! | `profile/` | heap profiles: read, symbolised, written in the formats that others open |
-//! | `recording/`, `session/`, `report/` | the heap over time: its file, the run that writes it, the page made of it |
-//! | `progress` | what takes a while, and silence where it is asked for |
+//! | `library` | where the library is, and its name for the loader |
+//! | `program/` | which files a command line executes, and whether the loader accepts a preload for them |
+//! | `launch`, `supervise`, `statistics` | become the program, or wait for it and print its statistics |
+//! | `classes/` | size classes: what they waste, and which ones would suit a program |
+//! | `attach/` | inspects a running process |
+//! | `probe/` | tries out what this kernel offers |
+//! | `profile/` | heap profiles: reads and symbolises them, writes other tools' formats |
+//! | `recording/`, `session/`, `report/` | the heap over time: its file, the run that writes it, the report on it |
+//! | `progress` | shows progress, or stays silent on request |
 //! | `output` | standard output |
 //! | `table` | findings as a table or as JSON |
-//! | `top/` | a process, or all, again and again |
+//! | `top/` | a process, or all of them, at intervals |
 //! | `serve/` | figures and profiles over HTTP |
 //! | `view/` | a process at one moment, as text, JSON or metrics |
 //! | `failure` | errors and exit codes |
 //!
-//! The entry point is C's `main`: Rust's own would ignore SIGPIPE before we run, and
-//! the program that we become must find its signals as our caller left them.
+//! The entry point is C's `main`. Rust's own would ignore SIGPIPE first, but the program that this
+//! process becomes must find its signals as the caller left them.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -52,10 +52,10 @@ mod view;
 use clap::ArgMatches;
 use failure::{Failure, OWN};
 
-/// What `main` hands to the shell, or why there is nothing to hand on.
+/// The exit code, or the failure to report.
 type Outcome = Result<i32, Failure>;
 
-/// Called by the C runtime. Arguments come from `std::env`, which has its own copy.
+/// Called by the C runtime. Arguments come from `std::env`, which keeps its own copy.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
     output::begin();
@@ -70,11 +70,10 @@ fn perform(matches: &ArgMatches) -> i32 {
     verbs::perform(matches).unwrap_or_else(|failure| failure.report())
 }
 
-/// Help and version end well; a wrong command line is a failure of `neap`, not of the
-/// program it would have run.
+/// Help and version succeed. A wrong command line is a failure of `neap`, not of the program.
 fn usage(error: &clap::Error) -> i32 {
     if error.use_stderr() {
-        // Where standard error cannot be written to, the exit code alone tells.
+        // If standard error cannot be written to, only the exit code tells.
         let _ = error.print();
         return i32::from(OWN);
     }

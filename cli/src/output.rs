@@ -1,4 +1,4 @@
-//! Standard output: what the verbs print, and the streams that our caller left closed.
+//! Standard output, and the standard streams that the caller left closed.
 
 use crate::Outcome;
 use crate::failure::Failure;
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Fills standard streams that are closed, so that no file of ours gets their numbers. What fills
-/// them is closed again by `exec`: a program that we become finds its streams as our caller left
-/// them. Called once, before any file is opened.
+/// Opens closed standard streams, so that no other file gets their numbers. `exec` closes them
+/// again, so a program that replaces this process finds its streams as the caller left them. Called
+/// once, before any other file is opened.
 pub fn begin() {
     for stream in 0..=2 {
         // SAFETY: plain numbers.
@@ -17,22 +17,22 @@ pub fn begin() {
             continue;
         }
         IS_CLOSED.fetch_or(stream == libc::STDOUT_FILENO, Ordering::Relaxed);
-        // The lowest free number is the stream's: those below it are open by now.
-        // SAFETY: a C string and plain flags.
+        // The lowest free number is the stream's, because all numbers below it are open. SAFETY: a
+        // C string and plain flags.
         unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     }
 }
 
-/// What became of a text.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// All of it was written.
     Whole,
-    /// The reader has seen enough and closed its end.
+    /// The reader closed its end early.
     Unread,
 }
 
-/// Writes `text` to standard output, without colours unless a terminal shows them.
+/// Writes `text` to standard output, with colours only on a terminal that shows them.
 ///
 /// # Errors
 /// Standard output is closed, or cannot be written to.
@@ -51,7 +51,7 @@ pub fn write(text: &str) -> Result<Written, Failure> {
     }
 }
 
-/// [`write`] as the end of a verb. A reader that has seen enough is no error.
+/// [`write`] as the end of a verb. A reader that closes its end early is no error.
 pub fn print(text: &str) -> Outcome {
     write(text).map(|_| 0)
 }

@@ -1,21 +1,21 @@
-//! Telling people that something takes a while, and staying silent where they asked for it.
+//! Shows progress, or stays silent on request.
 
 use clap::ArgMatches;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// How much `neap` says about itself on standard error. Errors are told in any case.
+/// How much `neap` tells about its own work on standard error. It always reports errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Talk {
-    /// What was written where, and what to do next.
+    /// What it wrote where, and what to do next.
     Normal,
     /// Nothing (`--quiet`).
     Quiet,
 }
 
 impl Talk {
-    /// What the command line says.
+    /// From the command line.
     pub fn of(matches: &ArgMatches) -> Self {
         match matches.get_flag("quiet") {
             true => Self::Quiet,
@@ -23,14 +23,14 @@ impl Talk {
         }
     }
 
-    /// One line.
+    /// Prints one line.
     pub fn say(self, message: &str) {
         if self == Self::Normal {
             crate::failure::say(message);
         }
     }
 
-    /// Does `work`; a terminal shows meanwhile what is being done, if that takes long enough to be wondered about.
+    /// Does `work`. A terminal meanwhile shows what is being done, if that takes noticeably long.
     pub fn during<T>(self, what: &'static str, work: impl FnOnce() -> T) -> T {
         if self == Self::Quiet || !std::io::stderr().is_terminal() {
             return work();

@@ -1,7 +1,7 @@
-//! Where the processes of a run leave their statistics, for us to print.
+//! Where the processes of a run leave their statistics for `neap` to print.
 //!
-//! The library appends one page (text) or one line (JSON) with a single `write` to the
-//! file named by `NEAP_STATS_FILE`, so pages of processes that end together stay whole.
+//! The library appends one page (text) or one line (JSON) with a single `write` to the file named
+//! by `NEAP_STATS_FILE`, so pages of processes that end together stay whole.
 
 use crate::failure::{Failure, shown};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -10,9 +10,9 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, process};
 
-/// A file of our own, removed with its directory when dropped.
+/// A private file, removed with its directory when dropped.
 ///
-/// Processes that have changed their user can append to it: everyone may pass the
+/// Processes that have changed their user can still append to it: every user may search the
 /// directory and write the file, but only this run knows the file's name.
 pub struct Inbox {
     room: PathBuf,
@@ -51,7 +51,7 @@ impl Inbox {
         &self.file
     }
 
-    /// Writes what has arrived to standard error; says whether anything had.
+    /// Copies what has arrived to standard error. Tells whether anything had.
     pub fn print(&self) -> io::Result<Arrival> {
         let pages = fs::read(&self.file)?;
         io::stderr().write_all(&pages)?;
@@ -78,8 +78,8 @@ pub enum Arrival {
     Nothing,
 }
 
-/// Checks before the start that the program will be able to append to `file`, and
-/// returns a name for it that survives a change of directory.
+/// Checks before the start that the program can append to `file`. Returns a name for it that
+/// survives a change of directory.
 pub fn writable(file: &Path) -> Result<PathBuf, Failure> {
     let refused = |error: io::Error| {
         Failure::own(format!(
@@ -95,7 +95,7 @@ pub fn writable(file: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(file).map_err(refused)
 }
 
-/// A number that nobody can guess.
+/// A random number that other users cannot guess.
 pub fn secret() -> io::Result<u64> {
     let mut bytes = [0; 8];
     // SAFETY: the pointer and the length are those of `bytes`.

@@ -1,5 +1,5 @@
-//! Waiting for the program, where something is to be printed after it, so that nobody
-//! can tell us from it: signals go through in both directions, and so does the end.
+//! Waits for a program after whose end something is to be printed. This process behaves like the
+//! program: it passes signals on in both directions, and ends as the program does.
 
 use crate::launch::Program;
 use std::io;
@@ -18,7 +18,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Ends this process in the same way; an exit status is left to the caller.
+    /// Ends this process by the same signal; leaves an exit status to the caller.
     pub fn imitate(self) -> i32 {
         match self {
             Self::Exit(status) => status,
@@ -27,17 +27,18 @@ impl Ending {
     }
 }
 
-/// Who looks at the program while it runs.
+/// Watches the program while it runs.
 pub trait Watch {
-    /// How often.
+    /// The interval between ticks.
     fn interval(&self) -> Duration;
-    /// The program with this number has been started. Every signal is held back from here on, in threads made now, too.
+    /// The program with this PID has started. From here on every signal is blocked, also in threads
+    /// created now.
     fn began(&mut self, pid: libc::pid_t);
-    /// It is time to look.
+    /// Called at every interval.
     fn tick(&mut self);
 }
 
-/// Nobody looks.
+/// No watching.
 pub struct Unwatched;
 
 impl Watch for Unwatched {
@@ -54,7 +55,7 @@ impl Watch for Unwatched {
 ///
 /// # Errors
 ///
-/// The program could not be executed; nothing was started then.
+/// The program could not be executed; no process is left behind.
 pub fn run(program: &Program, watch: &mut impl Watch) -> io::Result<Ending> {
     let signals = Signals::hold();
     let child = start(program, &signals)?;
@@ -76,7 +77,7 @@ pub fn run(program: &Program, watch: &mut impl Watch) -> io::Result<Ending> {
     }
 }
 
-/// When to look next.
+/// When the next tick is due.
 struct Clock {
     interval: Duration,
     next: Option<Instant>,
@@ -94,7 +95,7 @@ impl Clock {
         self.next.map(|next| next.saturating_duration_since(now))
     }
 
-    /// Times that have gone by meanwhile are left out.
+    /// Skips ticks that have already passed.
     fn advance(&mut self) {
         let now = Instant::now();
         let next = self.next.and_then(|next| next.checked_add(self.interval));
@@ -113,8 +114,8 @@ fn forward(signal: &libc::siginfo_t, child: libc::pid_t) {
     }
 }
 
-/// Whether the kernel sent it because of what we write (a reader of ours that has gone, a limit to the size of files):
-/// not the program's business.
+/// Whether the kernel sent the signal because of this process's own writes (a closed pipe, a limit
+/// on file size). The program must not get it.
 fn is_our_own(signal: &libc::siginfo_t) -> bool {
     // SAFETY: of a signal sent by a process, and the kernel fills in ours for these two.
     let sender = unsafe { signal.si_pid() };
@@ -123,14 +124,14 @@ fn is_our_own(signal: &libc::siginfo_t) -> bool {
         && sender == process::id().cast_signed()
 }
 
-/// The signals as our caller left them.
+/// The signals as the caller left them.
 struct Signals {
     mask: libc::sigset_t,
     on_child: libc::sigaction,
 }
 
 impl Signals {
-    /// Keeps every signal pending for [`next_signal`], also if our caller ignores it.
+    /// Keeps every signal pending for [`next_signal`], even if the caller ignores it.
     fn hold() -> Self {
         // SAFETY: both are plain numbers and pointers, for which zero bytes are a value.
         let (mut before, all): (Self, libc::sigset_t) = unsafe {
@@ -148,7 +149,7 @@ impl Signals {
         before
     }
 
-    /// Puts back what was there before [`Self::hold`].
+    /// Restores the state before [`Self::hold`].
     fn give_back(&self) {
         // SAFETY: the pointers lead to values that the same calls have filled in.
         unsafe {
@@ -158,8 +159,8 @@ impl Signals {
     }
 }
 
-/// Forks and executes; an error of the latter comes back through a pipe that a
-/// successful execution closes.
+/// Forks and executes. An error of `exec` comes back through a pipe that a successful `exec`
+/// closes.
 fn start(program: &Program, signals: &Signals) -> io::Result<libc::pid_t> {
     let (mut reader, writer) = io::pipe()?;
     // SAFETY: this program has one thread, so the child may do whatever we may.
@@ -180,8 +181,8 @@ fn start(program: &Program, signals: &Signals) -> io::Result<libc::pid_t> {
     }
 }
 
-/// In the child: executes the program. It is killed with us if we are: whoever kills
-/// the command that they see means the program.
+/// In the child: executes the program. The kernel kills it if this process is killed, because a
+/// user who kills the visible command means the program.
 fn become_program(program: &Program, signals: &Signals, mut writer: io::PipeWriter) -> ! {
     // SAFETY: this operation takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -199,7 +200,7 @@ fn failed(child: libc::pid_t, code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
 
-/// The next signal; `None` if there was none for as long as `patience`, or a stop interrupted us.
+/// The next signal; `None` if none came within `patience`, or a stop interrupted the wait.
 fn next_signal(patience: Option<Duration>) -> Option<libc::siginfo_t> {
     let patience = patience.map(|patience| libc::timespec {
         tv_sec: patience.as_secs().min(LONGEST_WAIT_S).cast_signed(),
@@ -208,8 +209,8 @@ fn next_signal(patience: Option<Duration>) -> Option<libc::siginfo_t> {
     let patience = patience.as_ref().map_or(ptr::null(), ptr::from_ref);
     let mut all = MaybeUninit::uninit();
     let mut signal = MaybeUninit::uninit();
-    // SAFETY: sigfillset fills `all`; `patience` is null or leads to a value that outlives the call; sigtimedwait fills
-    // `signal` unless it returns -1.
+    // SAFETY: sigfillset fills `all`; `patience` is null or leads to a value that outlives the
+    // call; sigtimedwait fills `signal` unless it returns -1.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         match libc::sigtimedwait(all.as_ptr(), signal.as_mut_ptr(), patience) {
@@ -219,11 +220,11 @@ fn next_signal(patience: Option<Duration>) -> Option<libc::siginfo_t> {
     }
 }
 
-/// No wait is longer.
+/// Longest wait in seconds.
 const LONGEST_WAIT_S: u64 = 1 << 30;
 
-/// Whether the terminal sent this signal: it has sent it to the program as well, which
-/// is in our process group.
+/// Whether the terminal sent this signal. It then sent it to the program as well, which is in the
+/// same process group.
 fn reaches_the_program_anyway(signal: &libc::siginfo_t) -> bool {
     const SI_KERNEL: i32 = 0x80;
     let by_terminal = [
@@ -238,8 +239,8 @@ fn reaches_the_program_anyway(signal: &libc::siginfo_t) -> bool {
     signal.si_code == SI_KERNEL && by_terminal.contains(&signal.si_signo)
 }
 
-/// Takes note of every process that has ended or stopped. When it is the program that
-/// has stopped, we stop too, so that the shell that started us sees it.
+/// Reaps every process that has ended or stopped. If the program has stopped, this process stops
+/// itself, so that the shell that started it notices.
 fn reap(child: libc::pid_t) -> Option<Ending> {
     loop {
         let mut status = 0;
@@ -256,15 +257,15 @@ fn reap(child: libc::pid_t) -> Option<Ending> {
     }
 }
 
-/// Stops this process until someone continues it. That someone's SIGCONT stays pending
-/// and is handed on to the program.
+/// Stops this process until another process continues it. That SIGCONT stays pending and is passed
+/// on to the program.
 fn stop() {
     // SAFETY: kill and getpid take no pointers.
     unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
 }
 
-/// Dies by `signal`, leaving no second core file. As the first process of a container,
-/// which signals cannot kill, returns what a shell would.
+/// Dies by `signal` without a second core file. As the first process of a container, which signals
+/// cannot kill, returns a shell's exit status instead.
 fn die_by(signal: i32) -> i32 {
     // SAFETY: a sigaction of zero bytes is SIG_DFL; the other pointers are null or lead to
     // values that outlive the calls.
@@ -273,7 +274,7 @@ fn die_by(signal: i32) -> i32 {
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
         libc::sigaction(signal, &raw const default, ptr::null_mut());
         libc::kill(process::id().cast_signed(), signal);
-        // Of all that is held back, this one only: another may be pending.
+        // Unblock only this one, because others may be pending.
         let mut one: libc::sigset_t = mem::zeroed();
         libc::sigemptyset(&raw mut one);
         libc::sigaddset(&raw mut one, signal);

@@ -3,23 +3,23 @@
 use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-/// One thing that was looked at.
+/// One item of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// What it is.
     pub name: &'static str,
     /// How it is.
     pub state: State,
-    /// What follows from it.
+    /// What it means for the user.
     pub meaning: String,
 }
 
-/// How a thing was found.
+/// The state of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It works, with a value where there is one to tell.
+    /// It works, optionally with a value.
     Ok(String),
-    /// It does not work, and why.
+    /// It does not work, with the reason.
     Absent(String),
     /// A value that is neither good nor bad.
     Is(String),
@@ -77,10 +77,10 @@ fn with_value(word: &str, value: &str) -> String {
     }
 }
 
-/// No terminal is narrower, except one that does not know its width.
+/// The least width for folding; a terminal that does not know its width may report less.
 const NARROWEST: u16 = 40;
 
-/// The findings as a table with a title. Its lines are folded only for a terminal.
+/// The findings as a table with a title. Lines are folded only for a terminal.
 pub fn table(title: &str, findings: &[Finding]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).enforce_styling();

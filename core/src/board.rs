@@ -1,34 +1,36 @@
-//! Plain data: the board, a few pages of figures that other processes of the same user read, and the words by which they ask.
+//! Plain data: the board, a few pages of figures that other processes of the same user read and
+//! through which they make requests.
 //!
-//! A memory file, sealed against a change of its size, which the process maps at its start; it keeps a descriptor on it, through
-//! which others find and open it (`/proc/PID/fd/N`, a link to `/memfd:neap-board (deleted)`). All fields are 64-bit words,
-//! so that any bytes are some value. Neither side may trust what it finds: the process believes of [`Control`] only that
-//! a number changed, and bounds the rest; readers get any bytes at all from a process that means harm.
+//! The process maps a memory file at its start and seals its size. It keeps a descriptor open on
+//! the file, through which observers find it (`/proc/PID/fd/N`, a link to
+//! `/memfd:neap-board (deleted)`). All fields are 64-bit words, so any bytes are a valid value.
+//! Neither side trusts the other's data. The process only notices that a number in [`Control`]
+//! changed, and bounds the rest. A reader must expect arbitrary bytes from a hostile process.
 //!
 //! ```text
 //!   HEAD_AT       Head      written once
-//!   CONTROL_AT    Control   written by others
-//!   SERVED_AT     Served    what was done about it
+//!   CONTROL_AT    Control   written by observers
+//!   SERVED_AT     Served    which requests were served
 //!   ARENAS_AT     Arenas    where the heap is
 //!   COARSE_AT     Coarse    kept up to date by the page heap: a sequence number, then the figures
-//!   FIGURES_AT    a sequence number, then a Snapshot: written when somebody asked
-//!   SIZES_AT      [SizeFigure; SIZES]: sizes asked for, in the counting mode only
+//!   FIGURES_AT    a sequence number, then a Snapshot: written on request
+//!   SIZES_AT      [SizeFigure; SIZES]: requested sizes, in the counting mode only
 //! ```
 //!
-//! A sequence number is odd while what follows it is being written. A reader takes it before and after; if it was odd or
-//! differs, the reader tries again.
+//! A sequence number is odd while its writer changes the data behind it. A reader loads it before
+//! and after reading. If it was odd or has changed, the reader tries again.
 
 use crate::stats::{Snapshot, SpanFigures};
 use bytemuck::{Pod, Zeroable};
 
-/// What the memory file is called.
+/// The memory file's name.
 pub const NAME: &core::ffi::CStr = c"neap-board";
-/// The first word.
+/// The board's first word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"NeapBord");
-/// The layout's number: changes with every change of this file or of [`Snapshot`].
+/// The layout's version; changes with every change of this file or of [`Snapshot`].
 pub const VERSION: u64 = 2;
 
-/// Where [`Head`] stands, in bytes; so for the others.
+/// Offset of [`Head`] in bytes; the constants below are the offsets of the other parts.
 pub const HEAD_AT: usize = 0;
 /// See [`HEAD_AT`].
 pub const CONTROL_AT: usize = 512;
@@ -45,10 +47,10 @@ pub const SIZES_AT: usize = 64 << 10;
 /// Bytes of the whole board.
 pub const BYTES: usize = (SIZES_AT + SIZES * size_of::<SizeFigure>()).next_multiple_of(64 << 10);
 
-/// Sizes are told apart in steps of so many bytes.
+/// The table of sizes counts in steps of this many bytes.
 pub const SIZE_STEP: usize = 8;
-/// How many entries the table of sizes has: entry `n` is for sizes over `8 * (n - 1)` and up to `8 * n` bytes, the last
-/// one for all that no slab serves.
+/// Entries of the table of sizes. Entry `n` counts sizes over `8 * (n - 1)` and up to `8 * n`
+/// bytes; the last one counts all sizes that no slab serves.
 pub const SIZES: usize = crate::slab::class::MAX_BLOCK / SIZE_STEP + 2;
 
 /// Written once, before the board can be found.
@@ -61,34 +63,36 @@ pub struct Head {
     pub version: u64,
     /// [`BYTES`].
     pub bytes: u64,
-    /// The process.
+    /// The process's ID.
     pub pid: u64,
-    /// Bytes of an OS page there.
+    /// Bytes of an OS page.
     pub page_bytes: u64,
     /// 1: the C frontend (libneap.so); 2: a Rust program's own allocator.
     pub frontend: u64,
-    /// When the board was made, in ms of `CLOCK_MONOTONIC`.
+    /// When the process made the board, in ms of `CLOCK_MONOTONIC`.
     pub made_ms: u64,
 }
 
-/// What others ask for. Written by them, with writes of 8 bytes; the process writes it never.
+/// Requests. Observers write them, 8 bytes at a time; the process never does.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Control {
-    /// Any other number than before: write the figures soon.
+    /// A new number: write the figures soon.
     pub ask: u64,
-    /// Until when somebody watches, in ms of `CLOCK_MONOTONIC`: the purge thread stays and writes the figures at intervals. Counts for at most [`LEASE_MS`] from now.
+    /// When the observer's lease ends, in ms of `CLOCK_MONOTONIC`. Until then the purge thread
+    /// writes the figures at intervals. The process honours at most [`LEASE_MS`] from now.
     pub lease_until_ms: u64,
     /// The interval, in ms; at least [`LEAST_INTERVAL_MS`].
     pub interval_ms: u64,
-    /// Any other number than before: give all that is free back to the kernel.
+    /// A new number: give all free pages back to the kernel.
     pub purge: u64,
-    /// Any other number than before: sample as `sample_rate` says.
+    /// A new number: sample at `sample_rate`.
     pub sample: u64,
     /// Mean bytes between two samples; 0: off.
     pub sample_rate: u64,
-    /// The purge thread sleeps on the first four bytes, as on a futex that processes share. Whoever has written above adds 1 to them, by an
-    /// atomic addition in a mapping of its own, and wakes all who sleep there.
+    /// The purge thread sleeps on the first four bytes, as on a futex that processes share. After
+    /// writing a request, an observer adds 1 to them with an atomic addition in its own mapping,
+    /// and wakes all sleepers.
     pub bell: u64,
 }
 
@@ -97,27 +101,27 @@ pub const LEASE_MS: u64 = 60_000;
 /// The shortest interval, in ms.
 pub const LEAST_INTERVAL_MS: u64 = 20;
 
-/// What was done. Each word is valid by itself.
+/// Requests served. Each word is valid by itself.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Served {
-    /// The last [`Control::ask`] that the figures answer.
+    /// The last [`Control::ask`] that the process answered with figures.
     pub ask: u64,
-    /// The last [`Control::purge`] that was carried out.
+    /// The last [`Control::purge`] that the process carried out.
     pub purge: u64,
-    /// Bytes that it gave back.
+    /// Bytes that this purge gave back.
     pub purged_bytes: u64,
-    /// The last [`Control::sample`] that was looked at.
+    /// The last [`Control::sample`] that the process considered.
     pub sample: u64,
     /// The rate in force; 0: off.
     pub sample_rate: u64,
-    /// Why not what was asked: see [`Refusal`].
+    /// Why the process refused, if it did: see [`Refusal`].
     pub sample_refusal: u64,
-    /// Times that the figures were written.
+    /// How many times the process wrote the figures.
     pub written: u64,
-    /// Processor time that writing them took, all together, in ns.
+    /// Processor time spent writing them, in total, in ns.
     pub cost_ns: u64,
-    /// Whether a thread answers: see [`ThreadState`].
+    /// Whether the process has a thread that answers: see [`ThreadState`].
     pub thread: u64,
 }
 
@@ -125,15 +129,15 @@ pub struct Served {
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadState {
-    /// Not yet: the heap is small, or no safe moment has come to start it.
+    /// Not yet: the heap is small, or there was no safe moment to start it.
     NotYet = 0,
-    /// It is there.
+    /// It runs.
     Here = 1,
     /// `NEAP_PURGE_THREAD=0`.
     Off = 2,
     /// A Rust program that has not asked for one.
     NotAsked = 3,
-    /// The process forbade itself system calls, or `NEAP_ASK=0`.
+    /// The process forbade itself system calls, or set `NEAP_ASK=0`.
     Sandboxed = 4,
 }
 
@@ -141,7 +145,7 @@ pub enum ThreadState {
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It was.
+    /// It was switched on.
     None = 0,
     /// The rate is out of bounds.
     Rate = 1,
@@ -155,13 +159,13 @@ pub enum Refusal {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Arenas {
-    /// How many entries of `ranges` count.
+    /// How many entries of `ranges` are valid.
     pub count: u64,
-    /// First address and bytes of each.
+    /// First address and length in bytes of each.
     pub ranges: [[u64; 2]; MOST_ARENAS],
 }
 
-/// Arenas that are told; a heap of this many is many TiB large.
+/// The most arenas listed here; a heap with this many spans many TiB.
 pub const MOST_ARENAS: usize = 47;
 
 impl Default for Arenas {
@@ -170,7 +174,8 @@ impl Default for Arenas {
     }
 }
 
-/// The page heap's own figures, out by less than a sixty-fourth of the heap (a MiB in a small one). `sequence` guards the rest.
+/// The page heap's own figures. They lag by less than a sixty-fourth of the heap (1 MiB in a small
+/// one). `sequence` guards the rest.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Coarse {
@@ -182,7 +187,7 @@ pub struct Coarse {
     pub large_bytes: u64,
     /// Bytes of free spans.
     pub free: u64,
-    /// Bytes of their pages that may be resident.
+    /// Bytes of pages in free spans that may be resident.
     pub free_dirty: u64,
     /// Bytes of tables.
     pub tables: u64,
@@ -190,19 +195,19 @@ pub struct Coarse {
     pub committed: u64,
     /// Bytes reserved.
     pub reserved: u64,
-    /// Times that pages were given back.
+    /// How many times pages were given back.
     pub purges: u64,
-    /// Bytes of these.
+    /// Bytes given back by these purges.
     pub purged_bytes: u64,
 }
 
-/// Sizes asked for, of one step.
+/// The requests of one step of sizes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SizeFigure {
-    /// Allocations.
+    /// Number of allocations.
     pub count: u64,
-    /// Their bytes.
+    /// Sum of their requested bytes.
     pub bytes: u64,
 }
 
@@ -226,8 +231,9 @@ const _: () = assert!(
         && FIGURES_AT + 8 + size_of::<Snapshot>() <= SIZES_AT
 );
 
-/// What a process sends, with the descriptor of its board or of its profile, to the Unix socket whose path `NEAP_MONITOR` is:
-/// this word, then one of the two kinds, then its number, 8 bytes each.
+/// The first word of the message that a process sends, with the descriptor of its board or of its
+/// profile, to the Unix socket at the path `NEAP_MONITOR`. The kind and the process's ID follow, 8
+/// bytes each.
 pub const GREETING: u64 = u64::from_le_bytes(*b"NeapHere");
 /// The descriptor is of a board.
 pub const KIND_BOARD: u64 = 1;

@@ -1,18 +1,20 @@
-//! Plain data: the ledger, in which every byte of the heap stands in exactly one line.
+//! Plain data: the ledger, in which every byte of the heap falls into exactly one line.
 //!
-//! It begins with what the program asked for and ends with what the kernel counts as resident in the heap's arenas:
+//! The ledger begins with what the program asked for and ends with what the kernel counts as
+//! resident in the heap's arenas:
 //!
 //! ```text
 //!     requested + rounding                        usable bytes of live blocks
 //!   - untouched - swapped                         of these, not in RAM
-//!   + tails + slab_free + magazines + quarantine  in RAM, in slabs and large spans, in nobody's hands
+//!   + tails + slab_free + magazines + quarantine  in RAM, in slabs and large spans, not live
 //!   + free_dirty + huge_excess                    free spans in RAM
 //!   + stacks_used + stacks_parked + stacks_free   in RAM, of coroutine stacks
 //!   + metadata + sampling                         in RAM, the heap's own
 //!   = resident
 //! ```
 //!
-//! Every line but the first four counts bytes of resident pages. gperftools' `MALLOCSTATS=2` is the model.
+//! Every line but the first four counts bytes of resident pages. gperftools' `MALLOCSTATS=2` is the
+//! model.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -20,13 +22,14 @@ use bytemuck::{Pod, Zeroable};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Asked for by the program, of the blocks it holds now. See `requested_by`.
+    /// Bytes that the program asked for in its live blocks. See `requested_by`.
     pub requested: u64,
-    /// What their size classes, or whole pages, add.
+    /// Bytes that size classes and whole pages add to them.
     pub rounding: u64,
-    /// Of both, on pages that are neither in RAM nor swapped: never touched since the kernel gave them.
+    /// Bytes of both that the program never touched since the kernel gave the pages: neither in RAM
+    /// nor swapped.
     pub untouched: u64,
-    /// Of both, swapped out.
+    /// Bytes of both that are swapped out.
     pub swapped: u64,
     /// Ends of slabs and of large spans in which no block fits.
     pub tails: u64,
@@ -38,51 +41,53 @@ pub struct Ledger {
     pub quarantine: u64,
     /// Pages of free spans that were used before.
     pub free_dirty: u64,
-    /// Pages of free spans that nobody used since the kernel gave them: resident because a huge page brought them.
+    /// Pages of free spans that were never used since the kernel gave them, but are resident
+    /// because a huge page brought them.
     pub huge_excess: u64,
     /// Coroutine stacks in the program's hands.
     pub stacks_used: u64,
     /// Ended stacks that are kept warm.
     pub stacks_parked: u64,
-    /// What else is resident in spans of stacks.
+    /// Other resident pages in spans of stacks.
     pub stacks_free: u64,
     /// The heap's own tables and caches.
     pub metadata: u64,
-    /// The rest of the pages on which sampled blocks stand alone (`--profile`).
+    /// The rest of the pages that hold only a sampled block (`--profile`).
     pub sampling: u64,
-    /// Resident, of the arenas: the sum.
+    /// Resident bytes of the arenas: the sum.
     pub resident: u64,
-    /// How `requested` is known: one of [`Requested`].
+    /// How `requested` was determined: one of [`Requested`].
     pub requested_by: u64,
-    /// 1: the kernel said which pages are resident; 0: it could not be asked, and every page that may be resident is taken to be.
+    /// 1: the kernel told which pages are resident. 0: the kernel could not be asked, and every
+    /// page that may be resident counts as resident.
     pub asked_kernel: u64,
-    /// Swapped out and in nobody's hands: in no line.
+    /// Swapped out and not live: in no line.
     pub swapped_free: u64,
 }
 
-/// How the requested bytes are known.
+/// How the requested bytes were determined.
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requested {
-    /// Estimated: the middle of what a class serves.
+    /// Estimated from the middle of each class's requests.
     Guessed = 0,
-    /// Estimated, by the blocks that the profile sampled.
+    /// Estimated from the blocks that the profiler sampled.
     Sampled = 1,
-    /// Estimated, by the mean request of each class in the counting mode.
+    /// Estimated from each class's mean request in the counting mode.
     Counted = 2,
 }
 
-/// Whether a line is added or taken away.
+/// Whether a line is added or subtracted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// Added.
     Plus,
-    /// Taken away.
+    /// Subtracted.
     Minus,
 }
 
 impl Sign {
-    /// As it is written.
+    /// The sign as a character.
     #[must_use]
     pub fn mark(self) -> char {
         match self {
@@ -97,11 +102,11 @@ impl Sign {
 pub struct Line {
     /// Its name: a JSON key, and after `neap_` a Prometheus name.
     pub name: &'static str,
-    /// Added or taken away.
+    /// Added or subtracted.
     pub sign: Sign,
     /// Bytes.
     pub bytes: u64,
-    /// What it is.
+    /// What the line counts.
     pub meaning: &'static str,
 }
 
@@ -213,7 +218,7 @@ impl Ledger {
         self.lines().iter().map(signed).sum()
     }
 
-    /// What the sum is.
+    /// What the sum counts.
     #[must_use]
     pub fn resident_meaning(&self) -> &'static str {
         match self.asked_kernel {

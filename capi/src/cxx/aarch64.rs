@@ -36,7 +36,7 @@ pub(super) unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *
         "mov x29, sp",
         "mov x19, x0",
         "mov x20, x1",
-        // Ask the handler for memory, and try again.
+        // Call the handler, then try again.
         "2:",
         "mov x0, x20",
         "bl {handler}",
@@ -55,7 +55,7 @@ pub(super) unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *
         ".cfi_restore x30",
         ".cfi_def_cfa_offset 0",
         "ret",
-        // Nobody can help: throw as if the operator's caller had called the thrower.
+        // No handler: throw as if the operator's caller had called the thrower.
         ".cfi_restore_state",
         "3:",
         "mov x0, x19",

@@ -1,7 +1,7 @@
 //! The twelve forms of `operator delete`.
 //!
-//! A size that the compiler states is looked at under `NEAP_CHECK=1` only: programs that delete
-//! through a base class without a virtual destructor state a wrong one, and nothing here needs it.
+//! The stated size is checked only under `NEAP_CHECK=1`. A program that deletes through a base
+//! class without a virtual destructor states a wrong size, and no code here needs it.
 
 use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
@@ -23,7 +23,7 @@ type AlignedNothrowForm = unsafe extern "C" fn(*mut c_void, usize, Nothrow);
 /// `operator delete(block)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`; nobody uses it any more.
+/// - `block` is null or came from the matching `new`; the program no longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdlPv(block: *mut c_void) {
     // SAFETY: the caller's promise is the same.
@@ -33,7 +33,7 @@ unsafe extern "C" fn _ZdlPv(block: *mut c_void) {
 /// `operator delete[](block)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`; nobody uses it any more.
+/// - `block` is null or came from the matching `new`; the program no longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdaPv(block: *mut c_void) {
     // SAFETY: the caller's promise is the same.
@@ -43,7 +43,7 @@ unsafe extern "C" fn _ZdaPv(block: *mut c_void) {
 /// `operator delete(block, align)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`; nobody uses it any more.
+/// - `block` is null or came from the matching `new`; the program no longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut c_void, _align: usize) {
     // SAFETY: the caller's promise is the same.
@@ -53,7 +53,7 @@ unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut c_void, _align: usize) {
 /// `operator delete[](block, align)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`; nobody uses it any more.
+/// - `block` is null or came from the matching `new`; the program no longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdaPvSt11align_val_t(block: *mut c_void, _align: usize) {
     // SAFETY: the caller's promise is the same.
@@ -63,7 +63,8 @@ unsafe extern "C" fn _ZdaPvSt11align_val_t(block: *mut c_void, _align: usize) {
 /// `operator delete(block, size)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; nobody uses it any more.
+/// - `block` is null or came from the matching `new`, called with these values; the program no
+///   longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdlPvm(block: *mut c_void, size: usize) {
     static BEHIND: Derived = Derived::new(c"_ZdlPvm");
@@ -74,7 +75,8 @@ unsafe extern "C" fn _ZdlPvm(block: *mut c_void, size: usize) {
 /// `operator delete[](block, size)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; nobody uses it any more.
+/// - `block` is null or came from the matching `new`, called with these values; the program no
+///   longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdaPvm(block: *mut c_void, size: usize) {
     static BEHIND: Derived = Derived::new(c"_ZdaPvm");
@@ -85,7 +87,8 @@ unsafe extern "C" fn _ZdaPvm(block: *mut c_void, size: usize) {
 /// `operator delete(block, size, align)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; nobody uses it any more.
+/// - `block` is null or came from the matching `new`, called with these values; the program no
+///   longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdlPvmSt11align_val_t(block: *mut c_void, size: usize, align: usize) {
     static BEHIND: Derived = Derived::new(c"_ZdlPvmSt11align_val_t");
@@ -96,7 +99,8 @@ unsafe extern "C" fn _ZdlPvmSt11align_val_t(block: *mut c_void, size: usize, ali
 /// `operator delete[](block, size, align)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; nobody uses it any more.
+/// - `block` is null or came from the matching `new`, called with these values; the program no
+///   longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdaPvmSt11align_val_t(block: *mut c_void, size: usize, align: usize) {
     static BEHIND: Derived = Derived::new(c"_ZdaPvmSt11align_val_t");
@@ -107,7 +111,7 @@ unsafe extern "C" fn _ZdaPvmSt11align_val_t(block: *mut c_void, size: usize, ali
 /// `operator delete(block, nothrow)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`; nobody uses it any more.
+/// - `block` is null or came from the matching `new`; the program no longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdlPvRKSt9nothrow_t(block: *mut c_void, tag: Nothrow) {
     static BEHIND: Derived = Derived::new(c"_ZdlPvRKSt9nothrow_t");
@@ -118,7 +122,7 @@ unsafe extern "C" fn _ZdlPvRKSt9nothrow_t(block: *mut c_void, tag: Nothrow) {
 /// `operator delete[](block, nothrow)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`; nobody uses it any more.
+/// - `block` is null or came from the matching `new`; the program no longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdaPvRKSt9nothrow_t(block: *mut c_void, tag: Nothrow) {
     static BEHIND: Derived = Derived::new(c"_ZdaPvRKSt9nothrow_t");
@@ -129,7 +133,8 @@ unsafe extern "C" fn _ZdaPvRKSt9nothrow_t(block: *mut c_void, tag: Nothrow) {
 /// `operator delete(block, align, nothrow)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; nobody uses it any more.
+/// - `block` is null or came from the matching `new`, called with these values; the program no
+///   longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdlPvSt11align_val_tRKSt9nothrow_t(
     block: *mut c_void,
@@ -144,7 +149,8 @@ unsafe extern "C" fn _ZdlPvSt11align_val_tRKSt9nothrow_t(
 /// `operator delete[](block, align, nothrow)`.
 ///
 /// # Safety
-/// - `block` is null or came from the matching `new`, called with these values; nobody uses it any more.
+/// - `block` is null or came from the matching `new`, called with these values; the program no
+///   longer uses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdaPvSt11align_val_tRKSt9nothrow_t(
     block: *mut c_void,
@@ -159,7 +165,7 @@ unsafe extern "C" fn _ZdaPvSt11align_val_tRKSt9nothrow_t(
 /// Frees a block of `size` bytes.
 ///
 /// # Safety
-/// - As the operator that calls it.
+/// - Same as for the operator that calls it.
 #[inline(always)]
 unsafe fn sized(behind: &Derived, block: *mut c_void, size: usize) {
     if !replaced::surely_none() {
@@ -170,10 +176,10 @@ unsafe fn sized(behind: &Derived, block: *mut c_void, size: usize) {
     unsafe { front::free_deleted(block.cast(), size, 1) }
 }
 
-/// [`sized`], by the C++ runtime's operator if the program has replaced any.
+/// [`sized`] through the C++ runtime's operator, if the program has replaced any operator.
 ///
 /// # Safety
-/// - As the operator that calls it.
+/// - Same as for the operator that calls it.
 #[cold]
 #[inline(never)]
 unsafe fn sized_elsewhere(behind: &Derived, block: *mut c_void, size: usize) {
@@ -186,10 +192,10 @@ unsafe fn sized_elsewhere(behind: &Derived, block: *mut c_void, size: usize) {
     }
 }
 
-/// As [`sized`], with the alignment.
+/// Like [`sized`], with the alignment.
 ///
 /// # Safety
-/// - As the operator that calls it.
+/// - Same as for the operator that calls it.
 #[inline(always)]
 unsafe fn sized_aligned(behind: &Derived, block: *mut c_void, size: usize, align: usize) {
     if !replaced::surely_none() {
@@ -200,10 +206,10 @@ unsafe fn sized_aligned(behind: &Derived, block: *mut c_void, size: usize, align
     unsafe { front::free_deleted(block.cast(), size, align) }
 }
 
-/// [`sized_aligned`], by the C++ runtime's operator if the program has replaced any.
+/// [`sized_aligned`] through the C++ runtime's operator, if the program has replaced any operator.
 ///
 /// # Safety
-/// - As the operator that calls it.
+/// - Same as for the operator that calls it.
 #[cold]
 #[inline(never)]
 unsafe fn sized_aligned_elsewhere(behind: &Derived, block: *mut c_void, size: usize, align: usize) {
@@ -219,7 +225,7 @@ unsafe fn sized_aligned_elsewhere(behind: &Derived, block: *mut c_void, size: us
 /// Frees a block whose constructor threw.
 ///
 /// # Safety
-/// - As the operator that calls it.
+/// - Same as for the operator that calls it.
 #[inline(always)]
 unsafe fn nothrow(behind: &Derived, block: *mut c_void, tag: Nothrow) {
     if !replaced::surely_none() {
@@ -230,10 +236,10 @@ unsafe fn nothrow(behind: &Derived, block: *mut c_void, tag: Nothrow) {
     unsafe { front::free(block.cast()) }
 }
 
-/// [`nothrow`], by the C++ runtime's operator if the program has replaced any.
+/// [`nothrow`] through the C++ runtime's operator, if the program has replaced any operator.
 ///
 /// # Safety
-/// - As the operator that calls it.
+/// - Same as for the operator that calls it.
 #[cold]
 #[inline(never)]
 unsafe fn nothrow_elsewhere(behind: &Derived, block: *mut c_void, tag: Nothrow) {
@@ -246,10 +252,10 @@ unsafe fn nothrow_elsewhere(behind: &Derived, block: *mut c_void, tag: Nothrow) 
     }
 }
 
-/// As [`nothrow`], with the alignment.
+/// Like [`nothrow`], with the alignment.
 ///
 /// # Safety
-/// - As the operator that calls it.
+/// - Same as for the operator that calls it.
 #[inline(always)]
 unsafe fn aligned_nothrow(behind: &Derived, block: *mut c_void, align: usize, tag: Nothrow) {
     if !replaced::surely_none() {
@@ -260,10 +266,11 @@ unsafe fn aligned_nothrow(behind: &Derived, block: *mut c_void, align: usize, ta
     unsafe { front::free(block.cast()) }
 }
 
-/// [`aligned_nothrow`], by the C++ runtime's operator if the program has replaced any.
+/// [`aligned_nothrow`] through the C++ runtime's operator, if the program has replaced any
+/// operator.
 ///
 /// # Safety
-/// - As the operator that calls it.
+/// - Same as for the operator that calls it.
 #[cold]
 #[inline(never)]
 unsafe fn aligned_nothrow_elsewhere(

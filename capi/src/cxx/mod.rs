@@ -1,17 +1,17 @@
 //! The 20 replaceable forms of C++'s `operator new` and `operator delete`.
 //!
-//! `new.rs` and `delete.rs` hold the names; their fast paths are `malloc` and
-//! `free`. What happens when memory runs out needs the C++ runtime, which this
-//! library is not linked to and finds in the running process (`runtime.rs`):
+//! `new.rs` and `delete.rs` define the symbols; their fast paths are `malloc` and `free`. The
+//! out-of-memory path needs the C++ runtime. This library is not linked to it, so `runtime.rs`
+//! finds it in the running process:
 //!
-//! - a throwing `new` enters `exhausted` (one file a machine), which calls the new-handler and
-//!   retries until memory is found, the handler throws, or there is no handler
-//!   and `std::bad_alloc` is thrown. No Rust code stands below a handler or a throw but
-//!   the operator itself, whose frame holds nothing to clean up;
-//! - a nothrow `new` hands over to the C++ runtime's own, which calls our
-//!   throwing one and catches.
+//! - A throwing `new` enters `exhausted` (one file per architecture). It calls the new-handler and
+//!   retries until an allocation succeeds or the handler throws. Without a handler it throws
+//!   `std::bad_alloc`. The only Rust frame below a handler or a throw is the operator's own, which
+//!   has nothing to clean up.
+//! - A nothrow `new` calls the C++ runtime's nothrow form, which calls this library's throwing form
+//!   and catches.
 //!
-//! A program that replaces only some forms (`replaced.rs`) gets the standard's rule: the
+//! A program that replaces only some forms (`replaced.rs`) gets what the standard requires: the
 //! other forms behave as if they called the replaced ones.
 
 mod delete;

@@ -75,7 +75,7 @@ extern "C" fn _ZnamSt11align_val_tRKSt9nothrow_t(
     aligned_nothrow(&BEHIND, size, align, tag)
 }
 
-/// A block, or the new-handler's loop and `std::bad_alloc`.
+/// Allocates; on failure, runs the new-handler's loop and throws `std::bad_alloc`.
 #[inline(always)]
 fn plain(size: usize) -> *mut c_void {
     match front::allocate_hit(size) {
@@ -84,7 +84,7 @@ fn plain(size: usize) -> *mut c_void {
     }
 }
 
-/// [`plain`] past the magazine: out of line, so that the hot path needs no stack frame.
+/// [`plain`] after a miss in the magazine. Out of line, so that the hot path needs no stack frame.
 #[cold]
 #[inline(never)]
 extern "C-unwind" fn plain_miss(size: usize) -> *mut c_void {
@@ -96,8 +96,8 @@ extern "C-unwind" fn plain_miss(size: usize) -> *mut c_void {
     block.cast()
 }
 
-/// An aligned block, or the new-handler's loop and `std::bad_alloc`; the latter
-/// at once for an alignment that is no power of two, as libstdc++ does.
+/// Allocates an aligned block; on failure, runs the new-handler's loop and throws `std::bad_alloc`.
+/// For an alignment that is no power of two it throws at once, as libstdc++ does.
 #[inline(always)]
 fn aligned(size: usize, align: usize) -> *mut c_void {
     let block = attempt(size, align);
@@ -108,7 +108,7 @@ fn aligned(size: usize, align: usize) -> *mut c_void {
     block.cast()
 }
 
-/// An aligned block; null if there is none or `align` is no power of two.
+/// An aligned block; null if memory ran out or `align` is no power of two.
 #[inline]
 fn attempt(size: usize, align: usize) -> *mut u8 {
     if !align.is_power_of_two() {
@@ -117,7 +117,7 @@ fn attempt(size: usize, align: usize) -> *mut u8 {
     aligned::allocate(size, align)
 }
 
-/// A block, or what the C++ runtime makes of it.
+/// A block, or the result of the C++ runtime's nothrow form.
 #[inline(always)]
 fn plain_nothrow(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
     if replaced::surely_none() {
@@ -129,7 +129,7 @@ fn plain_nothrow(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
     plain_elsewhere(behind, size, tag)
 }
 
-/// Lets the C++ runtime call the throwing form, new-handler and all, and catch.
+/// Calls the C++ runtime's form, which calls the throwing one, new-handler included, and catches.
 #[cold]
 #[inline(never)]
 fn plain_elsewhere(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
@@ -140,7 +140,7 @@ fn plain_elsewhere(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
     }
 }
 
-/// As [`plain_nothrow`], at an alignment.
+/// Like [`plain_nothrow`], with an alignment.
 #[inline(always)]
 fn aligned_nothrow(behind: &Derived, size: usize, align: usize, tag: Nothrow) -> *mut c_void {
     if replaced::surely_none() {
@@ -152,7 +152,7 @@ fn aligned_nothrow(behind: &Derived, size: usize, align: usize, tag: Nothrow) ->
     aligned_elsewhere(behind, size, align, tag)
 }
 
-/// As [`plain_elsewhere`], at an alignment.
+/// Like [`plain_elsewhere`], with an alignment.
 #[cold]
 #[inline(never)]
 fn aligned_elsewhere(behind: &Derived, size: usize, align: usize, tag: Nothrow) -> *mut c_void {

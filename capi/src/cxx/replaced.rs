@@ -1,10 +1,9 @@
 //! Programs that replace only some of the operators.
 //!
-//! The standard lets a program replace `operator new(size_t)` and
-//! `operator delete(void *)` alone; the sized and nothrow forms then call its own. A
-//! preloaded library that answers those forms itself would hand the
-//! program's blocks to the wrong heap. So they ask here first, and step aside for
-//! the C++ runtime's forms, which call the program's.
+//! The standard lets a program replace `operator new(size_t)` and `operator delete(void *)` alone;
+//! the sized and nothrow forms then call the program's. If a preloaded library answered those forms
+//! itself, it would free the program's blocks to the wrong heap. So the derived forms ask here
+//! first, and hand over to the C++ runtime's forms, which call the program's.
 
 use crate::cxx::runtime;
 use crate::loader;
@@ -12,17 +11,17 @@ use core::ffi::{CStr, c_void};
 use core::ptr::{NonNull, null_mut};
 use neap::base::sync::{AtomicPtr, AtomicU8, Ordering};
 
-/// Not looked yet.
+/// Not checked yet.
 const UNKNOWN: u8 = 0;
 /// All of [`BASES`] are this library's.
 const OURS: u8 = 1;
-/// The program has at least one of its own.
+/// The program defines at least one of them.
 const REPLACED: u8 = 2;
 
-/// What the process's base operators are. Every thread that looks finds the same.
+/// Who defines the process's base operators. Every thread that checks finds the same answer.
 static BASE_OPERATORS: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// The operators that the others are defined by.
+/// The base operators, which the standard defines the others by.
 const BASES: [&CStr; 8] = [
     c"_Znwm",
     c"_Znam",
@@ -34,24 +33,25 @@ const BASES: [&CStr; 8] = [
     c"_ZdaPvSt11align_val_t",
 ];
 
-/// Whether it is known that nothing is replaced: two instructions of a hot path.
+/// Whether it is already known that the program replaces nothing: two instructions on a hot path.
 #[inline(always)]
 pub(super) fn surely_none() -> bool {
     BASE_OPERATORS.load(Ordering::Relaxed) == OURS
 }
 
-/// Where a derived operator must step aside to; none if nothing is replaced or there is no C++ runtime.
+/// The form that a derived operator must call instead; `None` if the program replaces nothing or no
+/// C++ runtime is loaded.
 pub(super) fn instead(derived: &Derived) -> Option<NonNull<c_void>> {
     if all_ours() { None } else { derived.get() }
 }
 
-/// The C++ runtime's form of a derived operator; settles beside whether anything is replaced.
+/// The C++ runtime's form of a derived operator. Also finds out whether the program replaces any.
 pub(super) fn runtime_form(derived: &Derived) -> Option<NonNull<c_void>> {
     all_ours();
     derived.get()
 }
 
-/// Whether every base operator is this library's; asks the loader the first time.
+/// Whether this library defines every base operator. The first call asks the loader.
 fn all_ours() -> bool {
     match BASE_OPERATORS.load(Ordering::Relaxed) {
         UNKNOWN => {
@@ -63,7 +63,7 @@ fn all_ours() -> bool {
     }
 }
 
-/// Whether the process's `name` stands in this library.
+/// Whether the process's `name` resolves to this library.
 fn is_ours(name: &CStr) -> bool {
     let here = NonNull::from(&BASE_OPERATORS).cast();
     loader::first(name).is_some_and(|found| loader::image(found) == loader::image(here))
@@ -84,7 +84,7 @@ impl Derived {
         }
     }
 
-    /// Its definition behind this library's; none without a C++ runtime.
+    /// The next definition after this library's; `None` without a C++ runtime.
     pub(super) fn get(&self) -> Option<NonNull<c_void>> {
         let known = NonNull::new(self.found.load(Ordering::Relaxed));
         known.or_else(|| {

@@ -1,16 +1,16 @@
 //! The C++ runtime of this process, looked up when memory has run out.
 //!
-//! It is looked up each time, since it may come late, by `dlopen`; and not only in the global scope,
-//! since a C program that loads a C++ plugin has it in the plugin's scope alone.
+//! Each failure looks it up again, because `dlopen` may load it late. The global scope alone is not
+//! enough: a C program that loads a C++ plugin has the runtime in the plugin's scope only.
 
 use crate::{aligned, loader};
 use core::ffi::{CStr, c_void};
 use core::ptr::NonNull;
 
-/// Where the functions of the C++ runtime may stand: libstdc++, libc++ and its lower half.
+/// The libraries that may define the C++ runtime's functions: libstdc++, libc++ and libc++abi.
 const RUNTIMES: [&CStr; 3] = [c"libstdc++.so.6", c"libc++.so.1", c"libc++abi.so.1"];
 
-/// `std::new_handler`; it may throw, so only assembly calls it.
+/// `std::new_handler`. It may throw, so only assembly calls it.
 type NewHandler = extern "C-unwind" fn();
 
 /// The function `name` of the C++ runtime.
@@ -18,19 +18,19 @@ fn find(name: &CStr) -> Option<NonNull<c_void>> {
     loader::first(name).or_else(|| anywhere(name))
 }
 
-/// The function `name` in whatever C++ runtime is loaded.
+/// The function `name` in any of [`RUNTIMES`] that is loaded.
 fn anywhere(name: &CStr) -> Option<NonNull<c_void>> {
     RUNTIMES
         .iter()
         .find_map(|library| loader::inside(library, name))
 }
 
-/// The definition that this library's operator `name` stands in front of.
+/// The next definition of operator `name` after this library's.
 pub(super) fn behind(name: &CStr) -> Option<NonNull<c_void>> {
     loader::next(name).or_else(|| anywhere(name))
 }
 
-/// The new-handler in force, for a block at `align`; none if no handler can help.
+/// The current new-handler, for a block at `align`; `None` if no handler can help.
 pub(super) extern "C" fn handler(align: usize) -> Option<NewHandler> {
     if !align.is_power_of_two() {
         return None;
@@ -41,7 +41,7 @@ pub(super) extern "C" fn handler(align: usize) -> Option<NewHandler> {
     get()
 }
 
-/// Another attempt after the handler; null if there still is no memory.
+/// Tries again after the handler; null if memory is still short.
 pub(super) extern "C" fn retry(size: usize, align: usize) -> *mut u8 {
     aligned::allocate(size, align)
 }

@@ -35,7 +35,7 @@ pub(super) unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *
         ".cfi_adjust_cfa_offset 8",
         "mov rbx, rdi",
         "mov r12, rsi",
-        // Ask the handler for memory, and try again.
+        // Call the handler, then try again.
         "2:",
         "mov rdi, r12",
         "call {handler}",
@@ -57,7 +57,7 @@ pub(super) unsafe extern "C-unwind" fn exhausted(size: usize, align: usize) -> *
         ".cfi_adjust_cfa_offset -8",
         ".cfi_restore rbx",
         "ret",
-        // Nobody can help: throw as if the operator's caller had called the thrower.
+        // No handler: throw as if the operator's caller had called the thrower.
         ".cfi_restore_state",
         "3:",
         "mov rdi, rbx",

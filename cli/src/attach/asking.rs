@@ -1,6 +1,7 @@
-//! Asking a process through its board.
+//! Makes requests to a process through its board.
 //!
-//! Numbers of questions grow, so an answer to a later question, of whoever, answers the earlier ones.
+//! Request numbers grow, so an answer to a later request, by any observer, also answers the earlier
+//! ones.
 
 use super::board::Board;
 use super::reach::ended;
@@ -13,43 +14,43 @@ use std::mem::offset_of;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long to wait between two looks for an answer: twice as long each time.
+/// First and longest pause between two looks for an answer; each pause is twice the one before.
 const LOOK: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(2)];
 
-/// What came of a question for figures.
+/// The answer to a request for figures.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is never more than one")]
 pub enum Answer {
-    /// Figures that were written after the question.
+    /// Figures that the process wrote after the request.
     Fresh(Snapshot),
     /// None yet. [`Board::silence`] says why.
     Pending,
 }
 
-/// What came of a request to purge.
+/// The answer to a request to purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purge {
-    /// So many bytes went back to the kernel.
+    /// The purge gave back this many bytes.
     Done(u64),
     /// Not yet carried out.
     Pending,
 }
 
-/// What came of a request to sample.
+/// The answer to a request to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// The process samples at this rate, in bytes; 0: it does not.
+    /// The process samples at this rate, in bytes; 0: sampling is off.
     InForce(u64),
-    /// Not yet looked at.
+    /// Not yet considered.
     Pending,
 }
 
 impl Board {
-    /// Asks for figures and waits for them, at most as long as `timeout`.
+    /// Asks for figures and waits for them for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// The process has ended, or answers with figures that it never completes.
+    /// The process has ended, or never completes the figures that it writes.
     pub fn ask(&self, timeout: Duration) -> Result<Answer, Failure> {
         let ask = Question {
             word: offset_of!(Control, ask),
@@ -62,15 +63,15 @@ impl Board {
         }
     }
 
-    /// Asks for figures and does not wait.
+    /// Asks for figures without waiting.
     pub fn nudge(&self) -> Result<(), Failure> {
         let next = self.control()?.ask.wrapping_add(1);
         self.put(offset_of!(Control, ask), next)?;
         self.ring()
     }
 
-    /// Has the process write its figures every `interval` for as long as `lease` from now, at most
-    /// [`LEASE_MS`]. Another watcher who wants them oftener keeps getting them.
+    /// Has the process write its figures every `interval` for `lease` from now, at most
+    /// [`LEASE_MS`]. Does not slow down an observer that asked for a shorter interval.
     pub fn watch(&self, interval: Duration, lease: Duration) -> Result<(), Failure> {
         let now = now_ms();
         let wanted = millis(interval).max(LEAST_INTERVAL_MS);
@@ -88,7 +89,7 @@ impl Board {
         self.ring()
     }
 
-    /// Has the process give all that is free back to the kernel.
+    /// Has the process give all its free pages back to the kernel.
     pub fn purge(&self, timeout: Duration) -> Result<Purge, Failure> {
         let purge = Question {
             word: offset_of!(Control, purge),
@@ -101,11 +102,11 @@ impl Board {
         })
     }
 
-    /// Switches sampling on, with `rate` bytes between two samples in the mean, or off with 0.
+    /// Switches sampling on, with a mean of `rate` bytes between two samples, or off with 0.
     ///
     /// # Errors
     ///
-    /// The process has ended, or cannot do it.
+    /// The process has ended, or refuses.
     pub fn sample(&self, rate: u64, timeout: Duration) -> Result<Sampling, Failure> {
         self.put(offset_of!(Control, sample_rate), rate)?;
         let sample = Question {
@@ -122,7 +123,8 @@ impl Board {
         }
     }
 
-    /// Puts a question; what the process has done when it is answered, or nothing if it is not in time.
+    /// Makes a request. Returns the process's [`Served`] once it has answered, or `None` after
+    /// `timeout`.
     fn question(&self, question: &Question, timeout: Duration) -> Result<Option<Served>, Failure> {
         let number = (question.asked)(&self.control()?).wrapping_add(1);
         self.put(question.word, number)?;
@@ -133,7 +135,7 @@ impl Board {
             if reaches((question.answered)(&served), number) {
                 return Ok(Some(served));
             }
-            // Another may have asked at the same moment, with a smaller number.
+            // Another observer may have written a smaller number at the same moment.
             if !reaches((question.asked)(&self.control()?), number) {
                 self.put(question.word, number)?;
                 self.ring()?;
@@ -159,17 +161,17 @@ impl Board {
         written.map_err(|error| self.lost(&error))
     }
 
-    /// Wakes the thread that answers, if there is one.
+    /// Wakes the thread that answers, if the process has one.
     fn ring(&self) -> Result<(), Failure> {
         self.reach.ring().map_err(|error| self.lost(&error))
     }
 
-    /// Why the process has not answered in time, and what helps.
+    /// Why the process has not answered in time, and a remedy.
     pub fn silence(&self) -> Silence {
         Silence::of(&self.served())
     }
 
-    /// Why the board cannot be reached any more.
+    /// Why the board can no longer be reached.
     fn lost(&self, error: &io::Error) -> Failure {
         match self.has_ended() {
             true => self.over(),
@@ -214,14 +216,14 @@ impl Board {
 /// Why a process has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// What it lacks.
+    /// What the process lacks.
     pub why: &'static str,
-    /// What makes it answer at once, if something does.
+    /// What makes it answer at once, if anything does.
     pub remedy: Option<&'static str>,
 }
 
 impl Silence {
-    /// By what the process says of its thread.
+    /// Derived from what the process says of its thread.
     pub fn of(served: &Served) -> Silence {
         let is = |state: ThreadState| served.thread == state as u64;
         let (why, remedy) = match () {
@@ -250,19 +252,19 @@ impl Silence {
     }
 }
 
-/// A word by which one asks, and its counterpart.
+/// The word of a request, and the word of its answer.
 struct Question {
     word: usize,
     asked: fn(&Control) -> u64,
     answered: fn(&Served) -> u64,
 }
 
-/// Whether `number` was reached, for numbers that grow and start again at 0.
+/// Whether `reached` is at or after `number`. Both wrap around.
 fn reaches(reached: u64, number: u64) -> bool {
     reached.wrapping_sub(number).cast_signed() >= 0
 }
 
-/// The moment, in ms of `CLOCK_MONOTONIC`.
+/// Now, in ms of `CLOCK_MONOTONIC`.
 pub fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
@@ -280,10 +282,10 @@ mod tests {
     use neap::board::{FIGURES_AT, SERVED_AT};
 
     const SHORT: Duration = Duration::from_millis(20);
-    /// Longer than any machine takes.
+    /// Longer than any machine needs.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Does `serve` on the board until it is told to, in place of a process.
+    /// Runs `serve` on the board in a loop, in place of a process, while `work` runs.
     fn with_server<T>(
         forged: &Forged,
         serve: impl Fn(Control) -> Served + Sync,

@@ -1,4 +1,5 @@
-//! Waking a process's purge thread: it sleeps on a word of the board, as on a futex that processes share.
+//! Wakes a process's purge thread, which sleeps on a word of the board, as on a futex that
+//! processes share.
 
 use neap::board;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -9,17 +10,19 @@ use std::mem::offset_of;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where the word stands.
+/// Offset of the word.
 const AT: usize = board::CONTROL_AT + offset_of!(board::Control, bell);
-/// Bytes that are mapped; the kernel makes whole pages of them.
+/// Bytes mapped; the kernel rounds them up to whole pages.
 const MAPPED: usize = AT + size_of::<u64>();
 
-/// Adds 1 to the word and wakes who sleeps on it. The file was found to be sealed, so the mapping does not lose its memory.
+/// Adds 1 to the word and wakes its sleepers. The file's size is sealed, so the mapping cannot
+/// fault.
 pub fn ring(board: &File) -> io::Result<()> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping, wherever the kernel likes.
     let base = unsafe { mmap(null_mut(), MAPPED, access, MapFlags::SHARED, board, 0) }?;
-    // SAFETY: mapped above, aligned to 4 bytes; others use it as a word for atomic accesses, too. It is gone before the mapping is.
+    // SAFETY: mapped above and aligned to 4 bytes; other processes access it only with atomic
+    // operations. The reference ends before the mapping.
     let word = unsafe { AtomicU32::from_ptr(base.byte_add(AT).cast()) };
     word.fetch_add(1, Ordering::SeqCst);
     let woken = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
@@ -42,7 +45,7 @@ mod tests {
             let file = file.try_clone().unwrap();
             std::thread::spawn(move || sleep_on(&file))
         };
-        // One of these finds it asleep, or it finds that the word has changed.
+        // Ring until one ring finds it asleep, or it finds that the word has changed.
         while !sleeper.is_finished() {
             ring(&file).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -66,7 +69,7 @@ mod tests {
         // SAFETY: as in `ring`; only read here.
         let word = unsafe { AtomicU32::from_ptr(base.byte_add(AT).cast()) };
         let seen = word.load(Ordering::SeqCst);
-        // An early end is what is waited for, too.
+        // A spurious wake-up ends the test as well.
         let _ = futex::wait(word, futex::Flags::empty(), seen, None);
         // SAFETY: as in `ring`.
         unsafe { munmap(base, MAPPED).unwrap() };

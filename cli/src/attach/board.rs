@@ -1,4 +1,4 @@
-//! Reading the board of a process.
+//! Reads the board of a process.
 
 use super::process::Process;
 use super::reach::{Kind, Reach, ended};
@@ -17,7 +17,7 @@ pub const KIND: Kind = Kind {
 /// [`Head::frontend`] of a Rust program's own allocator.
 const OWN_HEAP: u64 = 2;
 
-/// A board that is one by its head. What else stands on it is what the process says.
+/// A memory file with the head of a board. The rest of its contents is unverified.
 #[derive(Debug)]
 pub struct Board {
     pub(super) reach: Reach,
@@ -26,12 +26,13 @@ pub struct Board {
 }
 
 impl Board {
-    /// The board of a process; of a Rust program with Neap as its own allocator that also has the
-    /// library, its own heap's.
+    /// The board of a process. A Rust program with Neap as its own allocator may have libneap.so
+    /// loaded as well; then, the board of its own allocator.
     ///
     /// # Errors
     ///
-    /// There is no such process, it does not run under Neap, we may not look into it, or what it calls a board is none.
+    /// There is no such process, it does not run under Neap, the user may not inspect it, or its
+    /// board is malformed.
     pub fn open(pid: i32) -> Result<Board, Failure> {
         let process = Process::open(pid)?;
         if process.has_ended() {
@@ -62,7 +63,7 @@ impl Board {
         }
     }
 
-    /// Whether this is of a Rust program's own allocator.
+    /// Whether the board belongs to a Rust program's own allocator.
     pub fn is_own_heap(&self) -> bool {
         self.head.frontend == OWN_HEAP
     }
@@ -80,12 +81,13 @@ impl Board {
         })
     }
 
-    /// What was written at the start.
+    /// The head, written once at the start.
     pub fn head(&self) -> Head {
         self.head
     }
 
-    /// Whether the process has ended. Its figures stay readable if its descriptor was open when it was found.
+    /// Whether the process has ended. Its figures stay readable if its descriptor was open when the
+    /// board was found.
     pub fn has_ended(&self) -> bool {
         self.process.as_ref().is_none_or(Process::has_ended)
     }
@@ -95,24 +97,25 @@ impl Board {
         self.process.as_ref()
     }
 
-    /// What was done of what was asked for; zeros if the board cannot be read any more.
+    /// The requests served; zeros if the board can no longer be read.
     pub fn served(&self) -> Served {
         self.reach.value(board::SERVED_AT).unwrap_or_default()
     }
 
-    /// The page heap's own figures. None: never written, or torn for long.
+    /// The page heap's own figures. `None` if they were never written, or were being written at
+    /// every try.
     pub fn coarse(&self) -> Option<Coarse> {
         let at = board::COARSE_AT;
         self.reach.guarded(at, at).ok().flatten()
     }
 
-    /// The figures that were written last. None: never written, or torn for long.
+    /// The last figures. `None` if they were never written, or were being written at every try.
     pub fn figures(&self) -> Option<Snapshot> {
         let at = board::FIGURES_AT;
         self.reach.guarded(at, at + size_of::<u64>()).ok().flatten()
     }
 
-    /// Where the heap is: addresses in the process.
+    /// The address ranges of the heap's arenas in the process.
     pub fn arenas(&self) -> Vec<Range<u64>> {
         let arenas: Arenas = self.reach.value(board::ARENAS_AT).unwrap_or_default();
         let count = usize::try_from(arenas.count).unwrap_or(usize::MAX);
@@ -122,7 +125,8 @@ impl Board {
             .collect()
     }
 
-    /// The table of sizes; all zero unless the process counts; empty if it cannot be read any more.
+    /// The table of sizes. All zero unless the process is in the counting mode; empty if it can no
+    /// longer be read.
     pub fn sizes(&self) -> Vec<SizeFigure> {
         let mut sizes = vec![SizeFigure::default(); board::SIZES];
         let bytes = bytemuck::cast_slice_mut(&mut sizes);
@@ -132,7 +136,7 @@ impl Board {
         }
     }
 
-    /// What the process is called in messages.
+    /// The process's name in messages.
     pub fn title(&self) -> String {
         match &self.process {
             Some(process) => process.title(),
@@ -144,7 +148,7 @@ impl Board {
 enum Fault {
     /// A board of another process.
     Foreign(u64),
-    /// No board, and why.
+    /// Not a board, and the reason.
     Forged(String),
 }
 

@@ -1,4 +1,4 @@
-//! Boards and regions that tests make.
+//! Boards and regions made by tests.
 
 use super::board::Board;
 use super::region::Region;
@@ -16,13 +16,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// A memory file as a process under Neap has one, or not quite.
+/// A memory file like that of a process under Neap, or almost like it.
 pub struct Forged {
     file: File,
 }
 
 impl Forged {
-    /// Zeros under a name, sealed.
+    /// A sealed file of zeros.
     pub fn zeros(name: &CStr, bytes: usize) -> Forged {
         let forged = Forged::unsealed(name, bytes);
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
@@ -30,7 +30,7 @@ impl Forged {
         forged
     }
 
-    /// Zeros under a name.
+    /// An unsealed file of zeros.
     pub fn unsealed(name: &CStr, bytes: usize) -> Forged {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = File::from(rustix::fs::memfd_create(name, flags).unwrap());
@@ -38,7 +38,7 @@ impl Forged {
         Forged { file }
     }
 
-    /// A board with a right head, of this process.
+    /// A board with a valid head, of this process.
     pub fn board() -> Forged {
         let forged = Forged::zeros(board::NAME, board::BYTES);
         let head = Head {
@@ -54,7 +54,7 @@ impl Forged {
         forged
     }
 
-    /// A region with a right head, of this process.
+    /// A region with a valid head, of this process.
     pub fn profile() -> Forged {
         let forged = Forged::zeros(sites::NAME, sites::BYTES);
         let head = sites::Head {
@@ -69,7 +69,7 @@ impl Forged {
         forged
     }
 
-    /// Puts bytes at a place.
+    /// Writes bytes at an offset.
     pub fn write(&self, at: usize, bytes: &[u8]) {
         self.file.write_all_at(bytes, at as u64).unwrap();
     }
@@ -79,7 +79,7 @@ impl Forged {
         self.file.as_fd()
     }
 
-    /// The file again.
+    /// A duplicate of its descriptor.
     pub fn descriptor(&self) -> OwnedFd {
         OwnedFd::from(self.file.try_clone().unwrap())
     }

@@ -12,20 +12,20 @@ pub struct KernelView {
     pub arenas_rss: u64,
     /// Swapped out of Neap's arenas.
     pub arenas_swap: u64,
-    /// Resident, all together.
+    /// Resident, in total.
     pub process_rss: u64,
-    /// Swapped out, all together.
+    /// Swapped out, in total.
     pub process_swap: u64,
 }
 
 impl KernelView {
-    /// Resident and not Neap's.
+    /// Resident outside Neap's arenas.
     pub fn foreign_rss(&self) -> u64 {
         self.process_rss.saturating_sub(self.arenas_rss)
     }
 }
 
-/// What the kernel counts for a board's process.
+/// The kernel's figures for a board's process.
 pub fn of_board(board: &Board) -> Result<KernelView, Failure> {
     match board.process() {
         Some(process) => of_process(process, &board.arenas()),
@@ -33,7 +33,7 @@ pub fn of_board(board: &Board) -> Result<KernelView, Failure> {
     }
 }
 
-/// What costs little: of the whole process only, nothing of the arenas.
+/// The cheap part: figures of the whole process only, none of the arenas.
 pub fn whole_of_board(board: &Board) -> Result<KernelView, Failure> {
     match board.process() {
         Some(process) => whole(process),
@@ -41,7 +41,7 @@ pub fn whole_of_board(board: &Board) -> Result<KernelView, Failure> {
     }
 }
 
-/// As [`whole_of_board`].
+/// Like [`whole_of_board`].
 pub fn whole(process: &Process) -> Result<KernelView, Failure> {
     let text = process.text("status").unwrap_or_default();
     let find = |name| text.lines().find_map(|line| field(line, name));
@@ -57,7 +57,7 @@ pub fn whole(process: &Process) -> Result<KernelView, Failure> {
 
 fn of_process(process: &Process, arenas: &[Range<u64>]) -> Result<KernelView, Failure> {
     match process.text("smaps") {
-        // Of a process that has ended, there is nothing to read.
+        // For a process that has ended, the file is empty.
         Ok(text) if !text.is_empty() => Ok(parse(&text, arenas)),
         _ if process.has_ended() => Err(super::reach::ended(process)),
         Ok(_) => Ok(KernelView::default()),
@@ -68,7 +68,7 @@ fn of_process(process: &Process, arenas: &[Range<u64>]) -> Result<KernelView, Fa
     }
 }
 
-/// The sums over a text of smaps.
+/// Sums over the text of smaps.
 fn parse(text: &str, arenas: &[Range<u64>]) -> KernelView {
     let mut view = KernelView::default();
     let mut ours = 0;
@@ -86,7 +86,7 @@ fn parse(text: &str, arenas: &[Range<u64>]) -> KernelView {
     view
 }
 
-/// The first line of a mapping.
+/// Parses the first line of a mapping.
 fn mapping(line: &str) -> Option<Range<u64>> {
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     let number = |word| u64::from_str_radix(word, 16).ok();
@@ -104,7 +104,8 @@ fn field(line: &str, name: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Bytes of a mapping that lie in arenas. The kernel may have merged ours with a neighbour that is not.
+/// Bytes of a mapping that lie in arenas. The kernel may have merged an arena with a foreign
+/// neighbour.
 fn common(mapping: &Range<u64>, arenas: &[Range<u64>]) -> u64 {
     let common = |arena: &Range<u64>| {
         let end = arena.end.min(mapping.end);

@@ -1,20 +1,21 @@
-//! Looking into a running process: its board, its profile's region, and what the kernel knows of it.
+//! Inspects a running process: its board, its profile's region, and the kernel's figures for it.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `process` | a process by its directory in /proc, which stays that of this process when its number is used again |
-//! | `target` | which process is meant by a word of the command line; all processes under Neap |
-//! | `reach` | bytes of another process's memory file: through its descriptor, or through its memory |
-//! | `board` | reading a board |
-//! | `asking` | asking through a board: for figures, a purge, samples |
-//! | `bell` | waking the process's thread |
-//! | `region` | reading a profile's region |
+//! | `process` | a process by its directory in /proc, which stays that process's even if its PID is reused |
+//! | `target` | finds the process that a word of the command line names; lists all processes under Neap |
+//! | `reach` | bytes of another process's memory file, through its descriptor or through its memory |
+//! | `board` | reads a board |
+//! | `asking` | makes requests through a board: for figures, a purge, samples |
+//! | `bell` | wakes the process's thread |
+//! | `region` | reads a profile's region |
 //! | `monitor` | the socket to which processes send their boards at their start |
 //! | `kernel` | resident and swapped bytes as the kernel counts them |
 //!
-//! Nothing that is read here is trusted: a process may hold any bytes under these names. All is read into memory of our own, so that a
-//! file that shrinks is an error and no SIGBUS; only the word that wakes the process is mapped, of a file that cannot shrink. Sequence
-//! locks are tried a bounded number of times; numbers are never used as lengths without a bound.
+//! These modules trust none of the data: a process may hold any bytes under these names. They copy
+//! all of it into private memory, so that a file that shrinks causes an error and no SIGBUS. They
+//! map only the word that wakes the process, of a file whose size is sealed. They retry sequence
+//! locks a bounded number of times, and never use a number as a length without a bound.
 
 mod asking;
 mod bell;

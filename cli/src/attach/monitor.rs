@@ -1,5 +1,5 @@
-//! The socket to which processes send the descriptors of their boards and profiles (`NEAP_MONITOR`): so none is missed,
-//! however short it lives.
+//! The socket to which processes send the descriptors of their boards and profiles
+//! (`NEAP_MONITOR`), so that even a short-lived process is seen.
 
 use super::board::Board;
 use super::reach::us;
@@ -22,24 +22,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Arrivals that nobody has taken, at most; each holds a descriptor. What comes then is dropped.
+/// Most arrivals waiting; each holds a descriptor. Further ones are dropped.
 const MOST_WAITING: usize = 512;
 /// Bytes of a message.
 const MESSAGE: usize = 3 * size_of::<u64>();
 
-/// The socket, bound and not yet read.
+/// The socket, bound but not read yet.
 #[derive(Debug)]
 pub struct Monitor {
     socket: OwnedFd,
     room: Room,
 }
 
-/// A directory of our own, which nobody else may enter: what a process sends there goes to us, or, when we are gone, to nobody.
+/// A private directory that no other user may enter. What a process sends there reaches this
+/// process or, after its end, none.
 #[derive(Debug)]
 struct Room(PathBuf);
 
 impl Room {
-    /// In the first directory where one can be made.
+    /// Creates it in the first directory that allows it.
     fn new() -> Result<Room, Failure> {
         let refused = |folder: &Path, error: &io::Error| {
             Failure::own(format!(
@@ -66,7 +67,7 @@ impl Room {
     }
 }
 
-/// Where a directory for a socket may be made, best first. `/tmp` may be mounted for reading only.
+/// Candidate directories for the socket, best first. `/tmp` may be mounted read-only.
 fn folders() -> impl Iterator<Item = PathBuf> {
     [
         Some(env::temp_dir()),
@@ -80,18 +81,18 @@ fn folders() -> impl Iterator<Item = PathBuf> {
     .filter(|folder| folder.is_absolute() && folder.as_os_str().len() < LONGEST_FOLDER)
 }
 
-/// The path of a socket may have 107 bytes, and the directory that we make has a name of its own.
+/// A socket's path has at most 107 bytes, of which the new directory's name takes some.
 const LONGEST_FOLDER: usize = 60;
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // What cannot be removed stays; it holds nothing.
+        // If it cannot be removed, it stays, without contents.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 impl Monitor {
-    /// Binds a socket with a name of its own.
+    /// Binds a socket under a unique name.
     pub fn bind() -> Result<Monitor, Failure> {
         let room = Room::new()?;
         let name = room.socket();
@@ -104,12 +105,12 @@ impl Monitor {
         Ok(Monitor { socket, room })
     }
 
-    /// What to put into `NEAP_MONITOR`.
+    /// The value for `NEAP_MONITOR`.
     pub fn name(&self) -> OsString {
         self.room.socket().into_os_string()
     }
 
-    /// Begins to read, in a thread: only after the program was forked.
+    /// Begins to read, in a thread: call it only after forking the program.
     ///
     /// # Panics
     ///
@@ -143,10 +144,10 @@ pub struct Inbox {
     _room: Room,
 }
 
-/// A board or a region that came.
+/// A board or a region that a process sent.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Who sent it, as the kernel says.
+    /// The sender, as the kernel reports it.
     pub pid: u32,
     /// What came.
     pub what: What,
@@ -162,7 +163,7 @@ pub enum What {
 }
 
 impl Inbox {
-    /// Takes what has come.
+    /// Takes all arrivals.
     pub fn arrivals(&self) -> Vec<Arrival> {
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -170,7 +171,7 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        // Wakes the thread, which ends. It fails only for what is no socket.
+        // Wakes the thread, which ends. This can only fail for a descriptor that is no socket.
         let _ = shutdown(&*self.socket, Shutdown::Read);
     }
 }
@@ -199,7 +200,7 @@ struct Received {
 }
 
 fn receive(socket: &OwnedFd) -> rustix::io::Result<Received> {
-    // One byte more, so that a longer message is seen to be one.
+    // One byte more than a message, to recognise a longer one.
     let mut bytes = [0; MESSAGE + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4), ScmCredentials(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -232,12 +233,13 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 }
 
 impl Received {
-    /// The socket was shut down: whoever sends, the kernel says who it was.
+    /// Whether the socket was shut down. For any message, even an empty one, the kernel names the
+    /// sender.
     fn is_end(&self) -> bool {
         self.bytes == 0 && self.from.is_none()
     }
 
-    /// What came, if it is from our user and as the contract says.
+    /// The arrival, if this user sent it and it is well-formed.
     fn arrival(self) -> Option<Arrival> {
         let from = self.from.filter(|from| from.uid.as_raw() == us())?;
         let pid = from.pid.as_raw_pid().unsigned_abs();
@@ -320,7 +322,7 @@ mod tests {
         for _ in 0..MOST_WAITING + 40 {
             send(&name, &[GREETING, KIND_BOARD, 7], &[board.file()]);
         }
-        // The last one is taken from the socket only after all others.
+        // The thread reads the messages in order, so the last ones are dropped.
         let start = Instant::now();
         while inbox.waiting.lock().unwrap().len() < MOST_WAITING
             && start.elapsed() < Duration::from_secs(20)

@@ -1,5 +1,5 @@
-//! A process by its directory in /proc. The directory is kept open: it never becomes that of another process with the
-//! same number.
+//! A process by its directory in /proc, which is kept open. It never becomes the directory of
+//! another process with the same PID.
 
 use crate::failure::Failure;
 use rustix::fs::{AtFlags, Dir, FileType, MemfdFlags, Mode, OFlags};
@@ -12,14 +12,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 use std::{ffi::OsString, path::Path};
 
-/// The longest file of /proc that is read here, in bytes: maps and smaps of a process with 65,530 mappings are shorter.
+/// Most bytes read of a file in /proc. The maps and smaps of a process with 65,530 mappings are
+/// shorter.
 const LONGEST: u64 = 256 << 20;
-/// Descriptors that are looked at, at most, of those that have a name. A process may have any number.
+/// Most descriptors examined of those with the right name. A process may have any number.
 const MOST_DESCRIPTORS: usize = 64;
-/// As the kernel cuts names of processes.
+/// The length to which the kernel cuts process names.
 const SHORT_NAME: usize = 15;
 
-/// A process that exists, or existed when this was made.
+/// A process that exists, or existed when this value was made.
 #[derive(Debug)]
 pub struct Process {
     pid: i32,
@@ -27,7 +28,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process with this number.
+    /// The process with this PID.
     pub fn open(pid: i32) -> Result<Process, Failure> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::open(format!("/proc/{pid}"), flags, Mode::empty()) {
@@ -41,7 +42,7 @@ impl Process {
         }
     }
 
-    /// Its number.
+    /// Its PID.
     pub fn pid(&self) -> i32 {
         self.pid
     }
@@ -51,7 +52,7 @@ impl Process {
         format!("{} ({})", crate::failure::shown(&self.name()), self.pid)
     }
 
-    /// What it is called: as the kernel calls it, or longer by its own first argument where the kernel cuts names.
+    /// Its name: the kernel's, or a longer form from its first argument where the kernel cut it.
     pub fn name(&self) -> String {
         let short = self.text("comm").unwrap_or_default();
         let short = short.trim_end_matches('\n');
@@ -64,7 +65,7 @@ impl Process {
         }
     }
 
-    /// Whether it has ended: it is gone, or only its parent has not asked for its end.
+    /// Whether it has ended: it is gone, or a zombie.
     pub fn has_ended(&self) -> bool {
         let Ok(status) = self.text("stat") else {
             return true;
@@ -73,7 +74,7 @@ impl Process {
         state.starts_with(['Z', 'X'])
     }
 
-    /// Whose it is: the user whose rights it has.
+    /// The effective user ID.
     pub fn user(&self) -> io::Result<u32> {
         let status = self.text("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
@@ -81,7 +82,7 @@ impl Process {
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
-    /// The numbers by which it is known, in our namespace and in those below.
+    /// Its PIDs, in our PID namespace and the nested ones.
     pub fn numbers(&self) -> Vec<u64> {
         let status = self.text("status").unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -91,14 +92,14 @@ impl Process {
         numbers
     }
 
-    /// One of the files in its directory.
+    /// Opens a file in its directory.
     pub fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let file = rustix::fs::openat(&self.directory, name, flags, Mode::empty())?;
         Ok(File::from(file))
     }
 
-    /// The text of one of the files in its directory.
+    /// Reads a file in its directory.
     pub fn text(&self, name: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         let file = self.file(name, OFlags::RDONLY)?;
@@ -107,7 +108,7 @@ impl Process {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// Its descriptors, as names in its directory, of memory files at `link`; not more than some.
+    /// Its descriptors of memory files at `link`, as names in its directory, up to a limit.
     pub fn descriptors(&self, link: &str) -> io::Result<Vec<String>> {
         let mut found = Vec::new();
         for entry in Dir::new(self.file("fd", OFlags::RDONLY | OFlags::DIRECTORY)?)? {
@@ -120,8 +121,8 @@ impl Process {
         Ok(found)
     }
 
-    /// Whether a descriptor is of a memory file at `link`. Files elsewhere may be named so, too; they are not even looked at,
-    /// for their file system may never answer.
+    /// Whether a descriptor refers to a memory file at `link`. A file elsewhere may have the same
+    /// name; it is never opened, because its file system may not answer.
     fn leads_to(&self, number: &str, link: &str) -> bool {
         let name = format!("fd/{number}");
         let target = rustix::fs::readlinkat(&self.directory, name.as_str(), Vec::new());
@@ -135,14 +136,14 @@ impl Process {
     }
 }
 
-/// The mount that a descriptor's file is on, by what the kernel tells of the descriptor.
+/// The mount of a descriptor's file, from the descriptor's fdinfo.
 fn mount(information: &str) -> Option<u64> {
     let mut lines = information.lines();
     let line = lines.find_map(|line| line.strip_prefix("mnt_id:"))?;
     line.trim().parse().ok()
 }
 
-/// The mount that all memory files are on, by one of our own.
+/// The mount of all memory files, found through one made here.
 fn memory_mount() -> Option<u64> {
     static MOUNT: OnceLock<Option<u64>> = OnceLock::new();
     *MOUNT.get_or_init(|| {

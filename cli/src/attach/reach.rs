@@ -14,18 +14,19 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Duration;
 
-/// How often a figure that is being written is tried again, with a millisecond in between.
+/// How often to retry a figure that is being written, with a millisecond in between.
 const TRIES: u32 = 100;
 
-/// Mappings of a name that are looked at, at most.
+/// Most mappings of a name that are examined.
 const MOST_MAPPINGS: usize = 64;
 
-/// A way to the bytes.
+/// A way to read the bytes.
 #[derive(Debug)]
 pub enum Reach {
     /// The file itself.
     File(File),
-    /// The process's memory, where the file is mapped: it has closed its descriptor.
+    /// The process's memory where the file is mapped, because the process has closed its
+    /// descriptor.
     Memory {
         /// `/proc/PID/mem`.
         memory: File,
@@ -34,7 +35,7 @@ pub enum Reach {
     },
 }
 
-/// A memory file that Neap makes.
+/// A kind of memory file that Neap makes.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// Its name.
@@ -50,7 +51,7 @@ impl Kind {
 }
 
 impl Reach {
-    /// The file behind a descriptor, if it is one whose size nobody can change.
+    /// The file behind a descriptor, if its size is sealed.
     pub fn of_descriptor(descriptor: OwnedFd, kind: Kind) -> Result<Reach, Failure> {
         let refused = |why: String| Failure::own(format!("the file {}: {why}", kind.link()));
         let stat = rustix::fs::fstat(&descriptor).map_err(|error| refused(error.to_string()))?;
@@ -77,7 +78,8 @@ impl Reach {
     ///
     /// # Errors
     ///
-    /// We may not look, or every file of this name is none that Neap made.
+    /// The user may not inspect the process, or none of the files with this name is one that Neap
+    /// made.
     pub fn all(process: &Process, kind: Kind) -> Result<Vec<Reach>, Failure> {
         let names = process.descriptors(&kind.link());
         let names = names.map_err(|error| refused(process, &error))?;
@@ -114,7 +116,7 @@ impl Reach {
         Ok(value)
     }
 
-    /// Writes one word. It arrives as a whole: it is aligned.
+    /// Writes one aligned word, and so atomically.
     pub fn put(&self, at: usize, word: u64) -> io::Result<()> {
         let bytes = word.to_ne_bytes();
         match self {
@@ -125,7 +127,8 @@ impl Reach {
         }
     }
 
-    /// Wakes the process's thread. Not if only its memory can be reached: then its next slow path finds what was asked.
+    /// Wakes the process's thread. Does nothing if only the process's memory can be reached; then
+    /// the process's next slow path finds the request.
     pub fn ring(&self) -> io::Result<()> {
         match self {
             Reach::File(file) => bell::ring(file),
@@ -133,8 +136,8 @@ impl Reach {
         }
     }
 
-    /// A value at `at` that the sequence number at `sequence` guards. None: it was never written, or it was being
-    /// written each time that we looked.
+    /// A value at `at` that the sequence number at `sequence` guards. `None` if it was never
+    /// written, or was being written at every try.
     pub fn guarded<T: Pod>(&self, sequence: usize, at: usize) -> io::Result<Option<T>> {
         for _ in 0..TRIES {
             let before: u64 = self.value(sequence)?;
@@ -157,13 +160,13 @@ fn open_descriptor(process: &Process, name: &str, kind: Kind) -> Result<Reach, F
     Reach::of_descriptor(OwnedFd::from(file), kind)
 }
 
-/// A process may have closed all descriptors that it does not know; its mappings stay.
+/// A process may have closed all descriptors that it does not know; its mappings remain.
 fn mappings(process: &Process, kind: Kind) -> Result<Vec<Reach>, Failure> {
     let maps = process.text("maps");
     let maps = maps.map_err(|error| refused(process, &error))?;
     let ranges = maps.lines().filter_map(|line| mapping(line, kind));
     let reach = |range: Range<u64>| {
-        // The file itself, which root may open.
+        // Root may open the mapped file itself.
         let name = format!("map_files/{:x}-{:x}", range.start, range.end);
         if let Ok(reach) = open_descriptor(process, &name, kind) {
             return Ok(reach);
@@ -179,7 +182,7 @@ fn mappings(process: &Process, kind: Kind) -> Result<Vec<Reach>, Failure> {
     ranges.take(MOST_MAPPINGS).map(reach).collect()
 }
 
-/// Where the line's mapping is, if it is one of the whole file.
+/// The address range of the line's mapping, if it maps the whole file.
 fn mapping(line: &str, kind: Kind) -> Option<Range<u64>> {
     let range = line.strip_suffix(&kind.link())?.split(' ').next()?;
     let (start, end) = range.split_once('-')?;
@@ -188,7 +191,7 @@ fn mapping(line: &str, kind: Kind) -> Option<Range<u64>> {
     (end.checked_sub(start)? >= kind.bytes).then_some(start..end)
 }
 
-/// Why we may not look into a process.
+/// Why the user may not inspect a process.
 fn refused(process: &Process, error: &io::Error) -> Failure {
     if process.has_ended() {
         return ended(process);
@@ -200,7 +203,7 @@ fn refused(process: &Process, error: &io::Error) -> Failure {
     })
 }
 
-/// The kernel forbids us, who are the user `us`, to look into a process of `user`. It may forbid that to root, too.
+/// The kernel forbids user `us` to inspect a process of `user`. It may forbid root as well.
 fn forbidden(pid: i32, user: u32, us: u32) -> String {
     match us {
         0 => format!(
@@ -217,7 +220,7 @@ fn forbidden(pid: i32, user: u32, us: u32) -> String {
     }
 }
 
-/// Why the memory of a process that has closed its descriptor is not ours to read.
+/// Why the user may not read the memory of a process that has closed its descriptor.
 fn closed(process: &Process, error: &io::Error) -> Failure {
     let advice = match us() {
         0 => {
@@ -231,12 +234,12 @@ fn closed(process: &Process, error: &io::Error) -> Failure {
     ))
 }
 
-/// The process is no more.
+/// The process has ended.
 pub fn ended(process: &Process) -> Failure {
     Failure::own(format!("process {} has ended", process.pid()))
 }
 
-/// Our own user.
+/// This process's user.
 pub fn us() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -1,4 +1,4 @@
-//! Reading the region that holds a process's profile.
+//! Reads the region of a process's profile.
 
 use super::process::Process;
 use super::reach::{Kind, Reach};
@@ -13,7 +13,7 @@ const KIND: Kind = Kind {
     bytes: sites::BYTES as u64,
 };
 
-/// A region that is one by its head.
+/// A memory file with the head of a region.
 #[derive(Debug)]
 pub struct Region {
     reach: Reach,
@@ -25,7 +25,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// The process has never sampled, or as for [`Region::find`].
+    /// The process has never sampled, or the same as for [`Region::find`].
     pub fn open(pid: i32) -> Result<Region, Failure> {
         let process = Process::open(pid)?;
         Region::of_process(&process)?.ok_or_else(|| {
@@ -36,11 +36,11 @@ impl Region {
         })
     }
 
-    /// The region of a process, or none if it has never sampled.
+    /// The region of a process, or `None` if it has never sampled.
     ///
     /// # Errors
     ///
-    /// As for [`super::Board::open`], or what it calls a region is none.
+    /// The same as for [`super::Board::open`], or its region is malformed.
     pub fn find(pid: i32) -> Result<Option<Region>, Failure> {
         Region::of_process(&Process::open(pid)?)
     }
@@ -70,7 +70,7 @@ impl Region {
         Ok(Region { reach, pid })
     }
 
-    /// Its head as it is now.
+    /// Its current head.
     pub fn head(&self) -> Result<Head, Failure> {
         head(&self.reach)
     }
@@ -91,7 +91,8 @@ impl Region {
     }
 }
 
-/// The process may have added a site since `sites` was read: the head of what was read is not to speak of it.
+/// The process may have added a site since `sites` was read. Limits the head of the copy to the
+/// sites that were read.
 fn leave_out_later_sites(bytes: &mut [u8], sites: u64) {
     let at = offset_of!(Head, sites);
     let word = &mut bytes[at..at + size_of::<u64>()];
@@ -99,7 +100,7 @@ fn leave_out_later_sites(bytes: &mut [u8], sites: u64) {
     word.copy_from_slice(&now.min(sites).to_ne_bytes());
 }
 
-/// Regions by the time of their last change.
+/// A region, ordered by the time of its last change.
 #[derive(Debug)]
 struct Newest(u64, Reach);
 

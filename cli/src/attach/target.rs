@@ -1,4 +1,4 @@
-//! Which process is meant, and which processes there are.
+//! Finds the process that the user means, and lists processes.
 
 use super::board::Board;
 use super::process::Process;
@@ -7,21 +7,21 @@ use crate::failure::{Failure, shown};
 use std::ffi::OsStr;
 use std::fs;
 
-/// Processes that a message lists, at most.
+/// Most processes listed in a message.
 const LISTED: usize = 8;
 
-/// A process that exists and was named.
+/// An existing process with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its number.
+    /// Its PID.
     pub pid: i32,
     /// Its name.
     pub name: String,
 }
 
 impl Target {
-    /// The process that `word` names by its number or by its name. Of those with a name, the ones under Neap count, and
-    /// of these our own user's (all, for root).
+    /// The process that `word` identifies by its PID or its name. For a name, only processes under
+    /// Neap count, and of these only the current user's (all, for root).
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ pub struct Under {
 }
 
 impl Under {
-    /// The processes under Neap of our own user, or of all for root.
+    /// The current user's processes under Neap, or all for root.
     ///
     /// # Errors
     ///
@@ -74,13 +74,13 @@ impl Under {
     }
 }
 
-/// Whether we watch processes of this user: of our own, or all as root.
+/// Whether processes of this user are watched: the current user's, or all for root.
 pub fn may_watch(user: u32) -> bool {
     let us = us();
     us == 0 || us == user
 }
 
-/// After "process": whose processes were looked at.
+/// Completes "process" in messages: says whose processes were considered.
 pub fn of_whom() -> &'static str {
     match us() {
         0 => "",
@@ -105,7 +105,7 @@ fn named(word: &OsStr) -> Result<Target, Failure> {
             shown(word),
             of_whom()
         ))),
-        // Opening it says why.
+        // The attempt to open it tells why it failed.
         ([], [target]) => Ok(target.clone()),
         ([], several) => Err(Failure::own(format!(
             "none of the {} processes {} runs under Neap: start one with neap run",
@@ -130,7 +130,7 @@ fn numbers(targets: &[&Target]) -> String {
     text
 }
 
-/// The processes whose boards we may open by their user, lowest number first.
+/// The processes whose boards this user may open, lowest PID first.
 fn processes() -> Result<Vec<Process>, Failure> {
     let entries = fs::read_dir("/proc").map_err(|error| {
         Failure::own(format!(

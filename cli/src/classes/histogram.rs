@@ -1,4 +1,4 @@
-//! The sizes that a program asked for, in the steps in which the library counts them.
+//! The sizes that a program requested, in the steps in which the library counts them.
 
 use crate::failure::{Failure, shown};
 use neap::board::{SIZE_STEP, SIZES, SizeFigure};
@@ -12,17 +12,17 @@ const FIRST_LINE: &str = "neap sizes 1";
 /// Most bytes of such a file: every step, with the longest numbers.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// How often which sizes were asked for. Sums saturate: the figures may be any.
+/// How often each size was requested. Sums saturate, because the figures are unverified.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    /// What asked: a file name.
+    /// The program's file name.
     pub program: String,
-    /// By step (see [`neap::board::SIZES`]); the last one: those that no slab serves.
+    /// By step (see [`neap::board::SIZES`]); the last one counts sizes that no slab serves.
     figures: Vec<SizeFigure>,
 }
 
 impl Histogram {
-    /// Nothing asked for yet.
+    /// An empty histogram.
     pub fn new(program: &str) -> Self {
         Self {
             program: program.replace(char::is_control, "?"),
@@ -30,7 +30,7 @@ impl Histogram {
         }
     }
 
-    /// Adds what a board says.
+    /// Adds a board's table of sizes.
     pub fn add(&mut self, figures: &[SizeFigure]) {
         for (sum, figure) in self.figures.iter_mut().zip(figures) {
             sum.count = sum.count.saturating_add(figure.count);
@@ -38,7 +38,8 @@ impl Histogram {
         }
     }
 
-    /// The steps that slabs serve and that were asked for: the largest size of the step, in bytes, and what was asked for.
+    /// The steps that slabs serve and that were requested: the step's largest size in bytes, and
+    /// its figures.
     pub fn steps(&self) -> impl Iterator<Item = (usize, SizeFigure)> {
         let slabs = &self.figures[..SIZES - 1];
         let sizes = slabs
@@ -48,7 +49,7 @@ impl Histogram {
         sizes.filter(|(_, figure)| figure.count > 0)
     }
 
-    /// What no slab serves.
+    /// The requests that no slab serves.
     pub fn large(&self) -> SizeFigure {
         self.figures[SIZES - 1]
     }
@@ -59,7 +60,7 @@ impl Histogram {
         self.steps().fold(0, count)
     }
 
-    /// As the text of a file.
+    /// The text of a histogram file.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "{FIRST_LINE}\nprogram {}\n# up to so many bytes (large: more than any): allocations, bytes asked for\n",
@@ -74,11 +75,11 @@ impl Histogram {
         text
     }
 
-    /// Reads such a file.
+    /// Reads a histogram file.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is none.
+    /// The file cannot be read, or is malformed.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let refused =
             |error: std::io::Error| Failure::own(format!("cannot read {}: {error}", shown(path)));
@@ -126,7 +127,7 @@ impl Histogram {
     }
 }
 
-/// The step and the figures of a line.
+/// Parses a line: the step and its figures.
 fn entry(line: &str) -> Option<(usize, SizeFigure)> {
     let mut words = line.split(' ');
     let step = match words.next()? {

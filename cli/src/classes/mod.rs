@@ -1,11 +1,11 @@
-//! Size classes: what those in force waste on the sizes that a program asks for, and which it would have liked.
+//! Size classes: what the current ones waste on a program's requests, and which ones would suit it.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `histogram` | the sizes that were asked for, and the file that keeps them |
-//! | `plan` | the best table of so many classes for a histogram |
-//! | `waste` | what a table wastes, class by class |
-//! | `page` | a plan beside what is built in, as text and as JSON |
+//! | `histogram` | the requested sizes, and the file that keeps them |
+//! | `plan` | the best table of a given number of classes for a histogram |
+//! | `waste` | a table's waste by class |
+//! | `page` | a plan compared with the built-in classes, as text and as JSON |
 
 mod histogram;
 mod page;
@@ -18,7 +18,7 @@ pub use plan::{MOST, best, built_in, least};
 
 use std::fmt::Write;
 
-/// The file of a table, as the library reads it.
+/// The file of a table, in the format that the library reads.
 pub fn file(sizes: &[u16], program: &str) -> String {
     let mut text = format!(
         "{}\n# for {}, by neap tune\n",

@@ -1,4 +1,4 @@
-//! A plan beside the classes that are built in.
+//! A plan compared with the built-in classes.
 
 use super::waste::{self, Row, Total};
 use super::{Histogram, built_in};
@@ -6,7 +6,7 @@ use neap::stats::Bytes;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// What a histogram costs by two tables.
+/// The cost of a histogram under two tables.
 pub struct Comparison<'h> {
     histogram: &'h Histogram,
     before: Vec<Row>,
@@ -15,7 +15,7 @@ pub struct Comparison<'h> {
 }
 
 impl<'h> Comparison<'h> {
-    /// The classes that are built in against `sizes`.
+    /// Compares the built-in classes with `sizes`.
     pub fn new(histogram: &'h Histogram, sizes: &[u16]) -> Self {
         Self {
             histogram,
@@ -29,7 +29,7 @@ impl<'h> Comparison<'h> {
         (Total::of(&self.before), Total::of(&self.after))
     }
 
-    /// The part of the waste that is saved, 0 to 1.
+    /// The share of the waste that is saved, 0 to 1.
     fn saved(&self) -> f64 {
         let (before, after) = self.totals();
         let saved = before.waste().saturating_sub(after.waste());

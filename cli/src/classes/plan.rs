@@ -1,12 +1,13 @@
-//! The best table of so many classes for a histogram, by dynamic programming.
+//! The best table of a given number of classes for a histogram, by dynamic programming.
 //!
-//! The waste of a table is what its blocks have beyond what was asked for, summed over all allocations. Between two neighbours of
-//! a table it depends on these two alone, so the best table of `k` classes whose last one is `c` is, for some class `b` below `c`,
-//! the best of `k - 1` whose last one is `b`, and `c` after it.
+//! The waste of a table is what its blocks have beyond the requested bytes, summed over all
+//! allocations. The waste between two neighbouring classes depends on these two alone. So the best
+//! table of `k` classes whose last one is `c` consists of `c` and the best table of `k - 1` classes
+//! whose last one is `b`, for some class `b` below `c`.
 //!
-//! Sizes that nobody asked for are served no worse than by the classes built in: no pair of neighbours is allowed that wastes more
-//! of a size between them than these may ([`usual`]), and the powers of two from 512 bytes on, which requests at an alignment
-//! need, are always there.
+//! The plan also bounds the waste of sizes that the histogram lacks. Between two neighbouring
+//! classes, no size may waste more than it may with the built-in classes ([`usual`]). The powers of
+//! two from 512 bytes on are always included, because aligned requests need them.
 
 use super::Histogram;
 use crate::failure::Failure;
@@ -15,13 +16,13 @@ use neap::slab::class::{CLASSES, Class, MAX_BLOCK};
 /// The most classes that the library holds.
 pub const MOST: usize = CLASSES;
 
-/// Bytes from one candidate to the next.
+/// Bytes between neighbouring candidates.
 const STEP: usize = 16;
 const CANDIDATES: usize = MAX_BLOCK / STEP;
-/// Powers of two from here on are in every table, in bytes.
+/// The least power of two that every table must include, in bytes.
 const LEAST_POWER: usize = 512;
 
-/// The built-in classes that C callers are given, smallest first.
+/// The built-in classes for C callers, smallest first.
 pub fn built_in() -> Vec<u16> {
     let mut sizes: Vec<u16> = (1..=CANDIDATES)
         .map(|candidate| Class::of_size(candidate * STEP))
@@ -35,14 +36,14 @@ fn size_of_built_in(class: Class) -> u16 {
     neap::slab::class::table::BUILT_IN.sizes[class.index()]
 }
 
-/// Whether a class of `class` bytes after one of `before` wastes no more of any size between them than the built-in classes
-/// may: 15 bytes, or an eighth of the block.
+/// Whether a class of `class` bytes after one of `before` keeps the waste of any size between them
+/// within the bound of the built-in classes: 15 bytes, or an eighth of the block.
 fn usual(before: usize, class: usize) -> bool {
     let most_wasted = class - (before + 1);
     most_wasted < STEP || most_wasted * 8 <= class
 }
 
-/// The smallest class that `class` may follow; both as candidates.
+/// The smallest candidate that `class` may follow.
 fn earliest(class: usize) -> usize {
     let mut before = class - 1;
     while before > 0 && !is_fixed(before) && usual((before - 1) * STEP, class * STEP) {
@@ -56,7 +57,7 @@ fn is_fixed(candidate: usize) -> bool {
     bytes >= LEAST_POWER && bytes.is_power_of_two()
 }
 
-/// The fewest classes that serve every size as [`best`] promises.
+/// The fewest classes that bound the waste of every size.
 pub fn least() -> usize {
     let mut class = CANDIDATES;
     let mut count = 0;
@@ -67,7 +68,8 @@ pub fn least() -> usize {
     count
 }
 
-/// The table of at most `most` classes that wastes least on what `histogram` has; of two such, the one with fewer classes.
+/// The table of at most `most` classes with the least waste for `histogram`. Among equals, the one
+/// with the fewest classes.
 ///
 /// # Errors
 ///
@@ -81,7 +83,7 @@ pub fn best(histogram: &Histogram, most: usize) -> Result<Vec<u16>, Failure> {
         )));
     }
     let plain = Search::new(histogram, Smallest::Sixteen).run(most);
-    // Requests of up to 8 bytes need no alignment of 16.
+    // Requests of up to 8 bytes need no 16-byte alignment.
     let eight = Search::new(histogram, Smallest::Eight).run(most - 1);
     let (waste, mut sizes) = plain;
     match eight {
@@ -94,7 +96,7 @@ pub fn best(histogram: &Histogram, most: usize) -> Result<Vec<u16>, Failure> {
     Ok(sizes)
 }
 
-/// What serves requests of up to 8 bytes.
+/// The class that serves requests of up to 8 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Smallest {
     Eight,
@@ -104,7 +106,7 @@ enum Smallest {
 struct Search {
     /// Allocations up to each candidate.
     below: Vec<u128>,
-    /// The bytes of those that have a class of 8.
+    /// Bytes of the blocks that a class of 8 serves.
     apart: u128,
     earliest: Vec<usize>,
 }
@@ -133,7 +135,8 @@ impl Search {
         }
     }
 
-    /// Usable bytes of all allocations and the table; empty if so few classes cannot be.
+    /// The table and the usable bytes of all allocations under it; an empty table if `most` is too
+    /// few.
     fn run(&self, most: usize) -> (u128, Vec<u16>) {
         let mut costs = vec![None; CANDIDATES + 1];
         costs[0] = Some(0);
@@ -155,7 +158,7 @@ impl Search {
         }
     }
 
-    /// The costs with one class more, and by candidate the class before it.
+    /// The costs with one more class, and for each candidate its predecessor.
     fn round(&self, costs: &[Option<u128>]) -> (Vec<Option<u128>>, Vec<u16>) {
         let mut next = vec![None; CANDIDATES + 1];
         let mut path = vec![0; CANDIDATES + 1];
@@ -175,7 +178,7 @@ impl Search {
     }
 }
 
-/// The table that leads to the largest class.
+/// Traces back the table that leads to the largest class.
 fn trace(paths: &[Vec<u16>]) -> Vec<u16> {
     let mut class = CANDIDATES;
     let mut sizes = Vec::new();
@@ -261,7 +264,8 @@ mod tests {
         assert!(best(&histogram(&[]), MOST + 1).is_err());
     }
 
-    /// No exchange of one class for another makes it better, nor is it worse than what is built in.
+    /// Exchanging one class for another never improves the plan, nor is it worse than the built-in
+    /// table.
     #[test]
     fn a_plan_cannot_be_improved_by_moving_one_class() {
         let mut state = 7_u64;

@@ -1,22 +1,22 @@
-//! What a table of classes wastes, class by class.
+//! A table's waste by class.
 
 use super::Histogram;
 use neap::stats::Snapshot;
 
-/// One class, and what was asked of it.
+/// One class and its requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// Bytes of a block.
     pub class: u64,
-    /// Allocations that it served.
+    /// Allocations served.
     pub allocations: u64,
-    /// Bytes that these asked for.
+    /// Bytes requested by them.
     pub requested: u64,
-    /// Bytes of their blocks.
+    /// Usable bytes of their blocks.
     pub usable: u64,
-    /// Of these, not asked for.
+    /// Usable bytes that were not requested.
     pub waste: u64,
-    /// The part of the waste of all classes, 0 to 1.
+    /// This class's share of all waste, 0 to 1.
     pub share: f64,
 }
 
@@ -37,14 +37,14 @@ impl Row {
 /// Sums over all classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested: u64,
     /// Bytes of the blocks.
     pub usable: u64,
 }
 
 impl Total {
-    /// Of `rows`.
+    /// Sums up `rows`.
     pub fn of(rows: &[Row]) -> Self {
         let sum = |of: fn(&Row) -> u64| {
             rows.iter()
@@ -56,18 +56,19 @@ impl Total {
         }
     }
 
-    /// Bytes that nobody asked for.
+    /// Usable bytes that were not requested.
     pub fn waste(&self) -> u64 {
         self.usable.saturating_sub(self.requested)
     }
 
-    /// The waste as a part of what was asked for.
+    /// The waste as a fraction of the requested bytes.
     pub fn overhead(&self) -> f64 {
         self.waste() as f64 / self.requested.max(1) as f64
     }
 }
 
-/// What a table, smallest class first, would waste on a histogram. Classes that serve nothing have no row.
+/// The waste of a table, smallest class first, for a histogram. Classes that serve no request have
+/// no row.
 pub fn of_table(histogram: &Histogram, sizes: &[u16]) -> Vec<Row> {
     let mut rows: Vec<Row> = sizes
         .iter()
@@ -86,7 +87,7 @@ pub fn of_table(histogram: &Histogram, sizes: &[u16]) -> Vec<Row> {
     with_shares(rows)
 }
 
-/// What the classes of a process wasted so far, if it runs in the counting mode; else there are none.
+/// The waste of a process's classes so far; empty unless it runs in the counting mode.
 pub fn of_snapshot(figures: &Snapshot) -> Vec<Row> {
     let classes = figures.classes.iter();
     let rows = classes.map(|class| Row::new(class.bytes, class.allocations, class.requested));

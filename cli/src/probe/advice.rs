@@ -1,15 +1,15 @@
-//! What `madvise` and `mremap` can do here.
+//! Tries out `madvise` and `mremap`.
 
 use super::map::{Map, page_size};
 use crate::table::{Finding, State};
 use std::{io, ptr};
 
-/// Names that the libc crate does not have for every target.
+/// Constants that the libc crate lacks for some targets.
 const MADV_POPULATE_WRITE: i32 = 23;
 const MADV_DONTNEED_LOCKED: i32 = 24;
 const MADV_GUARD_INSTALL: i32 = 102;
 
-/// One operation and what follows from having and from lacking it.
+/// One operation, and what its presence and its absence mean.
 struct Trial {
     name: &'static str,
     attempt: fn() -> io::Result<bool>,
@@ -81,8 +81,7 @@ fn populates() -> io::Result<bool> {
     is_resident(&map)
 }
 
-/// Where locking is not allowed, unlocked memory still shows whether the kernel knows
-/// the advice.
+/// If locking is not allowed, unlocked memory still shows whether the kernel knows the advice.
 fn purges_locked() -> io::Result<bool> {
     let map = Map::pages(1)?;
     // SAFETY: locks a mapping of our own.
@@ -93,8 +92,7 @@ fn purges_locked() -> io::Result<bool> {
     Ok(unsafe { map.base().read_volatile() } == 0)
 }
 
-/// The kernel itself is asked to write to the guarded page, which fails instead of
-/// raising a signal.
+/// Lets the kernel write to the guarded page, which fails instead of raising a signal.
 fn guards() -> io::Result<bool> {
     let map = Map::pages(1)?;
     map.advise(MADV_GUARD_INSTALL)?;

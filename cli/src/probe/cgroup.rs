@@ -1,4 +1,4 @@
-//! The memory limits of the control group that this process is in.
+//! The memory limits of this process's control group.
 
 use crate::table::{Finding, State};
 use std::fs;
@@ -18,7 +18,7 @@ pub fn findings() -> Vec<Finding> {
     }
 }
 
-/// Which generation of control groups counts memory here.
+/// The generation of control groups that counts memory here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Generation {
     V1,
@@ -33,7 +33,7 @@ struct Controller {
 }
 
 impl Controller {
-    /// Version 1 counts where it has a line of its own for memory, else version 2 does.
+    /// Version 1 if it has a line for memory, else version 2.
     fn find(groups: &str, mounts: &str) -> Option<Self> {
         let lines: Vec<Vec<&str>> = groups
             .lines()
@@ -83,7 +83,7 @@ impl Controller {
             .collect()
     }
 
-    /// The least of the group's limit and those of the groups around it.
+    /// The lowest limit of the group and its ancestors.
     fn bound(&self, name: &'static str, file: &str) -> Finding {
         let groups = self
             .group
@@ -109,11 +109,11 @@ impl Controller {
     }
 }
 
-/// Version 1 writes "no limit" as the largest number of pages, in bytes.
+/// Version 1 writes the largest number of pages, in bytes, for "no limit".
 const UNLIMITED: u64 = 1 << 62;
 
 impl Generation {
-    /// The mount point in a line of mountinfo, if it is of this kind.
+    /// The mount point in a line of mountinfo, if the line is of this generation.
     fn mounted_at(self, line: &str) -> Option<PathBuf> {
         let (before, after) = line.split_once(" - ")?;
         let (kind, options) = after.split_once(' ')?;

@@ -52,7 +52,7 @@ fn limit(
     }
 }
 
-/// Asks the kernel to be told of pressure, as the library would.
+/// Registers for notification of memory pressure, as the library does.
 fn pressure() -> Finding {
     let tried = OpenOptions::new()
         .read(true)

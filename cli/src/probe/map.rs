@@ -1,4 +1,4 @@
-//! Memory to try things on.
+//! Memory for trials.
 
 use std::{io, ptr};
 
@@ -9,12 +9,12 @@ pub struct Map {
 }
 
 impl Map {
-    /// `pages` OS pages that can be read and written.
+    /// `pages` readable and writable OS pages.
     pub fn pages(pages: usize) -> io::Result<Self> {
         Self::new(pages * page_size(), libc::PROT_READ | libc::PROT_WRITE)
     }
 
-    /// `length` bytes of address space that cannot be used.
+    /// `length` bytes of inaccessible address space.
     pub fn reserved(length: usize) -> io::Result<Self> {
         Self::new(length, libc::PROT_NONE)
     }
@@ -50,14 +50,14 @@ impl Map {
     pub fn touch(&self, page: usize) {
         let offset = page * page_size();
         assert!(offset < self.length);
-        // SAFETY: the byte is inside the mapping, which nobody else knows.
+        // SAFETY: the byte is inside the mapping, which only this value refers to.
         unsafe { self.base.add(offset).write_volatile(1) };
     }
 
-    /// `madvise` on all of it.
+    /// Calls `madvise` on all of it.
     pub fn advise(&self, advice: i32) -> io::Result<()> {
-        // SAFETY: the range is this mapping, which nobody else knows and of which only
-        // volatile accesses are made.
+        // SAFETY: the range is this mapping, which only this value refers to and accesses, always
+        // by volatile operations.
         match unsafe { libc::madvise(self.base.cast(), self.length, advice) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -67,7 +67,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `new` and is known to nobody else.
+        // SAFETY: `new` mapped the range, and only this value refers to it.
         unsafe { libc::munmap(self.base.cast(), self.length) };
     }
 }

@@ -1,4 +1,4 @@
-//! What this kernel offers, tried out rather than concluded from its version.
+//! Tries out what this kernel offers, instead of deriving it from its version.
 
 mod advice;
 mod cgroup;
@@ -10,7 +10,7 @@ mod threads;
 
 use crate::table::Finding;
 
-/// Everything, in the order in which people will want to read it.
+/// All findings, in reading order.
 pub fn all() -> Vec<Finding> {
     let groups = [
         settings::findings(),

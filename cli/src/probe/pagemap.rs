@@ -1,5 +1,4 @@
-//! Whether the kernel tells which pages were touched, which lets `calloc` clear only
-//! those.
+//! Whether the kernel tells which pages were touched, so that `calloc` can clear only those.
 
 use super::map::{Map, page_size};
 use crate::table::{Finding, State};
@@ -54,7 +53,7 @@ fn sample() -> io::Result<Map> {
     Ok(map)
 }
 
-/// Whether the entries say "present" of the third page alone.
+/// Whether only the third page's entry says "present".
 fn entry() -> io::Result<bool> {
     const PRESENT: u64 = 1 << 63;
     let map = sample()?;
@@ -95,12 +94,11 @@ struct Region {
     categories: u64,
 }
 
-/// `_IOWR('f', 16, struct pm_scan_arg)` in the numbering that all but a few old
-/// machine types use.
+/// `_IOWR('f', 16, struct pm_scan_arg)` in the numbering of all but a few old architectures.
 const PAGEMAP_SCAN: libc::Ioctl = 0xC060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 
-/// Whether the scan finds the third page alone.
+/// Whether the scan finds only the third page.
 fn scan() -> io::Result<bool> {
     let map = sample()?;
     let (start, page) = (map.base() as u64, page_size() as u64);

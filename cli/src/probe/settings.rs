@@ -1,4 +1,4 @@
-//! The kernel's version and the settings that Neap goes by.
+//! The kernel's version, and the settings that affect Neap.
 
 use super::map::{Map, page_size};
 use crate::table::{Finding, State};
@@ -93,7 +93,7 @@ fn mappings() -> Finding {
     )
 }
 
-/// A 2 MiB page is asked for and looked for in the process's own maps.
+/// Requests a 2 MiB page and looks for it in the process's own maps.
 fn huge_pages() -> Finding {
     let mode = setting("/sys/kernel/mm/transparent_hugepage/enabled");
     let mode = mode

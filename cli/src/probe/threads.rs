@@ -1,4 +1,4 @@
-//! What the kernel offers for talking to other threads, and what it forbids.
+//! What the kernel offers for communication with other threads, and what it forbids.
 
 use crate::table::{Finding, State};
 use std::io;
@@ -39,8 +39,8 @@ fn membarrier() -> Finding {
 #[repr(C, align(32))]
 struct Area([u32; 8]);
 
-/// Registers an area for this thread. Where the C library has done so before, the
-/// kernel refuses a second one, which is an answer too.
+/// Registers an area for this thread. If the C library has registered one before, the kernel
+/// refuses a second one, which also proves support.
 fn rseq() -> Finding {
     const UNREGISTER: i32 = 1;
     const SIGNATURE: u32 = 0x5305_3053;
@@ -85,7 +85,7 @@ fn userfaultfd() -> Finding {
         call(unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) });
     match tried {
         Ok(descriptor) => {
-            // SAFETY: the descriptor was just opened and is known to nobody else.
+            // SAFETY: the descriptor was just opened, and only this function has it.
             unsafe { libc::close(descriptor as i32) };
             let meaning =
                 "programs may register memory: purged pages of theirs may not read as zero";

@@ -1,10 +1,10 @@
-//! Stacks merged: into a tree of calls, into functions, into places.
+//! Merges stacks into a call tree, into functions, and into places.
 
 use super::model::{Figures, Frame, Profile, Value};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A function is told from others by its name and its module.
+/// Functions are distinguished by name and module.
 pub type Name<'a> = (&'a str, &'a str);
 
 /// The name of a frame's function.
@@ -12,26 +12,26 @@ pub fn name(frame: &Frame) -> Name<'_> {
     (&frame.function, &frame.module)
 }
 
-/// Calls, merged from the outermost inwards.
+/// A call tree, merged from the outermost call inwards.
 pub struct Tree<'a> {
-    /// The first one is the root, which stands for nobody.
+    /// The first node is the root, which has no frame.
     pub nodes: Vec<Node<'a>>,
     children: HashMap<(usize, Name<'a>), usize>,
 }
 
-/// A function, called in one way.
+/// A function on one path of calls.
 pub struct Node<'a> {
-    /// One of its frames; none: the root.
+    /// One of its frames; `None` for the root.
     pub frame: Option<&'a Frame>,
-    /// What it and those that it calls allocated.
+    /// Allocated by it and its callees.
     pub total: u64,
-    /// The line, where all of its frames are at the same one; else 0.
+    /// The line, if all its frames share one; else 0.
     pub line: u32,
-    /// Those that it calls.
+    /// Its callees, as indices.
     pub children: Vec<usize>,
 }
 
-/// Calls deeper than this are counted to the last one that is not.
+/// Deeper calls are attributed to the call at this depth.
 const DEEPEST: usize = 512;
 
 impl<'a> Tree<'a> {
@@ -96,17 +96,18 @@ impl<'a> Node<'a> {
     }
 }
 
-/// What a function allocated.
+/// The amounts that a function allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// By itself.
+    /// By the function itself.
     pub flat: u64,
-    /// By itself and those that it calls; a function that calls itself counts once.
+    /// By the function and its callees. Recursion counts once.
     pub cumulative: u64,
 }
 
 impl Share {
-    /// Adds what one stack allocated, of which this is the innermost part or not.
+    /// Adds the amount of a stack that contains the function; `innermost` if the function is its
+    /// innermost call.
     pub fn gain(&mut self, amount: u64, innermost: bool) {
         self.cumulative = self.cumulative.saturating_add(amount);
         if innermost {
@@ -115,7 +116,7 @@ impl Share {
     }
 }
 
-/// The share of each function, in no order.
+/// The share of each function, unsorted.
 pub fn functions(profile: &Profile, value: Value) -> Vec<(Name<'_>, Share)> {
     let mut shares: HashMap<Name, Share> = HashMap::new();
     for stack in &profile.stacks {
@@ -133,16 +134,16 @@ pub fn functions(profile: &Profile, value: Value) -> Vec<(Name<'_>, Share)> {
     shares.into_iter().collect()
 }
 
-/// A way through the source that allocates.
+/// A path through the source that allocates.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
     /// The calls, innermost first.
     pub frames: &'a [Arc<Frame>],
-    /// What was allocated in this way.
+    /// What this path allocated.
     pub figures: Figures,
 }
 
-/// Line of a function, for comparing; where lines are not known, the address of the call.
+/// A line of a function, for comparison. If lines are unknown, the address of the call.
 pub type Line<'a> = (&'a str, &'a str, &'a str, u64);
 
 /// The line of a frame.
@@ -154,7 +155,8 @@ pub fn line(frame: &Frame) -> Line<'_> {
     (&frame.function, &frame.module, &frame.file, line)
 }
 
-/// Stacks that lead through the same lines are one place; the largest come first. Places without this value are left out.
+/// Merges stacks that pass through the same lines into one place. The largest come first; places
+/// without this value are left out.
 pub fn places(profile: &Profile, value: Value, by: Grouping) -> Vec<Place<'_>> {
     let mut index: HashMap<Vec<Line>, usize> = HashMap::new();
     let mut places: Vec<Place> = Vec::new();
@@ -176,12 +178,12 @@ pub fn places(profile: &Profile, value: Value, by: Grouping) -> Vec<Place<'_>> {
     places
 }
 
-/// What makes two stacks the same place.
+/// Which stacks are the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// All calls are the same.
+    /// Those with the same calls.
     Stack,
-    /// The innermost one is; the others are those of the first stack.
+    /// Those with the same innermost call; the place shows the other calls of its first stack.
     Innermost,
 }
 

@@ -1,4 +1,5 @@
-//! One line a stack, outermost call first, as flame graph programs read it; and the flame graph.
+//! One line per stack, outermost call first, in the format of flame graph programs; and the flame
+//! graph.
 
 use super::model::{Frame, Profile, Stack, Value};
 use super::summary::amount;
@@ -7,7 +8,7 @@ use inferno::flamegraph::{self as drawing, Options};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// `main;make;grow 123`, a line for each stack with this value. Sorted; equal stacks are one line.
+/// `main;make;grow 123`, one line per stack with this value. Sorted; equal stacks share a line.
 pub fn collapsed(profile: &Profile, value: Value) -> String {
     let lines = lines(profile, value);
     let text = lines
@@ -38,15 +39,15 @@ fn line(stack: &Stack) -> String {
     }
 }
 
-/// A name without what separates names.
+/// A name without the characters that separate names.
 fn part(frame: &Arc<Frame>) -> String {
     frame.function.replace(';', ":")
 }
 
-/// The flame graph as SVG with its own script: it opens in a browser, offline.
+/// The flame graph as SVG with an embedded script: it opens in a browser, offline.
 ///
 /// # Errors
-/// The profile has nothing of this value.
+/// All of this value's figures are 0.
 pub fn flamegraph(profile: &Profile, value: Value) -> Result<String, Failure> {
     let lines = lines(profile, value);
     if lines.is_empty() {

@@ -1,26 +1,27 @@
-//! Where the file of a mapping can be read: it may be gone, replaced, or in another mount namespace.
+//! Finds a readable path to a mapping's file, which may be deleted, replaced, or in another mount
+//! namespace.
 
 use super::maps::Mapped;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What is known about the process whose files are looked for.
+/// The process whose files are wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// Its number; it may have ended, and another process may have the number now.
+    /// Its PID. The process may have ended, and another process may have reused the PID.
     pub pid: u32,
-    /// When its mappings were written down, in ms since 1970.
+    /// When its mappings were recorded, in ms since 1970.
     pub began_ms: u64,
 }
 
 impl Origin {
-    /// A path to the very file that is mapped, or none.
+    /// A path to exactly the mapped file, if there is one.
     pub fn file(self, mapped: &Mapped) -> Option<PathBuf> {
         let same = |path: &PathBuf| regular(path).is_some_and(|found| found.ino() == mapped.inode);
         let here = PathBuf::from(&mapped.mapping.path);
         let there = self.there(mapped);
-        // The link leads to files without a name, too, for those who may follow it.
+        // For users who may follow it, the link leads even to deleted files.
         let (start, end) = (mapped.mapping.start, mapped.mapping.end);
         let link = PathBuf::from(format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid));
         let found = [&here, &there, &link].into_iter().find(|path| same(path));
@@ -30,13 +31,13 @@ impl Origin {
         }
     }
 
-    /// The path as the process sees it.
+    /// The path from the process's point of view.
     fn there(self, mapped: &Mapped) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{}", self.pid, mapped.mapping.path))
     }
 
-    /// Some file systems number a file otherwise in `maps` than in `stat`. A file that had its name when the mappings
-    /// were written down, and did not change since, is the one.
+    /// Some file systems report different inode numbers in `maps` and in `stat`. A file that had
+    /// this name when the mappings were recorded, and has not changed since, is the mapped one.
     fn unchanged(self, mapped: &Mapped, here: PathBuf, there: PathBuf) -> Option<PathBuf> {
         let alive = Path::new(&format!("/proc/{}/root", self.pid)).exists();
         let path = if alive { there } else { here };
@@ -48,7 +49,7 @@ impl Origin {
     }
 }
 
-/// The names in a region are the process's: a device or a pipe must not be opened.
+/// The process chose the names in its region, so a device or a pipe must not be opened.
 fn regular(path: &Path) -> Option<Metadata> {
     fs::metadata(path).ok().filter(Metadata::is_file)
 }

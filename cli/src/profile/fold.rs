@@ -1,20 +1,20 @@
-//! Runs of runtime frames as one line: what an async executor and Rust's own start-up do between two
-//! functions of the program tells the reader nothing.
+//! Folds runs of runtime frames into one line: the frames of an async executor or of Rust's
+//! start-up between two functions of the program do not help the reader.
 //!
-//! `neap profile --tree` and `--leaks` show folded stacks. Reports, flame graphs and files for other tools
-//! keep every frame.
+//! `neap profile --tree` and `--leaks` show folded stacks. Reports, flame graphs and files for
+//! other tools keep every frame.
 
 use super::model::{Frame, Profile, Stack};
 use std::sync::Arc;
 
-/// A runtime, by the beginnings of its functions' names.
+/// A runtime, recognised by prefixes of its functions' names.
 struct Runtime {
-    /// What stands for a run of its frames.
+    /// The line shown for a run of its frames.
     label: &'static str,
     starts: &'static [&'static str],
 }
 
-/// In order of precedence: a run takes the label of the first runtime with a frame in it.
+/// In order of precedence: a run gets the label of the first runtime with a frame in it.
 const RUNTIMES: [Runtime; 4] = [
     Runtime {
         label: "(tokio runtime)",
@@ -62,16 +62,17 @@ const RUNTIMES: [Runtime; 4] = [
     },
 ];
 
-/// Which runtime a function belongs to; `None` for the program's own.
+/// The runtime of a function; `None` for the program's own functions.
 fn runtime_of(function: &str) -> Option<usize> {
-    // `<tokio::task::Core<T> as …>::poll` belongs to tokio, `<my::Future as core::future::…>` does not.
+    // `<tokio::task::Core<T> as …>::poll` belongs to tokio, `<my::Future as core::future::…>` does
+    // not.
     let name = function.trim_start_matches('<');
     RUNTIMES
         .iter()
         .position(|runtime| runtime.starts.iter().any(|start| name.starts_with(start)))
 }
 
-/// The stack with each run of two or more runtime frames as one frame.
+/// The stack with each run of two or more runtime frames folded into one frame.
 fn folded(frames: &[Arc<Frame>]) -> Vec<Arc<Frame>> {
     let mut out = Vec::with_capacity(frames.len());
     let mut rest = frames;
@@ -95,7 +96,7 @@ fn folded(frames: &[Arc<Frame>]) -> Vec<Arc<Frame>> {
 }
 
 impl Profile {
-    /// The same figures, each run of runtime frames folded into one.
+    /// The same figures, with each run of runtime frames folded into one.
     #[must_use]
     pub fn folded(&self) -> Profile {
         let stacks = self.stacks.iter().map(|stack| Stack {
@@ -108,7 +109,8 @@ impl Profile {
         }
     }
 
-    /// A sentence about frames that the profile cannot name: a Python program's own functions.
+    /// A sentence about frames that the profile cannot name, such as a Python program's own
+    /// functions.
     pub fn unnamed(&self) -> Option<&'static str> {
         let functions = || {
             let stacks = self.stacks.iter();

@@ -1,4 +1,5 @@
-//! The profile of a running process: sampling on, a while of waiting, the region read, and all left as it was.
+//! Takes the profile of a running process: switches sampling on, waits, reads the region, and
+//! restores the earlier state.
 
 use super::model::Profile;
 use super::patience::Patience;
@@ -9,40 +10,42 @@ use indicatif::{ProgressBar, ProgressStyle};
 use neap::stats::Bytes;
 use std::time::{Duration, Instant};
 
-/// What is wanted of the process.
+/// The options of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// How long to sample; none: [`USUAL`] if sampling is off, not at all if it is on already.
+    /// How long to sample. `None`: [`USUAL`] if sampling is off; if it is on, read the profile at
+    /// once.
     pub time: Option<Duration>,
-    /// Mean bytes between two samples; none: as it is, or [`USUAL_RATE`].
+    /// Mean bytes between two samples. `None`: the current rate, or [`USUAL_RATE`].
     pub rate: Option<u64>,
-    /// Whether to say on standard error how far it is.
+    /// Whether to show progress on standard error.
     pub talk: Talk,
 }
 
 /// Whether progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Talk {
-    /// It is.
+    /// Shown.
     Progress,
-    /// It is not.
+    /// Not shown.
     Quiet,
 }
 
-/// How long sampling goes on unless told.
+/// The default time to sample.
 pub const USUAL: Duration = Duration::from_secs(10);
-/// Mean bytes between two samples unless told; as Go has it.
+/// The default mean of bytes between two samples, the same as Go's.
 pub const USUAL_RATE: u64 = 512 << 10;
 
-/// A process that is awake answers much sooner.
+/// How long to wait for an answer. A process that is awake answers much sooner.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How often it is looked whether the process is still there.
+/// How often to check whether the process has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The profile of a process: of the time that is wanted, or of all that it sampled where no time is.
+/// The profile of a process: of the given time or, without one, of everything that it sampled.
 ///
 /// # Errors
-/// The process does not run under Neap, may not be looked into, cannot sample, or has not called its allocator.
+/// The process does not run under Neap, cannot be inspected by this user, cannot sample, or has not
+/// called its allocator.
 pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     let board = Board::open(target.pid)?;
     let region = Region::find(target.pid)?;
@@ -55,8 +58,8 @@ pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     Ok(profile.called(&target.name))
 }
 
-/// The rate of sampling in a process, in bytes; 0: it does not sample. The region says so, for the board tells only of what
-/// was asked through it.
+/// A process's sampling rate in bytes; 0: sampling is off. Reads it from the region, because the
+/// board reports only what was requested through it.
 ///
 /// # Errors
 /// The region cannot be read.
@@ -65,7 +68,7 @@ pub fn rate_in_force(region: Option<&Region>) -> Result<u64, Failure> {
     Ok(head.map_or(0, |head| head.rate))
 }
 
-/// All that the process ever sampled.
+/// Everything that the process ever sampled.
 fn whole(region: &Region, target: &Target) -> Result<Profile, Failure> {
     Profile::from_region_of(&region.read()?, target.pid.unsigned_abs())
 }
@@ -74,7 +77,7 @@ fn finished(target: &Target, ended: Ended) -> Result<Profile, Failure> {
     ended.profile(target.pid.unsigned_abs())
 }
 
-/// Sampling goes on already, and will.
+/// A session of a process whose sampling was on before and stays on.
 fn running(
     target: &Target,
     board: &Board,
@@ -98,7 +101,7 @@ fn running(
     finished(target, session.end(region)?)
 }
 
-/// Switches sampling on, waits, reads, and switches it off, whatever came of the rest.
+/// Switches sampling on, waits and reads. Switches it off again even if that failed.
 fn sampled(
     target: &Target,
     board: &Board,
@@ -129,7 +132,7 @@ fn sampled(
     read
 }
 
-/// The end of a session of a process that did not answer at its beginning.
+/// Ends the session of a process that did not answer at its beginning.
 fn late(target: &Target, session: Session) -> Result<Ended, Failure> {
     match Region::find(target.pid)? {
         Some(region) if session.has_begun(&region.head()?) => session.end(&region),
@@ -137,7 +140,7 @@ fn late(target: &Target, session: Session) -> Result<Ended, Failure> {
     }
 }
 
-/// Switches sampling off. A process that sleeps will do it when it wakes.
+/// Switches sampling off. A sleeping process will do so when it wakes.
 fn leave(target: &Target, board: &Board, good: bool) {
     let pending = match board.sample(0, ANSWER) {
         Ok(Sampling::InForce(_)) => None,
@@ -160,8 +163,8 @@ fn silent(target: &Target) -> Failure {
     ))
 }
 
-/// Until the time is over, the process has ended, or somebody wants no more of it (Ctrl-C): what was sampled until then
-/// is kept.
+/// Waits until the time is over, the process has ended, or the user presses Ctrl-C. What was
+/// sampled so far is kept.
 fn wait(target: &Target, board: &Board, rate: u64, time: Duration, talk: Talk) {
     if time.is_zero() {
         return;
@@ -178,7 +181,7 @@ fn wait(target: &Target, board: &Board, rate: u64, time: Duration, talk: Talk) {
     bar.finish_and_clear();
 }
 
-/// A bar on a terminal, a line elsewhere.
+/// A bar on a terminal, else a line.
 fn progress(target: &Target, rate: u64, time: Duration, talk: Talk) -> ProgressBar {
     let what = format!(
         "sampling {} every {} on average",

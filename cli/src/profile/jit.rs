@@ -1,10 +1,10 @@
-//! Names of machine code that has no file, from `/tmp/perf-PID.map`, which runtimes with a compiler of their own write
-//! (Node with `--perf-basic-prof`, Java with an agent, CPython from 3.12 with `-X perf`).
+//! Names machine code without a file, from `/tmp/perf-PID.map`. Runtimes with a JIT compiler write
+//! that file (Node with `--perf-basic-prof`, Java with an agent, CPython from 3.12 with `-X perf`).
 
 use std::fs::File;
 use std::io::Read;
 
-/// Pieces of code, by address.
+/// Pieces of code, sorted by address.
 #[derive(Debug, Default)]
 pub struct Jit {
     pieces: Vec<Piece>,
@@ -17,11 +17,11 @@ struct Piece {
     name: String,
 }
 
-/// No more of a map is read, in bytes.
+/// Most bytes of a map that are read.
 const MOST: u64 = 64 << 20;
 
 impl Jit {
-    /// The map of a process; empty where there is none.
+    /// The map of a process; empty if there is none.
     pub fn of(pid: u32) -> Self {
         let name = format!("/tmp/perf-{pid}.map");
         let seen = [format!("/proc/{pid}/root{name}"), name];
@@ -56,7 +56,7 @@ fn text(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// `start bytes name`, the numbers in hexadecimal digits.
+/// Parses `start bytes name`; the numbers are hexadecimal.
 fn piece(line: &str) -> Option<Piece> {
     let (start, rest) = line.split_once(' ')?;
     let (bytes, name) = rest.split_once(' ')?;

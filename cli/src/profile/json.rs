@@ -4,7 +4,7 @@ use super::model::{Extent, Figures, Frame, Mapping, Profile, Stack, Switched};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// One object; bytes, objects, and milliseconds since 1970.
+/// One object, in bytes, objects, and milliseconds since 1970.
 pub fn json(profile: &Profile) -> Value {
     json!({
         "pid": profile.pid,
@@ -20,7 +20,7 @@ pub fn json(profile: &Profile) -> Value {
     })
 }
 
-/// `null`: the figures are of all that was sampled.
+/// `null`: the figures cover everything sampled.
 fn session(extent: Extent) -> Value {
     match extent {
         Extent::Whole => Value::Null,

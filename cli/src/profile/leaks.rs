@@ -1,4 +1,4 @@
-//! What is still live, by the place that allocated it.
+//! Lists live memory by the place that allocated it.
 
 use super::calls::{Grouping, Place, places};
 use super::model::{Extent, Figures, Profile, Value};
@@ -7,13 +7,14 @@ use super::tree::described;
 use neap::stats::Bytes;
 use std::fmt::Write;
 
-/// So many places are printed.
+/// Most places printed.
 const PLACES: usize = 20;
-/// And so many calls of each.
+/// Most calls printed of each.
 const CALLS: usize = 24;
 
-/// The places with the most live memory first (or live objects, or waste: whichever the value is). Whether it is a leak is
-/// for the reader to say: at the end of a program, or if it grows from one profile to the next.
+/// The places with the most live memory (or live objects, or waste, depending on the value). The
+/// reader decides whether one is a leak: it is if the program should hold nothing, as at its end,
+/// or if it grows from one profile to the next.
 pub fn leaks(profile: &Profile, value: Value) -> String {
     let places = places(profile, value, Grouping::Stack);
     let whole = value.of(&profile.total());

@@ -1,4 +1,5 @@
-//! Functions line by line, with what each line allocates beside its source, in the manner of `go tool pprof -list`.
+//! Functions line by line, with each line's allocations beside its source, like
+//! `go tool pprof -list`.
 
 use super::calls::{Share, functions};
 use super::model::{Frame, Profile, Stack, Value};
@@ -10,15 +11,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 use std::fs;
 
-/// Lines around one that allocates.
+/// Lines shown before and after one that allocates.
 const AROUND: u32 = 5;
-/// No larger source is read, in bytes.
+/// The largest source file read, in bytes.
 const LARGEST_SOURCE: u64 = 16 << 20;
 
-/// The functions whose names match, each with its source where that is there.
+/// The functions whose names match, each with its source if that can be read.
 ///
 /// # Errors
-/// The pattern is no regular expression, or no function matches.
+/// The pattern is not a valid regular expression, or no function matches.
 pub fn listing(profile: &Profile, value: Value, pattern: &str) -> Result<String, Failure> {
     let pattern = compiled(pattern)?;
     let routines = routines(profile, value, &pattern);
@@ -38,7 +39,7 @@ pub fn listing(profile: &Profile, value: Value, pattern: &str) -> Result<String,
     Ok(text)
 }
 
-/// Whether the pattern is one.
+/// Checks that the pattern is valid.
 ///
 /// # Errors
 /// It is not.
@@ -48,7 +49,7 @@ pub fn check_pattern(pattern: &str) -> Result<(), Failure> {
 
 fn compiled(pattern: &str) -> Result<Regex, Failure> {
     Regex::new(pattern).map_err(|error| {
-        // The library draws where the fault is, over several lines: its last one says what it is.
+        // The regex crate points at the error over several lines. The last one describes it.
         let text = error.to_string();
         let why = text.lines().last().unwrap_or_default().trim();
         Failure::own(format!(
@@ -58,7 +59,7 @@ fn compiled(pattern: &str) -> Result<Regex, Failure> {
     })
 }
 
-/// A function and the file it is in.
+/// A function and its file.
 type Key<'a> = (&'a str, &'a str);
 
 #[derive(Default)]
@@ -81,7 +82,7 @@ fn routines<'a>(profile: &'a Profile, value: Value, pattern: &Regex) -> BTreeMap
     routines
 }
 
-/// A stack counts once for a function and once for a line, however often it goes through them.
+/// A stack counts once per function and once per line, even if it passes through them repeatedly.
 fn add<'a>(
     routines: &mut BTreeMap<Key<'a>, Routine>,
     stack: &'a Stack,
@@ -134,7 +135,7 @@ impl Routine {
         text
     }
 
-    /// The lines that allocate, and of a source of `length` lines those around them.
+    /// The lines that allocate, and the lines around them, for a source of `length` lines.
     fn shown(&self, length: usize) -> Vec<u32> {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let mut shown: Vec<u32> = Vec::new();
@@ -170,7 +171,7 @@ impl Routine {
     }
 }
 
-/// The lines of a source file, or none where it is not there.
+/// The lines of a source file; `None` if it cannot be read.
 fn source(file: &str) -> Option<Vec<String>> {
     let found = fs::metadata(file).ok()?;
     let readable = found.is_file() && found.len() <= LARGEST_SOURCE;

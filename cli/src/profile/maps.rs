@@ -1,8 +1,8 @@
-//! The mappings of a process with code in them, from the lines of `/proc/PID/maps` that a region holds.
+//! The executable mappings of a process, parsed from the lines of `/proc/PID/maps` in a region.
 
 use super::model::Mapping;
 
-/// Mappings, by address.
+/// Mappings, sorted by address.
 #[derive(Clone, Debug, Default)]
 pub struct Maps {
     mapped: Vec<Mapped>,
@@ -11,26 +11,26 @@ pub struct Maps {
 /// One mapping of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapped {
-    /// What a profile says about it.
+    /// The profile's view of it.
     pub mapping: Mapping,
-    /// The file's number in its file system.
+    /// The file's inode number.
     pub inode: u64,
-    /// The file's name is gone, or another file has it now.
+    /// The file was deleted, or another file has its name now.
     pub deleted: bool,
 }
 
-/// What the kernel puts after the name of a file that has none any more.
+/// The kernel appends this to the name of a deleted file.
 const DELETED: &str = " (deleted)";
 
 impl Maps {
-    /// The mappings of files; lines that make no sense are left out.
+    /// The file mappings; malformed lines are skipped.
     pub fn parse(text: &str) -> Self {
         let mut mapped: Vec<Mapped> = text.lines().filter_map(line).collect();
         mapped.sort_by_key(|mapped| mapped.mapping.start);
         Self { mapped }
     }
 
-    /// The mapping in which an address lies.
+    /// The mapping that contains an address.
     pub fn of(&self, address: u64) -> Option<(usize, &Mapped)> {
         let after = self
             .mapped
@@ -40,13 +40,13 @@ impl Maps {
         (address < mapped.mapping.end).then_some((index, mapped))
     }
 
-    /// All of them, by address.
+    /// All mappings, sorted by address.
     pub fn all(&self) -> &[Mapped] {
         &self.mapped
     }
 }
 
-/// `start-end rights offset device inode   path`, of a file.
+/// Parses `start-end rights offset device inode   path`; `None` unless it maps a file.
 fn line(line: &str) -> Option<Mapped> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;

@@ -1,19 +1,20 @@
-//! Heap profiles: which stacks of calls allocate how much, read from the region of a process or from a file.
+//! Heap profiles: how much each stack of calls allocates, read from a process's region or from a
+//! file.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
 //! | `model` | a profile as plain data |
-//! | `region` | the region of a process, taken apart |
+//! | `region` | parses the region of a process |
 //! | `maps`, `files`, `jit`, `symbols` | from addresses to functions, files and lines |
-//! | `plumbing` | which frames are the allocator's own |
-//! | `fold` | runs of runtime frames as one |
-//! | `pprof/` | pprof's format, written and read |
-//! | `collapsed` | one line a stack, and the flame graph made of these |
-//! | `calls` | stacks merged into a tree, functions and sites summed up |
+//! | `plumbing` | removes the allocator's own frames |
+//! | `fold` | folds runs of runtime frames |
+//! | `pprof/` | writes and reads pprof's format |
+//! | `collapsed` | one line per stack, and the flame graph |
+//! | `calls` | merges stacks into a tree, and sums up functions and places |
 //! | `summary`, `tree`, `leaks`, `listing`, `json` | the profile as text |
 //! | `gather`, `patience` | the profile of a running process |
-//! | `session` | what was sampled in a time, of a process that samples for longer |
-//! | `output` | files that are there whole, or not at all |
+//! | `session` | the samples of a limited time, of a process that samples for longer |
+//! | `output` | writes files completely or not at all |
 
 mod calls;
 mod collapsed;
@@ -58,32 +59,34 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use symbols::Symbols;
 
-/// What stands for the places for which the region had no room.
+/// Name of the places for which the region had no room.
 const OTHER_PLACES: &str = "(places for which the profile had no room)";
 
 impl Profile {
-    /// The profile in the region of a process, with names. The process may have ended; its files should be there.
+    /// The symbolised profile in the region of a process. The process may have ended, but its files
+    /// should still exist.
     ///
     /// # Errors
-    /// The bytes are no region, one of another version, cut short or damaged.
+    /// The bytes are no region, or one of another version, truncated or damaged.
     pub fn from_region(bytes: &[u8]) -> Result<Self, Failure> {
         let region = Region::parse(bytes)?;
         let pid = region.pid;
         Ok(Self::named(&region, pid))
     }
 
-    /// The same, of a process that has another number here than in its own namespace.
+    /// Like [`Profile::from_region`], for a process with another PID here than in its own
+    /// namespace.
     ///
     /// # Errors
-    /// As [`Profile::from_region`].
+    /// Same as [`Profile::from_region`].
     pub fn from_region_of(bytes: &[u8], pid: u32) -> Result<Self, Failure> {
         Ok(Self::named(&Region::parse(bytes)?, pid))
     }
 
-    /// The profile in a file: pprof's format, or the bytes of a region.
+    /// The profile in a file, which holds pprof's format or the bytes of a region.
     ///
     /// # Errors
-    /// It is neither, or damaged.
+    /// The file is neither, or is damaged.
     pub fn from_file(bytes: &[u8]) -> Result<Self, Failure> {
         match bytes.starts_with(&neap::sites::MAGIC.to_le_bytes()) {
             true => Self::from_region(bytes),
@@ -91,8 +94,8 @@ impl Profile {
         }
     }
 
-    /// The same profile of a process by its name, as it is called everywhere; where none is known it keeps that of its
-    /// program's file, which may be the target of a link.
+    /// The profile under the process's usual name. Without a known name it keeps the program's file
+    /// name, which may be the target of a link.
     #[must_use]
     pub fn called(self, name: &str) -> Self {
         let program = match name {
@@ -143,7 +146,7 @@ fn stack(site: &Sampled, symbols: &mut Symbols) -> Stack {
     }
 }
 
-/// Sampling that is off ended when it was switched off; else it goes on until now.
+/// The end of sampling: when it was switched off, or now if it is still on.
 fn ended_ms(region: &Region) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     match region.rate {

@@ -1,125 +1,126 @@
-//! A heap profile as plain data, wherever it came from.
+//! A heap profile as plain data, independent of its source.
 
 use std::sync::Arc;
 
-/// What one process allocated, by the stacks of calls that did it.
+/// One process's allocations by stack of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// The process; 0: not known.
+    /// The PID; 0: unknown.
     pub pid: u32,
-    /// Its name; empty: not known.
+    /// Its name; empty: unknown.
     pub program: String,
-    /// Mean bytes between two samples, of a session at its beginning; 0: not known.
+    /// Mean bytes between two samples, for a session at its beginning; 0: unknown.
     pub rate: u64,
-    /// When sampling, or the session, began, in ms since 1970; 0: not known.
+    /// When sampling, or the session, began, in ms since 1970; 0: unknown.
     pub began_ms: u64,
-    /// When the profile was taken, in ms since 1970; 0: not known.
+    /// When the profile was taken, in ms since 1970; 0: unknown.
     pub ended_ms: u64,
-    /// Whether the figures are of all that was sampled.
+    /// What the figures cover.
     pub extent: Extent,
-    /// Whether somebody else switched sampling during the session.
+    /// Whether another observer switched sampling during the session.
     pub switched: Option<Switched>,
-    /// Stacks of calls. Two may be equal.
+    /// Stacks of calls, possibly with duplicates.
     pub stacks: Vec<Stack>,
-    /// The files whose code the addresses lie in.
+    /// The files that contain the addresses.
     pub mappings: Vec<Mapping>,
 }
 
-/// What was sampled while.
+/// What the figures of a profile cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// Since sampling was first switched on.
+    /// Everything since sampling was first switched on.
     #[default]
     Whole,
-    /// In one session of a process that had sampled before. Allocated is what the session allocated; live is by how much
-    /// what is live has grown, stack by stack: nobody knows which of the samples that are left are old ones.
+    /// One session of a process that had sampled before. "Allocated" is what the session allocated.
+    /// "Live" is the growth of live memory at each stack, because the region does not tell which of
+    /// the remaining samples are old.
     Session {
-        /// Live bytes that there are fewer of, at the stacks where there are fewer; they are in no figure.
+        /// The sum of live bytes lost at stacks that shrank; part of no other figure.
         shrunk: u64,
     },
 }
 
-/// Sampling was switched by somebody else than the session.
+/// Another observer switched sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switched {
-    /// Mean bytes between two samples from then on; 0: it is off.
+    /// Mean bytes between two samples from then on; 0: off.
     pub rate: u64,
-    /// When last, in ms after the session began.
+    /// When it last did so, in ms after the session began.
     pub after_ms: u64,
 }
 
-/// One stack of calls and what was allocated there.
+/// One stack of calls and its allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
-    /// The calls, innermost first; the allocator's own are not among them. May be empty. Stacks share their frames:
-    /// there are few distinct ones.
+    /// The calls, innermost first, without the allocator's own. May be empty. Stacks share their
+    /// frames, because few are distinct.
     pub frames: Vec<Arc<Frame>>,
-    /// What was allocated.
+    /// The allocations.
     pub figures: Figures,
 }
 
 /// One call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Frame {
-    /// The function's name, demangled; `module+0xoffset` where there is no name.
+    /// The function's demangled name; `module+0xoffset` if it has none.
     pub function: String,
-    /// Its source file; empty: not known.
+    /// Its source file; empty: unknown.
     pub file: String,
-    /// The line in it; 0: not known.
+    /// The line in it; 0: unknown.
     pub line: u32,
-    /// The file with the code, by its path; empty: not known.
+    /// The path of the file that contains the code; empty: unknown.
     pub module: String,
-    /// The call's address in the process. Frames inlined into one function have the same.
+    /// The call's address in the process. Frames inlined into one function share it.
     pub address: u64,
-    /// This function has no frame of its own: the compiler put it into the function of the next frame.
+    /// The compiler inlined this function into the function of the next frame.
     pub inlined: bool,
 }
 
-/// Estimates of what was allocated.
+/// Estimated allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Objects, freed ones too.
+    /// Objects, including freed ones.
     pub alloc_objects: u64,
-    /// Bytes asked for, for all of these.
+    /// Bytes requested for them.
     pub alloc_bytes: u64,
-    /// Usable bytes of all of these.
+    /// Usable bytes of them.
     pub alloc_usable: u64,
-    /// Objects live when the profile was taken.
+    /// Objects that were live when the profile was taken.
     pub live_objects: u64,
-    /// Bytes asked for, for these.
+    /// Bytes requested for them.
     pub live_bytes: u64,
-    /// Usable bytes of these.
+    /// Usable bytes of them.
     pub live_usable: u64,
 }
 
-/// A piece of a file with code, as it stood in the process's memory.
+/// A mapped piece of a file with code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     /// The first address.
     pub start: u64,
     /// The first address after it.
     pub end: u64,
-    /// Where in the file it begins, in bytes.
+    /// Its offset in the file, in bytes.
     pub offset: u64,
     /// The file's path.
     pub path: String,
-    /// The file's build id in hexadecimal digits; empty: none, or not known.
+    /// The file's build ID in hexadecimal; empty: none, or unknown.
     pub build_id: String,
 }
 
-/// Which of the figures is looked at.
+/// A figure to report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Value {
-    /// Bytes asked for that are live.
+    /// Requested bytes of live objects.
     #[default]
     LiveSpace,
-    /// Objects that are live.
+    /// Live objects.
     LiveObjects,
-    /// Bytes asked for so far.
+    /// Requested bytes of all objects so far.
     AllocSpace,
-    /// Objects allocated so far.
+    /// All objects so far.
     AllocObjects,
-    /// Usable bytes beyond what was asked for, of live objects.
+    /// Usable minus requested bytes of live objects.
     Waste,
 }
 
@@ -133,7 +134,7 @@ impl Value {
         Self::Waste,
     ];
 
-    /// The word on the command line.
+    /// Its word on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Self::LiveSpace => "live_space",
@@ -144,7 +145,7 @@ impl Value {
         }
     }
 
-    /// What it counts in such a profile, in the middle of a sentence.
+    /// A noun phrase for what it counts in a profile of this extent.
     pub fn phrase(self, extent: Extent) -> &'static str {
         match (self, extent) {
             (Self::LiveSpace, Extent::Whole) => "live bytes",
@@ -160,12 +161,12 @@ impl Value {
         }
     }
 
-    /// The value that this word means.
+    /// The value for a word of the command line.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|value| value.word() == word)
     }
 
-    /// This value of these figures.
+    /// This value's figure.
     pub fn of(self, figures: &Figures) -> u64 {
         match self {
             Self::LiveSpace => figures.live_bytes,
@@ -178,12 +179,12 @@ impl Value {
 }
 
 impl Figures {
-    /// Usable bytes beyond what was asked for, of live objects.
+    /// Usable minus requested bytes of live objects.
     pub fn waste(&self) -> u64 {
         self.live_usable.saturating_sub(self.live_bytes)
     }
 
-    /// Adds others to these.
+    /// Adds `other`.
     pub fn add(&mut self, other: &Self) {
         for (sum, term) in [
             (&mut self.alloc_objects, other.alloc_objects),

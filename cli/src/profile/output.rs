@@ -1,4 +1,4 @@
-//! Files that are there whole, or not at all: what was there before is not lost when the disk is full.
+//! Writes a file completely or not at all: a full disk does not cost the earlier contents.
 
 use crate::failure::{Failure, shown};
 use std::ffi::OsString;
@@ -6,10 +6,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes `bytes` beside `file` and gives them its name. A device or a pipe is written to as it is.
+/// Writes `bytes` beside `file`, then renames them to it. Writes to a device or a pipe directly.
 ///
 /// # Errors
-/// It could not be written; then `file` is as it was.
+/// It could not be written; `file` is then unchanged.
 pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let done = Way::to(file).and_then(|way| match way {
         Way::Through => through(file, bytes),
@@ -18,13 +18,13 @@ pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     done.map_err(|error| failure(file, &error))
 }
 
-/// Whether [`write`] would succeed now: an answer before the work, not after it.
+/// Checks that [`write`] would succeed now, before the work instead of after it.
 ///
 /// # Errors
 /// It would not.
 pub fn check_writable(file: &Path) -> Result<(), Failure> {
     let tried = Way::to(file).and_then(|way| match way {
-        // To open a pipe is to be heard at its other end.
+        // Opening a pipe would be visible at its other end.
         Way::Through => Ok(()),
         Way::Beside(draft, _) => create(&draft).and_then(|_| fs::remove_file(&draft)),
     });
@@ -33,9 +33,9 @@ pub fn check_writable(file: &Path) -> Result<(), Failure> {
 
 /// How a file is written.
 enum Way {
-    /// As it is.
+    /// Directly.
     Through,
-    /// By way of a draft, then the file's name with all links followed.
+    /// To a draft, which is then renamed to the file's name with all links resolved.
     Beside(PathBuf, PathBuf),
 }
 
@@ -64,7 +64,7 @@ fn beside(draft: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
         .and_then(|created| fill(created, bytes))
         .and_then(|()| fs::rename(draft, file));
     if done.is_err() {
-        // The error that led here says more than one about a draft that is left behind.
+        // The error that led here matters more than one about a leftover draft.
         let _ = fs::remove_file(draft);
     }
     done
@@ -78,7 +78,7 @@ fn failure(file: &Path, error: &io::Error) -> Failure {
     Failure::own(format!("cannot write {}: {error}", shown(file)))
 }
 
-/// Some file systems say only here that the disk is full.
+/// Some file systems report a full disk only at this point.
 fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_data()

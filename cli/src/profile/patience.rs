@@ -1,10 +1,11 @@
-//! Waiting that ends early when somebody asks for it: what was gathered is not lost to Ctrl-C.
+//! A wait that a signal ends early, so that Ctrl-C does not lose what was gathered.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::time::Duration;
 
-/// While this is held, the signals by which people end a program are kept pending for [`Patience::ends_within`].
+/// While this value exists, the signals that usually end a program stay pending for
+/// [`Patience::ends_within`].
 pub struct Patience {
     signals: libc::sigset_t,
     before: libc::sigset_t,
@@ -13,11 +14,11 @@ pub struct Patience {
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 impl Patience {
-    /// Holds the signals back.
+    /// Blocks the signals.
     pub fn new() -> Self {
         let (mut signals, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: the pointers lead to room for a set each; sigemptyset fills the first one before it is used, and
-        // pthread_sigmask, which takes any set, the second one.
+        // SAFETY: each pointer leads to room for a set. sigemptyset fills the first before it is
+        // used; pthread_sigmask accepts any set, and fills the second.
         unsafe {
             libc::sigemptyset(signals.as_mut_ptr());
             for signal in SIGNALS {
@@ -31,13 +32,14 @@ impl Patience {
         }
     }
 
-    /// Waits; whether a signal came.
+    /// Waits. True if a signal came.
     pub fn ends_within(&self, time: Duration) -> bool {
         let time = libc::timespec {
             tv_sec: time.as_secs() as libc::time_t,
             tv_nsec: time.subsec_nanos().into(),
         };
-        // SAFETY: both pointers lead to values that outlive the call; no details of the signal are asked for.
+        // SAFETY: both pointers lead to values that outlive the call; null asks for no details of
+        // the signal.
         unsafe { libc::sigtimedwait(&raw const self.signals, ptr::null_mut(), &raw const time) > 0 }
     }
 }

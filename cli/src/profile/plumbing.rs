@@ -1,9 +1,10 @@
-//! Which frames are the allocator's own: nobody looks for them, and without them a stack begins with the program's code.
+//! Recognises the allocator's own frames. They are removed, so that a stack begins with the
+//! program's code.
 
 use super::model::Frame;
 use std::sync::Arc;
 
-/// Without the innermost frames that only hand a request on to the allocator.
+/// Removes the innermost frames that only pass a request on to the allocator.
 pub fn without(mut frames: Vec<Arc<Frame>>) -> Vec<Arc<Frame>> {
     let own = frames.iter().take_while(|frame| is_own(frame)).count();
     frames.drain(..own);
@@ -19,7 +20,8 @@ fn in_library(module: &str) -> bool {
     name.starts_with("libneap") && name.contains(".so")
 }
 
-/// The allocator linked into a Rust program, its entry points, and C++'s standard ways to them.
+/// The allocator linked into a Rust program, its entry points, and C++'s standard operators that
+/// call them.
 fn is_entry(function: &str) -> bool {
     const OWN: [&str; 14] = [
         "neap::",
@@ -40,8 +42,9 @@ fn is_entry(function: &str) -> bool {
     OWN.iter().any(|start| function.starts_with(start))
 }
 
-/// Rust's library, by the path of its source where there is debug information: code of the program that is compiled
-/// as a method of a type of the library has such a name, too.
+/// Whether the frame is of Rust's library, by its source path if there is debug information. The
+/// name alone does not tell: the program's code has such a name if it is compiled as a method of
+/// one of the library's types.
 fn is_rust(frame: &Frame) -> bool {
     const CRATES: [&str; 4] = ["alloc::", "<alloc::", "core::", "<core::"];
     let is_source = |library: &str| frame.file.contains(library);
@@ -54,7 +57,7 @@ fn is_rust(frame: &Frame) -> bool {
     }
 }
 
-/// Of the library that every Rust program has in it: what it calls, it calls for the program.
+/// Whether the frame is of Rust's library, which calls on the program's behalf.
 pub fn is_rust_library(frame: &Frame) -> bool {
     match frame.file.is_empty() {
         false => [

@@ -1,41 +1,42 @@
-//! The region of a process ([`neap::sites`]), taken apart. Nothing in it is trusted: a process that means harm wrote it.
+//! Parses the region of a process ([`neap::sites`]). The contents are untrusted: a hostile process
+//! may have written them.
 
 use super::model::Figures;
 use crate::failure::Failure;
 use bytemuck::{Pod, Zeroable};
 use neap::sites::{self, Head, Site};
 
-/// What a region says, before anything is known about its addresses.
+/// A region's contents before symbolisation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Region {
-    /// The process.
+    /// The PID.
     pub pid: u32,
-    /// Mean bytes between two samples; 0: switched off.
+    /// Mean bytes between two samples; 0: off.
     pub rate: u64,
     /// When sampling began, in ms since 1970.
     pub began_ms: u64,
-    /// The last time that it was switched on or off, in ms since 1970.
+    /// When sampling was last switched on or off, in ms since 1970.
     pub changed_ms: u64,
     /// Lines of `/proc/PID/maps`.
     pub maps: String,
-    /// What was sampled, and where.
+    /// The sites and their samples.
     pub sites: Vec<Sampled>,
 }
 
 /// One site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sampled {
-    /// Return addresses, innermost first; none: the region had no room for the place.
+    /// Return addresses, innermost first; empty: the region had no room for the place.
     pub addresses: Vec<u64>,
-    /// What was allocated there.
+    /// The site's allocations.
     pub figures: Figures,
 }
 
 impl Region {
-    /// Takes a region apart.
+    /// Parses a region.
     ///
     /// # Errors
-    /// The bytes are no region, one of another version, cut short or damaged.
+    /// The bytes are no region, or one of another version, truncated or damaged.
     pub fn parse(bytes: &[u8]) -> Result<Self, Failure> {
         let head = head(bytes)?;
         let count = usize::try_from(head.sites).unwrap_or(usize::MAX);
@@ -56,7 +57,7 @@ impl Region {
     }
 }
 
-/// The head of a region that has room for its sites.
+/// The head of a region, checked to have room for its sites.
 pub fn head(bytes: &[u8]) -> Result<Head, Failure> {
     if bytes.len() < sites::SITES_AT {
         return Err(cut_short(bytes.len(), sites::SITES_AT));
@@ -117,7 +118,7 @@ fn figures(site: &Site) -> Figures {
     }
 }
 
-/// Objects, of parts of objects. A place where something was sampled has one at least.
+/// Converts parts of objects to objects. A place with a sample has at least one.
 fn whole(parts: u64) -> u64 {
     match sane(parts) {
         0 => 0,
@@ -125,7 +126,8 @@ fn whole(parts: u64) -> u64 {
     }
 }
 
-/// The words of a site are added to one by one: read between two additions, a difference can be below zero.
+/// The process changes the words of a site one by one. Read between two changes, a difference can
+/// be negative.
 fn sane(word: u64) -> u64 {
     match i64::try_from(word) {
         Ok(_) => word,

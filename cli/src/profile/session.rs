@@ -1,8 +1,10 @@
-//! What a session sampled, of a process that may have sampled before: what its region gained meanwhile.
+//! The samples of a session, of a process that may have sampled before: what its region gained
+//! during it.
 //!
-//! Allocated bytes and objects only grow, so their difference is what the session allocated. Of live ones the region does not
-//! tell which are old: it tells their sum at each stack. What that grew by is live and new, or more is, where older ones were
-//! freed as well; what it shrank by is no allocation of the session's and is left out.
+//! Allocated bytes and objects only grow, so their difference is what the session allocated. For
+//! live objects, the region holds only the sum at each stack and does not tell which are old. A
+//! growth of the sum is live and new; if older objects were freed as well, the session allocated
+//! more. A decrease is no allocation of the session and is left out.
 
 use super::model::{Extent, Profile, Switched};
 use super::region::{Region, head, record};
@@ -11,20 +13,20 @@ use crate::failure::Failure;
 use neap::sites::{self, Head, Site};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A session of sampling that has begun: what the process had sampled by then.
+/// A session in progress, with what the process had sampled before it.
 pub struct Session {
-    /// Empty without a region.
+    /// The region's earlier bytes; empty without a region.
     earlier: Vec<u8>,
     began_ms: u64,
     /// Mean bytes between two samples.
     rate: u64,
-    /// The region's own time of the switch to this rate; none: not known.
+    /// The time of the switch to this rate, from the region; `None`: unknown.
     changed_ms: Option<u64>,
 }
 
 impl Session {
-    /// Begins now, at a rate that is in force or that will be asked for. Without a region, all that will be in it is the
-    /// session's.
+    /// Begins a session now, at the rate in force or about to be requested. Without a region,
+    /// everything that will be in it belongs to the session.
     ///
     /// # Errors
     /// The region cannot be read, or is damaged.
@@ -40,7 +42,7 @@ impl Session {
         })
     }
 
-    /// The process has switched to the session's rate because we asked.
+    /// Notes that the process has switched to the session's rate on this session's request.
     ///
     /// # Errors
     /// The region cannot be read.
@@ -49,12 +51,13 @@ impl Session {
         Ok(())
     }
 
-    /// Whether this region, of a process that answered nobody at the beginning, tells of the session.
+    /// Whether this region, of a process that did not answer at the beginning, includes the
+    /// session.
     pub fn has_begun(&self, head: &Head) -> bool {
         head.rate != 0 || head.changed_ms >= self.began_ms
     }
 
-    /// The region now, when the session is over.
+    /// Ends the session: reads the region.
     pub fn end(self, region: &attach::Region) -> Result<Ended, Failure> {
         let later = region.read()?;
         Ok(Ended {
@@ -65,7 +68,7 @@ impl Session {
     }
 }
 
-/// A session that is over.
+/// A finished session.
 pub struct Ended {
     session: Session,
     later: Vec<u8>,
@@ -73,7 +76,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// What it sampled, with names.
+    /// The session's symbolised profile.
     ///
     /// # Errors
     /// The region is damaged.
@@ -91,11 +94,11 @@ impl Ended {
         Ok(profile)
     }
 
-    /// Whether somebody else switched sampling since the session began.
+    /// Whether another observer switched sampling since the session began.
     fn switched(&self, now: &Head) -> Option<Switched> {
         let session = &self.session;
         let known = session.changed_ms.unwrap_or(now.changed_ms);
-        // A forged time may lie anywhere.
+        // A forged time may be arbitrary.
         let at_ms = now.changed_ms.min(self.ended_ms);
         ((now.rate, now.changed_ms) != (session.rate, known)).then(|| Switched {
             rate: now.rate,
@@ -111,8 +114,9 @@ fn now_ms() -> u64 {
     })
 }
 
-/// Takes from the sites of a region what they had at an earlier reading of it. Returns how many live bytes fewer there are
-/// where there are fewer; none if there is nothing to take: the earlier bytes are no region, another one, or had no samples.
+/// Subtracts an earlier reading of a region from a later one, site by site. Returns the sum of live
+/// bytes lost at sites that shrank. `None` if there is nothing to subtract: the earlier bytes are
+/// no region, another region, or without samples.
 pub fn subtract(later: &mut [u8], earlier: &[u8]) -> Option<u64> {
     let (now, then) = (head(later).ok()?, head(earlier).ok()?);
     if (now.pid, now.began_ms) != (then.pid, then.began_ms) || then.samples == 0 {
@@ -132,12 +136,13 @@ pub fn subtract(later: &mut [u8], earlier: &[u8]) -> Option<u64> {
     Some(shrunk)
 }
 
-/// A site keeps its frames for ever; in a region that does not, nothing is taken from another place.
+/// A site never changes its frames. If a region violates that, nothing is subtracted from a
+/// different place.
 fn same_place(one: &Site, other: &Site) -> bool {
     (one.depth, &one.frames) == (other.depth, &other.frames)
 }
 
-/// Leaves what was added, of each figure by itself.
+/// Reduces each figure to its growth.
 fn gain(site: &mut Site, before: &Site) {
     let waste = |site: &Site| site.live_usable.saturating_sub(site.live_bytes);
     let more_waste = waste(site).saturating_sub(waste(before));

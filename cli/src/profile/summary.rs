@@ -1,4 +1,5 @@
-//! What stands first in every text: how much, where most of it comes from, and where most is lost to rounding.
+//! The first paragraph of every text: how much, which place allocates most, and which loses most to
+//! rounding.
 
 use super::calls::{Grouping, Place, line, places};
 use super::model::{Extent, Figures, Frame, Profile, Value};
@@ -6,7 +7,7 @@ use super::plumbing::is_rust_library;
 use neap::stats::Bytes;
 use std::sync::Arc;
 
-/// The first paragraph, a line a sentence.
+/// The first paragraph, one sentence per line.
 pub fn summary(profile: &Profile, value: Value) -> String {
     let mut text = opening(profile);
     if let Some(gap) = gap(profile) {
@@ -33,7 +34,8 @@ fn of_session(profile: &Profile, shrunk: u64) -> String {
     format!("{}: {}.\n", whose(profile), session_words(profile, shrunk))
 }
 
-/// What a session allocated and how what is live has changed, of a process that is named before.
+/// What a session allocated and how live memory changed, in words. The text names the process
+/// before.
 pub fn session_words(profile: &Profile, shrunk: u64) -> String {
     let total = profile.total();
     format!(
@@ -53,7 +55,7 @@ fn sampled(rate: u64) -> String {
     }
 }
 
-/// A sentence that says that sampling did not go on as the session began it, if so.
+/// A sentence if sampling did not continue as the session began it.
 pub fn gap(profile: &Profile) -> Option<String> {
     let switched = profile.switched?;
     let after = switched.after_ms as f64 / 1000.0;
@@ -73,7 +75,7 @@ pub fn gap(profile: &Profile) -> Option<String> {
     Some(format!("Sampling was {what}."))
 }
 
-/// How what is live has changed.
+/// The change in live memory.
 fn growth(bytes: u64, count: u64, shrunk: u64) -> String {
     let grown = match bytes {
         0 => "no place holds more live bytes than before".to_owned(),
@@ -136,7 +138,7 @@ pub fn phrase(profile: &Profile, value: Value) -> &'static str {
     value.phrase(profile.extent)
 }
 
-/// From the beginning to the end.
+/// The covered time.
 fn seconds(profile: &Profile) -> f64 {
     profile.ended_ms.saturating_sub(profile.began_ms) as f64 / 1000.0
 }
@@ -161,7 +163,7 @@ fn largest(profile: &Profile, value: Value) -> String {
     }
 }
 
-/// Where else to look in a profile that has nothing of what was asked for.
+/// Where else to look if the profile has none of this value.
 fn elsewhere(profile: &Profile) -> &'static str {
     match profile.total().alloc_bytes {
         0 => "",
@@ -169,7 +171,7 @@ fn elsewhere(profile: &Profile) -> &'static str {
     }
 }
 
-/// What was allocated at the place.
+/// The place's allocations in words.
 fn of_what(value: Value, figures: &Figures, extent: Extent) -> String {
     let (count, bytes) = match value {
         Value::AllocSpace | Value::AllocObjects => (figures.alloc_objects, figures.alloc_bytes),
@@ -183,14 +185,14 @@ fn of_what(value: Value, figures: &Figures, extent: Extent) -> String {
     }
 }
 
-/// Whether figures are by how much what is live has grown: objects may have become fewer and larger, or more and smaller,
-/// and bytes by objects is the size of none.
+/// Whether the figures are growth of live memory. Then bytes divided by objects is no object's
+/// size: objects may have become fewer and larger, or more and smaller.
 fn is_growth(value: Value, extent: Extent) -> bool {
     let live = !matches!(value, Value::AllocSpace | Value::AllocObjects);
     live && extent != Extent::Whole
 }
 
-/// Growth of bytes, of objects, or of neither.
+/// The growth of bytes and of objects, separately.
 pub fn apart(bytes: u64, count: u64) -> String {
     match (bytes, count) {
         (0, 0) => "neither more objects nor more bytes asked for".to_owned(),
@@ -233,7 +235,7 @@ fn most_waste(profile: &Profile) -> String {
     }
 }
 
-/// The innermost call, and the one of the program's own that led there most often.
+/// The innermost call, and the most frequent call in the program's own code that leads there.
 fn way(profile: &Profile, value: Value, place: &Place<'_>) -> String {
     let Some(innermost) = place.frames.first() else {
         return "nowhere that is known".to_owned();
@@ -256,7 +258,7 @@ fn way(profile: &Profile, value: Value, place: &Place<'_>) -> String {
     }
 }
 
-/// `make (node.c:12)`, or where the function is if the line is not known.
+/// `make (node.c:12)`, or the module if the line is unknown.
 fn call(frame: &Arc<Frame>) -> String {
     match source(frame).or_else(|| module(frame)) {
         None => frame.function.clone(),
@@ -280,7 +282,7 @@ pub fn module(frame: &Frame) -> Option<String> {
     (!name.is_empty()).then(|| format!("in {name}"))
 }
 
-/// A value for people.
+/// A value in a readable form.
 pub fn amount(value: Value, amount: u64) -> String {
     match value {
         Value::LiveObjects | Value::AllocObjects => grouped(amount),

@@ -1,4 +1,5 @@
-//! From addresses to functions and lines: symbols of ELF files, DWARF where there is some, inlined functions.
+//! From addresses to functions and lines: symbols of ELF files, DWARF if present, inlined
+//! functions.
 
 use super::files::Origin;
 use super::jit::Jit;
@@ -20,11 +21,11 @@ pub struct Symbols {
     known: HashMap<u64, Vec<Arc<Frame>>>,
 }
 
-/// A name is cut after so many characters.
+/// Longest name in characters; longer ones are cut.
 const LONGEST_NAME: usize = 4096;
 
 impl Symbols {
-    /// Looks for the files of a process's mappings, which are given as `/proc/PID/maps` has them.
+    /// Finds the files of a process's mappings, which have the format of `/proc/PID/maps`.
     pub fn new(maps: &str, origin: Origin) -> Self {
         let maps = Maps::parse(maps);
         Self {
@@ -40,7 +41,8 @@ impl Symbols {
         }
     }
 
-    /// The frames of the call that returns to `address`, innermost first: one, and those inlined into it.
+    /// The frames of the call that returns to `address`, innermost first: the function and those
+    /// inlined into it.
     pub fn frames(&mut self, address: u64) -> Vec<Arc<Frame>> {
         if let Some(known) = self.known.get(&address) {
             return known.clone();
@@ -50,7 +52,7 @@ impl Symbols {
         frames
     }
 
-    /// The mappings, with the build ids of files that are there.
+    /// The mappings, with build IDs for files that can be read.
     pub fn mappings(&self) -> Vec<Mapping> {
         let with_id = |(mapped, file): (&Mapped, &Option<PathBuf>)| Mapping {
             build_id: file.as_ref().map(build_id).unwrap_or_default(),
@@ -60,7 +62,7 @@ impl Symbols {
         self.maps.all().iter().zip(files).map(with_id).collect()
     }
 
-    /// The path of the program: the loader maps it below its libraries.
+    /// The path of the program, which the loader maps below its libraries.
     pub fn program(&self) -> Option<&str> {
         self.maps
             .all()
@@ -85,7 +87,8 @@ impl Symbols {
         }
     }
 
-    /// A frame in no file: compiled at run time, or in a mapping that was not there when the mappings were written down.
+    /// A frame outside all files: code compiled at run time, or in a mapping that did not exist
+    /// when the mappings were recorded.
     fn outside(&self, address: u64, call: u64) -> Frame {
         let name = self.jit.name(call).map(clean);
         Frame {
@@ -99,7 +102,7 @@ impl Symbols {
         let file = self.files[index].as_ref()?;
         let full = self.symbol_in(Elf::new(file), offset);
         full.or_else(|| {
-            // Damaged debug information leaves the table of symbols.
+            // If the debug information is damaged, use the symbol table.
             let mut plain = Elf::new(file);
             plain.debug_syms = false;
             self.symbol_in(plain, offset)
@@ -114,7 +117,7 @@ impl Symbols {
     }
 }
 
-/// Where a call is.
+/// The source location of a call.
 struct Place<'a> {
     module: &'a str,
     address: u64,
@@ -152,7 +155,8 @@ impl Place<'_> {
     }
 }
 
-/// Names come from files and processes that may mean harm: nothing in them reaches a terminal as a command.
+/// Removes control characters from a name. Names come from untrusted files and processes, and must
+/// not control a terminal.
 pub fn clean(name: &str) -> String {
     name.chars()
         .take(LONGEST_NAME)

@@ -1,4 +1,4 @@
-//! The call tree as text, in the manner of macOS' `sample`, and the functions sorted by their shares.
+//! The call tree as text, like macOS' `sample`, and the functions sorted by share.
 
 use super::calls::{Name, Node, Share, Tree, functions};
 use super::model::{Frame, Profile, Value};
@@ -6,14 +6,14 @@ use super::summary::{amount, module, percent, phrase, source, summary};
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-/// Calls with less than this part of the whole are left out of the tree.
+/// Calls below this part of the whole are left out of the tree.
 const LEAST_PART: u64 = 200;
-/// So many functions in each list.
+/// Functions in each list.
 const TOP: usize = 15;
-/// What stands before a line, by its depth, so that the eye finds the column.
+/// A line's prefixes by depth, which help the eye to follow a column.
 const MARKS: [&str; 8] = ["+ ", "  ", "! ", "  ", ": ", "  ", "| ", "  "];
 
-/// The summary, the tree, and the functions by what they allocate.
+/// The summary, the tree, and the functions by their allocations.
 pub fn tree(profile: &Profile, value: Value) -> String {
     let mut text = summary(profile, value);
     let tree = Tree::of(profile, value);
@@ -81,7 +81,7 @@ pub fn described(frame: &Frame) -> String {
 fn tops(profile: &Profile, value: Value) -> String {
     let whole = value.of(&profile.total());
     let mut all = functions(profile, value);
-    // By name, too, so that the same profile gives the same text.
+    // By name as well, so that the same profile gives the same text.
     all.sort_by_key(|&(name, share)| (Reverse(share.flat), Reverse(share.cumulative), name));
     let mut text = top(
         "By what a function allocates itself",

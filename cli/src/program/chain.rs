@@ -1,5 +1,4 @@
-//! The files that one command line executes, one after the other: a script, `env`, the
-//! interpreter.
+//! The files that one command line executes in turn: a script, `env`, the interpreter.
 
 use super::elf::Elf;
 use super::obstacle::Obstacle;
@@ -12,35 +11,35 @@ use std::path::{Path, PathBuf};
 /// Why a file is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It was named on the command line.
+    /// The command line names it.
     Named,
-    /// The kernel found it in a script's first line.
+    /// The first line of a script names it to the kernel.
     Interpreter,
-    /// `env` found it in a script's first line.
+    /// The first line of a script names it to `env`.
     ByEnv,
-    /// It runs a text that has no such line.
+    /// It runs a text without such a line.
     Shell,
 }
 
-/// One file that is executed.
+/// One executed file.
 #[derive(Debug)]
 pub struct Link {
     /// The file.
     pub file: PathBuf,
-    /// What it finds in `argv`.
+    /// Its `argv`.
     pub arguments: Vec<OsString>,
-    /// The one argument among them that a script's first line gives its interpreter.
+    /// The argument among them that a script's first line gives its interpreter.
     pub argument: Option<OsString>,
     /// Why it is executed.
     pub role: Role,
-    /// Its headers, if it has any and they may be read.
+    /// Its headers, if it has any and they can be read.
     pub elf: Option<Elf>,
 }
 
-/// Which programs are to run under Neap.
+/// Which programs run under Neap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The program and all that it starts.
+    /// The program and its descendants.
     Tree,
     /// Only the program.
     Alone,
@@ -49,9 +48,9 @@ pub enum Scope {
 /// The files of one command line, up to the first that cannot run under Neap.
 #[derive(Debug)]
 pub struct Chain {
-    /// At least one, except when the first could not be found.
+    /// At least one, unless the first was not found.
     pub links: Vec<Link>,
-    /// What the last file, or the one that would follow it, meets.
+    /// How the chain ends, or what stops it.
     pub end: Result<End, Obstacle>,
 }
 
@@ -60,17 +59,17 @@ pub struct Chain {
 pub enum End {
     /// At a program.
     Program,
-    /// At an `env` whose line we do not take apart.
+    /// At an `env` whose line Neap does not parse.
     OpaqueEnv,
-    /// At a file that may be executed but not read, so nobody can judge it.
+    /// At a file that is executable but not readable, so it cannot be examined.
     Unreadable,
 }
 
-/// More scripts than that are a circle; the kernel itself follows five.
+/// A longer chain is a cycle; the kernel itself follows five scripts.
 const LONGEST: usize = 12;
 
-/// Follows `words` (a program and its arguments) down to the program that remains,
-/// judged beside the headers of the library.
+/// Follows `words` (a program and its arguments) to the final program. Compares headers with the
+/// library's.
 pub fn follow(words: &[OsString], library: &Elf) -> Chain {
     let mut chain = Chain {
         links: Vec::new(),
@@ -92,8 +91,9 @@ enum Next {
 }
 
 impl Chain {
-    /// The link to execute: the first that the kernel can, and for [`Scope::Alone`] the
-    /// one that the last `env` would turn into, since `env` would make it a child.
+    /// The link to execute: the first one that the kernel can execute. For [`Scope::Alone`], the
+    /// program that the last `env` would execute, because `env` would otherwise make it a
+    /// descendant.
     pub fn start(self, scope: Scope) -> Result<Link, Obstacle> {
         let end = self.end?;
         let mut start = 0;
@@ -152,7 +152,7 @@ impl Chain {
         }
     }
 
-    /// Judges the last link and says what it leads to.
+    /// Examines the last link and tells what follows.
     fn examine(&mut self, library: &Elf) -> Result<Next, Obstacle> {
         let link = self.links.last_mut().expect("walk has pushed a link");
         match Elf::read(&link.file) {
@@ -172,7 +172,7 @@ impl Chain {
         .and_then(|next| self.after_env(next))
     }
 
-    /// If the last link is `env` called by a script, the program that it turns into.
+    /// If the last link is `env` called by a script, the program that it executes.
     fn after_env(&self, next: Next) -> Result<Next, Obstacle> {
         let link = self.links.last().expect("walk has pushed a link");
         let is_env = link.role == Role::Interpreter
@@ -197,7 +197,7 @@ impl Chain {
     }
 }
 
-/// What executes a file that is no ELF file.
+/// The interpreter of a file that is not ELF.
 fn after_text(link: &Link) -> Result<Next, Obstacle> {
     let file = link.file.clone();
     match Head::read(&file) {
@@ -235,8 +235,8 @@ fn after_text(link: &Link) -> Result<Next, Obstacle> {
     }
 }
 
-/// The arguments that the kernel makes: the interpreter, its one argument, the script,
-/// and the script's arguments without its name.
+/// The arguments that the kernel passes: the interpreter, its one argument, the script, and the
+/// script's arguments without its name.
 fn interpreted(link: &Link, interpreter: &Path, argument: Option<&OsString>) -> Vec<OsString> {
     let head = [
         Some(interpreter.as_os_str().to_owned()),

@@ -1,4 +1,4 @@
-//! What the headers of a program or library say.
+//! The headers of a program or library.
 
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What decides which loader loads a file and what may be loaded beside it.
+/// The fields that determine which loader loads a file and what it can load with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elf {
     /// 32 or 64.
@@ -19,12 +19,12 @@ pub struct Elf {
     pub machine: u16,
     /// Byte order.
     pub order: Endianness,
-    /// The dynamic loader that the file asks for (`PT_INTERP`).
+    /// The dynamic loader that the file requests (`PT_INTERP`).
     pub loader: Option<PathBuf>,
 }
 
 impl Elf {
-    /// The headers of `file`; `None` if it is no ELF file.
+    /// The headers of `file`; `None` if it is not ELF.
     pub fn read(file: &Path) -> io::Result<Option<Self>> {
         let data = ReadCache::new(File::open(file)?);
         let read = match FileKind::parse(&data) {
@@ -35,12 +35,12 @@ impl Elf {
         read.map(Some).map_err(damaged)
     }
 
-    /// Whether one process can hold both.
+    /// Whether one process can load both.
     pub fn is_like(&self, other: &Self) -> bool {
         (self.bits, self.machine, self.order) == (other.bits, other.machine, other.order)
     }
 
-    /// Whether the loader is that of a C library other than glibc: musl's or Android's.
+    /// Whether the loader belongs to another C library than glibc, such as musl's or Android's.
     pub fn has_other_loader(&self) -> bool {
         let name = self
             .loader

@@ -1,5 +1,5 @@
-//! Which files a command line executes, and whether the dynamic loader takes a preload
-//! for each of them.
+//! Which files a command line executes, and whether the dynamic loader accepts a preload for each
+//! of them.
 
 pub mod chain;
 pub mod elf;

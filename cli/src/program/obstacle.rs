@@ -7,27 +7,27 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// What keeps one file of a chain from running under Neap.
+/// The reason why one file of a chain cannot run under Neap.
 #[derive(Debug)]
 pub enum Obstacle {
-    /// No file of that name, on `PATH` or where the name says.
+    /// There is no file of that name, on `PATH` or at that path.
     NotFound(OsString),
-    /// A script's first line names an interpreter that is not there.
+    /// A script's first line names an interpreter that does not exist.
     NoInterpreter {
         script: PathBuf,
         interpreter: PathBuf,
     },
-    /// A directory.
+    /// It is a directory.
     Directory(PathBuf),
-    /// The file may not be executed by this user.
+    /// This user may not execute the file.
     NotPermitted(PathBuf),
-    /// Neither a program nor a script.
+    /// It is neither a program nor a script.
     NotAProgram(PathBuf),
-    /// It does its own loading: there is no dynamic loader to preload anything.
+    /// It is statically linked: no dynamic loader can preload a library.
     Static(PathBuf),
-    /// The loader of another C library, for which this library is not built.
+    /// Its loader belongs to another C library, for which this library is not built.
     OtherLoader { file: PathBuf, loader: PathBuf },
-    /// Built for another processor or word size than the library.
+    /// It is built for another processor or word size than the library.
     OtherMachine {
         file: PathBuf,
         program: Elf,
@@ -35,9 +35,9 @@ pub enum Obstacle {
     },
     /// The loader ignores preloads for programs that gain privileges.
     Privileged { file: PathBuf, how: Gain },
-    /// Each script's interpreter is a script.
+    /// Each script's interpreter is itself a script.
     TooDeep(PathBuf),
-    /// `env` with options that we do not take apart, where we would have to.
+    /// It is `env` with options that Neap would have to parse and does not.
     OpaqueEnv(PathBuf),
     /// The file could not be examined.
     Unreadable { file: PathBuf, error: io::Error },

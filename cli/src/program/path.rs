@@ -1,4 +1,4 @@
-//! Finding a program by its name, as `execvp` does.
+//! Finds a program by name, as `execvp` does.
 
 use super::Obstacle;
 use std::ffi::{CString, OsStr, OsString};
@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{env, io};
 
-/// Where `execvp` looks if `PATH` is not set.
+/// Where `execvp` searches if `PATH` is not set.
 const WITHOUT_PATH: &str = "/bin:/usr/bin";
 
-/// The file that `name` stands for.
+/// The file that `name` refers to.
 pub fn locate(name: &OsStr) -> Result<PathBuf, Obstacle> {
     if name.as_bytes().contains(&b'/') {
         let file = PathBuf::from(name);
@@ -19,8 +19,7 @@ pub fn locate(name: &OsStr) -> Result<PathBuf, Obstacle> {
     search(name, &path)
 }
 
-/// The first executable file; if there is none, what stood in the way of the first
-/// file of that name.
+/// The first executable file. Without one, the obstacle of the first file of that name.
 fn search(name: &OsStr, path: &OsStr) -> Result<PathBuf, Obstacle> {
     let mut obstacle = Obstacle::NotFound(name.to_owned());
     for room in env::split_paths(path) {

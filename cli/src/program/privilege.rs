@@ -1,5 +1,5 @@
-//! Whether executing a file makes the kernel set `AT_SECURE`, under which the loader
-//! ignores preloads.
+//! Whether executing a file makes the kernel set `AT_SECURE`, under which the loader ignores
+//! preloads.
 
 use super::obstacle::Gain;
 use std::ffi::{CStr, CString};
@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::{fs, io, mem, ptr};
 
-/// What this user would gain by executing `file`. Root gains nothing from root's files.
+/// What executing `file` gains for this user. Root gains nothing from root's files.
 pub fn gain(file: &Path) -> io::Result<Option<Gain>> {
     let meta = fs::metadata(file)?;
     let name = CString::new(file.as_os_str().as_bytes())?;
@@ -26,13 +26,13 @@ pub fn gain(file: &Path) -> io::Result<Option<Gain>> {
     })
 }
 
-/// Without the group's execute bit, the set-group-ID bit once meant mandatory locking.
+/// Without the group's execute bit, the set-group-ID bit meant mandatory locking.
 fn takes_group(mode: u32) -> bool {
     let bits = libc::S_ISGID | libc::S_IXGRP;
     mode & bits == bits
 }
 
-/// A mount option and a process flag that take the meaning out of these bits.
+/// Whether a mount option or a process flag disables these bits.
 fn is_without_gains(file: &CStr) -> bool {
     // SAFETY: PR_GET_NO_NEW_PRIVS takes no pointers.
     let no_new = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) } == 1;

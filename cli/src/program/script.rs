@@ -1,4 +1,4 @@
-//! The first line of a script, as the kernel reads it, and of `env`'s part of it.
+//! The first line of a script as the kernel reads it, and `env`'s part of it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -6,10 +6,10 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// How many bytes of a file the kernel looks at.
+/// The kernel reads this many bytes of a file.
 const HEAD: usize = 256;
 
-/// What the beginning of a file that is no ELF file says.
+/// The beginning of a file that is not ELF.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Head {
     /// `#!interpreter argument`.
@@ -17,7 +17,7 @@ pub enum Head {
         path: PathBuf,
         argument: Option<OsString>,
     },
-    /// Text without such a line: callers other than the kernel give it to `/bin/sh`.
+    /// Text without such a line: callers other than the kernel pass it to `/bin/sh`.
     Text,
     /// Neither.
     Binary,
@@ -56,7 +56,7 @@ impl Head {
     }
 }
 
-/// What `env` does with the rest of a script's first line.
+/// What `env` makes of the rest of a script's first line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EnvLine {
     /// It runs this program with these arguments.
@@ -66,7 +66,7 @@ pub enum EnvLine {
 }
 
 impl EnvLine {
-    /// Reads the one argument that the kernel gives to `env`.
+    /// Parses the one argument that the kernel passes to `env`.
     pub fn parse(argument: &OsStr) -> Self {
         let text = argument.as_bytes();
         let words = match text.strip_prefix(b"-S") {

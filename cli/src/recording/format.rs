@@ -1,4 +1,5 @@
-//! The lines of a recording. Bytes and milliseconds unless said otherwise; `t_ms` counts from the program's start.
+//! The lines of a recording, in bytes and milliseconds unless stated otherwise; `t_ms` counts from
+//! the program's start.
 
 use super::machine::Machine;
 use neap::base::units::SLICE_SHIFT;
@@ -9,26 +10,26 @@ use neap::stats::{ClassFigures, Snapshot, SpanFigures, StackFigures};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the head says the file is.
+/// The format's name in the head.
 pub const FORMAT: &str = "neap-recording";
-/// Changes when a reader of the version before would misread a line.
+/// Changes when a reader of the previous version would misread a line.
 pub const VERSION: u32 = 1;
-/// How every recording begins.
+/// The first bytes of every recording.
 pub const START: &[u8] = br#"{"head":{"format":"neap-recording","#;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
-    /// The first line, and only this.
+    /// The first line, and only that.
     Head(Head),
     /// A process at one moment.
     Sample(Box<Sample>),
     /// The size classes of a process at one moment.
     Classes(Classes),
-    /// Something that happened.
+    /// An event.
     Event(Event),
-    /// A heap profile of a process, of its end or of its peak.
+    /// A process's heap profile, at its end or at its peak.
     Profile(Embedded),
 }
 
@@ -41,11 +42,11 @@ pub struct Head {
     pub version: u32,
     /// The `neap` that wrote this.
     pub written_by: String,
-    /// The program, as it was called.
+    /// The program as it was named on the command line.
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Its process number.
+    /// Its PID.
     pub pid: i32,
     /// When it started, in ms since 1970 (UTC).
     pub started_ms: u64,
@@ -53,32 +54,33 @@ pub struct Head {
     pub interval_ms: u64,
     /// The machine.
     pub machine: Machine,
-    /// The variables `NEAP_*` in force; what is not here had its default.
+    /// The `NEAP_*` variables that were set; all others had their defaults.
     pub options: BTreeMap<String, String>,
 }
 
 /// A process at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// When `neap` looked.
+    /// When `neap` took the sample.
     pub t_ms: u64,
-    /// Which process.
+    /// Its PID.
     pub pid: u32,
-    /// In RAM at `t_ms`, the whole process, as the kernel counts; 0 when it has ended.
+    /// Resident bytes of the whole process at `t_ms`, by the kernel's count; 0 if it has ended.
     pub rss: u64,
-    /// In RAM, the heap's arenas, as the kernel counts; looked at now and then.
+    /// Resident bytes of the heap's arenas, by the kernel's count; taken at longer intervals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arenas_rss: Option<u64>,
-    /// What the page heap counted at `t_ms`: it keeps this up to date by itself.
+    /// The page heap's counts at `t_ms`, which it always keeps up to date.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spans: Option<Spans>,
-    /// The figures that the process wrote last, which may be long before `t_ms`: only
-    /// [`Sample::told`] hands them out.
+    /// The last figures that the process wrote, possibly long before `t_ms`; only [`Sample::told`]
+    /// returns them.
     #[serde(default, skip_serializing_if = "LastTold::is_none")]
     pub heap: LastTold,
 }
 
-/// Figures without a reader: their moment is not the sample's. See [`Sample::told`].
+/// Figures without public access, because they belong to another moment than the sample. See
+/// [`Sample::told`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LastTold(Option<Heap>);
@@ -89,36 +91,36 @@ impl LastTold {
     }
 }
 
-/// What a process told of its heap, and the moment for which it holds: never the moment when `neap`
-/// looked.
+/// A process's figures of its heap, with the time at which they held: never the time when `neap`
+/// read them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Told<'a> {
     /// When the process began to count, in ms.
     pub at_ms: u64,
-    /// When it had done so and wrote this, in ms.
+    /// When the process had finished and wrote this, in ms.
     pub until_ms: u64,
-    /// In RAM when it began, the whole process.
+    /// Resident bytes of the whole process when it began.
     pub rss: u64,
     /// The figures.
     pub heap: &'a Heap,
 }
 
-/// Spans by their use, as the page heap counts them: exact to a sixty-fourth of the heap, or to a
-/// MiB in a small one. Bytes.
+/// Spans by use, in bytes. The page heap's counts are exact to a sixty-fourth of the heap, or to 1
+/// MiB in a small one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spans {
-    /// Slabs, with the free blocks in them.
+    /// Slabs, including the free blocks in them.
     pub slabs: u64,
     /// Large blocks.
     pub large: u64,
     /// Free spans.
     pub free: u64,
-    /// Pages of these that may be resident.
+    /// Pages of free spans that may be resident.
     pub free_dirty: u64,
 }
 
 impl Spans {
-    /// Slabs and large blocks: the program holds no more than this.
+    /// Slabs and large blocks: an upper bound of what the program holds.
     pub fn taken(&self) -> u64 {
         self.slabs.saturating_add(self.large)
     }
@@ -151,56 +153,55 @@ fn slab_bytes(spans: &[SpanFigures]) -> u64 {
     slices.saturating_mul(1 << SLICE_SHIFT)
 }
 
-/// What the heap tells about itself.
+/// The heap's own figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heap {
-    /// How old these figures were at the sample's `t_ms`: a process that sleeps does not write
-    /// them.
+    /// How old these figures were at the sample's `t_ms`. A sleeping process does not write them.
     pub age_ms: u64,
-    /// How long the process took to count them, up to then: on a busy machine that may be long.
+    /// How long the process took to count; on a busy machine that may be long.
     #[serde(default)]
     pub took_ms: u64,
-    /// What the page heap counted when these figures were written.
+    /// The page heap's counts when these figures were written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spans: Option<Spans>,
-    /// In RAM, the whole process, when these figures were written; 0: not known.
+    /// Resident bytes of the whole process when these figures were written; 0: unknown.
     pub rss: u64,
-    /// The most that was in RAM up to then, also between two samples; 0: not known.
+    /// The highest resident count up to then, including between two samples; 0: unknown.
     #[serde(default)]
     pub most_rss: u64,
     /// Where every byte is.
     #[serde(with = "LedgerFields")]
     pub ledger: Ledger,
-    /// Page faults so far that needed no disk.
+    /// Minor page faults so far.
     pub minor_faults: u64,
-    /// Page faults so far that did.
+    /// Major page faults so far.
     pub major_faults: u64,
-    /// Times that pages were given back, so far.
+    /// Purges so far.
     pub purges: u64,
-    /// Bytes of these.
+    /// Bytes purged so far.
     pub purged_bytes: u64,
-    /// Written with zeros for large callocs, so far.
+    /// Bytes zeroed by stores for large callocs so far.
     pub zeroed: u64,
-    /// Of large callocs, known to be zero and not written, so far.
+    /// Bytes of large callocs known to be zero, and so not written, so far.
     pub zero_spared: u64,
-    /// Of large callocs, given back to the kernel instead, so far.
+    /// Bytes of large callocs purged instead of zeroed, so far.
     pub zero_purged: u64,
-    /// Threads that have a cache.
+    /// Threads with a cache.
     pub threads: u64,
     /// Usable bytes of large blocks.
     pub large_bytes: u64,
     /// Large blocks.
     pub large_blocks: u64,
-    /// Backed by the kernel's promise.
+    /// Committed address space.
     pub committed: u64,
     /// Coroutine stacks.
     pub stacks: Stacks,
 }
 
-/// Coroutine stacks, in numbers.
+/// Numbers of coroutine stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stacks {
-    /// In the program's hands.
+    /// In use.
     pub used: u64,
     /// Ended and kept warm.
     pub parked: u64,
@@ -215,41 +216,41 @@ pub struct Stacks {
 pub struct Classes {
     /// When the process wrote them.
     pub t_ms: u64,
-    /// Which process.
+    /// Its PID.
     pub pid: u32,
     /// Smallest first.
     pub classes: Vec<ClassRow>,
 }
 
-/// Blocks of one size class, in numbers.
+/// Numbers of blocks in one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassRow {
     /// Bytes of a block.
     pub bytes: u64,
     /// Slabs.
     pub slabs: u64,
-    /// In the program's hands.
+    /// Live.
     pub live: u64,
     /// Free in slabs.
     pub free: u64,
     /// Free in magazines.
     pub cached: u64,
-    /// Handed out so far, in the counting mode; else 0.
+    /// Allocations so far, in the counting mode; else 0.
     #[serde(default)]
     pub allocations: u64,
-    /// Bytes that these asked for.
+    /// Bytes requested by them.
     #[serde(default)]
     pub requested: u64,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// When.
     pub t_ms: u64,
-    /// To which process.
+    /// The PID.
     pub pid: u32,
-    /// What.
+    /// What happened.
     #[serde(flatten)]
     pub what: Happening,
 }
@@ -258,15 +259,15 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Happening {
-    /// A process under Neap is there, or executed another program.
+    /// A process under Neap started, or executed another program.
     Came {
         /// Its name.
         program: String,
-        /// What its heap is.
+        /// Its kind of heap.
         #[serde(default)]
         frontend: Frontend,
     },
-    /// It has a heap of its own beside the library's, and tells of that from here on: a Rust
+    /// From here on the process reports a heap of its own besides the library's: it is a Rust
     /// program with Neap as its allocator.
     OwnHeap,
     /// The main program returned.
@@ -281,45 +282,45 @@ pub enum Happening {
     },
     /// Another process of the tree has ended.
     Ended,
-    /// Since the last sample, pages were given back to the kernel.
+    /// The process purged pages since the last sample.
     Purge {
-        /// How much.
+        /// Bytes purged.
         bytes: u64,
     },
-    /// Lines that could not be written, before this one.
+    /// Lines before this one could not be written.
     Lost {
         /// How many.
         lines: u64,
     },
 }
 
-/// Which heap a process has: that decides who answers for it.
+/// The kind of heap, which determines the thread that answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Frontend {
-    /// The library's, or not known.
+    /// The library's, or unknown.
     #[default]
     Library,
-    /// A Rust program's own allocator: it has a purge thread only if the program asks for one.
+    /// A Rust program's own allocator, which has a purge thread only on the program's request.
     Rust,
 }
 
 /// A heap profile inside a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Embedded {
-    /// When it was taken, if that was not at the end: what was live when the program held most.
+    /// When the profile was taken, if not at the end: what was live when the program held most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_ms: Option<u64>,
-    /// Of which process.
+    /// The process's PID.
     pub pid: u32,
-    /// What that runs.
+    /// Its program.
     pub program: String,
     /// pprof's profile.proto, gzipped, in base64.
     pub pprof: String,
 }
 
 impl Heap {
-    /// What a recording keeps of `figures`, which are `age_ms` old.
+    /// The part of `figures` that a recording keeps. They are `age_ms` old.
     pub fn new(figures: &Snapshot, age_ms: u64) -> Self {
         Self {
             age_ms,
@@ -344,12 +345,12 @@ impl Heap {
     }
 }
 
-/// Figures that do not say how large the process was are taken for the sample's moment if they are
-/// no older, in ms.
+/// Figures without the process's size count as the sample's moment if they are at most this old, in
+/// ms.
 const SAME_MOMENT_MS: u64 = 50;
 
 impl Sample {
-    /// With the figures that the process wrote last.
+    /// The sample with the last figures that the process wrote.
     pub fn with(self, heap: Heap) -> Self {
         Self {
             heap: LastTold(Some(heap)),
@@ -357,7 +358,7 @@ impl Sample {
         }
     }
 
-    /// What the process told of its heap, with the moment of that.
+    /// The process's figures of its heap, with their time.
     pub fn told(&self) -> Option<Told<'_>> {
         let heap = self.heap.0.as_ref()?;
         let rss = match heap.rss {
@@ -415,7 +416,7 @@ impl Classes {
     }
 }
 
-/// The ledger's lines by their names.
+/// The ledger's lines by name.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Ledger")]
 struct LedgerFields {
@@ -472,7 +473,7 @@ mod tests {
             sample.told().map(|told| (told.at_ms, told.rss))
         };
         assert_eq!(told(heap.clone()), Some((100, 7)));
-        // Old figures that do not know how large the process was say nothing about it.
+        // Old figures without the process's size say nothing about it.
         assert_eq!(told(Heap { rss: 0, ..heap }), None);
         assert_eq!(told(Heap::default()), Some((1000, 5)));
         assert_eq!(sample.told(), None);

@@ -1,9 +1,9 @@
-//! What a recording says about the machine.
+//! The machine, as a recording describes it.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
 
-/// A machine. What cannot be found out is empty or 0.
+/// A machine. Unknown fields are empty or 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The kernel's release.
@@ -14,12 +14,12 @@ pub struct Machine {
     pub memory: u64,
     /// Bytes of an OS page.
     pub page_bytes: u64,
-    /// `always`, `madvise` or `never`: where the kernel uses transparent huge pages.
+    /// `always`, `madvise` or `never`: when the kernel uses transparent huge pages.
     pub huge_pages: String,
 }
 
 impl Machine {
-    /// The one we run on.
+    /// This machine.
     pub fn here() -> Self {
         let text = |file| fs::read_to_string(file).unwrap_or_default();
         Self {
@@ -32,7 +32,7 @@ impl Machine {
     }
 }
 
-/// `MemTotal:  24576 kB`, in bytes.
+/// Parses `MemTotal:  24576 kB`, in bytes.
 fn total(text: &str) -> u64 {
     let line = text
         .lines()
@@ -42,7 +42,7 @@ fn total(text: &str) -> u64 {
     kib.map_or(0, |kib| kib.saturating_mul(1024))
 }
 
-/// Of `always [madvise] never` the word in brackets.
+/// The word in brackets of `always [madvise] never`.
 fn chosen(text: &str) -> &str {
     let inner = text
         .split_once('[')

@@ -1,14 +1,15 @@
-//! The recording: what the heap of a program was over time, as lines of JSON.
+//! The recording: a program's heap over time, as lines of JSON.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
 //! | `format` | the lines |
-//! | `writer` | appending them so that whatever happens, what was written is readable |
-//! | `reader` | reading them back, also when the end is missing |
-//! | `machine` | what the first line says about the machine |
+//! | `writer` | appends lines, such that all written lines stay readable after any failure |
+//! | `reader` | reads them back, even without the end |
+//! | `machine` | describes the machine for the first line |
 //!
-//! A recording is a text file. Its first line is the head, every other line stands for itself, so `head`, `grep` and `jq`
-//! work on it. The file ends where the recording ended, for whatever reason: there is no index and no trailer.
+//! A recording is a text file. Its first line is the head, and every other line is independent, so
+//! `head`, `grep` and `jq` work on it. There is no index and no trailer: the file is valid wherever
+//! the recording ended.
 
 pub mod format;
 mod machine;

@@ -1,4 +1,4 @@
-//! Reading a recording back.
+//! Reads a recording.
 
 use super::format::{Classes, Embedded, Event, FORMAT, Head, Record, Sample, VERSION};
 use crate::failure::{Failure, shown};
@@ -12,26 +12,27 @@ use std::path::Path;
 pub struct Recording {
     /// The first line.
     pub head: Head,
-    /// In the order they were written; so for the others.
+    /// Samples, like the lists below in the order of the file.
     pub samples: Vec<Sample>,
-    /// The size classes, now and then.
+    /// The size classes, taken at longer intervals.
     pub classes: Vec<Classes>,
-    /// What happened.
+    /// The events.
     pub events: Vec<Event>,
     /// The profiles.
     pub profiles: Vec<Embedded>,
-    /// Bytes of a last line that is not whole, and was left out.
+    /// Bytes of an incomplete last line that was left out.
     pub left_out: u64,
 }
 
-/// No line is longer, in bytes.
+/// Most bytes of a line.
 const LONGEST: u64 = 256 << 20;
 
 /// Reads `file`.
 ///
 /// # Errors
 ///
-/// It cannot be read, is no recording, or is damaged before its last line; the message has the line's number.
+/// The file cannot be read, is no recording, or is damaged before its last line; the message names
+/// the line.
 pub fn read(file: &Path) -> Result<Recording, Failure> {
     let name = shown(file);
     let open =
@@ -39,7 +40,7 @@ pub fn read(file: &Path) -> Result<Recording, Failure> {
     parse(&mut BufReader::new(open)).map_err(|trouble| Failure::own(format!("{name}{trouble}")))
 }
 
-/// As [`read`], from anything; an error's text goes on after the file's name.
+/// Like [`read`], from any input. The text of an error continues after the file's name.
 pub fn parse(input: &mut impl BufRead) -> Result<Recording, String> {
     let first = match line(input).map_err(|error| about(1, &error))? {
         Some(Line::Whole(record)) => match *record {
@@ -68,7 +69,7 @@ pub fn parse(input: &mut impl BufRead) -> Result<Recording, String> {
 }
 
 impl Recording {
-    /// With nothing but its first line.
+    /// A recording with only its first line.
     pub fn new(head: Head) -> Self {
         Self {
             head,
@@ -93,7 +94,7 @@ impl Recording {
 
 enum Line {
     Whole(Box<Record>),
-    /// The last line, without its end: so many bytes.
+    /// The incomplete last line, with its length in bytes.
     Torn(u64),
 }
 
@@ -284,7 +285,8 @@ pub mod tests {
         }
     }
 
-    /// Any bytes at all, and sound lines with some bytes changed: an answer or an error, never a crash.
+    /// Arbitrary bytes, and valid lines with some bytes changed: the reader gives a result or an
+    /// error and never crashes.
     #[test]
     fn nonsense_is_survived() {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

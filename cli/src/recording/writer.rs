@@ -1,8 +1,9 @@
-//! Appending lines.
+//! Appends lines.
 //!
-//! Every line is one `write` straight to the file, so what happened before a crash, of the program or of `neap`, is there. A
-//! line that did not fit (a full disk, a quota) is taken back, so that the file still ends with a whole line, and
-//! counted; when there is room again, the recording goes on and says how many lines are missing.
+//! Each line is one `write` straight to the file, so it survives a crash of the program or of
+//! `neap`. A line that does not fit (a full disk, a quota) is taken back, so that the file still
+//! ends with a whole line. The writer counts such lines. When there is room again, the recording
+//! continues and states how many lines are missing.
 
 use super::format::{Event, Happening, Record, START};
 use crate::failure::{Failure, shown};
@@ -10,7 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// A recording that grows.
+/// A recording in progress.
 pub struct Writer {
     file: File,
     name: PathBuf,
@@ -18,20 +19,20 @@ pub struct Writer {
     whole: u64,
     /// Lines that did not fit, since the last one that did.
     missing: u64,
-    /// The same, since the beginning.
+    /// Lines that did not fit, since the beginning.
     lost: u64,
-    /// Why the last one did not.
+    /// Why the last one did not fit.
     trouble: Option<String>,
-    /// The end of the file has half a line that could not be taken back.
+    /// Whether the file ends with half a line that could not be taken back.
     torn: bool,
 }
 
 impl Writer {
-    /// Makes the file, or empties the recording that it is.
+    /// Creates the file, or truncates an existing recording.
     ///
     /// # Errors
     ///
-    /// It cannot be written, or is something else than a recording: then it is left as it is.
+    /// The file cannot be written, or is not a recording; it is then unchanged.
     pub fn create(name: &Path) -> Result<Self, Failure> {
         let refused =
             |what: String| Failure::own(format!("cannot record to {}: {what}", shown(name)));
@@ -69,7 +70,8 @@ impl Writer {
         }
     }
 
-    /// Writes one line. What does not fit is counted, not an error: the program must go on.
+    /// Writes one line. A line that does not fit is counted and is no error, because the program
+    /// must go on.
     pub fn write(&mut self, t_ms: u64, record: &Record) {
         if self.missing > 0 {
             let gap = Record::Event(Event {
@@ -93,7 +95,7 @@ impl Writer {
         }
     }
 
-    /// What people must know about lines that are missing, if any are.
+    /// A message about missing lines, if there are any.
     pub fn complaint(&self) -> Option<String> {
         let why = self.trouble.as_deref()?;
         Some(format!(

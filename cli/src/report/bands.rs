@@ -1,21 +1,21 @@
-//! The resident memory of a process, cut into a few bands that people can tell apart.
+//! The resident memory of a process, divided into a few distinguishable bands.
 
 use crate::recording::format::Told;
 use neap::ledger::Ledger;
 
 /// How many bands there are.
 pub const BANDS: usize = 9;
-/// What is resident and not in the heap.
+/// Resident memory outside the heap.
 const REST: usize = 8;
 
-/// What a band is called, which CSS colour it has, and what it is.
+/// A band's name, CSS colour and meaning.
 #[derive(Debug)]
 pub struct Band {
-    /// Also the class of its elements in the page.
+    /// Also the class of its elements on the page.
     pub key: &'static str,
-    /// For people.
+    /// The name for people.
     pub name: &'static str,
-    /// One sentence, without its stop.
+    /// One sentence without its full stop.
     pub meaning: &'static str,
 }
 
@@ -72,18 +72,18 @@ const fn band(key: &'static str, name: &'static str, meaning: &'static str) -> B
     Band { key, name, meaning }
 }
 
-/// The bands at the moment of one telling, in bytes, and the whole process.
+/// The bands at the time of one set of figures, in bytes, and the whole process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     /// In the order of [`ALL`].
     pub bytes: [u64; BANDS],
-    /// In RAM, the whole process.
+    /// Resident bytes of the whole process.
     pub rss: u64,
 }
 
 impl Cut {
-    /// Cuts the process as it was when this was told. The kernel's count is not of the very same
-    /// moment: what the heap tells beyond that makes the whole larger.
+    /// Divides the process as it was at the time of the figures. The kernel counts at a slightly
+    /// different time. If the heap's figures exceed its count, the whole becomes larger.
     pub fn of(told: &Told) -> Self {
         let mut bytes = heap_bands(&told.heap.ledger);
         let heap = bytes

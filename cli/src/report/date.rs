@@ -1,6 +1,6 @@
-//! A moment as people write it.
+//! A date and time for people.
 
-/// `2026-11-21 13:15:00 UTC`, of ms since 1970.
+/// `2026-11-21 13:15:00 UTC`, from ms since 1970.
 pub fn utc(ms: u64) -> String {
     let seconds = ms / 1000;
     let (year, month, day) = civil((seconds / 86_400).min(LAST_DAY));
@@ -11,8 +11,8 @@ pub fn utc(ms: u64) -> String {
 /// The last day of the year 9999.
 const LAST_DAY: u64 = 2_932_896;
 
-/// Year, month and day of a day since 1970, by counting 400-year cycles from the first of March (Howard Hinnant's
-/// `civil_from_days`).
+/// Year, month and day of a day since 1970, by 400-year cycles from the first of March (Howard
+/// Hinnant's `civil_from_days`).
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

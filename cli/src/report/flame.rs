@@ -1,4 +1,4 @@
-//! The call tree of a profile, as data for the page's script.
+//! A profile's call tree, as data for the page's script.
 
 use crate::profile::{Extent, Figures, Frame, Profile, Stack};
 use crate::report::sites::place;
@@ -6,14 +6,14 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// What a node counts, in this order: see [`MEASURES`].
+/// A node's values, in the order of [`MEASURES`].
 type Values = [u64; KINDS];
 const KINDS: usize = 6;
 
 /// Name, and unit.
 type Measures = [(&'static str, &'static str); KINDS];
 
-/// What can be looked at.
+/// The selectable values.
 const MEASURES: Measures = [
     ("live bytes", "bytes"),
     ("live objects", "objects"),
@@ -23,7 +23,7 @@ const MEASURES: Measures = [
     ("live bytes at the peak", "bytes"),
 ];
 
-/// The same in the profile of a session.
+/// The same for the profile of a session.
 const OF_SESSION: Measures = [
     ("growth of live bytes", "bytes"),
     ("growth of live objects", "objects"),
@@ -33,15 +33,16 @@ const OF_SESSION: Measures = [
     ("live bytes at the peak", "bytes"),
 ];
 
-/// A node is left out if it is less than this part of the whole in every measure: nobody could see or hit it.
+/// A node below this part of the whole in every measure is left out, because it would be too small
+/// to see or click.
 const LEAST_PART: u64 = 2000;
-/// Stacks are cut there: the page draws them one row a call.
+/// Deepest call drawn: the page uses one row per call.
 const DEEPEST: usize = 160;
 
-/// The tree, and names its nodes share.
+/// The tree, and the names that its nodes share.
 #[derive(Debug, Serialize)]
 pub struct Flame {
-    /// Function, and where it is.
+    /// Each function and its location.
     names: Vec<[String; 2]>,
     /// [`MEASURES`].
     measures: Measures,
@@ -51,7 +52,7 @@ pub struct Flame {
 
 #[derive(Debug, Default, Serialize)]
 struct Node {
-    /// Into the names.
+    /// Index of its name.
     n: usize,
     /// Values.
     v: Values,
@@ -61,7 +62,8 @@ struct Node {
 }
 
 impl Flame {
-    /// The tree of `profile`, whose root is called `title`; with what was live in the other one, which is of the peak.
+    /// The tree of `profile`, with `title` as its root, and with the live memory of `peak`, the
+    /// profile of the peak.
     pub fn of(profile: &Profile, peak: Option<&Profile>, title: &str) -> Self {
         let mut names = Names::default();
         let mut root = Node {
@@ -139,7 +141,7 @@ fn values_at_peak(figures: &Figures) -> Values {
     [0, 0, 0, 0, 0, figures.live_bytes]
 }
 
-/// Functions, each once.
+/// Functions, each stored once.
 #[derive(Default)]
 struct Names {
     list: Vec<[String; 2]>,
@@ -147,7 +149,7 @@ struct Names {
 }
 
 impl Names {
-    /// Calls of one function on several lines are one node.
+    /// Calls of one function from several lines share a node.
     fn of(&mut self, frame: &Frame) -> usize {
         let file = Path::new(match frame.file.as_str() {
             "" => frame.module.as_str(),

@@ -1,67 +1,67 @@
-//! Which figures hold for which moment.
+//! Decides which figures hold at which moment.
 //!
 //! A process writes its figures when an observer asks and one of its threads can answer. A second
-//! later they may be wrong by all of the heap. The kernel's count of the process and the page
-//! heap's count of its spans are read at every sample instead. So figures are used for a moment
-//! only if they were written close to it *and* those two counts say that the heap is still the
-//! same; else the moment is not known.
+//! later, all of the heap may have changed. At every sample, `neap` reads instead the kernel's
+//! count of the process and the page heap's count of its spans. Figures hold at another moment only
+//! if it is close *and* those two counts say that the heap is still the same. Otherwise the moment
+//! is unknown.
 
 use crate::recording::format::{Sample, Spans, Told};
 
-/// A figure for one moment, or that there is none.
+/// The figure of one moment, or that it is unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Known<T> {
-    /// Written at that moment, or so close to it that it holds.
+    /// Written at that moment, or close enough to hold.
     Yes(T),
-    /// Nothing that was written holds for it.
+    /// No figures hold at that moment.
     No(Gap),
 }
 
-/// A moment for which no figures hold.
+/// A moment at which no figures hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gap {
-    /// The moment, as the kernel and the page heap counted it.
+    /// The moment with the kernel's and the page heap's counts.
     pub moment: Moment,
-    /// When the process wrote its figures last before that, in ms.
+    /// When the process last wrote its figures before it, in ms.
     pub before_ms: Option<u64>,
-    /// When it did so next, in ms.
+    /// When the process next did so, in ms.
     pub after_ms: Option<u64>,
-    /// What it told the nearest of these times, if the two counts were the same then.
+    /// The figures at the nearer of these times, if the two counts were the same then.
     pub alike: Option<Alike>,
 }
 
-/// What was told at a moment with the same counts, at a distance at which it does not hold.
+/// Figures of a moment with the same counts, too far away to hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Alike {
     /// When, in ms.
     pub at_ms: u64,
-    /// In the heap, in RAM.
+    /// Resident bytes of the heap.
     pub resident: u64,
-    /// Asked for by the program.
+    /// Bytes requested by the program.
     pub requested: u64,
 }
 
-/// What is counted at every sample, whether the process answers or not.
+/// The counts of every sample, which do not need the process to answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moment {
     /// When, in ms.
     pub t_ms: u64,
-    /// In RAM, the whole process: the kernel's count.
+    /// Resident bytes of the whole process: the kernel's count.
     pub rss: u64,
     /// The page heap's count.
     pub spans: Option<Spans>,
 }
 
-/// Counts that differ by less than this part are the same heap.
+/// Counts that differ by less than one part in this many are of the same heap.
 const PART: u64 = 20;
-/// So much a process changes without any change of its heap, in bytes.
+/// A process may change by this much without any change of its heap, in bytes.
 const LEAST_RSS: u64 = 256 << 10;
-/// So much the page heap's own count may be off in a small heap, in bytes.
+/// In a small heap, the page heap's count may be off by this much, in bytes.
 const LEAST_SPANS: u64 = 1 << 20;
-/// Figures this close hold, whatever the interval, in ms.
+/// Figures this close hold at any interval, in ms.
 const LEAST_NEAR_MS: u64 = 250;
-/// A heap that was the same before and after, and by its counts in between, is taken to have stayed
-/// so for at most this long, in ms.
+/// If a heap was the same before and after, and by its counts in between, it is assumed unchanged
+/// for at most this long, in ms.
 const STEADY_MS: u64 = 10_000;
 
 impl<T> Known<T> {
@@ -75,7 +75,7 @@ impl<T> Known<T> {
 }
 
 impl Moment {
-    /// What was counted at `sample`; `None` if the process had ended.
+    /// The counts of `sample`; `None` if the process had ended.
     fn of(sample: &Sample) -> Option<Self> {
         (sample.rss > 0).then_some(Self {
             t_ms: sample.t_ms,
@@ -84,7 +84,7 @@ impl Moment {
         })
     }
 
-    /// Whether the counts are what they were when this was told.
+    /// Whether the counts are the same as at the time of the figures.
     fn agrees(&self, told: &Told) -> bool {
         let spans = match (self.spans, told.heap.spans) {
             (Some(now), Some(then)) => same(now.taken(), then.taken(), LEAST_SPANS),
@@ -98,19 +98,19 @@ fn same(one: u64, other: u64, least: u64) -> bool {
     one.abs_diff(other) <= (one.max(other) / PART).max(least)
 }
 
-/// All that is known of a process over time.
+/// Everything known of a process over time.
 #[derive(Debug, Default)]
 pub struct History<'a> {
-    /// What the process told, by the moments when it began to count. Each holds for its own moment.
+    /// The process's figures, ordered by when it began to count. Each holds at its own moment.
     pub told: Vec<Told<'a>>,
-    /// What was counted, in the order of time.
+    /// The counts, in order of time.
     pub moments: Vec<Moment>,
     near_ms: u64,
     end_ms: u64,
 }
 
 impl<'a> History<'a> {
-    /// Of `samples`, one every `interval_ms`, of a process that was last heard of at `end_ms`.
+    /// From `samples`, one every `interval_ms`, of a process last seen at `end_ms`.
     pub fn new(samples: &[&'a Sample], interval_ms: u64, end_ms: u64) -> Self {
         let mut moments: Vec<_> = samples.iter().copied().filter_map(Moment::of).collect();
         moments.sort_by_key(|moment| moment.t_ms);
@@ -129,7 +129,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// What was told next before and next after a moment.
+    /// The last figures before and the first after a moment.
     fn around(&self, t_ms: u64) -> (Option<&Told<'a>>, Option<&Told<'a>>) {
         let at = self.told.partition_point(|told| told.at_ms <= t_ms);
         (
@@ -138,7 +138,7 @@ impl<'a> History<'a> {
         )
     }
 
-    /// The figures that hold for a moment.
+    /// The figures that hold at a moment.
     pub fn at(&self, moment: &Moment) -> Known<Told<'a>> {
         let (before, after) = self.around(moment.t_ms);
         let distance = |told: &&Told| told.at_ms.abs_diff(moment.t_ms);
@@ -148,7 +148,7 @@ impl<'a> History<'a> {
             .filter(|told| moment.agrees(told));
         let within = match agreeing.clone().collect::<Vec<_>>()[..] {
             [one, other] if same(held(one), held(other), LEAST_SPANS) => STEADY_MS,
-            // It changed in between without a trace in the counts, at an unknown time.
+            // The heap changed in between, at an unknown time and without a trace in the counts.
             [_, _] => 0,
             _ => self.near_ms,
         };
@@ -176,25 +176,25 @@ impl<'a> History<'a> {
         }
     }
 
-    /// The most that was in RAM, in bytes.
+    /// The highest resident count of the samples, in bytes.
     pub fn most(&self) -> u64 {
         let counted = self.moments.iter().map(|moment| moment.rss);
         let told = self.told.iter().map(|told| told.rss);
         counted.chain(told).max().unwrap_or(0)
     }
 
-    /// More than [`History::most`] by a twentieth, between two samples: the kernel keeps the
-    /// highest count.
+    /// The kernel's peak, if it exceeds [`History::most`] by a twentieth: a peak between two
+    /// samples.
     pub fn missed(&self) -> Option<u64> {
         let highest = self.told.iter().map(|told| told.heap.most_rss).max()?;
         let most = self.most();
         (highest > most.saturating_add((most / PART).max(LEAST_RSS))).then_some(highest)
     }
 
-    /// The moment at which the program held most, of those at which nearly the most was in RAM:
-    /// what is freed stays in RAM for a while, so that most of all may be there when much of it is
-    /// free. Not known if it may have held more at a moment of which nothing is known. `None`:
-    /// nothing was ever seen in RAM.
+    /// The moment when the program held most, among those when the resident count was near its
+    /// highest. Freed memory stays resident for a while, so the resident count may be highest when
+    /// much memory is free. Unknown if the program may have held more at an unknown moment. `None`:
+    /// the process was never seen with resident memory.
     pub fn peak(&self) -> Option<Known<Told<'a>>> {
         let most = self.most();
         let is_near = |rss: u64| rss > 0 && rss >= most - most / PART;
@@ -220,7 +220,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// What the process held when it ended, or was last seen. `None`: it never told.
+    /// What the process held when it ended or was last seen. `None`: it never wrote figures.
     pub fn end(&self) -> Option<Known<Told<'a>>> {
         let last = self.told.last()?;
         let later = self
@@ -242,7 +242,7 @@ impl<'a> History<'a> {
         })
     }
 
-    /// Whether all the time between two tellings is known, from the one before `index` to that.
+    /// Whether the whole time from the figures before `index` to those at `index` is known.
     pub fn is_joined(&self, index: usize) -> bool {
         let (Some(before), Some(after)) = (
             index.checked_sub(1).and_then(|index| self.told.get(index)),
@@ -259,7 +259,7 @@ impl<'a> History<'a> {
         apart <= self.near_ms || apart <= STEADY_MS && !between.is_empty() && is_steady()
     }
 
-    /// What was counted between two tellings, or before the first, or after the last.
+    /// The counts between two sets of figures, or before the first, or after the last.
     pub fn between(&self, before: Option<&Told>, after: Option<&Told>) -> &[Moment] {
         let moments = &self.moments;
         let first = before.map_or(0, |told| {
@@ -272,7 +272,7 @@ impl<'a> History<'a> {
     }
 }
 
-/// A count that takes longer, in ms, may be of two heaps: what it saw first, and what it saw last.
+/// A count that takes longer, in ms, may mix two states of the heap.
 const QUICK_MS: u64 = 20;
 
 /// Whether the heap stayed the same while the process counted, as far as the moments around tell.
@@ -286,18 +286,18 @@ fn is_of_one_moment(told: &Told, moments: &[Moment]) -> bool {
     moments[around].iter().all(|moment| moment.agrees(told))
 }
 
-/// Usable bytes of what the program held, with what is not resident.
+/// Usable bytes of what the program held, including what is not resident.
 pub fn held(told: &Told) -> u64 {
     let ledger = &told.heap.ledger;
     ledger.requested.saturating_add(ledger.rounding)
 }
 
-/// No more than this is nearly the same.
+/// The limit up to which a count is nearly the same.
 fn bound(bytes: u64) -> u64 {
     bytes.saturating_add((bytes / PART).max(LEAST_SPANS))
 }
 
-/// Two readings of one clock differ by so much, in ms, when each is rounded.
+/// Two rounded readings of one clock may differ by this much, in ms.
 const CLOCKS_MS: u64 = 2;
 
 fn is_same(one: &Told, other: &Told) -> bool {
@@ -328,8 +328,7 @@ mod tests {
         }
     }
 
-    /// At `t_ms` the process has last told `age_ms` before: of a process of `rss` that held `held`
-    /// MiB.
+    /// A sample at `t_ms` with figures `age_ms` old, of a process of `rss` that held `held` MiB.
     fn telling(sample: Sample, age_ms: u64, rss: u64, held: u64) -> Sample {
         sample.with(Heap {
             age_ms,
@@ -343,7 +342,7 @@ mod tests {
         })
     }
 
-    /// The same, counted for so long.
+    /// The same sample, counted for `took_ms`.
     fn slowly(sample: Sample, took_ms: u64) -> Sample {
         let heap = sample.told().unwrap().heap.clone();
         sample.with(Heap { took_ms, ..heap })
@@ -358,8 +357,8 @@ mod tests {
         Some(known?.get()?.heap.ledger.requested / MIB)
     }
 
-    /// A server that does not answer until its end, when it has freed all and the kernel has it all
-    /// still.
+    /// A server that first answers at its end, when it has freed all memory and all of it is still
+    /// resident.
     fn silent_server() -> Vec<Sample> {
         let mut samples: Vec<_> = (1..50)
             .map(|tick| telling(counted(tick * 100, 132, 130), tick * 100 - 10, 3, 1))
@@ -378,7 +377,7 @@ mod tests {
         assert_eq!(gap.moment.rss, 132 * MIB);
         assert_eq!(gap.moment.spans.unwrap().taken(), 130 * MIB);
         assert_eq!((gap.before_ms, gap.after_ms), (Some(10), Some(4990)));
-        // The end is known all the same: the process told it.
+        // The end is known nevertheless: the process told it.
         assert_eq!(requested(history.end()), Some(0));
         assert!(!history.is_joined(1));
     }
@@ -413,13 +412,14 @@ mod tests {
             (history.is_joined(1), requested(history.peak()))
         };
         assert_eq!(steady(5000), (true, Some(41)));
-        // By the page heap's count the program cannot have held more in between.
+        // By the page heap's count, the program cannot have held more in between.
         assert_eq!(steady(60_000), (false, Some(41)));
     }
 
     #[test]
     fn a_heap_that_changed_without_a_trace_in_the_counts_is_not_known_in_between() {
-        // Of every slab two thirds are freed: as much is in RAM, in as many slabs.
+        // Two thirds of every slab are freed: the same memory is resident, in the same number of
+        // slabs.
         let freed = counted(1300, 50, 40).with(Heap {
             rss: 50 * MIB,
             spans: Some(spans(40)),

@@ -1,4 +1,4 @@
-//! What a report is made of.
+//! The input of a report.
 
 use crate::failure::{Failure, shown};
 use crate::profile::{Extent, Profile, gap, pprof};
@@ -15,24 +15,24 @@ use std::path::Path;
 pub struct Material {
     /// The recording.
     pub recording: Option<Recording>,
-    /// The profiles: those of the recording, or the file.
+    /// The recording's profiles, or the file's.
     pub profiles: Vec<Profile>,
-    /// Profiles of the recording that were taken when a process held most, and when that was, in ms.
+    /// The recording's profiles from a process's peak, each with its time in ms.
     pub peaks: Vec<(u64, Profile)>,
-    /// What could not be used, or means something else than usual; for people.
+    /// Notes for people: what could not be used, or has an unusual meaning.
     pub notes: Vec<String>,
 }
 
-/// How a gzipped file begins, as profiles are.
+/// The first bytes of a gzipped file, such as a profile.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// No profile is larger, in bytes.
+/// Most bytes of a profile.
 const LARGEST: u64 = 256 << 20;
 
-/// Reads a recording or a profile, whichever `file` is.
+/// Reads a recording or a profile.
 ///
 /// # Errors
 ///
-/// It cannot be read, is neither, or is damaged.
+/// The file cannot be read, is neither, or is damaged.
 pub fn load(file: &Path) -> Result<Material, Failure> {
     match start(file)? {
         GZIP => profile(file),
@@ -45,7 +45,7 @@ pub fn load(file: &Path) -> Result<Material, Failure> {
 }
 
 impl Material {
-    /// The recording and the profiles in it. One that is damaged is left out and noted.
+    /// The recording and its profiles. A damaged profile is left out and noted.
     pub fn new(recording: Recording) -> Self {
         let mut material = Self::default();
         for embedded in &recording.profiles {

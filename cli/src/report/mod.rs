@@ -1,16 +1,16 @@
 //! The report: a page of HTML, or the verdict as JSON, from a recording or a profile.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `material` | recordings and profiles as they are read |
-//! | `subject` | the process it is about |
-//! | `known` | which figures hold for which moment |
-//! | `verdict/` | what stands out, in prose |
+//! | `material` | recordings and profiles as read |
+//! | `subject` | the process that the report is about |
+//! | `known` | which figures hold at which moment |
+//! | `verdict/` | the findings, in prose |
 //! | `sites` | places in the program that allocate |
 //! | `bands`, `timeline` | the heap over time |
 //! | `flame` | the call tree |
 //! | `page` | all of it as HTML (`templates/`) |
-//! | `date` | a moment as people write it |
+//! | `date` | a date and time for people |
 
 mod bands;
 mod date;
@@ -34,28 +34,28 @@ use std::path::Path;
 use subject::Subject;
 use verdict::Verdict;
 
-/// What was found, ready to be written.
+/// The findings, ready to be written.
 pub struct Report {
     material: Material,
 }
 
 impl Report {
-    /// Of a recording or a profile.
+    /// The report on a recording or a profile.
     ///
     /// # Errors
     ///
-    /// It is neither, or cannot be read.
+    /// The file is neither, or cannot be read.
     pub fn load(file: &Path) -> Result<Self, Failure> {
         let material = material::load(file)?;
         Ok(Self { material })
     }
 
-    /// The process's number; 0: not known.
+    /// The PID; 0: unknown.
     pub fn pid(&self) -> u32 {
         Subject::choose(&self.material).pid
     }
 
-    /// The first paragraph, what to do and the notes, for a terminal or a pipe.
+    /// The first paragraph, the remedies and the notes, for a terminal or a pipe.
     pub fn text(&self) -> String {
         let Verdict { opening, findings } = verdict::judge(&Subject::choose(&self.material));
         let mut text = format!("\n{}\n", opening.replace('`', ""));
@@ -76,13 +76,13 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// The kernel gives no random numbers.
+    /// The kernel provides no random numbers.
     pub fn html(&self) -> Result<String, Failure> {
         let subject = Subject::choose(&self.material);
         page::render(&self.material, &subject, &verdict::judge(&subject))
     }
 
-    /// The verdict for programs.
+    /// The verdict as JSON.
     pub fn json(&self) -> Value {
         let subject = Subject::choose(&self.material);
         let Verdict { opening, findings } = verdict::judge(&subject);
@@ -104,7 +104,7 @@ impl Report {
     }
 }
 
-/// The lines, and their sum.
+/// The ledger's lines and their sum.
 fn ledger(told: Told) -> Value {
     let lines = told.heap.ledger.lines();
     let mut lines: serde_json::Map<String, Value> = lines
@@ -115,7 +115,7 @@ fn ledger(told: Told) -> Value {
     Value::Object(lines)
 }
 
-/// When that was, and whether it is known what was in the heap.
+/// The time of the moment, and whether the heap's contents are known.
 fn moment(known: Known<Told>) -> Value {
     match known {
         Known::Yes(told) => json!({"known": true, "t_ms": told.at_ms, "resident": told.rss}),

@@ -1,7 +1,7 @@
 //! Places in the program that allocate.
 //!
-//! A profile has stacks of calls. People look for the function of theirs, not for the library's that it called: a site is the
-//! innermost call that no language's runtime makes.
+//! A profile has stacks of calls. People look for their own function, not for the library's that it
+//! called. So a site is the innermost call outside all languages' runtimes.
 
 use crate::profile::{Figures, Frame, Profile, Stack};
 use std::collections::HashMap;
@@ -12,21 +12,21 @@ use std::path::Path;
 pub struct Site {
     /// The function.
     pub function: String,
-    /// Its file and line, as short as is telling; may be empty.
+    /// Its file and line, shortened; may be empty.
     pub place: String,
-    /// Who called it in the stack that allocates most here, nearest first.
+    /// Its callers in the stack that allocates most here, nearest first.
     pub callers: Vec<String>,
-    /// What was allocated.
+    /// Its allocations.
     pub figures: Figures,
-    /// Bytes of the stack that `callers` are of.
+    /// Bytes of the stack that `callers` come from.
     most: u64,
 }
 
-/// Callers that are told.
+/// Most callers listed.
 const CALLERS: usize = 4;
 
 impl Site {
-    /// For prose: the function and where it is.
+    /// For prose: the function and its location.
     pub fn name(&self) -> String {
         let function = plain(&self.function);
         match self.place.as_str() {
@@ -35,18 +35,18 @@ impl Site {
         }
     }
 
-    /// Usable bytes beyond what was asked for, of live objects.
+    /// Usable minus requested bytes of live objects.
     pub fn waste(&self) -> u64 {
         self.figures.waste()
     }
 }
 
-/// Without what would end a quotation.
+/// A name without the characters that would end a quotation.
 fn plain(name: &str) -> String {
     name.replace('`', "'")
 }
 
-/// The sites of `profile`, in no order.
+/// The sites of `profile`, unsorted.
 pub fn sites(profile: &Profile) -> Vec<Site> {
     let mut found: HashMap<(&str, &str, u32), Site> = HashMap::new();
     for stack in &profile.stacks {
@@ -95,7 +95,7 @@ pub fn place(frame: &Frame) -> String {
     }
 }
 
-/// The innermost frame that is the program's own; the innermost of all if none is.
+/// The innermost frame of the program's own code; the innermost of all if there is none.
 fn own(frames: &[std::sync::Arc<Frame>]) -> usize {
     frames
         .iter()
@@ -103,7 +103,7 @@ fn own(frames: &[std::sync::Arc<Frame>]) -> usize {
         .unwrap_or(0)
 }
 
-/// How functions begin that allocate for others: of languages' runtimes, and wrappers that many programs have.
+/// Prefixes of functions that allocate on others' behalf: languages' runtimes, and common wrappers.
 const RUNTIME: [&str; 34] = [
     "operator new",
     "std::",
@@ -141,7 +141,7 @@ const RUNTIME: [&str; 34] = [
     "xcalloc",
 ];
 
-/// What calls `main`, or a thread's function.
+/// Whether the function calls `main` or a thread's function.
 fn is_start(frame: &Frame) -> bool {
     let starts = [
         "__libc_start_call_main",

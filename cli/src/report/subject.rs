@@ -9,44 +9,44 @@ use crate::recording::format::{Classes, Event, Frontend, Happening, Sample};
 /// One process.
 #[derive(Debug)]
 pub struct Subject<'a> {
-    /// Its number; 0: not known.
+    /// Its PID; 0: unknown.
     pub pid: u32,
-    /// What it runs.
+    /// Its program.
     pub program: String,
-    /// In the order of time; may be empty.
+    /// In order of time; may be empty.
     pub samples: Vec<&'a Sample>,
-    /// Its size classes, the last time they were written.
+    /// Its size classes when they were last written.
     pub classes: Option<&'a Classes>,
-    /// What happened to it.
+    /// Its events.
     pub events: Vec<&'a Event>,
     /// Its profile.
     pub profile: Option<&'a Profile>,
-    /// Its profile when it held most, and when that was, in ms.
+    /// Its profile at its peak, with the time in ms.
     pub at_peak: Option<&'a (u64, Profile)>,
-    /// Which heap it has.
+    /// Its kind of heap.
     pub frontend: Frontend,
-    /// What it executed in the end.
+    /// What it finally executed.
     pub became: Option<String>,
     /// Between two samples.
     pub interval_ms: u64,
 }
 
-/// A process of the recording from its start, or from when it executed a program, in short.
+/// Summary of a process of the recording, from its start or its last `exec`.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    /// Its number.
+    /// Its PID.
     pub pid: u32,
-    /// What it runs.
+    /// Its program.
     pub program: String,
-    /// The most that was seen in RAM, in bytes.
+    /// The highest resident count seen, in bytes.
     pub peak: u64,
-    /// Which heap it has.
+    /// Its kind of heap.
     pub frontend: Frontend,
-    /// What it executed in the end.
+    /// What it finally executed.
     pub became: Option<String>,
-    /// The same number runs something else before that, in ms.
+    /// Before this time, in ms, the PID ran another program.
     from_ms: u64,
-    /// And from then on.
+    /// From this time on, in ms, it runs another program.
     until_ms: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl Process {
         self.pid == pid && self.from_ms <= t_ms && before_the_next
     }
 
-    /// Whether a profile with this number and name is its own.
+    /// Whether a profile with this PID and name belongs to it.
     fn is_of(&self, profile: &Profile) -> bool {
         let is_alone = self.from_ms == 0 && self.until_ms.is_none();
         self.pid == profile.pid && (is_alone || self.program == profile.program)
@@ -135,14 +135,14 @@ impl<'a> Subject<'a> {
         History::new(&self.samples, self.interval_ms, self.duration_ms())
     }
 
-    /// How it ended, if that was seen.
+    /// How it ended, if that was observed.
     pub fn ending(&self) -> Option<&'a Happening> {
         use Happening::{Ended, Exited, Killed};
         let ends = |what: &&Happening| matches!(what, Ended | Exited { .. } | Killed { .. });
         self.events.iter().map(|event| &event.what).rfind(ends)
     }
 
-    /// From the program's start to the last that is known of the process, in ms.
+    /// From the program's start to the last record of the process, in ms.
     pub fn duration_ms(&self) -> u64 {
         let samples = self.samples.iter().map(|sample| sample.t_ms);
         let events = self.events.iter().map(|event| event.t_ms);
@@ -150,8 +150,8 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The processes of the recording, the largest first. One that executed a program stands there
-/// twice: what it told before is of another heap.
+/// The processes of the recording, largest first. A process that executed a program appears twice,
+/// because its earlier figures are of another heap.
 pub fn processes(material: &Material) -> Vec<Process> {
     let Some(recording) = &material.recording else {
         return Vec::new();
@@ -177,13 +177,13 @@ pub fn processes(material: &Material) -> Vec<Process> {
         }
         process.program = named(std::mem::take(&mut process.program), process.pid);
     }
-    // What executed something before it was looked at.
+    // Drop a process that called `exec` before its first sample.
     found.retain(|process| process.until_ms.is_none() || process.peak > 0);
     found.sort_by_key(|process| std::cmp::Reverse(process.peak));
     found
 }
 
-/// What came, as far as the events tell.
+/// The starts, as far as the events tell.
 fn starts(recording: &Recording) -> Vec<Process> {
     let mut found: Vec<Process> = Vec::new();
     for event in &recording.events {
@@ -217,7 +217,7 @@ fn starts(recording: &Recording) -> Vec<Process> {
     found
 }
 
-/// A process that ended before its name could be read has its number for one.
+/// A process that ended before its name could be read is named by its PID.
 fn named(program: String, pid: u32) -> String {
     match (program.is_empty(), pid) {
         (false, _) => program,

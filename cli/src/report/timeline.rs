@@ -1,6 +1,5 @@
 //! The ledger over time, as stacked areas of SVG, and the numbers behind it for the page's script.
-//! Where nothing is known of the heap, only what the kernel and the page heap count is drawn,
-//! hatched.
+//! While the heap is unknown, only the kernel's and the page heap's counts are drawn, hatched.
 
 use super::bands::{self, BANDS, Cut};
 use super::known::{History, Moment};
@@ -10,31 +9,31 @@ use neap::stats::Bytes;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// The picture's own units.
+/// In the picture's own units.
 pub const WIDTH: f64 = 1000.0;
 /// See [`WIDTH`].
 pub const HEIGHT: f64 = 300.0;
-/// Moments that are drawn, at most; of those between, the largest is.
+/// Most moments drawn. Of those that share a column, the largest is drawn.
 const COLUMNS: usize = 500;
 
 /// The picture.
 #[derive(Debug)]
 pub struct Timeline {
-    /// One area a band, from the bottom up, where the heap is known.
+    /// One area per band, from the bottom up, while the heap is known.
     pub areas: Vec<Area>,
-    /// What was in RAM, to be hatched under the areas; empty where all is known.
+    /// The resident count, to be hatched under the areas; empty if everything is known.
     pub unknown: String,
-    /// What was in RAM, as a line: the kernel tells it at every moment.
+    /// The resident count as a line: the kernel tells it at every moment.
     pub outline: String,
-    /// Lines across, with what they mean.
+    /// Horizontal lines with labels.
     pub grid: Vec<Tick>,
-    /// Marks along the time.
+    /// Marks on the time axis.
     pub times: Vec<Tick>,
     /// Purges.
     pub purges: Vec<Tick>,
-    /// For the script.
+    /// Data for the script.
     pub points: Points,
-    /// What was in RAM at the peak.
+    /// The resident count at the peak.
     pub peak: u64,
 }
 
@@ -43,37 +42,37 @@ pub struct Timeline {
 pub struct Area {
     /// The band.
     pub band: &'static bands::Band,
-    /// The path's data.
+    /// The path's data attribute.
     pub path: String,
-    /// Bytes at the peak, if they are known.
+    /// Bytes at the peak, if known.
     pub at_peak: Option<u64>,
 }
 
-/// A place on an axis.
+/// A labelled position on an axis.
 #[derive(Debug)]
 pub struct Tick {
     /// In the picture's units.
     pub at: f64,
-    /// The same as a share of the axis, in percent.
+    /// The same in percent of the axis.
     pub percent: f64,
-    /// What stands there.
+    /// Its label.
     pub text: String,
 }
 
 /// What the script shows.
 #[derive(Debug, Serialize)]
 pub struct Points {
-    /// Where, in percent of the width.
+    /// Positions in percent of the width.
     pub x: Vec<f64>,
-    /// When, in seconds.
+    /// Times in seconds.
     pub t: Vec<f64>,
-    /// The whole process, in bytes.
+    /// Resident bytes of the whole process.
     pub rss: Vec<u64>,
-    /// By band, in bytes, where it is known.
+    /// Bytes by band, while known.
     pub bands: Vec<Vec<Option<u64>>>,
-    /// Slabs and large blocks as the page heap counts them, where nothing else is known.
+    /// Slabs and large blocks by the page heap's count, while nothing else is known.
     pub taken: Vec<Option<u64>>,
-    /// Which moment was the largest.
+    /// Index of the largest moment.
     pub peak: usize,
 }
 
@@ -90,7 +89,7 @@ struct Point {
 /// What is known of the heap at a moment.
 #[derive(Clone, Copy, Debug)]
 enum Heap {
-    /// The process told. Between two moments of the same stretch, all is known.
+    /// Figures of the process. Between two moments of the same stretch, everything is known.
     Told { cut: Cut, stretch: usize },
     /// Nothing.
     Unknown,
@@ -113,7 +112,7 @@ impl Point {
 }
 
 impl Timeline {
-    /// Draws what is known of `subject`; `None` where there are no two moments.
+    /// Draws what is known of `subject`; `None` with fewer than two moments.
     pub fn of(subject: &Subject) -> Option<Self> {
         let points = columns(moments(&subject.history()));
         let (first, last) = (points.first()?.t_ms, points.last()?.t_ms);
@@ -144,7 +143,7 @@ impl Timeline {
     }
 }
 
-/// What the process told, and what was counted where that is not known by what it told.
+/// The process's figures, and the counts at moments when no figures hold.
 fn moments(history: &History) -> Vec<Point> {
     let mut points = Vec::with_capacity(history.told.len());
     let (mut stretch, mut before) = (0, None);
@@ -165,8 +164,8 @@ fn moments(history: &History) -> Vec<Point> {
     points
 }
 
-/// What was counted between two tellings, without what is known. Where these are joined, only what
-/// stands out between them.
+/// The counts between two sets of figures, without the known moments. If the two are joined, only
+/// those that stand out between them.
 fn unknown(
     history: &History,
     before: Option<&Told>,
@@ -199,7 +198,8 @@ fn is_known(points: &[Point]) -> bool {
     first.is_some() && stretches.all(|stretch| stretch == first)
 }
 
-/// At most [`COLUMNS`] moments: of those that share a column, the one with most in RAM.
+/// At most [`COLUMNS`] moments: of those that share a column, the one with the highest resident
+/// count.
 fn columns(points: Vec<Point>) -> Vec<Point> {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return Vec::new();
@@ -275,7 +275,7 @@ fn seconds(time: f64, step: f64) -> String {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, from `least` on.
+/// The least of 1, 2 or 5 times a power of ten that is at least `least`.
 fn step(least: f64) -> f64 {
     let power = 10f64.powf(least.max(1e-3).log10().floor());
     let factor = [1.0, 2.0, 5.0]
@@ -284,7 +284,7 @@ fn step(least: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// The least 1, 1.5, 2, 3, 4 or 6 times a power of two that `bytes` fit below.
+/// The least of 1, 1.5, 2, 3, 4 or 6 times a power of two that is above `bytes`.
 fn nice(bytes: f64) -> f64 {
     let power = 2f64.powf(bytes.log2().floor());
     let factor = [1.0, 1.25, 1.5, 1.75]
@@ -293,7 +293,7 @@ fn nice(bytes: f64) -> f64 {
     factor.unwrap_or(2.0) * power
 }
 
-/// Bands that are there at some moment.
+/// Bands that are nonzero at some moment.
 fn shown(points: &[Point]) -> Vec<usize> {
     let is_there = |index: &usize| {
         let mut cuts = points.iter().filter_map(Point::cut);
@@ -327,10 +327,10 @@ fn areas(scale: &Scale, points: &[Point], peak: usize) -> Vec<Area> {
     areas
 }
 
-/// A moment, and where a band begins and ends there.
+/// A moment, and a band's lower and upper edge there.
 type Corner<'a> = (&'a Point, f64, f64);
 
-/// Along the top, and back along the bottom. A moment that stands alone is as wide as one column.
+/// Along the top, and back along the bottom. A single moment is drawn one column wide.
 fn path(scale: &Scale, corners: &[Corner]) -> String {
     let there = corners
         .iter()
@@ -354,10 +354,10 @@ fn path(scale: &Scale, corners: &[Corner]) -> String {
     path
 }
 
-/// Half of the width of a column, in the picture's units.
+/// Half a column's width, in the picture's units.
 const HALF_COLUMN: f64 = WIDTH / COLUMNS as f64 / 2.0;
 
-/// The points of a line along what was in RAM.
+/// The points of a line along the resident count.
 fn outline(scale: &Scale, points: &[Point]) -> String {
     let corner = |point: &Point| {
         let (x, y) = (scale.x(point.t_ms), scale.y(point.rss as f64));
@@ -472,7 +472,7 @@ mod tests {
             };
             tick(at).with(heap)
         };
-        // Told at every tick for a second; then never again.
+        // Figures at every tick for a second, then never again.
         let samples: Vec<_> = (0..30_u64)
             .map(|at| telling(at, at.saturating_sub(9) * 100))
             .collect();

@@ -1,12 +1,12 @@
-//! What `neap serve` answers, on HTTP.
+//! The HTTP responses of `neap serve`.
 //!
-//! | path | what |
+//! | path | response |
 //! |---|---|
 //! | `/` | the processes, with links |
-//! | `/metrics` | for Prometheus |
+//! | `/metrics` | metrics for Prometheus |
 //! | `/debug/pprof/heap`, `/debug/pprof/allocs` | heap profiles, as Go's programs serve them |
 //!
-//! All that reads boards blocks, and runs on threads beside the one that speaks HTTP.
+//! Reading boards blocks, so it runs on other threads than HTTP.
 
 mod page;
 mod pprof;
@@ -25,7 +25,7 @@ use axum::routing::get;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// The answers, for a server on `address`.
+/// The routes of a server on `address`.
 pub fn router(watched: Arc<Watched>, address: SocketAddr) -> Router {
     let router = Router::new()
         .route("/", get(page::root))
@@ -52,7 +52,7 @@ async fn scrape(State(watched): State<Arc<Watched>>) -> Response {
     }
 }
 
-/// Does work that blocks on a thread of its own.
+/// Runs blocking work on a thread of its own.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -60,13 +60,13 @@ async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Failure::own(format!("neap itself failed: {error}"))))
 }
 
-/// One sentence.
+/// An error as one sentence.
 fn refusal(status: StatusCode, why: &impl std::fmt::Display) -> Response {
     (status, format!("{why}\n")).into_response()
 }
 
-/// A page in this machine's browser may call itself by a name that leads to our loopback address; it is not to read what
-/// we serve.
+/// Rejects foreign host names. Otherwise a page in a local browser could read these responses under
+/// a name that resolves to the loopback address.
 async fn only_local_names(request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();

@@ -1,5 +1,6 @@
-//! Heap profiles, at the paths of Go's `net/http/pprof`. Both are the same profile, with what is
-//! live and what was allocated: all that was sampled, or with `?seconds=N` what is sampled in so long, as Go's are.
+//! Heap profiles at the paths of Go's `net/http/pprof`. Both paths serve the same profile, with
+//! live and allocated figures: everything sampled or, like Go with `?seconds=N`, the samples of
+//! that time.
 
 use super::watched::MOST_SESSIONS;
 use super::{Watched, blocking, refusal};
@@ -14,18 +15,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Mean bytes between two samples where we switch sampling on: as Go does.
+/// Mean bytes between two samples when the server switches sampling on; Go's default.
 const RATE: u64 = 512 << 10;
-/// How long to wait until a process has switched sampling on.
+/// How long to wait for a process to switch sampling on.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest time to sample for a request, in seconds.
 const LONGEST: u64 = 600;
-/// How often it is looked whether the process is still there.
+/// How often to check whether the process has ended.
 const LOOK: Duration = Duration::from_millis(100);
-/// When to ask again if there are too many sessions, in seconds.
+/// When the client should retry after too many sessions, in seconds.
 const RETRY: &str = "10";
 
-/// What follows the question mark.
+/// The query parameters.
 #[derive(Debug, Deserialize)]
 pub struct Asked {
     pid: Option<i32>,
@@ -86,7 +87,7 @@ fn too_many() -> Refusal {
     Refusal(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
-/// The process that is meant: named, or the only one.
+/// The requested process, or the only one.
 async fn one(watched: &Arc<Watched>, pid: Option<i32>) -> Result<i32, Refusal> {
     let watched = Arc::clone(watched);
     if let Some(pid) = pid {
@@ -113,7 +114,7 @@ fn listed(targets: &[Target]) -> String {
     titles.join(", ")
 }
 
-/// All that the process sampled.
+/// Everything that the process sampled.
 fn whole(process: &Process) -> Result<Vec<u8>, Failure> {
     let pid = process.pid();
     let region = Region::open(pid)?;
@@ -126,10 +127,11 @@ fn whole(process: &Process) -> Result<Vec<u8>, Failure> {
     Ok(pprof::encode(&profile.called(&process.name())))
 }
 
-/// A session that goes on. The leave for it is given back when its bytes are, also on a thread that nobody waits for.
+/// A session in progress. Its permit is released with its bytes, even on a thread that no request
+/// awaits.
 struct Held {
     session: Session,
-    /// Of the process as it was at the beginning: it may end before the session does.
+    /// The region from the beginning of the session; the process may end before the session does.
     region: Region,
     process: Process,
     name: String,
@@ -145,7 +147,7 @@ impl Held {
         let rate = if others == 0 { RATE } else { others };
         let mut session = Session::of(found.as_ref(), rate)?;
         let (region, on) = match found {
-            // What somebody else has switched on is left alone.
+            // Leave sampling as another observer switched it on.
             Some(region) if others != 0 => (region, On(None)),
             _ => {
                 let on = On::switch(board)?;
@@ -164,7 +166,7 @@ impl Held {
         })
     }
 
-    /// Until the time is over or the process has ended: what it sampled until then is kept.
+    /// Waits until the time is over or the process has ended. What it sampled until then is kept.
     async fn wait(&self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end && !self.process.has_ended() {
@@ -172,7 +174,7 @@ impl Held {
         }
     }
 
-    /// What was sampled since it began.
+    /// What was sampled since the session began.
     fn end(self, pid: i32) -> Result<Vec<u8>, Failure> {
         let ended = self.session.end(&self.region)?;
         drop(self.on);
@@ -183,7 +185,8 @@ impl Held {
     }
 }
 
-/// Sampling that we have switched on; it is switched off when this is dropped, also because the client has gone.
+/// Sampling switched on by the server. Dropping it switches sampling off, even if the client has
+/// disconnected.
 struct On(Option<Board>);
 
 impl On {
@@ -192,7 +195,7 @@ impl On {
             Sampling::InForce(_) => Ok(On(Some(board))),
             Sampling::Pending => {
                 let (title, why) = (board.title(), board.silence().why);
-                // What it has not yet done is not to be done later.
+                // Cancel the request, so that the process does not carry it out later.
                 drop(On(Some(board)));
                 Err(Failure::own(format!(
                     "pending: {title} does not sample yet: {why}"

@@ -1,4 +1,4 @@
-//! Which processes are served, and their figures.
+//! The served processes and their figures.
 
 use crate::attach::{Board, Process, Target, Under};
 use crate::failure::Failure;
@@ -8,19 +8,20 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How long a scrape waits for a process: a purge thread looks once a second. One that sleeps is told by its older figures.
+/// How long a scrape waits for a process: a purge thread wakes once a second. For a sleeping
+/// process, the scrape returns older figures.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// Processes that are asked at the same time.
+/// Processes asked in parallel.
 const AT_ONCE: usize = 128;
-/// Sessions at the same time: each keeps what its process had sampled before, up to 19 MB.
+/// Sessions in parallel. Each keeps what its process had sampled before, up to 19 MB.
 pub const MOST_SESSIONS: usize = 4;
 
 /// Which processes are served.
 #[derive(Debug)]
 pub enum Scope {
-    /// These.
+    /// These processes.
     Named(Vec<Under>),
-    /// All of our user, or of all users for root.
+    /// All processes of the user, or of all users for root.
     All,
 }
 
@@ -28,13 +29,13 @@ pub enum Scope {
 #[derive(Debug)]
 pub struct Watched {
     scope: Scope,
-    /// One scrape at a time, however many ask.
+    /// Held during a scrape, so that concurrent requests take turns.
     turn: Mutex<()>,
     sessions: Arc<Semaphore>,
 }
 
 impl Watched {
-    /// To serve these.
+    /// Serves these processes.
     pub fn new(scope: Scope) -> Watched {
         Watched {
             scope,
@@ -52,7 +53,7 @@ impl Watched {
         })
     }
 
-    /// All of them at this moment. Those that end meanwhile are left out.
+    /// Views of all processes now. Those that end meanwhile are left out.
     pub fn views(&self) -> Result<Vec<View>, Failure> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(match &self.scope {
@@ -61,16 +62,16 @@ impl Watched {
         })
     }
 
-    /// Leave for one more session, until it is dropped; none: there are [`MOST_SESSIONS`].
+    /// A permit for one more session; `None` if there are [`MOST_SESSIONS`].
     pub fn leave(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.sessions).try_acquire_owned().ok()
     }
 
-    /// The board of one of them.
+    /// The board of a served process.
     ///
     /// # Errors
     ///
-    /// It is none of them, or has ended.
+    /// The process is not served, or has ended.
     pub fn board(&self, pid: i32) -> Result<Board, Failure> {
         let user = Process::open(pid)?.user().unwrap_or(u32::MAX);
         let is_served = match &self.scope {
@@ -91,7 +92,7 @@ fn target(under: &Under) -> Target {
 fn views(all: &[Under]) -> Vec<View> {
     let ask = |under: &Under| {
         let asked = View::ask(&under.board, PATIENCE);
-        // Figures that are torn are no reason to hide what the kernel counts.
+        // Unreadable figures are no reason to hide the kernel's count.
         asked
             .or_else(|_| View::look(&under.board, State::Pending))
             .ok()

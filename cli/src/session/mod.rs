@@ -1,13 +1,13 @@
-//! A run that is looked at: the processes of the tree, from their first to their last word.
+//! A watched run: the processes of the tree, from start to end.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
 //! | `mod` | the processes, sampled at every tick into the recording |
 //! | `watched` | one process |
-//! | `outcome` | what is written when the program has ended |
+//! | `outcome` | the files and messages after the program's end |
 //!
-//! Every process under Neap hands us descriptors of its board and of its profile, so all of this works whatever becomes of the
-//! process: what it wrote there last stays readable.
+//! Every process under Neap sends descriptors of its board and of its profile. So the session can
+//! read what the process last wrote even after the process has ended.
 
 mod outcome;
 mod watched;
@@ -28,19 +28,20 @@ use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use watched::Watched;
 
-/// The variable by which processes find our socket.
+/// Names this session's socket to processes.
 const MONITOR: &str = "NEAP_MONITOR";
 /// The variable that switches sampling on.
 const SAMPLE: &str = "NEAP_SAMPLE";
-/// The variable by which a process keeps the thread that answers.
+/// Makes a process keep the thread that answers.
 const ANSWER: &str = "NEAP_ANSWER";
-/// Processes that are sampled at one time; of more there is only the beginning and the end.
+/// Most processes sampled at one time. For further ones, only the beginning and the end are
+/// recorded.
 const MOST_AT_ONCE: usize = 16;
-/// How long those that died with the program may take to hand over their last descriptors, in ms: they are in our socket
-/// already, and only our own thread has to read them.
+/// Time allowed for the last descriptors of processes that ended with the program, in ms. They are
+/// in the socket already, and only this process's own thread must read them.
 const LAST_WORD_MS: u64 = 20;
 
-/// Time since the program's start, on the clock by which processes date their figures.
+/// Time since the program's start, by the clock of the processes' figures.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// In ms of `CLOCK_MONOTONIC`.
@@ -56,13 +57,13 @@ impl Clock {
         self.of(now_ms())
     }
 
-    /// A moment of `CLOCK_MONOTONIC`; one before the start is the start.
+    /// Converts `CLOCK_MONOTONIC`; a time before the start becomes the start.
     fn of(self, monotonic_ms: u64) -> u64 {
         monotonic_ms.saturating_sub(self.origin)
     }
 }
 
-/// A run that is looked at.
+/// A watched run.
 pub struct Session {
     monitor: Option<Monitor>,
     inbox: Option<Inbox>,
@@ -76,11 +77,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// Prepares to look at `words`, with samples into `writer`. Sets the variables that the program needs.
+    /// Prepares to watch `words`, with samples into `writer`. Sets the variables that the program
+    /// needs.
     ///
     /// # Errors
     ///
-    /// There is no socket to be had.
+    /// No socket can be made.
     pub fn new(
         words: &[OsString],
         writer: Option<Writer>,
@@ -105,7 +107,7 @@ impl Session {
         })
     }
 
-    /// Has the program sample from its start, unless a variable or a flag says at which rate already.
+    /// Makes the program sample from its start, unless a variable or a flag sets a rate.
     pub fn sample_by_default() {
         if env::var_os(SAMPLE).is_none_or(|rate| rate.is_empty()) {
             let rate = neap::control::find(SAMPLE.as_bytes()).and_then(|option| option.bare);
@@ -143,7 +145,7 @@ impl Session {
         }
     }
 
-    /// Takes what processes have sent since the last time.
+    /// Takes the messages since the last time.
     fn greet(&mut self) {
         let arrivals = self.inbox.as_ref().map(Inbox::arrivals);
         for arrival in arrivals.into_iter().flatten() {
@@ -184,7 +186,7 @@ impl Session {
         }
     }
 
-    /// A sample of every process that lives.
+    /// Samples every live process.
     fn sample(&mut self) {
         let (clock, interval, main) = (self.clock, self.interval, self.main);
         let mut records = Vec::new();
@@ -199,7 +201,7 @@ impl Session {
         records.iter().for_each(|record| self.write(record));
     }
 
-    /// The last word of every process.
+    /// Records the last figures of every process.
     fn conclude(&mut self, ending: Ending) {
         std::thread::sleep(Duration::from_millis(LAST_WORD_MS));
         self.greet();
@@ -236,15 +238,15 @@ impl Watch for Session {
     }
 }
 
-/// Has processes answer while they sleep: what they tell is what the recording knows. A variable or
-/// a flag of the user's stays.
+/// Makes processes answer while they sleep, because the recording knows only what they tell. The
+/// user's variable or flag takes precedence.
 fn answer_by_default() {
     if env::var_os(ANSWER).is_none_or(|word| word.is_empty()) {
         set_variables([(ANSWER, OsString::from("1"))]);
     }
 }
 
-/// The variables of Neap in force, without the one that leads to us.
+/// The `NEAP_*` variables that are set, except the session's own.
 fn options() -> BTreeMap<String, String> {
     let text = |word: OsString| word.to_string_lossy().into_owned();
     env::vars_os()

@@ -1,4 +1,4 @@
-//! What is written when the program has ended: profiles, leaks, and where they are.
+//! Writes the profiles and leaks after the program's end, and says where they are.
 
 use super::Session;
 use super::watched::Watched;
@@ -16,45 +16,46 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// What people asked for.
+/// The requested outputs.
 pub struct Outputs {
-    /// Where the recording is, if there is one.
+    /// The recording, if any.
     pub recording: Option<PathBuf>,
-    /// Where the profile goes, if it is wanted.
+    /// The file for the profile, if requested.
     pub profile: Option<ProfileFile>,
-    /// Whether the sites still live are printed.
+    /// Whether to print the sites that are still live.
     pub leaks: Leaks,
 }
 
-/// Whether the sites still live at the end are printed.
+/// Whether to print the sites that are still live at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaks {
-    /// They are.
+    /// Print them.
     Printed,
-    /// They are not.
+    /// Do not print them.
     Unasked,
 }
 
 /// A file for a profile.
 pub enum ProfileFile {
-    /// Named by the caller.
+    /// Named by the user.
     Named(PathBuf),
-    /// `neap.PROGRAM.PID.pb.gz` in this directory, the one where we were called.
+    /// `neap.PROGRAM.PID.pb.gz` in this directory, the one that `neap` started in.
     In(PathBuf),
 }
 
-/// `--sample` takes no fewer bytes.
+/// The least value of `--sample`.
 const FINEST: u64 = 4 << 10;
 
-/// How a gzipped file begins.
+/// The first bytes of a gzipped file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 impl ProfileFile {
-    /// Checks before the start that it can be written, and is no file that is something else.
+    /// Checks before the start that the file can be written and would not overwrite another kind of
+    /// file.
     ///
     /// # Errors
     ///
-    /// As it says.
+    /// It cannot be written, or is another kind of file.
     pub fn named(file: &Path) -> Result<Self, Failure> {
         let refused = |what: &dyn std::fmt::Display| {
             let file = shown(file);
@@ -76,18 +77,19 @@ impl ProfileFile {
         Ok(Self::Named(absolute))
     }
 
-    /// The usual name in the current directory. Checks before the start that there can be such a file.
+    /// The default name in the current directory. Checks before the start that such a file can be
+    /// written.
     ///
     /// # Errors
     ///
-    /// There cannot, and what else to do.
+    /// It cannot; the message says what else to do.
     pub fn usual(program: &OsStr) -> Result<Self, Failure> {
         let here = std::env::current_dir().map_err(|error| {
             Failure::own(format!(
                 "there is no current directory for the profile ({error}): name a file with --profile=FILE"
             ))
         })?;
-        // The program's number is not known yet; ours is as long.
+        // The program's PID is unknown yet; this process's is as long.
         let file = here.join(usual_name(program, std::process::id()));
         profile::check_writable(&file).map_err(|failure| {
             Failure::own(format!(
@@ -114,7 +116,8 @@ fn usual_name(program: &OsStr, pid: u32) -> OsString {
 }
 
 impl Session {
-    /// Writes what was asked for, after the program's end. What goes wrong here is told and changes nothing: the program ran.
+    /// Writes the requested outputs after the program's end. A failure here is reported but does
+    /// not change the exit code, because the program ran.
     pub fn finish(mut self, ending: Ending, outputs: Outputs, program: &OsStr) {
         self.conclude(ending);
         let profiles = match self.wants_profiles(&outputs) {
@@ -137,7 +140,8 @@ impl Session {
         self.writer.is_some() || outputs.profile.is_some() || outputs.leaks == Leaks::Printed
     }
 
-    /// The profiles of all processes with samples, the main program's first, then those that allocated most.
+    /// The profiles of all processes with samples: the main program's first, then by bytes
+    /// allocated.
     fn profiles(&self) -> Vec<Profile> {
         let read = || {
             let read = |process: &Watched| {
@@ -235,7 +239,7 @@ impl Session {
         ));
     }
 
-    /// Why there is no profile of any process, and what to do.
+    /// Why no process has a profile, and what to do.
     fn unsampled(&self) -> String {
         let regions = || self.processes.iter().flat_map(|process| &process.region);
         let mut rates = regions().filter_map(|region| region.head().ok());
@@ -253,13 +257,14 @@ impl Session {
             ));
         }
         for profile in profiles {
-            // Standard output is the program's. Nobody can be told if this fails.
+            // Standard output belongs to the program. A failure to write here cannot be reported,
+            // so it is ignored.
             let _ = anstream::stderr().write_all(leaks(profile, Value::LiveSpace).as_bytes());
         }
     }
 }
 
-/// Processes were sampled, and still there is nothing.
+/// The message if processes sampled but have no samples.
 fn no_sample(rate: u64) -> String {
     let finer = match rate {
         0..=FINEST => "",
@@ -287,7 +292,8 @@ fn embedded(profile: &Profile, peak_ms: Option<u64>) -> Record {
     })
 }
 
-/// A name for the profile of a further process. One that executed another program has two.
+/// A file name for the profile of a further process. A process that executed another program has
+/// two profiles.
 fn beside(file: &Path, pid: u32, before: &[Profile]) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(format!(".{pid}"));
@@ -298,7 +304,7 @@ fn beside(file: &Path, pid: u32, before: &[Profile]) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// A file's name as a shell takes it, relative where that is shorter.
+/// A file's name quoted for a shell, relative if that is shorter.
 fn argument(file: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     let short = file.strip_prefix(here).unwrap_or(file);

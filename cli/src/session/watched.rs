@@ -8,18 +8,19 @@ use neap::board::NAME;
 use neap::stats::Snapshot;
 use std::time::{Duration, Instant};
 
-/// How long a process keeps writing its figures after the last word from us.
+/// How long a process keeps writing its figures after this session's last request.
 const LEASE: Duration = Duration::from_secs(5);
-/// Size classes are written so often.
+/// Interval between two records of size classes, in ms.
 const CLASSES_MS: u64 = 5_000;
-/// Looking at the kernel's count of the arenas may take one part in so many of the time: it holds up the process.
+/// Reading the kernel's count of the arenas holds up the process, so it may take at most one part
+/// in this many of the time.
 const KERNEL_PART: u32 = 200;
 
-/// A process that has handed us its board, its profile, or both.
+/// A process that has sent its board, its profile, or both.
 pub struct Watched {
-    /// Its number.
+    /// Its PID.
     pub pid: u32,
-    /// What it runs.
+    /// Its program.
     pub program: String,
     /// Its profile, if it samples.
     pub region: Option<Region>,
@@ -32,21 +33,21 @@ pub struct Watched {
     peak: Peak,
 }
 
-/// The profile when the program held most, as far as it was read in time.
+/// The profile from when the program held most, as far as it was read in time.
 #[derive(Default)]
 pub struct Peak {
     /// When, in ms.
     pub t_ms: u64,
-    /// The region's bytes; empty: never read.
+    /// The region's bytes; empty if never read.
     pub region: Vec<u8>,
     /// What the program held then, in bytes.
     held: u64,
-    /// No reading before that.
+    /// The earliest time of the next reading.
     from: Option<Instant>,
 }
 
 impl Watched {
-    /// A process that has just come.
+    /// A process that has just started.
     pub fn new(pid: u32, board: Option<Board>) -> Self {
         let process = board.as_ref().and_then(Board::process);
         let program = process.map_or_else(String::new, crate::attach::Process::name);
@@ -64,22 +65,22 @@ impl Watched {
         }
     }
 
-    /// Whether it was there when we last looked.
+    /// Whether the process was alive at the last tick.
     pub fn is_alive(&self) -> bool {
         self.board.is_some()
     }
 
-    /// It has ended, or executed another program. Its profile stays.
+    /// Notes that the process has ended or executed another program. Keeps its profile.
     pub fn end(&mut self) {
         self.board = None;
     }
 
-    /// Its profile at the peak, if it holds less by now.
+    /// Its profile at the peak, if it holds less now.
     pub fn peak(&self) -> Option<&Peak> {
         Some(&self.peak).filter(|peak| !peak.region.is_empty())
     }
 
-    /// What its heap is, as it says itself.
+    /// Its kind of heap, from its board.
     pub fn frontend(&self) -> Frontend {
         match self.board.as_ref().is_some_and(Board::is_own_heap) {
             true => Frontend::Rust,
@@ -87,9 +88,9 @@ impl Watched {
         }
     }
 
-    /// Takes `board` in place of its own if it is a second heap of the same program: a Rust program
-    /// with Neap as its own allocator has the library besides, and holds in its own heap what there
-    /// is to see. Else it gives the board back: the process has executed something.
+    /// Replaces the board if `board` is a second heap of the same program. A Rust program with Neap
+    /// as its own allocator also loads the library, but uses its own heap. Otherwise returns the
+    /// board: the process has executed another program.
     pub fn take_own_heap(&mut self, board: Board) -> Result<(), Board> {
         let is_second = self.frontend() == Frontend::Library
             && board.is_own_heap()
@@ -105,8 +106,8 @@ impl Watched {
         }
     }
 
-    /// Its state as lines of a recording; asks it to go on telling. Where there is no recording, only whether it still
-    /// lives is looked at.
+    /// The process's state as lines of a recording. Renews the request for figures. Without a
+    /// recording, only checks whether the process is alive.
     pub fn look(
         &mut self,
         clock: Clock,
@@ -141,18 +142,20 @@ impl Watched {
             .leased
             .is_none_or(|leased| leased.elapsed() > LEASE / 4)
         {
-            // A process that cannot be told is sampled all the same, with what it writes by itself.
+            // If the request fails, the process is sampled nevertheless, with the figures that it
+            // writes by itself.
             let _ = board.watch(interval, LEASE);
             self.leased = Some(Instant::now());
         }
         let age_ms = seen.figures.map_or(u64::MAX, |figures| age_ms(&figures));
         if u128::from(age_ms) > interval.as_millis() * 2 {
-            // The lease is kept by the purge thread. Where that is not there, the program's own calls answer a question.
+            // Only the purge thread honours a lease. Without one, the program's own calls answer a
+            // single request.
             let _ = board.nudge();
         }
     }
 
-    /// Its last figures: those it wrote at its end, or before it was killed.
+    /// Its last figures: those written at its end, or before it was killed.
     fn last_words(&mut self, clock: Clock) -> Vec<Record> {
         self.classes_at = None;
         let Some(board) = &self.board else {
@@ -162,7 +165,7 @@ impl Watched {
         self.lines(seen, clock, None)
     }
 
-    /// Its last figures when the main program has ended, whether it has ended or goes on.
+    /// Its last figures after the main program's end, whether the process itself has ended or not.
     pub fn conclude(&mut self, clock: Clock, main: u32) -> Vec<Record> {
         let Some(board) = &self.board else {
             return Vec::new();
@@ -177,7 +180,7 @@ impl Watched {
         records
     }
 
-    /// Only of the main program is it known how it ended; that is told by whoever waited for it.
+    /// Only the main program's exit status is known; its parent reports that.
     fn gone(&mut self, clock: Clock, main: u32) -> Vec<Record> {
         let mut records = self.last_words(clock);
         self.end();
@@ -194,7 +197,7 @@ impl Watched {
             pid: self.pid,
             rss: seen.rss,
             arenas_rss,
-            // Of a process that has ended, this would be of the moment before.
+            // For a process that has ended, these would be of the moment before.
             spans: seen.spans.filter(|_| seen.rss > 0),
             ..Sample::default()
         };
@@ -226,7 +229,8 @@ impl Watched {
         })
     }
 
-    /// The kernel's count of the arenas, now and then: it walks the page tables of the whole process.
+    /// The kernel's count of the arenas, at intervals, because it walks the page tables of the
+    /// whole process.
     fn kernel_count(&mut self) -> Option<u64> {
         let start = Instant::now();
         if start < self.kernel_from {
@@ -239,7 +243,7 @@ impl Watched {
     }
 }
 
-/// Whether two boards are mapped: `exec` leaves none.
+/// Whether two boards are mapped. `exec` would have unmapped both.
 fn has_two_heaps(process: &Process) -> bool {
     let name = NAME.to_string_lossy();
     let maps = process.text("maps").unwrap_or_default();
@@ -247,7 +251,7 @@ fn has_two_heaps(process: &Process) -> bool {
     boards.count() > 1
 }
 
-/// What was read of a process in one go, before anything that takes long.
+/// What was read of a process at once, before any slow step.
 #[derive(Clone, Copy)]
 struct Seen {
     t_ms: u64,
@@ -267,15 +271,15 @@ impl Seen {
     }
 }
 
-/// How long ago these figures were written, in ms.
+/// The age of these figures, in ms.
 fn age_ms(figures: &Snapshot) -> u64 {
     crate::attach::now_ms().saturating_sub(figures.at_ms)
 }
 
 impl Peak {
-    /// Reads the region, if the program holds more than ever, as the page heap counts: by a tenth,
-    /// so that a growing program is not read at every tick, and not for more than one part in
-    /// [`KERNEL_PART`] of the time.
+    /// Reads the region if the program holds more than ever, by the page heap's count. Requires a
+    /// tenth more, so that a growing program is not read at every tick, and takes at most one part
+    /// in [`KERNEL_PART`] of the time.
     fn look(&mut self, t_ms: u64, held: u64, region: &Region) {
         let start = Instant::now();
         let early = self.from.is_some_and(|from| start < from);
@@ -290,10 +294,10 @@ impl Peak {
     }
 }
 
-/// A peak below that interests nobody, in bytes.
+/// A lower peak is not worth a profile, in bytes.
 const LEAST_PEAK: u64 = 8 << 20;
 
-/// Resident bytes; `None` when the process has ended.
+/// Resident bytes; `None` if the process has ended.
 fn rss(board: &Board, page_bytes: u64) -> Option<u64> {
     let text = board.process()?.text("statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

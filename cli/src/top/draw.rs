@@ -1,4 +1,4 @@
-//! What is on the screen.
+//! Draws the screen.
 
 use super::feed::{Look, Rates};
 use super::list::Entry;
@@ -17,21 +17,21 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState, Wrap};
 
-/// Lines that the sparkline takes, its title included.
+/// Lines of the sparkline, including its title.
 const SPARKLINE: u16 = 4;
-/// Lines of the rates, and of the spans by their use, titles included.
+/// Lines of the rates, and of the spans by use, including titles.
 const RATES: u16 = 10;
 const USES: u16 = USE_NAMES.len() as u16 + 1;
 /// Columns of a ledger line: sign, name, figure.
 const LEDGER: [u16; 3] = [1, 13, 10];
-/// The same with the meaning of each line.
+/// Width of the ledger with the meaning of each line.
 const LEDGER_WITH_MEANINGS: u16 = 80;
 /// Columns of a name and a figure beside the ledger.
 const FACTS: [u16; 2] = [13, 11];
 /// Columns between two tables.
 const GAP: u16 = 2;
 
-/// Draws all.
+/// Draws the whole screen.
 pub fn screen(frame: &mut Frame, state: &State) {
     let [body, keys] =
         Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
@@ -52,7 +52,7 @@ fn title(text: impl Into<String>) -> Block<'static> {
     Block::new().title(Line::styled(text.into(), style))
 }
 
-/// A row of right-aligned cells but for the last, or the first, which is a name.
+/// A row of right-aligned cells.
 fn cells<const N: usize>(cells: [String; N]) -> Row<'static> {
     Row::new(cells.map(|cell| Line::from(cell).alignment(Alignment::Right)))
 }
@@ -124,7 +124,7 @@ fn process(frame: &mut Frame, area: Rect, one: &One) {
     classes(frame, places.classes, one, figures);
 }
 
-/// Where the parts of a process's page stand.
+/// The areas of a process's page.
 struct Places {
     resident: Rect,
     ledger: Rect,
@@ -134,9 +134,10 @@ struct Places {
 }
 
 impl Places {
-    /// For a ledger of so many lines. A terminal of 80 columns has no room for what they mean.
+    /// The areas for a ledger of `lines` lines. A terminal of 80 columns has no room for their
+    /// meanings.
     fn of(area: Rect, lines: usize) -> Places {
-        // A title, the sum, and what is not in the arenas.
+        // A title, the sum, and the memory outside the arenas.
         let lines = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(3);
         let facts = FACTS.iter().sum::<u16>() + 1;
         let is_wide = area.width >= LEDGER_WITH_MEANINGS + GAP + facts;
@@ -179,7 +180,7 @@ impl Places {
     }
 }
 
-/// What the keys do, and what the words mean.
+/// Explains the keys and the words.
 fn help(frame: &mut Frame, area: Rect) {
     let keys = [
         ("q, Ctrl-C", "quit"),
@@ -225,7 +226,7 @@ fn ledger(frame: &mut Frame, area: Rect, ledger: &Ledger, look: &Look) {
     frame.render_widget(table, area);
 }
 
-/// Lines of 0 bytes are left out here: `neap stat` has all.
+/// Lines of 0 bytes are left out here; `neap stat` shows them all.
 fn ledger_rows(ledger: &Ledger, look: &Look) -> Vec<Row<'static>> {
     let row = |sign: &str, name: &str, figure: String, meaning: &str| {
         let figure = Line::from(figure).alignment(Alignment::Right);

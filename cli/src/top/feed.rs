@@ -1,4 +1,4 @@
-//! The figures of a process at each tick, and what changed a second.
+//! The figures of a process at each tick, and their rates of change.
 
 use crate::attach::Board;
 use crate::failure::Failure;
@@ -6,12 +6,12 @@ use crate::view::{State, View, total};
 use neap::stats::Snapshot;
 use std::time::Duration;
 
-/// A lease outlives so many intervals, so that one late tick does not end it.
+/// Intervals per lease, so that one late tick does not end it.
 const LEASES: u32 = 3;
-/// And at least so long.
+/// The shortest lease.
 const LEAST_LEASE: Duration = Duration::from_secs(3);
 
-/// A process that is being watched.
+/// A watched process.
 #[derive(Debug)]
 pub struct Feed {
     board: Board,
@@ -21,35 +21,35 @@ pub struct Feed {
     rates: Rates,
 }
 
-/// Changes a second.
+/// Changes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Page faults that needed no disk.
+    /// Minor page faults.
     pub minor_faults: f64,
-    /// Page faults that did.
+    /// Major page faults.
     pub major_faults: f64,
-    /// Times that pages were given back.
+    /// Purges.
     pub purges: f64,
-    /// Bytes of these.
+    /// Bytes purged.
     pub purged_bytes: f64,
     /// Bytes written with zeros.
     pub zeroed: f64,
-    /// Bytes that were zero already.
+    /// Bytes already known to be zero.
     pub zero_spared: f64,
     /// Refills of magazines.
     pub refills: f64,
     /// Flushes of magazines.
     pub flushes: f64,
-    /// Allocations, where they are counted.
+    /// Allocations, if they are counted.
     pub allocations: Option<f64>,
 }
 
-/// What a look has brought.
+/// The result of one tick.
 #[derive(Clone, Debug)]
 pub struct Look {
     /// The process.
     pub view: View,
-    /// What changed a second, since the look before.
+    /// Changes per second since the last tick.
     pub rates: Rates,
 }
 
@@ -77,12 +77,12 @@ impl Feed {
         &self.board
     }
 
-    /// What the process is called, also when it has ended.
+    /// The process's name, also after its end.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Looks, and sees to it that there is something new the next time.
+    /// Takes the figures, and has the process prepare the next ones.
     ///
     /// # Errors
     ///
@@ -124,7 +124,8 @@ impl Feed {
 }
 
 impl Rates {
-    /// From one moment to another. What shrinks (threads have ended, a board is forged) does not count.
+    /// The rates between two moments. Decreases count as 0: threads have ended, or the board is
+    /// forged.
     pub fn between(old: &Snapshot, new: &Snapshot) -> Rates {
         let seconds = new.at_ms.saturating_sub(old.at_ms) as f64 / 1000.0;
         if seconds <= 0.0 {

@@ -3,26 +3,26 @@
 use crate::attach::{Under, kernel};
 use crate::failure::Failure;
 
-/// One of them.
+/// A listed process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number.
+    /// Its PID.
     pub pid: i32,
     /// Its name.
     pub program: String,
-    /// Resident, the whole process.
+    /// Resident bytes of the whole process.
     pub resident: u64,
-    /// Swapped out, the whole process.
+    /// Swapped bytes of the whole process.
     pub swapped: u64,
-    /// Committed by Neap, by the page heap's own figures.
+    /// Bytes committed by Neap, by the page heap's own figures.
     pub committed: u64,
     /// Free pages that may be resident.
     pub free_dirty: u64,
-    /// Given back to the kernel so far.
+    /// Bytes given back to the kernel so far.
     pub purged: u64,
 }
 
-/// By what the list is sorted.
+/// The order of the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Most memory first.
@@ -32,12 +32,12 @@ pub enum Order {
     FreeDirty,
     /// By name.
     Name,
-    /// By number.
+    /// By PID.
     Pid,
 }
 
 impl Order {
-    /// The next one.
+    /// The next order.
     pub fn next(self) -> Order {
         match self {
             Order::Resident => Order::FreeDirty,
@@ -47,7 +47,7 @@ impl Order {
         }
     }
 
-    /// For people.
+    /// Its name for people.
     pub fn word(self) -> &'static str {
         match self {
             Order::Resident => "resident",
@@ -67,7 +67,7 @@ impl Order {
     }
 }
 
-/// All of our user, or of all users for root.
+/// All processes of the user, or of all users for root.
 ///
 /// # Errors
 ///

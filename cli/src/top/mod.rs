@@ -1,13 +1,13 @@
-//! `neap top`: a running process, or all of them, again and again.
+//! `neap top`: a running process, or all of them, at intervals.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `feed` | the figures of a process at each tick, and what changed a second |
+//! | `feed` | the figures of a process at each tick, and their rates of change |
 //! | `list` | the processes under Neap |
 //! | `plain` | lines, for a pipe |
-//! | `screen` | the terminal: taking it, giving it back however we end, keys |
-//! | `state` | what is shown and how keys change it |
-//! | `draw` | what is on the screen |
+//! | `screen` | the terminal: sets it up, restores it at every kind of end, reads keys |
+//! | `state` | what is shown, and how keys change it |
+//! | `draw` | draws the screen |
 
 mod draw;
 mod feed;
@@ -22,11 +22,11 @@ pub use screen::{Stop, note_signals, run as on_screen};
 
 use std::time::Duration;
 
-/// How often to look, and how many times.
+/// The interval and the number of ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Between two looks.
+    /// Time between two ticks.
     pub interval: Duration,
-    /// So many looks; none: until something ends it.
+    /// How many ticks; `None`: until an event ends it.
     pub count: Option<u64>,
 }

@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Instant;
 
-/// The names of the columns come again after so many lines.
+/// Lines between two headings.
 const PAGE: u64 = 20;
 
-/// How it is written.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Lines in columns.
+    /// Aligned columns.
     Text,
-    /// An object on each line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Watches one process until it ends, we are told to stop, or as often as was asked.
+/// Watches one process until it ends, a signal comes, or the given number of ticks is over.
 pub fn one(mut feed: Feed, pace: Pace, form: Form) -> Result<Stop, Failure> {
     each(pace, |number| {
         let look = match feed.look() {
@@ -42,7 +42,7 @@ pub fn one(mut feed: Feed, pace: Pace, form: Form) -> Result<Stop, Failure> {
     })
 }
 
-/// Lists the processes until we are told to stop, or as often as was asked.
+/// Lists the processes until a signal comes or the given number of ticks is over.
 pub fn list(pace: Pace, form: Form) -> Result<Stop, Failure> {
     each(pace, |number| {
         let entries = entries(Order::default())?;
@@ -53,14 +53,14 @@ pub fn list(pace: Pace, form: Form) -> Result<Stop, Failure> {
     })
 }
 
-/// Does `look` at every tick. It is given the tick's number, and may end it all.
+/// Calls `look` at every tick with the tick's number; `look` may end the loop.
 fn each(
     pace: Pace,
     mut look: impl FnMut(u64) -> Result<Option<Stop>, Failure>,
 ) -> Result<Stop, Failure> {
     let count = pace.count.unwrap_or(u64::MAX);
     for number in 0..count {
-        // The first look follows the question at a short distance, so that there is an answer.
+        // The first tick follows the request after a short pause, so that there is an answer.
         let pause = match number {
             0 => pace.interval.min(super::screen::FIRST),
             _ => pace.interval,
@@ -76,7 +76,7 @@ fn each(
     Ok(Stop::Asked)
 }
 
-/// A reader that has seen enough ends us.
+/// Writes a text. A reader that closes its end stops the watch.
 fn write(text: &str) -> Result<Option<Stop>, Failure> {
     Ok(match output::write(text)? {
         Written::Whole => None,
@@ -151,7 +151,7 @@ fn object(look: &Look) -> Value {
     object
 }
 
-/// A second.
+/// Per second.
 fn rates(rates: &Rates) -> Value {
     json!({
         "minor_faults": rates.minor_faults,

@@ -1,4 +1,4 @@
-//! The terminal: taking it, giving it back however we end, keys.
+//! The terminal: sets it up, restores it at every kind of end, reads keys.
 
 use super::Pace;
 use super::state::{Act, Page, State};
@@ -11,23 +11,23 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long to wait at most for the first figures.
+/// Longest wait for the first figures.
 pub const FIRST: Duration = Duration::from_millis(250);
-/// How long a signal may go unseen.
+/// How long a signal may go unnoticed.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Why we stop.
+/// Why the watch stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The user has said so, or it was done as often as asked.
+    /// The user asked, or the given number of ticks is over.
     Asked,
     /// A signal.
     Signal(i32),
-    /// The process, by this title, has ended.
+    /// The process with this title has ended.
     Ended(String),
 }
 
-/// After a signal, seconds until we end whatever we are doing.
+/// Seconds after a signal until this process ends regardless of its state.
 const GRACE: u32 = 2;
 
 /// The last signal that came.
@@ -39,13 +39,14 @@ extern "C" fn note(signal: i32) {
     unsafe { libc::alarm(GRACE) };
 }
 
-/// The grace is over: reading a terminal that is gone may never return.
+/// Ends the process after the grace period: a read from a terminal that is gone may never return.
 extern "C" fn give_up(_: i32) {
     // SAFETY: _exit may be called by a signal handler.
     unsafe { libc::_exit(128 + SIGNAL.load(Ordering::Relaxed)) };
 }
 
-/// From now on signals that would end us are noted, and end us after a grace at the latest.
+/// From now on, notes the signals that would end this process. They still end it after the grace
+/// period.
 pub fn note_signals() {
     let noted = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
     let handlers = noted.map(|signal| (signal, note as extern "C" fn(i32)));
@@ -55,7 +56,7 @@ pub fn note_signals() {
     }
 }
 
-/// The signal that came, as a reason to stop.
+/// The signal, as a reason to stop.
 fn signalled() -> Option<Stop> {
     match SIGNAL.load(Ordering::Relaxed) {
         0 => None,
@@ -63,7 +64,7 @@ fn signalled() -> Option<Stop> {
     }
 }
 
-/// Sleeps until a moment, or until a signal comes.
+/// Sleeps until a time, or until a signal comes.
 pub fn wait(until: Instant) -> Option<Stop> {
     loop {
         if let Some(stop) = signalled() {
@@ -77,14 +78,14 @@ pub fn wait(until: Instant) -> Option<Stop> {
     }
 }
 
-/// Shows a process, or the list of all, until something ends it.
+/// Shows a process, or the list of all, until an event ends it.
 pub fn run(feed: Option<Feed>, pace: Pace) -> Result<Stop, Failure> {
-    // Restores the terminal also when we panic.
+    // Restores the terminal even after a panic.
     let mut terminal = ratatui::try_init().map_err(|error| unusable(&error))?;
     let stop = follow(&mut terminal, State::new(feed, pace));
     if ratatui::try_restore().is_err() {
-        // The terminal is gone. Dropping its handle would complain on standard error, which is the
-        // same terminal, and panic there.
+        // The terminal is gone. Dropping its handle would print an error to standard error, which
+        // is the same terminal, and panic.
         std::mem::forget(terminal);
     }
     stop
@@ -131,7 +132,7 @@ fn follow(terminal: &mut DefaultTerminal, mut state: State) -> Result<Stop, Fail
     }
 }
 
-/// What came from the terminal.
+/// An input from the terminal.
 enum Input {
     Key(Act),
     Nothing,
@@ -139,10 +140,10 @@ enum Input {
     Gone,
 }
 
-/// Waits for a key until `until`, or shorter, so that signals are seen.
+/// Waits for a key until `until`, in short steps so that signals are noticed.
 fn key(until: Instant) -> Result<Input, Failure> {
     let left = until.saturating_duration_since(Instant::now());
-    // Looked at first: the library that reads keys never returns from a terminal that is gone.
+    // Checked first, because the library's read never returns from a terminal that is gone.
     if is_gone(left.min(NAP)) {
         return Ok(Input::Gone);
     }
@@ -156,7 +157,7 @@ fn key(until: Instant) -> Result<Input, Failure> {
     })
 }
 
-/// Waits until the terminal has something to read or `patience` is over. True if it has hung up.
+/// Waits until the terminal has input or `patience` is over. True if it has hung up.
 fn is_gone(patience: Duration) -> bool {
     let mut terminal = libc::pollfd {
         fd: libc::STDIN_FILENO,
@@ -188,7 +189,7 @@ fn meaning(key: KeyEvent) -> Option<Act> {
 }
 
 impl Page {
-    /// The line of keys.
+    /// The line that explains the keys.
     pub fn keys(&self) -> &'static str {
         match self {
             Page::List(_) => "q quit   Enter look into   p purge   s sort   arrows choose   ? help",

@@ -1,4 +1,4 @@
-//! What is shown and how keys change it.
+//! What is shown, and how keys change it.
 
 use super::Pace;
 use super::feed::{Feed, Look};
@@ -11,56 +11,56 @@ use neap::stats::{Bytes, ClassFigures, Snapshot};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Figures that the sparkline keeps; no terminal is wider.
+/// Most figures kept for the sparkline; no terminal is wider.
 const REMEMBERED: usize = 1024;
-/// How long the screen waits for a purge: a purge thread looks once a second.
+/// How long the screen waits for a purge; a purge thread wakes once a second.
 const PATIENCE: Duration = Duration::from_millis(1200);
 
-/// All that is on the screen.
+/// The whole state of the screen.
 pub struct State {
-    /// How often we look.
+    /// The interval and the number of ticks.
     pub pace: Pace,
-    /// What is shown.
+    /// The current page.
     pub page: Page,
-    /// What came of the last key.
+    /// The result of the last key.
     pub message: String,
 }
 
-/// What is shown.
+/// A page.
 pub enum Page {
-    /// The processes.
+    /// The list of processes.
     List(List),
-    /// One of them.
+    /// One process.
     One(Box<One>),
-    /// What the keys and words of the page behind mean.
+    /// Help for the keys and words of the page behind it.
     Help(Box<Page>),
 }
 
-/// The processes.
+/// The list of processes.
 #[derive(Default)]
 pub struct List {
-    /// They.
+    /// Its entries.
     pub entries: Vec<Entry>,
     /// Their order.
     pub order: Order,
-    /// The chosen one.
+    /// Index of the selected one.
     pub chosen: usize,
 }
 
 /// One process.
 pub struct One {
     feed: Feed,
-    /// What was seen last.
+    /// The last figures.
     pub look: Option<Look>,
     /// Resident bytes of the whole process, oldest first.
     pub residents: VecDeque<u64>,
     /// Order of the size classes.
     pub order: ClassOrder,
-    /// The first class that is shown.
+    /// Index of the first class shown.
     pub first: usize,
 }
 
-/// By what size classes are sorted.
+/// The order of size classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClassOrder {
     /// Most live bytes first.
@@ -72,27 +72,27 @@ pub enum ClassOrder {
     Size,
 }
 
-/// What a key means.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// End.
+    /// Ends the program.
     Quit,
-    /// To the list; from there, end.
+    /// Returns to the list; from there, ends the program.
     Back,
-    /// Look into the chosen process.
+    /// Opens the selected process.
     Open,
-    /// Have the process give its free memory back.
+    /// Has the process purge its free memory.
     Purge,
-    /// The next order.
+    /// Changes to the next order.
     Sort,
-    /// What keys and words mean.
+    /// Shows the help.
     Help,
-    /// Down by so many lines, or up.
+    /// Moves this many lines down, or up if negative.
     Move(isize),
 }
 
 impl State {
-    /// One process, or the list.
+    /// Starts with one process, or with the list.
     pub fn new(feed: Option<Feed>, pace: Pace) -> State {
         let page = match feed {
             Some(feed) => Page::One(Box::new(One::new(feed))),
@@ -105,12 +105,12 @@ impl State {
         }
     }
 
-    /// Looks again.
+    /// Takes new figures.
     pub fn tick(&mut self) -> Result<Option<Stop>, Failure> {
         self.page.tick()
     }
 
-    /// Does what a key means.
+    /// Performs a key's action.
     pub fn perform(&mut self, act: Act) -> Result<Option<Stop>, Failure> {
         self.message.clear();
         match (act, &mut self.page) {
@@ -187,13 +187,13 @@ fn purge(board: &Board) -> Result<String, Failure> {
     })
 }
 
-/// A place in a list of `count`, moved.
+/// An index into a list of `count`, moved within its bounds.
 fn moved(place: usize, by: isize, count: usize) -> usize {
     place.saturating_add_signed(by).min(count.saturating_sub(1))
 }
 
 impl Page {
-    /// Looks again; the page behind the help goes on.
+    /// Takes new figures, also for the page behind the help.
     fn tick(&mut self) -> Result<Option<Stop>, Failure> {
         match self {
             Page::List(list) => list.tick().map(|()| None),
@@ -207,7 +207,7 @@ impl List {
     fn tick(&mut self) -> Result<(), Failure> {
         let pid = self.entries.get(self.chosen).map(|entry| entry.pid);
         self.entries = entries(self.order)?;
-        // The choice stays with the process, whatever its place is now.
+        // The selection follows the process, even if its place changes.
         let place = self.entries.iter().position(|entry| Some(entry.pid) == pid);
         self.chosen = place.unwrap_or_else(|| moved(self.chosen, 0, self.entries.len()));
         Ok(())
@@ -215,7 +215,7 @@ impl List {
 }
 
 impl One {
-    /// A process that was not looked at yet.
+    /// A process without figures yet.
     pub fn new(feed: Feed) -> One {
         One {
             feed,
@@ -243,7 +243,7 @@ impl One {
         Ok(None)
     }
 
-    /// What the process is called.
+    /// The process's name.
     pub fn title(&self) -> &str {
         self.feed.title()
     }
@@ -281,7 +281,7 @@ impl ClassOrder {
         }
     }
 
-    /// For people.
+    /// Its name for people.
     pub fn word(self) -> &'static str {
         match self {
             ClassOrder::Live => "bytes live",

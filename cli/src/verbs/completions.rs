@@ -1,4 +1,4 @@
-//! `neap completions`: what a shell may offer after `neap`.
+//! `neap completions`: shell completions.
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -6,7 +6,7 @@ use crate::{Outcome, command};
 use clap::ArgMatches;
 use clap_complete::{Shell, generate};
 
-/// Prints the completions for the shell that is named.
+/// Prints the completions for the given shell.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let name = matches
         .get_one::<String>("SHELL")

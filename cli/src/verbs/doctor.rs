@@ -1,4 +1,4 @@
-//! `neap doctor`: what this kernel offers, and whether Neap takes for a program.
+//! `neap doctor`: what this kernel offers, and whether a program can run under Neap.
 
 use super::run::headers;
 use crate::failure::{Failure, shown};
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Exit code for a program for which Neap does not take.
+/// Exit code for a program that cannot run under Neap.
 const DOES_NOT_TAKE: i32 = 1;
 
 /// Prints the findings.
@@ -111,7 +111,7 @@ fn malloc(library: &Path) -> Finding {
     )
 }
 
-/// The variables of Neap that are set, which programs under it will read.
+/// The `NEAP_*` variables that are set, which programs under Neap will read.
 fn variables() -> Vec<Finding> {
     let ours =
         env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(control::PREFIX.as_bytes()));
@@ -134,7 +134,7 @@ fn variable(name: &OsStr, value: &OsStr) -> Finding {
     }
 }
 
-/// What became of the last file of a chain.
+/// How a chain ends.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
     Judged,
@@ -152,7 +152,7 @@ impl Ending {
     }
 }
 
-/// What was found out about one program.
+/// The findings about one program.
 struct Verdict {
     files: Vec<Finding>,
     obstacle: Option<String>,
@@ -243,8 +243,8 @@ fn role(link: &Link) -> &'static str {
     }
 }
 
-/// The loader, which is that of glibc or the chain would have ended, lists what it maps
-/// and exits before any code of the program or its libraries runs.
+/// The loader lists what it maps and exits before any code of the program or its libraries runs. It
+/// is glibc's, because the chain ends at any other.
 fn loads(link: &Link, library: &Path, preload: &OsStr) -> Result<(), String> {
     let output = Command::new(&link.file)
         .env("LD_TRACE_LOADED_OBJECTS", "1")

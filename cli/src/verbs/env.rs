@@ -1,4 +1,4 @@
-//! `neap env`: the lines that put every program of a container or a shell under Neap.
+//! `neap env`: lines that run every program of a container or a shell under Neap.
 
 use crate::failure::{Failure, shown};
 use crate::library::{self, PRELOAD};
@@ -44,7 +44,7 @@ fn dockerfile_line(library: &str, variables: &[(&str, OsString)]) -> Result<Stri
     Ok(line + "\n")
 }
 
-/// What is preloaded already stays, behind the library.
+/// Keeps existing preloads, after the library.
 fn shell_lines(library: &str, variables: &[(&str, OsString)]) -> Result<String, Failure> {
     let library = shell_quoted(library);
     let mut lines = format!("export {PRELOAD}={library}\"${{{PRELOAD}:+:${PRELOAD}}}\"\n");
@@ -54,7 +54,7 @@ fn shell_lines(library: &str, variables: &[(&str, OsString)]) -> Result<String, 
     Ok(lines)
 }
 
-/// A word of letters that mean only themselves to a shell and in a Dockerfile.
+/// Whether a word consists of characters without special meaning to a shell and in a Dockerfile.
 fn is_simple(word: &str) -> bool {
     !word.is_empty()
         && word
@@ -80,8 +80,7 @@ fn shell_quoted(word: &str) -> String {
     }
 }
 
-/// Neither kind of line can hold a line break, and what is not UTF-8 would not survive
-/// being copied.
+/// Neither kind of line can hold a line break, and copying may damage a value that is not UTF-8.
 fn text(value: OsString) -> Result<String, Failure> {
     let shows = shown(Path::new(&value)).to_string();
     let text = value

@@ -1,4 +1,4 @@
-//! `neap lab`: becomes `neap-lab`, which is built beside this program.
+//! `neap lab`: becomes `neap-lab`, which is installed beside this program.
 
 use crate::Outcome;
 use crate::failure::{Failure, shown};
@@ -10,7 +10,7 @@ use std::ffi::OsString;
 
 const NAME: &str = "neap-lab";
 
-/// Executes the lab with the same arguments. Returns only if that failed.
+/// Executes the lab with the same arguments. Returns only on failure.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let exe = env::current_exe()
         .map_err(|error| Failure::own(format!("cannot tell where neap itself is: {error}")))?;

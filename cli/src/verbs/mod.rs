@@ -17,7 +17,7 @@ pub mod tune;
 use crate::Outcome;
 use clap::ArgMatches;
 
-/// Does what the command line says.
+/// Performs the command line's verb.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     match matches.subcommand() {
         Some(("run", matches)) => run::perform(matches),

@@ -1,4 +1,4 @@
-//! `neap profile`: where a process, or a saved profile, has its memory from.
+//! `neap profile`: what allocated the memory of a process or of a saved profile.
 
 use crate::Outcome;
 use crate::attach::Target;
@@ -26,7 +26,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     form.put(&profile, value)
 }
 
-/// What comes out.
+/// The output.
 enum Form<'a> {
     Tree,
     Leaks,
@@ -57,7 +57,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Before minutes are spent: whether the pattern is one, and the file can be written.
+    /// Checks before a long wait that the pattern is valid and the file can be written.
     fn check(&self) -> Result<(), Failure> {
         match self {
             Self::List(pattern) => profile::check_pattern(pattern),
@@ -96,7 +96,8 @@ fn value(matches: &ArgMatches) -> Value {
         .unwrap_or_default()
 }
 
-/// A word with a slash is a file; so is the name of one that is there, unless a process has it, too.
+/// A word with a slash is a file. So is the name of an existing file, unless a process has that
+/// name as well.
 fn source(matches: &ArgMatches) -> Result<Profile, Failure> {
     let word: Option<&OsString> = matches.get_one("TARGET");
     let word = word.ok_or_else(|| Failure::own("name a process or a file"))?;
@@ -124,7 +125,7 @@ fn process(target: &Target, matches: &ArgMatches) -> Result<Profile, Failure> {
     profile::gather(target, wish)
 }
 
-/// No file has more bytes than an unpacked one may have.
+/// Most bytes read: one more than an unpacked file may have.
 const MOST: u64 = pprof::MOST as u64 + 1;
 
 fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {

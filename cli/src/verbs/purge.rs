@@ -12,7 +12,7 @@ use neap::stats::Bytes;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The command line.
+/// Declares the command line.
 pub fn command() -> Command {
     Command::new("purge")
         .about("Have a running process give its free memory back to the kernel")
@@ -25,7 +25,7 @@ pub fn command() -> Command {
         .arg(target::timeout())
 }
 
-/// Asks for the purge and says what came of it.
+/// Requests the purge and prints the result.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let target = target::of(matches)?;
     let board = Board::open(target.pid)?;
@@ -44,7 +44,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     })
 }
 
-/// What went, and what the kernel counted before and after: the program runs on meanwhile.
+/// What was given back, and the kernel's count before and after. The program runs on meanwhile.
 fn done(title: &str, bytes: u64, before: KernelView, after: KernelView) -> String {
     let mut page = match bytes {
         0 => format!("{title} had no free memory to give back\n"),

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
-/// Between two samples of a run.
+/// Time between two samples of a run.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Writes the page, or prints the verdict.
@@ -43,7 +43,8 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     run(matches, &words, talk)
 }
 
-/// Runs the program with a recording of our own, makes the report of that, and ends as the program did.
+/// Runs the program with a temporary recording, makes the report from it, and ends as the program
+/// did.
 fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
     let program = prepare(words)?;
     check(matches, &program)?;
@@ -58,12 +59,12 @@ fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
     Ok(Ending::imitate(ending))
 }
 
-/// Before the program runs: whether the page can be written where it will go.
+/// Checks before the program runs that the page can be written to its file.
 fn check(matches: &ArgMatches, program: &Program) -> Result<(), Failure> {
     match matches.get_one::<OsString>("output") {
         Some(file) => profile::check_writable(Path::new(file)),
         None if matches.get_flag("json") => Ok(()),
-        // The program's number is not known yet; ours is as long.
+        // The program's PID is unknown yet; this process's is as long.
         None => profile::check_writable(&default_name(program, process::id())).map_err(|failure| {
             Failure::own(format!("{failure}; name a file elsewhere with --output"))
         }),
@@ -103,16 +104,16 @@ fn deliver(matches: &ArgMatches, report: &Report, otherwise: PathBuf) -> Result<
     Ok(())
 }
 
-/// A recording that is not kept.
+/// A temporary recording.
 enum Temporary {
     /// A file.
     File(PathBuf),
-    /// Memory, where no file can be made: `/tmp` may be mounted for reading only.
+    /// Memory, if no file can be made: `/tmp` may be mounted read-only.
     Memory(OwnedFd),
 }
 
 impl Temporary {
-    /// With a writer to it.
+    /// A new recording, with its writer.
     fn new() -> Result<(Self, Writer), Failure> {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanos = since.map_or(0, |since| since.subsec_nanos());
@@ -133,7 +134,7 @@ impl Temporary {
         Ok((memory, writer))
     }
 
-    /// By which it can be opened.
+    /// The path that opens it.
     fn path(&self) -> PathBuf {
         match self {
             Self::File(file) => file.clone(),
@@ -145,7 +146,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Self::File(file) = self {
-            // What cannot be removed stays: the report is made.
+            // If it cannot be removed, it stays: the report is made.
             let _ = std::fs::remove_file(file);
         }
     }

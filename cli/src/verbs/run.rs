@@ -1,7 +1,7 @@
-//! `neap run`: a program, and what it starts, under Neap.
+//! `neap run`: runs a program and its descendants under Neap.
 //!
-//! Where nothing is to be printed after the program, we become it: its process number,
-//! its signals and its exit status are right because there is nobody in between.
+//! If nothing is to be printed after the program, this process becomes the program. PID, signals
+//! and exit status are then right without a process in between.
 
 use super::tune::file_of_classes;
 use crate::failure::{Failure, NOT_FOUND, say, shown};
@@ -24,7 +24,7 @@ const STATS: &str = "NEAP_STATS";
 const CHILDREN: &str = "NEAP_CHILDREN";
 const STATS_FILE: &str = "NEAP_STATS_FILE";
 
-/// Runs the program. Returns only if that failed, or something is to be written after it.
+/// Runs the program. Returns only on failure, or if something is to be written after it.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let words: Vec<OsString> = matches
         .get_many("PROGRAM")
@@ -45,7 +45,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     }
 }
 
-/// A program that is not there may be the value of the option before it: `--sample 4K -- program`.
+/// A program that is not found may be the value of the option before it: `--sample 4K -- program`.
 fn misplaced(failure: Failure, words: &[OsString]) -> Failure {
     let arguments: Vec<OsString> = env::args_os().collect();
     let Some(start) = arguments.len().checked_sub(words.len() + 1) else {
@@ -80,7 +80,7 @@ fn unwatched(program: &Program, statistics: Destination) -> Outcome {
     }
 }
 
-/// What is to be written beside what the program does.
+/// The requested outputs besides the program's own.
 struct Wishes {
     statistics: Destination,
     writer: Option<Writer>,
@@ -148,17 +148,17 @@ fn watched(program: &Program, words: &[OsString], wishes: Wishes) -> Outcome {
     Ok(ending.imitate())
 }
 
-/// Where the statistics go.
+/// The destination of the statistics.
 enum Destination {
-    /// We do not care: none are wanted, or the library was told by its own variables.
+    /// Not ours to decide: none are requested, or the library's own variables name one.
     Unasked,
-    /// The processes append them here.
+    /// The processes append them to this file.
     File(PathBuf),
-    /// We print them when the program has ended.
+    /// This process prints them when the program has ended.
     Us,
 }
 
-/// A file for statistics without a word about their form means text.
+/// A file for statistics without a stated form means text.
 fn destination(matches: &ArgMatches) -> Result<Destination, Failure> {
     let asked = matches.get_one::<OsString>("stats");
     let named = matches.get_one::<OsString>("stats-file");
@@ -208,7 +208,7 @@ fn report(inbox: &Inbox, ending: Ending, program: &OsStr) {
     }
 }
 
-/// What the flag, or our caller, has set.
+/// The scope from the flag or from the inherited variable.
 fn scope() -> Scope {
     match env::var_os(CHILDREN) {
         Some(word) if word == "0" => Scope::Alone,
@@ -216,7 +216,7 @@ fn scope() -> Scope {
     }
 }
 
-/// The headers that programs are judged by.
+/// The library's headers, which programs are compared with.
 pub fn headers(library: &Path) -> Result<Elf, Failure> {
     let damaged = |what: &dyn std::fmt::Display| {
         Failure::own(format!(

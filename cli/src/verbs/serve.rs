@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long requests may go on after a signal to end.
+/// How long requests may continue after a signal to end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The command line.
+/// Declares the command line.
 pub fn command() -> Command {
     Command::new("serve")
         .about("Serve metrics (Prometheus) and heap profiles (pprof) of running processes over HTTP")
@@ -62,7 +62,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         .build()
         .map_err(|error| Failure::own(format!("cannot begin to serve: {error}")))?;
     let outcome = runtime.block_on(serve(watched, address));
-    // Whoever still waits for a process does so at most as long as its answer takes.
+    // A request that still waits for a process takes at most as long as its answer.
     runtime.shutdown_timeout(GRACE);
     outcome
 }
@@ -107,14 +107,14 @@ async fn serve(watched: Arc<Watched>, address: SocketAddr) -> Outcome {
         failed = &mut server => failed.map_err(unheard)?,
         () = end.wait() => {
             over.notify_one();
-            // What has not ended by then is dropped with the runtime.
+            // Requests that have not ended by then are dropped with the runtime.
             let _ = tokio::time::timeout(GRACE, server).await;
         }
     }
     Ok(0)
 }
 
-/// The signals that end us.
+/// The signals that end the server.
 struct End {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,

@@ -8,7 +8,7 @@ use crate::output::print;
 use crate::view::{State, View, json, metrics, text};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-/// The command line.
+/// Declares the command line.
 pub fn command() -> Command {
     Command::new("stat")
         .about("Say where the memory of a running process is")

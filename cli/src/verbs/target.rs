@@ -1,4 +1,4 @@
-//! What the verbs that look into a running process have in common on their command lines.
+//! Arguments shared by the verbs that inspect a running process.
 
 use crate::attach::{Silence, Target};
 use crate::failure::Failure;
@@ -6,10 +6,10 @@ use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// The longest time on a command line, in seconds.
+/// Longest time on a command line, in seconds.
 const LONGEST: f64 = 1e6;
 
-/// The process.
+/// The process argument.
 pub fn process() -> Arg {
     Arg::new("PROCESS")
         .value_name("PID|NAME")
@@ -18,7 +18,7 @@ pub fn process() -> Arg {
         .help("The process: its number, or its name if only one process under Neap has it")
 }
 
-/// One JSON object instead of text.
+/// The flag for one JSON object instead of text.
 pub fn json() -> Arg {
     Arg::new("json")
         .long("json")
@@ -26,18 +26,19 @@ pub fn json() -> Arg {
         .help("Print one JSON object instead of text")
 }
 
-/// How long to wait for an answer.
+/// The argument for how long to wait for an answer.
 pub fn timeout() -> Arg {
     seconds("timeout", "2").help("How long to wait for the process's answer")
 }
 
-/// A time in seconds.
+/// An argument for a time in seconds.
 pub fn seconds(name: &'static str, default: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
         .value_name("SECONDS")
         .default_value(default)
-        // So that the range is told, and not how to pass an argument that begins with a dash.
+        // So that the error states the range, instead of how to pass an argument that begins with a
+        // dash.
         .allow_negative_numbers(true)
         .value_parser(parse)
 }

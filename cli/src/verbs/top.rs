@@ -1,4 +1,4 @@
-//! `neap top`: running processes, again and again.
+//! `neap top`: running processes, at intervals.
 
 use super::target;
 use crate::Outcome;
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// The command line.
+/// Declares the command line.
 pub fn command() -> Command {
     Command::new("top")
         .about("Watch where the memory of a running process is, or list all processes under Neap")
@@ -34,7 +34,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Watches.
+/// Watches the processes.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let pace = pace(matches);
     let feed = match matches.get_one::<OsString>("PROCESS") {

@@ -1,7 +1,8 @@
-//! `neap tune`: the size classes that a program would have liked.
+//! `neap tune`: the size classes that would suit a program.
 //!
-//! The program runs in the counting mode. Every process of it under libneap.so hands us the descriptor of its board, on
-//! which it leaves the sizes that it asked for when it ends; those of all processes are added up.
+//! The program runs in the counting mode. Each of its processes under libneap.so sends the
+//! descriptor of its board. At its end it leaves the sizes that it requested there. `neap tune`
+//! adds up those of all processes.
 
 use super::run::prepare;
 use crate::Outcome;
@@ -21,18 +22,19 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks at who has come and who has gone.
+/// Time between two checks for processes that have started or ended.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How often processes write their sizes while they run, for those that are killed.
+/// How often processes write their sizes while they run, in case they are killed.
 const WRITTEN: Duration = Duration::from_millis(500);
-/// How long they go on with that after the last word from us.
+/// How long they continue to do so after the last request.
 const LEASE: Duration = Duration::from_secs(10);
-/// The descriptors of processes that died with the program are in our socket; our thread has to read them.
+/// Time allowed for the descriptors of processes that ended with the program. They are in the
+/// socket, and this process's own thread must read them.
 const LAST_WORD: Duration = Duration::from_millis(20);
-/// What a frontend in C calls itself on its board.
+/// The number of the C frontend on a board.
 const LIBRARY: u64 = 1;
 
-/// The command line.
+/// Declares the command line.
 pub fn command() -> Command {
     let file = |name: &'static str, help: &'static str| {
         Arg::new(name)
@@ -91,7 +93,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         .get_one::<u16>("classes")
         .map_or(classes::MOST, |&most| most.into());
     let path = |name| matches.get_one::<OsString>(name).map(PathBuf::from);
-    // What cannot come to a good end is said before the program runs.
+    // Reject an impossible request before the program runs.
     classes::best(&Histogram::new(""), most)?;
     let words = matches.get_many::<OsString>("PROGRAM");
     let words: Vec<OsString> = words.into_iter().flatten().cloned().collect();
@@ -99,7 +101,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         profile::check_writable(&file)?;
     }
     if let (None, Some(word)) = (path("output"), words.first()) {
-        // What the program is called in the end may be another name, but in the same directory.
+        // The program may finally have another name, but the file goes to the same directory.
         check_usual(&word.to_string_lossy())?;
     }
     let histogram = match path("from") {
@@ -128,7 +130,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     tell(matches, &histogram, &sizes, &file).map(|()| 0)
 }
 
-/// Whether the file that nobody named can be written.
+/// Checks that the default file can be written.
 fn check_usual(program: &str) -> Result<(), Failure> {
     profile::check_writable(&default_file(program)).map_err(|failure| {
         Failure::own(format!(
@@ -183,14 +185,14 @@ fn next_command(matches: &ArgMatches, file: &Path) -> String {
     )
 }
 
-/// Runs the program and adds up what its processes asked for.
+/// Runs the program and adds up what its processes requested.
 fn counted(words: &[OsString]) -> Result<Histogram, Failure> {
     let monitor = Monitor::bind()?;
     set_variables([
         ("NEAP_MONITOR", monitor.name()),
         ("NEAP_COUNT", "1".into()),
         ("NEAP_ATTACH", "1".into()),
-        // Sizes are counted by the classes built in.
+        // Sizes are counted with the built-in classes.
         ("NEAP_CLASSES", OsString::new()),
     ]);
     let program = prepare(words)?;
@@ -208,7 +210,7 @@ struct Counting {
     alive: Vec<Board>,
     leased: Option<Instant>,
     histogram: Histogram,
-    /// Processes that counted for us, and those that have Neap built in.
+    /// Processes that counted, and those that have Neap built in.
     processes: [usize; 2],
 }
 
@@ -239,7 +241,7 @@ impl Counting {
         }
     }
 
-    /// Takes what those left that have ended.
+    /// Takes the sizes of processes that have ended.
     fn part(&mut self) {
         let (ended, alive) = std::mem::take(&mut self.alive)
             .into_iter()
@@ -254,14 +256,14 @@ impl Counting {
         }
     }
 
-    /// Has those that live go on writing what they have counted: they may be killed.
+    /// Has live processes keep writing their counts, because they may be killed.
     fn lease(&mut self) {
         if self
             .leased
             .is_none_or(|leased| leased.elapsed() > LEASE / 4)
         {
             for board in &self.alive {
-                // Of one that cannot be told there is still what it writes at its end.
+                // If the request fails, the figures that the process writes at its end remain.
                 let _ = board.watch(WRITTEN, LEASE);
             }
             self.leased = Some(Instant::now());
@@ -274,7 +276,7 @@ impl Counting {
         let boards = std::mem::take(&mut self.alive);
         let left = boards.iter().filter(|board| !board.has_ended()).count();
         for board in boards.iter().filter(|board| !board.has_ended()) {
-            // Without an answer it is what was written last.
+            // Without an answer, use the figures that it wrote last.
             let _ = board.ask(WRITTEN);
         }
         self.add(boards);
@@ -319,11 +321,12 @@ impl Watch for Counting {
     }
 }
 
-/// The absolute name of a file of classes, for `neap run --classes`: processes of the program may run elsewhere.
+/// The absolute name of a file of classes, for `neap run --classes`, because the program's
+/// processes may run in other directories.
 ///
 /// # Errors
 ///
-/// It cannot be read, or the library would not follow it.
+/// The file cannot be read, or the library would not accept it.
 pub fn file_of_classes(file: &Path) -> Result<OsString, Failure> {
     let refused = |why: &dyn std::fmt::Display| {
         Failure::own(format!(

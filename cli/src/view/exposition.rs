@@ -1,17 +1,17 @@
-//! Prometheus' text format, version 0.0.4. (The crate of that name writes OpenMetrics, in which counters are declared
-//! without their `_total`.)
+//! Prometheus' text format, version 0.0.4. (The prometheus-client crate writes OpenMetrics, which
+//! declares counters without their `_total`.)
 
 use std::fmt::Write;
 
 /// The media type.
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Whether a metric only grows.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It goes up and down.
+    /// A value that rises and falls.
     Gauge,
-    /// It grows, until the process ends.
+    /// A value that only rises until the process ends.
     Counter,
 }
 
@@ -20,11 +20,11 @@ pub enum Kind {
 pub struct Sample {
     /// Names and values, in order.
     pub labels: Vec<(&'static str, String)>,
-    /// In the metric's unit.
+    /// The value in the metric's unit.
     pub value: f64,
 }
 
-/// Appends a metric with all its samples; nothing if it has none.
+/// Appends a metric with all its samples, or nothing if it has none.
 pub fn write(out: &mut String, name: &str, kind: Kind, help: &str, samples: &[Sample]) {
     if samples.is_empty() {
         return;
@@ -45,7 +45,8 @@ pub fn write(out: &mut String, name: &str, kind: Kind, help: &str, samples: &[Sa
     }
 }
 
-/// As the format wants a label's value. Other control characters are shown, so that no terminal obeys them.
+/// Escapes a label's value as the format requires. Other control characters are made visible, so
+/// that they cannot control a terminal.
 fn escaped(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for letter in value.chars() {

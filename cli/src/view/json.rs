@@ -1,4 +1,5 @@
-//! A process at one moment, as one JSON object. Bytes unless a name says otherwise; the names are those of `--stats=json`.
+//! A process at one moment, as one JSON object. Bytes unless a name says otherwise; the names are
+//! those of `--stats=json`.
 
 use super::{View, live, used};
 use neap::board::Coarse;

@@ -1,11 +1,12 @@
-//! What Prometheus scrapes. Each metric is declared once, here; `docs/grafana-neap.json` may use no other (a test looks).
+//! The metrics for Prometheus. Each is declared once, here; a test checks that
+//! `docs/grafana-neap.json` uses no other.
 
 use super::exposition::{self, Kind, Sample};
 use super::{State, View, live, slices, used};
 use neap::ledger::Ledger;
 use neap::stats::{ClassFigures, Snapshot, USE_NAMES};
 
-/// A metric: its name without `neap_`, its kind, its meaning, and where its values come from.
+/// A metric: its name without `neap_`, its kind, its meaning, and the source of its values.
 struct Metric {
     name: &'static str,
     kind: Kind,
@@ -13,19 +14,19 @@ struct Metric {
     values: Values,
 }
 
-/// Where values come from.
+/// The source of a metric's values.
 enum Values {
-    /// One of a process.
+    /// One value per process.
     View(fn(&View) -> f64),
-    /// One of a process that has figures.
+    /// One value per process that has figures.
     Figures(fn(&Snapshot) -> u64),
-    /// As above, counted in ns and told in seconds.
+    /// One value per process, counted in ns and reported in seconds.
     Nanoseconds(fn(&View) -> u64),
-    /// One for each use of spans.
+    /// One value for each use of spans.
     Spans(fn(&neap::stats::SpanFigures) -> u64),
-    /// One for each size class in use.
+    /// One value for each size class in use.
     Classes(fn(&ClassFigures) -> u64),
-    /// Some with a label `state`.
+    /// Several values with a label `state`.
     States(fn(&Snapshot) -> Vec<(&'static str, u64)>),
 }
 
@@ -148,7 +149,7 @@ impl Metric {
     }
 }
 
-/// The page heap keeps these up to date by itself.
+/// The page heap keeps these up to date, without a request.
 fn by_use(view: &View, value: fn(&neap::stats::SpanFigures) -> u64) -> Vec<Sample> {
     let coarse = view.coarse.as_ref().map(|coarse| coarse.spans);
     let spans = coarse.or(view.figures.as_ref().map(|figures| figures.spans));
@@ -231,7 +232,7 @@ mod tests {
         assert!(missing.is_empty(), "not exported: {missing:?}");
     }
 
-    /// Queries: of panels (`expr`) and of variables (`query`).
+    /// The queries of panels (`expr`) and of variables (`query`).
     fn expressions(value: &serde_json::Value, found: &mut impl FnMut(&str)) {
         match value {
             serde_json::Value::Object(object) => {

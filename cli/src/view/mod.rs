@@ -1,13 +1,14 @@
-//! A process under Neap at one moment: what its board says and what the kernel counts; and its written forms.
+//! A process under Neap at one moment, from its board and the kernel's counts, and its output
+//! formats.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
 //! | `text` | tables for people |
-//! | `json` | one object for programs |
-//! | `metrics` | what Prometheus scrapes: each metric declared once |
+//! | `json` | one object for tools |
+//! | `metrics` | the metrics for Prometheus, each declared once |
 //! | `exposition` | Prometheus' text format, 0.0.4 |
 //!
-//! The figures may be any bytes: sums saturate.
+//! The figures are untrusted, so sums saturate.
 
 pub mod exposition;
 pub mod json;
@@ -24,7 +25,7 @@ use std::time::Duration;
 /// A process at one moment.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Its number.
+    /// Its PID.
     pub pid: i32,
     /// Its name.
     pub program: String,
@@ -32,22 +33,22 @@ pub struct View {
     pub state: State,
     /// Its last figures.
     pub figures: Option<Snapshot>,
-    /// What its page heap knows, without being asked.
+    /// The page heap's figures, which need no request.
     pub coarse: Option<Coarse>,
-    /// What the kernel counts.
+    /// The kernel's counts.
     pub kernel: KernelView,
-    /// What was asked of it and done.
+    /// The requests that it served.
     pub served: Served,
-    /// When this was taken, in ms of `CLOCK_MONOTONIC`.
+    /// When the view was taken, in ms of `CLOCK_MONOTONIC`.
     pub taken_ms: u64,
 }
 
-/// Whether the figures are of now.
+/// Whether the figures are current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// They were written after we asked.
+    /// The process wrote them after the request.
     Fresh,
-    /// The process has not answered: its last figures, if it has any, are older.
+    /// The process has not answered; its last figures, if any, are older.
     Pending,
 }
 
@@ -62,11 +63,11 @@ impl State {
 }
 
 impl View {
-    /// Asks the process, and waits as long as `timeout` for its figures.
+    /// Asks the process, and waits up to `timeout` for its figures.
     ///
     /// # Errors
     ///
-    /// It has ended, or its board makes no sense.
+    /// The process has ended, or its board is malformed.
     pub fn ask(board: &Board, timeout: Duration) -> Result<View, Failure> {
         let (state, figures) = match board.ask(timeout)? {
             Answer::Fresh(figures) => (State::Fresh, Some(figures)),
@@ -75,7 +76,7 @@ impl View {
         View::take(board, state, figures)
     }
 
-    /// What stands on the board now, and what the kernel counts now.
+    /// The board's current contents and the kernel's current counts.
     ///
     /// # Errors
     ///
@@ -89,7 +90,8 @@ impl View {
         Ok(View::of(board, state, figures, kernel))
     }
 
-    /// As [`View::look`] for those who look often: of the kernel's count only what costs little, the whole process.
+    /// Like [`View::look`] for frequent use: of the kernel's counts only the cheap one, of the
+    /// whole process.
     ///
     /// # Errors
     ///
@@ -118,19 +120,19 @@ impl View {
         format!("{} ({})", crate::failure::shown(&self.program), self.pid)
     }
 
-    /// How old the figures are, in ms.
+    /// The age of the figures, in ms.
     pub fn age_ms(&self) -> Option<u64> {
         let figures = self.figures.as_ref()?;
         Some(self.taken_ms.saturating_sub(figures.at_ms))
     }
 }
 
-/// Bytes of so many slices.
+/// Converts slices to bytes.
 pub fn slices(slices: u64) -> u64 {
     slices.saturating_mul(1 << neap::base::units::SLICE_SHIFT)
 }
 
-/// Blocks in the program's hands.
+/// Live blocks.
 pub fn live(class: &ClassFigures) -> u64 {
     let free = class.free.saturating_add(class.cached);
     class.blocks.saturating_sub(free)
@@ -153,7 +155,7 @@ pub mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Any words at all, and those that arithmetic trips over.
+    /// Arbitrary words, and those that provoke overflow.
     fn words(count: usize) -> impl Strategy<Value = Vec<u64>> {
         let word = prop_oneof![
             any::<u64>(),
@@ -165,7 +167,7 @@ pub mod tests {
         proptest::collection::vec(word, count)
     }
 
-    /// A process whose board has any words on it.
+    /// A process whose board holds arbitrary words.
     pub fn any_view() -> impl Strategy<Value = View> {
         let state = prop_oneof![Just(State::Fresh), Just(State::Pending)];
         let figures = proptest::option::of(words(size_of::<Snapshot>() / 8));
@@ -183,7 +185,7 @@ pub mod tests {
         })
     }
 
-    /// A process that has answered, all figures 0.
+    /// A process that has answered, with all figures 0.
     pub fn view_at_rest() -> View {
         View {
             pid: 7,

@@ -7,11 +7,11 @@ use anstyle::{AnsiColor, Style};
 use neap::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, Zeros};
 use std::fmt::Write;
 
-/// Where figures end: names to the left, meanings to the right.
+/// Width of the column of names.
 const NAME: usize = 14;
 const FIGURE: usize = 11;
 
-/// The page of `neap stat`. `advice` is for those whose process has not answered: a line, or nothing.
+/// The page of `neap stat`. `advice` is a line for a process that has not answered, or empty.
 pub fn page(view: &View, advice: &str) -> String {
     let bold = Style::new().bold();
     let mut out = format!("{bold}{}{bold:#}\n", view.title());
@@ -76,7 +76,7 @@ fn rest(out: &mut String, view: &View) {
     }
 }
 
-/// One less the other, with a sign.
+/// The difference, with a sign.
 pub fn difference(one: u64, other: u64) -> String {
     let sign = match one.cmp(&other) {
         std::cmp::Ordering::Less => "-",
@@ -86,7 +86,7 @@ pub fn difference(one: u64, other: u64) -> String {
     format!("{sign}{}", Bytes(one.abs_diff(other)))
 }
 
-/// What is in no sum.
+/// Figures that are part of no sum.
 fn memo(figures: &Snapshot, view: &View) -> String {
     let stacks = &figures.stacks;
     let lines = [
@@ -180,7 +180,8 @@ fn classes(figures: &Snapshot) -> String {
     out
 }
 
-/// What the classes wasted so far, where allocations are counted: else nobody knows what was asked for.
+/// The waste of the classes so far, if allocations are counted; otherwise the requested bytes are
+/// unknown.
 fn waste(figures: &Snapshot) -> String {
     let rows = waste::of_snapshot(figures);
     if rows.is_empty() {
@@ -204,7 +205,7 @@ fn waste(figures: &Snapshot) -> String {
     out
 }
 
-/// `columns` begins with the end of the first one's name.
+/// `columns` begins with the end of the first column's name.
 fn heading(name: &str, columns: &str) -> String {
     let bold = Style::new().bold();
     let first = columns.split(' ').next().unwrap_or_default();

@@ -92,7 +92,7 @@ fn a_process_that_sleeps_is_pending() {
     assert_eq!(object["state"], "pending");
 }
 
-/// The figure of a line of `neap purge`.
+/// The figure in a line of `neap purge`.
 fn figure<'a>(page: &'a str, name: &str) -> &'a str {
     let line = page
         .lines()
@@ -109,7 +109,7 @@ fn a_purge_says_how_much_went_back() {
         fake.pid()
     );
     assert!(page.starts_with(&first), "{page}");
-    // It sleeps.
+    // The process sleeps.
     assert_eq!(
         figure(&page, "resident before"),
         figure(&page, "resident after")
@@ -152,7 +152,7 @@ fn root_looks_at_other_peoples_processes() {
     );
 }
 
-/// What anybody but root is told of names that others' processes have.
+/// What users other than root are told about names of other users' processes.
 fn other_users_are_not_ours() {
     let output = neap().args(["stat", "no-such-program"]).output().unwrap();
     assert!(said(&output).contains("no-such-program of this user"));
@@ -168,7 +168,7 @@ fn names_that_several_processes_have_are_listed() {
         said.contains("processes under Neap are called sleep"),
         "{said}"
     );
-    // Other tests have such processes, too.
+    // Other tests have such processes as well.
     assert!(
         said.contains("...")
             || [&one, &two]

@@ -1,4 +1,4 @@
-//! `neap env`, judged by a shell.
+//! `neap env`, checked with a shell.
 
 use crate::stage::{Stage, neap, printed, said};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Processes that hold a board, real in form, with which the tests do what they like.
+//! Processes with a well-formed board that the tests control.
 
 use crate::stage::neap;
 use bytemuck::bytes_of;
@@ -22,7 +22,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// With a memory file of zeros that is sealed.
+    /// With a sealed memory file of zeros.
     pub fn zeros(name: &CStr, bytes: usize) -> Fake {
         let file = memory_file(name, bytes);
         let seals = SealFlags::SHRINK | SealFlags::GROW;
@@ -30,12 +30,12 @@ impl Fake {
         Fake::holding(file)
     }
 
-    /// With any file at all.
+    /// With any file.
     pub fn holding(file: File) -> Fake {
         Fake::run(Command::new("sleep"), file)
     }
 
-    /// With a board that has a right head, as a process of another user. Only root can.
+    /// With a board with a valid head, as a process of another user. Requires root.
     pub fn of_user(user: u32) -> Fake {
         let file = memory_file(board::NAME, board::BYTES);
         let seals = SealFlags::SHRINK | SealFlags::GROW;
@@ -59,7 +59,7 @@ impl Fake {
         Fake { file, child }
     }
 
-    /// With a board that has a right head and nothing else.
+    /// With a board with a valid head and nothing else.
     pub fn board() -> Fake {
         let fake = Fake::zeros(board::NAME, board::BYTES);
         fake.write(board::HEAD_AT, bytes_of(&fake.head()));
@@ -74,7 +74,7 @@ impl Fake {
         fake
     }
 
-    /// The right head.
+    /// The valid head.
     pub fn head(&self) -> Head {
         Head {
             magic: board::MAGIC,
@@ -95,7 +95,7 @@ impl Fake {
         self.file.write_all_at(bytes, at as u64).unwrap();
     }
 
-    /// What is asked of it.
+    /// The pending requests.
     pub fn control(&self) -> Control {
         let mut control = Control::default();
         let bytes = bytemuck::bytes_of_mut(&mut control);
@@ -105,12 +105,12 @@ impl Fake {
         control
     }
 
-    /// Runs `neap VERB PID ...` while it answers all that is asked.
+    /// Runs `neap VERB PID ...` while answering all requests.
     pub fn answering(&self, arguments: &[&str]) -> Output {
         self.answering_with(5 << 20, arguments)
     }
 
-    /// The same, with so many bytes that a purge gives back.
+    /// Like [`Fake::answering`]; a purge reports `purged_bytes`.
     pub fn answering_with(&self, purged_bytes: u64, arguments: &[&str]) -> Output {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -126,7 +126,7 @@ impl Fake {
         })
     }
 
-    /// Says that all that is asked was done.
+    /// Marks all requests as served.
     pub fn serve(&self) {
         self.serve_with(5 << 20);
     }
@@ -154,7 +154,7 @@ impl Fake {
         command.output().unwrap()
     }
 
-    /// Ends it.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -163,13 +163,13 @@ impl Fake {
 
 impl Drop for Fake {
     fn drop(&mut self) {
-        // A test may have ended it before.
+        // A test may have killed it before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A memory file of zeros without seals.
+/// An unsealed memory file of zeros.
 pub fn memory_file(name: &CStr, bytes: usize) -> File {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(rustix::fs::memfd_create(name, flags).unwrap());

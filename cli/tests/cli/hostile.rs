@@ -1,4 +1,5 @@
-//! What other processes may hold under the names of Neap's memory files: a clear error each, never a crash or a hang.
+//! What other processes may put under the names of Neap's memory files: each case gives a clear
+//! error, and neither a crash nor a hang.
 
 use crate::fake::{Fake, figures, memory_file};
 use crate::stage::{clean, is_root, neap, room, said};
@@ -10,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The error that `neap stat` gives, on one line.
+/// The error of `neap stat`, on one line.
 fn refusal(output: &Output) -> String {
     let said = said(output);
     assert_eq!(output.status.code(), Some(125), "{said}");
@@ -63,7 +64,7 @@ fn a_process_that_ends_without_being_waited_for_is_told() {
 #[test]
 fn other_peoples_processes_are_told() {
     if !is_root() {
-        // Process 1 is root's.
+        // Process 1 belongs to root.
         let said = refusal(&neap().args(["stat", "1"]).output().unwrap());
         return assert!(said.contains("belongs to another user"), "{said}");
     }
@@ -156,7 +157,7 @@ fn a_process_that_ends_while_it_is_asked_is_told() {
     assert!(said.contains("has ended"), "{said}");
 }
 
-/// Words that are tried wherever a number stands.
+/// Words to try in place of every number.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -171,7 +172,7 @@ fn word() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The whole of `stat` on a board with a right head and any bytes behind it.
+    /// The whole output of `stat` on a board with a valid head and arbitrary bytes behind it.
     #[test]
     fn any_board_is_shown_or_refused(
         words in proptest::collection::vec(word(), (board::SIZES_AT - board::CONTROL_AT) / 8),
@@ -196,7 +197,7 @@ proptest! {
         prop_assert_eq!(top.status.code(), Some(0), "{}", said(&top));
     }
 
-    /// A head with any bytes.
+    /// A head of arbitrary bytes.
     #[test]
     fn any_head_is_refused(words in proptest::collection::vec(word(), 7), at in 0_usize..7) {
         let fake = Fake::board();

@@ -1,4 +1,4 @@
-//! The verbs that look into a process, with real ones under the real library.
+//! The verbs that inspect a process, with real processes under the real library.
 
 use crate::stage::{compile, is_root, neap, room, said};
 use serde_json::Value;
@@ -6,10 +6,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Output, Stdio};
 use tempfile::TempDir;
 
-/// A program under Neap, 32 MiB of whose memory are live.
+/// A program under Neap with 32 MiB of live memory.
 pub struct Holder {
     child: Child,
-    /// Its own child's number, or 0.
+    /// The PID of its own child, or 0.
     forked: i32,
     _room: TempDir,
 }
@@ -49,7 +49,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // Its child ends when it has no parent any more.
+        // Its child ends when its parent is gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -65,7 +65,7 @@ fn stat(pid: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Looks several times: the process goes on between its answer and the kernel's.
+/// Tries several times, because the process runs on between its answer and the kernel's.
 fn assert_adds_up(pid: &str) {
     let apart = || {
         let view = stat(pid);
@@ -139,7 +139,7 @@ fn a_process_that_sleeps_is_told_by_the_kernel() {
     let holder = Holder::with("idle", &[("NEAP_PURGE_THREAD", "0")]);
     let output = run(&["stat", &holder.pid(), "--json", "--timeout=0.1"]);
     let view: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // A purge thread may be there, and answer.
+    // A purge thread may exist and answer.
     assert!(matches!(output.status.code(), Some(0 | 124)));
     assert!(
         view["kernel"]["arenas_resident"].as_u64().unwrap() >= 32 << 20,
@@ -170,7 +170,7 @@ fn top_sees_a_process_at_work() {
     let lines = BufReader::new(top.stdout.take().unwrap()).lines();
     let lines = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
     let (mut works, mut fresh) = (false, false);
-    // On a machine with much to do it may take a while until the process comes by.
+    // On a busy machine, the process may take a while to reach a slow path.
     for line in lines.take(300) {
         works |= line["rates"]["refills"].as_f64().unwrap() > 0.0;
         fresh |= line["state"] == "fresh";

@@ -1,4 +1,4 @@
-//! `docs/options.md` says what `neap::control` declares. After a change there:
+//! `docs/options.md` agrees with the declarations in `neap::control`. After a change there:
 //! `UPDATE_DOCS=1 cargo test -p neap-cli options_page`.
 
 use neap::control::{Declaration, Flag, OPTIONS};

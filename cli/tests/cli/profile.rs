@@ -1,4 +1,5 @@
-//! `neap profile`: a program whose memory is known, what is said of it, and the files that others open.
+//! `neap profile`: a program with known allocations, the texts about it, and the files for other
+//! tools.
 
 use crate::stage::{clean, compile, neap, printed, room, said};
 use std::fs;
@@ -9,19 +10,19 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The program with known places, running under Neap until this is dropped.
+/// The program with known places, running under Neap until this value is dropped.
 pub struct Planted {
     room: TempDir,
     child: Child,
 }
 
 impl Planted {
-    /// Ready: with all that it allocates at its start.
+    /// Starts it and waits until its initial allocations are done.
     pub fn start(words: &[&str], sample: Option<&str>) -> Self {
         Self::start_as("planted", words, sample)
     }
 
-    /// Started by a link of this name.
+    /// Starts it through a link of this name.
     pub fn start_as(name: &str, words: &[&str], sample: Option<&str>) -> Self {
         let room = room();
         let program = room.path().join("planted");
@@ -43,7 +44,7 @@ impl Planted {
         Self { room, child }
     }
 
-    /// `neap profile` of it.
+    /// A `neap profile` command for it.
     pub fn profile(&self, arguments: &[&str]) -> Command {
         let mut command = neap();
         command.arg("profile").arg(self.pid());
@@ -51,7 +52,7 @@ impl Planted {
         command
     }
 
-    /// Its number.
+    /// Its PID.
     pub fn pid(&self) -> String {
         self.child.id().to_string()
     }
@@ -60,13 +61,13 @@ impl Planted {
         self.room.path().join(name)
     }
 
-    /// Its input ends, and it with it.
+    /// Closes its input, which ends it.
     pub fn end(&mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 
-    /// The profile as a file for others.
+    /// The profile as a file for other tools.
     fn pprof(&self) -> PathBuf {
         let file = self.file("profile.pb.gz");
         printed(self.profile(&["--pprof"]).arg(&file));
@@ -80,14 +81,14 @@ impl Drop for Planted {
     }
 }
 
-/// The sentence of the first paragraph that begins so.
+/// The sentence of the first paragraph that begins with `start`.
 fn sentence<'a>(text: &'a str, start: &str) -> &'a str {
     let paragraph = text.split("\n\n").next().unwrap();
     let found = paragraph.lines().find(|line| line.starts_with(start));
     found.unwrap_or_else(|| panic!("no {start:?} in {paragraph}"))
 }
 
-/// Every 4 KiB: what is said is within a few percent of the truth.
+/// A sample every 4 KiB: the estimates are within a few percent of the truth.
 const OFTEN: Option<&str> = Some("4096");
 
 #[test]
@@ -129,7 +130,7 @@ fn sampling_is_switched_on_and_off_again() {
         sentence(&text, "The largest part").contains("from leak (planted.c:"),
         "{text}"
     );
-    // What was sampled stays, and sampling is off: a profile without a time needs one.
+    // The samples remain although sampling is off. A profile without a time needs them.
     let json = printed(&mut planted.profile(&["--seconds", "0", "--json", "--quiet"]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["rate"], 0);
@@ -170,7 +171,7 @@ fn a_program_that_is_gone_from_the_disk_gives_offsets_or_names() {
     let planted = Planted::start(&[], OFTEN);
     fs::remove_file(planted.file("planted")).unwrap();
     let tree = printed(&mut planted.profile(&[]));
-    // Who may follow the kernel's link to the file has its names still.
+    // A user who may follow the kernel's link to the file still gets its names.
     assert!(
         tree.contains("download") || tree.contains("planted+0x"),
         "{tree}"
@@ -244,7 +245,8 @@ fn what_is_no_profile_is_named() {
     }
 }
 
-/// A program that some tests need. Without it they do not run; with `REQUIRE_ALL=1` that is a failure.
+/// A program that some tests need. Without it they are skipped; with `REQUIRE_ALL=1` that is a
+/// failure.
 fn tool(name: &str) -> Option<Command> {
     let found = Command::new(name)
         .arg("-h")
@@ -302,10 +304,10 @@ fn pprof_opens_the_file() {
     assert!(difference.contains("accounting for 0, 0%"), "{difference}");
 }
 
-/// pprof's pages over HTTP on a port of its own choice, until this is dropped.
+/// pprof's pages over HTTP on a port that it chooses, until this value is dropped.
 struct Pages {
     child: Child,
-    /// Kept open: pprof dies when it says something that nobody can hear.
+    /// Kept open, because pprof dies if its output has no reader.
     _said: Box<dyn Read>,
     address: String,
 }
@@ -334,7 +336,7 @@ impl Pages {
         })
     }
 
-    /// It tells its address a moment before it listens there.
+    /// pprof prints its address a moment before it listens there.
     fn connect(&self) -> TcpStream {
         let start = Instant::now();
         loop {

@@ -1,4 +1,5 @@
-//! A real Prometheus scrapes a real program through `neap serve`, and answers the dashboard's queries.
+//! A real Prometheus scrapes a real program through `neap serve`, and answers the dashboard's
+//! queries.
 
 use crate::live::Holder;
 use crate::serve::Server;
@@ -11,21 +12,21 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Prometheus with data of its own, ended when this is dropped.
+/// Prometheus with a data directory of its own, ended when this value is dropped.
 struct Prometheus {
     child: Child,
     address: String,
     room: TempDir,
 }
 
-/// The scrape may take as long as the interval, on a busy machine too.
+/// A scrape may take as long as the interval, even on a busy machine.
 const EVERY: &str = "2s";
 
-/// For something that is to become true.
+/// How long to wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Prometheus {
-    /// One that scrapes `target`; `None` where there is no Prometheus.
+    /// A Prometheus that scrapes `target`; `None` if none is installed.
     fn start(target: &str) -> Option<Prometheus> {
         let room = room();
         let configuration = room.path().join("prometheus.yml");
@@ -58,7 +59,7 @@ impl Prometheus {
         fs::read_to_string(self.room.path().join("log")).unwrap_or_default()
     }
 
-    /// Where it listens, once it has said so.
+    /// The address that it listens on, once it has printed it.
     fn told_address(&self) -> Option<String> {
         let log = self.log();
         let line = log.lines().find(|line| line.contains("\"Listening on\""))?;
@@ -76,10 +77,10 @@ impl Prometheus {
         }
     }
 
-    /// What it says to a request of its HTTP API; `None` while it is not ready.
+    /// The response to a request of its HTTP API; `None` while it is not ready.
     fn get(&self, path: &str) -> Option<Value> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
-        // An answer in HTTP 1.0 comes in one piece.
+        // An HTTP 1.0 response is not chunked.
         write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
@@ -89,7 +90,7 @@ impl Prometheus {
         Some(body["data"].clone())
     }
 
-    /// The values that a query has now.
+    /// The current values of a query.
     fn query(&self, expression: &str) -> Option<Vec<f64>> {
         let data = self.get(&format!("/api/v1/query?query={}", escaped(expression)))?;
         let series = data["result"].as_array()?.iter();
@@ -100,18 +101,18 @@ impl Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// As a part of an address.
+/// Escapes a text for a URL.
 fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// All queries of the dashboard, asked about one process.
+/// All queries of the dashboard, for one process.
 fn dashboard(pid: &str) -> Vec<String> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/grafana-neap.json");
     let dashboard: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
@@ -135,7 +136,7 @@ fn prometheus_scrapes_and_answers_the_dashboard() {
     let Some(prometheus) = Prometheus::start(&server.address) else {
         let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
         assert!(!required, "prometheus is not installed");
-        // Not eprintln: the harness would hide it in a test that passes.
+        // Not eprintln, which the harness hides in a test that passes.
         let _ = writeln!(std::io::stderr(), "SKIPPED: no prometheus here");
         return;
     };

@@ -1,4 +1,4 @@
-//! Runs that are recorded and profiled, on the real library.
+//! Recorded and profiled runs, with the real library.
 
 use crate::stage::{clean, compile, neap, room, said};
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn run(room: &TempDir, flags: &[&str], program: &[&str]) -> Output {
     command.arg("--").args(program).output().unwrap()
 }
 
-/// The lines of a recording; every one has to be whole.
+/// The lines of a recording, all of which must be whole.
 fn lines(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap();
     text.lines()
@@ -51,7 +51,7 @@ fn with<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
 #[test]
 fn without_a_sample_it_is_said_that_none_fell() {
     let room = room();
-    // In a program that allocates a few KiB one falls once in a hundred thousand runs.
+    // A program that allocates a few KiB gets a sample once in a hundred thousand runs.
     let output = run(&room, &["--leaks", "--profile=p", "--sample=1G"], &["true"]);
     let said = said(&output);
     for start in ["nothing is known to be live: ", "no profile: "] {
@@ -196,7 +196,8 @@ fn when_neap_is_killed_what_it_recorded_is_readable() {
     );
 }
 
-/// The command, but not the program, may not make files larger than the recording is when the program is ready.
+/// The command, but not the program, may not make files larger than the recording is when the
+/// program is ready.
 #[test]
 fn where_no_more_can_be_written_the_program_goes_on_and_that_is_said() {
     let room = room();
@@ -269,7 +270,7 @@ fn files_that_are_something_else_are_left_as_they_are_and_nothing_is_started() {
 
 #[test]
 fn where_nothing_can_be_written_nothing_is_started() {
-    // No file can be made here, whoever tries.
+    // No user can make a file here, not even root.
     for (verb, flags, hint) in [
         ("run", &["--profile"][..], "--profile=FILE"),
         ("run", &["--profile=p"], "p: "),

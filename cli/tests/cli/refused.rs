@@ -4,7 +4,7 @@ use crate::stage::{compile, executable, is_root, neap, printed, room, said, scri
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The exit code, and what the one line on standard error must say.
+/// Checks the exit code and the one line on standard error.
 fn refuses(program: impl AsRef<Path>, code: i32, reason: &str) {
     let output = neap()
         .args(["run", "--"])

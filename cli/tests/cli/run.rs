@@ -202,7 +202,7 @@ fn a_wrong_value_is_told_by_one_process_of_a_tree() {
         1,
         "{said}"
     );
-    // That one may be another program's, so it is left to it.
+    // That one may belong to another program, so it is left alone.
     assert!(
         said.matches("unknown option NEAP_COLOUR").count() > 1,
         "{said}"

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 
-/// A server, and where it listens.
+/// A server and its address.
 pub struct Server {
     child: Child,
     pub address: String,
@@ -36,7 +36,7 @@ impl Server {
         self.get_as(path, &self.address)
     }
 
-    /// Asks, and leaves the answer for later.
+    /// Sends a request and leaves the answer for later.
     pub fn ask(&self, path: &str) -> TcpStream {
         self.ask_as(path, &self.address)
     }
@@ -48,12 +48,12 @@ impl Server {
         (head.to_owned(), body.to_owned())
     }
 
-    /// The body as it is, of a page that is there.
+    /// The raw body of an existing page.
     pub fn get_bytes(&self, path: &str) -> Vec<u8> {
         self.try_bytes(path).expect("the page is not there")
     }
 
-    /// The same, if it is there.
+    /// The raw body, if the page exists.
     pub fn try_bytes(&self, path: &str) -> Option<Vec<u8>> {
         let bytes = self.answer(path, &self.address);
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
@@ -88,7 +88,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -198,7 +198,7 @@ fn promtool_is_content() {
     if found.is_err() {
         let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
         assert!(!required, "promtool is not installed");
-        // Not eprintln: the harness would hide it in a test that passes.
+        // Not eprintln, which the harness hides in a test that passes.
         let _ = writeln!(std::io::stderr(), "SKIPPED: no promtool here");
         return;
     }

@@ -1,4 +1,4 @@
-//! Profiles of a session: of a process that sampled before, only what the session allocated.
+//! Profiles of a session: for a process that sampled before, only what the session allocated.
 
 use crate::profile::Planted;
 use crate::serve::Server;
@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
-/// How long to wait between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(50);
 
 fn json(text: &str) -> Value {
@@ -37,7 +37,8 @@ fn the_second_session_has_nothing_of_the_first() {
     assert!(first["session"].is_null() && whole["session"].is_null());
     assert_eq!(second["session"]["live"], "growth");
     assert!(allocated(&first) > 0 && allocated(&second) > 0);
-    // What is allocated between the last look and the end of sampling is in the whole, and in no session.
+    // What is allocated between the last look and the end of sampling is in the whole profile, and
+    // in no session.
     assert!(
         allocated(&first) + allocated(&second) <= allocated(&whole),
         "{first:#} {second:#} {whole:#}"
@@ -59,7 +60,7 @@ fn a_session_of_a_process_that_samples_leaves_out_what_was_there() {
     assert!(whole.contains("from download (planted.c:"), "{whole}");
 }
 
-/// A profile that a server gave, as JSON.
+/// A server's profile, as JSON.
 fn served(planted: &Planted, bytes: &[u8]) -> Value {
     let file = planted.file("served.pb.gz");
     fs::write(&file, bytes).unwrap();
@@ -78,21 +79,21 @@ fn the_server_serves_sessions_too() {
     assert!(allocated(&whole) > 120 << 20 && allocated(&session) < 20 << 20);
     assert_eq!(session["session"]["live"], "growth");
     assert!(session["switched"].is_null());
-    // Sampling that was on before the request is on after it.
+    // Sampling that was on before the request stays on after it.
     assert_eq!(
         (&later["rate"], &later["session"]),
         (&whole["rate"], &Value::Null)
     );
 }
 
-/// `neap profile` that goes on until it is told to end.
+/// A `neap profile` that runs until it is interrupted.
 struct Going {
     child: Child,
     _said: BufReader<ChildStderr>,
 }
 
 impl Going {
-    /// Its session has begun.
+    /// Starts it and waits until its session has begun.
     fn start(command: &mut Command) -> Going {
         let command = command.arg("--seconds=100000").stderr(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -135,7 +136,7 @@ fn a_session_whose_sampling_another_ends_says_so() {
     );
 }
 
-/// The first of the requests that is answered: its number, and the answer.
+/// The index of the first request that is answered, and the answer.
 fn first_answered(requests: &mut [TcpStream]) -> (usize, String) {
     for request in requests.iter() {
         request.set_read_timeout(Some(LOOK)).unwrap();
@@ -143,7 +144,7 @@ fn first_answered(requests: &mut [TcpStream]) -> (usize, String) {
     let mut answers = vec![Vec::new(); requests.len()];
     for _ in 0..200 {
         for (index, request) in requests.iter_mut().enumerate() {
-            // What came before the time was over is kept.
+            // Keep what came before the timeout.
             if request.read_to_end(&mut answers[index]).is_ok() {
                 return (
                     index,
@@ -159,7 +160,7 @@ fn first_answered(requests: &mut [TcpStream]) -> (usize, String) {
 fn a_session_that_the_server_begins_does_not_take_itself_for_another() {
     let planted = Planted::start(&["late"], None);
     let server = Server::start(&["--pid", &planted.pid()]);
-    // On a machine with much to do the process may not answer at once.
+    // On a busy machine the process may not answer at once.
     let bytes = (0..20).find_map(|_| server.try_bytes("/debug/pprof/heap?seconds=1"));
     let profile = served(&planted, &bytes.unwrap());
     assert_eq!(
@@ -182,7 +183,7 @@ fn there_are_only_so_many_sessions_at_once() {
         "{answer}"
     );
     requests.remove(refused);
-    // The others go on, and what takes no session is served as ever.
+    // The other sessions go on, and requests without a session are served as before.
     let short = "/debug/pprof/heap?seconds=1";
     assert!(server.get(short).0.starts_with("HTTP/1.1 503"));
     assert!(server.get("/debug/pprof/heap").0.contains("HTTP/1.1 200"));
@@ -216,7 +217,7 @@ fn a_session_over_http_outlives_its_process() {
     let server = Server::start(&["--pid", &planted.pid()]);
     let mut request = server.ask("/debug/pprof/heap?seconds=600");
     request.set_read_timeout(Some(LOOK)).unwrap();
-    // The session has begun, and nothing is answered yet.
+    // The session has begun, and no answer has arrived yet.
     let mut answer = Vec::new();
     let early = (0..20).any(|_| request.read_to_end(&mut answer).is_ok());
     assert!(!early && answer.is_empty());

@@ -1,4 +1,4 @@
-//! Nobody can tell the command from the program, also where it waits for it.
+//! The command behaves like the program, even while it waits for it.
 
 use crate::stage::{neap, printed, room};
 use std::io::{BufRead, BufReader, Read};
@@ -15,7 +15,7 @@ fn shell(flags: &[&str], program: &str) -> Command {
         .args(["--", "sh", "-c", program])
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    // A shell cannot trap what is ignored when it starts, as SIGHUP is under nohup.
+    // A shell cannot trap a signal that is ignored when it starts, as SIGHUP is under nohup.
     // SAFETY: signal is safe between fork and exec.
     unsafe {
         command.pre_exec(|| {
@@ -33,7 +33,7 @@ fn send(child: &Child, signal: i32) {
     assert_eq!(unsafe { libc::kill(child.id().cast_signed(), signal) }, 0);
 }
 
-/// Reads the line that the program prints when it is ready.
+/// Waits for the line that the program prints when it is ready.
 fn ready(child: &mut Child) -> BufReader<std::process::ChildStdout> {
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -153,7 +153,7 @@ fn set_and_block(action: libc::sighandler_t) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Which of these signals a program finds ignored, and which it finds blocked.
+/// The signals that a program finds ignored and those that it finds blocked.
 fn masks(command: &mut Command) -> (u64, u64) {
     let status = printed(command);
     let mask = |name: &str| {

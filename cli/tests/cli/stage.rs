@@ -1,4 +1,4 @@
-//! What the tests stand on: the command, a stand-in library, small programs.
+//! The tests' environment: the command, a stand-in library, small programs.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ pub fn neap() -> Command {
     clean(Path::new(env!("CARGO_BIN_EXE_neap")))
 }
 
-/// Without what the environment of the tests might say to Neap.
+/// A command without the test environment's variables for Neap.
 pub fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
     let names = std::env::vars_os().map(|(name, _)| name);
@@ -23,7 +23,7 @@ pub fn clean(program: &Path) -> Command {
     command
 }
 
-/// A directory on a file system where programs may be executed.
+/// A directory on a file system that allows execution.
 pub fn room() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -39,7 +39,7 @@ impl Stage {
         Self::named("bin")
     }
 
-    /// In a directory of this name.
+    /// In a directory with this name.
     pub fn named(name: &str) -> Self {
         let room = room();
         let bin = room.path().join(name);
@@ -63,7 +63,7 @@ impl Stage {
     }
 }
 
-/// Calls the C compiler; the last argument is followed by the name of what it makes.
+/// Calls the C compiler with `arguments`, followed by the output file's name.
 pub fn compile<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>, into: &Path) {
     let status = Command::new("cc")
         .args(arguments)
@@ -73,7 +73,7 @@ pub fn compile<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>, into: &P
     assert!(status.success(), "the C compiler failed");
 }
 
-/// A file of this text that may be executed.
+/// An executable file with this text.
 pub fn script(file: PathBuf, text: &str) -> PathBuf {
     fs::write(&file, text).unwrap();
     executable(&file, 0o755);
@@ -84,7 +84,7 @@ pub fn executable(file: &Path, mode: u32) {
     fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// What a program printed, having ended well.
+/// The output of a program that must succeed.
 pub fn printed(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(
@@ -96,7 +96,7 @@ pub fn printed(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a program said on standard error.
+/// A program's standard error.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Statistics arrive where they were asked for, after the program's own output.
+//! Statistics arrive at the requested destination, after the program's own output.
 
 use crate::stage::{Stage, executable, is_root, printed, room, said};
 use std::fs;

@@ -1,4 +1,4 @@
-//! A terminal of the tests' own, with a program in it.
+//! A pseudo-terminal of the tests, with a program in it.
 
 use crate::fake::Fake;
 use crate::stage::neap;
@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Longer than any machine takes.
+/// Longer than any machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ROWS: u16 = 40;
 const COLUMNS: u16 = 120;
@@ -17,7 +17,7 @@ pub struct Terminal {
     master: File,
     slave: File,
     child: Child,
-    /// All that the program has written.
+    /// Everything that the program has written.
     pub seen: String,
 }
 
@@ -41,12 +41,11 @@ impl Terminal {
             )
         };
         assert_eq!(rc, 0);
-        // SAFETY: both were just opened, and nobody else has them.
+        // SAFETY: both were just opened, and only these values own them.
         let (master, slave) =
             unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         for end in [&master, &slave] {
-            // The program must not hold its own terminal's other end.
-            // SAFETY: plain numbers.
+            // The program must not hold the other end of its own terminal. SAFETY: plain numbers.
             unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
         }
         let (master, slave) = (File::from(master), File::from(slave));
@@ -74,7 +73,7 @@ impl Terminal {
         self.wait(text, |terminal| screen(&terminal.seen).contains(text));
     }
 
-    /// Reads until a text was written.
+    /// Reads until a text has been written.
     pub fn wait_for_bytes(&mut self, text: &str) {
         self.wait(text, |terminal| terminal.seen.contains(text));
     }
@@ -88,7 +87,7 @@ impl Terminal {
         }
     }
 
-    /// Reads what there is, or waits a little.
+    /// Reads the available bytes, or waits a little.
     fn read(&mut self) {
         let mut ready = libc::pollfd {
             fd: self.master.as_raw_fd(),
@@ -103,7 +102,7 @@ impl Terminal {
         }
     }
 
-    /// Takes the terminal away, as when its window is closed, and waits for the end.
+    /// Closes the terminal, as when its window is closed, and waits for the program's end.
     pub fn hang_up(mut self) -> ExitStatus {
         let nothing = || File::open("/dev/null").unwrap();
         drop(std::mem::replace(&mut self.slave, nothing()));
@@ -122,7 +121,7 @@ impl Terminal {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for the end; the terminal must be as it was.
+    /// Waits for the end, and checks that the terminal's mode is restored.
     pub fn end(mut self, before: &Mode) -> (ExitStatus, String) {
         self.wait_for_bytes(LEFT);
         let status = self.child.wait().unwrap();
@@ -137,13 +136,14 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a terminal shows that was sent this text: moves of the cursor and letters are all that it understands.
+/// The screen of a terminal that received this text. It understands only cursor movements and
+/// letters.
 fn screen(text: &str) -> String {
     let mut cells = vec![vec![' '; usize::from(COLUMNS)]; usize::from(ROWS)];
     let (mut row, mut column) = (0, 0);
@@ -189,7 +189,7 @@ fn sequence(letters: &mut std::str::Chars<'_>) -> (Vec<usize>, char) {
     (Vec::new(), ' ')
 }
 
-/// What leaves the alternate screen.
+/// Leaves the alternate screen.
 pub const LEFT: &str = "\x1b[?1049l";
 
 #[derive(PartialEq)]
@@ -205,7 +205,7 @@ fn mode(terminal: &File) -> Mode {
     Mode(mode.c_iflag, mode.c_oflag, mode.c_lflag)
 }
 
-/// The mode of a terminal that nobody has changed.
+/// The mode of an unchanged terminal.
 pub fn fresh_mode() -> Mode {
     let mut command = Command::new("true");
     command.env_clear();

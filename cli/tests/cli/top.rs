@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Writes figures in place of the process until it is dropped from its scope.
+/// Writes figures in place of the process until it goes out of scope.
 struct Writer<'a> {
     fake: &'a Fake,
     moment: AtomicU64,
@@ -27,7 +27,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Does `then` while figures change, 100 faults a second.
+    /// Calls `then` while the figures change by 100 faults per second.
     fn during<T>(&self, then: impl FnOnce() -> T) -> T {
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -58,7 +58,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Ends the writer also when a test fails.
+/// Ends the writer even if a test fails.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {

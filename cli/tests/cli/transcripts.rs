@@ -1,4 +1,4 @@
-//! What `docs/cli.md` shows is what happens.
+//! The transcripts in `docs/cli.md` agree with what the command prints.
 
 #[test]
 fn the_page_shows_true_transcripts() {

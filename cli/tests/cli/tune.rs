@@ -6,7 +6,7 @@ use std::path::Path;
 
 const SIZES: &str = "neap sizes 1\nprogram crunch\n8 500 1500\n1000 1000 1000000\nlarge 2 100000\n";
 
-/// A file of sizes and where everything is.
+/// A file of sizes with known contents.
 fn saved(room: &Path) -> std::path::PathBuf {
     let file = room.join("crunch.sizes");
     fs::write(&file, SIZES).unwrap();
@@ -96,7 +96,7 @@ fn a_program_is_counted_and_runs_with_its_classes() {
 fn where_nothing_can_be_written_the_option_is_named() {
     let room = room();
     let file = saved(room.path());
-    // Nobody can make a file there, not even root.
+    // No user can make a file there, not even root.
     let tune = |arguments: &[&str]| {
         let mut command = neap();
         command.current_dir("/proc").arg("tune").args(arguments);

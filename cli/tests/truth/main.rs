@@ -1,9 +1,8 @@
-//! Programs that know what they hold at each moment, and pages about them that must not say
-//! anything else.
+//! Programs that record what they hold at each moment, and pages about them that must agree.
 //!
 //! Every program writes its live bytes and its resident bytes to a file every few milliseconds.
-//! Each number of the page is held against that of the same moment: it is within a twentieth, or it
-//! is marked as not known.
+//! Each number of the page is compared with that of the same moment: it must be within a twentieth,
+//! or be marked as not known.
 
 mod page;
 mod server;
@@ -13,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// The tests themselves do not mind; the server does.
+/// The tests themselves do not need it; the server does.
 #[global_allocator]
 static ALLOCATOR: neap::Neap = neap::Neap;
 
@@ -29,7 +28,7 @@ fn neap() -> Command {
     command
 }
 
-/// Records a program, and reads the page about it, and the truth.
+/// Records a program, and reads the page about it and the truth.
 struct Run {
     room: TempDir,
 }
@@ -77,8 +76,8 @@ fn compiled(source: &str, room: &Path) -> PathBuf {
     program
 }
 
-/// Runs a program until, at a moment when it held most, it told so: a busy machine may keep it from
-/// answering. No page may say anything that is not true.
+/// Runs a program until it answered at a moment when it held most; on a busy machine it may not.
+/// Each page must be true in any case.
 fn known_at_its_peak(mut run: impl FnMut() -> (Page, Truth)) -> Page {
     let mut last = None;
     for _ in 0..TRIES {
@@ -94,7 +93,7 @@ fn known_at_its_peak(mut run: impl FnMut() -> (Page, Truth)) -> Page {
 
 const TRIES: usize = 10;
 
-/// The server of threads, started by a shell in the way of `script`: `"$@"` stands for it.
+/// The server of threads, started by a shell through `script`, in which `"$@"` stands for it.
 fn threads(script: &str, ends: &str) -> (Page, Truth) {
     let run = Run::new();
     let program = compiled("tests/truth/threads.c", run.room.path());
@@ -111,14 +110,14 @@ fn threads(script: &str, ends: &str) -> (Page, Truth) {
     run.of(&words, &[])
 }
 
-/// A child of fork that executes it: the page is about the child.
+/// A child of fork executes it; the page is about the child.
 #[test]
 fn a_server_of_a_thousand_threads() {
     let page = known_at_its_peak(|| threads("\"$@\"; exit 0", "exit"));
     assert!(page.opening().starts_with("`threads` ran"));
 }
 
-/// The shell becomes the server: what the shell told is not the server's.
+/// The shell becomes the server; the shell's figures are not the server's.
 #[test]
 fn a_server_of_a_thousand_threads_that_is_killed() {
     let (page, truth) = threads("exec \"$@\"", "kill");
@@ -147,7 +146,7 @@ fn a_python_service() {
     });
 }
 
-/// The server is this file: the test below.
+/// The server is this test binary: the test below.
 fn server(variables: &[(&str, &str)]) -> (Page, Truth) {
     let run = Run::new();
     let program = std::env::current_exe().unwrap();

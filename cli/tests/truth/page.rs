@@ -1,10 +1,10 @@
-//! What a page says, and what is true.
+//! Compares a page with the truth.
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// What a program said of itself at one moment.
+/// A program's own record of one moment.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     unix_ms: u64,
@@ -12,20 +12,20 @@ struct Moment {
     rss: u64,
 }
 
-/// What a program said of itself over time.
+/// A program's own record over time.
 pub struct Truth(Vec<Moment>);
 
-/// The least and the most of the moments around one.
+/// The minimum and maximum over the moments around one.
 #[derive(Clone, Copy, Debug)]
 struct Around {
     live: (u64, u64),
     rss: (u64, u64),
 }
 
-/// The program, the recorder and the page may be apart by so much, in ms: a loaded machine stops
-/// each for a while.
+/// The clocks of program, recorder and page may differ by this much, in ms, because a loaded
+/// machine stops each for a while.
 const APART_MS: u64 = 60;
-/// What the program does not count of what it holds, at most, in bytes: its runtime's own.
+/// Most bytes that the program holds but does not count: its runtime's own.
 const UNCOUNTED: u64 = 3 << 20;
 
 impl Truth {
@@ -46,7 +46,7 @@ impl Truth {
         let moments = &self.0;
         let first = moments.partition_point(|moment| moment.unix_ms + APART_MS < unix_ms);
         let last = moments.partition_point(|moment| moment.unix_ms <= unix_ms + APART_MS);
-        // One more on either side: between two moments it may have been anything between.
+        // One more on either side, because the value changes between two moments.
         let first = first.checked_sub(1)?;
         let near = moments.get(first..=last)?;
         let range = |of: fn(&Moment) -> u64| {
@@ -64,7 +64,7 @@ impl Truth {
     }
 }
 
-/// Within a twentieth of what it was around that moment.
+/// Whether the value is within a twentieth of those around that moment.
 fn is_within(value: u64, (least, most): (u64, u64), more: u64) -> bool {
     value >= least - least / 20 && value <= most + most / 20 + more
 }
@@ -79,7 +79,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Of a recording.
+    /// The page and verdict of a recording.
     pub fn of(mut neap: Command, recording: &Path) -> Self {
         let first = std::fs::read_to_string(recording).unwrap();
         let head: Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
@@ -112,7 +112,7 @@ impl Page {
         self.verdict["verdict"].as_str().unwrap()
     }
 
-    /// Whether at some moment it is known that the program held as much.
+    /// Whether the page states at some moment that the program held at least `bytes`.
     pub fn knows(&self, bytes: u64) -> bool {
         (0..self.len()).any(|at| self.held(at).is_some_and(|held| held >= bytes))
     }
@@ -128,7 +128,7 @@ impl Page {
     fn band(&self, name: &str, at: usize) -> Option<u64> {
         match self.bands.iter().position(|band| band == name) {
             Some(band) => self.points["bands"][band][at].as_u64(),
-            // A band that is never there; nothing is, where nothing is known.
+            // A band that is always 0, as far as anything is known.
             None => self.points["bands"][0][at].as_u64().map(|_| 0),
         }
     }
@@ -137,7 +137,7 @@ impl Page {
         Some(self.band("used", at)? + self.band("rounding", at)?)
     }
 
-    /// Holds every number against the truth.
+    /// Compares every number with the truth.
     pub fn agrees(&self, truth: &Truth) {
         assert!(self.len() > 5, "{}", self.points);
         let known = (0..self.len()).filter(|at| self.check_point(*at, truth));
@@ -177,7 +177,7 @@ impl Page {
         held.is_some()
     }
 
-    /// The ledger of the peak or the end: of its moment, or not there and said so.
+    /// The ledger of the peak or of the end must be true at its moment, or be marked as missing.
     fn check_ledger(&self, which: &str, truth: &Truth) {
         let (moment, ledger) = (
             &self.verdict[which],
@@ -203,7 +203,7 @@ impl Page {
             is_within(usable, around.live, UNCOUNTED),
             "{which}: {ledger}, true: {around:?}"
         );
-        // What was asked for is an estimate, and says so.
+        // The requested bytes are an estimate, and the page says so.
         assert!(self.html.contains("(estimated"), "{which}");
         let rss = moment["resident"].as_u64().unwrap();
         assert!(
@@ -212,7 +212,7 @@ impl Page {
         );
     }
 
-    /// What the first paragraph is about.
+    /// Checks the peak that the first paragraph states.
     fn check_peak(&self, truth: &Truth) {
         let most = self.verdict["peak_resident"].as_u64().unwrap();
         assert!(

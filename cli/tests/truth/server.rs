@@ -1,4 +1,4 @@
-//! An asynchronous server with Neap as its own allocator that knows what it holds.
+//! An asynchronous server with Neap as its own allocator, which records what it holds.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// The variable that makes this test the server: the file for the truth.
+/// Makes this test the server, and names the file for the truth.
 pub const TRUTH: &str = "TRUTH_SERVER_FILE";
-/// The variable that has the server ask for a purge thread.
+/// Makes the server request a purge thread.
 pub const THREAD: &str = "TRUTH_SERVER_THREAD";
 
-/// A message of a client, which the server keeps while the client is there.
+/// Bytes of a client's message, which the server keeps until the client disconnects.
 const MESSAGE: usize = 8 << 10;
 const FEW: usize = 20;
 const MANY: usize = 60;
@@ -23,7 +23,7 @@ const MESSAGES: usize = 200;
 static LIVE: AtomicU64 = AtomicU64::new(0);
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// Runs the server, and its clients.
+/// Runs the server and its clients.
 pub fn serve(truth: &Path) {
     if std::env::var_os(THREAD).is_some() {
         neap::purge::enable_thread();
@@ -91,7 +91,7 @@ async fn client(address: std::net::SocketAddr) -> TcpStream {
     stream
 }
 
-/// Keeps what the client says until it hangs up.
+/// Keeps what the client sends until it disconnects.
 async fn session(stream: TcpStream) {
     let mut kept: Vec<Box<[u8; MESSAGE]>> = Vec::with_capacity(MESSAGES);
     loop {
@@ -118,7 +118,7 @@ async fn write(stream: &TcpStream, mut bytes: &[u8]) {
     }
 }
 
-/// Whether all of `bytes` could be read before the other side hung up.
+/// Reads all of `bytes`; false if the other side disconnected before.
 async fn read(stream: &TcpStream, mut bytes: &mut [u8]) -> bool {
     while !bytes.is_empty() {
         if stream.readable().await.is_err() {

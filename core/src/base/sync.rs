@@ -1,5 +1,5 @@
-//! The façade for atomics and cells: the only file that names them, so that a
-//! model checker can stand in (`--cfg loom`).
+//! The façade for atomics and cells. No other file names them, so that a model checker can replace
+//! them (`--cfg loom`).
 
 pub use core::cell::UnsafeCell;
 
@@ -17,8 +17,8 @@ pub use loom::sync::atomic::{
 
 /// A full barrier for the place right after an atomic read-modify-write.
 ///
-/// On x86-64 the `lock` prefix of the operation before it is that barrier already, so this costs
-/// nothing there; it only keeps the compiler from moving loads up.
+/// On x86-64 the `lock` prefix of that operation is already a full barrier. There this function
+/// costs nothing and only keeps the compiler from moving loads up.
 #[inline(always)]
 pub fn full_barrier_after_rmw() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -27,9 +27,10 @@ pub fn full_barrier_after_rmw() {
     fence(Ordering::SeqCst);
 }
 
-/// The cheap side of an asymmetric barrier: another thread runs the dear side
+/// The cheap side of an asymmetric barrier; another thread runs the expensive side
 /// (`os::thread::heavy_barrier`). Keeps the compiler from reordering around it and costs no
-/// instruction; under the model checker it is the fence that the dear side forces on this thread.
+/// instruction. Under the model checker it is the fence that the expensive side forces on this
+/// thread.
 #[inline(always)]
 pub fn light_barrier() {
     #[cfg(not(loom))]
@@ -38,8 +39,8 @@ pub fn light_barrier() {
     fence(Ordering::SeqCst);
 }
 
-/// Atomics that a model checker has no need to see: caches of constants, and data whose every
-/// writer holds a lock. Always the machine's, so their constructors stay `const`.
+/// Atomics that a model checker need not see: caches of constants, and data whose every writer
+/// holds a lock. They are always the machine's, so their constructors stay `const`.
 pub mod plain {
     pub use core::sync::atomic::{
         AtomicBool, AtomicI8, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16,

@@ -1,12 +1,12 @@
 //! An ordered set of nodes that carry their own links: no allocation, no recursion.
 //!
-//! A treap: a search tree by key, a heap by a priority that is a hash of the node's address. So
-//! its shape depends only on the nodes in it, and its depth is logarithmic as if chosen at random.
+//! A treap: a search tree by key, and a heap by a priority that is a hash of the node's address.
+//! Its shape depends only on its nodes, and its expected depth is logarithmic.
 
 use super::sync::plain::{AtomicPtr, Ordering};
 use core::ptr::{NonNull, null_mut};
 
-/// Which child.
+/// A child of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Smaller keys.
@@ -15,21 +15,23 @@ pub enum Side {
     Right,
 }
 
-/// What can stand in a [`Tree`].
+/// A type whose values can be nodes of a [`Tree`].
 ///
 /// # Safety
-/// - `link` returns the same two words of this node every time, and only the tree writes them while the node is in it.
-/// - `key` does not change while the node is in a tree, and no two nodes of a tree have the same key.
+/// - `link` returns the same two words of this node every time, and only the tree writes them while
+///   the node is in it.
+/// - `key` does not change while the node is in a tree, and no two nodes of a tree have the same
+///   key.
 pub unsafe trait Node: Sized {
-    /// What the tree is ordered by.
+    /// The tree's order.
     type Key: Ord + Copy;
     /// This node's key.
     fn key(&self) -> Self::Key;
-    /// This node's link to its child on that side. Its contents mean nothing outside a tree.
+    /// This node's link to its child on that side. Meaningless while the node is in no tree.
     fn link(&self, side: Side) -> &AtomicPtr<Self>;
 }
 
-/// An ordered set of nodes. Whoever holds the lock over the tree holds it over the nodes' links.
+/// An ordered set of nodes. The lock that guards the tree guards the nodes' links.
 #[derive(Debug)]
 pub struct Tree<T: Node> {
     root: AtomicPtr<T>,
@@ -53,8 +55,8 @@ fn store<T>(link: &AtomicPtr<T>, at: *mut T) {
     link.store(at, Ordering::Relaxed);
 }
 
-/// A hash of the address (the finalizer of splitmix64); the address itself breaks ties, which cannot occur:
-/// the hash is a bijection.
+/// A hash of the address (the finalizer of splitmix64). The hash is a bijection, so two nodes never
+/// tie.
 fn priority<T>(node: *const T) -> u64 {
     let mut hash = node as usize as u64;
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -81,7 +83,7 @@ impl<T: Node> Tree<T> {
         self.len == 0
     }
 
-    /// Puts a node in.
+    /// Inserts a node.
     ///
     /// # Safety
     /// - The node is in no tree, and stays valid and in place until it is removed from this one.
@@ -104,7 +106,7 @@ impl<T: Node> Tree<T> {
         }
         let mut rest = load(link);
         store(link, new.as_ptr());
-        // What hung here is split by key into the new node's two children.
+        // Split the subtree that hung here by key into the new node's two children.
         let (mut low, mut high) = (inserted.link(Side::Left), inserted.link(Side::Right));
         // SAFETY: as above.
         while let Some(below) = unsafe { node(rest) } {
@@ -123,7 +125,7 @@ impl<T: Node> Tree<T> {
         self.len += 1;
     }
 
-    /// Takes a node out.
+    /// Removes a node.
     ///
     /// # Safety
     /// - The node is in this tree, its key unchanged since it was put in.
@@ -136,7 +138,7 @@ impl<T: Node> Tree<T> {
             load(removed.link(Side::Left)),
             load(removed.link(Side::Right)),
         );
-        // The two subtrees are merged into the node's place.
+        // Merge the two subtrees into the node's place.
         loop {
             // SAFETY: links of a tree lead to its nodes.
             let (Some(left), Some(right)) = (unsafe { node(low) }, unsafe { node(high) }) else {
@@ -189,7 +191,7 @@ impl<T: Node> Tree<T> {
         self.first_where(|other| other > key)
     }
 
-    /// The first node whose key passes; once a key passes, all larger ones do.
+    /// The first node whose key passes. If a key passes, all larger ones must pass.
     fn first_where(&self, passes: impl Fn(T::Key) -> bool) -> Option<NonNull<T>> {
         let (mut link, mut best) = (&self.root, None);
         // SAFETY: links of a tree lead to its nodes.
@@ -251,7 +253,7 @@ mod tests {
         found.map(|node| unsafe { node.as_ref() }.key)
     }
 
-    /// Depth of the tree, and that keys and priorities are in order.
+    /// Computes the depth and checks the order of keys and priorities.
     fn depth(link: &AtomicPtr<Number>, low: Option<u32>, high: Option<u32>, rank: u64) -> usize {
         // SAFETY: the tests keep their nodes alive.
         let Some(here) = (unsafe { node(load(link)) }) else {

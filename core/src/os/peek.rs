@@ -1,19 +1,20 @@
-//! Words of memory that may not be there, read without a fault.
+//! Reads words of memory that may not be mapped, without a fault.
 //!
-//! Two ways, measured in `docs/decisions/0011-unwinding.md`. The near way asks the kernel whether a page can be read (it copies
-//! the set of signals that `rt_sigprocmask` gets before it refuses the command, which is no command), then reads: right for
-//! memory that nobody takes away meanwhile, as a running thread's stack. The far way has the kernel copy the word: never wrong,
-//! and seven times as dear.
+//! There are two ways, measured in `docs/decisions/0011-unwinding.md`. The near way asks the kernel
+//! whether a page is readable, then reads it. (`rt_sigprocmask` copies its set of signals before it
+//! refuses an invalid command.) That is safe for memory that no other thread unmaps meanwhile, such
+//! as a running thread's stack. The far way has the kernel copy the word. It is always safe and
+//! seven times as expensive.
 
 use super::errno::{self, keep_errno};
 use super::linux::sandbox;
 use crate::base::sync::plain::{AtomicU8, Ordering};
 
-/// No page is smaller; asking for less than a page of the machine costs calls, and is right.
+/// No page is smaller. On a machine with larger pages, this costs extra calls but stays correct.
 const PAGE_BYTES: usize = 4096;
-/// Bytes in a set of signals as the kernel has it.
+/// Bytes of the kernel's set of signals.
 const SET_BYTES: usize = 8;
-/// What no `rt_sigprocmask` does.
+/// A command that no `rt_sigprocmask` has.
 const NO_COMMAND: i32 = -1;
 
 /// Whether the kernel answers as the near way expects.
@@ -22,16 +23,16 @@ const UNKNOWN: u8 = 0;
 const RELIABLE: u8 = 1;
 const USELESS: u8 = 2;
 
-/// Reads words on and about a stack; remembers the last page that could be read.
+/// Reads words on and near a stack; remembers the last page that was readable.
 #[derive(Debug)]
 pub struct Peek {
     page: usize,
-    /// Where the walk began: what lies up the stack from there, within reason, is the thread's own.
+    /// Where the walk began. Memory up the stack from there, within bounds, is the thread's own.
     start: usize,
 }
 
 impl Peek {
-    /// A reader that knows one page: that of `local`, which lives.
+    /// A reader that knows one readable page: that of `local`, a live variable.
     pub fn beside<T>(local: &T) -> Self {
         let start = core::ptr::from_ref(local).addr();
         Self {
@@ -40,14 +41,15 @@ impl Peek {
         }
     }
 
-    /// How far up the stack an address lies from where the walk began, in bytes; a large number for one below.
+    /// How far up the stack an address lies from where the walk began, in bytes; a very large
+    /// number for an address below.
     #[inline]
     pub fn height(&self, address: usize) -> usize {
         address.wrapping_sub(page_of(self.start) * PAGE_BYTES)
     }
 
-    /// The word at `address`; `None` where it is not aligned or cannot be read. The memory must be one that no other thread
-    /// unmaps meanwhile.
+    /// The word at `address`; `None` if it is misaligned or not readable. No other thread may unmap
+    /// the memory meanwhile.
     #[inline]
     pub fn near(&mut self, address: usize) -> Option<usize> {
         if !address.is_multiple_of(size_of::<usize>()) {
@@ -59,7 +61,8 @@ impl Peek {
             }
             self.page = page_of(address);
         }
-        // SAFETY: aligned, and the word's page can be read: the kernel said so, or a local variable is on it.
+        // SAFETY: aligned, and its page is readable: the kernel said so, or a local variable is on
+        // it.
         Some(unsafe { core::ptr::with_exposed_provenance::<usize>(address).read_volatile() })
     }
 }
@@ -68,7 +71,8 @@ fn page_of(address: usize) -> usize {
     address / PAGE_BYTES
 }
 
-/// The 8 bytes at any `address`; `None` where they cannot be read, or where the kernel or a sandbox forbids to ask.
+/// The 8 bytes at any `address`; `None` if they are not readable, or if the kernel or a sandbox
+/// forbids the call.
 #[cold]
 pub fn far(address: usize) -> Option<[u8; 8]> {
     if !sandbox::allows_more() {
@@ -83,7 +87,8 @@ pub fn far(address: usize) -> Option<[u8; 8]> {
         iov_base: core::ptr::with_exposed_provenance_mut(address),
         iov_len: bytes.len(),
     };
-    // Of a word's length each: the last is handed over on the stack, where a shorter one leaves garbage beside it.
+    // Pass whole words. The last goes over the stack, where a shorter value would leave garbage
+    // beside it.
     let (one, flags): (libc::c_long, libc::c_long) = (1, 0);
     // SAFETY: writes the local buffer only; the kernel checks the other address.
     let copied = keep_errno(|| unsafe {
@@ -100,12 +105,12 @@ pub fn far(address: usize) -> Option<[u8; 8]> {
     (copied == 8).then_some(bytes)
 }
 
-/// Whether the page of `address` can be read now.
+/// Whether the page of `address` is readable now.
 pub fn is_readable(address: usize) -> bool {
     is_reliable() && refusal(address) == libc::EINVAL
 }
 
-/// Whether [`is_readable`] can tell: an emulator may not.
+/// Whether [`is_readable`] works here: under an emulator it may not.
 pub fn is_reliable() -> bool {
     if ANSWERS.load(Ordering::Relaxed) == UNKNOWN {
         learn();
@@ -113,15 +118,17 @@ pub fn is_reliable() -> bool {
     ANSWERS.load(Ordering::Relaxed) == RELIABLE
 }
 
-/// Whether `code` stands at `address`.
+/// Whether memory at `address` holds `code`.
 pub fn holds(address: usize, code: [u8; 8]) -> bool {
     let ends = [address, address.saturating_add(code.len() - 1)];
-    // SAFETY: both ends can be read: the kernel said so. Code that a return address leads to is not unmapped meanwhile.
+    // SAFETY: both ends are readable: the kernel said so. Code that a return address leads to is
+    // not unmapped meanwhile.
     ends.into_iter().all(is_readable)
         && unsafe { core::ptr::with_exposed_provenance::<[u8; 8]>(address).read_volatile() } == code
 }
 
-/// Tries the question where the answer is known: an emulator may look at the command first, a filter refuse it all.
+/// Tries the question where the answer is known: an emulator may check the command first, and a
+/// filter may refuse the call.
 #[cold]
 fn learn() {
     let here = 0_u64;
@@ -131,7 +138,8 @@ fn learn() {
     ANSWERS.store(if reliable { RELIABLE } else { USELESS }, Ordering::Relaxed);
 }
 
-/// Why the kernel refuses what it always refuses: EINVAL if it could read `address`, EFAULT if not.
+/// The error of the call that always fails: EINVAL if the kernel could read `address`, EFAULT if
+/// not.
 fn refusal(address: usize) -> i32 {
     let nothing = core::ptr::null_mut::<u8>();
     let set = core::ptr::with_exposed_provenance::<u8>(address);
@@ -183,12 +191,12 @@ mod tests {
         assert_eq!(peek.near(at + page - 8), Some(0));
         assert_eq!(peek.near(at + page), None);
         assert_eq!(far(at + page - 4), None);
-        // SAFETY: as above; nobody uses the page.
+        // SAFETY: as above; the page holds no value.
         if unsafe { Linux.install_guard(base, page) }.is_ok() {
             assert_eq!(Peek::beside(&local).near(at), None);
             assert_eq!(far(at), None);
         }
-        // SAFETY: the whole reservation, which nobody uses any more.
+        // SAFETY: the whole reservation, which the test no longer uses.
         unsafe { Linux.release(base, 2 * page) };
     }
 }

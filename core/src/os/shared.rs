@@ -1,5 +1,5 @@
-//! Memory that other processes may look at: a memory file, sealed against a change of its size, so that nobody's access to it can
-//! fault, and one descriptor of it, by which they find it.
+//! Memory that other processes may read: a memory file of sealed size, so that no process faults on
+//! it, and a descriptor through which other processes find it.
 
 use super::Os;
 use super::calls;
@@ -18,18 +18,20 @@ pub struct Shared {
     pub base: NonNull<u8>,
     /// Its bytes.
     pub bytes: usize,
-    /// The descriptor, closed by `exec`. The program may close it, and open something else under its number.
+    /// The descriptor, closed by `exec`. The program may close it and open another file under its
+    /// number.
     pub descriptor: i32,
-    /// What the descriptor is open on while it is ours.
+    /// The file that the descriptor refers to while it is ours.
     pub identity: FileIdentity,
 }
 
-/// A private word that says whether this process made its shared memory itself: a child that has its own copy of everything else
-/// finds 0 there (`MADV_WIPEONFORK`). Null where the kernel knows no such pages.
+/// A private word that says whether this process made its shared memory itself. A child with its
+/// own copy of everything else finds 0 there (`MADV_WIPEONFORK`). Null if the kernel lacks that
+/// advice.
 static MINE: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
 
-/// Whether this process made its shared memory, or shares all memory with the one that did: else it is another's, to be left alone. Costs
-/// no system call.
+/// Whether this process made its shared memory, or shares all its memory with the process that did.
+/// If not, the memory is another process's, and this one leaves it alone. Costs no system call.
 #[inline]
 pub fn is_mine() -> bool {
     // SAFETY: null, or a page that is never unmapped.
@@ -38,22 +40,22 @@ pub fn is_mine() -> bool {
     mine && !is_inherited()
 }
 
-/// This is a fork's child, and what it shares is still its parent's, whatever it made since.
+/// Whether a fork's child still shares its parent's memory.
 #[unsafe(link_section = "neap_fork")]
 static INHERITED: AtomicBool = AtomicBool::new(false);
 
-/// Says whether what the process shares is still its parent's.
+/// Sets whether this process still shares its parent's memory.
 pub fn set_inherited(inherited: bool) {
     INHERITED.store(inherited, Ordering::Relaxed);
 }
 
-/// Whether what the process shares is still its parent's.
+/// Whether this process still shares its parent's memory.
 #[inline]
 pub fn is_inherited() -> bool {
     INHERITED.load(Ordering::Relaxed)
 }
 
-/// Says that what is made from now on is this process's.
+/// Marks shared memory made from now on as this process's.
 pub fn claim() {
     let word = MINE.load(Ordering::Acquire);
     // SAFETY: as in `is_mine`.
@@ -63,7 +65,7 @@ pub fn claim() {
     }
 }
 
-/// A page that reads 1 here, and 0 in a forked child; null if there is none to be had.
+/// A page that reads 1 here, and 0 in a forked child; null if the kernel gives none.
 fn wiped_page() -> *mut AtomicU8 {
     let bytes = Linux.page_bytes();
     let Some(page) = Linux.reserve(bytes, bytes) else {
@@ -75,7 +77,7 @@ fn wiped_page() -> *mut AtomicU8 {
             && libc::madvise(page.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) == 0
     };
     if !wiped {
-        // SAFETY: the same, which nobody uses.
+        // SAFETY: the whole reservation above, which holds no value yet.
         unsafe { Linux.release(page, bytes) };
         return null_mut();
     }
@@ -85,14 +87,15 @@ fn wiped_page() -> *mut AtomicU8 {
     word
 }
 
-/// Numbers that the descriptor shall lie above, best first: see [`super::linux`] for why below 64.
+/// Least numbers for the descriptor, in order of preference; [`super::linux`] says why below 64.
 const ABOVE: [i32; 2] = [48, 16];
 
 impl Shared {
-    /// A new memory file of `bytes`, a multiple of the page size. `None` if the kernel refuses any part of it.
+    /// Creates a memory file of `bytes`, a multiple of the page size. `None` if the kernel refuses
+    /// any step.
     pub fn create(name: &CStr, bytes: usize) -> Option<Shared> {
         keep_errno(|| {
-            // A memory file longer than the process's files may be ends it by SIGXFSZ.
+            // Making a file longer than RLIMIT_FSIZE would end the process by SIGXFSZ.
             if most_file_bytes().is_some_and(|most| most < bytes as u64) {
                 return None;
             }
@@ -117,23 +120,24 @@ impl Shared {
         })
     }
 
-    /// Closes the descriptor, if its number still is ours.
+    /// Closes the descriptor, if its number is still ours.
     pub fn close(&self) {
         if thread::file_identity(self.descriptor) == Some(self.identity) {
             thread::close(self.descriptor);
         }
     }
 
-    /// Takes the mapping away.
+    /// Unmaps the memory.
     ///
     /// # Safety
-    /// - Nobody uses the memory any more.
+    /// - No thread uses the memory any longer.
     pub unsafe fn unmap(&self) {
         // SAFETY: mapped by `create`; the caller's promise.
         keep_errno(|| unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) });
     }
 
-    /// Hands `words` and the descriptor to the Unix socket at the path `name`, if somebody listens there and has room.
+    /// Sends `words` and the descriptor to the Unix socket at the path `name`. False if no process
+    /// listens there or its queue is full.
     pub fn hand_to(&self, name: &[u8], words: [u64; 3]) -> bool {
         thread::file_identity(self.descriptor) == Some(self.identity)
             && keep_errno(|| send(name, &words, self.descriptor))
@@ -150,7 +154,7 @@ fn most_file_bytes() -> Option<u64> {
     (most != libc::RLIM64_INFINITY).then_some(most)
 }
 
-/// The same file under a higher number, if there is one.
+/// The same file under a higher number, if one is free.
 fn out_of_the_way(descriptor: i32) -> i32 {
     let higher = |&least: &i32| thread::duplicate_above(descriptor, least);
     match ABOVE.iter().find_map(higher) {
@@ -171,8 +175,8 @@ fn seal(descriptor: i32, bytes: usize) -> Option<()> {
 
 fn map(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // By number: libneap.so watches `mmap`.
-    // SAFETY: a new mapping wherever the kernel likes.
+    // By number: libneap.so interposes `mmap`. SAFETY: a new mapping at an address of the kernel's
+    // choice.
     let base = unsafe {
         libc::syscall(
             libc::SYS_mmap,
@@ -184,14 +188,15 @@ fn map(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
             0usize,
         )
     };
-    // The kernel's errors are the last page of addresses, as negative numbers: the wrapper makes them -1.
+    // Raw errors are negative numbers in the last page of addresses; the wrapper turns them into
+    // -1.
     if base == -1 {
         return None;
     }
     NonNull::new(base as *mut u8)
 }
 
-/// One datagram with a descriptor. Does not wait.
+/// Sends one datagram with a descriptor. Does not wait.
 fn send(name: &[u8], words: &[u64; 3], descriptor: i32) -> bool {
     let Some((address, length)) = address_of(name) else {
         return false;
@@ -202,8 +207,8 @@ fn send(name: &[u8], words: &[u64; 3], descriptor: i32) -> bool {
         iov_len: size_of_val(words),
     };
     let mut message = MaybeUninit::<libc::msghdr>::zeroed();
-    // SAFETY: all zero is a message without anything; the buffers outlive the call; `room` is aligned and large enough for
-    // one header and one descriptor.
+    // SAFETY: a zeroed message is valid; the buffers outlive the call; `room` is aligned and has
+    // room for one header and one descriptor.
     unsafe {
         let message = message.assume_init_mut();
         message.msg_name = (&raw const address).cast_mut().cast();
@@ -269,7 +274,7 @@ mod tests {
             thread::file_identity(shared.descriptor),
             Some(shared.identity)
         );
-        // SAFETY: nobody uses it.
+        // SAFETY: the test no longer uses it.
         unsafe { shared.unmap() };
     }
 }

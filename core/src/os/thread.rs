@@ -13,7 +13,7 @@ use core::ffi::{CStr, c_char, c_void};
 pub struct Key(libc::pthread_key_t);
 
 impl Key {
-    /// A new key; `None` when the process has no more. The C library may allocate.
+    /// A new key; `None` if the process has no more. The C library may allocate.
     pub fn create(at_thread_end: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
         let mut key = 0;
         // SAFETY: `key` is ours to write, the destructor is a plain function.
@@ -22,7 +22,7 @@ impl Key {
         (failed == 0).then_some(Self(key))
     }
 
-    /// The key as a number, for who keeps it in an atomic.
+    /// The key as a number, to keep in an atomic.
     pub fn number(self) -> u32 {
         self.0
     }
@@ -32,11 +32,12 @@ impl Key {
         Self(number)
     }
 
-    /// Sets the calling thread's value; the destructor runs at its end unless the value is null. False when
-    /// the C library has no memory for it (it may allocate).
+    /// Sets the calling thread's value. The destructor runs at the thread's end unless the value is
+    /// null. False if the C library has no memory for it (it may allocate).
     pub fn set(self, value: *mut c_void) -> bool {
         let kept = value.cast_const();
-        // SAFETY: the key is alive (keys are never deleted); nobody but the destructor looks at the value.
+        // SAFETY: the key is alive, because keys are never deleted; only the destructor reads the
+        // value.
         keep_errno(|| unsafe { libc::pthread_setspecific(self.0, kept) == 0 })
     }
 
@@ -47,8 +48,8 @@ impl Key {
     }
 }
 
-/// Registers what runs around `fork`: before, after in the parent, after in the child. False when the C
-/// library has no memory for it (it may allocate).
+/// Registers handlers around `fork`: before, after in the parent, after in the child. False if the
+/// C library has no memory for them (it may allocate).
 pub fn at_fork(
     before: unsafe extern "C" fn(),
     in_parent: unsafe extern "C" fn(),
@@ -60,15 +61,16 @@ pub fn at_fork(
     })
 }
 
-/// Starts a detached thread that runs `body` on a stack with `stack_bytes` for its own frames. It inherits
-/// the signal mask. False if the C library or the kernel refuses. The C library allocates.
+/// Starts a detached thread that runs `body` with `stack_bytes` of stack for its own frames. It
+/// inherits the signal mask. False if the C library or the kernel refuses. The C library allocates.
 ///
-/// On a stack of its own: the C library takes 4 KiB for it, and the caller's stack may be a
-/// coroutine's.
+/// The C library needs 4 KiB of stack for it, and the caller's stack may be a coroutine's, so the
+/// call runs on a stack of its own.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize) -> bool {
     let bytes = stack_bytes + LEAST_STACK.load(Ordering::Relaxed);
     let mut thread = core::mem::MaybeUninit::<libc::pthread_t>::uninit();
-    // SAFETY: every buffer is initialised by the call before it is read; the body is a plain function.
+    // SAFETY: every buffer is initialised by the call before it is read; the body is a plain
+    // function.
     let start = || unsafe {
         let mut attributes = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
@@ -85,16 +87,19 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void, stack_bytes: usize
     keep_errno(|| scratch::on_stack(start))
 }
 
-/// What a thread's stack holds beside its frames: glibc puts thread-local variables there.
+/// Bytes of a thread's stack besides its frames: glibc puts thread-local variables there.
 static LEAST_STACK: AtomicUsize = AtomicUsize::new(UNKNOWN_STACK);
 
-/// The same where the C library does not tell: enough for 1 MiB of thread-local variables. Of address space, mostly.
+/// Used if the C library does not tell: enough for 1 MiB of thread-local variables. Mostly address
+/// space.
 const UNKNOWN_STACK: usize = (1 << 20) + (64 << 10);
 
-/// Asks the C library how large the least stack is. `dlsym` takes the loader's lock and may allocate: not within [`spawn`].
+/// Asks the C library for the least stack size. `dlsym` takes the loader's lock and may allocate,
+/// so [`spawn`] must not do it.
 pub fn learn_least_stack() {
     type Least = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
-    // SAFETY: a C string, and a handle that dlsym knows; where glibc has the function, it has this type, and looks at no attribute.
+    // SAFETY: a C string, and a handle that dlsym knows. Where glibc has the function, it has this
+    // type and reads no attribute.
     let bytes = keep_errno(|| unsafe {
         let found = libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr());
         let least = core::mem::transmute::<*mut c_void, Option<Least>>(found);
@@ -107,8 +112,9 @@ pub fn learn_least_stack() {
 
 /// Runs `work` with every signal masked that a program can mask.
 ///
-/// The mask is set by `pthread_sigmask`, which leaves the C library's own signals alone: with them masked, `setuid` would
-/// wait for ever for a thread that `work` starts. False, and nothing done, if the mask cannot be set.
+/// `pthread_sigmask` sets the mask and leaves the C library's own signals alone. If they were
+/// masked, `setuid` would wait without end for a thread that `work` starts. False, and nothing
+/// done, if the mask cannot be set.
 pub fn with_signals_masked(work: impl FnOnce() -> bool) -> bool {
     let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
@@ -124,7 +130,7 @@ pub fn with_signals_masked(work: impl FnOnce() -> bool) -> bool {
     }
 }
 
-/// Which signals a thread has masked, as the kernel has it.
+/// A thread's mask of signals, in the kernel's form.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct SignalMask(u64);
@@ -133,11 +139,12 @@ impl SignalMask {
     /// No signal.
     pub const NONE: SignalMask = SignalMask(0);
 
-    /// All but 32 and 33, which the C library keeps for itself: with them masked, `setuid` in another thread waits for this one.
+    /// All signals except 32 and 33, which the C library reserves. If they were masked, `setuid` in
+    /// another thread would wait for this one.
     pub const ALL: SignalMask = SignalMask(!(3 << 31));
 }
 
-/// Masks these signals and no others, for the calling thread. Which were before.
+/// Masks these signals and no others for the calling thread. Returns the mask before.
 pub fn mask_signals(SignalMask(mask): SignalMask) -> SignalMask {
     let mut before = 0u64;
     let new = (&raw const mask).expose_provenance();
@@ -152,27 +159,27 @@ pub fn mask_signals(SignalMask(mask): SignalMask) -> SignalMask {
     SignalMask(before)
 }
 
-/// The calling thread, as the C library names it: not 0, and of no other thread that lives.
+/// The C library's name of the calling thread: never 0, and of no other live thread.
 pub fn own_name() -> usize {
     // SAFETY: no arguments.
     unsafe { libc::pthread_self() as usize }
 }
 
-/// Names the calling thread, for people who look at the process from outside. By number: libneap.so watches `prctl`.
+/// Names the calling thread, as tools like `top` show it. By number: libneap.so interposes `prctl`.
 pub fn name_thread(name: &CStr) {
     // SAFETY: a C string; the kernel copies at most 16 bytes of it.
     keep_errno(|| unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, name.as_ptr()) });
 }
 
-/// The kernel's number of the calling thread.
+/// The calling thread's TID.
 pub fn thread_id() -> i32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
-/// Whether this process has a thread with this number.
+/// Whether this process has a thread with this TID.
 pub fn thread_exists(id: i32) -> bool {
-    // SAFETY: signal 0 is sent to nobody; plain numbers.
+    // SAFETY: plain numbers; signal 0 only checks that the thread exists.
     keep_errno(|| unsafe { libc::syscall(libc::SYS_tgkill, process_id(), id, 0) == 0 })
 }
 
@@ -182,7 +189,8 @@ const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
 static BARRIER_ALLOWED: AtomicBool = AtomicBool::new(true);
 
-/// Never calls `membarrier` again: the program is about to forbid itself system calls. [`heavy_barrier`] is false then.
+/// Forbids `membarrier` from now on, because the program is about to forbid itself system calls.
+/// [`heavy_barrier`] then returns false.
 pub fn forbid_barrier() {
     BARRIER_ALLOWED.store(false, Ordering::Relaxed);
 }
@@ -192,8 +200,8 @@ fn membarrier(command: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Makes every running thread of the process pass a full memory barrier before it returns. Registers the
-/// process on first use. False when the kernel refuses: then nothing is promised.
+/// Makes every running thread of the process pass a full memory barrier before it returns.
+/// Registers the process on first use. If the kernel refuses, returns false and promises nothing.
 pub fn heavy_barrier() -> bool {
     if !BARRIER_ALLOWED.load(Ordering::Relaxed) {
         return false;
@@ -204,19 +212,19 @@ pub fn heavy_barrier() -> bool {
     })
 }
 
-/// The kernel's number of the process.
+/// The process's ID.
 pub fn process_id() -> i32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { call(libc::SYS_getpid, [0; 4]) as i32 }
 }
 
-/// Whether a process with this number exists.
+/// Whether a process with this ID exists.
 pub fn process_exists(id: i32) -> bool {
-    // SAFETY: signal 0 is sent to nobody; plain numbers.
+    // SAFETY: plain numbers; signal 0 only checks that the process exists.
     keep_errno(|| unsafe { libc::kill(id, 0) == 0 || errno::get() != libc::ESRCH })
 }
 
-/// Ends the process, all its threads, without exit handlers.
+/// Ends the process and all its threads, without exit handlers.
 pub fn exit_at_once(status: i32) -> ! {
     loop {
         // SAFETY: exit_group takes no pointers; it does not return.
@@ -224,18 +232,20 @@ pub fn exit_at_once(status: i32) -> ! {
     }
 }
 
-/// Most bytes of arguments and environment that the kernel takes (three quarters of an 8 MiB stack), and its own words among them.
+/// Most bytes that the kernel accepts for arguments and environment (three quarters of an 8 MiB
+/// stack), and its own words among them.
 const START_STRINGS: usize = (6 << 20) + (16 << 10);
 
-/// Whether the kernel wrote this string of the environment when the program started, on its stack: others, which the program put there, may
-/// be constants. It lies above sixteen random bytes whose place the kernel tells, by no more than the kernel lets strings take.
+/// Whether the kernel wrote this string of the environment to the program's stack at its start.
+/// Other strings, which the program added, may be constants. The kernel's lie above sixteen random
+/// bytes, whose address it tells, by at most the length that it allows for strings.
 pub fn is_of_the_kernel(string: *const c_char) -> bool {
     // SAFETY: getauxval takes no pointers.
     let low = keep_errno(|| unsafe { libc::getauxval(libc::AT_RANDOM) }) as usize;
     low != 0 && (low..low + START_STRINGS).contains(&string.addr())
 }
 
-/// Whether the process runs with more rights than its caller (`AT_SECURE`).
+/// Whether the process runs with more privileges than its caller (`AT_SECURE`).
 pub fn is_secure() -> bool {
     // SAFETY: getauxval takes no pointers.
     keep_errno(|| unsafe { libc::getauxval(libc::AT_SECURE) != 0 })
@@ -246,24 +256,25 @@ unsafe extern "C" {
     static program_invocation_short_name: *const c_char;
 }
 
-/// The process's environment, null before the C library has set it.
+/// The process's environment; null before the C library has set it.
 pub fn environment() -> *mut *mut c_char {
     // SAFETY: the C library's own variable, read as a plain word.
     unsafe { environ }
 }
 
-/// A second descriptor of the same file, above those that programs use, not inherited through `exec`.
+/// A second descriptor of the same file, numbered above those that programs use, closed by `exec`.
 pub fn duplicate(descriptor: i32) -> Option<i32> {
     duplicate_above(descriptor, 200)
 }
 
-/// Like [`duplicate`], the number at least `least`.
+/// Like [`duplicate`], with a number of at least `least`.
 pub fn duplicate_above(descriptor: i32, least: i32) -> Option<i32> {
     let second = keep_errno(|| calls::control(descriptor, libc::F_DUPFD_CLOEXEC, least));
     (second >= 0).then_some(second)
 }
 
-/// Writes all of `bytes` to `descriptor`, over interruptions and short writes. False on an error.
+/// Writes all of `bytes` to `descriptor`; retries after interruptions and short writes. False on an
+/// error.
 pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
     keep_errno(|| {
         while !bytes.is_empty() {
@@ -277,7 +288,8 @@ pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
     })
 }
 
-/// Reads a small file into `buffer`; the number of bytes read, or `None` when it cannot be opened or read.
+/// Reads a small file into `buffer`. Returns the number of bytes read, or `None` if the file cannot
+/// be opened or read.
 pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     keep_errno(|| {
         let descriptor = open_read(path)?;
@@ -287,28 +299,28 @@ pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     })
 }
 
-/// Reads what comes next; 0 at the end. `None` on an error.
+/// Reads the next bytes; 0 at the end. `None` on an error.
 pub fn read_some(descriptor: i32, buffer: &mut [u8]) -> Option<usize> {
     let read = keep_errno(|| calls::read(descriptor, buffer));
     usize::try_from(read).ok()
 }
 
-/// Opens `path` for reading, not inherited through `exec`.
+/// Opens `path` for reading; `exec` closes the descriptor.
 pub fn open_read(path: &CStr) -> Option<i32> {
     let descriptor = keep_errno(|| calls::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0));
     (descriptor >= 0).then_some(descriptor)
 }
 
-/// Whether `descriptor` is open on a file of the kernel's own `/proc`.
+/// Whether `descriptor` refers to a file of `/proc`.
 pub fn is_proc(descriptor: i32) -> bool {
     let mut system = core::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the buffer is as large as the kernel's answer.
     keep_errno(|| unsafe { libc::fstatfs(descriptor, system.as_mut_ptr()) }) == 0
-        // SAFETY: filled by the kernel; zeros are valid, too.
+        // SAFETY: the kernel filled it, and zeros are a valid value.
         && unsafe { system.assume_init() }.f_type == libc::PROC_SUPER_MAGIC
 }
 
-/// Opens `path` to append to it, creates it if need be (mode 0644), not inherited through `exec`.
+/// Opens `path` for appending, creates it if necessary (mode 0644); `exec` closes the descriptor.
 pub fn open_append(path: &CStr) -> Option<i32> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
     let descriptor = keep_errno(|| calls::open(path, flags, 0o644));
@@ -317,11 +329,11 @@ pub fn open_append(path: &CStr) -> Option<i32> {
 
 /// Closes a descriptor that this room opened.
 pub fn close(descriptor: i32) {
-    // A failure loses nothing of ours.
+    // An error loses no data, so it is ignored.
     keep_errno(|| calls::close(descriptor));
 }
 
-/// Which file a descriptor is open on: device and inode. Tells whether a number is still ours.
+/// The identity of an open file: device and inode. Tells whether a number is still ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIdentity {
     /// The device's number.
@@ -330,13 +342,13 @@ pub struct FileIdentity {
     pub inode: u64,
 }
 
-/// What `descriptor` is open on; `None` when it is closed.
+/// The file that `descriptor` refers to; `None` if it is closed.
 pub fn file_identity(descriptor: i32) -> Option<FileIdentity> {
     // SAFETY: `identity` hands over a buffer as large as the kernel's answer.
     identity(|status| unsafe { libc::fstat(descriptor, status) })
 }
 
-/// Which file `path` names now; `None` when there is none.
+/// The file that `path` names now; `None` if there is none.
 pub fn path_identity(path: &CStr) -> Option<FileIdentity> {
     // SAFETY: a C string; `identity` hands over a buffer as large as the kernel's answer.
     identity(|status| unsafe { libc::stat(path.as_ptr(), status) })
@@ -384,10 +396,10 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Page faults of the process so far: those that needed no disk, those that did.
+/// The process's page faults so far: minor, then major.
 pub fn faults() -> [u64; 2] {
     let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills the struct; zeros are valid, too.
+    // SAFETY: the kernel fills the struct, and zeros are a valid value.
     let usage = keep_errno(|| unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
@@ -395,7 +407,7 @@ pub fn faults() -> [u64; 2] {
     [usage.ru_minflt as u64, usage.ru_majflt as u64]
 }
 
-/// The program's file name without its folder, empty when the C library does not know it yet.
+/// The program's file name without its directory; empty if the C library does not know it yet.
 pub fn program_name() -> &'static [u8] {
     // SAFETY: the C library's own variable: null or a C string that lives as long as the program.
     unsafe {

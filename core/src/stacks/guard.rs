@@ -1,4 +1,4 @@
-//! Guards, and what they may cost in mappings.
+//! Guards, and how many mappings they may use.
 
 use super::StackError;
 use super::record::{Guard, Record};
@@ -7,12 +7,13 @@ use crate::base::sync::plain::Ordering::Relaxed;
 use crate::os::Os;
 use core::ptr::NonNull;
 
-/// Mappings of a guard made by `mprotect`: it splits the one it is in, and is one itself.
+/// Mappings per guard made by `mprotect`: the guard splits its mapping in two and adds its own.
 const MAPPINGS_EACH: usize = 2;
-/// Such guards may use this part of the process's mappings: the rest is the program's, and the page heap's own.
+/// Such guards may use one part in this many of the process's mappings. The rest is left to the
+/// program and the page heap.
 const SHARE: usize = 4;
 
-/// Puts a guard before a stack that has none.
+/// Installs a guard below a stack that has none.
 ///
 /// # Safety
 /// - The stack's memory is committed, and only this thread uses it.
@@ -41,17 +42,19 @@ pub(super) unsafe fn install<O: Os>(
     };
     if protected.is_err() {
         counts.mapped.fetch_sub(1, Relaxed);
-        // What `mprotect` lacks here is nothing but mappings.
+        // `mprotect` fails here only for want of mappings.
         return Err(StackError::OutOfMappings);
     }
     stack.set_guard(Guard::Mapping);
     Ok(())
 }
 
-/// Takes the guards of neighbours away. False if the kernel refuses: then some may still be there.
+/// Removes the guards of neighbouring stacks. Returns false if the kernel refuses; some guards may
+/// then remain.
 ///
 /// # Safety
-/// - The stacks are neighbours without a gap, lowest first, committed, and only this thread uses them.
+/// - The stacks are neighbours without a gap, lowest first, committed, and only this thread uses
+///   them.
 pub(super) unsafe fn remove<'h, O: Os>(
     os: &O,
     stacks: impl Iterator<Item = &'h Record> + Clone,
@@ -82,17 +85,17 @@ pub(super) unsafe fn remove<'h, O: Os>(
     advised && mapped
 }
 
-/// Notes that stacks have no guard any more. Returns how many.
+/// Marks stacks as unguarded. Returns how many.
 fn clear<'h>(stacks: impl Iterator<Item = &'h Record>) -> usize {
     stacks.map(|stack| stack.set_guard(Guard::None)).count()
 }
 
-/// Bytes of address of some stacks.
+/// Total address space of some stacks, in bytes.
 pub(super) fn bytes_of<'h>(stacks: impl Iterator<Item = &'h Record>) -> usize {
     stacks.map(|stack| stack.size().bytes()).sum()
 }
 
-/// The page that is a stack's guard.
+/// The stack's guard page.
 fn page_of(stack: &Record) -> NonNull<u8> {
     debug_assert_ne!(stack.base(), 0);
     // SAFETY: the base of a stack is an address in an arena.

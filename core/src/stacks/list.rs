@@ -1,10 +1,10 @@
-//! Records in the order in which they came, newest taken first.
+//! Lists of records in order of insertion; the newest is taken first.
 
 use super::record::{Record, pointer, record};
 use crate::base::sync::plain::Ordering::Relaxed;
 use core::ptr::null_mut;
 
-/// A list of records, through their own links.
+/// A list of records, linked through the records.
 #[derive(Debug)]
 pub(super) struct List {
     oldest: *mut Record,
@@ -46,7 +46,7 @@ impl List {
         self.count += 1;
     }
 
-    /// Takes out an entry of this list.
+    /// Removes an entry of this list.
     pub(super) fn remove(&mut self, entry: &Record) {
         let (older, newer) = (entry.older.load(Relaxed), entry.newer.load(Relaxed));
         // SAFETY: links of a list lead to its entries.

@@ -5,21 +5,22 @@
 //!    | guard  | untouched … pages the coroutine used |      one OS page of guard; stacks grow down
 //! ```
 //!
-//! - A stack of 64 KiB or more ([`Size`]) is a span of its own. Smaller ones are cells of one slice, cut when the first of
-//!   them is asked for and given up when the last of them is.
-//! - Every stack has a [`Record`] in metadata spans, type-stable: who holds an old pointer reads an old fact, never
-//!   something else. What the page heap lets a user note for a span leads to it.
-//! - An ended stack stays warm, its guard in place, in a list of its size that the last one leaves first. The list is
-//!   bounded; a surplus goes back to the page heap at once, oldest first, without guards: nobody but this room knows of them,
-//!   and zeroing a page behind one would fault.
-//! - Guards are [`Os::install_guard`]'s, and where the kernel refuses, [`Os::protect`]'s: these cost two mappings each, so they
-//!   are counted and have a bound ([`guard`]).
+//! - A stack of 64 KiB or more ([`Size`]) is a span of its own. Smaller stacks are cells of one
+//!   slice. The slice is cut for the first of them and given up with the last.
+//! - Every stack has a [`Record`] in metadata spans. Records are type-stable: a stale pointer still
+//!   points to a record, whose contents may be out of date. The span's note in the page heap points
+//!   to its first record.
+//! - An ended stack stays warm, its guard in place, in a LIFO list of its size. The list is
+//!   bounded. A surplus goes back to the page heap at once, oldest first. Its guards are removed
+//!   before, because only this room knows of them, and zeroing a guarded page would fault.
+//! - Guards come from [`Os::install_guard`], or from [`Os::protect`] if the kernel refuses. The
+//!   latter cost two mappings each, so [`guard`] counts and limits them.
 //!
-//! The lock of the pool is not held while the kernel is asked for anything but metadata. What happens to a stack without it
-//! happens to one that only this thread holds. `docs/decisions/0008-stacks.md` has the measurements behind the numbers.
+//! The pool's lock is not held across system calls, except those for metadata. Without the lock, a
+//! thread changes only a stack that it alone holds. `docs/decisions/0008-stacks.md` has the
+//! measurements behind the numbers.
 //!
-//! [`Os::install_guard`]: crate::os::Os::install_guard
-//! [`Os::protect`]: crate::os::Os::protect
+//! [`Os::install_guard`]: crate::os::Os::install_guard [`Os::protect`]: crate::os::Os::protect
 
 mod guard;
 mod list;
@@ -43,11 +44,11 @@ pub const TAG: u8 = 252;
 /// Why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackError {
-    /// Fewer than 8 KiB or more than 8 MiB were asked for.
+    /// The size is below 8 KiB or above 8 MiB.
     Size,
     /// The kernel or a limit refused memory.
     OutOfMemory,
-    /// The kernel knows no guards without a mapping, and those that need one have used up their share of
+    /// Every guard needs mappings on this kernel, and the guards have used up their share of
     /// `vm.max_map_count`.
     OutOfMappings,
 }
@@ -66,17 +67,17 @@ impl core::fmt::Display for StackError {
 
 impl core::error::Error for StackError {}
 
-/// What came of giving a stack back.
+/// The stack given back was not in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotInUse;
 
-/// A guard was hit: what is known of its stack.
+/// The stack whose guard a fault hit.
 #[derive(Clone, Copy, Debug)]
 pub struct Overflow {
     /// Usable bytes of the stack.
     pub bytes: usize,
-    /// The name its owner gave it: null, or a C string.
+    /// The owner's name for it: null, or a C string.
     pub owner: *const core::ffi::c_char,
-    /// Whether the stack was in use, not idle.
+    /// Whether the stack was in use or idle.
     pub state: State,
 }

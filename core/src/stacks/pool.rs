@@ -1,4 +1,4 @@
-//! Handing stacks out and taking them back.
+//! Hands out stacks and takes them back.
 
 use super::guard;
 use super::list::List;
@@ -14,7 +14,7 @@ use crate::os::lock::{FutexGuard, FutexLock, Rank};
 use crate::page::{Age, Dirty, PageHeap, Span, Use, Zero};
 use core::ptr::{NonNull, null_mut};
 
-/// Stacks for coroutines. Every call of one pool names the same page heap.
+/// Stacks for coroutines. All calls on one pool pass the same page heap.
 #[derive(Debug)]
 pub struct Pool {
     lock: FutexLock,
@@ -28,11 +28,11 @@ unsafe impl Sync for Pool {}
 // SAFETY: nothing in it is tied to a thread.
 unsafe impl Send for Pool {}
 
-/// The stacks of one size that nobody has.
+/// The stacks of one size that are not in use.
 #[derive(Debug)]
 pub(super) struct Shelf {
     pub(super) idle: List,
-    /// Of sizes below a slice.
+    /// Cells without memory; only for sizes below a slice.
     pub(super) spare: List,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Locked<'p> {
 }
 
 impl Pool {
-    /// A pool without stacks.
+    /// An empty pool.
     pub const fn new() -> Self {
         let inner = Inner {
             shelves: [const {
@@ -73,12 +73,13 @@ impl Pool {
 
     pub(super) fn locked(&self) -> Locked<'_> {
         let _guard = self.lock.lock();
-        // SAFETY: the lock is held as long as the reference lives: guard and reference are in one value.
+        // SAFETY: guard and reference are in one value, so the lock is held as long as the
+        // reference lives.
         let inner = unsafe { &mut *self.inner.get() };
         Locked { inner, _guard }
     }
 
-    /// A stack of at least `bytes` bytes of address space, guard included. What it holds is undefined.
+    /// A stack of at least `bytes` of address space, guard included. Its contents are undefined.
     pub fn take<'h, O: Os>(
         &'h self,
         pages: &'h PageHeap<O>,
@@ -90,7 +91,7 @@ impl Pool {
         }
     }
 
-    /// The same, of those at hand. `None` if only [`Pool::take`] can help.
+    /// Like [`Pool::take`], but only from the stacks at hand; `None` if there are none.
     pub fn recycle<'h, O: Os>(
         &'h self,
         pages: &'h PageHeap<O>,
@@ -100,7 +101,7 @@ impl Pool {
         Ok(self.locked().reuse(size))
     }
 
-    /// A stack from the page heap; its neighbours in the same slice are spare.
+    /// A stack from the page heap. Its neighbours in the same slice become spare.
     #[cold]
     fn make<'h, O: Os>(
         &'h self,
@@ -114,7 +115,7 @@ impl Pool {
         let records = |slices| record_span(pages, slices);
         let row = self.locked().inner.store.take(size.per_span(), records);
         let Some(row) = row else {
-            // SAFETY: given out above, shown to nobody, untouched.
+            // SAFETY: allocated above and still untouched; no other thread has its address.
             unsafe { pages.free(span.base, Dirty::AsBefore) };
             return Err(StackError::OutOfMemory);
         };
@@ -130,10 +131,10 @@ impl Pool {
         Ok(&row[0])
     }
 
-    /// Puts the guards of a new span up; gives the span back if that fails.
+    /// Installs the guards of a new span. Gives the span back on failure.
     fn install<O: Os>(&self, pages: &PageHeap<O>, row: &[Record]) -> Result<(), StackError> {
         let installed = row.iter().try_for_each(|stack| {
-            // SAFETY: the span is committed, and was shown to nobody yet.
+            // SAFETY: the span is committed, and no other thread has its address.
             unsafe { guard::install(pages.os(), stack, &self.counts) }
         });
         if installed.is_err() {
@@ -143,12 +144,13 @@ impl Pool {
         installed
     }
 
-    /// Takes a stack back that nobody runs on any more. Returns how many that were too many went to the page heap for it.
+    /// Takes back a stack that no coroutine runs on. Returns how many surplus stacks it gave to the
+    /// page heap.
     pub fn give<O: Os>(&self, pages: &PageHeap<O>, stack: &Record) -> Result<usize, NotInUse> {
         if !stack.leave_use() {
             return Err(NotInUse);
         }
-        // SAFETY: nobody has the stack but this thread.
+        // SAFETY: only this thread has the stack, since it took it out of use.
         unsafe { Self::cool(pages.os(), stack) };
         stack.set_ended_at(pages.os().now_ms());
         let size = stack.size();
@@ -158,7 +160,7 @@ impl Pool {
         Ok(surplus.stacks().len())
     }
 
-    /// The stack that `address` is in, its guard included; `None` if it is in none. Takes no lock.
+    /// The stack that contains `address`, guard included; `None` if there is none. Takes no lock.
     pub fn stack_at<O: Os>(pages: &PageHeap<O>, address: usize) -> Option<&Record> {
         let slice = |back: usize| pages.locate(address.checked_sub(back * SLICE_BYTES)?);
         let place = (0..MOST_BYTES / SLICE_BYTES)
@@ -166,8 +168,9 @@ impl Pool {
             .find(|place| place.tag() != 0)
             .filter(|place| place.tag() == TAG)?;
         let row: *mut Record = place.noted().cast();
-        // SAFETY: null, or the first record of the row of this span's stacks; if the span is given up meanwhile, 64
-        // bytes of tables at worst, of which a record makes no sense, but no harm.
+        // SAFETY: null, or the first record of this span's row. If the span is given up meanwhile,
+        // the pointer still leads to 64 readable bytes of tables: the values may be wrong, but
+        // reading them is safe.
         let size = unsafe { record(row) }?.size();
         let cell = (address - place.slice_base()) / size.bytes();
         // SAFETY: rows have as many records as the span has stacks.
@@ -183,7 +186,7 @@ impl Pool {
         (stack.top() == top && stack.state() == State::Used).then_some(stack)
     }
 
-    /// The stack whose guard `address` is in. Takes no lock: for handlers of faults.
+    /// The stack whose guard contains `address`. Takes no lock, because fault handlers call it.
     pub fn overflow_at<O: Os>(pages: &PageHeap<O>, address: usize) -> Option<Overflow> {
         let (stack, page) = (Self::stack_at(pages, address)?, pages.os().page_bytes());
         (address - stack.base() < page).then(|| Overflow {
@@ -193,12 +196,13 @@ impl Pool {
         })
     }
 
-    /// Whether nobody holds the lock now.
+    /// Whether the lock is free.
     pub fn is_quiet(&self) -> bool {
         self.lock.try_lock().is_some()
     }
 
-    /// The pool's lock, for a fork. A stack that another thread is just giving up is lost to the child.
+    /// The pool's lock, for a fork. A stack that another thread is giving up meanwhile is lost to
+    /// the child.
     pub fn lock(&self) -> &FutexLock {
         &self.lock
     }
@@ -214,7 +218,7 @@ fn size_of<O: Os>(pages: &PageHeap<O>, bytes: usize) -> Result<Size, StackError>
     Size::of(bytes, pages.os().page_bytes()).ok_or(StackError::Size)
 }
 
-/// A span of zeros for records.
+/// A zeroed span for records.
 fn record_span<O: Os>(pages: &PageHeap<O>, slices: usize) -> Option<NonNull<u8>> {
     let bytes = slices * SLICE_BYTES;
     let span = pages.alloc(slices, 1, Use::Meta, bytes)?;
@@ -225,8 +229,8 @@ fn record_span<O: Os>(pages: &PageHeap<O>, slices: usize) -> Option<NonNull<u8>>
     Some(span.base)
 }
 
-/// Gives back what a new span holds of old pages, but for the page that a stack uses first: a stack touches few of its
-/// pages, and the others would stay resident as long as it lives.
+/// Purges the old pages of a new span, except the page that a stack uses first. A stack touches few
+/// of its pages, and the others would stay resident as long as it lives.
 fn forget_contents<O: Os>(pages: &PageHeap<O>, span: &Span<'_>, size: Size) {
     let page = pages.os().page_bytes();
     let kept = if size.per_span() > 1 { 0 } else { page };
@@ -234,17 +238,18 @@ fn forget_contents<O: Os>(pages: &PageHeap<O>, span: &Span<'_>, size: Size) {
     if span.zero == Zero::AllZero || is_clean_below(span, bytes / page) {
         return;
     }
-    // SAFETY: within the span, given out just now; a refusal leaves old pages resident, which is no harm.
+    // SAFETY: within the span, which was just allocated. If the kernel refuses, old pages stay
+    // resident, which is harmless.
     unsafe { pages.os().purge(span.base, bytes) };
 }
 
-/// Whether the lowest pages of a span are known to be zero. Not asked of more than one slice.
+/// Whether the lowest pages of a span are known to be zero. Used for at most one slice.
 fn is_clean_below(span: &Span<'_>, count: usize) -> bool {
     span.slices == 1 && span.place.dirty_mask() & ((1u32 << count) - 1) as u16 == 0
 }
 
 impl<'p> Locked<'p> {
-    /// A stack that was one before.
+    /// A stack that was in use before.
     fn reuse<'h>(&mut self, size: Size) -> Option<&'h Record> {
         let shelf = &mut self.inner.shelves[size.number()];
         let list = if shelf.idle.len() > 0 {
@@ -265,7 +270,7 @@ impl<'p> Locked<'p> {
         self.inner.used += 1;
     }
 
-    /// A new row of stacks: the first is handed out.
+    /// Adds a new row of stacks, of which the first is handed out.
     fn open(&mut self, row: &[Record]) {
         let Some((first, rest)) = row.split_first() else {
             return;
@@ -277,7 +282,7 @@ impl<'p> Locked<'p> {
         }
     }
 
-    /// How many stacks are used, idle, spare, and how often one was recycled.
+    /// How many stacks are used, idle and spare, and how often one was recycled.
     pub(super) fn figures(&self) -> [usize; 4] {
         let sum = |of: fn(&Shelf) -> usize| self.inner.shelves.iter().map(of).sum();
         [
@@ -288,7 +293,7 @@ impl<'p> Locked<'p> {
         ]
     }
 
-    /// A stack came back.
+    /// Counts a stack that came back.
     pub(super) fn end_use(&mut self) {
         self.inner.used -= 1;
     }

@@ -1,4 +1,4 @@
-//! What is known of one stack.
+//! The record of one stack.
 
 use super::size::Size;
 use crate::base::sync::plain::{
@@ -8,49 +8,51 @@ use crate::base::sync::plain::{
 use core::ffi::c_char;
 use core::ptr::{NonNull, null_mut};
 
-/// Who has a stack.
+/// The owner of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// Nobody: no memory stands behind the record.
+    /// None: the record has no memory.
     Blank = 0,
-    /// A cell of a slice, its guard in place, given out to nobody since it was last purged. In its size's list of those.
+    /// The pool: a cell of a slice, its guard in place, not used since its last purge. In its
+    /// size's list of spare cells.
     Spare = 1,
     /// The program.
     Used = 2,
-    /// Ended a while ago, warm. In its size's list of those.
+    /// The pool: an ended stack, still warm. In its size's list of idle stacks.
     Idle = 3,
-    /// One thread, which gives it back.
+    /// One thread, which is giving it back.
     Leaving = 4,
 }
 
-/// What stands before a stack.
+/// How a stack is guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Guard {
-    /// Nothing.
+    /// Not at all.
     None = 0,
-    /// Advice to the kernel.
+    /// By advice to the kernel.
     Advice = 1,
-    /// A mapping of its own.
+    /// By a mapping of its own.
     Mapping = 2,
 }
 
-/// The record of one stack. Zeroed memory is a blank record. All fields are words of their own: a handler of faults reads
-/// them without the lock.
+/// The record of one stack. Zeroed memory is a blank record. All fields are separate words, because
+/// a fault handler reads them without the lock.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Record {
-    /// The guard's first byte. Set before the record is shown to anybody; the same as long as the stack's span.
+    /// The guard's first byte. Set before any other thread sees the record; constant as long as the
+    /// span is the stack's.
     base: AtomicUsize,
-    /// A C string that outlives its use, or null. The user's.
+    /// The user's name for the stack: null, or a C string that outlives its use.
     owner: AtomicPtr<c_char>,
     /// Neighbours in a list; guarded by the pool's lock.
     pub(super) older: AtomicPtr<Record>,
     pub(super) newer: AtomicPtr<Record>,
     /// When the stack ended, in ms. Written while [`State::Leaving`].
     ended_at: AtomicU64,
-    /// Bytes of address that were given back since the stack was last trimmed. Written while [`State::Leaving`].
+    /// Bytes of address space given back since the last trim. Written while [`State::Leaving`].
     untrimmed: AtomicUsize,
     state: AtomicU8,
     guard: AtomicU8,
@@ -60,7 +62,7 @@ pub struct Record {
 const _: () = assert!(size_of::<Record>() == 64);
 
 impl Record {
-    /// The record of a new stack at `base`.
+    /// Initialises the record of a new stack at `base`.
     pub(super) fn begin(&self, base: usize, size: Size) {
         self.base.store(base, Relaxed);
         self.size.store(size.number() as u8, Relaxed);
@@ -83,7 +85,7 @@ impl Record {
         self.base() + self.size().bytes()
     }
 
-    /// Who has it.
+    /// The stack's owner.
     pub fn state(&self) -> State {
         match self.state.load(Acquire) {
             1 => State::Spare,
@@ -98,7 +100,7 @@ impl Record {
         self.state.store(state as u8, Release);
     }
 
-    /// Takes a stack in use out of use. Of several callers at once, one gets true.
+    /// Takes a stack out of use. Of several concurrent callers, one gets true.
     pub(super) fn leave_use(&self) -> bool {
         let (used, leaving) = (State::Used as u8, State::Leaving as u8);
         self.state
@@ -118,12 +120,12 @@ impl Record {
         self.guard.store(guard as u8, Relaxed);
     }
 
-    /// The name that its user gave the stack: null, or a C string.
+    /// The user's name for the stack: null, or a C string.
     pub fn owner(&self) -> *const c_char {
         self.owner.load(Relaxed)
     }
 
-    /// Names the stack. The string stays as long as the stack is in use.
+    /// Names the stack. The string must stay valid as long as the stack is in use.
     pub fn set_owner(&self, name: *const c_char) {
         self.owner.store(name.cast_mut(), Relaxed);
     }
@@ -136,7 +138,8 @@ impl Record {
         self.ended_at.store(ms, Relaxed);
     }
 
-    /// Notes that the stack ended once more, untrimmed. True if it is time to trim it: after `most` bytes of address.
+    /// Notes that the stack ended once more without a trim. True if a trim is due: after `most`
+    /// bytes of address space.
     pub(super) fn is_due(&self, most: usize) -> bool {
         let bytes = self.untrimmed.load(Relaxed) + self.size().bytes();
         let due = bytes >= most;
@@ -151,7 +154,7 @@ pub(super) fn pointer(record: &Record) -> *mut Record {
 }
 
 /// # Safety
-/// - `at` is null or the address of a record, which stay records as long as the heap.
+/// - `at` is null or the address of a record. Records stay records as long as the heap.
 pub(super) unsafe fn record<'h>(at: *mut Record) -> Option<&'h Record> {
     // SAFETY: the caller's promise.
     NonNull::new(at).map(|at| unsafe { at.as_ref() })

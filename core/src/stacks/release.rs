@@ -1,4 +1,4 @@
-//! What becomes of stacks that ended: kept warm, trimmed, given back.
+//! What happens to ended stacks: they are kept warm, trimmed, then given back.
 
 use super::guard;
 use super::pool::{Locked, Pool};
@@ -10,25 +10,27 @@ use crate::os::{Os, Populated, Purged};
 use crate::page::{Age, PageHeap};
 use core::ptr::{NonNull, null_mut};
 
-/// Most idle stacks of one size, whatever the size.
+/// Most idle stacks kept of one size.
 const MOST_IDLE: usize = 64;
-/// Most bytes of address of the idle stacks of one size …
+/// Most bytes of address space of the idle stacks kept of one size.
 const MOST_IDLE_BYTES: usize = 4 << 20;
-/// … but so many are kept of every size: a program that runs one coroutine at a time needs no more.
+/// Idle stacks kept of every size regardless of [`MOST_IDLE_BYTES`]; enough for a program that runs
+/// one coroutine at a time.
 const LEAST_IDLE: usize = 4;
 /// Most stacks given up at once.
 const BATCH: usize = 16;
 
-/// An idle stack keeps so many of its highest bytes resident; what is below goes when it is trimmed.
+/// A trim keeps this many of an idle stack's highest bytes resident and purges the rest.
 const KEPT_BYTES: usize = 16 << 10;
-/// A stack is trimmed when so many bytes of address were given back since it was last: a large one every time, one of 64 KiB
-/// every 16th time. Trimming costs as much as ten reuses.
+/// A stack is trimmed after giving back this many bytes of address space since its last trim. A
+/// stack of 1 MiB is trimmed every time, one of 64 KiB every 16th time. A trim costs as much as ten
+/// reuses.
 const TRIM_BYTES: usize = 1 << 20;
 
-/// Below the stack pointer, a function may use so many bytes without moving it.
+/// Bytes below the stack pointer that a function may use without moving it.
 const RED_ZONE: usize = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
 
-/// Stacks that are to be given up.
+/// Stacks to give up.
 pub(super) struct Batch<'h> {
     stacks: [Option<&'h Record>; BATCH],
     count: usize,
@@ -52,13 +54,13 @@ impl<'h> Batch<'h> {
     }
 }
 
-/// Idle stacks of a size at most.
+/// Most idle stacks of a size.
 fn most_idle(size: Size) -> usize {
     (MOST_IDLE_BYTES / size.bytes()).clamp(LEAST_IDLE, MOST_IDLE)
 }
 
 impl<'p> Locked<'p> {
-    /// Keeps a stack warm that came back. Returns those that are too many now.
+    /// Keeps a returned stack warm. Returns the surplus.
     pub(super) fn keep<'h>(&mut self, stack: &'h Record, size: Size) -> Batch<'h> {
         self.end_use();
         stack.set_state(State::Idle);
@@ -71,7 +73,7 @@ impl<'p> Locked<'p> {
         self.idle_since(size, u64::MAX, (most / 4).clamp(1, BATCH))
     }
 
-    /// Takes up to `most` stacks out of a list, oldest first, that ended at `until_ms` or before.
+    /// Removes up to `most` stacks from a list, oldest first, that ended at `until_ms` or before.
     fn idle_since<'h>(&mut self, size: Size, until_ms: u64, most: usize) -> Batch<'h> {
         let idle = &mut self.inner.shelves[size.number()].idle;
         let mut batch = Batch::new();
@@ -85,8 +87,8 @@ impl<'p> Locked<'p> {
         batch
     }
 
-    /// Cells that were purged wait for the next user. If a whole slice of them waits, they are taken out
-    /// again and are the caller's.
+    /// Sets a purged cell aside for its next use. If all cells of its slice are now spare, takes
+    /// them out of the list and leaves them to the caller; then returns true.
     fn set_aside(&mut self, stack: &Record, row: &[Record]) -> bool {
         let spare = &mut self.inner.shelves[stack.size().number()].spare;
         stack.set_state(State::Spare);
@@ -103,8 +105,9 @@ impl<'p> Locked<'p> {
 }
 
 impl Pool {
-    /// Gives up the stacks that ended at `before_ms` (of the page heap's clock) or before. Returns how many bytes of address
-    /// went to the page heap, or, of cells, lost their pages.
+    /// Gives up the stacks that ended at `before_ms` (of the page heap's clock) or before. Returns
+    /// the bytes of address space that went to the page heap; for a cell, the bytes that were
+    /// purged.
     pub fn release_idle<O: Os>(&self, pages: &PageHeap<O>, before_ms: u64) -> usize {
         let sizes = (0..SIZES).map(Size::numbered);
         sizes
@@ -112,7 +115,7 @@ impl Pool {
             .sum()
     }
 
-    /// Gives up all stacks that nobody uses. Returns as [`Pool::release_idle`].
+    /// Gives up all idle stacks. Returns the same as [`Pool::release_idle`].
     pub fn release_all<O: Os>(&self, pages: &PageHeap<O>) -> usize {
         self.release_idle(pages, u64::MAX)
     }
@@ -133,7 +136,7 @@ impl Pool {
     /// Gives stacks up.
     ///
     /// # Safety
-    /// - They are [`State::Leaving`], and this thread's; of one size.
+    /// - They are [`State::Leaving`], of one size, and held by this thread.
     pub(super) unsafe fn release<O: Os>(
         &self,
         pages: &PageHeap<O>,
@@ -160,7 +163,7 @@ impl Pool {
     }
 
     /// # Safety
-    /// - As [`Pool::release`].
+    /// - Same as for [`Pool::release`].
     unsafe fn release_cell<O: Os>(&self, pages: &PageHeap<O>, stack: &Record) {
         let page = pages.os().page_bytes();
         // SAFETY: the caller's promise.
@@ -175,10 +178,11 @@ impl Pool {
         }
     }
 
-    /// Gives neighbouring spans of stacks back, as far as they have guards, without them.
+    /// Removes the guards of neighbouring spans of stacks and frees the spans.
     ///
     /// # Safety
-    /// - They are all the stacks of at most [`BATCH`] neighbouring spans, lowest first, and only this thread uses them.
+    /// - They are all the stacks of at most [`BATCH`] neighbouring spans, lowest first, and only
+    ///   this thread uses them.
     pub(super) unsafe fn give_up<'h, O: Os>(
         &self,
         pages: &PageHeap<O>,
@@ -196,7 +200,7 @@ impl Pool {
             .for_each(|stack| self.counts.remove_span(stack.size(), page));
         // SAFETY: the caller's promise.
         if !unsafe { guard::remove(pages.os(), stacks.clone(), &self.counts) } {
-            // With a guard in it, it can be nothing else ever again.
+            // While a guard may be in it, the span must never be reused.
             self.counts.lost.fetch_add(stacks.count(), Relaxed);
             return;
         }
@@ -205,7 +209,7 @@ impl Pool {
             *row = take_row(pages, stack);
         }
         if let Some(base) = NonNull::new(first.base() as *mut u8) {
-            // SAFETY: spans given out by `make`, without guards, and nobody uses them.
+            // SAFETY: spans allocated by `make`, without guards and out of use.
             unsafe { pages.free_asked(base, guard::bytes_of(stacks), age) };
         }
         let locked = self.locked();
@@ -214,7 +218,7 @@ impl Pool {
         }
     }
 
-    /// Trims a stack that just ended, if it is time.
+    /// Trims a stack that just ended, if a trim is due.
     ///
     /// # Safety
     /// - Only this thread uses the stack.
@@ -227,11 +231,12 @@ impl Pool {
         }
     }
 
-    /// Gives back the whole pages of a stack in use that lie below a stack pointer, and below what may be in use under it.
-    /// Returns how many bytes of them were populated, as far as the kernel tells.
+    /// Purges the whole pages of a stack in use below a stack pointer and its red zone. Returns how
+    /// many of their bytes were populated, as far as the kernel tells.
     ///
     /// # Safety
-    /// - Nobody runs on the stack meanwhile, and nothing of it below `pointer` is used ever again, but for the red zone.
+    /// - No coroutine runs on the stack meanwhile, and none uses the contents below `pointer`
+    ///   again, except the red zone.
     pub unsafe fn trim<O: Os>(os: &O, stack: &Record, pointer: usize) -> usize {
         let page = os.page_bytes();
         let limit = stack.base() + page;
@@ -254,7 +259,7 @@ impl Pool {
     }
 }
 
-/// The records of all stacks of the span that a stack is in.
+/// The records of all stacks in the same span.
 fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
     let place = pages.locate(stack.base() / SLICE_BYTES * SLICE_BYTES)?;
     let first: *const Record = place.noted().cast();
@@ -265,7 +270,7 @@ fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Reco
     Some(unsafe { core::slice::from_raw_parts(first, stack.size().per_span()) })
 }
 
-/// The same, for who gives the slice up: nobody finds them by an address from now on.
+/// Like [`row_of`], but clears the note, so that no address leads to the records from now on.
 fn take_row<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
     let row = row_of(pages, stack)?;
     pages.locate(stack.base())?.note(null_mut());
@@ -273,10 +278,10 @@ fn take_row<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Re
     Some(row)
 }
 
-/// Gives the pages from one address to another back.
+/// Purges the pages between two addresses.
 ///
 /// # Safety
-/// - They are committed, and nobody uses them.
+/// - They are committed and not in use.
 unsafe fn purge<O: Os>(os: &O, from: usize, to: usize) -> Purged {
     match NonNull::new(from as *mut u8) {
         // SAFETY: the caller's promise.

@@ -19,8 +19,8 @@ pub struct Size(u8);
 const _: () = assert!(SIZES <= u8::MAX as usize);
 
 impl Size {
-    /// The size for a stack of at least `bytes`, which holds a guard and a usable page of `page` bytes at least. `None` for
-    /// fewer than [`LEAST_BYTES`] and for more than [`MOST_BYTES`].
+    /// The size for a stack of at least `bytes`, with a guard and at least one usable page of
+    /// `page` bytes. `None` below [`LEAST_BYTES`] and above [`MOST_BYTES`].
     pub fn of(bytes: usize, page: usize) -> Option<Self> {
         if !(LEAST_BYTES..=MOST_BYTES).contains(&bytes) {
             return None;
@@ -51,12 +51,12 @@ impl Size {
         }
     }
 
-    /// How many stacks of the size stand in one span.
+    /// Stacks of this size per span.
     pub(super) fn per_span(self) -> usize {
         (SLICE_BYTES / self.bytes()).max(1)
     }
 
-    /// Slices of a span of such stacks.
+    /// Slices of a span of stacks of this size.
     pub(super) fn slices(self) -> usize {
         (self.bytes() / SLICE_BYTES).max(1)
     }

@@ -1,4 +1,5 @@
-//! Where records live: rows of one or more neighbours, cut from metadata spans, free-listed, never anything else.
+//! The store of records: rows of neighbours, cut from metadata spans and kept in free lists. Their
+//! memory never becomes anything else.
 
 use super::record::{Record, pointer, record};
 use crate::base::sync::plain::Ordering::Relaxed;
@@ -11,18 +12,18 @@ const SHELVES: usize = 4;
 /// The records of stacks.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// Free rows by length, through the first record's link.
+    /// Free rows by length, linked through their first records.
     free: [*mut Record; SHELVES],
-    /// The rest of the newest span.
+    /// The unused rest of the newest span.
     next: *mut Record,
     left: usize,
     /// Slices of all spans.
     slices: usize,
 }
 
-/// Records of a slice.
+/// Records per slice.
 const PER_SLICE: usize = SLICE_BYTES / size_of::<Record>();
-/// Most slices of one span of records.
+/// Most slices in one span of records.
 const MOST_SLICES: usize = 256;
 
 impl Store {
@@ -35,7 +36,8 @@ impl Store {
         }
     }
 
-    /// A row of `count` blank records (a power of two, at most 8). `span` gives so many fresh slices, all zero.
+    /// A row of `count` blank records (a power of two, at most 8). `span` allocates a given number
+    /// of fresh, zeroed slices.
     pub(super) fn take<'h>(
         &mut self,
         count: usize,
@@ -54,7 +56,8 @@ impl Store {
         Some(self.cut(count))
     }
 
-    /// Begins a new span: as long as all before it together, for such spans stay for good, and cut the heap into pieces.
+    /// Begins a new span, as long as all earlier ones together. Such spans are permanent and
+    /// fragment the heap, so they should be few.
     fn open(&mut self, span: impl Fn(usize) -> Option<NonNull<u8>>) -> Option<()> {
         let slices = self.slices.clamp(1, MOST_SLICES);
         let (base, slices) = span(slices)
@@ -67,8 +70,8 @@ impl Store {
     }
 
     fn cut<'h>(&mut self, count: usize) -> &'h [Record] {
-        // SAFETY: `left` records, at least `count`, are left of a span of zeros, which is aligned and never given
-        // back; these are nobody's yet.
+        // SAFETY: at least `count` records are left of a zeroed, aligned span that is never given
+        // back, and none of them has been handed out.
         let row = unsafe { core::slice::from_raw_parts(self.next, count) };
         // SAFETY: within the span or one past its end.
         self.next = unsafe { self.next.add(count) };
@@ -76,7 +79,7 @@ impl Store {
         row
     }
 
-    /// Takes a row back, its records blank.
+    /// Takes back a row of blank records.
     pub(super) fn give(&mut self, row: &[Record]) {
         let free = &mut self.free[row.len().trailing_zeros() as usize];
         row[0].older.store(*free, Relaxed);

@@ -11,7 +11,7 @@ pub struct StackTotals {
     pub used: usize,
     /// Ended stacks that are kept warm.
     pub idle: usize,
-    /// Cells of slices cut into small stacks that nobody has and that hold no memory.
+    /// Unused cells without memory, in slices cut into small stacks.
     pub spare: usize,
     /// Bytes of address space of all of these, guards included.
     pub address: usize,
@@ -19,15 +19,16 @@ pub struct StackTotals {
     pub guards: usize,
     /// Guards that cost two mappings each.
     pub mapped_guards: usize,
-    /// Stacks that were taken from the page heap so far, cells included.
+    /// Stacks taken from the page heap so far, cells included.
     pub created: usize,
-    /// Times that a stack was handed out that had been in use before.
+    /// How often a stack was handed out again.
     pub recycled: usize,
-    /// Stacks out of use for good, for the kernel would not take their guards away.
+    /// Stacks never used again, because the kernel would not remove their guards.
     pub lost: usize,
-    /// An estimate of the page tables that these stacks need, in bytes: a table of one OS page describes as many pages as it
-    /// has entries of 8 bytes (2 MiB of address on x86-64). A stack needs its share of a table for its address, and at
-    /// most two tables: one for its guard, one for what it uses.
+    /// Estimated bytes of page tables for these stacks. A table of one OS page describes as many
+    /// pages as it has entries of 8 bytes (2 MiB of address space on x86-64). A stack needs its
+    /// share of a table for its address space, and at most two tables: one for its guard, one for
+    /// the pages in use.
     pub page_tables: usize,
 }
 
@@ -54,7 +55,7 @@ impl Counts {
         }
     }
 
-    /// A span of stacks comes from the page heap.
+    /// Counts a span of stacks that came from the page heap.
     pub(super) fn add_span(&self, size: Size, page: usize) {
         self.created.fetch_add(size.per_span(), Relaxed);
         self.address
@@ -63,7 +64,7 @@ impl Counts {
             .fetch_add(size.per_span() * tables(size, page), Relaxed);
     }
 
-    /// A span of stacks goes back, or is lost.
+    /// Counts a span of stacks that went back or was lost.
     pub(super) fn remove_span(&self, size: Size, page: usize) {
         self.address
             .fetch_sub(size.per_span() * size.bytes(), Relaxed);

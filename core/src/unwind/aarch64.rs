@@ -1,10 +1,11 @@
-//! AArch64: the chain of frame pointers, which its calling convention asks of every function that calls another.
+//! AArch64: the chain of frame pointers, which its calling convention requires of every function
+//! that calls another.
 
 use super::{Frame, Left, chain};
 use crate::os::peek::Peek;
 use core::arch::asm;
 
-/// What a handler of signals returns to: `mov x8, 139; svc 0`.
+/// The code that a signal handler returns to: `mov x8, 139; svc 0`.
 pub(super) const SIGNAL_RETURN: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4];
 
 /// The frame of the function that this is inlined into.
@@ -44,15 +45,15 @@ fn is_code(pc: usize) -> bool {
     pc != 0 && pc.is_multiple_of(4)
 }
 
-/// A return address as the processor jumps to it, without the signature that `paciasp` put into it.
+/// A return address without the signature that `paciasp` put into it.
 fn without_signature(pc: usize) -> usize {
     let stripped;
-    // SAFETY: `xpaclri`, which older machines take for no operation; changes the link register only.
+    // SAFETY: `xpaclri`, a no-op on older processors; changes only the link register.
     unsafe {
         asm!("hint #7", inout("x30") pc => stripped, options(nomem, nostack, preserves_flags));
     }
     stripped
 }
 
-/// Nothing was learnt.
+/// No rules are cached here.
 pub(super) fn forget() {}

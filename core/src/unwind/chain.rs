@@ -1,14 +1,15 @@
-//! The chain of frame pointers: the register points to the caller's, beside the return address.
+//! The chain of frame pointers: each points to the caller's, which stands beside the return
+//! address.
 
 use super::{Frame, Left};
 use crate::os::peek::Peek;
 
-/// No frame is larger that this is told of: what lies further off is taken for garbage.
+/// The largest frame accepted; a frame pointer that leads further is garbage.
 const MOST_BYTES: usize = 1 << 20;
 const WORD: usize = size_of::<usize>();
 
-/// The frame that called `frame`, if the frame pointer leads up the stack to something that `accepts` takes for the address
-/// after a call.
+/// The frame that called `frame`, if the frame pointer leads up the stack to a value that `accepts`
+/// recognises as a return address.
 pub(super) fn caller(
     frame: &Frame,
     peek: &mut Peek,

@@ -1,16 +1,18 @@
-//! Which calls led here: return addresses of the calling thread, taken inside an allocation.
+//! Return addresses of the calling thread, captured inside an allocation.
 //!
-//! The tables of the compiler say how to step from a frame to its caller; they are exact, and every program of a distribution
-//! has them, whether it keeps frame pointers or not. One look into a table takes a microsecond, so its outcome is kept
-//! (`x86_64::cache`) and a frame that was met before costs some ten nanoseconds. Where no table tells (code made at run
-//! time, an object without tables, a C library that cannot say which object an address lies in) the chain of frame pointers is
-//! followed, each step checked. AArch64 has the chain only.
+//! The compiler's unwind tables say how to step from a frame to its caller. They are exact, and
+//! distributions' programs have them, with or without frame pointers. A lookup takes a microsecond,
+//! so the resulting rule is cached (`x86_64::cache`), and a known frame costs some ten nanoseconds.
+//! Some code has no table: code made at run time, an object without tables, or an address whose
+//! object the C library cannot name. There the walk follows the chain of frame pointers and checks
+//! each step. AArch64 has only the chain.
 //!
-//! Nothing of what stands on a stack is believed: words are read by [`crate::os::peek`], which does not fault. Only the tables are read
-//! directly, within the bounds of their segment: a library is not unloaded while a frame of it is on the stack.
+//! The walk trusts no value on a stack: it reads words through [`crate::os::peek`], which does not
+//! fault. It reads only the tables directly, within the bounds of their segment, because a library
+//! is not unloaded while one of its frames is on the stack.
 //!
-//! Nothing here allocates, takes a lock or changes `errno`; a handler of signals may call it. `docs/decisions/0011-unwinding.md`
-//! has the measurements.
+//! Nothing here allocates, takes a lock or changes `errno`, so a signal handler may call it.
+//! `docs/decisions/0011-unwinding.md` has the measurements.
 
 mod chain;
 
@@ -27,48 +29,51 @@ mod machine;
 use crate::os::objects;
 use crate::os::peek::{self, Peek};
 
-/// A frame of the stack, as far as it takes to find its caller's.
+/// A frame of the stack: what is needed to find its caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
-    /// Where the frame's function goes on.
+    /// Where the frame's function continues.
     pc: usize,
     /// Its stack pointer there.
     sp: usize,
-    /// Its frame pointer register there, whatever the function keeps in it.
+    /// Its frame pointer register there, even if the function uses it for other values.
     fp: usize,
-    /// How it came to be left.
+    /// How the frame was left.
     left: Left,
 }
 
-/// How a frame was left for the one that is above it on the stack.
+/// How a frame was left for the next inner one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     /// By a call: the instruction before `pc`.
     Call,
-    /// At `pc` itself: by a signal, or not at all.
+    /// At `pc` itself: by a signal, or because it is the innermost frame.
     Signal,
 }
 
-/// Finds what the C library offers. Once, before the first [`capture`], outside of every lock of the heap: it asks the loader, which may
-/// allocate. Without it, and where the C library offers nothing, only frame pointers are followed.
+/// Finds what the C library offers. Call it once before the first [`capture`], without any lock of
+/// the heap, because it asks the loader, which may allocate. Without this call, or if the C library
+/// offers nothing, only frame pointers are followed.
 pub fn prepare() {
     if objects::look_up() {
         forget();
     }
 }
 
-/// A library is about to be loaded: what was learnt of those that lay at its addresses before is void. One atomic addition.
+/// Forgets all cached rules when a library is about to be loaded at the addresses of earlier ones.
+/// One atomic addition.
 pub fn forget() {
     machine::forget();
 }
 
-/// Whether a handler of signals returns to `pc`.
+/// Whether a signal handler returns to `pc`.
 pub fn is_signal_return(pc: usize) -> bool {
     peek::holds(pc, machine::SIGNAL_RETURN)
 }
 
-/// Fills `frames` with the return addresses of the calling thread, that of this call first; returns how many. What is beyond
-/// that many is not written. Fewer than there are if the stack cannot be followed; never an address that is not on the stack.
+/// Fills `frames` with the calling thread's return addresses, innermost first, and returns how
+/// many. Outer frames that do not fit are left out. If the stack cannot be followed, there are
+/// fewer than on the stack, but never an address that is not on it.
 #[inline(never)]
 pub fn capture(frames: &mut [u64]) -> usize {
     let mut frame = machine::here();

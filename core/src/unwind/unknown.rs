@@ -1,12 +1,12 @@
-//! Nobody knows this machine's frames.
+//! Fallback for architectures without an unwinder.
 
 use super::Frame;
 use crate::os::peek::Peek;
 
-/// Unknown: no code of this machine.
+/// The code after a signal is unknown; this value never matches.
 pub(super) const SIGNAL_RETURN: [u8; 8] = [0; 8];
 
-/// Of no use to [`caller`].
+/// Not used by [`caller`].
 #[inline(always)]
 pub(super) fn here() -> Frame {
     Frame {
@@ -17,10 +17,10 @@ pub(super) fn here() -> Frame {
     }
 }
 
-/// None.
+/// Always `None`.
 pub(super) fn caller(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
     super::chain::caller(frame, peek, |_| false)
 }
 
-/// Nothing was learnt.
+/// No rules are cached here.
 pub(super) fn forget() {}

@@ -1,8 +1,9 @@
-//! How much of a file is kept: a few bytes can refer to the same large thing over and over.
+//! Limits how much of a file is kept, because a few bytes can refer to the same large object
+//! repeatedly.
 
 use crate::failure::Failure;
 
-/// What is left.
+/// The remaining budget.
 pub struct Budget {
     entries: usize,
     text: usize,
@@ -27,17 +28,17 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// So many things that are kept.
+    /// Spends `count` objects of the budget.
     pub fn entries(&mut self, count: usize) -> Result<(), Failure> {
         spend(&mut self.entries, count, "entries")
     }
 
-    /// So many bytes of names.
+    /// Spends `bytes` bytes of names.
     pub fn text(&mut self, bytes: usize) -> Result<(), Failure> {
         spend(&mut self.text, bytes, "text")
     }
 
-    /// So many frames.
+    /// Spends `count` frames.
     pub fn frames(&mut self, count: usize) -> Result<(), Failure> {
         spend(&mut self.frames, count, "frames")
     }

@@ -1,4 +1,4 @@
-//! Reads the format, whoever wrote it: ours, Go's, and others that count objects and bytes.
+//! Reads the format as Neap, Go and others that count objects and bytes write it.
 
 use super::budget::Budget;
 use super::messages::{Function, Location, Mapping, Sample, ValueType};
@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 /// The profile in a file, compressed or not.
 ///
-/// The format has no place for `alloc_usable`: it is 0, not known.
+/// The format has no field for `alloc_usable`, so it is 0, unknown.
 ///
 /// # Errors
-/// The bytes are not in the format, are damaged, claim to be absurdly large, are a profile of something else than
-/// memory, or the difference of two profiles.
+/// The bytes are in another format, are damaged, claim an absurd size, are not a memory profile, or
+/// are the difference of two profiles.
 pub fn decode(bytes: &[u8]) -> Result<Profile, Failure> {
     let plain = unzip(bytes)?;
     let mut budget = Budget::default();
@@ -26,16 +26,16 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, Failure> {
     tables.profile(&mut budget)
 }
 
-/// No sample, location or other part has more bytes.
+/// Most bytes of a sample, location or other part.
 const MOST_OF_ONE: usize = 1 << 20;
-/// No name is read further, in bytes.
+/// Most bytes read of a name.
 const LONGEST: usize = 16 << 10;
 
-/// The file's parts that refer to each other by numbers.
+/// The file's tables, which refer to each other by number.
 #[derive(Default)]
 struct Tables<'a> {
     value_types: Vec<ValueType>,
-    /// Each a [`Sample`], not unpacked yet.
+    /// Each a [`Sample`], not decoded yet.
     samples: Vec<&'a [u8]>,
     mappings: Vec<Mapping>,
     locations: Vec<Location>,
@@ -116,7 +116,7 @@ impl<'a> Tables<'a> {
         types.map(|value| self.kept(value.r#type, budget)).collect()
     }
 
-    /// A string that is kept: one may be referred to by all.
+    /// A copied string, charged to the budget: all parts may refer to the same one.
     fn kept(&self, index: i64, budget: &mut Budget) -> Result<String, Failure> {
         let text = self.text(index)?;
         budget.text(text.len())?;
@@ -140,7 +140,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// The program and its process number: from our comment, else from the first mapping, which is the program's.
+    /// The program and its PID: from Neap's comment, else from the first mapping, which is the
+    /// program's.
     fn about(&self) -> (String, u32) {
         let ours = self.comments().find_map(|comment| {
             let (program, pid) = comment
@@ -161,7 +162,7 @@ impl<'a> Tables<'a> {
         indices.filter_map(|&index| self.text(index as i64).ok())
     }
 
-    /// Only ours say that they are of a session.
+    /// Only Neap's files state that they are of a session.
     fn extent(&self) -> Extent {
         let shrunk = self
             .comments()
@@ -169,7 +170,7 @@ impl<'a> Tables<'a> {
         shrunk.map_or(Extent::Whole, |shrunk| Extent::Session { shrunk })
     }
 
-    /// And that another switched sampling in it.
+    /// Only Neap's files state that another observer switched sampling.
     fn switched(&self) -> Option<Switched> {
         self.comments().find_map(|comment| {
             let (rate, after_ms) = comment.strip_prefix(SWITCHED)?.split_once(", ")?;
@@ -248,7 +249,7 @@ fn nameless(address: u64, module: &str) -> Frame {
     }
 }
 
-/// The address that a call returns to, from the one in the call that is written; 0: not known.
+/// The return address of a call, from the address inside the call that the file holds; 0: unknown.
 fn returns_to(address: u64) -> u64 {
     match address {
         0 => 0,
@@ -256,7 +257,7 @@ fn returns_to(address: u64) -> u64 {
     }
 }
 
-/// Frames by the number of their location.
+/// Frames by location number.
 type Calls = HashMap<u64, Vec<Arc<Frame>>>;
 
 fn stack(
@@ -278,7 +279,7 @@ fn stack(
     })
 }
 
-/// Which of a sample's values is what.
+/// The meaning of a sample's values.
 struct Columns {
     count: usize,
     /// `alloc_objects`, `alloc_space`, `inuse_objects`, `inuse_space`, `waste_space`.
@@ -288,7 +289,7 @@ struct Columns {
 impl Columns {
     fn of(names: &[String]) -> Result<Self, Failure> {
         let named = |name: &str| names.iter().position(|found| found == name);
-        // Other allocators call what is live so.
+        // Other allocators use these names for live objects.
         let at = [
             named("alloc_objects"),
             named("alloc_space"),
@@ -342,7 +343,7 @@ fn message<M: Message + Default>(part: &[u8]) -> Result<M, Failure> {
     }
 }
 
-/// Numbers one after the other; the rest is left out where one is damaged.
+/// Reads packed numbers, up to the first damaged one.
 fn numbers(mut part: &[u8]) -> Vec<u64> {
     let next = || prost::encoding::decode_varint(&mut part).ok();
     std::iter::from_fn(next).take(MOST_OF_ONE).collect()

@@ -10,11 +10,12 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Viewers that merge profiles of several sources drop these; the allocator's own frames are not in ours.
+/// Viewers that merge profiles of several sources drop these; Neap's files do not contain the
+/// allocator's own frames.
 const DROP_FRAMES: &str = "(malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|operator new.*\
     |__rust_alloc|__rust_alloc_zeroed|__rust_realloc|neap::.*)";
 
-/// The profile as a file, compressed by gzip.
+/// The profile as a gzip-compressed file.
 pub fn encode(profile: &model::Profile) -> Vec<u8> {
     let message = Writer::new(profile).message(profile);
     let mut out = GzEncoder::new(Vec::new(), Compression::default());
@@ -23,13 +24,13 @@ pub fn encode(profile: &model::Profile) -> Vec<u8> {
     out.finish().unwrap_or_default()
 }
 
-/// Numbers what the samples refer to.
+/// Numbers everything that the samples refer to.
 struct Writer<'a> {
     mappings: &'a [model::Mapping],
     strings: Strings,
     functions: HashMap<(&'a str, &'a str), u64>,
     function: Vec<Function>,
-    /// By the frames, which are shared: the same object is the same location.
+    /// Keyed by the addresses of the frames: shared frames make the same location.
     locations: HashMap<Vec<*const Frame>, u64>,
     location: Vec<Location>,
 }
@@ -127,7 +128,7 @@ impl<'a> Writer<'a> {
             return id;
         }
         let id = self.location.len() as u64 + 1;
-        // As Go writes it: an address in the call, not the one that it returns to.
+        // Like Go: an address inside the call, not its return address.
         let address = call[0].address.saturating_sub(1);
         let line = call.iter().map(|frame| self.line(frame)).collect();
         self.location.push(Location {
@@ -173,7 +174,7 @@ impl<'a> Writer<'a> {
         id
     }
 
-    /// All names are resolved here: a viewer has nothing to look up.
+    /// All names are resolved here, so a viewer need not look them up.
     fn mapping(&mut self, id: u64, mapping: &model::Mapping) -> Mapping {
         Mapping {
             id,
@@ -190,7 +191,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Strings, each once.
+/// Strings, each stored once.
 struct Strings {
     table: Vec<String>,
     index: HashMap<String, i64>,
@@ -215,7 +216,7 @@ impl Strings {
     }
 }
 
-/// What viewers should know of the live values (`pprof -comments` shows it).
+/// Explains the live values of a session (`pprof -comments` shows it).
 fn session_comment(extent: Extent) -> Option<String> {
     match extent {
         Extent::Whole => None,
@@ -223,12 +224,12 @@ fn session_comment(extent: Extent) -> Option<String> {
     }
 }
 
-/// What viewers should know of the time.
+/// Tells that another observer switched sampling.
 fn switched_comment(switched: Switched) -> String {
     format!("{SWITCHED}{}, {}", switched.rate, switched.after_ms)
 }
 
-/// Mean bytes asked for by one request.
+/// Mean requested bytes per object.
 fn mean(figures: &Figures) -> Option<u64> {
     figures.alloc_bytes.checked_div(figures.alloc_objects)
 }

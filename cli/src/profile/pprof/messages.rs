@@ -1,5 +1,6 @@
 //! The messages of the format, from its public description
-//! (<https://github.com/google/pprof/blob/main/proto/README.md>). Names are positions in the table of strings.
+//! (<https://github.com/google/pprof/blob/main/proto/README.md>). Names are indices into the string
+//! table.
 
 use prost::Message;
 
@@ -16,13 +17,13 @@ pub struct Profile {
     pub location: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
     pub function: Vec<Function>,
-    /// The first one is empty.
+    /// The first string is empty.
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
-    /// Names of functions that viewers leave out, with all that they call.
+    /// Regular expression for functions that viewers drop, with all that they call.
     #[prost(int64, tag = "7")]
     pub drop_frames: i64,
-    /// Names that they keep nevertheless.
+    /// Regular expression for functions that they keep nevertheless.
     #[prost(int64, tag = "8")]
     pub keep_frames: i64,
     #[prost(int64, tag = "9")]
@@ -39,7 +40,7 @@ pub struct Profile {
     pub default_sample_type: i64,
 }
 
-/// What a value is.
+/// A value's name and unit.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct ValueType {
     #[prost(int64, tag = "1")]
@@ -60,7 +61,7 @@ pub struct Sample {
     pub label: Vec<Label>,
 }
 
-/// Anything else about a sample.
+/// Any other property of a sample.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Label {
     #[prost(int64, tag = "1")]
@@ -73,7 +74,7 @@ pub struct Label {
     pub num_unit: i64,
 }
 
-/// A piece of a file in memory.
+/// A mapped piece of a file.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Mapping {
     #[prost(uint64, tag = "1")]
@@ -107,7 +108,7 @@ pub struct Location {
     pub mapping_id: u64,
     #[prost(uint64, tag = "3")]
     pub address: u64,
-    /// The function, after those inlined into it, innermost first.
+    /// The function, preceded by those inlined into it, innermost first.
     #[prost(message, repeated, tag = "4")]
     pub line: Vec<Line>,
     #[prost(bool, tag = "5")]

@@ -1,4 +1,5 @@
-//! pprof's `profile.proto`, as Go writes heap profiles: what google/pprof, Parca, Pyroscope and speedscope open.
+//! pprof's `profile.proto`, as Go writes heap profiles. google/pprof, Parca, Pyroscope and
+//! speedscope open it.
 
 mod budget;
 mod decode;
@@ -11,15 +12,15 @@ pub use decode::decode;
 pub use encode::encode;
 pub use unzip::MOST;
 
-/// With this a comment begins that tells of [`super::model::Extent::Session`]; a number of bytes follows.
+/// Prefix of the comment for [`super::model::Extent::Session`]; a number of bytes follows.
 const SESSION: &str =
     "neap: of one session; inuse values are growth, left out are bytes of shrinkage: ";
 
-/// With this a comment begins that tells of [`super::model::Switched`]; its two numbers follow.
+/// Prefix of the comment for [`super::model::Switched`]; its two numbers follow.
 const SWITCHED: &str = "neap: sampling was switched by another during this session; bytes between two samples then (0: \
                         it is off), and ms after the beginning: ";
 
-/// The values of a sample, in our order: Go's four, and what size classes waste.
+/// A sample's values, in Neap's order: Go's four, and the waste of size classes.
 const VALUES: [(&str, &str); 5] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),

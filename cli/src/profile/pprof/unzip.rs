@@ -1,16 +1,16 @@
-//! Undoes gzip, within bounds.
+//! Decompresses gzip, up to a limit.
 
 use crate::failure::Failure;
 use flate2::read::MultiGzDecoder;
 use std::borrow::Cow;
 use std::io::Read;
 
-/// A file may have so many bytes once unpacked; the profile of 32,768 stacks has about six million.
+/// Most bytes of an unpacked file; the profile of 32,768 stacks has about six million.
 pub const MOST: usize = 64 << 20;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The bytes of a file that may be compressed.
+/// The unpacked bytes of a file, which may be compressed or not.
 pub fn unzip(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Failure> {
     if !bytes.starts_with(&GZIP) {
         return within(bytes.len()).map(|()| Cow::Borrowed(bytes));

@@ -1,5 +1,5 @@
-//! The outermost level of a message, field by field: unpacked all at once, a file of empty fields would take thirty
-//! times its size.
+//! The outermost level of a message, field by field. Decoded at once, a file of empty fields would
+//! take thirty times its size.
 
 use crate::failure::Failure;
 use prost::encoding::{WireType, decode_key, decode_varint};
@@ -8,11 +8,11 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 pub enum Field<'a> {
     /// A number.
     Number(u64),
-    /// A string, a message, or numbers one after the other.
+    /// A string, a message, or packed numbers.
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message: the number of each and what is in it.
+/// The fields of a message, each with its number and contents.
 pub struct Fields<'a> {
     rest: &'a [u8],
 }
@@ -57,7 +57,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The file is not in the format.
+/// An error for a malformed file.
 pub fn damaged(why: impl std::fmt::Display) -> Failure {
     Failure::own(format!("this is no pprof profile, or a damaged one: {why}"))
 }

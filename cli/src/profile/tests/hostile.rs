@@ -1,4 +1,4 @@
-//! Bytes that mean harm: an error in words for each, and never more than that.
+//! Hostile bytes: each leads to an error message and to nothing worse.
 
 use super::{own_maps, planted, region, site};
 use crate::profile::pprof;
@@ -69,7 +69,7 @@ fn files_that_are_no_profiles_are_named() {
         (&[0x1f, 0x8b, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9], "damaged"),
         (&zipped(b""), "empty"),
         (&zipped(&vec![0; pprof::MOST + 1]), "64 MiB"),
-        // A field that claims to be longer than all there is, one cut in its number, a group.
+        // A field that claims to be longer than the file, one cut within its number, a group.
         (&[0x12, 0xff, 0xff, 0xff, 0xff, 0x0f], "cut short"),
         (&[0x12, 0xff], "no pprof profile"),
         (&[0x0b], "groups"),
@@ -87,7 +87,7 @@ fn field(tag: u8, bytes: &[u8]) -> Vec<u8> {
     field
 }
 
-/// A file with one value, `inuse_space`, and what else is given.
+/// A file with one value, `inuse_space`, and the given rest.
 fn file(rest: &[u8]) -> Vec<u8> {
     let names = ["", "inuse_space", "cpu"].map(|name| field(6, name.as_bytes()));
     [&names.concat(), &field(1, &[0x08, 1]), rest].concat()
@@ -125,7 +125,7 @@ fn profiles_of_something_else_are_named() {
     );
 }
 
-/// Small files that would be gigabytes in memory.
+/// Small files that would take gigabytes of memory.
 #[test]
 fn files_that_blow_up_are_refused() {
     let empty_samples = [0x12, 0].repeat(30 << 20);
@@ -147,7 +147,7 @@ fn files_that_blow_up_are_refused() {
     assert!(why(&file(&sample)).contains("a part of it has"));
 }
 
-/// Whatever was read can be printed.
+/// Any profile that was read can be printed.
 fn print(profile: &Profile) {
     for value in Value::ALL {
         assert!(tree(profile, value).ends_with('\n'));

@@ -1,4 +1,4 @@
-//! Profiles that tests make.
+//! Profiles made by tests.
 
 mod hostile;
 mod regions;
@@ -11,7 +11,7 @@ use bytemuck::bytes_of;
 use neap::sites::{self, Head, Site};
 use std::sync::Arc;
 
-/// A region as a process has it, of these sites; the first one is site 0.
+/// A region as a process writes it, with these sites; the first is site 0.
 pub fn region(maps: &str, sites: &[Site]) -> Vec<u8> {
     let mut bytes = vec![0; sites::site_at(sites.len())];
     let head = Head {
@@ -35,7 +35,7 @@ pub fn region(maps: &str, sites: &[Site]) -> Vec<u8> {
     bytes
 }
 
-/// A site of so many objects of one size in a class, all live.
+/// A site with this number of objects of one size in a class, all live.
 pub fn site(addresses: &[u64], objects: u64, size: u64, class: u64) -> Site {
     let mut site = Site {
         depth: addresses.len() as u64,
@@ -80,7 +80,8 @@ fn live(objects: u64, size: u64, class: u64) -> Figures {
     }
 }
 
-/// A buffer of 100 MiB, nodes of 24 bytes in blocks of 32, a leak in a function that calls itself, and what was freed.
+/// A 100 MiB buffer, nodes of 24 bytes in blocks of 32, a leak in a recursive function, and freed
+/// memory.
 pub fn planted() -> Profile {
     let main = |line| frame("main", line, 0x1000 + u64::from(line));
     let inlined = Arc::new(Frame {

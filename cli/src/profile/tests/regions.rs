@@ -1,4 +1,4 @@
-//! Regions: what they say, and the names of real code.
+//! Regions: their contents, and the names of real code.
 
 use super::{own_maps, region, site};
 use crate::profile::Profile;
@@ -6,14 +6,15 @@ use crate::profile::region::Region;
 use neap::sites::{PARTS, Site};
 use std::hint::black_box;
 
-/// Code with a name of its own: Rust's would begin with `neap::` here, as the allocator's do. What it does tells it from other functions, which the linker might merge with it.
+/// Code with an unmangled name: a Rust name here would begin with `neap::`, like the allocator's.
+/// Its body is unique, so that the linker does not merge it with another function.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn a_place_that_allocates(number: u64) -> u64 {
     black_box(number).wrapping_mul(0x1234_5678_9abc) ^ black_box(7)
 }
 
-/// An address in it that a call could return to.
+/// An address in it that could be a return address.
 fn known() -> u64 {
     black_box(a_place_that_allocates(1));
     a_place_that_allocates as extern "C" fn(u64) -> u64 as usize as u64 + 4

@@ -1,4 +1,4 @@
-//! pprof's format: what is written is read back.
+//! pprof's format: what is written can be read back.
 
 use super::planted;
 use crate::profile::model::{Extent, Figures, Frame, Profile, Stack, Switched};
@@ -6,7 +6,7 @@ use crate::profile::pprof::{decode, encode};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// What the format keeps: not how many usable bytes were allocated so far.
+/// What the format keeps: everything except the usable bytes allocated so far.
 fn kept(mut profile: Profile) -> Profile {
     for stack in &mut profile.stacks {
         stack.figures.alloc_usable = 0;
@@ -39,7 +39,7 @@ fn figures() -> impl Strategy<Value = Figures> {
     })
 }
 
-/// Stacks over few addresses; an odd one has a function inlined into that of the address.
+/// Stacks over few addresses; an odd address has a second function inlined.
 fn stacks() -> impl Strategy<Value = Vec<Stack>> {
     let call = |address: u64| {
         let frame = |inlined| Frame {

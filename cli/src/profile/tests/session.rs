@@ -10,14 +10,14 @@ use crate::profile::{json, leaks, tree};
 use neap::sites::{Head, PARTS, Site};
 use std::mem::offset_of;
 
-/// A region that has had samples.
+/// A region with samples.
 fn sampled(sites: &[Site]) -> Vec<u8> {
     let mut bytes = region("", sites);
     bytes[offset_of!(Head, samples)] = 1;
     bytes
 }
 
-/// The same site, of whose objects only so many live.
+/// The same site with only this number of its objects still live.
 fn surviving(objects: u64, size: u64, class: u64, of: Site) -> Site {
     Site {
         live_objects: objects * PARTS,
@@ -64,7 +64,7 @@ fn what_shrank_is_told_apart_and_counts_for_nothing() {
     let earlier = sampled(&[Site::default(), old]);
     let mut later = sampled(&[Site::default(), surviving(3, 24, 32, old)]);
     assert_eq!(subtract(&mut later, &earlier), Some(7 * 24));
-    // Nothing was allocated there, and nothing grew: no place of the session.
+    // Nothing was allocated there and nothing grew, so the session does not list it.
     assert_eq!(Region::parse(&later).unwrap().sites, []);
 }
 
@@ -86,7 +86,7 @@ fn of_another_region_or_an_empty_one_nothing_is_taken() {
     assert_eq!(later, whole);
 }
 
-/// A process that samples at this rate, and has had samples.
+/// A process that samples at this rate and has samples.
 fn sampling(rate: u64) -> Forged {
     let forged = Forged::profile();
     put(&forged, offset_of!(Head, samples), 1);
@@ -98,13 +98,13 @@ fn put(forged: &Forged, at: usize, word: u64) {
     forged.write(at, &word.to_ne_bytes());
 }
 
-/// The process notes that it was switched.
+/// Records a switch by the process.
 fn switch(forged: &Forged, rate: u64, changed_ms: u64) {
     put(forged, offset_of!(Head, rate), rate);
     put(forged, offset_of!(Head, changed_ms), changed_ms);
 }
 
-/// What comes of a session in which `meanwhile` is done to the region.
+/// The profile of a session during which `meanwhile` changes the region.
 fn session_with(forged: &Forged, meanwhile: impl FnOnce(&Forged)) -> Profile {
     let region = forged.region();
     let session = Session::of(Some(&region), 65536).unwrap();
@@ -127,7 +127,7 @@ fn a_session_keeps_its_rate_and_tells_who_switched_it() {
         (1 << 20, "Sampling was changed by another to every 1.0 MiB"),
         (65536, "last on at the same rate"),
     ] {
-        // So far in the future that it is after the end.
+        // So far in the future that it lies after the end.
         let profile = session_with(&sampling(65536), |forged| switch(forged, rate, u64::MAX));
         assert_eq!(profile.rate, 65536);
         assert_eq!(profile.switched.map(|switched| switched.rate), Some(rate));

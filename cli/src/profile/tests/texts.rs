@@ -1,4 +1,4 @@
-//! What people read.
+//! The texts for people.
 
 use super::planted;
 use crate::profile::{
@@ -147,7 +147,7 @@ fn the_flame_graph_is_a_picture_of_all_of_it() {
     }
 }
 
-/// A profile whose source is there: 60 lines, each with its number.
+/// A profile with source: 60 lines, each with its number.
 fn with_source(room: &tempfile::TempDir) -> Profile {
     let file = room.path().join("planted.c");
     let lines: String = (1..=60)

@@ -1,4 +1,4 @@
-//! Text and data of others as parts of a page: nothing in them is markup.
+//! Untrusted text and data as parts of a page, with all markup escaped.
 
 use crate::failure::Failure;
 use std::fmt::{self, Write};
@@ -36,7 +36,7 @@ fn escaped(out: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     Ok(())
 }
 
-/// JSON that may stand in a `<script>`: it has no `<`, so nothing in it ends that or begins a comment.
+/// JSON for a `<script>`. It contains no `<`, so it cannot end the script or begin a comment.
 pub fn json(value: &impl serde::Serialize) -> String {
     // Plain data with strings as keys always has a JSON form.
     let text = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
@@ -45,11 +45,11 @@ pub fn json(value: &impl serde::Serialize) -> String {
         .replace('\u{2029}', "\\u2029")
 }
 
-/// A number that a page's policy names, so that only its own script runs.
+/// A random number named in the page's policy, so that only the page's own script runs.
 ///
 /// # Errors
 ///
-/// The kernel gives no random numbers.
+/// The kernel provides no random numbers.
 pub fn nonce() -> Result<String, Failure> {
     let mut bytes = [0_u8; 16];
     // SAFETY: the pointer and the length are those of `bytes`.
@@ -64,7 +64,7 @@ pub fn nonce() -> Result<String, Failure> {
     }
 }
 
-/// A word as a shell takes it.
+/// A word quoted for a shell.
 pub fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "-_./=:,+@%".contains(letter);
     match !word.is_empty() && word.chars().all(plain) {

@@ -1,13 +1,14 @@
 //! The page: one file of HTML.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `mod` | the page as the template takes it |
+//! | `mod` | the values for the page's template |
 //! | `tables` | the rows of its tables |
-//! | `html` | text and data of others, made harmless |
+//! | `html` | escapes untrusted text and data |
 //!
-//! Names of programs, functions and files are hostile: the template escapes all text, data for the script is JSON without
-//! a `<`, prose is escaped before its names are marked, and the page's own policy forbids whatever else would run or be fetched.
+//! Names of programs, functions and files are untrusted. The template escapes all text. Data for
+//! the script is JSON without `<`. Prose is escaped before its names are marked up. The page's own
+//! policy forbids any other script and any request.
 
 mod html;
 mod tables;
@@ -59,7 +60,7 @@ struct Page<'a> {
 ///
 /// # Errors
 ///
-/// Without random numbers, from which its policy is made.
+/// The kernel provides no random numbers, which the page's policy needs.
 pub fn render(
     material: &Material,
     subject: &Subject,
@@ -175,7 +176,7 @@ fn machine(head: &Head) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the template may do with values.
+/// The template's filters.
 mod filters {
     use askama::{Result, Values, filter_fn};
 
@@ -185,7 +186,7 @@ mod filters {
         Ok(neap::stats::Bytes(*bytes).to_string())
     }
 
-    /// The same, where they may not be known.
+    /// The same for bytes that may be unknown.
     #[filter_fn]
     pub fn known(bytes: &Option<u64>, _: &dyn Values) -> Result<String> {
         Ok(bytes.map_or("not known".to_owned(), |bytes| {
@@ -193,7 +194,7 @@ mod filters {
         }))
     }
 
-    /// The last one first.
+    /// In reverse order.
     #[filter_fn]
     pub fn reversed<'a, T>(
         list: &'a [T],

@@ -9,10 +9,10 @@ use crate::recording::format::{ClassRow, Told};
 use neap::ledger::{Ledger, Sign};
 use neap::stats::Bytes;
 
-/// Rows of a table.
+/// Most rows of a table.
 const ROWS: usize = 25;
 
-/// What stands over the columns of places.
+/// The headings of the places' columns.
 pub struct SiteHeads {
     pub live: &'static str,
     pub objects: &'static str,
@@ -21,7 +21,7 @@ pub struct SiteHeads {
 }
 
 impl SiteHeads {
-    /// In the profile of a session what is live is by how much it grew.
+    /// In the profile of a session, "live" means growth.
     pub fn of(subject: &Subject) -> Self {
         match subject.profile.map(|profile| profile.extent) {
             Some(Extent::Session { .. }) => Self {
@@ -52,7 +52,7 @@ pub struct SiteRow {
     pub part: f64,
 }
 
-/// The places that hold, or allocated, most.
+/// The places that hold or allocated most.
 pub fn site_rows(subject: &Subject) -> Vec<SiteRow> {
     let Some(profile) = subject.profile else {
         return Vec::new();
@@ -81,7 +81,7 @@ fn share_percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole.max(1) as f64
 }
 
-/// A size class; parts are of the largest, in percent.
+/// A size class; its parts are in percent of the largest.
 pub struct ClassLine {
     pub bytes: u64,
     pub live: u64,
@@ -99,7 +99,7 @@ pub fn class_moment(subject: &Subject) -> String {
     format!("{:.1} s", at_ms as f64 / 1e3)
 }
 
-/// The size classes, as they were told last.
+/// The last known size classes.
 pub fn class_lines(subject: &Subject) -> Vec<ClassLine> {
     let rows = subject
         .classes
@@ -135,25 +135,25 @@ pub struct LedgerLine {
     pub meaning: &'static str,
 }
 
-/// What stands over the ledger's two columns: the moments for which they hold.
+/// The headings of the ledger's two columns: the moments at which they hold.
 #[derive(Default)]
 pub struct LedgerHeads {
     pub peak: String,
     pub end: String,
 }
 
-/// The ledger of two moments.
+/// The ledger at two moments.
 #[derive(Default)]
 pub struct LedgerTable {
     pub heads: LedgerHeads,
     pub lines: Vec<LedgerLine>,
 }
 
-/// What stands where there is no figure.
+/// Shown in place of an unknown figure.
 const UNKNOWN: &str = "not known";
 
-/// The ledger without the lines that are 0 at both times, then its sum. What was told last is shown
-/// with its own moment, if that is not the end.
+/// The ledger's lines, except those that are 0 at both moments, and its sum. The last figures are
+/// labelled with their own time if it is not the end.
 pub fn ledger_table(history: &History) -> LedgerTable {
     let Some(last) = history.told.last() else {
         return LedgerTable::default();
@@ -206,7 +206,7 @@ fn moment(told: &Told) -> String {
     format!("at {:.1} s", told.at_ms as f64 / 1e3)
 }
 
-/// What was counted over the whole time; up to which moment, where that is not the end.
+/// The counters of the whole time, with the time up to which they count if that is not the end.
 pub fn counters(history: &History) -> Vec<(String, String)> {
     let Some(told) = history.told.last() else {
         return Vec::new();
@@ -253,7 +253,7 @@ pub fn counters(history: &History) -> Vec<(String, String)> {
     ]
 }
 
-/// Coroutine stacks, if there ever were any, when most were told.
+/// Coroutine stacks when there were most, if there ever were any.
 pub fn stacks(history: &History) -> Vec<(&'static str, String)> {
     let most = history.told.iter().max_by_key(|told| {
         let stacks = told.heap.stacks;
@@ -277,7 +277,7 @@ pub fn stacks(history: &History) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The processes with their numbers, names and peaks, if there are several.
+/// The processes with their PIDs, names and peaks, if there are several.
 pub fn process_rows(material: &Material) -> Vec<(u32, String, String)> {
     let found = processes(material);
     if found.len() < 2 {

@@ -1,4 +1,4 @@
-//! The heap over time: does it grow without end?
+//! Finds a heap that grows without end.
 
 use super::{Finding, share, stands_out, stands_out_in_small};
 use crate::report::known::History;
@@ -8,35 +8,36 @@ use neap::stats::Bytes;
 /// Steady growth until the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
-    /// What there was half-way, in bytes.
+    /// Bytes half-way through the time.
     pub from: u64,
-    /// And at the end.
+    /// Bytes at the end.
     pub to: u64,
-    /// Between the two, in ms.
+    /// Time between the two, in ms.
     pub in_ms: u64,
-    /// By which count.
+    /// The count that shows it.
     by: Count,
 }
 
-/// How it is known what the program holds over time.
+/// The source of what the program holds over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Count {
-    /// The process told what it had asked for.
+    /// The requested bytes in the process's figures.
     Requested,
-    /// The page heap counted slabs and large blocks, with the free blocks in them.
+    /// The page heap's count of slabs and large blocks, including the free blocks in them.
     Spans,
 }
 
-/// Fewer moments tell nothing about time.
+/// Fewer moments do not show a trend.
 const LEAST_MOMENTS: usize = 12;
-/// Of the whole time, no longer part may pass without a moment, at the end least of all.
+/// The longest gap between moments, as one part in this many of the whole time; the end counts as
+/// well.
 const LONGEST_GAP: u64 = 10;
 
-/// Bytes by the time in ms.
+/// Times in ms, with bytes.
 type Series = Vec<(u64, u64)>;
 
 impl Growth {
-    /// Grows, in the second half, from quarter to quarter, by a fifth at least.
+    /// Growth from quarter to quarter in the second half, by at least a fifth.
     pub fn of(subject: &Subject) -> Option<Self> {
         let history = subject.history();
         let end_ms = subject.duration_ms();
@@ -50,7 +51,7 @@ impl Growth {
         judged(&series, by, history.most())
     }
 
-    /// A sentence to add to another finding.
+    /// A sentence for another finding.
     pub fn remark(&self) -> String {
         format!(
             " {} still growing at the end: by {} in its last {:.1} s.",
@@ -63,7 +64,7 @@ impl Growth {
         )
     }
 
-    /// A finding of its own, where no site explains it.
+    /// A finding of its own, if no site explains the growth.
     pub fn finding(&self, subject: &Subject) -> Option<Finding> {
         let grown = self.to - self.from;
         let next = match subject.profile {
@@ -137,7 +138,7 @@ fn judged(series: &[(u64, u64)], by: Count, most_resident: u64) -> Option<Growth
     let steady = least(2) >= most(1) && least(3) >= most(2);
     let (half, end) = (series[series.len() / 2], series[series.len() - 1]);
     let grown = end.1.saturating_sub(half.1);
-    // The page heap's own count may be off by a MiB in a small heap.
+    // In a small heap, the page heap's count may be off by 1 MiB.
     let still_grows = end.1 > most(2)?.saturating_add(grown / 8);
     let is_much_of_small =
         by == Count::Requested && stands_out_in_small(grown, end.1, most_resident);

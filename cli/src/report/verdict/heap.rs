@@ -1,4 +1,4 @@
-//! The lines of the ledger, at the moment when most was in RAM.
+//! Judges the lines of the ledger at the peak.
 
 use super::{Finding, percent, share, stands_out};
 use crate::recording::format::Told;
@@ -10,7 +10,7 @@ use neap::stats::Bytes;
 /// See [`Finding::kind`].
 pub const ROUNDING: &str = "rounding";
 
-/// A line, or a few, and from when on they are worth a word.
+/// One or more lines, and the thresholds from which they are reported.
 struct Rule {
     kind: &'static str,
     bytes: fn(&Ledger) -> u64,
@@ -137,7 +137,7 @@ const RULES: [Rule; 10] = [
     },
 ];
 
-/// What stands out in the heap at its peak, if that is known.
+/// The findings about the heap at its peak, if that is known.
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let Some(told) = subject.history().peak().and_then(Known::get) else {
         return Vec::new();
@@ -174,7 +174,7 @@ impl Rule {
     }
 }
 
-/// Rounding is told only where the requested bytes are known better than by a guess.
+/// Rounding is reported only if the requested bytes are better than a guess.
 fn rounding(ledger: &Ledger) -> Option<Finding> {
     let whole = ledger.requested.saturating_add(ledger.rounding);
     let known = ledger.requested_by != Requested::Guessed as u64;

@@ -1,13 +1,13 @@
 //! What is large, why, and what to do about it.
 //!
-//! Everything said here has to pass two thresholds: a share of the whole, and a floor of [`FLOOR`]
-//! bytes, so that small programs are not scolded. What stays and grows has a lower floor,
+//! Every finding must pass two thresholds: a share of the whole, and a floor of [`FLOOR`] bytes, so
+//! that small programs get no complaints. Memory that stays and grows has a lower floor,
 //! [`SMALL_FLOOR`], and a higher share. Valkey's `MEMORY DOCTOR` is the model. Figures of the heap
 //! come only through [`super::known`].
 //!
 //! | file | what it judges |
 //! |---|---|
-//! | `heap` | the lines of the ledger, when most was in RAM |
+//! | `heap` | the lines of the ledger at the peak |
 //! | `places` | the sites of the profile |
 //! | `growth` | the heap over time |
 
@@ -19,28 +19,28 @@ mod places;
 use super::subject::Subject;
 use serde::Serialize;
 
-/// Less than so many bytes is not worth a word.
+/// Fewer bytes than this are not reported.
 pub const FLOOR: u64 = 10_000_000;
 
-/// What a program keeps is worth a word from so many bytes on, if it is a large part of the
+/// Memory that a program keeps is reported from this many bytes on, if it is a large part of the
 /// program.
 pub const SMALL_FLOOR: u64 = 500_000;
 
 /// Something that stands out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// A word for programs.
+    /// An identifier for tools.
     pub kind: &'static str,
     /// How much, in bytes.
     pub bytes: u64,
-    /// Of what `of` says, 0 to 1.
+    /// As a share of `of`, 0 to 1.
     pub share: f64,
-    /// The whole that it is a share of.
+    /// The whole that `share` refers to.
     pub of: &'static str,
-    /// The function, if it is about one.
+    /// The function, if the finding is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// One sentence; names stand in backticks.
+    /// One sentence, with names in backticks.
     pub headline: String,
     /// Why.
     pub detail: String,
@@ -51,9 +51,9 @@ pub struct Finding {
 /// The judgement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
-    /// Prose; names stand in backticks.
+    /// Prose, with names in backticks.
     pub opening: String,
-    /// The largest first.
+    /// Largest first.
     pub findings: Vec<Finding>,
 }
 
@@ -77,7 +77,7 @@ pub fn judge(subject: &Subject) -> Verdict {
     }
 }
 
-/// What share `part` is of `whole`.
+/// The share of `part` in `whole`.
 fn share(part: u64, whole: u64) -> f64 {
     match whole {
         0 => 0.0,
@@ -90,13 +90,13 @@ fn stands_out(part: u64, whole: u64, least: f64) -> bool {
     part >= FLOOR && share(part, whole) >= least
 }
 
-/// Whether `part` is little by itself and a large part of a small program: a third of the whole,
-/// and an eighth of the most that the process had in RAM.
+/// Whether `part` is small in absolute terms but a large part of a small program: a third of the
+/// whole, and an eighth of the highest resident count.
 fn stands_out_in_small(part: u64, whole: u64, most: u64) -> bool {
     part >= SMALL_FLOOR && share(part, whole) >= 1.0 / 3.0 && part >= most / 8
 }
 
-/// A share, for people.
+/// A share in percent.
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.0} %", 100.0 * share(part, whole))
 }

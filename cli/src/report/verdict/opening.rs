@@ -7,10 +7,10 @@ use crate::report::known::{Gap, History, Known};
 use crate::report::subject::Subject;
 use neap::stats::Bytes;
 
-/// Findings that the first paragraph tells.
+/// Most findings in the first paragraph.
 const TOLD: usize = 5;
 
-/// Prose for `subject` and what stands out.
+/// The prose for `subject` and its findings.
 pub fn text(subject: &Subject, findings: &[Finding]) -> String {
     let history = subject.history();
     let mut sentences = vec![run(subject)];

@@ -1,4 +1,4 @@
-//! The sites of the profile.
+//! Judges the sites of the profile.
 
 use super::growth::Growth;
 use super::{FLOOR, Finding, percent, share, stands_out, stands_out_in_small};
@@ -14,12 +14,12 @@ pub const WASTE: &str = "waste";
 /// See [`Finding::kind`].
 pub const LARGE: &str = "large_blocks";
 
-/// Of each kind, so many are told.
+/// Most findings of each kind.
 const MOST: usize = 3;
-/// Fewer live objects are no leak: they are the program's few large tables.
+/// Fewer live objects are not a leak but the program's few large tables.
 const LEAST_OBJECTS: u64 = 64;
 
-/// What stands out among the sites.
+/// The findings about sites.
 pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
     let Some(profile) = subject.profile else {
         return Vec::new();
@@ -45,7 +45,7 @@ pub fn findings(subject: &Subject, growth: Option<&Growth>) -> Vec<Finding> {
     found
 }
 
-/// What single blocks are measured by: how much of it, in bytes, and what it is.
+/// The whole that single blocks are compared with: its bytes and its name.
 fn held(profile: &Profile, subject: &Subject) -> (u64, &'static str) {
     let total = profile.total();
     match profile.extent {
@@ -53,12 +53,12 @@ fn held(profile: &Profile, subject: &Subject) -> (u64, &'static str) {
             total.live_bytes.max(subject.history().most()),
             "the most that was held",
         ),
-        // What is live is not known, only by how much it grew.
+        // Live memory is unknown; only its growth is known.
         Extent::Session { .. } => (total.alloc_bytes, "what was allocated in that time"),
     }
 }
 
-/// Who held much at the peak.
+/// The sites that held much at the peak.
 fn at_peak(subject: &Subject) -> Vec<Finding> {
     let Some((peak_ms, profile)) = subject.at_peak else {
         return Vec::new();
@@ -99,7 +99,7 @@ fn largest(sites: &[Site], judge: impl Fn(&Site) -> Option<Finding>) -> Vec<Find
     found
 }
 
-/// Much is live, in many objects, and little of what was allocated here was ever freed.
+/// A leak: much is live, in many objects, and little of what this site allocated was ever freed.
 fn leak(
     site: &Site,
     total: &Figures,
@@ -135,8 +135,8 @@ fn leak(
     })
 }
 
-/// Whether a quarter of what was allocated stayed, in many objects, and it is much of the whole.
-/// `most` is what the process had in RAM at its peak; 0: not known.
+/// Whether a quarter of the allocated bytes stayed, in many objects, and they are much of the
+/// whole. `most` is the process's highest resident count; 0: unknown.
 fn stays(figures: &Figures, total: &Figures, most: u64) -> bool {
     let many = figures.live_objects >= LEAST_OBJECTS;
     let bytes = figures.live_bytes;
@@ -145,7 +145,7 @@ fn stays(figures: &Figures, total: &Figures, most: u64) -> bool {
             || stands_out_in_small(bytes, total.live_bytes, most))
 }
 
-/// The same of a session, where what is live is by how much it grew.
+/// The same for a session, in which "live" means growth.
 fn gain(site: &Site, total: &Figures, most: u64) -> Option<Finding> {
     let Figures {
         live_bytes,
@@ -180,7 +180,7 @@ fn still(subject: &Subject) -> &'static str {
     }
 }
 
-/// At the end, or at the peak if nothing of it is left at the end.
+/// At the end, or at the peak if no rounding is left at the end.
 fn rounding(subject: &Subject, extent: Extent, at_end: &[Site], total: &Figures) -> Vec<Finding> {
     let when = match extent {
         Extent::Whole => "live at the end",
@@ -196,7 +196,7 @@ fn rounding(subject: &Subject, extent: Extent, at_end: &[Site], total: &Figures)
     }
 }
 
-/// Much of what the blocks have was not asked for.
+/// A large part of the blocks' usable bytes was not requested.
 fn waste(site: &Site, total: &Figures, when: &str) -> Option<Finding> {
     let Figures {
         live_objects: objects,
@@ -205,7 +205,8 @@ fn waste(site: &Site, total: &Figures, when: &str) -> Option<Finding> {
         ..
     } = site.figures;
     let bytes = site.waste();
-    // In a session bytes may have grown where there are no more objects; then no object's size is known.
+    // In a session, bytes may have grown at a site without more objects; the size of an object is
+    // then unknown.
     let loose = objects > 0 && share(bytes, usable) >= 0.15;
     (loose && stands_out(bytes, total.live_usable, 0.05)).then(|| Finding {
         kind: WASTE,
@@ -230,10 +231,10 @@ fn waste(site: &Site, total: &Figures, when: &str) -> Option<Finding> {
     })
 }
 
-/// Up to so many bytes every multiple of 16 is a class, and none can be added for C.
+/// Up to this many bytes, every multiple of 16 is a class, and C programs cannot get another.
 const FINE_BYTES: u64 = 128;
 
-/// What to do about objects that their class does not fit.
+/// The remedy for objects that do not fit their class.
 fn fitting(figures: &Figures) -> &'static str {
     if figures.live_usable <= FINE_BYTES * figures.live_objects {
         "Shrink the object to a multiple of 16 bytes, use what is left over, or put several into one block: what malloc gives a C program is a multiple of 16, whoever makes it. A Rust program that has Neap as its own allocator states the alignment, and gets classes of every 8 bytes."
@@ -242,7 +243,7 @@ fn fitting(figures: &Figures) -> &'static str {
     }
 }
 
-/// What an object asked for and got, on average.
+/// The mean requested and usable bytes of an object.
 fn sizes(figures: &Figures) -> String {
     let mean = |bytes: u64| (bytes as f64 / figures.live_objects.max(1) as f64).round();
     format!(
@@ -252,7 +253,7 @@ fn sizes(figures: &Figures) -> String {
     )
 }
 
-/// Single blocks that are large by themselves.
+/// Blocks that are large individually.
 fn large(site: &Site, (held, of): (u64, &'static str), subject: &Subject) -> Option<Finding> {
     let Figures {
         alloc_bytes,
@@ -291,7 +292,7 @@ fn blocks(objects: u64) -> String {
     }
 }
 
-/// A sentence, if at some time most of one such block had never been touched.
+/// A sentence, if most of such a block was untouched at some time.
 fn untouched(subject: &Subject, block: u64) -> Option<String> {
     let history = subject.history();
     let untouched = history.told.iter().map(|told| told.heap.ledger.untouched);

@@ -46,7 +46,7 @@ fn blocks(objects: u64, asked: u64, usable: u64) -> Figures {
     }
 }
 
-/// Of these samples, and of a profile of these stacks.
+/// The verdict on these samples and a profile of these stacks.
 fn verdict(samples: &[Sample], stacks: Vec<Stack>) -> Verdict {
     let profile = Profile {
         stacks,
@@ -120,14 +120,14 @@ fn every_line_has_its_finding_and_small_programs_are_not_scolded() {
         let mut large = calm();
         set(&mut large, 80 * MB);
         assert_eq!(kinds(&of_ledger(large)), [kind]);
-        // The same shares, of a program of a tenth of the size.
+        // The same shares in a program a tenth of the size.
         let mut small = Ledger {
             requested: 10 * MB,
             ..Ledger::default()
         };
         set(&mut small, 8 * MB);
         assert_eq!(kinds(&of_ledger(small)), [""; 0], "{kind}");
-        // The same bytes, of a program of ten times the size.
+        // The same bytes in a program ten times the size.
         let mut huge = Ledger {
             requested: 2000 * MB,
             ..Ledger::default()
@@ -312,7 +312,7 @@ fn a_heap_that_was_never_told_has_its_reasons() {
     assert!(!told.contains("not known"), "{told}");
 }
 
-/// A server with 130 MB that does not answer until its end, when all is freed and still in RAM.
+/// A server with 130 MB that first answers at its end, when all is freed and still resident.
 fn silent_server(slabs: impl Fn(u64) -> u64) -> Vec<Sample> {
     let told = |age_ms, rss, requested| Heap {
         age_ms,
@@ -392,7 +392,7 @@ fn a_leak_of_a_process_that_tells_nothing_is_seen_by_the_page_heaps_own_count() 
 
 #[test]
 fn a_leak_that_is_a_large_part_of_a_small_program_is_told() {
-    // Of 3 MB, 1.5 stay.
+    // Of 3 MB, 1.5 MB stay.
     let ledger = Ledger {
         requested: 1_600_000,
         resident: 1_600_000,
@@ -407,9 +407,9 @@ fn a_leak_that_is_a_large_part_of_a_small_program_is_told() {
         verdict(&samples, stacks)
     };
     assert_eq!(kinds(&small(1_500_000)), ["leak"]);
-    // Too little to matter to anybody.
+    // Too little to report.
     assert_eq!(kinds(&small(200_000)), [""; 0]);
-    // Little of a large program.
+    // A small part of a large program.
     let large = [sample(100, 100 * MB, ledger)];
     let stacks = vec![stack("forget", blocks(1_500, 1000, 1000))];
     assert!(!kinds(&verdict(&large, stacks)).contains(&"leak"));

@@ -1,4 +1,5 @@
-//! A real browser, headless, spoken to in the DevTools protocol over two pipes: no port, no further tools.
+//! Drives a real, headless browser by the DevTools protocol over two pipes, without a port or other
+//! tools.
 
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -12,7 +13,8 @@ use tempfile::TempDir;
 /// Names of the browser's command.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// Whether there is a browser; says so if not. With `REQUIRE_ALL=1` its absence is a failure.
+/// Whether there is a browser; prints a message if not. With `REQUIRE_ALL=1` its absence is a
+/// failure.
 pub fn is_there() -> bool {
     let found = command().is_some();
     if !found {
@@ -36,7 +38,7 @@ pub struct Browser {
     from: BufReader<PipeReader>,
     session: Option<String>,
     next: u64,
-    /// What the browser said by itself.
+    /// Events that the browser sent.
     pub events: Vec<Value>,
     _home: TempDir,
 }
@@ -67,7 +69,8 @@ impl Browser {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let (input, output) = (theirs_in.as_raw_fd(), theirs_out.as_raw_fd());
-        // SAFETY: dup2 may be called between fork and exec; both descriptors are open and are neither 3 nor 4.
+        // SAFETY: dup2 is allowed between fork and exec; both descriptors are open and are neither
+        // 3 nor 4.
         unsafe {
             command.pre_exec(move || {
                 match libc::dup2(input, 3) == 3 && libc::dup2(output, 4) == 4 {
@@ -102,7 +105,7 @@ impl Browser {
         }
     }
 
-    /// Calls a method of the protocol; what comes meanwhile is kept in `events`.
+    /// Calls a method of the protocol. Events that arrive meanwhile are kept in `events`.
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.next += 1;
         let mut message = json!({"id": self.next, "method": method, "params": parameters});
@@ -141,7 +144,7 @@ impl Browser {
         }
     }
 
-    /// The value of an expression in the page.
+    /// Evaluates an expression in the page.
     pub fn value(&mut self, expression: &str) -> Value {
         let answer = self.call(
             "Runtime.evaluate",
@@ -154,7 +157,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// As [`Self::value`], a text.
+    /// Like [`Self::value`], as text.
     pub fn text(&mut self, expression: &str) -> String {
         let value = self.value(expression);
         value
@@ -163,7 +166,7 @@ impl Browser {
             .to_owned()
     }
 
-    /// As [`Self::value`], a number.
+    /// Like [`Self::value`], as a number.
     pub fn number(&mut self, expression: &str) -> f64 {
         let value = self.value(expression);
         value
@@ -171,14 +174,14 @@ impl Browser {
             .unwrap_or_else(|| panic!("{expression}: {value}"))
     }
 
-    /// Clicks, with the mouse, in the middle of the element that an expression gives.
+    /// Clicks the middle of the element that an expression returns.
     pub fn click(&mut self, element: &str) {
         self.mouse("mouseMoved", element, 0.5);
         self.mouse("mousePressed", element, 0.5);
         self.mouse("mouseReleased", element, 0.5);
     }
 
-    /// Moves the mouse over an element, to this part of its width.
+    /// Moves the mouse over an element, to this fraction of its width.
     pub fn hover(&mut self, element: &str, part: f64) {
         self.mouse("mouseMoved", element, part);
     }
@@ -195,7 +198,7 @@ impl Browser {
         );
     }
 
-    /// The window's size and the scheme of colours that the user prefers.
+    /// Sets the window's width and the preferred colour scheme.
     pub fn pretend(&mut self, width: u32, scheme: &str) {
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -207,7 +210,7 @@ impl Browser {
         );
     }
 
-    /// Keeps a picture of the whole page where tests keep their files, for people to look at.
+    /// Saves a picture of the whole page with the tests' files, for people to look at.
     pub fn picture(&mut self, name: &str) {
         use base64::Engine;
         let answer = self.call(
@@ -226,7 +229,7 @@ impl Browser {
             .unwrap();
     }
 
-    /// Everything that the page complained of: exceptions, errors on the console, what the browser logs.
+    /// All complaints of the page: exceptions, console errors and entries of the browser's log.
     pub fn complaints(&self) -> Vec<&Value> {
         let is_complaint = |event: &&Value| match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
@@ -237,7 +240,7 @@ impl Browser {
         self.events.iter().filter(is_complaint).collect()
     }
 
-    /// The addresses of everything that the page has asked for.
+    /// The addresses of everything that the page requested.
     pub fn requests(&self) -> Vec<&str> {
         self.events
             .iter()
@@ -249,15 +252,15 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The same pipe at a number that is none of the two that the browser expects.
+/// The same pipe under a number other than the two that the browser expects.
 fn high(pipe: &impl AsRawFd) -> OwnedFd {
-    // SAFETY: the descriptor is open; the new one is nobody else's.
+    // SAFETY: the descriptor is open; only the returned value owns the new one.
     unsafe {
         let new = libc::fcntl(pipe.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 20);
         assert!(new >= 20);

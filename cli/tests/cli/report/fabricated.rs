@@ -1,18 +1,18 @@
-//! Recordings and profiles of programs that never were, with names that would like to be run.
+//! Fabricated recordings and profiles, whose names try to inject code.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// A name that runs if anybody puts it into a page as it is.
+/// A name that would run as code if the page contained it unescaped.
 pub const HOSTILE: &str =
     "<script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"'`--></style></title>";
 
-/// A profile: stacks, the outermost call first, with objects and bytes that are live, and bytes lost.
+/// A profile: stacks, the outermost call first, with live objects, live bytes and wasted bytes.
 pub type Stack<'a> = (&'a [&'a str], u64, u64, u64);
 
-/// In pprof's format, not compressed.
+/// In pprof's format, uncompressed.
 pub fn pprof(stacks: &[Stack]) -> Vec<u8> {
     let mut strings = vec![String::new()];
     let mut out = Vec::new();
@@ -92,7 +92,7 @@ fn message(out: &mut Vec<u8>, tag: u64, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A recording of a program that leaks, wastes, and is called what nobody should be called.
+/// A recording of a program that leaks, wastes memory, and has a hostile name.
 pub fn recording() -> String {
     let mut lines = vec![head(), came()];
     for step in 0..100_u64 {
@@ -134,7 +134,7 @@ pub fn text(lines: &[Value]) -> String {
 
 /// The first line.
 pub fn head() -> Value {
-    // In the order in which `neap` writes it: a recording is known by how it begins.
+    // In the order in which `neap` writes it: a recording is recognised by its first bytes.
     let head = json!({
         "format": "neap-recording", "version": 1, "written_by": "neap 0.1.0",
         "program": HOSTILE, "arguments": ["--name", HOSTILE], "pid": 77,

@@ -1,4 +1,4 @@
-//! What a report is made of, and what it refuses.
+//! The inputs of a report, and the inputs that it refuses.
 
 use super::fabricated::{Stack, head, pprof, recording, text};
 use crate::stage::{neap, printed, room, said};

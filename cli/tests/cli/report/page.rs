@@ -22,7 +22,7 @@ fn opened(page: &Path, width: u32, scheme: &str) -> Browser {
     browser
 }
 
-/// The `n`-th row's or button's text in a list of elements.
+/// The text of the `n`-th row or button in a list of elements.
 fn frame(name: &str) -> String {
     format!(
         "[...document.querySelectorAll('#graph button')].find((at) => at.textContent === '{name}')"

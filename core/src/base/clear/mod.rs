@@ -4,14 +4,14 @@
 #[cfg_attr(not(target_arch = "x86_64"), path = "portable.rs")]
 mod streaming;
 
-/// From this many bytes on, stores pass the caches by: what is written is longer than they are, so
-/// plain stores would only push out what others need. Measured in `docs/zero.md`.
+/// From this many bytes on, stores bypass the caches. The block is larger than they are, so plain
+/// stores would only evict other data. Measured in `docs/zero.md`.
 const STREAMED: usize = 64 << 20;
 
 /// Fills `bytes` bytes with zeros.
 ///
 /// # Safety
-/// - They are writable, and nobody else uses them.
+/// - The bytes are writable, and no other thread uses them.
 pub unsafe fn clear(start: *mut u8, bytes: usize) {
     if bytes < STREAMED {
         // SAFETY: the caller's promise.

@@ -1,4 +1,4 @@
-//! Stores that pass the caches by.
+//! Stores that bypass the caches.
 
 use core::arch::x86_64::{__m128i, _mm_setzero_si128, _mm_sfence, _mm_stream_si128};
 
@@ -8,11 +8,11 @@ const LINE: usize = 64;
 /// Fills `bytes` bytes with zeros.
 ///
 /// # Safety
-/// - They are writable, and nobody else uses them.
+/// - The bytes are writable, and no other thread uses them.
 pub(super) unsafe fn clear(start: *mut u8, bytes: usize) {
     let head = start.align_offset(LINE).min(bytes);
     let lines = (bytes - head) / LINE;
-    // SAFETY: head, lines and tail are the whole range, and the lines are aligned; all of it the caller's promise.
+    // SAFETY: head, lines and tail together are the caller's range, and the lines are aligned.
     unsafe {
         start.write_bytes(0, head);
         let (zero, mut at) = (_mm_setzero_si128(), start.add(head).cast::<__m128i>());
@@ -23,7 +23,7 @@ pub(super) unsafe fn clear(start: *mut u8, bytes: usize) {
             _mm_stream_si128(at.add(3), zero);
             at = at.add(4);
         }
-        // The block may go to another thread: these stores come before all that follow.
+        // The block may go to another thread: order these stores before all that follow.
         _mm_sfence();
         at.cast::<u8>().write_bytes(0, bytes - head - lines * LINE);
     }

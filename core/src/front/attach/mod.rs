@@ -1,12 +1,14 @@
-//! The board, seen from inside: the pages of figures that other processes read ([`crate::board`]), and what they ask by them.
+//! The process's side of the board ([`crate::board`]): it writes the figures that other processes
+//! read, and serves their requests.
 //!
-//! It costs next to nothing until somebody looks: the page heap copies its figures there when they change, and slow paths look at
-//! three words. Who asks is served by the purge thread, if there is one, or one can be started; else by a caller on its way.
-//! What is read from the board is what strangers wrote: it is compared with what was there before, bounded, and nothing else; what
-//! is written there is never read back.
+//! The board costs next to nothing without an observer: the page heap copies its figures there when
+//! they change, and slow paths compare three words. The purge thread serves an observer's requests.
+//! In a process without one, a thread that allocates does. Requests come from other processes, so
+//! the process only compares them with their last values and bounds them. It never reads back what
+//! it wrote to the board.
 //!
-//! A child of fork has a board of its own; one of vfork has its parent's memory, and leaves the board alone, as does a raw
-//! clone's, which only shares the file.
+//! A child of fork gets a board of its own. A child of vfork shares its parent's memory and leaves
+//! the board alone. So does the child of a raw clone, which shares only the file.
 
 mod words;
 
@@ -28,23 +30,24 @@ use crate::slab::depot::{Round, Source};
 use crate::stats::Snapshot;
 use words::Words;
 
-/// Surveys for who watches take at most this part of one core's time,
+/// Periodic surveys for a watching observer take at most one part in this many of a core's time.
 const WATCH_PART: u64 = 200;
-/// and those for single questions at most this one,
+/// Surveys for single requests take at most one part in this many of a core's time.
 const ASK_PART: u64 = 20;
-/// in the long run: after a pause as long as this, some come at once.
+/// Unused time that surveys may catch up on, in ns: after a pause this long, several may run at
+/// once.
 const CREDIT_NS: u64 = 1_000_000_000;
 
-/// How long a caller on its way leaves the work to a thread that may yet be started, in ms.
+/// How long an allocating thread waits for a purge thread that may yet be started, in ms.
 const GRACE_MS: u64 = 50;
 
-/// Bytes of stack that a survey may take.
+/// Bytes of stack that a survey may use.
 const STACK_BYTES: usize = 32 << 10;
 
-/// Least time between two purges, or changes of sampling, that others ask for, in ms.
+/// Least time between two purges, or changes of sampling, on request, in ms.
 const LEAST_ACT_MS: u64 = 100;
 
-/// Whose memory this heap is.
+/// The frontend that owns this heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Frontend {
@@ -56,28 +59,30 @@ pub enum Frontend {
 
 static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
 static ALLOWED: AtomicBool = AtomicBool::new(true);
-/// Somebody asked at least once, or is told of the board: the last figures are wanted.
+/// An observer asked at least once, or a monitor was told of the board: write the last figures.
 #[unsafe(link_section = "neap_fork")]
 static AWAITED: AtomicBool = AtomicBool::new(false);
 
-/// Everything about the board that is not in it.
+/// The process's private state of the board.
 struct Private {
-    /// Held by who serves.
+    /// Held by the thread that serves.
     lock: Lock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
-    /// The socket that is told of the board; empty: none. Written while the process has one thread.
+    /// Path of the socket to tell of the board; empty: none. Written while the process has one
+    /// thread.
     monitor: UnsafeCell<Name>,
     words: Words,
-    /// The last words that were looked at: ask, purge, sample.
+    /// The last requests considered: ask, purge, sample.
     seen: [AtomicU64; 3],
-    /// When a caller first found somebody asking whom nobody served, in ms; 0: none did.
+    /// When an allocating thread first saw a pending request, in ms; 0: none.
     asked_at: AtomicU64,
-    /// When the figures may next be written for who asks, and for who watches, in ns.
+    /// When the figures may next be written for single requests, and for a watching observer, in
+    /// ns.
     next_at: [AtomicU64; 2],
-    /// When they were last written, in ms.
+    /// When the figures were last written, in ms.
     written_at: AtomicU64,
-    /// When the next purge, or change of sampling, may be carried out for others, in ms.
+    /// When the next purge, or change of sampling, may be carried out on request, in ms.
     act_at: AtomicU64,
 }
 
@@ -97,7 +102,8 @@ struct Name {
 
 const NAME_BYTES: usize = 107;
 
-// SAFETY: `inner` is reached only under `lock`; `monitor` is written while the process has one thread.
+// SAFETY: `inner` is reached only under `lock`; `monitor` is written while the process has one
+// thread.
 unsafe impl Sync for Private {}
 
 static BOARD: Private = Private {
@@ -121,12 +127,13 @@ static BOARD: Private = Private {
     act_at: AtomicU64::new(0),
 };
 
-/// There is to be no board.
+/// Forbids the board.
 pub(super) fn forbid() {
     ALLOWED.store(false, Ordering::Relaxed);
 }
 
-/// Says which frontend this is; a Rust program's own allocator, if nobody does before the process [begins](super::begin).
+/// Sets the frontend. Without this call before the process [begins](super::begin), it is a Rust
+/// program's own allocator.
 pub fn set_frontend(frontend: Frontend) {
     FRONTEND.store(frontend as u8, Ordering::Relaxed);
     BOARD.words.write_frontend(frontend as u64);
@@ -137,7 +144,7 @@ pub(super) fn is_library() -> bool {
     FRONTEND.load(Ordering::Relaxed) == Frontend::C as u8
 }
 
-/// Keeps the name of the socket that is to be told.
+/// Keeps the name of the monitor's socket.
 ///
 /// # Safety
 /// - The process has one thread.
@@ -151,7 +158,7 @@ pub(super) unsafe fn keep_monitor(name: &[u8]) {
     }
 }
 
-/// Puts the board up, where nobody forbade it.
+/// Creates the board, unless it was forbidden.
 pub(super) fn begin() {
     if !ALLOWED.load(Ordering::Relaxed) || thread::is_secure() || !sandbox::allows_more() {
         return;
@@ -217,7 +224,7 @@ fn tell(shared: &Shared, kind: u64) {
     }
 }
 
-/// Whether somebody asks for something that was not looked at yet.
+/// Whether a request is pending that this process has not considered.
 #[inline]
 pub(super) fn is_asked() -> bool {
     match BOARD.words.asked() {
@@ -234,7 +241,8 @@ fn differs(asked: [u64; 3]) -> bool {
     asked != seen
 }
 
-/// A caller that allocates found somebody asking: serves, if no thread of ours does it within the grace.
+/// An allocating thread found a pending request. It serves the request if no purge thread has done
+/// so within the grace period.
 #[cold]
 pub(super) fn on_the_way() {
     if purge::is_here() {
@@ -248,7 +256,7 @@ pub(super) fn on_the_way() {
     }
 }
 
-/// A caller comes by while the thread is there: an observer who could not wake it is not to wait for long. One ring a question.
+/// Rings the purge thread for an observer that could not wake it. At most one ring per request.
 pub(super) fn ring_for_observers() {
     static RUNG_FOR: AtomicU64 = AtomicU64::new(0);
     let Some(asked) = BOARD.words.asked().filter(|&asked| differs(asked)) else {
@@ -260,12 +268,12 @@ pub(super) fn ring_for_observers() {
     }
 }
 
-/// What the purge thread does for observers, if it is due. Whether it did something. The caller holds no lock.
+/// Serves observers if that is due. True if there was something to do. The caller holds no lock.
 pub(super) fn serve_due() -> bool {
     due_in_ms() == Some(0) && serve_now()
 }
 
-/// Time until something is to be done for observers, in ms; `None` while no observer asks or watches.
+/// Time until an observer is to be served, in ms; `None` while no observer asks or watches.
 pub(super) fn due_in_ms() -> Option<u64> {
     let asked = BOARD.words.asked()?;
     let [ask, purge, sample] =
@@ -277,7 +285,7 @@ pub(super) fn due_in_ms() -> Option<u64> {
     [figures, acts, lease].into_iter().flatten().min()
 }
 
-/// For whom the figures are written.
+/// The reader that the figures are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
     Asks = 0,
@@ -285,13 +293,13 @@ enum Reader {
 }
 
 impl Reader {
-    /// Time until another survey takes no more than its part of a core, in ms.
+    /// Time until another survey stays within its share of a core, in ms.
     fn wait_ms(self) -> u64 {
         let next = BOARD.next_at[self as usize].load(Ordering::Relaxed);
         next.saturating_sub(thread::now_ns()).div_ceil(1_000_000)
     }
 
-    /// A survey took so long.
+    /// Accounts for a survey that took `cost_ns`.
     fn charge(self, cost_ns: u64) {
         let (next_at, part) = match self {
             Reader::Asks => (&BOARD.next_at[0], ASK_PART),
@@ -303,16 +311,17 @@ impl Reader {
     }
 }
 
-/// Does what was asked, where that is safe. Takes all locks of the heap, one after the other: the caller holds none.
+/// Serves the requests, if that is safe here. Takes all locks of the heap, one after the other, so
+/// the caller holds none.
 #[cold]
 fn serve() {
-    // A survey reads files, and a sandbox may kill for that.
+    // A survey reads files, for which a sandbox may kill the process.
     if shared::is_mine() && purge::is_own_process() && sandbox::allows_more() && has_stack() {
         serve_now();
     }
 }
 
-/// Does what was asked, and writes the figures if it is time. Whether there was something to do.
+/// Serves the requests, and writes the figures if they are due. True if there was something to do.
 fn serve_now() -> bool {
     let Some([ask, purge, sample]) = BOARD.words.asked() else {
         return false;
@@ -336,8 +345,8 @@ fn serve_now() -> bool {
     acted || is_due
 }
 
-/// Purges and switches sampling, as somebody asked; not again and again, for both take long. Whether it did. Without the board's lock,
-/// for which a fork waits.
+/// Purges and switches sampling on request. Both take long, so it acts at most once in
+/// [`LEAST_ACT_MS`]. True if it acted. Runs without the board's lock, for which a fork waits.
 fn carry_out(purge: u64, sample: u64) -> bool {
     let wanted =
         [(1, purge), (2, sample)].map(|(at, word)| BOARD.seen[at].load(Ordering::Relaxed) != word);
@@ -361,8 +370,8 @@ fn carry_out(purge: u64, sample: u64) -> bool {
     due
 }
 
-/// Whether there is stack enough for a survey below this call: a thread may have little, a coroutine next to none. If not, somebody else
-/// will come by.
+/// Whether the stack below this call has room for a survey: a thread may have little, and a
+/// coroutine almost none. If not, another thread will serve.
 fn has_stack() -> bool {
     let here = 0u8;
     let at = |below: usize| (&raw const here).addr().saturating_sub(below);
@@ -384,7 +393,7 @@ fn write(inner: &mut Inner, ask: u64) {
     BOARD.written_at.store(HEAP.now_ms(), Ordering::Relaxed);
 }
 
-/// Time until the figures are due, in ms; `u64::MAX` while nobody watches.
+/// Time until the figures are due, in ms; `u64::MAX` without a watching observer.
 pub(super) fn rest_ms() -> u64 {
     let Some((lease, interval)) = BOARD.words.lease() else {
         return u64::MAX;
@@ -398,12 +407,12 @@ pub(super) fn rest_ms() -> u64 {
     due.saturating_sub(now).max(Reader::Watches.wait_ms())
 }
 
-/// Whether somebody awaits the last figures.
+/// Whether an observer awaits the last figures.
 pub(super) fn is_awaited() -> bool {
     AWAITED.load(Ordering::Relaxed) || (!is_inherited() && rest_ms() != u64::MAX)
 }
 
-/// The process ends: who watched or monitored it gets the last figures.
+/// Writes the last figures at the process's end, for the observer or monitor.
 pub(super) fn finish() {
     if !shared::is_mine() || !is_awaited() || !sandbox::allows_more() {
         return;
@@ -418,19 +427,18 @@ pub(super) fn finish() {
     }
 }
 
-/// Brings the board to rest, for a fork.
+/// Takes the board's lock for a fork.
 pub(super) fn close_for_fork() {
     FORK.close(Rank::Board, [&BOARD.lock]);
 }
 
-/// In a fork's child: sets the lock free if its holder stayed in the parent.
+/// In a fork's child: releases the lock if its holder stayed in the parent.
 pub(super) fn free_left_lock() {
     BOARD.lock.free_if_left();
 }
 
-/// In a fork's child: its parent's board goes, its own comes. At once if an observer waits for it, or the profiler samples, else on
-/// the first slow path:
-/// most children soon `exec` or end.
+/// In a fork's child: replaces the parent's board. Does so at once if an observer awaits figures or
+/// the profiler samples, else on the first slow path, because most children soon `exec` or end.
 pub(super) fn after_fork_in_child() {
     if is_up() {
         shared::set_inherited(true);
@@ -451,10 +459,10 @@ pub(super) fn is_inherited() -> bool {
     shared::is_inherited()
 }
 
-/// Takes the parent's board down and puts an own one up. The caller holds no lock of the heap.
+/// Replaces the parent's board by the process's own. The caller holds no lock of the heap.
 #[cold]
 pub(super) fn renew() {
-    // A child of vfork leaves its parent's memory as it is.
+    // A child of vfork leaves its parent's memory alone.
     if !purge::is_own_process() {
         return;
     }
@@ -469,7 +477,7 @@ pub(super) fn renew() {
         HEAP.tide.bell.words.share(None);
         BOARD.words.set(None);
         parents.close();
-        // SAFETY: nobody has its address any more.
+        // SAFETY: no word or list holds its address any longer.
         unsafe { parents.unmap() };
         (inner.written, inner.cost_ns) = (0, 0);
         AWAITED.store(monitor().len > 0, Ordering::Relaxed);

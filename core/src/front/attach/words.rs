@@ -1,4 +1,4 @@
-//! The board as words: written one by one, for others read it meanwhile.
+//! The board as words, read and written one by one, because other processes access it meanwhile.
 
 use super::super::sizes;
 use crate::base::sync::plain::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
@@ -24,7 +24,7 @@ impl Words {
         Words(AtomicPtr::new(null_mut()))
     }
 
-    /// This is the board from now on.
+    /// Sets the board.
     pub(super) fn set(&self, shared: Option<&Shared>) {
         let base = shared.map_or(null_mut(), |shared| shared.base.as_ptr());
         self.0.store(base, Ordering::Release);
@@ -35,14 +35,15 @@ impl Words {
         !self.0.load(Ordering::Relaxed).is_null()
     }
 
-    /// Some words of it.
+    /// `count` words of the board from `offset` on.
     fn at(&self, offset: usize, count: usize) -> Option<&'static [AtomicU64]> {
         let base = self.0.load(Ordering::Acquire);
         if base.is_null() {
             return None;
         }
-        // SAFETY: the board is mapped at a page, writable, of this fixed size, until a fork's child, which has one thread, unmaps
-        // it; offsets are those of `crate::board`. Other processes write the same words, hence atomics.
+        // SAFETY: the board is mapped at a page boundary, writable, of this fixed size, until a
+        // fork's child, which has one thread, unmaps it. Offsets are those of `crate::board`. Other
+        // processes write the same words, hence atomics.
         Some(unsafe { core::slice::from_raw_parts(base.add(offset).cast::<AtomicU64>(), count) })
     }
 
@@ -68,7 +69,7 @@ impl Words {
         self.store_word(HEAD_AT + offset_of!(Head, frontend), frontend);
     }
 
-    /// Where the page heap copies its figures.
+    /// The words that the page heap copies its figures to.
     pub(super) fn mirror(&self) -> Option<Mirror> {
         Some(Mirror {
             figures: self.at(COARSE_AT, MIRROR_WORDS)?.try_into().ok()?,
@@ -76,16 +77,17 @@ impl Words {
         })
     }
 
-    /// What the purge thread sleeps on, and observers ring by.
+    /// The word that the purge thread sleeps on and observers ring.
     pub(super) fn bell(&self) -> Option<&'static AtomicU32> {
         let [word] = self.at(CONTROL_AT + offset_of!(Control, bell), 1)? else {
             return None;
         };
-        // SAFETY: the first half of a word that stays mapped as long as the slice's own lifetime says. All accesses are to this half.
+        // SAFETY: the first half of a word that stays mapped as long as the slice's lifetime says.
+        // All accesses go to this half.
         Some(unsafe { &*core::ptr::from_ref(word).cast::<AtomicU32>() })
     }
 
-    /// What others wrote last: ask, purge, sample.
+    /// The last requests: ask, purge, sample.
     #[inline]
     pub(super) fn asked(&self) -> Option<[u64; 3]> {
         let words = self.at(CONTROL_AT, size_of::<Control>() / 8)?;
@@ -97,7 +99,7 @@ impl Words {
         ])
     }
 
-    /// Until when somebody watches, and the interval, in ms.
+    /// When the observer's lease ends, and its interval, in ms.
     pub(super) fn lease(&self) -> Option<(u64, u64)> {
         let words = self.at(CONTROL_AT, size_of::<Control>() / 8)?;
         let at = |offset: usize| words[offset / 8].load(Ordering::Relaxed);
@@ -116,7 +118,7 @@ impl Words {
         self.store_word(SERVED_AT + offset_of!(Served, purge), purge);
     }
 
-    /// The rate that was asked for.
+    /// The requested sampling rate.
     pub(super) fn sample_rate(&self) -> Option<u64> {
         let [word] = self.at(CONTROL_AT + offset_of!(Control, sample_rate), 1)? else {
             return None;
@@ -124,7 +126,7 @@ impl Words {
         Some(word.load(Ordering::Relaxed))
     }
 
-    /// The rate in force.
+    /// Writes the rate in force.
     pub(super) fn write_rate(&self, rate: u64) {
         self.store_word(SERVED_AT + offset_of!(Served, sample_rate), rate);
     }
@@ -143,7 +145,7 @@ impl Words {
         self.store_word(SERVED_AT + offset_of!(Served, ask), ask);
     }
 
-    /// The figures, under their sequence number. One writer at a time.
+    /// Writes the figures under their sequence number. One writer at a time.
     pub(super) fn write_figures(&self, figures: &Snapshot) {
         let Some([sequence]) = self.at(FIGURES_AT, 1) else {
             return;
@@ -155,7 +157,7 @@ impl Words {
         sequence.store(odd.wrapping_add(1), Ordering::Release);
     }
 
-    /// The table of sizes, which is empty but in the counting mode.
+    /// Writes the table of sizes, which is empty except in the counting mode.
     pub(super) fn write_sizes(&self) {
         sizes::each(|entry, figure| {
             self.store(SIZES_AT + entry * size_of::<SizeFigure>(), &figure);

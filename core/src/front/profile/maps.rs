@@ -1,16 +1,17 @@
-//! The executable mappings of the process, as text for whoever names the frames later.
+//! The process's executable mappings, as text for the tool that later names the frames.
 
 use crate::os::thread;
 
-/// Ranges that are told apart.
+/// Most ranges noted.
 const RANGES: usize = 512;
-/// Bytes read at once; the longest line that is understood.
+/// Bytes read at once, and so the longest line understood.
 const CHUNK: usize = 4096;
 
-/// The text so far, and which addresses it covers.
+/// The text so far, and the addresses that it covers.
 pub(super) struct Maps {
     known: Known,
-    /// What was read last. Not on the stack: that of a sampled allocation may be short.
+    /// The last bytes read. Not on the stack, because the stack of a sampled allocation may be
+    /// short.
     chunk: [u8; CHUNK],
 }
 
@@ -34,7 +35,7 @@ impl Maps {
         }
     }
 
-    /// Whether the mapping that an address is in was written down, or is not to be had.
+    /// Whether the mapping that holds an address was written down, or cannot be found.
     pub(super) fn covers(&self, address: u64) -> bool {
         self.known.covers(address)
     }
@@ -44,8 +45,9 @@ impl Maps {
         self.known.written
     }
 
-    /// Adds the executable mappings that are new to the text in `room`. Returns the text's bytes. The caller holds a lock that a fork
-    /// takes, or its child would have the file open.
+    /// Appends the new executable mappings to the text in `room`. Returns the text's length in
+    /// bytes. The caller holds a lock that a fork takes; else the fork's child would inherit the
+    /// open file.
     pub(super) fn read(&mut self, room: &mut [u8]) -> usize {
         let Maps { known, chunk } = self;
         let Some(file) = thread::open_read(c"/proc/self/maps") else {
@@ -69,7 +71,7 @@ impl Maps {
         known.written
     }
 
-    /// An address that no mapping holds is not looked for again.
+    /// Stops looking for the mapping of an address that no mapping holds.
     pub(super) fn give_up(&mut self, address: u64) {
         if !self.covers(address) {
             let page = address & !0xFFF;
@@ -81,7 +83,7 @@ impl Maps {
 impl Known {
     fn covers(&self, address: u64) -> bool {
         let holds = |&(from, to): &(u64, u64)| (from..to).contains(&address);
-        // A process that maps more code than can be noted is not read again and again.
+        // Once all ranges are taken, do not read the maps again.
         self.count == RANGES || self.ranges[..self.count].iter().any(holds)
     }
 

@@ -1,8 +1,10 @@
-//! The sampling heap profiler: which allocations are sampled is decided in [`crate::cache::counted`]; here they are made and noted.
+//! The sampling heap profiler. [`crate::cache::counted`] decides which allocations are sampled;
+//! this module makes and records them.
 //!
-//! A sampled block of a slab's class gets a span of its own instead, with a tag that sends its free to the slow path; a large
-//! block has one anyway. The span's note leads to a [`Sample`], which says what the block stood for, so that its free can take
-//! just that away again. The totals stand in a region that other processes read ([`crate::sites`], [`region`]).
+//! A sampled block of a size class gets a span of its own, with a tag that sends its free to the
+//! slow path. A large block always has its own span. The span's note points to a [`Sample`], which
+//! holds what the block stands for, so that its free can subtract exactly that. The totals are in a
+//! region that other processes read ([`crate::sites`], [`region`]).
 
 mod maps;
 mod region;
@@ -27,33 +29,35 @@ use core::ops::RangeInclusive;
 use core::ptr::{self, NonNull};
 use region::REGION;
 
-/// Rates that may be asked for, in bytes: below, next to every block would have a span of its own.
-/// Above, the number of small blocks between two samples would not be one of 32 bits.
+/// Allowed rates, in bytes. At a lower rate, almost every block would get a span of its own. At a
+/// higher one, the number of small blocks between two samples would overflow 32 bits.
 const RATES: RangeInclusive<u64> = 4 << 10..=1 << 30;
 
-/// So many samples' worth of live bytes tell what share of them was asked for.
+/// From this many samples' worth of live bytes on, the samples estimate the requested share.
 const LEAST_SAMPLES: u64 = 32;
 
-/// A sandbox that nobody saw the program enter is noticed so late at the latest, in ms.
+/// Longest time until the profiler notices a sandbox that the library did not see the program
+/// enter, in ms.
 const LOOK_MS: u64 = 4;
 
-/// What the options ask for; 0: nothing.
+/// The rate that the options ask for; 0: none.
 static WANTED: AtomicU64 = AtomicU64::new(0);
-/// Whether large blocks may have samples: sampling was on.
+/// Whether sampling was ever on, and so large blocks may have samples.
 static EVER: AtomicBool = AtomicBool::new(false);
 
-/// What one sampled block stands for. 64 bytes, for it comes from the pool of metadata.
+/// What one sampled block stands for. At most 64 bytes, because it comes from the metadata pool.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Sample {
-    /// [`Sample::mark`] of its own address: a span's note that nobody wrote leads to 64 bytes of something else.
+    /// [`Sample::mark`] of its own address. Tells a sample from the 64 other bytes that a stale
+    /// note of a span points to.
     mark: usize,
     /// The block.
     base: usize,
     weight: Weight,
 }
 
-/// What is added to a site, and taken away again.
+/// What a sample adds to its site, and its free subtracts again.
 #[derive(Clone, Copy)]
 struct Weight {
     site: u32,
@@ -77,12 +81,12 @@ impl Sample {
     }
 }
 
-/// Samples from the start on, on average one every so many bytes.
+/// Samples from the start on, on average once every `rate` bytes.
 pub(super) fn want(rate: u64) {
     WANTED.store(rate, Ordering::Relaxed);
 }
 
-/// The process starts.
+/// Starts with the process.
 pub(super) fn begin() {
     unwind::prepare();
     let wanted = WANTED.load(Ordering::Relaxed);
@@ -91,7 +95,8 @@ pub(super) fn begin() {
     }
 }
 
-/// Switches sampling on, on average one sample every `rate` bytes, or off (0). The caller holds no lock of the heap.
+/// Switches sampling on, with one sample every `rate` bytes on average, or off (0). The caller
+/// holds no lock of the heap.
 pub(super) fn set_rate(rate: u64) -> Refusal {
     if rate != 0 && !RATES.contains(&rate) {
         return Refusal::Rate;
@@ -109,7 +114,7 @@ pub(super) fn set_rate(rate: u64) -> Refusal {
     Refusal::None
 }
 
-/// A block of `class` for `size` bytes, while sampling is on.
+/// Allocates `size` bytes of `class` while sampling is on.
 #[cold]
 pub(super) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
     let mode = HEAP.mode();
@@ -119,7 +124,7 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
     if !purge::is_starter()
         && let Some(rate) = HEAP.samples_next(cache, class)
     {
-        // Without memory for a span of its own, it is one that was not sampled.
+        // Without memory for a span of its own, the block is not sampled.
         return sampled(class, size, rate).unwrap_or_else(|| HEAP.take_one(class));
     }
     match mode {
@@ -136,7 +141,7 @@ fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
     Some(span.base.as_ptr())
 }
 
-/// A large block was made of the span that starts at `place`; nobody has it yet.
+/// Records a new large block, whose span starts at `place`. No other thread has it yet.
 pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
     if EVER.load(Ordering::Relaxed) {
         place.note(ptr::null_mut());
@@ -147,13 +152,13 @@ pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
     }
 }
 
-/// The large block that starts at `place` has another size: as if it had been freed and made anew.
+/// Records the new size of the large block at `place`, as a free and a new allocation.
 pub(super) fn note_resized(place: &Place<'_>, size: usize, usable: usize) {
     note_freed(place);
     note_large(place, size, usable);
 }
 
-/// The block that starts at `place`, in a span of its own, is being freed.
+/// Records the free of the block at `place`, which has a span of its own.
 pub(super) fn note_freed(place: &Place<'_>) {
     if !EVER.load(Ordering::Relaxed) {
         return;
@@ -168,14 +173,15 @@ pub(super) fn note_freed(place: &Place<'_>) {
     }
     place.note(ptr::null_mut());
     REGION.take_away(&seen.weight);
-    // SAFETY: allocated by `record` for this span, whose note led here and no longer does. The mark goes with it.
+    // SAFETY: `record` allocated it for this span, whose note no longer points to it. The mark is
+    // cleared with it.
     unsafe {
         (*sample.as_ptr()).mark = 0;
         HEAP.give_meta(sample.cast(), size_of::<Sample>());
     }
 }
 
-/// Notes that the block at `place` was sampled, by a rate of `rate` bytes.
+/// Records that the block at `place` was sampled at `rate` bytes.
 fn record(place: &Place<'_>, size: usize, usable: usize, rate: u64) {
     let room = HEAP.take_meta(size_of::<Sample>());
     let Some(sample) = room.map(NonNull::cast::<Sample>) else {
@@ -203,7 +209,8 @@ fn record(place: &Place<'_>, size: usize, usable: usize, rate: u64) {
     place.note(sample.as_ptr().cast());
 }
 
-/// Whether the stack may be walked, which takes system calls: asked at intervals, for asking is one, too.
+/// Whether the stack may be walked, which takes system calls. Asking is a system call as well, so
+/// the answer is cached for [`LOOK_MS`].
 fn may_look() -> bool {
     static ASKED_AT: AtomicU64 = AtomicU64::new(0);
     static MAY: AtomicBool = AtomicBool::new(false);
@@ -215,29 +222,31 @@ fn may_look() -> bool {
     MAY.load(Ordering::Relaxed)
 }
 
-/// A whole number whose mean is `value`: rounded up with the chance of its fraction. `random` is uniform in 0 to 1.
+/// A whole number with mean `value`: rounds up with the probability of the fraction. `random` is
+/// uniform in 0 to 1.
 fn whole(value: f64, random: f64) -> u64 {
     (value + random) as u64
 }
 
-/// Usable bytes and the bytes asked for of what is live now, by the samples; `None` if they are too few to tell, or sampling is off.
+/// Usable and requested bytes of all live blocks, estimated from the samples; `None` if the samples
+/// are too few or sampling is off.
 pub(super) fn live() -> Option<(u64, u64)> {
     let (usable, bytes) = REGION.live();
     let enough = HEAP.sampling().saturating_mul(LEAST_SAMPLES);
     (HEAP.is_sampling() && usable >= enough && bytes <= usable).then_some((usable, bytes))
 }
 
-/// Brings the profile to rest, for a fork.
+/// Takes the profile's lock for a fork.
 pub(super) fn close_for_fork() {
     REGION.close_for_fork();
 }
 
-/// In a fork's child: sets the lock free if its holder stayed in the parent.
+/// In a fork's child: releases the lock if its holder stayed in the parent.
 pub(super) fn free_left_lock() {
     REGION.free_left_lock();
 }
 
-/// In a fork's child: it has a region of its own, a copy.
+/// In a fork's child: replaces the parent's region by a copy.
 pub(super) fn after_fork_in_child() {
     REGION.after_fork_in_child();
 }

@@ -1,4 +1,4 @@
-//! The region of sites: written under a lock, read by anybody.
+//! The region of sites: written under a lock, read by other processes at any time.
 
 use super::super::attach;
 use super::Weight;
@@ -35,17 +35,17 @@ pub(super) static REGION: Region = Region {
     live: [const { AtomicU64::new(0) }; 2],
 };
 
-/// Whether there ever was a region: a fork's child looks only here.
+/// Whether the region was ever opened; a fork's child checks only this.
 #[unsafe(link_section = "neap_fork")]
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
 /// See [`REGION`].
 pub(super) struct Region {
-    /// After the quarantine's, before the step's; see `lib.rs`.
+    /// Ranks after the quarantine's lock and before the decay step's; see `lib.rs`.
     lock: Lock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
-    /// Usable bytes and bytes asked for of everything live, as the samples have it.
+    /// Usable and requested bytes of all live blocks, as the samples estimate them.
     live: [AtomicU64; 2],
 }
 
@@ -56,9 +56,9 @@ struct Inner {
     maps: Maps,
     /// Sites in use.
     sites: u32,
-    /// State of the numbers that round.
+    /// State of the generator for rounding.
     random: u64,
-    /// Samples so far, and those without room for their site.
+    /// Samples so far, and those whose site had no room.
     samples: u64,
     dropped: u64,
 }
@@ -73,12 +73,12 @@ impl Region {
         act(unsafe { &mut *self.inner.get() })
     }
 
-    /// Makes the region, if there is none. False without memory for it.
+    /// Creates the region unless it exists. False if memory is short.
     pub(super) fn open(&self) -> bool {
         self.with(Inner::open)
     }
 
-    /// Notes that sampling was switched.
+    /// Writes the new sampling rate.
     pub(super) fn note_rate(&self, rate: u64) {
         self.with(|inner| {
             inner.set_head(offset_of!(Head, rate), rate);
@@ -86,7 +86,7 @@ impl Region {
         });
     }
 
-    /// Adds one sample of these frames. `weight` gets a uniform number in 0 to 1.
+    /// Adds a sample with these frames. `weight` gets a uniform number in 0 to 1.
     pub(super) fn add(&self, frames: &[u64], weight: impl FnOnce(f64) -> Weight) -> Weight {
         let weight = self.with(|inner| {
             let mut weight = weight(inner.random());
@@ -98,7 +98,7 @@ impl Region {
         weight
     }
 
-    /// Takes a sample away from what is live.
+    /// Subtracts a sample from what is live.
     pub(super) fn take_away(&self, weight: &Weight) {
         self.with(|inner| inner.change(weight, Change::Freed));
         self.note_live(weight.usable.wrapping_neg(), weight.bytes.wrapping_neg());
@@ -109,8 +109,8 @@ impl Region {
         self.live[1].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Usable bytes and bytes asked for of everything live. Takes no lock: a process may end in a signal handler that
-    /// interrupted a sample.
+    /// Usable and requested bytes of all live blocks. Takes no lock, because a process may end in a
+    /// signal handler that interrupted a sample.
     pub(super) fn live(&self) -> (u64, u64) {
         let [usable, bytes] = &self.live;
         (
@@ -119,17 +119,18 @@ impl Region {
         )
     }
 
-    /// Brings the region to rest, for a fork.
+    /// Takes the region's lock for a fork.
     pub(super) fn close_for_fork(&self) {
         FORK.close(Rank::Profile, [&self.lock]);
     }
 
-    /// In a fork's child: sets the lock free if its holder stayed in the parent.
+    /// In a fork's child: releases the lock if its holder stayed in the parent.
     pub(super) fn free_left_lock(&self) {
         self.lock.free_if_left();
     }
 
-    /// In a fork's child. A sample that its thread was just taking goes on in the parent's region, unseen.
+    /// In a fork's child. If the forking thread was taking a sample, the sample continues in the
+    /// parent's region and is lost.
     pub(super) fn after_fork_in_child(&self) {
         if IS_OPEN.load(Ordering::Relaxed) && !self.lock.is_mine() {
             // SAFETY: the child has one thread, and the region was at rest.
@@ -149,7 +150,8 @@ impl Inner {
         if self.shared.is_some() {
             return true;
         }
-        // A child that got no region of its own goes without: its sites' frames are its parent's.
+        // A child that could not get a region of its own gets none later, because its sites' frames
+        // are in its parent's region.
         if self.sites > 1 {
             return false;
         }
@@ -159,7 +161,7 @@ impl Inner {
         IS_OPEN.store(true, Ordering::Relaxed);
         if !self.table.open() {
             shared.close();
-            // SAFETY: nobody has seen it.
+            // SAFETY: no other thread has its address.
             unsafe { shared.unmap() };
             return false;
         }
@@ -186,9 +188,10 @@ impl Inner {
     /// A word of the region.
     fn word(&self, offset: usize) -> Option<&AtomicU64> {
         debug_assert!(offset < BYTES && offset.is_multiple_of(8));
-        // In a raw clone's child it is the parent's.
+        // In a raw clone's child, the region is the parent's.
         let shared = self.shared.as_ref().filter(|_| shared::is_mine())?;
-        // SAFETY: within the mapping, which is aligned to a page; others write there, too, hence an atomic.
+        // SAFETY: within the mapping, which is page-aligned. Other processes write there as well,
+        // hence an atomic.
         Some(unsafe { &*shared.base.as_ptr().add(offset).cast::<AtomicU64>() })
     }
 
@@ -202,7 +205,8 @@ impl Inner {
         self.set(field, value);
     }
 
-    /// Counts a sample, in the sums of our own first: what stands in the region strangers may have written.
+    /// Counts a sample, first in the private sums: other processes may have overwritten those in
+    /// the region.
     fn change(&mut self, weight: &Weight, change: Change) {
         let Some(sums) = self.table.sums(weight.site) else {
             return;
@@ -234,7 +238,8 @@ impl Inner {
         }
     }
 
-    /// The site of these frames, made if it is new; site 0 if there is no room, or there are no frames.
+    /// The site of these frames, created if it is new; site 0 if there is no room or there are no
+    /// frames.
     fn site_of(&mut self, frames: &[u64]) -> u32 {
         if frames.is_empty() {
             return 0;
@@ -268,7 +273,7 @@ impl Inner {
         site
     }
 
-    /// Writes down the mappings that the frames are in, if they are new.
+    /// Writes down the new mappings among those that hold the frames.
     fn note_maps(&mut self, frames: &[u64]) {
         if frames.iter().all(|&frame| self.maps.covers(frame)) {
             return;
@@ -276,7 +281,8 @@ impl Inner {
         let Some(shared) = &self.shared else {
             return;
         };
-        // SAFETY: the part of the region that is for text; only this thread writes there, others that do harm themselves only.
+        // SAFETY: the region's part for text. Only this thread writes there, except a hostile
+        // process, which harms only itself.
         let room = unsafe {
             core::slice::from_raw_parts_mut(shared.base.as_ptr().add(MAPS_AT), MAPS_BYTES)
         };
@@ -293,8 +299,9 @@ impl Inner {
         (self.random >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// In a fork's child: what is live lives here, too; what was allocated so far was its parent's. Of the parent's region only what never
-    /// changes is read, for the parent goes on writing there.
+    /// In a fork's child: leaves the parent's region. Live blocks count as live in the child, but
+    /// not what the parent allocated before. Copies only constant data from the parent's region,
+    /// because the parent keeps writing there.
     fn leave_parents(&mut self) {
         let Some(parents) = self.shared.take() else {
             return;
@@ -304,7 +311,8 @@ impl Inner {
                 MAPS_AT..MAPS_AT + self.maps.written(),
                 SITES_AT..site_at(self.sites as usize),
             ] {
-                // SAFETY: two different mappings, both as long; others change single words of the first meanwhile.
+                // SAFETY: two different mappings of the same length. Meanwhile the parent changes
+                // single words of the first.
                 unsafe {
                     let from = parents.base.as_ptr().add(from_to.start);
                     ptr::copy(from, own.base.as_ptr().add(from_to.start), from_to.len());
@@ -312,7 +320,7 @@ impl Inner {
             }
             self.shared = Some(own);
             self.write_head();
-            // It samples on, as its parent did.
+            // The child samples on at its parent's rate.
             self.set_head(offset_of!(Head, rate), HEAP.sampling());
             self.set_head(offset_of!(Head, began_ms), now_ms());
             self.set_head(offset_of!(Head, changed_ms), now_ms());
@@ -321,11 +329,11 @@ impl Inner {
             attach::tell_of_profile(&own);
         }
         parents.close();
-        // SAFETY: nobody has its address any more.
+        // SAFETY: nothing holds its address any longer.
         unsafe { parents.unmap() };
     }
 
-    /// What is live counts as allocated, nothing else.
+    /// Resets the sums so that exactly the live blocks count as allocated.
     fn begin_sums(&mut self) {
         self.samples = 0;
         for site in 0..self.sites {
@@ -345,7 +353,8 @@ fn now_ms() -> u64 {
     thread::time_of_day_ns() / 1_000_000
 }
 
-/// Of the frames; 0 is none. The mixing is that of MurmurHash3's finalizer (Austin Appleby, public domain).
+/// Hash of the frames; 0 means no frames. The mixing is that of MurmurHash3's finalizer (Austin
+/// Appleby, public domain).
 fn hash_of(frames: &[u64]) -> u64 {
     let mix = |hash: u64, &frame: &u64| {
         let mut mixed = hash.rotate_left(23) ^ frame;

@@ -1,27 +1,28 @@
-//! Which site has which frames: a table of hashes, in memory of its own that no other process sees.
+//! Finds the site of a list of frames: a hash table in private memory that no other process sees.
 
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::sites::MOST_SITES;
 use core::ptr::NonNull;
 
-/// Places: a power of two, at most half of them taken.
+/// Places in the table: a power of two, of which at most half are taken.
 const PLACES: usize = MOST_SITES * 2;
 
-/// By hash, linear probing; a hash of 0 is an empty place.
+/// Indexed by hash, with linear probing. A hash of 0 marks an empty place.
 pub(super) struct Table {
     places: Option<NonNull<Place>>,
-    /// By site.
+    /// Indexed by site.
     sums: Option<NonNull<Sums>>,
 }
 
-/// What the samples of a site stand for: objects in parts, bytes asked for, usable bytes. In the order of [`crate::sites::Site`].
+/// What a site's samples stand for: objects in parts, requested bytes, usable bytes. In the order
+/// of [`crate::sites::Site`].
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Sums {
-    /// All so far.
+    /// All allocations so far.
     pub(super) allocated: [u64; 3],
-    /// Those that live.
+    /// Live blocks.
     pub(super) live: [u64; 3],
 }
 
@@ -33,7 +34,7 @@ struct Place {
 }
 
 impl Table {
-    /// Without memory.
+    /// A table without memory.
     pub(super) const fn new() -> Self {
         Table {
             places: None,
@@ -51,12 +52,12 @@ impl Table {
     /// The sums of a site.
     pub(super) fn sums(&mut self, site: u32) -> Option<&mut Sums> {
         debug_assert!((site as usize) < MOST_SITES);
-        // SAFETY: committed for so many, zero at first; nobody else reaches them.
+        // SAFETY: committed for [`MOST_SITES`], zero at first; only this table points there.
         self.sums
             .map(|sums| unsafe { sums.add(site as usize).as_mut() })
     }
 
-    /// The site of a hash; where there is none, `next` from now on, if that is one.
+    /// The site of a hash. For an unknown hash, `next`, which the table keeps if it is a site.
     pub(super) fn find(&mut self, hash: u64, next: Option<u32>) -> Option<u32> {
         let places = self.places()?;
         let home = hash as usize % PLACES;
@@ -73,19 +74,20 @@ impl Table {
     }
 
     fn places(&mut self) -> Option<&mut [Place]> {
-        // SAFETY: committed for so many places, zero at first, which is an empty one; nobody else reaches them.
+        // SAFETY: committed for [`PLACES`], zero at first, which marks an empty place; only this
+        // table points there.
         self.places
             .map(|places| unsafe { core::slice::from_raw_parts_mut(places.as_ptr(), PLACES) })
     }
 }
 
-/// Memory for `count` values, all zero, outside of the arenas; untouched it costs nothing.
+/// Memory for `count` zeroed values outside the arenas. Untouched pages cost nothing.
 fn zeros<T>(count: usize) -> Option<NonNull<T>> {
     let bytes = (count * size_of::<T>()).next_multiple_of(Linux.page_bytes());
     let base = Linux.reserve(bytes, Linux.page_bytes())?;
     // SAFETY: a reservation of our own, all of it.
     if unsafe { Linux.commit(base, bytes) }.is_err() {
-        // SAFETY: the same, which nobody uses.
+        // SAFETY: the whole reservation above, which holds no value yet.
         unsafe { Linux.release(base, bytes) };
         return None;
     }

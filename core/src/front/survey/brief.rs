@@ -1,4 +1,4 @@
-//! The few figures that glibc's `mallinfo` knows, from counters alone.
+//! The few figures that glibc's `mallinfo` reports, from counters alone.
 
 use super::super::check;
 use super::class_of;
@@ -8,15 +8,15 @@ use crate::cache::thread::Opened;
 use crate::page::{Place, Use};
 use crate::slab::Slab;
 
-/// What the heap holds at one moment, in bytes except `large_blocks`. What it means stands at the
-/// same names of [`crate::stats::Snapshot`].
+/// What the heap holds at one moment, in bytes except `large_blocks`. The fields of
+/// [`crate::stats::Snapshot`] with the same names define the figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Brief {
     /// Address space reserved.
     pub reserved: u64,
-    /// Backed by the kernel's promise.
+    /// Committed address space.
     pub committed: u64,
-    /// Usable bytes of blocks in the program's hands.
+    /// Usable bytes of live blocks.
     pub live: u64,
     /// Free blocks in magazines.
     pub magazines: u64,
@@ -28,8 +28,8 @@ pub struct Brief {
     pub free_dirty: u64,
 }
 
-/// The figures now. Visits every span in use and every magazine. Makes no system call: programs
-/// call `mallinfo2` in loops. Exact while no other thread allocates.
+/// Takes the figures. Visits every span in use and every magazine. Makes no system call, because
+/// programs call `mallinfo2` in loops. Exact while no other thread allocates.
 pub fn brief() -> Brief {
     let totals = HEAP.pages.totals();
     let large = &totals.by_use[Use::Large as usize - 1];
@@ -53,7 +53,7 @@ pub fn brief() -> Brief {
 }
 
 impl Brief {
-    /// A sampled block counts among those of its class, not among the large ones.
+    /// Counts a sampled block among those of its class, not among the large ones.
     fn move_sampled(&mut self, place: &Place<'_>) {
         if let Some(class) = sampled_class(place) {
             self.live += class.bytes() as u64;
@@ -62,7 +62,7 @@ impl Brief {
         }
     }
 
-    /// Blocks in magazines and in quarantine are not live; large ones are.
+    /// Derives the live blocks: those in magazines and in quarantine are not live; large ones are.
     fn sum_up(&mut self) {
         let held = check::held();
         let in_slabs = (held.bytes - held.large_bytes) as u64;
@@ -73,10 +73,10 @@ impl Brief {
     }
 }
 
-/// Bytes of a slab's blocks that are not in the slab.
+/// Bytes of a slab's blocks that the slab has handed out.
 fn bytes_out(place: &Place<'_>) -> u64 {
     let Some(class) = class_of(place.tag()) else {
-        // Being carved, or given up.
+        // Being cut into blocks, or given up.
         return 0;
     };
     // SAFETY: the side table's entry of a slice is its slab record (see `Heap::find`).
@@ -85,7 +85,7 @@ fn bytes_out(place: &Place<'_>) -> u64 {
     (class.blocks().saturating_sub(free) * class.bytes()) as u64
 }
 
-/// Bytes of blocks in the magazines of a cache.
+/// Bytes of the blocks in a cache's magazines.
 fn held_by(open: &mut Opened<'_>) -> u64 {
     let classes = open.classes();
     let bytes = classes.map(|class| open.filled(class) * class.bytes());

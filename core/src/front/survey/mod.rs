@@ -1,8 +1,9 @@
 //! The figures of the whole heap at one moment, and the ledger: where every byte is.
 //!
-//! The kernel is asked once which pages of the arenas are in RAM; then every slice is visited, and every resident page of it
-//! falls to one line of the ledger ([`tally`]). No lock of the page heap is held: what changes meanwhile is seen as it was or as
-//! it is, so in a busy process lines may be off by what changed during the survey, but they always add up.
+//! The survey asks the kernel once which pages of the arenas are in RAM. It then visits every slice
+//! and assigns each resident page to one line of the ledger ([`tally`]). It holds no lock of the
+//! page heap, so it sees a concurrent change either before or after. In a busy process, lines may
+//! be off by what changed during the survey, but they always add up.
 
 mod brief;
 mod tally;
@@ -22,16 +23,17 @@ use crate::stats::{ClassFigures, Counted, Snapshot, SpanFigures, StackFigures};
 use core::mem::MaybeUninit;
 use tally::Tally;
 
-/// The figures of the heap now. Visits all slabs and asks the kernel about all pages, some ms for a GiB: for reports, not for hot
-/// paths. Exact while no other thread allocates. Takes 20 KiB of stack; see [`with_snapshot`].
+/// Takes the figures of the heap. Visits all slabs and asks the kernel about all pages, which takes
+/// milliseconds per GiB: for reports, not for hot paths. Exact while no other thread allocates.
+/// Uses 20 KiB of stack; see [`with_snapshot`].
 pub fn snapshot() -> Snapshot {
     let mut figures = Snapshot::default();
     survey(&mut figures);
     figures
 }
 
-/// Calls `report` with the figures of [`snapshot`], which stand in memory of their own: the caller
-/// may be on a coroutine's stack. All of them are 0 if the kernel has no memory for them.
+/// Calls `report` with the figures of [`snapshot`], which are in memory of their own, because the
+/// caller may be on a coroutine's stack. All figures are 0 if memory for them is short.
 pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
     /// All figures 0.
     static UNKNOWN: MaybeUninit<Snapshot> = MaybeUninit::zeroed();
@@ -101,7 +103,7 @@ fn note_totals(figures: &mut Snapshot, totals: &Totals) {
 fn note_process(figures: &mut Snapshot) {
     figures.began_ms = Linux.now_ms();
     figures.resident = linux::resident_bytes().unwrap_or(0) as u64;
-    // The kernel notes its peak now and then, later than what it counts now.
+    // The kernel updates its peak only at intervals, so the peak may lag behind the current count.
     let peak = linux::peak_resident_bytes().unwrap_or(0) as u64;
     figures.peak_resident = peak.max(figures.resident);
     [figures.minor_faults, figures.major_faults] = thread::faults();
@@ -132,7 +134,7 @@ fn note_stacks(figures: &mut StackFigures) {
     };
 }
 
-/// What follows from the classes.
+/// Sums up the classes.
 fn sum_up(figures: &mut Snapshot) {
     (figures.slab_free, figures.magazines, figures.live) = (0, 0, 0);
     for class in &figures.classes {
@@ -140,7 +142,7 @@ fn sum_up(figures: &mut Snapshot) {
         figures.magazines += class.cached * class.bytes;
         figures.live += class.live() * class.bytes;
     }
-    // Freed blocks in quarantine are in nobody's hands, large ones among them.
+    // Freed blocks in quarantine are not live, large ones among them.
     let held = check::held();
     figures.large_bytes = figures.large_bytes.saturating_sub(held.large_bytes as u64);
     figures.large_blocks = figures

@@ -1,4 +1,4 @@
-//! What the ledger is summed up from.
+//! The sums that the ledger is derived from.
 
 use super::super::profile;
 use super::class_of;
@@ -17,7 +17,7 @@ use crate::stacks::{Pool, State};
 use crate::stats::Snapshot;
 use core::ops::Range;
 
-/// Bytes that a class, or large blocks, have outside of the heap: of blocks in the program's hands or in magazines.
+/// Bytes of a class's blocks, or of large blocks, that the program or magazines hold.
 #[derive(Default)]
 struct Out {
     usable: u64,
@@ -65,7 +65,7 @@ impl<'r> Tally<'r> {
         }
     }
 
-    /// What may be resident, where nobody tells.
+    /// The pages that may be resident, where the kernel cannot tell.
     fn assumed(&self, part: Part) -> Pages {
         let all = u16::MAX >> (16 - SLICE_BYTES / self.page);
         let resident = match part {
@@ -83,7 +83,7 @@ impl<'r> Tally<'r> {
         u64::from(mask.count_ones()) * self.page as u64
     }
 
-    /// Bytes of a range, offsets in a slice, on the pages of `mask`.
+    /// Bytes of a range that lie on the pages of `mask`. The range holds offsets in a slice.
     fn within(&self, mask: u16, range: Range<usize>) -> u64 {
         let on_page = |page: usize| {
             let (from, to) = (page * self.page, (page + 1) * self.page);
@@ -100,7 +100,7 @@ impl<'r> Tally<'r> {
 
     fn slab(&mut self, figures: &mut Snapshot, place: &Place<'_>, pages: Pages) {
         let Some(class) = class_of(place.tag()) else {
-            // Being carved, or given up.
+            // Being cut into blocks, or given up.
             self.ledger.slab_free += self.bytes_of(pages.resident);
             return;
         };
@@ -122,7 +122,8 @@ impl<'r> Tally<'r> {
         }
     }
 
-    /// Divides the pages of `mask` of one slab among its free blocks, its tail, and those that are out.
+    /// Divides the pages of `mask` of one slab among its free blocks, its tail and the blocks
+    /// handed out.
     fn slab_pages(&mut self, slab: &Slab, class: Class, free: usize, mask: u16, kind: Kind) {
         let usable = class.blocks() * class.bytes();
         let all = self.bytes_of(mask);
@@ -168,7 +169,7 @@ impl<'r> Tally<'r> {
         self.ledger.swapped_free += self.bytes_of(pages.swapped) - swapped;
     }
 
-    /// A guard counts as swapped for the kernel: so nothing of stacks does here.
+    /// The kernel reports a guard as swapped, so the ledger counts no page of a stack as swapped.
     fn stacks(&mut self, place: &Place<'_>, pages: Pages) {
         for page in bits(pages.resident) {
             let address = place.slice_base() + page * self.page;
@@ -181,7 +182,7 @@ impl<'r> Tally<'r> {
         }
     }
 
-    /// Blocks in the magazines of all threads.
+    /// Counts the blocks in the magazines of all threads.
     pub(super) fn magazines(&mut self, figures: &mut Snapshot) {
         figures.threads = 0;
         HEAP.registry.for_each(|cache| {
@@ -202,12 +203,13 @@ impl<'r> Tally<'r> {
         self.entries(floor, filled, class);
     }
 
-    /// Blocks whose addresses stand in a row in memory.
+    /// Counts blocks whose addresses stand in an array.
     fn entries(&mut self, first: usize, count: usize, class: Class) {
         let first = first as *const AtomicUsize;
         for entry in 0..count {
-            // SAFETY: the array of a magazine stays while its cache's lock is held. Its owner may change an entry
-            // meanwhile, by a store of one word: what is read is an address that was in the magazine, or is now.
+            // SAFETY: the array of a magazine stays while its cache's lock is held. Its owner may
+            // change an entry meanwhile by a store of one word: the load returns an address that
+            // was in the magazine, or now is.
             let block = unsafe { &*first.add(entry) }.load(Ordering::Relaxed);
             self.cached += self.resident_of(&HEAP, block, class.bytes());
         }
@@ -225,7 +227,8 @@ impl<'r> Tally<'r> {
         }
     }
 
-    /// The ledger. Whatever was seen half changed, it adds up: differences go to `untouched` and `rounding`.
+    /// Derives the ledger. It adds up even if the survey saw half of a change: `untouched` and
+    /// `rounding` absorb differences.
     pub(super) fn ledger(self, figures: &Snapshot) -> Ledger {
         let Tally {
             out, mut ledger, ..
@@ -249,14 +252,14 @@ impl<'r> Tally<'r> {
     }
 }
 
-/// Which lines pages fall to.
+/// Lines that a slab's pages fall to.
 #[derive(Clone, Copy)]
 enum Kind {
     Resident,
     Swapped,
 }
 
-/// A sampled block counts among those of its class, not among the large ones.
+/// Counts a sampled block among those of its class, not among the large ones.
 fn note_sampled(figures: &mut Snapshot, place: &Place<'_>) {
     if let Some(class) = sampled_class(place) {
         figures.classes[class.index() - 1].blocks += 1;
@@ -275,12 +278,13 @@ fn bits(mask: u16) -> impl Iterator<Item = usize> {
     })
 }
 
-/// What the program asked for, of its live blocks: an estimate. By the share that sampled blocks ask for of what they may use,
-/// if there are any. Else, of a class whose requests were counted, by their mean; else by the
-/// middle between the least and the most that it serves.
+/// Estimates what the program asked for, of its live blocks. With sampled blocks: by their share of
+/// requested in usable bytes. Without: by the mean request of each class whose requests were
+/// counted, and for other classes by the middle between the smallest and largest request that they
+/// serve.
 fn requested(figures: &Snapshot) -> (u64, Requested) {
     let mut sum = figures.large_bytes;
-    // A large block is rounded up to whole pages: by half a page, one with another.
+    // Large blocks are rounded up to whole pages, by half a page on average.
     sum -= sum.min(figures.large_blocks * (Linux.page_bytes() as u64 / 2));
     if let Some((usable, requested)) = profile::live() {
         let share = u128::from(requested) * u128::from(figures.live) / u128::from(usable);

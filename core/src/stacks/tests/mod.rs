@@ -85,7 +85,7 @@ fn a_deep_stack_does_not_stay_deep() {
         assert!(core::ptr::eq(again, deep));
         pool.give(&pages, again).unwrap();
     }
-    // SAFETY: an idle stack's memory, which nobody else uses in this test.
+    // SAFETY: an idle stack's memory, which no other thread uses in this test.
     let kept = unsafe { core::slice::from_raw_parts(lowest, (64 << 10) - 4096) };
     let (below, above) = kept.split_at((48 << 10) - 4096);
     assert!(below.iter().all(|&byte| byte == 0), "trimmed");

@@ -1,4 +1,5 @@
-//! Random steps against a naive model: stacks and large blocks as lists, and what was written to which OS page.
+//! Random steps against a naive model, which keeps stacks and large blocks as lists, and the last
+//! write to each OS page.
 
 use super::super::pool::Pool;
 use super::super::record::Record;
@@ -13,7 +14,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
-/// A stack of the model: what was written last to each of its pages.
+/// A stack of the model, with the last write to each of its pages.
 struct Held<'h> {
     record: &'h Record,
     written: BTreeMap<usize, u64>,
@@ -32,11 +33,11 @@ pub(super) struct World<'h> {
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Take(usize),
-    /// Of a stack by number: a page by number from the top.
+    /// Touches a page, counted from the top, of a stack by number.
     Touch(usize, usize),
     Give(usize),
     GiveAll,
-    /// Of a stack by number: the stack pointer is so many pages below the top.
+    /// Trims a stack by number, with the stack pointer this many pages below the top.
     Trim(usize, usize),
     Release(u64),
     Advance(u64),
@@ -92,7 +93,7 @@ fn conditions() -> impl Strategy<Value = Conditions> {
     )
 }
 
-/// A word of an OS page, as a test writes it.
+/// The test's word in an OS page.
 pub(super) fn word(address: usize) -> *mut u64 {
     (address + 64) as *mut u64
 }
@@ -169,9 +170,10 @@ impl<'h> World<'h> {
         }
         let held = &mut self.stacks[stack % count];
         let usable = held.record.size().bytes() / page - 1;
-        // Just above a page's start: that page stays, for the red zone reaches into the one below.
+        // Just above a page's start: that page stays, because the red zone reaches into the one
+        // below.
         let pointer = held.record.top() - (pages % usable) * page - page / 2;
-        // SAFETY: nobody runs on it, and the model forgets what is below.
+        // SAFETY: no coroutine runs on it, and the model forgets the contents below.
         let bytes = unsafe { Pool::trim(self.pages.os(), held.record, pointer) };
         let lost = held.written.range(..pointer / page * page);
         assert!(bytes == 0 || bytes >= lost.count() * page);
@@ -180,7 +182,7 @@ impl<'h> World<'h> {
         }
     }
 
-    /// A large block that its user fills.
+    /// Allocates a large block and fills it.
     pub(super) fn span(&mut self, slices: usize) {
         let bytes = slices * SLICE_BYTES;
         let Some(span) = self.pages.alloc(slices, 1, Use::Large, bytes) else {
@@ -217,7 +219,7 @@ impl<'h> World<'h> {
         let (totals, os) = (self.pool.totals(), self.pages.os());
         assert_eq!(totals.used, self.stacks.len());
         assert_eq!(totals.guards + totals.mapped_guards, os.guarded_pages());
-        // Lost is what stays behind a guard that the kernel would not take away.
+        // Lost stacks are those whose guards the kernel would not remove.
         let owned = totals.used + totals.idle + totals.spare;
         let guarded = os.guarded_pages();
         assert!(

@@ -1,17 +1,19 @@
-//! Rules that were learnt: a table of fixed size that every thread and every handler of signals reads and writes without a lock.
+//! Cached rules: a fixed-size table that every thread and every signal handler reads and writes
+//! without a lock.
 //!
-//! An entry is two words, and another thread's store may come between the two loads. So the first word is the address mixed with the second:
-//! words that do not belong together give another address, but for one case in 2^64. A wrong rule leads to a wrong
-//! frame, not to a fault: nothing of what it leads to is believed.
+//! An entry is two words, and another thread's store may come between the two loads. So the first
+//! word is the address mixed with the second. Words that do not belong together give another
+//! address, except in one case in 2^64. A wrong rule leads to a wrong frame but not to a fault,
+//! because the walk trusts no value that it reads.
 
 use super::rule::Rule;
 use crate::base::sync::plain::{AtomicU16, AtomicU64, Ordering};
 
-/// Entries; 64 KiB in all, of which a program that takes no profile touches nothing.
+/// log2 of the number of entries; 64 KiB in all, untouched in a program that takes no profile.
 const BITS: u32 = 12;
-/// An odd number without a pattern: multiplication by it mixes, and loses nothing.
+/// An odd number without a pattern. Multiplication by it mixes the bits and is invertible.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Bits of an address of the program.
+/// Bits of an address in user space.
 const ADDRESS_BITS: u32 = 48;
 
 struct Entry {
@@ -26,15 +28,15 @@ static ENTRIES: [Entry; 1 << BITS] = [const {
     }
 }; 1 << BITS];
 
-/// Counts how often everything was forgotten; part of each entry's address.
+/// Counts how often all entries were invalidated; part of each entry's address.
 static GENERATION: AtomicU16 = AtomicU16::new(1);
 
-/// Makes all entries void.
+/// Invalidates all entries.
 pub(in crate::unwind) fn forget() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The address, with the generation in the bits that it leaves free.
+/// The address, with the generation in its unused bits.
 fn key_of(address: usize) -> u64 {
     let generation = u64::from(GENERATION.load(Ordering::Relaxed));
     address as u64 ^ generation << ADDRESS_BITS
@@ -44,7 +46,7 @@ fn entry_of(address: usize) -> &'static Entry {
     &ENTRIES[((address as u64).wrapping_mul(MIX) >> (64 - BITS)) as usize]
 }
 
-/// The rule of the code at `address`, if it was kept.
+/// The cached rule of the code at `address`.
 #[inline]
 pub(super) fn find(address: usize) -> Option<Rule> {
     let entry = entry_of(address);
@@ -53,7 +55,7 @@ pub(super) fn find(address: usize) -> Option<Rule> {
     (key == key_of(address)).then(|| Rule::of_word(rule))
 }
 
-/// Keeps a rule, in place of whichever was there.
+/// Caches a rule, in place of the entry there.
 pub(super) fn keep(address: usize, rule: Rule) {
     let entry = entry_of(address);
     let word = rule.word();
@@ -68,7 +70,7 @@ mod tests {
     use super::super::rule::Base;
     use super::*;
 
-    // Not canonical: code of no test is there.
+    // Not canonical, so no test's code is there.
     const HERE: usize = 0xf000_1234_5678;
 
     #[test]

@@ -1,5 +1,6 @@
-//! Expressions: how a table says where something is when no register and offset do. A frame of a signal, a function that aligns
-//! its stack, a coroutine's first frame, a stub of the linker's.
+//! Expressions: how a table says where a value is when a register and an offset do not suffice.
+//! Examples are a signal's frame, a function that aligns its stack, a coroutine's first frame and a
+//! linker's stub.
 
 use super::super::Frame;
 use super::tables::Fde;
@@ -7,10 +8,10 @@ use super::word;
 use crate::os::peek::Peek;
 use gimli::{EndianSlice, NativeEndian, Operation, Register, UnwindExpression, X86_64};
 
-/// Values that an expression may have at hand at once.
+/// Most values on an expression's stack.
 const MOST: usize = 8;
 
-/// The register's value in `frame`, of the three that are known.
+/// The register's value in `frame`, if it is one of the three that are known.
 pub(super) fn register(frame: &Frame, register: Register) -> Option<usize> {
     match register {
         X86_64::RSP => Some(frame.sp),
@@ -20,7 +21,7 @@ pub(super) fn register(frame: &Frame, register: Register) -> Option<usize> {
     }
 }
 
-/// The value of an expression, begun with `first` at hand. `None` where it needs what is not known.
+/// Evaluates an expression, with `first` on its stack. `None` if it needs an unknown value.
 pub(super) fn value(
     frame: &Frame,
     peek: &mut Peek,

@@ -1,4 +1,4 @@
-//! x86-64: by the tables, else by the chain of frame pointers.
+//! x86-64: the unwind tables, else the chain of frame pointers.
 
 mod cache;
 mod expression;
@@ -14,7 +14,7 @@ use crate::os::scratch;
 use core::arch::asm;
 use rule::{Base, Rule, Saved};
 
-/// A frame that is larger is not read by the cheap way, which wants memory that stays.
+/// Larger frames are not read the near way, which requires memory that stays mapped.
 const NEAR_BYTES: usize = 1 << 20;
 const WORD: usize = size_of::<usize>();
 
@@ -43,7 +43,7 @@ pub(super) fn here() -> Frame {
 }
 
 impl Frame {
-    /// An address in the instruction by which the frame was left.
+    /// An address inside the instruction by which the frame was left.
     fn instruction(&self) -> usize {
         match self.left {
             Left::Call => self.pc.wrapping_sub(1),
@@ -63,8 +63,8 @@ pub(super) fn caller(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
     }
 }
 
-/// What the tables say of a frame's function, put where the next one finds it. Reading them takes
-/// 3 KiB of stack, and the caller's may be a coroutine's.
+/// Reads the rule of a frame's function from the tables and caches it. Needs 3 KiB of stack, which
+/// a coroutine's stack may not have.
 #[cold]
 #[inline(never)]
 fn learn(frame: &Frame) -> Rule {
@@ -109,7 +109,8 @@ fn simple(frame: &Frame, peek: &mut Peek, base: Base, cfa: i32, fp: Saved) -> Op
     })
 }
 
-/// The word at `address`, which is on the stack that the walk began on or else anywhere. Not on that of the frame: garbage may have led there.
+/// The word at `address`, on the walk's first stack or elsewhere. The address decides, not the
+/// frame's stack pointer, which may be garbage.
 #[inline]
 fn word(peek: &mut Peek, address: usize) -> Option<usize> {
     if peek.height(address) < NEAR_BYTES {
@@ -118,17 +119,18 @@ fn word(peek: &mut Peek, address: usize) -> Option<usize> {
     far(address).map(usize::from_ne_bytes)
 }
 
-/// What a handler of signals returns to: `mov rax, 15; syscall` (its first 8 bytes).
+/// The code that a signal handler returns to: `mov rax, 15; syscall` (its first 8 bytes).
 pub(super) const SIGNAL_RETURN: [u8; 8] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f];
 
-/// Whether something returns to `pc`: a call stands before it, or it is where signals end. What is known already is such a place.
+/// Whether `pc` is a return address: a call ends there, or a signal handler returns there. An
+/// address with a cached rule is one.
 fn is_return_address(pc: usize) -> bool {
     cache::find(pc.wrapping_sub(1)).is_some()
         || far(pc.wrapping_sub(8)).is_some_and(|bytes| ends_in_call(&bytes))
         || far(pc) == Some(SIGNAL_RETURN)
 }
 
-/// Whether `code` ends in a call: `E8` and a displacement of 32 bits, or `FF /2` of any length.
+/// Whether `code` ends in a call: `E8` with a 32-bit displacement, or `FF /2` of any length.
 fn ends_in_call(code: &[u8; 8]) -> bool {
     let indirect = |length: usize| {
         let (opcode, operand) = (code[8 - length], code[9 - length]);

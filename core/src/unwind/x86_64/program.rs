@@ -1,6 +1,8 @@
-//! The program of an entry: instructions that say, from place to place in a function, where its caller's registers are.
+//! An entry's program: instructions that say, for each place in a function, where its caller's
+//! registers are.
 //!
-//! All that is kept of a row is what it takes to step on: the CFA, the frame pointer and the return address.
+//! Of a row, only the CFA, the frame pointer and the return address are kept: the walk needs no
+//! more.
 
 use super::super::{Frame, Left};
 use super::expression;
@@ -10,32 +12,32 @@ use super::{WORD, word};
 use crate::os::peek::Peek;
 use gimli::{CallFrameInstruction, CallFrameInstructionIter, Register, UnwindExpression, X86_64};
 
-/// Rows that a program may put aside at once; compilers put aside one.
+/// Most rows that a program may push at once; compilers push one.
 const MOST_KEPT: usize = 4;
 
-/// What a row says of the CFA.
+/// A row's rule for the CFA.
 #[derive(Clone, Copy)]
 enum Cfa {
     Plus(Register, i64),
     Expression(UnwindExpression<usize>),
 }
 
-/// What a row says of a register of the caller.
+/// A row's rule for a register of the caller.
 #[derive(Clone, Copy)]
 enum Where {
     Same,
     Undefined,
-    /// In memory, so many bytes from the CFA.
+    /// In memory, at this offset from the CFA.
     At(i64),
-    /// The CFA plus so many bytes.
+    /// The CFA plus this offset.
     Plus(i64),
-    /// In memory, where an expression says.
+    /// In memory, at an expression's value.
     AtExpression(UnwindExpression<usize>),
-    /// Told in a way that is not understood.
+    /// Encoded in a way that this module does not understand.
     Unknown,
 }
 
-/// What the program says of one place.
+/// The program's rules for one place.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
     cfa: Cfa,
@@ -69,21 +71,21 @@ pub(super) fn row_at(fde: &Fde, address: usize) -> Option<Row> {
     Some(run.row)
 }
 
-/// A program that runs.
+/// A running program.
 struct Run {
     row: Row,
-    /// As it was before the entry's own instructions.
+    /// The row before the entry's own instructions.
     initial: Row,
     kept: [Row; MOST_KEPT],
     keeps: usize,
-    /// From where on the row holds.
+    /// The address from which the row holds.
     place: u64,
     code: u64,
     data: i64,
 }
 
 impl Run {
-    /// Runs the instructions that come to bear at `address` or before. `None` where one is not understood.
+    /// Runs the instructions that apply at `address` or before. `None` if one is not understood.
     fn until(
         &mut self,
         address: u64,
@@ -145,7 +147,7 @@ impl Run {
         }
     }
 
-    /// The rule of the CFA that an instruction makes of the one in force.
+    /// The rule for the CFA after an instruction.
     fn cfa_of(&self, instruction: CallFrameInstruction<usize>) -> Option<Cfa> {
         use CallFrameInstruction as Is;
         let now = match self.row.cfa {
@@ -168,7 +170,7 @@ impl Run {
         })
     }
 
-    /// Which register an instruction speaks of, and where it says that it is.
+    /// The register that an instruction names, and its rule.
     fn place_of(&self, instruction: CallFrameInstruction<usize>) -> Option<(Register, Where)> {
         use CallFrameInstruction as Is;
         let factored = |offset: i64| offset.wrapping_mul(self.data);
@@ -212,7 +214,7 @@ impl Run {
 }
 
 impl Row {
-    /// The row as something that can be kept.
+    /// The row as a rule for the cache.
     pub(super) fn rule(&self) -> Rule {
         let fp = match (self.pc, self.fp) {
             (Where::Undefined, _) => return Rule::End,
@@ -227,7 +229,7 @@ impl Row {
         }
     }
 
-    /// The frame that called `frame`, which the row is of.
+    /// The frame that called `frame`, by this row, which is the frame's.
     pub(super) fn caller(&self, frame: &Frame, peek: &mut Peek, fde: &Fde) -> Option<Frame> {
         let cfa = match self.cfa {
             Cfa::Plus(register, offset) => {

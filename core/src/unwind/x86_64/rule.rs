@@ -1,4 +1,4 @@
-//! What is kept of a place in the code: how to step from there to the caller, in one word.
+//! A cached rule: how to step from a place in the code to its caller, in one word.
 //!
 //! ```text
 //!   bits  0..3   kind: 1 End, 2 Chain, 3 Program, 4 Simple from sp, 5 Simple from fp
@@ -9,24 +9,24 @@
 /// How to step to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// There is none.
+    /// The frame has no caller.
     End,
-    /// No table tells.
+    /// No table covers it: follow the chain of frame pointers.
     Chain,
-    /// The table tells what this type has no words for.
+    /// This type cannot express the table's rule: run the program again.
     Program,
     /// The return address stands right below the CFA (the caller's stack pointer).
     Simple {
-        /// The register that the CFA counts from.
+        /// The register that the CFA is relative to.
         base: Base,
-        /// Bytes from there.
+        /// Offset of the CFA from it, in bytes.
         cfa: i32,
         /// The caller's frame pointer.
         fp: Saved,
     },
 }
 
-/// A register that a CFA counts from.
+/// A register that a CFA is relative to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     /// The stack pointer.
@@ -40,7 +40,7 @@ pub(super) enum Base {
 pub(super) enum Saved {
     /// In the register.
     Same,
-    /// In memory, so many bytes from the CFA.
+    /// In memory, at this offset from the CFA.
     At(i32),
 }
 
@@ -82,7 +82,7 @@ impl Rule {
         }
     }
 
-    /// The rule of a word that [`Rule::word`] gave; of any other, something.
+    /// The rule of a word that [`Rule::word`] gave; an arbitrary rule for any other word.
     #[inline]
     pub(super) fn of_word(word: u64) -> Rule {
         let base = match word & KIND {
@@ -101,7 +101,8 @@ impl Rule {
     }
 }
 
-/// `offset`, if a rule has room for it. 0 is the word of another case, and no function saves a register in its caller's frame.
+/// `offset`, if it fits a rule. 0 encodes another case; no function saves a register in its
+/// caller's frame.
 fn saved_offset(offset: i64) -> Option<i32> {
     let most = 1 << (SAVED_BITS - 1);
     (offset != 0 && (-most..most).contains(&offset)).then_some(offset as i32)

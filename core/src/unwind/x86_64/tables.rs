@@ -1,6 +1,6 @@
-//! The tables of a loaded object: which entry describes an address.
+//! The unwind tables of a loaded object: finds the entry of an address.
 //!
-//! Found by `.eh_frame_hdr`, read within the segment that holds it.
+//! Located through `.eh_frame_hdr`, and read within the segment that contains it.
 
 use crate::os::objects::{self, Object};
 use crate::os::peek::Peek;
@@ -14,14 +14,14 @@ use gimli::{
 /// Bytes of a section.
 pub(super) type Bytes = EndianSlice<'static, NativeEndian>;
 
-/// An entry, and the section that it points into.
+/// An entry and its section.
 pub(super) struct Fde {
     pub(super) entry: FrameDescriptionEntry<Bytes>,
     pub(super) section: EhFrame<Bytes>,
     pub(super) bases: BaseAddresses,
 }
 
-/// What `then` makes of the entry of the code at `address`; `None` if there is none.
+/// Calls `then` with the entry of the code at `address`; `None` if there is none.
 #[cold]
 #[inline(never)]
 pub(super) fn with<R>(address: usize, then: impl FnOnce(&Fde) -> Option<R>) -> Option<R> {
@@ -52,7 +52,7 @@ fn direct(pointer: Pointer) -> Option<usize> {
     usize::try_from(pointer.direct().ok()?).ok()
 }
 
-/// A run of memory that can be read.
+/// A range of readable memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     start: usize,
@@ -65,8 +65,8 @@ impl Segment {
         if !(self.start..self.end).contains(&address) {
             return None;
         }
-        // SAFETY: within a segment that the loader mapped for reading, of an object that stays while a frame of it is on the
-        // stack; the bytes are read before this room returns.
+        // SAFETY: within a segment that the loader mapped for reading. Its object stays while a
+        // frame of it is on the stack, and the bytes are read before this room returns.
         Some(unsafe {
             slice::from_raw_parts(
                 core::ptr::with_exposed_provenance(address),
@@ -94,7 +94,7 @@ struct FileHead {
     sections: [u16; 3],
 }
 
-/// A line of its table of segments (`Elf64_Phdr`).
+/// An entry of its table of segments (`Elf64_Phdr`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct SegmentHead {
@@ -123,10 +123,10 @@ const LOADED: u32 = 1;
 const READABLE: u32 = 4;
 /// `ELFCLASS64`.
 const OF_64_BITS: u8 = 2;
-/// The head of a file and the table of segments stand in its first page, or are not looked at.
+/// The file's head and table of segments must lie in its first page.
 const FIRST_PAGE: usize = 4096;
 
-/// The readable segment of the object that holds its `.eh_frame_hdr`.
+/// The readable segment that contains the object's `.eh_frame_hdr`.
 fn segment_of(object: &Object) -> Option<Segment> {
     let mut segments = segments_of(object.start)?.filter(|segment| segment.kind == LOADED);
     let first = segments.clone().next()?;
@@ -143,7 +143,7 @@ fn segment_of(object: &Object) -> Option<Segment> {
 
 /// The table of segments of the object whose file is mapped at `start`.
 fn segments_of(start: usize) -> Option<impl Iterator<Item = SegmentHead> + Clone> {
-    // Not every segment that begins a file can be read.
+    // A segment that begins a file may be unreadable.
     Peek::beside(&start).near(start)?;
     let page = Segment {
         start,
