@@ -1,4 +1,4 @@
-//! A campaign: every workload under every peer in interleaved rounds, within a time budget.
+//! A campaign: every workload under every peer, in interleaved rounds, within a time budget.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::run::{self, Sample};
 use crate::work::count;
 use crate::workloads::Workload;
 
-/// How much of each workload is run.
+/// The size of each workload's runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Enough to measure.
+    /// Large enough to measure.
     Full,
-    /// Just enough to show that it works.
+    /// Just large enough to show that it works.
     Quick,
 }
 
@@ -35,23 +35,23 @@ impl Extent {
 /// Whether instructions and system calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// Counted where the tools are there.
+    /// Counted if the tools are installed.
     Taken,
-    /// Left out.
+    /// Not counted.
     Skipped,
 }
 
-/// What is to be run.
+/// What to run.
 pub struct Plan {
-    /// The rows.
+    /// The workloads.
     pub workloads: Vec<&'static Workload>,
     /// The allocators.
     pub peers: Vec<Ready>,
-    /// Paired rounds.
+    /// Rounds of paired runs.
     pub rounds: u32,
     /// The size of each run.
     pub extent: Extent,
-    /// Instructions and system calls.
+    /// Whether to count instructions and system calls.
     pub counts: Counts,
     /// No run starts after this time.
     pub budget: Duration,
@@ -59,18 +59,18 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// What came out.
+/// The results of a campaign.
 #[derive(Default)]
 pub struct Results {
     /// The measurements.
     pub rows: Vec<Row>,
-    /// Runs that failed, each told once.
+    /// Runs that failed, each reported once.
     pub failures: Vec<String>,
-    /// What was left out and why.
+    /// What was left out, and why.
     pub left_out: Vec<String>,
 }
 
-/// A campaign under way.
+/// A campaign in progress.
 struct Campaign<'a> {
     plan: &'a Plan,
     start: Instant,
@@ -118,7 +118,7 @@ impl Campaign<'_> {
         self.start.elapsed() >= self.plan.budget
     }
 
-    /// The workloads whose programs are here.
+    /// The workloads whose programs are installed.
     fn present_workloads(&mut self) -> Vec<&'static Workload> {
         let mut present = Vec::new();
         for workload in &self.plan.workloads {
@@ -131,7 +131,7 @@ impl Campaign<'_> {
     }
 
     /// Rounds are the outer loop, so that a budget that ends early leaves every workload with
-    /// nearly as many pairs.
+    /// almost the same number of pairs.
     fn all_rounds(&mut self, workloads: &[&'static Workload]) {
         let mut rng = Rng::new(self.plan.seed);
         for round in 0..self.plan.rounds {

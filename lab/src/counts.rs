@@ -1,4 +1,4 @@
-//! Counts that do not wander: instructions by valgrind, system calls by strace.
+//! Reproducible counts: instructions by valgrind, system calls by strace.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::run;
 use crate::work::count::Counted;
 use crate::workloads::Workload;
 
-/// Why instructions cannot be counted here, if they cannot.
+/// Why instructions cannot be counted here; `None` if they can.
 pub fn no_instructions() -> Option<&'static str> {
     if which("valgrind").is_none() {
         return Some("valgrind is not installed");
@@ -19,18 +19,18 @@ pub fn no_instructions() -> Option<&'static str> {
     (!cfg!(target_arch = "x86_64")).then_some("the counted stretch is marked on x86-64 only")
 }
 
-/// Why system calls cannot be counted here, if they cannot.
+/// Why system calls cannot be counted here; `None` if they can.
 pub fn no_system_calls() -> Option<&'static str> {
     which("strace")
         .is_none()
         .then_some("strace is not installed")
 }
 
-/// Instructions of one pair or one call: the difference of two loop lengths over the
-/// difference of their operations, so that what happens once does not count.
+/// Instructions per pair or call: the difference between two loop lengths, divided by the
+/// difference of their operations, so that one-time costs cancel.
 ///
 /// # Errors
-/// When valgrind or the worker fails, or the worker used another malloc.
+/// If valgrind or the worker fails, or the worker used another malloc.
 pub fn instructions(counted: &Counted, peer: &Ready) -> anyhow::Result<f64> {
     let (short, long) = counted.lengths;
     let few = collected(counted, peer, short)?;
@@ -68,10 +68,10 @@ fn collected_in(log: &str) -> Option<u64> {
     log.lines().find_map(number)
 }
 
-/// System calls of a whole run, start and end of the process included.
+/// System calls of a whole run, including the start and end of the process.
 ///
 /// # Errors
-/// When strace or the worker fails, or the worker used another malloc.
+/// If strace or the worker fails, or the worker used another malloc.
 pub fn system_calls(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<u64> {
     let worker = run::worker(workload, ops)?;
     let mut strace = Command::new("strace");

@@ -1,15 +1,15 @@
-//! The published download: requests over pyOpenSSL with a zero-filled buffer of the chunk's size
-//! for every TLS read, under each allocator. The Python programs are in `lab/download/`; the head
-//! of `client.py` tells what of 2016 is restored, and how.
+//! The published download: requests over pyOpenSSL, which allocates a zero-filled buffer of the
+//! chunk's size for every TLS read, under each allocator. The Python programs are in
+//! `lab/download/`; the head of `client.py` says what it restores from 2016, and how.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `environment` | the Python packages and the certificate, made once |
 //! | `server` | the HTTPS server, one for the whole campaign |
 //! | `cell` | one download in a client process of its own |
 //! | `campaign` | the cells in interleaved rounds |
 //! | `record` | the CSV file |
-//! | `report` | the table, the JSON and what the picture shows |
+//! | `report` | the table, the JSON and the picture |
 
 pub mod campaign;
 pub mod cell;
@@ -18,5 +18,5 @@ pub mod record;
 pub mod report;
 pub mod server;
 
-/// Bytes of what this experiment calls a MB: the report of 2016 asked for `100 * 2 ** 20`.
+/// Bytes in a MB of this experiment: the report of 2016 requested `100 * 2 ** 20`.
 pub const MB: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! What the holes between blocks cost: resident memory after each step of one pattern.
+//! The cost of holes between blocks: resident memory after each step of one pattern.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use crate::figures::{Figure, Results};
 use crate::peers::Ready;
 use crate::run;
 
-/// What is run.
+/// What to run.
 pub struct Plan {
     /// The allocators.
     pub peers: Vec<Ready>,
-    /// How often.
+    /// The number of rounds.
     pub rounds: u32,
-    /// How many small blocks there are.
+    /// The number of small blocks.
     pub blocks: usize,
     /// How long the process sleeps after the frees.
     pub sleep: Duration,
-    /// Of everything random in the pattern; the same for all.
+    /// Seeds everything random in the pattern; the same for all.
     pub seed: u64,
 }
 
-/// The one case's name in the record.
+/// The name of the only case in the record.
 pub const CASE: &str = "fragmentation";
 
 /// The worker's key, and the figure's name.
@@ -51,7 +51,7 @@ pub fn carry_out(plan: &Plan, advance: impl Fn()) -> Results {
 /// One process under one peer.
 ///
 /// # Errors
-/// When it fails, or used another malloc.
+/// If it fails, or used another malloc.
 pub fn once(plan: &Plan, peer: &Ready) -> anyhow::Result<Vec<Figure>> {
     let numbers = [plan.blocks as u64, plan.sleep.as_millis() as u64, plan.seed];
     let mut command = Command::new(std::env::current_exe()?);

@@ -1,5 +1,5 @@
-//! Whose malloc a process really uses. A preload that fails is one line on stderr and exit 0,
-//! so every run is asked.
+//! Determines which malloc a process really uses. A preload that fails prints one line to stderr
+//! and exits with 0, so every run is checked.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::work::heap;
 
-/// The file mapped where this process's malloc and free are.
+/// The file that contains this process's malloc and free.
 ///
 /// # Errors
-/// When they come from two files, or /proc cannot be read.
+/// If they come from two files, or /proc cannot be read.
 pub fn own_heap() -> anyhow::Result<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").context("cannot read /proc/self/maps")?;
     let home = |name: &CStr| {
@@ -30,7 +30,7 @@ pub fn own_heap() -> anyhow::Result<PathBuf> {
     Ok(malloc)
 }
 
-/// The file that the line of /proc/PID/maps holding `address` names.
+/// The file in the line of /proc/PID/maps that contains `address`.
 fn file_at(maps: &str, address: usize) -> Option<PathBuf> {
     maps.lines().find_map(|line| {
         let (start, end) = line.split_once(' ')?.0.split_once('-')?;
@@ -40,10 +40,10 @@ fn file_at(maps: &str, address: usize) -> Option<PathBuf> {
     })
 }
 
-/// Fails unless `found` is the file `expected`, symbolic links followed.
+/// Fails unless `found` is the file `expected`, after resolving symbolic links.
 ///
 /// # Errors
-/// When they are two files.
+/// If they are two files.
 pub fn ensure_same(found: &Path, expected: &Path) -> anyhow::Result<()> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     ensure!(
@@ -53,10 +53,10 @@ pub fn ensure_same(found: &Path, expected: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails unless process `pid` has `library` mapped.
+/// Fails unless process `pid` has mapped `library`.
 ///
 /// # Errors
-/// When it has not, or /proc cannot be read.
+/// If it has not, or /proc cannot be read.
 pub fn ensure_mapped(pid: u32, library: &Path) -> anyhow::Result<()> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let real = library.canonicalize()?;
@@ -69,11 +69,11 @@ pub fn ensure_mapped(pid: u32, library: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails unless the dynamic loader binds the malloc that `program` calls to `library`, when
-/// it is preloaded. `program` must end by itself.
+/// Fails unless the dynamic loader binds the malloc of `program` to `library` when that is
+/// preloaded. `program` must end by itself.
 ///
 /// # Errors
-/// When it binds to another file, or the loader does not tell.
+/// If it binds to another file, or the loader does not report the binding.
 pub fn ensure_bound(program: &mut Command, library: &Path) -> anyhow::Result<()> {
     let output = program
         .env("LD_PRELOAD", library)
@@ -88,9 +88,9 @@ pub fn ensure_bound(program: &mut Command, library: &Path) -> anyhow::Result<()>
     ensure_same(Path::new(found), library)
 }
 
-/// The file whose malloc `program` calls, by the loader's `log`. A program that takes malloc's
-/// address lends a stub of its own to all who take it (Debian's python3); where the stub leads,
-/// another line tells.
+/// The file whose malloc `program` calls, from the loader's `log`. If a program takes malloc's
+/// address, all references resolve to a stub in the program (Debian's python3). Another line then
+/// tells where the stub leads.
 fn bound_to<'a>(log: &'a str, program: &Path) -> Option<&'a str> {
     let mut targets = log.lines().filter_map(malloc_target);
     targets.find(|target| Path::new(target) != program)

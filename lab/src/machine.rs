@@ -1,4 +1,4 @@
-//! What the kernel says about this machine and this process.
+//! The kernel's data about this machine and this process.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 
-/// The machine, as the head of every record tells it.
+/// The machine, for the head of every record.
 pub fn describe() -> Vec<(&'static str, String)> {
     vec![
         (
@@ -39,13 +39,13 @@ pub fn glibc_version() -> String {
     version.to_string_lossy().into_owned()
 }
 
-/// The first line of a file of /proc or /sys; `unknown` where it cannot be read.
+/// The first line of a file in /proc or /sys; `unknown` if it cannot be read.
 pub fn first_line(path: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().next().unwrap_or("unknown").to_string()
 }
 
-/// The value behind `name` in a file of `name: value` lines.
+/// The value of `name` in a file of `name: value` lines.
 pub fn field_of(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| {
@@ -54,7 +54,7 @@ pub fn field_of(path: &str, name: &str) -> Option<String> {
     })
 }
 
-/// The kibibytes behind `name` in a file of `name: N kB` lines.
+/// The KiB of `name` in a file of `name: N kB` lines.
 pub fn kib_of(path: &str, name: &str) -> Option<u64> {
     field_of(path, name)?
         .strip_suffix("kB")?
@@ -63,21 +63,21 @@ pub fn kib_of(path: &str, name: &str) -> Option<u64> {
         .ok()
 }
 
-/// Bytes of this process in memory now.
+/// Resident bytes of this process.
 ///
 /// # Errors
-/// When /proc cannot be read.
+/// If /proc cannot be read.
 pub fn resident_bytes() -> anyhow::Result<u64> {
     let kib =
         kib_of("/proc/self/smaps_rollup", "Rss").or_else(|| kib_of("/proc/self/status", "VmRSS"));
     Ok(kib.context("cannot read the resident size in /proc/self")? * 1_024)
 }
 
-/// KiB of process `who`, a number or `self`, in memory now: the second figure of its statm, which
-/// costs little enough to be read many times a second.
+/// Resident KiB of process `who`, a PID or `self`: the second figure of its statm, which is cheap
+/// enough to read many times per second.
 ///
 /// # Errors
-/// When /proc cannot be read.
+/// If /proc cannot be read.
 pub fn resident_kib(who: &str) -> anyhow::Result<u64> {
     let statm = fs::read_to_string(format!("/proc/{who}/statm"))?;
     let pages = statm.split_whitespace().nth(1).context("a short statm")?;
@@ -87,12 +87,12 @@ pub fn resident_kib(who: &str) -> anyhow::Result<u64> {
 /// KiB of page tables of process `pid`.
 ///
 /// # Errors
-/// When /proc cannot be read.
+/// If /proc cannot be read.
 pub fn tables_kib(pid: u32) -> anyhow::Result<u64> {
     kib_of(&format!("/proc/{pid}/status"), "VmPTE").context("cannot read VmPTE in /proc")
 }
 
-/// The processor's time of all processes that this one has started and waited for.
+/// Processor time of all children that this process has waited for.
 pub fn childrens_processor_time() -> Duration {
     // SAFETY: all-zero is a valid rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -104,10 +104,10 @@ pub fn childrens_processor_time() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// The most KiB that process `pid` had in memory so far (since its exec).
+/// Peak resident KiB of process `pid` since its exec.
 ///
 /// # Errors
-/// When /proc cannot be read.
+/// If /proc cannot be read.
 pub fn peak_resident_kib(pid: u32) -> anyhow::Result<u64> {
     kib_of(&format!("/proc/{pid}/status"), "VmHWM").context("cannot read VmHWM in /proc")
 }
@@ -115,10 +115,10 @@ pub fn peak_resident_kib(pid: u32) -> anyhow::Result<u64> {
 /// Minor and major page faults of process `pid` so far.
 ///
 /// # Errors
-/// When /proc cannot be read.
+/// If /proc cannot be read.
 pub fn faults(pid: u32) -> anyhow::Result<(u64, u64)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The command's name may hold spaces and parentheses: fields are counted from its end.
+    // The command's name may hold spaces and parentheses, so fields are counted from its end.
     let fields: Vec<&str> = stat
         .rsplit_once(')')
         .context("no name in /proc/PID/stat")?
@@ -135,7 +135,7 @@ pub fn faults(pid: u32) -> anyhow::Result<(u64, u64)> {
     Ok((number(7)?, number(9)?))
 }
 
-/// Minor and major page faults of this process so far, without an allocation.
+/// Minor and major page faults of this process so far; does not allocate.
 pub fn own_faults() -> (u64, u64) {
     // SAFETY: all-zero is a valid value of this plain structure.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -144,11 +144,11 @@ pub fn own_faults() -> (u64, u64) {
     (usage.ru_minflt as u64, usage.ru_majflt as u64)
 }
 
-/// Bytes that this process can still have without swapping: the kernel's estimate, or less
-/// where a cgroup says so.
+/// Bytes that this process can still use without swapping: the kernel's estimate, or a lower limit
+/// of the cgroup.
 ///
 /// # Errors
-/// When /proc cannot be read.
+/// If /proc cannot be read.
 pub fn available_bytes() -> anyhow::Result<u64> {
     let kib = kib_of("/proc/meminfo", "MemAvailable").context("no MemAvailable")?;
     let number =
@@ -166,7 +166,7 @@ pub fn today() -> String {
     date((seconds / 86_400) as i64)
 }
 
-/// The civil date of a day number counted from 1970-01-01.
+/// The civil date of a day counted from 1970-01-01.
 fn date(days: i64) -> String {
     // Years start in March here, so that the leap day is the last of its year.
     let shifted = days + 719_468;
@@ -186,7 +186,7 @@ fn date(days: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The git revision of the sources this binary was built from, with `-dirty` where they differ.
+/// The git revision of the sources of this binary, with `-dirty` if they were modified.
 pub fn revision() -> String {
     let git = Command::new("git")
         .args([

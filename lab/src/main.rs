@@ -1,23 +1,23 @@
 //! The lab: the peers, the workloads, the measurements and their records.
 //!
-//! | file or folder | what it holds |
+//! | file or directory | contents |
 //! |---|---|
-//! | `verbs/` | one file a verb of the command line |
-//! | `workloads`, `peers` | what is run and under what, as data |
-//! | `work/` | what a worker process does; the only part that runs under a preload |
-//! | `programs` | workloads that are programs of others |
+//! | `verbs/` | one file per verb of the command line |
+//! | `workloads`, `peers` | what is run and under which allocators, as data |
+//! | `work/` | the work of a worker process; the only part that runs under a preload |
+//! | `programs` | workloads that are other projects' programs |
 //! | `run`, `counts` | one measurement: time, memory and faults; instructions and system calls |
-//! | `memory_file` | the files in memory that Neap shows to others |
-//! | `identity` | whose malloc a process really uses |
-//! | `classes/` | the published class of 24 bytes: what blocks and size classes cost, and the sizes that programs ask for |
+//! | `memory_file` | the memory files that Neap shows to other processes |
+//! | `identity` | which malloc a process really uses |
+//! | `classes/` | the published class of 24 bytes: the cost of blocks and size classes, and the sizes that programs request |
 //! | `calloc/` | the campaign of calloc and free |
 //! | `memory` | the steps of the tour of virtual memory |
-//! | `prices/` | what it costs here to know and to make memory zero |
-//! | `retention`, `fragmentation` | what freed memory still costs: in a sleeping process, between live blocks |
+//! | `prices/` | the cost of detecting and making zeroed memory on this machine |
+//! | `retention`, `fragmentation` | what freed memory still costs: in a sleeping process, and between live blocks |
 //! | `mesh/` | what sharing physical pages among half-empty ones would save |
-//! | `profile/` | whether the sampling profiler tells the truth, and what it costs |
+//! | `profile/` | the accuracy and the cost of the sampling profiler |
 //! | `figures/` | bytes and counts by case: their record and tables |
-//! | `bench`, `stats`, `summary` | interleaved rounds, and what they prove |
+//! | `bench`, `stats`, `summary` | interleaved rounds and their statistics |
 //! | `download/` | the published download: its environment, its server, its cells and their report |
 //! | `tide/` | the published five steps: the heap, the stacks and the system |
 //! | `record`, `report`, `plot` | the CSV file, the tables, the SVG picture |
@@ -71,9 +71,9 @@ enum Verb {
     Calloc(verbs::calloc::Arguments),
     /// A tour of virtual memory in a live process, step by step
     Memory(verbs::memory::Arguments),
-    /// What it costs on this machine to know and to make memory zero
+    /// What it costs on this machine to detect and to make zeroed memory
     Prices(verbs::prices::Arguments),
-    /// Build the peers that the machine does not bring, and show all
+    /// Build the peers that are not installed, and list all
     Peers(verbs::peers::Arguments),
     /// Compare the shipped library's instruction counts with the golden file
     Golden(verbs::golden::Arguments),
@@ -81,19 +81,20 @@ enum Verb {
     Show(verbs::show::Arguments),
     /// Measure an HTTPS download with buffers of the chunk's size, as PyOpenSSL made them in 2016
     Download(verbs::download::Arguments),
-    /// What a sleeping process keeps of the memory that it freed, and whether anything in it wakes
+    /// How much of its freed memory a sleeping process keeps, and whether any of its threads wakes
     Retention(verbs::retention::Arguments),
-    /// What the holes between live blocks cost: 90 % freed, then as many bytes in larger blocks
+    /// The cost of holes between live blocks: 90 % freed, then the same bytes in larger blocks
     Fragmentation(verbs::fragmentation::Arguments),
     /// What sharing physical pages among half-empty ones would save under Neap
     Mesh(verbs::mesh::Arguments),
     /// The write-up's five steps: what heap and coroutine stacks take, share and give back
     Tide(verbs::tide::Arguments),
-    /// The write-up's size classes: what a block takes beside what was asked for, and what classes lose
+    /// The write-up's size classes: what a block takes beyond the requested bytes, and what classes
+    /// waste
     Classes(verbs::classes::Arguments),
-    /// Record which sizes real programs ask for, under Neap's counting mode
+    /// Record the sizes that real programs request, in Neap's counting mode
     Sizes(verbs::sizes::Arguments),
-    /// Whether the sampling profiler tells the truth, and what it and `neap top` cost
+    /// Check the accuracy of the sampling profiler, and what it and `neap top` cost
     Profile(verbs::profile::Arguments),
     /// Carry out one workload in this process and report (used by the other verbs)
     #[command(hide = true)]

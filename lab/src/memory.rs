@@ -1,4 +1,4 @@
-//! The tour of virtual memory: its steps, what each teaches, and the line it becomes.
+//! The tour of virtual memory: its steps, the lesson of each, and its line of output.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use crate::machine;
 
-/// The steps, in their order.
+/// The steps, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Step {
     Malloc,
@@ -25,7 +25,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// What is done; `{block}` and `{file}` stand for sizes.
+    /// What the step does; `{block}` and `{file}` stand for sizes.
     fn title(self) -> &'static str {
         match self {
             Step::Malloc => "malloc {block}",
@@ -42,7 +42,7 @@ impl Step {
         }
     }
 
-    /// What it teaches, whatever the figures are.
+    /// The step's lesson, whatever the figures.
     fn lesson(self) -> &'static str {
         match self {
             Step::Malloc => {
@@ -80,7 +80,7 @@ impl Step {
     }
 }
 
-/// What the kernel says about this process at one moment.
+/// The kernel's figures for this process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Resident private memory in KiB.
@@ -101,7 +101,7 @@ impl Snapshot {
     /// The process now.
     ///
     /// # Errors
-    /// When /proc cannot be read.
+    /// If /proc cannot be read.
     pub fn now() -> anyhow::Result<Snapshot> {
         let status =
             std::fs::read_to_string("/proc/self/status").context("no /proc/self/status")?;
@@ -162,10 +162,10 @@ impl Snapshot {
     }
 }
 
-/// A step that was taken.
+/// A completed step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Which.
+    /// The step.
     pub step: Step,
     /// How long it took.
     pub elapsed: Duration,
@@ -198,7 +198,7 @@ impl Told {
     /// Reads what [`Told::line`] wrote; `None` for other lines.
     ///
     /// # Errors
-    /// When the line is of a step but damaged.
+    /// If the line is of a step but damaged.
     pub fn parse(line: &str) -> anyhow::Result<Option<Told>> {
         let Some(rest) = line.strip_prefix("step=") else {
             return Ok(None);
@@ -219,7 +219,7 @@ impl Told {
         }))
     }
 
-    /// The step for people: a line of figures before and after, and what it teaches.
+    /// The step for people: figures before and after, and its lesson.
     pub fn text(&self, sizes: &Sizes) -> String {
         let (a, b) = (&self.before, &self.after);
         let block = sizes.block >> 20;
@@ -243,7 +243,7 @@ impl Told {
         )
     }
 
-    /// The step for programs.
+    /// The step as JSON.
     pub fn json(&self) -> serde_json::Value {
         let side = |s: &Snapshot| {
             serde_json::json!({ "rss_anon_kib": s.anonymous, "rss_file_kib": s.file,
@@ -270,7 +270,7 @@ pub struct Sizes {
     pub file: usize,
 }
 
-/// The line over the steps.
+/// The heading above the steps.
 pub fn heading() -> String {
     format!(
         "{:<30}{:>9} {:>17} {:>13} {:>11} {:>17} {:>8} {:>6} {:>13}\n\
@@ -300,7 +300,7 @@ fn mib(kib: u64) -> String {
     format!("{:.1}", kib as f64 / 1_024.0)
 }
 
-/// Two figures, or one where they are the same.
+/// Two figures, or one if they are equal.
 fn change(before: String, after: String) -> String {
     if before == after {
         after

@@ -1,4 +1,5 @@
-//! The memory files that Neap keeps in a process, found as anybody finds them: through /proc.
+//! The memory files that Neap keeps in a process, found through /proc as any other process finds
+//! them.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -6,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 
 use anyhow::{Context as _, ensure};
 
-/// Opens the memory file `name` of process `who`, a number or `self`; `None` while it has none.
+/// Opens the memory file `name` of process `who`, a PID or `self`; `None` while it has none.
 pub fn open(who: &str, name: &CStr) -> Option<File> {
     let wanted = format!("/memfd:{} (deleted)", name.to_string_lossy());
     let descriptors = fs::read_dir(format!("/proc/{who}/fd")).ok()?;
@@ -18,10 +19,10 @@ pub fn open(who: &str, name: &CStr) -> Option<File> {
     })
 }
 
-/// `T` at byte `at` of `file`.
+/// The `T` at byte `at` of `file`.
 ///
 /// # Errors
-/// When the file ends before.
+/// If the file is shorter.
 pub fn read<T: bytemuck::Pod>(file: &File, at: usize) -> anyhow::Result<T> {
     let mut value = T::zeroed();
     let bytes = bytemuck::bytes_of_mut(&mut value);
@@ -30,10 +31,10 @@ pub fn read<T: bytemuck::Pod>(file: &File, at: usize) -> anyhow::Result<T> {
     Ok(value)
 }
 
-/// Fails unless the file's first two words are these.
+/// Fails unless the file begins with these two words.
 ///
 /// # Errors
-/// When they are others.
+/// If it begins with others.
 pub fn ensure_words(file: &File, magic: u64, version: u64) -> anyhow::Result<()> {
     let words: [u64; 2] = read(file, 0)?;
     ensure!(
@@ -53,7 +54,7 @@ mod tests {
         // SAFETY: the name is a C string.
         let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
         assert!(descriptor >= 0);
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new, and only this file owns it.
         let file = unsafe { File::from_raw_fd(descriptor) };
         file.write_all_at(bytemuck::bytes_of(&words), 0).unwrap();
         file

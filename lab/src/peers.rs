@@ -1,4 +1,4 @@
-//! The allocators that are compared, as data: where each is found or what it is built from.
+//! The allocators to compare, as data: where each is found, or what it is built from.
 
 mod locate;
 mod obtain;
@@ -10,18 +10,18 @@ pub use obtain::obtain;
 pub struct Peer {
     /// Its name on the command line and in the records.
     pub name: &'static str,
-    /// Where it comes from, the preferred first.
+    /// Its sources, in order of preference.
     pub sources: &'static [Source],
 }
 
-/// One way to have a peer's shared library.
+/// A source of a peer's shared library.
 pub enum Source {
-    /// A file of the machine, with the Debian package that brings it.
+    /// A file of the machine, with the Debian package that contains it.
     System {
         file: &'static str,
         package: &'static str,
     },
-    /// The C library that every program has.
+    /// The C library of every program.
     CLibrary,
     /// A shared library inside a Python wheel.
     Wheel {
@@ -35,25 +35,25 @@ pub enum Source {
     Neap,
 }
 
-/// How the sources inside a crate become a library that can be preloaded. The crate
-/// `lab/peers/NAME` depends on it; cargo builds that first.
+/// How the sources inside a crate become a preloadable library. The crate `lab/peers/NAME` depends
+/// on that crate; cargo builds it first.
 pub struct Build {
-    /// The crate that carries the sources.
+    /// The crate that contains the sources.
     pub package: &'static str,
-    /// C and C++ flags for the crate's own build, beside those it sets itself.
+    /// C and C++ flags for the crate's own build, in addition to its own.
     pub crate_flags: &'static str,
     /// How the crate's static library is linked in.
     pub archive: Archive,
-    /// Sources compiled by us, relative to `root`: what the crate leaves out of its build.
+    /// Sources that the lab compiles, relative to `root`: those that the crate's build leaves out.
     pub sources: &'static [&'static str],
-    /// What the sources and the include folders are relative to.
+    /// The base of the relative paths.
     pub root: Root,
-    /// Include folders, relative to `root`.
+    /// Include directories, relative to `root`.
     pub includes: &'static [&'static str],
-    /// Flags of the final compilation and link: those of the project's own build of its
-    /// preload library.
+    /// Flags of the final compilation and link: those that the project uses for its own preload
+    /// library.
     pub flags: &'static [&'static str],
-    /// Further flags of a second build, for valgrind, where the first does not start under it.
+    /// Additional flags of a second build for valgrind, if the first does not start under it.
     pub emulator_flags: &'static [&'static str],
 }
 
@@ -61,17 +61,17 @@ pub struct Build {
 pub enum Archive {
     /// Every object, so that its malloc is exported.
     Whole,
-    /// The objects that our sources need.
+    /// The objects that the lab's sources need.
     Needed,
     /// Not at all.
     None,
 }
 
-/// A folder of a built crate.
+/// A directory of a built crate.
 pub enum Root {
     /// The crate's sources.
     Package,
-    /// The folder its build script wrote to.
+    /// The output directory of its build script.
     Out,
 }
 
@@ -86,8 +86,8 @@ const PLAIN: Build = Build {
     emulator_flags: &[],
 };
 
-/// mimalloc compiles as one file; hidden visibility, as in its own build, lets calls inside it
-/// be inlined.
+/// mimalloc compiles as one file. Hidden visibility, as in its own build, lets the compiler inline
+/// internal calls.
 const MIMALLOC: Build = Build {
     package: "libmimalloc-sys",
     crate_flags: "-fvisibility=hidden",
@@ -178,9 +178,9 @@ pub const ALL: &[Peer] = &[
                     "-lpthread",
                     "-latomic",
                 ],
-                // Valgrind refuses the 256 GiB that its page map reserves. With its own switch
-                // for emulators chunks are of 128 KiB instead of 16, and 32 GiB suffice; the
-                // fast path is the same.
+                // Valgrind refuses the 256 GiB that its page map reserves. Its own switch for
+                // emulators makes chunks 128 KiB instead of 16, so 32 GiB suffice; the fast path is
+                // the same.
                 emulator_flags: &["-DSNMALLOC_QEMU_WORKAROUND", "-DSNMALLOC_VA_BITS_64"],
                 ..PLAIN
             },
@@ -231,15 +231,15 @@ pub const ALL: &[Peer] = &[
     },
 ];
 
-/// The peer of that name.
+/// The peer with that name.
 pub fn find(name: &str) -> Option<&'static Peer> {
     ALL.iter().find(|p| p.name == name)
 }
 
-/// The peers named in `only`, or all when `only` is empty.
+/// The peers named in `only`, or all if `only` is empty.
 ///
 /// # Errors
-/// When a name in `only` is no peer.
+/// If a name in `only` is no peer.
 pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Peer>> {
     if only.is_empty() {
         return Ok(ALL.iter().collect());

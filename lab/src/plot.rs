@@ -1,4 +1,4 @@
-//! The campaign as a picture: one row a workload, one dot a peer, ratios on a log scale.
+//! The campaign as a picture: one row per workload, one dot per peer, ratios on a log scale.
 
 pub mod lines;
 
@@ -13,17 +13,17 @@ const NAMES: f64 = 130.0;
 const PANEL: f64 = 400.0;
 const GAP: f64 = 30.0;
 const TOP: f64 = 70.0;
-/// Ratios beyond these are drawn at the edge.
+/// Ratios beyond these limits are drawn at the edge.
 const RANGE: (f64, f64) = (0.25, 8.0);
 const TICKS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
-/// Okabe and Ito's palette, told apart with every kind of colour vision.
+/// Okabe and Ito's palette, distinguishable with every kind of colour vision.
 pub const COLOURS: [&str; 9] = [
     "#000000", "#999999", "#0072b2", "#56b4e9", "#d55e00", "#009e73", "#f0e442", "#e69f00",
     "#cc79a7",
 ];
 
-/// An SVG document of the ratios to `base`: time on the left, peak RSS on the right. Hollow
-/// dots are not separable from the base; the whisker spans the quartiles.
+/// An SVG document of the ratios to `base`: time on the left, peak RSS on the right. Hollow dots
+/// are not separable from the base; the whisker spans the quartiles.
 pub fn svg(summary: &Summary, base: &str) -> String {
     let rows = summary.workloads(Measure::Time);
     let (width, height) = (
@@ -54,7 +54,7 @@ fn middle(row: usize) -> f64 {
     TOP + ROW * (row as f64 + 0.5)
 }
 
-/// The place of a ratio within a panel.
+/// The position of a ratio within a panel.
 fn place(ratio: f64) -> f64 {
     let (low, high) = RANGE;
     PANEL * (ratio.clamp(low, high) / low).ln() / (high / low).ln()
@@ -66,7 +66,7 @@ pub fn push(out: &mut String, element: std::fmt::Arguments) {
     let _ = writeln!(out, "{element}");
 }
 
-/// Adds words at a place; `anchor` is SVG's.
+/// Adds text at a position; `anchor` is SVG's.
 pub fn text(out: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
     push(
         out,
@@ -74,7 +74,7 @@ pub fn text(out: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
     );
 }
 
-/// The peers that are compared, each with its colour.
+/// The compared peers, each with its colour.
 fn coloured<'a>(summary: &Summary<'a>, base: &str) -> Vec<(&'a str, &'static str)> {
     let peers = summary.peers().into_iter();
     let colour = |name| {

@@ -1,4 +1,4 @@
-//! Workloads that are programs of others, under a preload.
+//! Workloads that are other projects' programs, under a preload.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::workloads::{Shape, Workload};
 /// Runs a program's workload once under `peer`.
 ///
 /// # Errors
-/// When the program is absent, fails, or does not use the peer's malloc.
+/// If the program is not installed, fails, or does not use the peer's malloc.
 pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
     match workload.shape {
         Shape::Redis => redis(peer, ops),
@@ -26,7 +26,7 @@ pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Sampl
     }
 }
 
-/// The reason why the programs of a workload are not here, if they are not.
+/// Why the programs of a workload are not available; `None` if they are.
 pub fn absent(workload: &Workload) -> Option<String> {
     let needed: &[&str] = match workload.shape {
         Shape::Redis => &["redis-server", "redis-benchmark"],
@@ -47,7 +47,7 @@ pub fn which(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Makes sure, once for each program and peer, that the preload takes.
+/// Checks, once for each program and peer, that the preload works.
 fn ensure_bound(program: &Path, peer: &Ready) -> anyhow::Result<()> {
     static PROVEN: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
     let case = (program.to_path_buf(), peer.library.clone());
@@ -61,7 +61,7 @@ fn ensure_bound(program: &Path, peer: &Ready) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A redis-server in a folder of its own, reachable by a Unix socket only; killed when dropped.
+/// A redis-server in a directory of its own, reachable only by a Unix socket; killed when dropped.
 struct Redis {
     server: Child,
     folder: PathBuf,
@@ -119,7 +119,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // Both fail only when the server or the folder is gone already, which is the aim.
+        // Both fail only if the server or the directory is gone already, which is the goal.
         let _ = self.server.kill();
         let _ = self.server.wait();
         let _ = fs::remove_dir_all(&self.folder);
@@ -144,7 +144,7 @@ fn redis(peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
     })
 }
 
-/// The mean time of a request from redis-benchmark's table of requests a second.
+/// The mean time of a request, from redis-benchmark's table of requests per second.
 fn redis_ns_per_request(report: &str) -> anyhow::Result<f64> {
     let times: Vec<f64> = report
         .lines()
@@ -179,7 +179,7 @@ fn python_program() -> anyhow::Result<PathBuf> {
     found.clone().context("no python3")
 }
 
-/// Builds, dumps and loads a document of 40,000 records, and reports as a worker does.
+/// Builds, dumps and loads a document of 40,000 records, and reports like a worker.
 const PYTHON_JSON: &str = r#"
 import json, resource, sys, time
 rounds, library = int(sys.argv[1]), sys.argv[2]
@@ -207,7 +207,7 @@ fn python(peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
     let program = python_program()?;
     ensure_bound(&program, peer)?;
     let library = peer.library.canonicalize()?;
-    // Not `-I`, which has Python ignore PYTHONMALLOC.
+    // Not `-I`, with which Python ignores PYTHONMALLOC.
     let mut command = Command::new(program);
     command
         .args(["-s", "-c", PYTHON_JSON, &ops.to_string()])

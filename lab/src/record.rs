@@ -1,4 +1,4 @@
-//! The record of a campaign: a CSV file that tells the machine, the versions, and every run.
+//! The record of a campaign: a CSV file with the machine, the versions and every run.
 
 use std::fmt::Write as _;
 
@@ -9,22 +9,22 @@ use crate::run::Sample;
 /// One measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The workload, or the counted stretch.
+    /// The workload, or the counted stretch of code.
     pub name: String,
     /// The allocator.
     pub peer: String,
-    /// What was measured.
+    /// The measured value.
     pub value: Value,
 }
 
-/// What was measured.
+/// A measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// One timed run; runs of one round are pairs.
+    /// One timed run; the runs of one round are pairs.
     Timed { round: u32, sample: Sample },
-    /// Instructions of a pair of malloc and free.
+    /// Instructions per pair of malloc and free.
     Instructions(f64),
-    /// System calls of a run.
+    /// System calls per run.
     SystemCalls(u64),
 }
 
@@ -46,9 +46,9 @@ impl Record {
         has_columns(text, COLUMNS)
     }
 
-    /// The file's text. The head is in lines `# key: value`; names hold no comma. Numbers have as
-    /// many digits as give the same number again: rounded here and once more in a table, a run
-    /// and its record would differ.
+    /// The file's text. The head consists of lines `# key: value`; names contain no comma. Numbers
+    /// have enough digits to be read back exactly. Otherwise, rounding here and again in a table
+    /// would make a run differ from its record.
     pub fn to_csv(&self) -> String {
         let mut text = head_lines(&self.head);
         push_line(&mut text, format_args!("{COLUMNS}"));
@@ -61,7 +61,7 @@ impl Record {
     /// Reads what [`Record::to_csv`] wrote.
     ///
     /// # Errors
-    /// When a line is not as it writes them.
+    /// If a line has another form.
     pub fn from_csv(text: &str) -> anyhow::Result<Record> {
         let (head, rows) = rows_of(text, COLUMNS, parse_row)?;
         Ok(Record { head, rows })
@@ -80,7 +80,7 @@ fn head_lines(head: &[(String, String)]) -> String {
     text
 }
 
-/// The text of a record: its head, the line of columns, a line a row.
+/// The text of a record: its head, the line of columns, one line per row.
 pub fn text_of<R>(
     head: &[(String, String)],
     columns: &str,
@@ -106,7 +106,7 @@ pub type Read<R> = (Vec<(String, String)>, Vec<R>);
 /// Reads what [`text_of`] wrote.
 ///
 /// # Errors
-/// When the columns are others, or a line is not as `parse` wants it.
+/// If the columns differ, or `parse` rejects a line.
 pub fn rows_of<R>(
     text: &str,
     columns: &str,
@@ -124,7 +124,7 @@ pub type Parts<'a> = (Vec<(String, String)>, &'a str, Vec<&'a str>);
 /// Splits a record's text.
 ///
 /// # Errors
-/// When it has no columns, or a line of the head is none.
+/// If it has no columns, or a line of the head is malformed.
 pub fn split_head(text: &str) -> anyhow::Result<Parts<'_>> {
     let (head, body): (Vec<&str>, Vec<&str>) = text.lines().partition(|l| l.starts_with("# "));
     let head = head

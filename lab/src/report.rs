@@ -1,4 +1,4 @@
-//! Tables for people, and progress that also reads well in a pipe.
+//! Tables for people, and progress that also suits a pipe.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use indicatif::ProgressBar;
@@ -10,7 +10,7 @@ use crate::stats::Comparison;
 use crate::summary::{Counting, Metric, Summary};
 use crate::workloads::{self, Measure};
 
-/// Tells a step: in the bar on a terminal, as a line elsewhere.
+/// Reports a step: in the bar on a terminal, else as a line.
 pub fn progress(bar: &ProgressBar, what: &str) {
     if bar.is_hidden() {
         eprintln!("{what}");
@@ -73,7 +73,7 @@ pub fn campaign(record: &Record, base: &str) -> String {
     text
 }
 
-/// An empty table of this program's look.
+/// An empty table in this program's style.
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
@@ -81,7 +81,7 @@ pub fn table(header: &[&str]) -> Table {
     table
 }
 
-/// A table with a first column of names and one column a peer.
+/// A table with a first column of names and one column per peer.
 fn peer_table(summary: &Summary, first: &str) -> Table {
     let mut header = vec![first];
     header.extend(summary.peers());
@@ -107,7 +107,7 @@ fn ratios(summary: &Summary, base: &str, metric: Metric) -> Table {
     table
 }
 
-/// A ratio, marked where it proves nothing.
+/// A ratio, marked if it is not significant.
 fn verdict(comparison: Option<Comparison>) -> String {
     match comparison {
         None => "–".into(),
@@ -145,7 +145,7 @@ fn counted(summary: &Summary, kind: Counting) -> Table {
     table
 }
 
-/// A number with as many places as it deserves.
+/// A number with significant digits only.
 fn number(value: Option<f64>) -> String {
     match value {
         None => "–".into(),
@@ -154,7 +154,7 @@ fn number(value: Option<f64>) -> String {
     }
 }
 
-/// What the geometric means are taken against.
+/// The bases of the geometric means.
 fn mean_bases<'a>(summary: &Summary, base: &'a str) -> Vec<&'a str> {
     let jemalloc = summary.peers().contains(&"jemalloc") && base != "jemalloc";
     std::iter::once(base)
@@ -177,7 +177,7 @@ fn means(summary: &Summary, base: &str) -> Table {
     table
 }
 
-/// The campaign for programs.
+/// The campaign as JSON.
 pub fn json(record: &Record, base: &str) -> serde_json::Value {
     let summary = Summary::of(record);
     let head: serde_json::Map<_, _> = record

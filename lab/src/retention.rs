@@ -1,5 +1,5 @@
-//! What a sleeping process keeps of the memory that it freed, seen from outside, and whether anything
-//! in it wakes up when there is nothing left to give back.
+//! How much of its freed memory a sleeping process keeps, observed from outside, and whether any of
+//! its threads wakes up when nothing is left to give back.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,31 +14,31 @@ use crate::peers::Ready;
 use crate::work::retention::{MOMENTS, Pattern};
 use crate::{machine, run};
 
-/// What is run.
+/// What to run.
 pub struct Plan {
     /// The patterns.
     pub patterns: Vec<Pattern>,
     /// The allocators.
     pub peers: Vec<Ready>,
-    /// How often.
+    /// The number of rounds.
     pub rounds: u32,
-    /// What a process does.
+    /// The work of a process.
     pub terms: Terms,
 }
 
-/// What one process does, and when it is looked at.
+/// The work of one process, and when it is observed.
 #[derive(Clone)]
 pub struct Terms {
     /// Bytes allocated and freed.
     pub bytes: usize,
-    /// When its resident memory is read, counted from the end of the frees; in order.
+    /// When its resident memory is read, in order, counted from the end of the frees.
     pub moments: Vec<Duration>,
-    /// How long, after the last of them, its wake-ups are counted.
+    /// How long its wake-ups are counted after the last of them.
     pub idle: Duration,
 }
 
 /// Runs every pattern under every peer. The peers of one pattern run at the same time: they sleep
-/// nearly all of it, and bytes do not depend on the processor.
+/// almost all the time, and bytes do not depend on the processor.
 pub fn carry_out(plan: &Plan, advance: impl Fn()) -> Results {
     let mut results = Results::default();
     for round in 0..plan.rounds {
@@ -70,7 +70,7 @@ fn at_once(pattern: Pattern, plan: &Plan) -> Vec<Told> {
 /// One process under one peer.
 ///
 /// # Errors
-/// When it fails, or used another malloc, or /proc does not tell.
+/// If it fails, used another malloc, or /proc cannot be read.
 pub fn once(pattern: Pattern, peer: &Ready, terms: &Terms) -> anyhow::Result<Vec<Figure>> {
     let mut worker = Worker::start(pattern, peer, terms.bytes)?;
     worker.wait_for(MOMENTS[0])?;
@@ -96,7 +96,7 @@ pub fn once(pattern: Pattern, peer: &Ready, terms: &Terms) -> anyhow::Result<Vec
     Ok(figures)
 }
 
-/// A worker process, killed when it is dropped before its end.
+/// A worker process, killed if dropped before its end.
 struct Worker {
     child: Child,
     input: Option<ChildStdin>,
@@ -120,7 +120,7 @@ impl Worker {
         })
     }
 
-    /// Waits until the process tells this moment.
+    /// Waits until the process reports this moment.
     fn wait_for(&mut self, moment: &str) -> anyhow::Result<()> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
@@ -137,7 +137,7 @@ impl Worker {
         input.write_all(b"\n").context("the worker is gone")
     }
 
-    /// Resident bytes now. The process does not notice.
+    /// Resident bytes now, read without disturbing the process.
     fn resident(&self) -> anyhow::Result<f64> {
         let file = |name| format!("/proc/{}/{name}", self.child.id());
         let kib = machine::kib_of(&file("smaps_rollup"), "Rss")
@@ -146,7 +146,7 @@ impl Worker {
         Ok((kib * 1_024) as f64)
     }
 
-    /// What runs within `span`: the process itself sleeps.
+    /// What runs within `span`, while the process itself sleeps.
     fn wake_ups(&self, span: Duration) -> anyhow::Result<Vec<Figure>> {
         let before = Activity::of(self.child.id())?;
         thread::sleep(span);
@@ -164,7 +164,7 @@ impl Worker {
         ])
     }
 
-    /// Lets it run to its end, and makes sure that it used the peer.
+    /// Lets it run to its end, and checks that it used the peer.
     fn end(mut self, peer: &Ready) -> anyhow::Result<()> {
         drop(self.input.take());
         let mut report = String::new();
@@ -179,13 +179,13 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It has ended already unless something failed, which is told by then.
+        // It has ended already unless an error occurred, which has been reported by then.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What all tasks of a process have done so far.
+/// The activity of all tasks of a process so far.
 #[derive(Debug, Default, PartialEq)]
 struct Activity {
     tasks: u64,
@@ -204,7 +204,7 @@ impl Activity {
         Ok(all)
     }
 
-    /// Adds a task by its `status` and its `schedstat`, whose first number is its time on a processor.
+    /// Adds a task by its `status` and its `schedstat`, whose first number is its processor time.
     fn add(&mut self, status: &str, schedstat: &str) -> anyhow::Result<()> {
         self.tasks += 1;
         for name in ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"] {

@@ -1,6 +1,6 @@
 //! A small seeded generator: the same seed gives the same run on every machine.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): one multiplication chain a number, any seed is good.
+/// SplitMix64 (Steele, Lea, Flood 2014): one multiplication chain per number; any seed is good.
 #[derive(Clone)]
 pub struct Rng(u64);
 

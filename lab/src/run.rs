@@ -13,26 +13,26 @@ use crate::peers::Ready;
 use crate::work::Outcome;
 use crate::workloads::Workload;
 
-/// The longest that a run may take before it counts as hung.
+/// A run that takes longer counts as hung.
 pub const LONGEST: Duration = Duration::from_secs(180);
 
-/// What one run measured.
+/// The measurements of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Wall time of an operation in nanoseconds.
+    /// Wall time per operation in nanoseconds.
     pub ns_per_op: f64,
-    /// The most KiB resident at any moment.
+    /// Peak resident KiB.
     pub peak_rss_kib: u64,
-    /// Page faults served without reading a file, and with.
+    /// Minor and major page faults.
     pub faults: (u64, u64),
-    /// Resident bytes a block, where that is the question.
+    /// Resident bytes per block, for workloads that measure it.
     pub bytes_per_block: Option<f64>,
 }
 
 /// Prints, in the worker, what [`parse`] reads in the harness.
 ///
 /// # Errors
-/// When /proc cannot be read, or malloc and free are of two libraries.
+/// If /proc cannot be read, or malloc and free are from two libraries.
 pub fn report(outcome: &Outcome) -> anyhow::Result<()> {
     let me = std::process::id();
     let faults = machine::faults(me)?;
@@ -52,10 +52,10 @@ pub fn report(outcome: &Outcome) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a worker's report and makes sure that it used `library`.
+/// Reads a worker's report and checks that it used `library`.
 ///
 /// # Errors
-/// When a number is missing, or the worker's malloc was another.
+/// If a number is missing, or the worker's malloc was another.
 pub fn parse(report: &str, library: &Path) -> anyhow::Result<Sample> {
     ensure_heap(report, library)?;
     Ok(Sample {
@@ -71,16 +71,16 @@ pub fn parse(report: &str, library: &Path) -> anyhow::Result<Sample> {
     })
 }
 
-/// The value of a report's line `key=value`.
+/// The value of the line `key=value` in a report.
 pub fn field<'a>(report: &'a str, key: &str) -> Option<&'a str> {
     let of = |line: &'a str| line.strip_prefix(key)?.strip_prefix('=');
     report.lines().find_map(of).map(str::trim)
 }
 
-/// The same.
+/// Like [`field`], but the line is required.
 ///
 /// # Errors
-/// When there is no such line.
+/// If there is no such line.
 pub fn needed<'a>(report: &'a str, key: &str) -> anyhow::Result<&'a str> {
     field(report, key).with_context(|| format!("the worker did not tell {key}"))
 }
@@ -88,7 +88,7 @@ pub fn needed<'a>(report: &'a str, key: &str) -> anyhow::Result<&'a str> {
 /// Fails unless the worker that wrote `report` used `library`.
 ///
 /// # Errors
-/// When its malloc was another, or it does not tell.
+/// If its malloc was another, or the report does not name it.
 pub fn ensure_heap(report: &str, library: &Path) -> anyhow::Result<()> {
     identity::ensure_same(Path::new(needed(report, "heap")?), library)
 }
@@ -96,17 +96,17 @@ pub fn ensure_heap(report: &str, library: &Path) -> anyhow::Result<()> {
 /// The command of a worker process for `ops` operations of `workload`, without its preload.
 ///
 /// # Errors
-/// When this program's own path cannot be read.
+/// If this program's own path cannot be read.
 pub fn worker(workload: &Workload, ops: u64) -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["worker", "run", workload.name, "--ops", &ops.to_string()]);
     Ok(command)
 }
 
-/// Runs a workload of ours once under `peer`.
+/// Runs one of the lab's own workloads once under `peer`.
 ///
 /// # Errors
-/// When the worker fails, hangs, or used another malloc.
+/// If the worker fails, hangs, or used another malloc.
 pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Sample> {
     let mut command = worker(workload, ops)?;
     command
@@ -115,18 +115,18 @@ pub fn once(workload: &Workload, peer: &Ready, ops: u64) -> anyhow::Result<Sampl
     parse(&output(&mut command)?, &peer.library)
 }
 
-/// Runs `command` to its end and gives its standard output.
+/// Runs `command` to its end and returns its standard output.
 ///
 /// # Errors
-/// When it fails or takes longer than [`LONGEST`].
+/// If it fails or takes longer than [`LONGEST`].
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(outputs(command)?.0)
 }
 
-/// Runs `command` to its end and gives its standard output and its standard error.
+/// Runs `command` to its end and returns its standard output and its standard error.
 ///
 /// # Errors
-/// When it fails or takes longer than [`LONGEST`].
+/// If it fails or takes longer than [`LONGEST`].
 pub fn outputs(command: &mut Command) -> anyhow::Result<(String, String)> {
     let program = command.get_program().to_string_lossy().into_owned();
     command
@@ -139,7 +139,7 @@ pub fn outputs(command: &mut Command) -> anyhow::Result<(String, String)> {
     let reader = |stream: Option<Box<dyn std::io::Read + Send>>| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            // A pipe that breaks off leaves what came before it, which is then judged.
+            // If the pipe breaks, the caller judges what arrived before.
             let _ = stream.map(|mut s| s.read_to_end(&mut bytes));
             String::from_utf8_lossy(&bytes).into_owned()
         })
@@ -160,10 +160,10 @@ pub fn outputs(command: &mut Command) -> anyhow::Result<(String, String)> {
     Ok((stdout, stderr))
 }
 
-/// Waits for a child's end, and kills it when it takes longer than `longest`.
+/// Waits for a child's end, and kills it after `longest`.
 ///
 /// # Errors
-/// When it had to be killed.
+/// If it had to be killed.
 pub fn wait(child: &mut Child, longest: Duration) -> anyhow::Result<std::process::ExitStatus> {
     let start = Instant::now();
     loop {

@@ -1,15 +1,15 @@
 //! The statistics of paired runs.
 
-/// What paired runs of two allocators say.
+/// The comparison of two allocators by paired runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// The median of the pairs' ratios.
     pub median: f64,
     /// The lower and the upper quartile of the ratios.
     pub quartiles: (f64, f64),
-    /// The chance of ranks as uneven as these if neither were better (two-sided, exact).
+    /// The probability of ranks at least this uneven if neither were better (two-sided, exact).
     pub p: f64,
-    /// Pairs compared.
+    /// Number of pairs.
     pub pairs: usize,
 }
 
@@ -33,7 +33,7 @@ impl Comparison {
         })
     }
 
-    /// Whether the two can be told apart.
+    /// Whether the difference is significant.
     pub fn separable(&self) -> bool {
         self.p < Comparison::LEVEL
     }
@@ -42,7 +42,7 @@ impl Comparison {
 /// The `q`-quantile (0 to 1), interpolated linearly between neighbours.
 ///
 /// # Panics
-/// When `values` is empty.
+/// If `values` is empty.
 pub fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -51,7 +51,7 @@ pub fn quantile(values: &[f64], q: f64) -> f64 {
     low + (high - low) * at.fract()
 }
 
-/// The geometric mean; `None` of nothing.
+/// The geometric mean; `None` for no values.
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().map(|v| v.ln()).sum();
     (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
@@ -91,7 +91,7 @@ fn doubled_ranks(sorted: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// The chance of each sum of a random subset of `ranks`.
+/// The probability of each sum of a random subset of `ranks`.
 fn sum_chances(ranks: &[usize]) -> Vec<f64> {
     let mut chances = vec![0.0; ranks.iter().sum::<usize>() + 1];
     chances[0] = 1.0;

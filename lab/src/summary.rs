@@ -1,25 +1,25 @@
-//! What a record says: every allocator against a base, workload by workload.
+//! Summarises a record: every allocator against a base, workload by workload.
 
 use crate::record::{Record, Row, Value};
 use crate::run::Sample;
 use crate::stats::{Comparison, geometric_mean, quantile};
 use crate::workloads::{self, Measure};
 
-/// A number of a timed run that is compared.
+/// A compared number of a timed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Nanoseconds an operation.
+    /// Nanoseconds per operation.
     Time,
-    /// The most KiB resident.
+    /// Peak resident KiB.
     PeakRss,
-    /// Resident bytes a block.
+    /// Resident bytes per block.
     BytesPerBlock,
     /// Minor faults.
     Faults,
 }
 
 impl Metric {
-    /// The number in `sample`; `None` where it was not measured.
+    /// The number in `sample`; `None` if it was not measured.
     pub fn of(self, sample: &Sample) -> Option<f64> {
         match self {
             Metric::Time => Some(sample.ns_per_op),
@@ -30,18 +30,18 @@ impl Metric {
     }
 }
 
-/// A record, asked about its rows.
+/// Queries on a record.
 pub struct Summary<'a> {
     record: &'a Record,
 }
 
 impl<'a> Summary<'a> {
-    /// Asks `record`.
+    /// Queries on `record`.
     pub fn of(record: &'a Record) -> Summary<'a> {
         Summary { record }
     }
 
-    /// The names of the timed rows with that measure, in their order.
+    /// The names of the timed rows with that measure, in order.
     pub fn workloads(&self, measure: Measure) -> Vec<&'a str> {
         let timed = self
             .record
@@ -61,7 +61,7 @@ impl<'a> Summary<'a> {
         peers
     }
 
-    /// The metric in each round in which it was measured.
+    /// The metric in each round that measured it.
     fn rounds(&self, workload: &str, peer: &str, metric: Metric) -> Vec<(u32, f64)> {
         let of = |row: &Row| match &row.value {
             Value::Timed { round, sample } if row.name == workload && row.peer == peer => {
@@ -116,7 +116,7 @@ impl<'a> Summary<'a> {
         geometric_mean(&ratios)
     }
 
-    /// The names of the counted rows of a kind, in their order.
+    /// The names of the counted rows of a kind, in order.
     pub fn counted(&self, kind: Counting) -> Vec<&'a str> {
         let rows = self
             .record
@@ -137,12 +137,12 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// What is counted once instead of timed in rounds.
+/// A quantity counted once instead of timed in rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
-    /// Instructions of a pair.
+    /// Instructions per pair.
     Instructions,
-    /// System calls of a run.
+    /// System calls per run.
     SystemCalls,
 }
 
@@ -156,7 +156,7 @@ impl Counting {
     }
 }
 
-/// The names without repetition, each at its first place.
+/// The distinct names, in order of first appearance.
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     names.fold(Vec::new(), |mut seen, name| {
         if !seen.contains(&name) {

@@ -1,7 +1,7 @@
-//! The workloads as data: what runs, how large, and what its number means. The shapes are
-//! carried out by [`crate::work`] in a worker process and by [`crate::programs`].
+//! The workloads as data: what each runs, its size, and the meaning of its number. [`crate::work`]
+//! carries out the shapes in a worker process, and [`crate::programs`] the programs.
 
-/// In which order a batch is freed.
+/// The order in which a batch is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// First allocated, first freed.
@@ -12,12 +12,12 @@ pub enum Order {
     Random,
 }
 
-/// Who allocated the objects that two threads write to at first.
+/// Which thread first allocates the objects that two threads write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Each thread its own, at the same moment as the other.
+    /// Each thread its own, at the same time as the other.
     Active,
-    /// The main thread, one after the other; the threads free them.
+    /// The main thread, both in a row; the threads free them.
     Passive,
 }
 
@@ -30,7 +30,7 @@ pub enum Growth {
     Eighth,
 }
 
-/// What a workload does. An *operation* is a malloc+free pair where nothing else is said.
+/// The work of a workload. An *operation* is a malloc+free pair unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Blocks of `size` bytes, each freed at once.
@@ -41,37 +41,37 @@ pub enum Shape {
         count: usize,
         order: Order,
     },
-    /// A random one of `live` blocks of 16 to 1,024 bytes replaced, over and over, a thread.
+    /// In each thread, a random one of `live` blocks of 16 to 1,024 bytes is replaced, repeatedly.
     Churn { live: usize, threads: usize },
     /// A linked list of `length` nodes of `size` bytes built in order and freed in order.
     List { size: usize, length: usize },
     /// Blocks of `size` bytes allocated by one thread and freed by another.
     Handoff { size: usize },
-    /// Churn, where after `life` operations a new thread inherits the slots.
+    /// Churn in which a new thread inherits the slots after `life` operations.
     Server {
         live: usize,
         threads: usize,
         life: u64,
     },
-    /// Two threads write 200 times into an 8-byte object each, then replace it.
+    /// Two threads write 200 times to an 8-byte object each, then replace it.
     FalseSharing(Sharing),
-    /// One block grown by realloc to `limit` bytes, written as it grows; one growth an operation.
+    /// One block grown by realloc to `limit` bytes, written as it grows; one growth per operation.
     Grow { limit: usize, growth: Growth },
-    /// Live blocks of `size` bytes, all written: resident bytes a block. A full run takes so
-    /// many that one huge page more or less does not count.
+    /// Live blocks of `size` bytes, all written: resident bytes per block. A full run takes enough
+    /// blocks that a single huge page does not matter.
     Live { size: usize },
-    /// redis-server under redis-benchmark, SET and GET; one request an operation.
+    /// redis-server under redis-benchmark, SET and GET; one request per operation.
     Redis,
-    /// CPython builds, dumps and loads a document; one round trip an operation.
+    /// CPython builds, dumps and loads a document; one round trip per operation.
     PythonJson,
 }
 
-/// Which number of a run is compared.
+/// The number of a run that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Time and peak resident memory.
     Time,
-    /// Resident bytes a block.
+    /// Resident bytes per block.
     Memory,
 }
 
@@ -99,7 +99,8 @@ impl Workload {
         }
     }
 
-    /// Whether a worker process of ours carries it out (else a program of others does).
+    /// Whether one of the lab's worker processes carries it out (else another project's program
+    /// does).
     pub fn is_ours(&self) -> bool {
         !matches!(self.shape, Shape::Redis | Shape::PythonJson)
     }
@@ -165,15 +166,15 @@ pub const ALL: &[Workload] = &[
         shape: Shape::Live { size: 1_024 }, full: 1_000_000, quick: 20_000 },
 ];
 
-/// The workload of that name.
+/// The workload with that name.
 pub fn find(name: &str) -> Option<&'static Workload> {
     ALL.iter().find(|w| w.name == name)
 }
 
-/// The workloads whose name is in `only`, or all when `only` is empty.
+/// The workloads whose names are in `only`, or all if `only` is empty.
 ///
 /// # Errors
-/// When a name in `only` is no workload.
+/// If a name in `only` is no workload.
 pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Workload>> {
     if only.is_empty() {
         return Ok(ALL.iter().collect());

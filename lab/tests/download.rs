@@ -1,6 +1,6 @@
-//! `neap-lab download` as a user runs it. What needs the Python packages uses those that are
-//! there already and fetches nothing; a skip shows as ignored, with what to do, and with
-//! `REQUIRE_ALL=1` it is a failure.
+//! `neap-lab download` as a user runs it. Tests that need the Python packages use an existing
+//! environment and download nothing. Otherwise they show as ignored, with what to do; with
+//! `REQUIRE_ALL=1` that is a failure.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -78,7 +78,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Fails unless the command ended with `code`, and gives what it said on standard error.
+/// Fails unless the command ended with `code`; returns its standard error.
 fn errors(output: &Output, code: i32) -> Result<String, Failed> {
     let errors = text(&output.stderr);
     match output.status.code() == Some(code) {
@@ -94,7 +94,7 @@ fn ensure(holds: bool, told: &str) -> Result<(), Failed> {
     }
 }
 
-/// A folder of this test's own, empty.
+/// An empty directory of this test's own.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("download-{name}"));
     let _ = fs::remove_dir_all(&folder);
@@ -102,8 +102,8 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs a set-up where `python3` is the shell script `script`, or absent, and gives what was said.
-/// Nothing may be left where the packages should be.
+/// Runs a set-up in which `python3` is the shell script `script`, or absent, and returns its
+/// messages. It must leave nothing behind in the place of the packages.
 fn set_up_with(name: &str, script: Option<&str>) -> Result<String, Failed> {
     let home = folder(name);
     let (programs, target) = (home.join("bin"), home.join("packages"));
@@ -136,7 +136,7 @@ fn no_venv() -> Result<(), Failed> {
     ensure(told, &said)
 }
 
-/// This Python makes an environment in which it is itself, and cannot install.
+/// This Python makes an environment that contains itself, and cannot install.
 fn no_index() -> Result<(), Failed> {
     let script = "case \"$2\" in
         venv) /bin/mkdir -p \"$3/bin\" && /bin/cp \"$0\" \"$3/bin/python\";;
@@ -232,7 +232,7 @@ fn another_heap() -> Result<(), Failed> {
     ensure(said.contains("the process uses the malloc of"), &said)
 }
 
-/// The C library's functions again, with something done on the way.
+/// Replaces the C library's functions by wrappers that run given statements first.
 const MALLOC: &str = r#"
 #include <stddef.h>
 #include <unistd.h>
@@ -258,7 +258,7 @@ void *realloc(void *block, size_t size) {
 }
 "#;
 
-/// A download of 1 MB by chunks of 10 under [`MALLOC`] with those statements.
+/// A download of 1 MB in chunks of 10 under [`MALLOC`] with those statements.
 fn download_under(name: &str, calloc: &str, realloc: &str) -> Result<Output, Failed> {
     let home = folder(name);
     let (source, library) = (home.join("malloc.c"), home.join("libneap.so"));
@@ -274,14 +274,14 @@ fn download_under(name: &str, calloc: &str, realloc: &str) -> Result<Output, Fai
     Ok(run(command.arg(&library)))
 }
 
-/// The buffered reader gives back, by realloc, what it could not fill of a chunk.
+/// The buffered reader shrinks a chunk by realloc to the part that it could fill.
 fn wrong_bytes() -> Result<(), Failed> {
     let output = download_under("forgetful", "", "moved[size / 2] += 1")?;
     let said = errors(&output, 1)?;
     ensure(said.contains("are not those that were sent"), &said)
 }
 
-/// Every read sleeps for a tenth of the time there is: a few of the 64 records come.
+/// Every read sleeps for a tenth of the time limit, so only a few of the 64 records arrive.
 fn out_of_time() -> Result<(), Failed> {
     let output = download_under("slow", "usleep(100000)", "")?;
     errors(&output, 0)?;

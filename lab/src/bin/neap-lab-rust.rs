@@ -1,5 +1,6 @@
-//! What `neap-lab classes` runs beside the peers: a Rust program whose allocator is the crate `neap`, which is told the
-//! alignment of every block and so has classes that C cannot use.
+//! The program that `neap-lab classes` runs beside the peers: a Rust program whose allocator is the
+//! crate `neap`. Rust passes the alignment of every block, so the crate has classes that C cannot
+//! use.
 
 #[path = "../work/boxed.rs"]
 mod boxed;
@@ -14,7 +15,7 @@ use neap::Neap;
 #[global_allocator]
 static ALLOCATOR: Neap = Neap;
 
-/// The crate at an alignment of 8.
+/// The crate, with an alignment of 8.
 struct Words;
 
 fn layout(size: usize) -> Layout {
@@ -45,7 +46,7 @@ fn resident() -> u64 {
     kib.map_or(0, |kib: u64| kib * 1_024)
 }
 
-/// The report that the arguments ask for.
+/// The report that the arguments request.
 fn answer(arguments: &[&str]) -> Option<String> {
     let number = |text: &str| text.parse::<usize>().ok();
     match arguments {

@@ -10,7 +10,7 @@ use super::record::{Row, Value};
 use crate::report;
 use crate::rng::Rng;
 
-/// What is to be run.
+/// What to run.
 pub struct Plan {
     /// The cells.
     pub cells: Vec<Cell>,
@@ -18,7 +18,7 @@ pub struct Plan {
     pub contenders: Vec<Contender>,
     /// Rounds.
     pub rounds: u32,
-    /// How long a timed run lasts about.
+    /// Approximate duration of a timed run.
     pub cell_time: Duration,
     /// No run starts after this time.
     pub budget: Duration,
@@ -27,24 +27,24 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Steps of a progress bar: the rounds, and an account of every cell.
+    /// Steps of a progress bar: the rounds, and an accounting run for every cell.
     pub fn steps(&self) -> u64 {
         (self.cells.len() * self.contenders.len()) as u64 * (u64::from(self.rounds) + 1)
     }
 }
 
-/// What came out.
+/// The results of a campaign.
 #[derive(Default)]
 pub struct Results {
     /// The measurements.
     pub rows: Vec<Row>,
-    /// Runs that failed, each told once.
+    /// Runs that failed, each reported once.
     pub failures: Vec<String>,
-    /// What was left out and why.
+    /// What was left out, and why.
     pub left_out: Vec<String>,
 }
 
-/// A campaign under way.
+/// A campaign in progress.
 struct Campaign<'a> {
     plan: &'a Plan,
     start: Instant,
@@ -53,8 +53,8 @@ struct Campaign<'a> {
     results: Results,
 }
 
-/// Carries out the plan. The accounts come after the first round: a budget that ends early
-/// costs repetitions, not columns of the report.
+/// Carries out the plan. The accounting runs follow the first round, so a budget that ends early
+/// costs repetitions but no columns of the report.
 pub fn carry_out(plan: &Plan, bar: &ProgressBar) -> Results {
     let mut campaign = Campaign {
         plan,
@@ -74,7 +74,7 @@ pub fn carry_out(plan: &Plan, bar: &ProgressBar) -> Results {
 }
 
 impl Campaign<'_> {
-    /// Tells what is left out when the time is up.
+    /// Notes what is left out if the time is up.
     fn spent(&mut self, what: &str, rest: &[Cell]) -> bool {
         let spent = self.start.elapsed() >= self.plan.budget;
         if spent {
@@ -87,7 +87,7 @@ impl Campaign<'_> {
         spent
     }
 
-    /// Whether it came to its end.
+    /// Runs one round. True if it was completed.
     fn round(&mut self, round: u32) -> bool {
         let what = format!("round {} of {}", round + 1, self.plan.rounds);
         report::progress(self.bar, &what);
@@ -129,7 +129,8 @@ impl Campaign<'_> {
         }
     }
 
-    /// As many pairs as take a fifth of a second, by the first round; nothing where that failed.
+    /// The number of pairs that take a fifth of a second, by the first round; `None` if that
+    /// failed.
     fn pairs_to_account(&self, cell: &Cell, contender: &Contender) -> Option<u64> {
         let timed = self.results.rows.iter().find_map(|row| match &row.value {
             Value::Timed { timed, .. } if row.is_of(cell, contender.name) => Some(timed),

@@ -1,4 +1,4 @@
-//! What is compared: sizes, patterns and allocators.
+//! The sizes, patterns and allocators to compare.
 
 use anyhow::{bail, ensure};
 
@@ -7,7 +7,7 @@ use crate::work::calloc::{PolicyName, Touch};
 
 const MIB: u64 = 1 << 20;
 
-/// A size of a block.
+/// A block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Its name on the command line and in the records.
@@ -29,7 +29,7 @@ pub const SIZES: &[Size] = &[
     LARGEST,
 ];
 
-/// The largest, and what stands in for it where the machine has too little memory.
+/// The largest size, and its replacement on a machine with too little memory.
 const LARGEST: Size = Size {
     name: "4G",
     bytes: 4_096 * MIB,
@@ -42,41 +42,41 @@ const STAND_IN: Size = Size {
 /// The largest size of a quick run.
 const LARGEST_QUICK: u64 = 10 * MIB;
 
-/// The size of that name.
+/// The size with that name.
 pub fn find_size(name: &str) -> Option<&'static Size> {
     SIZES.iter().find(|size| size.name == name)
 }
 
-/// The pattern of that name.
+/// The pattern with that name.
 pub fn find_touch(name: &str) -> Option<Touch> {
     Touch::ALL.into_iter().find(|touch| touch.name() == name)
 }
 
-/// Which sizes are taken when none is named.
+/// The sizes to use if none is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// All that the machine has memory for.
+    /// All that fit into the machine's memory.
     Full,
     /// The small ones.
     Quick,
 }
 
-/// What is to be run, and what is not for want of memory.
+/// What to run, and what is left out for lack of memory.
 #[derive(Debug, PartialEq)]
 pub struct Chosen {
     /// The rows.
     pub sizes: Vec<&'static Size>,
     /// The patterns.
     pub touches: Vec<Touch>,
-    /// Why a size was left out.
+    /// Why sizes were left out.
     pub left_out: Vec<String>,
 }
 
-/// The sizes and patterns named in `only`, or all where none of the kind is named, as far as
+/// The sizes and patterns named in `only`. If it names none of a kind, all of that kind, as far as
 /// `available` bytes of memory allow.
 ///
 /// # Errors
-/// When a name is neither, or nothing is left.
+/// If a name is neither, or nothing is left.
 pub fn choose(only: &[String], reach: Reach, available: u64) -> anyhow::Result<Chosen> {
     let unknown = only
         .iter()
@@ -110,7 +110,7 @@ fn known() -> Vec<&'static str> {
     sizes.chain(Touch::ALL.map(Touch::name)).collect()
 }
 
-/// The stand-in is for a machine without memory for the largest.
+/// The replacement is used on a machine without memory for the largest size.
 fn default_sizes(reach: Reach, available: u64) -> (Vec<&'static Size>, Vec<String>) {
     let unwanted = if needed(&LARGEST) <= available {
         &STAND_IN
@@ -137,23 +137,24 @@ fn allowed(sizes: &[&'static Size], available: u64) -> (Vec<&'static Size>, Vec<
     (fit, large.iter().map(reason).collect())
 }
 
-/// An allocator may keep a freed block while it takes the next.
+/// Memory for a size: twice its bytes, because an allocator may keep a freed block while it
+/// allocates the next, and a margin.
 fn needed(size: &Size) -> u64 {
     2 * size.bytes + 256 * MIB
 }
 
-/// An allocator that is measured: a peer's library, or a policy of ours over the C library.
+/// A measured allocator: a peer's library, or one of the lab's policies over the C library.
 #[derive(Clone, Debug)]
 pub struct Contender {
     /// Its name on the command line and in the records.
     pub name: &'static str,
-    /// What answers in the worker.
+    /// The policy that serves the worker.
     pub policy: PolicyName,
-    /// The library that is preloaded.
+    /// The preloaded library.
     pub peer: Ready,
 }
 
-/// The policies of ours; all stand over glibc.
+/// The lab's own policies, all over glibc.
 const POLICIES: [(&str, PolicyName); 2] = [
     ("naive", PolicyName::Naive),
     ("libmalloc-116", PolicyName::Libmalloc116),
@@ -167,11 +168,11 @@ pub fn contenders() -> impl Iterator<Item = &'static str> {
         .chain(POLICIES.iter().map(|(name, _)| *name))
 }
 
-/// The allocators named in `only`, or all when it is empty, and for those that are not here the
+/// The allocators named in `only`, or all if it is empty. For those that are not installed, the
 /// reason.
 ///
 /// # Errors
-/// When a name is unknown, or nothing is here.
+/// If a name is unknown, or no allocator is installed.
 pub fn present(only: &[String], places: &Places) -> anyhow::Result<(Vec<Contender>, Vec<String>)> {
     if let Some(name) = only
         .iter()
@@ -215,13 +216,13 @@ fn contender(name: &'static str, places: &Places) -> anyhow::Result<Contender> {
 pub struct Cell {
     /// The size of a block.
     pub size: &'static Size,
-    /// What is written into it.
+    /// The pattern of writes to the block.
     pub touch: Touch,
 }
 
 impl Cell {
-    /// Every cell of the chosen sizes and patterns. Small sizes first: where the time is up,
-    /// what is missing are the cells that take longest.
+    /// Every cell of the chosen sizes and patterns. Small sizes come first, so that the slowest
+    /// cells are missing if the time is up.
     pub fn all(chosen: &Chosen) -> Vec<Cell> {
         let of = |size: &&'static Size| {
             let size = *size;

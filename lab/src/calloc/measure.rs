@@ -1,4 +1,4 @@
-//! One cell in a process of its own: timed, or accounted for without a clock.
+//! Runs one cell in a process of its own, with a clock or with accounting.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::programs::which;
 use crate::work::calloc::{Account, MARK, Timed};
 use crate::{identity, run};
 
-/// What the accounting process of a cell found out.
+/// The results of a cell's accounting process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Accounted {
-    /// Bytes that one `calloc` zeroed by itself; `None` where the kernel does not tell.
+    /// Bytes that one `calloc` zeroed itself; `None` if the kernel cannot tell.
     pub zeroed: Option<u64>,
-    /// System calls a pair; `None` without strace.
+    /// System calls per pair; `None` without strace.
     pub system_calls: Option<f64>,
 }
 
 /// Prints, in the worker, what [`timed`] reads in the harness.
 ///
 /// # Errors
-/// When the process's heap cannot be told.
+/// If the process's heap cannot be determined.
 pub fn report_timed(timed: &Timed) -> anyhow::Result<()> {
     let Timed {
         pairs,
@@ -31,7 +31,7 @@ pub fn report_timed(timed: &Timed) -> anyhow::Result<()> {
         minor_faults,
         major_faults,
     } = timed;
-    // As many digits as the record keeps, so that tables of a run and of its record agree.
+    // The same digits as in the record, so that tables of a run and of its record agree.
     println!("pairs={pairs}\nns_median={ns_median:.1}\nns_least={ns_least:.1}");
     println!("minor_faults={minor_faults:.4}\nmajor_faults={major_faults:.4}");
     println!("heap={}", identity::own_heap()?.display());
@@ -41,7 +41,7 @@ pub fn report_timed(timed: &Timed) -> anyhow::Result<()> {
 /// Prints, in the worker, what [`accounted`] reads in the harness.
 ///
 /// # Errors
-/// When the process's heap cannot be told.
+/// If the process's heap cannot be determined.
 pub fn report_account(account: &Account) -> anyhow::Result<()> {
     match &account.zeroed {
         Ok(bytes) => println!("zeroed={bytes}"),
@@ -67,7 +67,7 @@ fn worker(cell: &Cell, contender: &Contender) -> anyhow::Result<Command> {
 /// Runs pairs for about `time` under the contender.
 ///
 /// # Errors
-/// When the worker fails, hangs, or used another malloc.
+/// If the worker fails, hangs, or used another malloc.
 pub fn timed(cell: &Cell, contender: &Contender, time: Duration) -> anyhow::Result<Timed> {
     let mut command = worker(cell, contender)?;
     command.args(["--milliseconds", &time.as_millis().to_string()]);
@@ -87,10 +87,10 @@ fn parse_timed(report: &str) -> anyhow::Result<Timed> {
     })
 }
 
-/// Accounts for `pairs` pairs under the contender: with strace, where it is installed.
+/// Runs `pairs` pairs under the contender with accounting, under strace if that is installed.
 ///
 /// # Errors
-/// When the worker fails, hangs, found a byte that is not zero, or used another malloc.
+/// If the worker fails, hangs, found a byte that is not zero, or used another malloc.
 pub fn accounted(cell: &Cell, contender: &Contender, pairs: u64) -> anyhow::Result<Accounted> {
     let mut worker = worker(cell, contender)?;
     worker.args(["--account", &pairs.to_string()]);
@@ -118,20 +118,21 @@ fn under_strace(worker: &Command, contender: &Contender) -> Command {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "--signal=none", "-s", "0", "-E"]);
     strace.arg(format!("LD_PRELOAD={}", contender.peer.library.display()));
-    // Counted are the calls that a pair makes; a thread that purges makes its own, and cuts the lines of others in two.
+    // Count only the calls that a pair makes. A purge thread makes its own, and splits the log's
+    // lines for other threads in two.
     strace.args(["-E", "NEAP_PURGE_THREAD=0"]);
     strace.arg(worker.get_program()).args(worker.get_args());
     strace
 }
 
-/// The calls in strace's log between the two marks of the worker, of all threads.
+/// The calls of all threads in strace's log between the worker's two marks.
 fn calls_between_marks(log: &str) -> anyhow::Result<u64> {
     let mark = format!("close({MARK})");
     let parts: Vec<&str> = log.split(&mark).collect();
     let [_, between, _] = parts[..] else {
         anyhow::bail!("{} marks in the system call trace", parts.len() - 1);
     };
-    // The rest of the first mark's own line, and what stands before the second mark in its.
+    // Skip the rest of the first mark's line, and the start of the second mark's line.
     let (_, calls) = between.split_once('\n').context("a mark without an end")?;
     let (calls, _) = calls.rsplit_once('\n').unwrap_or(("", calls));
     let is_call = |line: &&str| line.contains('(') && !line.contains(" resumed>");

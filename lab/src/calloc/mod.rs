@@ -1,8 +1,8 @@
 //! The campaign of `calloc` and `free`: sizes and touch patterns under every allocator.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `cells` | sizes, patterns and allocators, as data, and how they are chosen |
+//! | `cells` | sizes, patterns and allocators, as data, and their selection |
 //! | `measure` | one timed process and one accounting process of a cell |
 //! | `campaign` | interleaved rounds within a time budget |
 //! | `record`, `summary` | the CSV file, and medians over its rounds |

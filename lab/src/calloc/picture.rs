@@ -1,4 +1,4 @@
-//! The campaign as a picture: a panel a pattern, a line an allocator, both axes logarithmic.
+//! The campaign as a picture: one panel per pattern, one line per allocator, both axes logarithmic.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ const TOP: f64 = 60.0;
 const PANEL: (f64, f64) = (400.0, 300.0);
 const GAP: (f64, f64) = (70.0, 70.0);
 
-/// What the axes span: bytes, and nanoseconds.
+/// The ranges of the axes: bytes, and nanoseconds.
 struct Axes {
     bytes: (f64, f64),
     ns: (f64, f64),
@@ -22,7 +22,7 @@ struct Axes {
 /// A panel's upper left corner.
 type Corner = (f64, f64);
 
-/// An SVG document of nanoseconds a pair against the size.
+/// An SVG document of nanoseconds per pair against the size.
 pub fn svg(summary: &Summary) -> String {
     let touches = summary.touches();
     let rows = touches.len().div_ceil(2);
@@ -63,7 +63,7 @@ impl Axes {
         let least = times.iter().copied().reduce(f64::min)?;
         let most = times.iter().copied().reduce(f64::max)?;
         let bytes = (sizes.first()?.bytes as f64, sizes.last()?.bytes as f64);
-        // Whole decades, and never an axis without extent.
+        // Whole decades, and at least one.
         let ns = (
             10f64.powf(least.log10().floor()),
             10f64.powf(most.log10().floor() + 1.0),
@@ -78,18 +78,18 @@ impl Axes {
         PANEL.0 * share(bytes, self.bytes)
     }
 
-    /// From the top.
+    /// Distance from the top.
     fn y(&self, ns: f64) -> f64 {
         PANEL.1 * (1.0 - share(ns, self.ns))
     }
 }
 
-/// Where a value lies within a range, from 0 to 1, by its logarithm.
+/// The position of a value within a range, 0 to 1, by its logarithm.
 fn share(value: f64, (low, high): (f64, f64)) -> f64 {
     (value / low).ln() / (high / low).ln()
 }
 
-/// Okabe and Ito's colours, and a dashed line for the second that has the same.
+/// Okabe and Ito's colours; dashed for the second allocator with the same colour.
 fn stroke(peer: &str) -> String {
     let place = cells::contenders()
         .position(|known| known == peer)
@@ -132,7 +132,7 @@ fn panel(out: &mut String, summary: &Summary, touch: Touch, axes: &Axes, corner:
     text(out, (left + PANEL.0 / 2.0, top - 8.0), "middle", &title);
     time_axis(out, axes, corner);
     size_axis(out, axes, &summary.sizes(), corner);
-    // The first of the legend lies on top.
+    // The first allocator of the legend is drawn last, on top.
     for peer in summary.peers().into_iter().rev() {
         line(out, summary, (touch, peer), axes, corner);
     }

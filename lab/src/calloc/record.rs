@@ -1,4 +1,4 @@
-//! The record of a campaign: a CSV file that tells the machine, the versions, and every run.
+//! The record of a campaign: a CSV file with the machine, the versions and every run.
 
 use anyhow::{Context as _, bail};
 
@@ -12,20 +12,20 @@ use crate::work::calloc::{Timed, Touch};
 pub struct Row {
     /// The size's name.
     pub size: &'static str,
-    /// What was touched.
+    /// The pattern of writes.
     pub touch: Touch,
     /// The allocator.
     pub peer: String,
-    /// What was measured.
+    /// The measured values.
     pub value: Value,
 }
 
-/// What was measured.
+/// The measured values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// One timed run.
     Timed { round: u32, timed: Timed },
-    /// The untimed run.
+    /// The accounting run.
     Accounted(Accounted),
 }
 
@@ -40,7 +40,7 @@ impl Row {
         }
     }
 
-    /// Whether it is of that cell and allocator.
+    /// Whether it belongs to that cell and allocator.
     pub fn is_of(&self, cell: &Cell, peer: &str) -> bool {
         self.size == cell.size.name && self.touch == cell.touch && self.peer == peer
     }
@@ -59,7 +59,7 @@ const COLUMNS: &str = "kind,size,touch,peer,round,pairs,ns_median,ns_least,minor
                        major_faults,zeroed_bytes,system_calls";
 
 impl Record {
-    /// Whether a file is a record of this kind, and not of `bench`.
+    /// Whether a file is a record of this kind, not of `bench`.
     pub fn recognises(text: &str) -> bool {
         has_columns(text, COLUMNS)
     }
@@ -72,7 +72,7 @@ impl Record {
     /// Reads what [`Record::to_csv`] wrote.
     ///
     /// # Errors
-    /// When a line is not as it writes them.
+    /// If a line has another form.
     pub fn from_csv(text: &str) -> anyhow::Result<Record> {
         let (head, rows) = rows_of(text, COLUMNS, parse)?;
         Ok(Record { head, rows })
@@ -166,7 +166,7 @@ fn known(field: &str) -> Option<&str> {
 pub mod tests {
     use super::*;
 
-    /// Rows of one cell: rounds of these times, and an account.
+    /// Rows of one cell: rounds with these times, and an accounting run.
     pub fn rows(size: &'static str, touch: Touch, peer: &str, times: &[f64]) -> Vec<Row> {
         let row = |value| Row {
             size,

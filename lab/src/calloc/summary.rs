@@ -12,7 +12,7 @@ pub struct Median {
     pub value: f64,
     /// The lower and the upper quartile.
     pub quartiles: (f64, f64),
-    /// Rounds.
+    /// The number of rounds.
     pub rounds: usize,
 }
 
@@ -25,28 +25,29 @@ impl Median {
         })
     }
 
-    /// Half the distance of the quartiles, relative to the median.
+    /// Half the interquartile range, relative to the median.
     pub fn spread(&self) -> f64 {
         (self.quartiles.1 - self.quartiles.0) / 2.0 / self.value
     }
 }
 
-/// What a record says of one cell under one allocator.
+/// One cell under one allocator, summed up over a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summed {
-    /// Nanoseconds a pair: each round's median, over the rounds.
+    /// Nanoseconds per pair: the median of the rounds' medians.
     pub ns: Option<Median>,
-    /// The least clock reading of any round.
+    /// The lowest clock reading of any round.
     pub ns_least: Option<f64>,
-    /// Minor and major faults a pair.
+    /// Minor and major faults per pair.
     pub faults: Option<Median>,
-    /// Bytes that calloc zeroed. The outer `None`: not accounted; the inner: not told here.
+    /// Bytes that calloc zeroed. Outer `None`: not measured. Inner `None`: not available on this
+    /// machine.
     pub zeroed: Option<Option<u64>>,
-    /// System calls a pair, in the same way.
+    /// System calls per pair, in the same form.
     pub system_calls: Option<Option<f64>>,
 }
 
-/// A record, and what is in it.
+/// A record and its summary.
 pub struct Summary<'a> {
     record: &'a Record,
 }
@@ -57,7 +58,7 @@ impl<'a> Summary<'a> {
         Summary { record }
     }
 
-    /// The allocators in the order of the report, those unknown today last.
+    /// The allocators in the order of the report; those unknown to this version come last.
     pub fn peers(&self) -> Vec<&'a str> {
         let mut peers: Vec<&str> = Vec::new();
         for row in &self.record.rows {
@@ -70,13 +71,13 @@ impl<'a> Summary<'a> {
         peers
     }
 
-    /// The sizes that were run, small ones first.
+    /// The sizes in the record, smallest first.
     pub fn sizes(&self) -> Vec<&'static Size> {
         let run = |size: &&Size| self.record.rows.iter().any(|row| row.size == size.name);
         SIZES.iter().filter(run).collect()
     }
 
-    /// The patterns that were run.
+    /// The patterns in the record.
     pub fn touches(&self) -> Vec<Touch> {
         let run = |touch: &Touch| self.record.rows.iter().any(|row| row.touch == *touch);
         Touch::ALL.into_iter().filter(run).collect()

@@ -1,4 +1,5 @@
-//! The tables of a campaign: one a pattern and figure, sizes down, allocators across.
+//! The tables of a campaign: one per pattern and figure, with a row per size and a column per
+//! allocator.
 
 use comfy_table::{CellAlignment, Table};
 use serde_json::json;
@@ -8,7 +9,7 @@ use super::summary::{Median, Summary, Summed};
 use crate::report;
 use crate::work::calloc::Touch;
 
-/// A figure that has a table of its own, and how a cell of it is written.
+/// A figure with a table of its own, and the format of its cells.
 struct Figure {
     title: &'static str,
     text: fn(&Summed) -> String,
@@ -36,7 +37,7 @@ const FIGURES: [Figure; 4] = [
     },
 ];
 
-/// Not run.
+/// Shown for a cell that was not run.
 const MISSING: &str = "–";
 
 /// Every table.
@@ -75,7 +76,7 @@ fn table(summary: &Summary, touch: Touch, text: &fn(&Summed) -> String) -> Table
     table
 }
 
-/// A figure of the accounting run: missing, unknown to this machine, or there.
+/// A figure of the accounting run: missing, unavailable on this machine, or known.
 fn told<T>(figure: Option<Option<T>>, text: fn(T) -> String) -> String {
     match figure {
         None => MISSING.into(),
@@ -127,7 +128,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The campaign for programs.
+/// The campaign as JSON.
 pub fn json(record: &Record) -> serde_json::Value {
     let summary = Summary::of(record);
     let head: serde_json::Map<_, _> = record

@@ -1,4 +1,4 @@
-//! All parts of the experiment, each a case of the record.
+//! All parts of the experiment, each as a case of the record.
 
 use clap::ValueEnum;
 
@@ -13,9 +13,9 @@ use crate::rng::Rng;
 /// A part of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// What a block takes beside what was asked for.
+    /// What a block takes beyond the requested bytes.
     Overhead,
-    /// The tables over all sizes, and whether the peers have them.
+    /// The tables over all sizes, and whether the peers' classes match them.
     Tables,
     /// The tables over the sizes of real programs.
     Programs,
@@ -25,41 +25,41 @@ pub enum Part {
     Boxed,
 }
 
-/// What is run.
+/// What to run.
 pub struct Plan {
-    /// Which parts.
+    /// The parts.
     pub parts: Vec<Part>,
-    /// Whose heaps are asked.
+    /// The heaps to measure.
     pub engines: Vec<Engine>,
     /// The sizes of real programs.
     pub programs: Vec<Sizes>,
-    /// Rounds of what is timed.
+    /// Rounds of the timed parts.
     pub rounds: u32,
-    /// How much of it.
+    /// The amount of work.
     pub terms: Terms,
-    /// Of the order within a round.
+    /// Seeds the order within a round.
     pub seed: u64,
 }
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy)]
 pub struct Terms {
-    /// The largest size of which the peers' class is measured.
+    /// The largest size for which the peers' classes are measured.
     pub largest: usize,
     /// Live blocks among which distances are measured.
     pub blocks: usize,
     /// Live boxes.
     pub boxes: usize,
-    /// Readings of the clock in a process.
+    /// Clock readings per process.
     pub readings: usize,
-    /// What Go's `-benchtime` understands.
+    /// A value for Go's `-benchtime`.
     pub go_time: &'static str,
 }
 
 /// The sizes whose blocks are measured.
 const SIZES: [usize; 12] = [1, 8, 16, 24, 32, 48, 64, 100, 200, 500, 1_000, 4_000];
 
-/// The case of each part in the record.
+/// The names of the parts' cases in the record.
 pub const BOOKKEEPING: &str = "bookkeeping of a block by kind of allocator";
 /// See [`BOOKKEEPING`].
 pub const DISTANCES: &str = "bytes from one block to the next";
@@ -76,12 +76,12 @@ pub const GO: &str = "five strings sorted in Go";
 /// See [`BOOKKEEPING`].
 pub const BOXED: &str = "boxed values of 24 bytes in Rust";
 
-/// The version of the Go that is here, such as `go1.26.8`.
+/// The version of the installed Go, such as `go1.26.8`.
 pub fn go_version() -> Option<String> {
     Go::here().ok().map(|go| go.version)
 }
 
-/// Carries out the plan; `tell` hears of each part.
+/// Carries out the plan; calls `tell` before each part.
 pub fn carry_out(plan: &Plan, tell: impl Fn(&str)) -> Results {
     let mut results = Results::default();
     for part in &plan.parts {
@@ -96,7 +96,7 @@ pub fn carry_out(plan: &Plan, tell: impl Fn(&str)) -> Results {
     results
 }
 
-/// Bytes that tell a block's size or whether it is free, by kind of allocator.
+/// Bytes that hold a block's size or whether it is free, by kind of allocator.
 const KINDS: [(&str, f64); 3] = [("bump", 0.0), ("header", 8.0), ("size class", 1.0 / 8.0)];
 
 fn overhead(plan: &Plan, results: &mut Results, tell: &impl Fn(&str)) {
@@ -145,7 +145,7 @@ fn tables(plan: &Plan, results: &mut Results, tell: &impl Fn(&str)) {
     }
 }
 
-/// Whether the peer's malloc has the classes of its table.
+/// Checks that the peer's malloc has the classes of its table.
 fn agreement(table: &ClassTable, engine: &Engine, largest: usize, results: &mut Results) {
     let told = measure::usable(engine, largest).and_then(|measured| {
         match tables::difference(table, &measured) {
@@ -163,7 +163,7 @@ fn agreement(table: &ClassTable, engine: &Engine, largest: usize, results: &mut 
     results.note((AGREEMENT, engine.name(), 0), told);
 }
 
-/// A peer whose classes are not derived: what was measured is its table.
+/// A peer without a derived table: its table is what was measured.
 fn measured_only(engine: &Engine, results: &mut Results) {
     let told = measure::usable(engine, LARGEST).map(|measured| {
         let mut blocks = measured;
@@ -242,7 +242,7 @@ fn boxed(plan: &Plan, results: &mut Results, tell: &impl Fn(&str)) {
     in_the_plans_order(plan, results);
 }
 
-/// Rounds are shuffled, columns are not.
+/// Restores the plan's order of columns; rounds run in shuffled order.
 fn in_the_plans_order(plan: &Plan, results: &mut Results) {
     let place = |name: &str| plan.engines.iter().position(|engine| engine.name() == name);
     let first = results.rows.iter().position(|row| row.case == BOXED);

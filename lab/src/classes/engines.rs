@@ -1,4 +1,5 @@
-//! The processes that are asked: the lab's worker under each peer, and `neap-lab-rust`, whose allocator is the crate.
+//! The processes to measure: the lab's worker under each peer, and `neap-lab-rust`, whose allocator
+//! is the crate.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,11 +12,11 @@ use crate::run;
 /// The name of Neap as a Rust program's own allocator.
 pub const RUST: &str = "neap-rust";
 
-/// Whose heap is asked.
+/// A heap to measure.
 pub enum Engine {
     /// A preloaded library.
     Peer(Ready),
-    /// This program, which has Neap inside.
+    /// A program with Neap built in.
     Rust(PathBuf),
 }
 
@@ -23,7 +24,7 @@ impl Engine {
     /// The Rust program beside this one.
     ///
     /// # Errors
-    /// When it is not there.
+    /// If it does not exist.
     pub fn rust() -> anyhow::Result<Engine> {
         let mut program = std::env::current_exe()?;
         program.pop();
@@ -46,10 +47,10 @@ impl Engine {
         }
     }
 
-    /// What it answers to `arguments`.
+    /// Its answer to `arguments`.
     ///
     /// # Errors
-    /// When it fails, or a peer's worker used another malloc.
+    /// If it fails, or a peer's worker used another malloc.
     pub fn ask(&self, arguments: &[String]) -> anyhow::Result<String> {
         match self {
             Engine::Peer(peer) => {

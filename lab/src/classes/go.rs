@@ -1,4 +1,5 @@
-//! The write-up's benchmark, run by the Go that is here. Nothing is fetched: it needs the standard library alone.
+//! The write-up's benchmark, run with the installed Go. It needs only the standard library, so
+//! nothing is downloaded.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +14,7 @@ use crate::run;
 const BENCHMARK: &str = include_str!("../../classes/sort_test.go");
 const MODULE: &str = "module neap.example/classes\n\ngo 1.18\n";
 
-/// A Go that is installed.
+/// An installed Go.
 pub struct Go {
     program: PathBuf,
     /// Such as `go1.26.8`.
@@ -24,7 +25,7 @@ impl Go {
     /// The one in `PATH`.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn here() -> anyhow::Result<Go> {
         let program = which("go").context("go is not installed (Debian: golang-go)")?;
         let version = go_environment(&program, "GOVERSION")?;
@@ -34,7 +35,7 @@ impl Go {
     /// The classes in its own sources.
     ///
     /// # Errors
-    /// When its sources are not here, or tell none.
+    /// If its sources are not installed, or list none.
     pub fn classes(&self) -> anyhow::Result<Vec<usize>> {
         let root = PathBuf::from(go_environment(&self.program, "GOROOT")?);
         let places = ["internal/runtime/gc", "runtime"];
@@ -48,10 +49,10 @@ impl Go {
         Ok(classes)
     }
 
-    /// Runs the benchmarks `rounds` times. `time` is what Go's `-benchtime` understands.
+    /// Runs the benchmarks `rounds` times. `time` is a value for Go's `-benchtime`.
     ///
     /// # Errors
-    /// When they cannot be built, fail, or tell nothing.
+    /// If they cannot be built, fail, or report nothing.
     pub fn benchmarks(&self, rounds: u32, time: &str) -> anyhow::Result<Vec<Vec<Figure>>> {
         let folder = Scratch::new()?;
         std::fs::write(folder.0.join("go.mod"), MODULE)?;
@@ -68,7 +69,7 @@ impl Go {
     }
 }
 
-/// Go's settings, so that nothing is fetched and nothing of the user's is written to.
+/// Go's settings, so that it downloads nothing and writes to none of the user's files.
 fn offline<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
     command
         .env("GOTOOLCHAIN", "local")
@@ -84,7 +85,7 @@ fn go_environment(program: &Path, name: &str) -> anyhow::Result<String> {
     Ok(text.trim().to_string())
 }
 
-/// A folder that goes with its owner.
+/// A directory that is removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -97,12 +98,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A folder that stays in the system's place for such is the worst that can come of it.
+        // A failure only leaves a directory in the system's temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// The figures of each benchmark's lines; the n-th line of a benchmark is of round n.
+/// The figures of each benchmark's lines; a benchmark's n-th line belongs to round n.
 fn by_round(report: &str) -> anyhow::Result<Vec<Vec<Figure>>> {
     let mut rounds: Vec<Vec<Figure>> = Vec::new();
     for line in report.lines() {
@@ -118,7 +119,8 @@ fn by_round(report: &str) -> anyhow::Result<Vec<Vec<Figure>>> {
     Ok(rounds)
 }
 
-/// The figures in `BenchmarkX-2   100   91.4 ns/op   24 B/op   1 allocs/op`; none in other lines.
+/// The figures in `BenchmarkX-2   100   91.4 ns/op   24 B/op   1 allocs/op`; `None` for other
+/// lines.
 fn figures(line: &str) -> anyhow::Result<Option<Vec<Figure>>> {
     let Some(rest) = line.strip_prefix("Benchmark") else {
         return Ok(None);

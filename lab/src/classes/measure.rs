@@ -1,4 +1,4 @@
-//! What an engine tells about its heap.
+//! Measures an engine's heap.
 
 use anyhow::{Context as _, ensure};
 
@@ -9,13 +9,13 @@ use crate::run;
 /// The usable bytes of every size from 1 to `largest`.
 ///
 /// # Errors
-/// When the engine fails or tells too little.
+/// If the engine fails or reports too little.
 pub fn usable(engine: &Engine, largest: usize) -> anyhow::Result<Vec<usize>> {
     let report = engine.ask(&["usable".into(), largest.to_string()])?;
     sizes(&report, largest)
 }
 
-/// Fills in what stays the same between the lines `usable=SIZE BYTES`.
+/// Expands the lines `usable=SIZE BYTES`: sizes between two lines have the bytes of the first.
 fn sizes(report: &str, largest: usize) -> anyhow::Result<Vec<usize>> {
     let mut usable = Vec::with_capacity(largest);
     let mut last = None;
@@ -38,10 +38,10 @@ fn sizes(report: &str, largest: usize) -> anyhow::Result<Vec<usize>> {
     Ok(usable)
 }
 
-/// Bytes from one block of each size to the next, of `count` live ones.
+/// The distance in bytes between neighbouring blocks of each size, among `count` live ones.
 ///
 /// # Errors
-/// When the engine fails or tells too little.
+/// If the engine fails or reports too little.
 pub fn distances(engine: &Engine, sizes: &[usize], count: usize) -> anyhow::Result<Vec<Figure>> {
     let mut arguments = vec!["distances".to_string(), count.to_string()];
     arguments.extend(sizes.iter().map(usize::to_string));
@@ -53,15 +53,15 @@ pub fn distances(engine: &Engine, sizes: &[usize], count: usize) -> anyhow::Resu
     sizes.iter().map(figure).collect()
 }
 
-/// The name of a figure of a size.
+/// The name of the figure for a size.
 pub fn of_size(size: usize) -> String {
     format!("{size} B")
 }
 
-/// What boxes of 24 bytes cost.
+/// The cost of boxes of 24 bytes.
 ///
 /// # Errors
-/// When the engine fails or tells too little.
+/// If the engine fails or reports too little.
 pub fn boxed(engine: &Engine, count: usize, readings: usize) -> anyhow::Result<Vec<Figure>> {
     let arguments = ["boxed".into(), count.to_string(), readings.to_string()];
     let report = engine.ask(&arguments)?;

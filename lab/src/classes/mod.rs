@@ -1,16 +1,17 @@
-//! The third published experiment: what a block takes beside what was asked for, and which size classes lose how much.
+//! The third published experiment: what a block takes beyond the requested bytes, and how much each
+//! table of size classes wastes.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `tables` | the size classes of Go and of the peers, as data, each with its source |
-//! | `waste` | what a table loses over all sizes, and over those that a program asked for |
-//! | `recorded` | the sizes that real programs asked for |
+//! | `waste` | a table's waste over all sizes, and over the sizes that a program requested |
+//! | `recorded` | the sizes that real programs requested |
 //! | `sizes` | the programs, and how their sizes are recorded |
-//! | `engines` | the peers' processes, and the Rust program that has Neap inside |
-//! | `measure` | what these tell: usable bytes, distances, boxes |
-//! | `go` | the write-up's benchmark, run by the Go that is here |
+//! | `engines` | the peers' processes, and the Rust program with Neap built in |
+//! | `measure` | their figures: usable bytes, distances, boxes |
+//! | `go` | the write-up's benchmark, run with the installed Go |
 //! | `campaign` | all of it, part by part |
-//! | `picture` | waste over size, a panel a table |
+//! | `picture` | waste by size, one panel per table |
 
 pub mod campaign;
 mod engines;

@@ -1,4 +1,4 @@
-//! Waste over size: a panel a table, the size on a logarithmic axis.
+//! Waste by size: one panel per table, with the size on a logarithmic axis.
 
 use super::tables::{self, ClassTable, LARGEST};
 use crate::plot::{push, text};
@@ -8,7 +8,7 @@ const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 150.0;
 const MARGIN: f64 = 50.0;
 const TOP: f64 = 40.0;
-/// What is wasted beyond this is drawn at the edge.
+/// Higher waste is drawn at the edge.
 const MOST: f64 = 0.5;
 const INK: &str = "#0072b2";
 

@@ -1,4 +1,4 @@
-//! The sizes that real programs asked for: a record of its own, that `neap-lab sizes` makes.
+//! The sizes that real programs requested: a record of its own, which `neap-lab sizes` writes.
 
 use std::path::{Path, PathBuf};
 
@@ -9,27 +9,27 @@ use crate::record::{rows_of, text_of};
 /// The sizes of one program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sizes {
-    /// Its name; holds no comma.
+    /// Its name, without commas.
     pub program: String,
-    /// By size, ascending.
+    /// Sorted by size.
     pub steps: Vec<Step>,
 }
 
-/// Allocations of about one size.
+/// Allocations of similar size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// The largest size, in bytes; a multiple of 8, and the step before ends 8 bytes earlier or more. [`usize::MAX`]: all that is
-    /// too large for a class.
+    /// The largest size in bytes, a multiple of 8; the previous step ends at least 8 bytes earlier.
+    /// [`usize::MAX`]: all sizes too large for a class.
     pub up_to: usize,
-    /// How many.
+    /// Number of allocations.
     pub count: u64,
-    /// Their bytes.
+    /// Sum of their bytes.
     pub bytes: u64,
 }
 
 const COLUMNS: &str = "program,up_to,count,bytes";
 
-/// What a step of all larger sizes is called in the record.
+/// The record's name for a step of all larger sizes.
 const LARGER: &str = "larger";
 
 /// The record's text.
@@ -51,7 +51,7 @@ pub fn csv(head: &[(String, String)], programs: &[Sizes]) -> String {
 /// Reads what [`csv`] wrote.
 ///
 /// # Errors
-/// When it is damaged.
+/// If it is damaged.
 pub fn from_csv(text: &str) -> anyhow::Result<Vec<Sizes>> {
     let (_, rows) = rows_of(text, COLUMNS, parse)?;
     let mut programs: Vec<Sizes> = Vec::new();
@@ -94,7 +94,7 @@ fn parse(line: &str) -> anyhow::Result<(String, Step)> {
 /// The newest record of sizes in `folder`.
 ///
 /// # Errors
-/// When there is none, or it is damaged.
+/// If there is none, or it is damaged.
 pub fn newest(folder: &Path) -> anyhow::Result<(PathBuf, Vec<Sizes>)> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {folder:?}"))?;
     let is_one = |file: &PathBuf| file.to_string_lossy().ends_with("-sizes.csv");

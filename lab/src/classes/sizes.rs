@@ -1,4 +1,5 @@
-//! Records which sizes real programs ask for: each runs under Neap in its counting mode, and leaves a table of sizes in its board.
+//! Records the sizes that real programs request. Each runs under Neap in its counting mode, and
+//! leaves a table of sizes on its board.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,15 +14,15 @@ use crate::memory_file;
 use crate::programs::which;
 use crate::run;
 
-/// A program and what it does.
+/// A program and its arguments.
 pub struct Program {
     /// Its name in the record.
     pub name: &'static str,
-    /// The command, looked for in the system's folders first.
+    /// The command; the system's directories are searched first.
     pub command: &'static str,
-    /// What it is told. `{folder}` is an empty folder of its own.
+    /// Its arguments. `{folder}` stands for an empty directory of its own.
     pub arguments: &'static [&'static str],
-    /// Beside the preload.
+    /// Further variables besides the preload.
     pub environment: &'static [(&'static str, &'static str)],
 }
 
@@ -43,7 +44,7 @@ const COMPILED: &str = "#include <algorithm>\n#include <iostream>\n#include <map
 
 /// The programs, in the order of the record.
 pub const PROGRAMS: &[Program] = &[
-    // Not `-I`, which has Python ignore PYTHONMALLOC.
+    // Not `-I`, with which Python ignores PYTHONMALLOC.
     Program {
         name: "python json",
         command: "python3",
@@ -121,14 +122,14 @@ pub const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// The longest wait for a program's board.
+/// Longest wait for a program's board.
 const LONGEST_START: Duration = Duration::from_secs(10);
 
 impl Program {
-    /// Runs it under `library` and tells its sizes.
+    /// Runs it under `library` and returns its sizes.
     ///
     /// # Errors
-    /// When it is not installed, fails, or shows no table of sizes.
+    /// If it is not installed, fails, or has no table of sizes.
     pub fn sizes(&self, library: &Path) -> anyhow::Result<Sizes> {
         let folder = Scratch::new()?;
         std::fs::write(folder.0.join("input.cc"), COMPILED)?;
@@ -158,7 +159,8 @@ impl Program {
             .envs(self.environment.iter().copied())
             .env("LD_PRELOAD", library)
             .env("NEAP_COUNT", "1")
-            // A process that somebody monitors writes its table once more at its end, whether or not that one is there.
+            // A monitored process writes its table once more at its end, even if no monitor
+            // listens.
             .env("NEAP_MONITOR", "/nobody/listens")
             .current_dir(folder)
             .stdin(Stdio::null())
@@ -169,7 +171,8 @@ impl Program {
             .with_context(|| format!("cannot run {}", self.command))
     }
 
-    /// The distribution's own program: a version manager's shim would be counted in its place.
+    /// The distribution's own program. A version manager's shim would otherwise be counted in its
+    /// place.
     fn file(&self) -> anyhow::Result<PathBuf> {
         if self.command == "cc1plus" {
             let name = run::output(Command::new("g++").arg("-print-prog-name=cc1plus"))?;
@@ -182,12 +185,12 @@ impl Program {
     }
 }
 
-/// The board of a program that has just been started, held open beyond its end.
+/// The board of a program that was just started, held open beyond its end.
 fn board_of(child: &mut Child) -> anyhow::Result<File> {
     let start = Instant::now();
     let pid = child.id().to_string();
     loop {
-        // It can be found a moment before its head is written.
+        // The board may be found a moment before its head is written.
         let found = memory_file::open(&pid, board::NAME);
         let told = found.as_ref().map(is_board);
         if let (Some(file), Some(Ok(()))) = (found, &told) {
@@ -206,7 +209,7 @@ fn is_board(file: &File) -> anyhow::Result<()> {
     memory_file::ensure_words(file, board::MAGIC, board::VERSION)
 }
 
-/// The table of sizes in a board.
+/// The table of sizes on a board.
 fn steps(board: &File) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::new();
     for index in 0..board::SIZES {
@@ -215,7 +218,7 @@ fn steps(board: &File) -> anyhow::Result<Vec<Step>> {
         if count > 0 {
             let up_to = match index + 1 == board::SIZES {
                 true => usize::MAX,
-                // Entry 0 is for requests of no bytes, which get a block of 8.
+                // Entry 0 counts requests of zero bytes, which get a block of 8.
                 false => index.max(1) * board::SIZE_STEP,
             };
             steps.push(Step {
@@ -228,7 +231,7 @@ fn steps(board: &File) -> anyhow::Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// Has a redis-server serve, and ends it.
+/// Sends requests to a redis-server, then ends it.
 fn serve(server: &mut Child, folder: &Path) -> anyhow::Result<bool> {
     let socket = folder.join("redis.sock");
     let start = Instant::now();
@@ -259,7 +262,7 @@ fn serve(server: &mut Child, folder: &Path) -> anyhow::Result<bool> {
     served.and(stopped).map(|_| ended)
 }
 
-/// A folder that goes with its owner.
+/// A directory that is removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -272,7 +275,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A folder that stays in the system's place for such is the worst that can come of it.
+        // A failure only leaves a directory in the system's temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

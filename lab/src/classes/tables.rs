@@ -1,30 +1,31 @@
-//! The size classes of allocators, as data or as the rule that makes them, each with where it is told.
+//! The size classes of allocators, as data or as the rule that generates them, each with its
+//! source.
 
 use std::ops::RangeInclusive;
 
-/// The sizes that tables are compared over: all have a class for them.
+/// The sizes that tables are compared over; every table has a class for them.
 pub const LARGEST: usize = 32 << 10;
 
-/// Which blocks an allocator has.
+/// An allocator's block sizes.
 #[derive(Clone, Debug)]
 pub struct ClassTable {
     /// Its name in the tables.
     pub name: &'static str,
-    /// Where the classes are told.
+    /// Where the classes are documented.
     pub source: &'static str,
-    /// The peers whose malloc must have exactly these.
+    /// The peers whose malloc must have exactly these classes.
     pub peers: &'static [&'static str],
-    /// Bytes of each block that the caller cannot use.
+    /// Bytes of each block that the program cannot use.
     pub header: usize,
-    /// Bytes of a block of each class, header included, ascending; the last holds [`LARGEST`].
+    /// Bytes of each class's block, including the header, ascending; the last holds [`LARGEST`].
     pub blocks: Vec<usize>,
 }
 
 impl ClassTable {
-    /// Bytes of the block that a request of `size` bytes takes, header included.
+    /// Bytes of the block for a request of `size` bytes, including the header.
     ///
     /// # Panics
-    /// When `size` is over [`LARGEST`].
+    /// If `size` is over [`LARGEST`].
     pub fn taken(&self, size: usize) -> usize {
         assert!(size <= LARGEST, "no class for {size} bytes");
         self.blocks[self
@@ -32,18 +33,18 @@ impl ClassTable {
             .partition_point(|&block| block < size + self.header)]
     }
 
-    /// The bytes of it that the caller may use.
+    /// The usable bytes of that block.
     ///
     /// # Panics
-    /// As [`ClassTable::taken`].
+    /// Same as [`ClassTable::taken`].
     pub fn usable(&self, size: usize) -> usize {
         self.taken(size) - self.header
     }
 
-    /// The part of the block that a request of `size` bytes wastes.
+    /// The wasted fraction of that block.
     ///
     /// # Panics
-    /// As [`ClassTable::taken`].
+    /// Same as [`ClassTable::taken`].
     pub fn waste(&self, size: usize) -> f64 {
         let taken = self.taken(size);
         (taken - size) as f64 / taken as f64
@@ -91,7 +92,7 @@ pub fn all() -> Vec<ClassTable> {
     ]
 }
 
-/// The table of that name.
+/// The table with that name.
 pub fn find(name: &str) -> Option<ClassTable> {
     all().into_iter().find(|table| table.name == name)
 }
@@ -115,7 +116,7 @@ const NEAP_SOURCE: &str = "core/src/slab/class.rs at an alignment of 16, which C
 const NEAP_RUST_SOURCE: &str =
     "core/src/slab/class.rs at an alignment of 8, which Rust's Layout states";
 
-/// Which of Go's tables.
+/// A version of Go's table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Since {
     Go115,
@@ -135,14 +136,14 @@ fn go(since: Since) -> Vec<usize> {
     GO.into_iter().filter(there).collect()
 }
 
-/// The classes that malloc uses: of the list's, those that are multiples of 16.
+/// The classes that malloc uses: the multiples of 16 in the list.
 const TCMALLOC: [usize; 35] = [
     16, 32, 64, 80, 96, 112, 128, 160, 176, 208, 256, 288, 352, 448, 512, 576, 704, 896, 1024,
     1152, 1408, 1792, 2048, 2688, 3456, 4096, 4736, 6144, 8192, 9472, 12288, 16384, 20480, 28672,
     32768,
 ];
 
-/// From `least` on, every 16 bytes up to 128, then `steps` a doubling.
+/// The `first` sizes, then `steps` classes per doubling.
 fn doublings(first: impl Iterator<Item = usize>, steps: usize) -> Vec<usize> {
     let powers = (7..15).map(|power| 1 << power);
     let beyond =
@@ -150,13 +151,13 @@ fn doublings(first: impl Iterator<Item = usize>, steps: usize) -> Vec<usize> {
     first.chain(beyond).collect()
 }
 
-/// Classes every 16 bytes up to 128 (and of 8, where `least` is that), then four a doubling.
+/// Classes every 16 bytes up to 128 (and 8, if `least` is 8), then four per doubling.
 fn quarters(least: usize) -> Vec<usize> {
     let tiny = (least < 16).then_some(least);
     doublings(tiny.into_iter().chain((16..=128).step_by(16)), 4)
 }
 
-/// Classes every `step` bytes up to 128, then eight a doubling.
+/// Classes every `step` bytes up to 128, then eight per doubling.
 fn eighths(step: usize) -> Vec<usize> {
     doublings((step..=128).step_by(step), 8)
 }
@@ -167,7 +168,8 @@ fn glibc() -> Vec<usize> {
 
 const GPERFTOOLS_PAGE: usize = 8 << 10;
 
-/// One class a multiple of the alignment, but one only where as many blocks fit into as large a span.
+/// One class per multiple of the alignment, merged where the same number of blocks fits into a span
+/// of the same length.
 fn gperftools() -> Vec<usize> {
     let mut classes: Vec<(usize, usize)> = Vec::new();
     let mut size = 8;
@@ -190,7 +192,7 @@ fn gperftools_alignment(size: usize) -> usize {
     }
 }
 
-/// Whole pages that waste at most an eighth, and hold a quarter of what moves at once.
+/// Whole pages with at most an eighth of waste and room for a quarter of the blocks moved at once.
 fn gperftools_span(size: usize) -> usize {
     let moved = ((64 << 10) / size).clamp(2, 32);
     let fits = |pages: &usize| {
@@ -214,7 +216,7 @@ pub fn of_go_sources(text: &str) -> Vec<usize> {
     rows.filter_map(block).collect()
 }
 
-/// The sizes over which `table` and what was measured differ: the first and the last, and how many.
+/// The sizes at which `table` and the measurement differ: the first, the last, and their number.
 pub fn difference(
     table: &ClassTable,
     measured: &[usize],

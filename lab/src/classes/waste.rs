@@ -1,15 +1,15 @@
-//! What a table of classes loses.
+//! The waste of a table of classes.
 
 use super::recorded::Sizes;
 use super::tables::{ClassTable, LARGEST};
 use crate::figures::Figure;
 
-/// Small sizes, of which programs ask most.
+/// Small sizes, which programs request most.
 const SMALL: usize = 1 << 10;
 /// Below this many bytes the worst case is always the smallest size.
 const WORST_FROM: usize = 65;
 
-/// The table over every size from 1 B to 32 KiB, each as often as the others.
+/// The table over every size from 1 B to 32 KiB, equally weighted.
 pub fn of_all_sizes(table: &ClassTable) -> Vec<Figure> {
     let (worst, at) = worst(table);
     vec![
@@ -23,7 +23,7 @@ pub fn of_all_sizes(table: &ClassTable) -> Vec<Figure> {
     ]
 }
 
-/// The mean over the sizes of the part of its block that each wastes.
+/// The wasted fraction of the block, averaged over the sizes.
 fn mean(table: &ClassTable, largest: usize) -> f64 {
     (1..=largest).map(|size| table.waste(size)).sum::<f64>() / largest as f64
 }
@@ -32,7 +32,7 @@ fn worst(table: &ClassTable) -> (f64, usize) {
     highest(table, WORST_FROM..LARGEST + 1)
 }
 
-/// The largest waste and the smallest size that has it.
+/// The largest waste, and the smallest size that has it.
 fn highest(table: &ClassTable, sizes: std::ops::Range<usize>) -> (f64, usize) {
     let mut highest = (0.0, sizes.start);
     for size in sizes {
@@ -43,17 +43,17 @@ fn highest(table: &ClassTable, sizes: std::ops::Range<usize>) -> (f64, usize) {
     highest
 }
 
-/// What the table loses when a program's sizes are asked for.
+/// The waste of a table for a program's sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lost {
-    /// The part of all blocks' bytes that nobody asked for.
+    /// The fraction of all blocks' bytes that was not requested.
     pub share: f64,
-    /// Bytes of a block that nobody asked for, in the mean.
+    /// Mean bytes of a block that were not requested.
     pub bytes: f64,
 }
 
-/// The table over the sizes of a program, as often as it asked for each. All classes are multiples of 8 bytes apart, as the steps
-/// of the record are, so this is exact.
+/// The table over a program's sizes, weighted by number of requests. This is exact, because all
+/// classes are multiples of 8 bytes, as are the steps of the record.
 pub fn of_program(table: &ClassTable, sizes: &Sizes) -> Lost {
     let (mut taken, mut asked, mut count) = (0, 0, 0);
     for step in sizes.steps.iter().filter(|step| step.up_to <= LARGEST) {
@@ -78,7 +78,8 @@ mod tests {
     fn waste_is_what_neap_promises_and_go_states() {
         let neap = tables::find("neap").unwrap();
         assert!(worst(&neap).0 < 0.125 + 1e-9 || worst(&neap).1 <= 128);
-        // Go's own table states 29.24 % for 24 bytes with the tail of its span, so 17 in 24 without.
+        // Go's own table states 29.24 % for 24 bytes with the tail of its span, so 17 in 24
+        // without.
         let go = tables::find("go-1.16").unwrap();
         assert!((go.waste(17) - 7.0 / 24.0).abs() < 1e-12);
         assert_eq!(highest(&go, 1..65), (0.875, 1));

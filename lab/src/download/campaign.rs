@@ -19,13 +19,13 @@ pub struct Run {
     pub buffers: Buffers,
     /// The round, from 0.
     pub round: u32,
-    /// What came out.
+    /// The result.
     pub sample: Sample,
 }
 
-/// What is to be run.
+/// What to run.
 pub struct Plan {
-    /// What all cells have in common.
+    /// The terms that all cells share.
     pub terms: Terms,
     /// The chunks in MB.
     pub chunks_mb: Vec<u64>,
@@ -33,41 +33,41 @@ pub struct Plan {
     pub peers: Vec<Ready>,
     /// The receive buffers.
     pub buffers: Vec<Buffers>,
-    /// How often.
+    /// The number of rounds.
     pub rounds: u32,
     /// Seeds the order within a round.
     pub seed: u64,
 }
 
 impl Plan {
-    /// Clients in all.
+    /// Number of clients in total.
     pub fn cells(&self) -> u64 {
         let of_a_round = self.chunks_mb.len() * self.peers.len() * self.buffers.len();
         of_a_round as u64 * u64::from(self.rounds)
     }
 }
 
-/// What came out.
+/// The results of a campaign.
 #[derive(Default)]
 pub struct Results {
     /// The measurements.
     pub runs: Vec<Run>,
-    /// Cells that failed, each told once.
+    /// Cells that failed, each reported once.
     pub failures: Vec<String>,
 }
 
-/// Hears of the campaign's progress.
+/// Observes the campaign's progress.
 pub trait Watch {
-    /// A client begins.
+    /// Called when a client begins.
     fn begin(&self, what: &str);
-    /// It ended.
+    /// Called when it has ended.
     fn end(&self, result: &anyhow::Result<Sample>);
 }
 
 /// Carries out the plan.
 ///
 /// # Errors
-/// When the server does not start. A cell that fails is a result.
+/// If the server does not start. A failed cell is a result.
 pub fn carry_out(
     plan: &Plan,
     environment: &Environment,
@@ -95,7 +95,7 @@ pub fn carry_out(
     Ok(campaign.results)
 }
 
-/// Every peer with every kind of buffers.
+/// Every peer with every kind of buffer.
 fn cells_of<'a>(peers: &[&'a Ready], buffers: &[Buffers], chunk_mb: u64) -> Vec<Cell<'a>> {
     let of_peer = |&peer: &&'a Ready| {
         let cell = move |&buffers: &Buffers| Cell {
@@ -117,7 +117,7 @@ struct Campaign<'a> {
 }
 
 impl<'a> Campaign<'a> {
-    /// The peers whose preload takes in the client; the others are failures.
+    /// The peers whose preload works in the client; the others become failures.
     fn usable_peers(&mut self) -> Vec<&'a Ready> {
         let mut usable = Vec::new();
         for peer in &self.plan.peers {

@@ -1,4 +1,4 @@
-//! One client process under one allocator with one chunk size.
+//! Runs one client process under one allocator with one chunk size.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::{identity, run};
 
 const SOURCE: &str = include_str!("../../download/client.py");
 
-/// The most bytes that one TLS read gives.
+/// Most bytes that one TLS read returns.
 const RECORD: u64 = 16 << 10;
 
 /// How pyOpenSSL makes its receive buffers.
@@ -23,12 +23,12 @@ const RECORD: u64 = 16 << 10;
 pub enum Buffers {
     /// Zero-filled, as in 2016: the experiment.
     Zeroed,
-    /// Not zeroed, as today: the control, which shows what the rest of a download costs.
+    /// Not zeroed, as pyOpenSSL does today: the control, which shows the rest of a download's cost.
     Unzeroed,
 }
 
 impl Buffers {
-    /// The word for the client and for the record.
+    /// Its name for the client and in the record.
     pub fn name(self) -> &'static str {
         match self {
             Buffers::Zeroed => "zeroed",
@@ -36,24 +36,24 @@ impl Buffers {
         }
     }
 
-    /// The buffers of that name.
+    /// The kind of buffers with that name.
     pub fn find(name: &str) -> Option<Buffers> {
         let all = [Buffers::Zeroed, Buffers::Unzeroed];
         all.into_iter().find(|buffers| buffers.name() == name)
     }
 }
 
-/// What every download of a campaign has in common.
+/// The terms that all downloads of a campaign share.
 pub struct Terms {
     /// Bytes of the body.
     pub body: u64,
-    /// How often it is downloaded, one after the other in one client.
+    /// Number of downloads in one client, one after the other.
     pub downloads: u32,
-    /// The client ends after this time, whatever came.
+    /// The client ends after this time, complete or not.
     pub limit: Duration,
 }
 
-/// What one client is.
+/// The parameters of one client.
 #[derive(Clone, Copy)]
 pub struct Cell<'a> {
     /// The client's allocator.
@@ -67,14 +67,14 @@ pub struct Cell<'a> {
 /// How a client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// All came.
+    /// The whole body arrived.
     Whole,
-    /// Time was up.
+    /// The time was up.
     TimeUp,
 }
 
 impl End {
-    /// The client's word, and the record's.
+    /// Its name for the client and in the record.
     pub fn name(self) -> &'static str {
         match self {
             End::Whole => "body",
@@ -82,46 +82,46 @@ impl End {
         }
     }
 
-    /// The end of that name.
+    /// The end with that name.
     pub fn find(name: &str) -> Option<End> {
         let all = [End::Whole, End::TimeUp];
         all.into_iter().find(|end| end.name() == name)
     }
 }
 
-/// What one client measured.
+/// One client's measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Bytes that came, and were right.
+    /// Bytes received and verified.
     pub bytes: u64,
-    /// From the heads of the answers to the last bytes.
+    /// From the response heads to the last bytes.
     pub seconds: f64,
     /// How it ended.
     pub end: End,
-    /// TLS reads, each with a buffer of its own.
+    /// TLS reads, each with a new buffer.
     pub reads: u64,
-    /// The most KiB that the client had resident.
+    /// The client's peak resident KiB.
     pub peak_rss_kib: u64,
     /// The client's minor faults.
     pub minor_faults: u64,
 }
 
 impl Sample {
-    /// MB a second; 0 when nothing came.
+    /// MB per second; 0 if nothing arrived.
     pub fn rate(&self) -> f64 {
         self.bytes as f64 / MB as f64 / self.seconds
     }
 
-    /// What the rate is below when nothing came: not even one record within the time.
+    /// An upper bound of the rate if nothing arrived: not even one record within the time.
     pub fn bound(&self) -> f64 {
         RECORD as f64 / MB as f64 / self.seconds
     }
 }
 
-/// Makes sure that the client's malloc is the peer's when it is preloaded.
+/// Checks that the client's malloc is the peer's under the preload.
 ///
 /// # Errors
-/// When it is another.
+/// If it is another.
 pub fn ensure_preload_takes(environment: &Environment, peer: &Ready) -> anyhow::Result<()> {
     let mut python = Command::new(environment.python());
     identity::ensure_bound(python.args(["-I", "-c", ""]), &peer.library)
@@ -130,7 +130,7 @@ pub fn ensure_preload_takes(environment: &Environment, peer: &Ready) -> anyhow::
 /// Runs one client.
 ///
 /// # Errors
-/// When the client fails, hangs, used another malloc or buffers of another size, or got other
+/// If the client fails, hangs, used another malloc or buffers of another size, or received other
 /// bytes than the server sent.
 pub fn once(
     environment: &Environment,
@@ -154,7 +154,7 @@ pub fn once(
     Ok(told.sample)
 }
 
-/// What a client told.
+/// A client's report.
 struct Told {
     sample: Sample,
     /// The bytes of each download, and their CRC-32.
@@ -194,8 +194,8 @@ impl Told {
         })
     }
 
-    /// Fails unless the bytes are the server's, which `crc32` tells about the first so many of
-    /// its body, and the buffers were of the chunk's size.
+    /// Fails unless the bytes are the server's and the buffers had the chunk's size. `crc32`
+    /// returns the checksum of the body's first bytes.
     fn ensure_right(
         &self,
         terms: &Terms,
@@ -211,7 +211,8 @@ impl Told {
                  not {sent:08x})"
             );
         }
-        // The buffered reader rounds down to whole blocks of its own; nothing more may be lost.
+        // The buffered reader rounds down to whole blocks of its own; no other bytes may be
+        // missing.
         ensure!(
             self.sample.reads == 0 || self.largest_buffer > chunk / 2,
             "the largest buffer had {} bytes, not the chunk's {chunk}",
@@ -220,7 +221,7 @@ impl Told {
         Ok(())
     }
 
-    /// Fails when a download fell short, unless it is the last and time was up.
+    /// Fails if a download is incomplete, unless it is the last one and the time was up.
     fn ensure_whole(&self, terms: &Terms) -> anyhow::Result<()> {
         let body = terms.body;
         let whole = self.downloads.iter().take_while(|&&(b, _)| b == body);
@@ -260,7 +261,7 @@ mod tests {
         limit: Duration::from_secs(1),
     };
 
-    /// Judges a report, where the server's checksum is always 77.
+    /// Checks a report; the server's checksum is always 77.
     fn judge(report: &str) -> anyhow::Result<()> {
         Told::parse(report)?.ensure_right(&TERMS, MB, &mut |_| Ok(77))
     }

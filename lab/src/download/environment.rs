@@ -1,5 +1,5 @@
-//! The Python packages of the download and the server's certificate: made on first use, under a
-//! temporary name that becomes the right one when all is there.
+//! The Python packages of the download and the server's certificate. They are made on first use
+//! under a temporary name, which is renamed when everything is there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,35 +22,37 @@ const NO_PACKAGES: &str = "pip cannot install the packages of lab/download/requi
                            network (neap-lab download --prepare), or name a folder with the wheels \
                            (PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER)";
 
-/// An environment that works.
+/// A working environment.
 pub struct Environment {
     folder: PathBuf,
     /// The versions of Python and of the packages, for the record.
     pub versions: String,
 }
 
-/// Whether an environment may be made where there is none.
+/// Whether a missing environment may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Making {
     /// From the package index.
     Allowed,
-    /// Nothing is fetched.
+    /// Nothing may be downloaded.
     Forbidden,
 }
 
-/// How getting an environment ended.
+/// The result of getting an environment.
 pub enum Outcome {
     /// It works.
     Ready(Environment),
-    /// There is none, and making was forbidden.
+    /// There is none, and making one was forbidden.
     Absent,
 }
 
 impl Environment {
-    /// The environment in `folder`, made there if need be and allowed. `say` is told of that.
+    /// The environment in `folder`. Makes it if necessary and allowed, and announces that through
+    /// `say`.
     ///
     /// # Errors
-    /// When it cannot be made: what is missing, and what to do. Nothing half-made is left.
+    /// If it cannot be made; the error says what is missing and what to do. A partial environment
+    /// is removed.
     pub fn get(folder: &Path, making: Making, say: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
         if let Ok(environment) = Environment::open(folder) {
             return Ok(Outcome::Ready(environment));
@@ -81,7 +83,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// The interpreter that sees the packages.
+    /// The interpreter that finds the packages.
     pub fn python(&self) -> PathBuf {
         python(&self.folder)
     }
@@ -96,14 +98,14 @@ impl Environment {
         self.folder.join("key.pem")
     }
 
-    /// A command that runs the Python `source`, whatever the user's own settings for Python are.
+    /// A command that runs the Python `source` without the user's own settings for Python.
     pub fn program(&self, source: &str) -> Command {
         program(&self.folder, source)
     }
 }
 
-/// Where the environment stands unless the user says otherwise: beside the peers' builds. The
-/// name changes with the packages, so that an old one is not taken for the new.
+/// The default place of the environment: beside the peers' builds. Its name changes with the
+/// packages, so that an old one is not mistaken for the new.
 pub fn default_folder(places: &Places) -> PathBuf {
     let fnv1a = REQUIREMENTS.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -122,11 +124,11 @@ fn program(folder: &Path, source: &str) -> Command {
     command
 }
 
-/// A folder under construction, removed unless it is finished.
+/// A directory under construction, removed unless it is finished.
 struct Part(PathBuf);
 
 impl Part {
-    /// A folder beside `folder`, so that finishing is a rename.
+    /// A directory beside `folder`, so that finishing is a rename.
     fn beside(folder: &Path) -> anyhow::Result<Part> {
         let name = folder.file_name().context("the folder has no name")?;
         let parent = folder.parent().context("the folder has no parent")?;
@@ -144,12 +146,12 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // Absent when it was finished or never begun.
+        // Missing if it was finished or never begun.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Removes what processes left that were killed while they built.
+/// Removes partial directories of processes that were killed while building.
 fn remove_left_over(parent: &Path, prefix: &str) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries {
@@ -159,13 +161,13 @@ fn remove_left_over(parent: &Path, prefix: &str) {
             .and_then(|id| id.parse::<u32>().ok());
         let ended = |id: u32| !Path::new(&format!("/proc/{id}")).exists();
         if builder.is_some_and(ended) {
-            // What cannot be removed is in nobody's way.
+            // A directory that cannot be removed does no harm.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// Removes an environment that does not work any more (its Python is gone), and nothing else.
+/// Removes an environment that no longer works, because its Python is gone; leaves any other alone.
 fn remove_broken(folder: &Path) -> anyhow::Result<()> {
     if !folder.exists() {
         return Ok(());
@@ -205,7 +207,7 @@ fn make(folder: &Path) -> anyhow::Result<()> {
         .arg(new.join("key.pem"))
         .arg(new.join("certificate.pem"));
     run(&mut certificate).context("cannot make the server's certificate")?;
-    // Another process may have been faster, and uses it.
+    // Another process may have finished one first, and use it.
     if Environment::open(folder).is_ok() {
         return Ok(());
     }
@@ -218,7 +220,7 @@ fn python3(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command and gives its standard output; a failure tells its last lines.
+/// Runs a command and returns its standard output; an error contains the last lines.
 fn run(mut command: impl std::borrow::BorrowMut<Command>) -> anyhow::Result<String> {
     let command = command.borrow_mut();
     let program = command.get_program().to_string_lossy().into_owned();
@@ -229,7 +231,7 @@ fn run(mut command: impl std::borrow::BorrowMut<Command>) -> anyhow::Result<Stri
     if output.status.success() {
         return Ok(text(&output.stdout));
     }
-    // venv tells its troubles on standard output.
+    // venv reports errors on standard output.
     let told = text(&output.stdout) + &text(&output.stderr);
     let lines: Vec<&str> = told
         .lines()

@@ -1,4 +1,4 @@
-//! The record of a campaign: a CSV file that tells the machine, the versions, and every download.
+//! The record of a campaign: a CSV file with the machine, the versions and every download.
 
 use anyhow::{Context as _, bail, ensure};
 
@@ -30,10 +30,10 @@ impl Record {
         text_of(&self.head, COLUMNS, &self.runs, line)
     }
 
-    /// Reads what [`Record::to_csv`] wrote. The rate is reckoned again.
+    /// Reads what [`Record::to_csv`] wrote. Computes the rate again.
     ///
     /// # Errors
-    /// When a line is not as it writes them, or there is none.
+    /// If a line has another form, or there is none.
     pub fn from_csv(text: &str) -> anyhow::Result<Record> {
         let (head, runs) = rows_of(text, COLUMNS, parse)?;
         ensure!(!runs.is_empty(), "no downloads");
@@ -59,7 +59,7 @@ fn line(run: &Run) -> String {
         minor_faults,
     } = sample;
     let end = end.name();
-    // All digits of the seconds: tables of a run and of its record agree.
+    // All digits of the seconds, so that tables of a run and of its record agree.
     format!(
         "{chunk_mb},{peer},{buffers},{round},{rate:.4},{bytes},{seconds},{end},{reads},\
          {peak_rss_kib},{minor_faults}"

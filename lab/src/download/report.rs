@@ -9,13 +9,13 @@ use crate::peers;
 use crate::plot::lines::{Line, Picture, Point};
 use crate::stats::quantile;
 
-/// The rounds of one allocator with one chunk size and one kind of buffers.
+/// The rounds of one allocator with one chunk size and one kind of buffer.
 struct Cell<'a> {
     samples: Vec<&'a Sample>,
 }
 
 impl<'a> Cell<'a> {
-    /// `None` when no round of it succeeded.
+    /// `None` if no round of it succeeded.
     fn of(runs: &'a [Run], peer: &str, chunk_mb: u64, buffers: Buffers) -> Option<Cell<'a>> {
         let of_cell =
             |run: &&Run| run.peer == peer && run.chunk_mb == chunk_mb && run.buffers == buffers;
@@ -23,13 +23,13 @@ impl<'a> Cell<'a> {
         (!samples.is_empty()).then_some(Cell { samples })
     }
 
-    /// The `q`-quantile of the rates, in MB a second.
+    /// The `q`-quantile of the rates, in MB per second.
     fn rate(&self, q: f64) -> f64 {
         let rates: Vec<f64> = self.samples.iter().map(|s| s.rate()).collect();
         quantile(&rates, q)
     }
 
-    /// What a median rate of nothing is below.
+    /// The upper bound of a median rate of 0.
     fn bound(&self) -> f64 {
         let bounds = self.samples.iter().map(|s| s.bound());
         bounds.fold(0.0, f64::max)
@@ -39,7 +39,7 @@ impl<'a> Cell<'a> {
         self.samples.iter().any(|s| s.end == End::TimeUp)
     }
 
-    /// The median, with the least and the most of several rounds.
+    /// The median, and for several rounds also the least and the most.
     fn text(&self) -> String {
         let mark = if self.ran_out_of_time() { "*" } else { "" };
         let median = self.rate(0.5);
@@ -58,7 +58,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// A rate with as many places as it deserves.
+/// A rate with significant digits only.
 fn number(rate: f64) -> String {
     match rate {
         0.0 => "0".into(),
@@ -69,7 +69,7 @@ fn number(rate: f64) -> String {
     }
 }
 
-/// The peers with any run, in the order of all reports.
+/// The peers with any run, in the order of the report.
 fn peers_of(runs: &[Run]) -> Vec<&'static str> {
     let ran = |name: &&str| runs.iter().any(|run| run.peer == **name);
     peers::ALL
@@ -101,8 +101,8 @@ pub fn campaign(runs: &[Run]) -> String {
     text
 }
 
-/// MB a second with those buffers: one row an allocator, one column a chunk size, and what is
-/// left of the smallest chunk's rate with the largest.
+/// MB per second with those buffers: one row per allocator, one column per chunk size, and the part
+/// of the smallest chunk's rate that remains with the largest.
 fn rates(runs: &[Run], buffers: Buffers) -> String {
     let chunks = chunks_of(runs);
     let rate = |peer: &str, mb| Some(Cell::of(runs, peer, mb, buffers)?.text());
@@ -116,7 +116,7 @@ fn rates(runs: &[Run], buffers: Buffers) -> String {
     peer_table(runs, &columns)
 }
 
-/// What the zeros leave of the rate without them; `None` when the control was not run.
+/// The rate with zeroing as a fraction of the rate without; `None` if the control was not run.
 fn against_control(runs: &[Run]) -> Option<String> {
     if !runs.iter().any(|run| run.buffers == Buffers::Unzeroed) {
         return None;
@@ -183,7 +183,7 @@ fn percent(part: f64, whole: f64) -> String {
     }
 }
 
-/// What the table's marks mean.
+/// The meaning of the table's marks.
 fn legend(runs: &[Run]) -> &'static str {
     match runs.iter().any(|run| run.sample.end == End::TimeUp) {
         true => "medians (least to most); *: stopped when its time was up, with what had come",
@@ -191,7 +191,7 @@ fn legend(runs: &[Run]) -> &'static str {
     }
 }
 
-/// The campaign for programs.
+/// The campaign as JSON.
 pub fn json(head: &[(String, String)], runs: &[Run]) -> serde_json::Value {
     let head: serde_json::Map<_, _> = head
         .iter()
@@ -225,12 +225,12 @@ fn json_cell(
     )
 }
 
-/// MB a second with zeroed buffers against the chunk, a line an allocator.
+/// MB per second with zeroed buffers against the chunk, one line per allocator.
 pub fn picture(runs: &[Run]) -> Picture<'static> {
     let line = |peer: &'static str| {
         let point = |mb| {
             let cell = Cell::of(runs, peer, mb, Buffers::Zeroed)?;
-            // Nothing has no place on a logarithmic axis: the bound stands for it.
+            // A logarithmic axis has no 0, so its upper bound is drawn instead.
             let value = |q| match cell.rate(q) {
                 0.0 => cell.bound(),
                 rate => rate,

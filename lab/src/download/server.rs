@@ -1,4 +1,4 @@
-//! The HTTPS server of the campaign, a Python process under no preload.
+//! The campaign's HTTPS server, a Python process without a preload.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -9,8 +9,8 @@ use super::environment::Environment;
 
 const SOURCE: &str = include_str!("../../download/server.py");
 
-/// A running server. It ends when this is dropped, and by itself when the lab is killed: its
-/// standard input ends then.
+/// A running server. It ends when this value is dropped. If the lab is killed, the server's
+/// standard input closes and it ends itself.
 pub struct Server {
     process: Child,
     questions: ChildStdin,
@@ -22,7 +22,7 @@ impl Server {
     /// Starts one whose body has `megabytes`.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If it does not start.
     pub fn start(environment: &Environment, megabytes: u64) -> anyhow::Result<Server> {
         let mut command = environment.program(SOURCE);
         command
@@ -48,7 +48,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where the body is.
+    /// The body's URL.
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}/", self.port)
     }
@@ -56,7 +56,7 @@ impl Server {
     /// The CRC-32 of the first `bytes` of the body.
     ///
     /// # Errors
-    /// When the server has ended.
+    /// If the server has ended.
     pub fn crc32(&mut self, bytes: u64) -> anyhow::Result<u32> {
         writeln!(self.questions, "{bytes}").context("the server has ended")?;
         self.answer("crc32")?
@@ -77,7 +77,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only when it has ended already, which is the aim.
+        // Both fail only if it has ended already, which is the goal.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,7 +1,7 @@
-//! Figures that a process tells or shows, case by case: their record and their tables.
+//! Figures that a process reports, case by case: their record and their tables.
 //!
-//! What `retention`, `fragmentation`, `mesh`, `classes` and `profile` find has no base that the rest is compared with: it is
-//! bytes, counts, shares and times, at named moments of named cases.
+//! The results of `retention`, `fragmentation`, `mesh`, `classes` and `profile` have no base to be
+//! compared with. They are bytes, counts, shares and times, at named moments of named cases.
 
 pub mod tables;
 
@@ -9,20 +9,20 @@ use anyhow::{Context as _, bail};
 
 use crate::record::{Read, has_columns, rows_of, text_of};
 
-/// What a figure counts.
+/// A figure's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Shown in millions.
+    /// Bytes, shown in millions.
     Bytes,
-    /// Bytes of a block: shown as they are.
+    /// Bytes of a block, shown as they are.
     BlockBytes,
-    /// A part of a whole, or a ratio: shown in percent.
+    /// A part of a whole, or a ratio, shown in percent.
     Share,
-    /// A number that is not whole, of no unit.
+    /// A fractional number without a unit.
     Number,
-    /// Shown as they are.
+    /// A count, shown as it is.
     Count,
-    /// Shown in the unit that fits.
+    /// A time, shown in a suitable unit.
     Nanoseconds,
 }
 
@@ -39,7 +39,7 @@ impl Unit {
         }
     }
 
-    /// The unit of that name in a record.
+    /// The unit with that name in a record.
     fn find(name: &str) -> Option<Unit> {
         Unit::ALL.into_iter().find(|unit| unit.name() == name)
     }
@@ -57,46 +57,46 @@ impl Unit {
 /// A named number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is; holds no comma.
+    /// Its name, without commas.
     pub name: String,
-    /// What it counts.
+    /// Its unit.
     pub unit: Unit,
-    /// How many. Less than zero where it is a difference.
+    /// Its value, negative for some differences.
     pub value: f64,
 }
 
 impl Figure {
-    /// So many bytes.
+    /// A number of bytes.
     pub fn bytes(name: impl Into<String>, value: f64) -> Figure {
         let (name, unit) = (name.into(), Unit::Bytes);
         Figure { name, unit, value }
     }
 
-    /// So many bytes of a block.
+    /// A number of bytes of a block.
     pub fn block_bytes(name: impl Into<String>, value: f64) -> Figure {
         let (name, unit) = (name.into(), Unit::BlockBytes);
         Figure { name, unit, value }
     }
 
-    /// Such a part of a whole: 1 is all of it.
+    /// A part of a whole; 1 is all of it.
     pub fn share(name: impl Into<String>, value: f64) -> Figure {
         let (name, unit) = (name.into(), Unit::Share);
         Figure { name, unit, value }
     }
 
-    /// A number of no unit.
+    /// A number without a unit.
     pub fn number(name: impl Into<String>, value: f64) -> Figure {
         let (name, unit) = (name.into(), Unit::Number);
         Figure { name, unit, value }
     }
 
-    /// So many of something.
+    /// A count.
     pub fn count(name: impl Into<String>, value: u64) -> Figure {
         let (name, unit, value) = (name.into(), Unit::Count, value as f64);
         Figure { name, unit, value }
     }
 
-    /// So much time.
+    /// A time.
     pub fn nanoseconds(name: impl Into<String>, value: f64) -> Figure {
         let (name, unit) = (name.into(), Unit::Nanoseconds);
         Figure { name, unit, value }
@@ -106,17 +106,17 @@ impl Figure {
 /// One figure of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was done; holds no comma.
+    /// The case, without commas.
     pub case: String,
-    /// The allocator; holds no comma.
+    /// The allocator, without commas.
     pub peer: String,
     /// The round, from 0.
     pub round: u32,
-    /// What came of it.
+    /// The figure.
     pub figure: Figure,
 }
 
-/// What a campaign found.
+/// A campaign's results.
 #[derive(Debug, Default)]
 pub struct Results {
     /// Every figure.
@@ -128,7 +128,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Notes what a run told, or why it told nothing.
+    /// Adds a run's figures, or why there are none.
     pub fn note(
         &mut self,
         (case, peer, round): (&str, &str, u32),
@@ -170,7 +170,7 @@ pub fn recognises(text: &str) -> bool {
 /// Reads what [`csv`] wrote.
 ///
 /// # Errors
-/// When it is damaged.
+/// If it is damaged.
 pub fn from_csv(text: &str) -> anyhow::Result<Read<Row>> {
     rows_of(text, COLUMNS, parse)
 }

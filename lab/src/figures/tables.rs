@@ -1,4 +1,4 @@
-//! Figures for people, and for programs.
+//! Figures as tables and as JSON.
 
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Value, json};
@@ -8,8 +8,8 @@ use crate::calloc::tables::duration;
 use crate::report;
 use crate::stats::quantile;
 
-/// One table a case: a line a figure, a column an allocator, the median of the rounds; where there are three and more, with
-/// their quartiles.
+/// One table per case, with a line per figure and a column per allocator. A cell is the median of
+/// the rounds; with three or more rounds, with their quartiles.
 pub fn by_case(rows: &[Row]) -> String {
     let mut text = String::new();
     for case in distinct(rows, |row| &row.case) {
@@ -19,7 +19,7 @@ pub fn by_case(rows: &[Row]) -> String {
     text
 }
 
-/// What `key` gives, each once, in the order of first appearance.
+/// The distinct values of `key`, in order of first appearance.
 fn distinct<'r, R, K: PartialEq>(rows: &'r [R], key: impl Fn(&'r R) -> K) -> Vec<K> {
     let mut keys = Vec::new();
     for key in rows.iter().map(key) {
@@ -44,7 +44,8 @@ fn table(rows: &[&Row]) -> Table {
     table
 }
 
-/// Only bytes of processes are shown in millions, and carry no unit in their cells.
+/// The heading of the first column. Only bytes of processes are shown in millions, without a unit
+/// in their cells.
 fn first_heading(rows: &[&Row]) -> &'static str {
     match rows.iter().any(|row| row.figure.unit == Unit::Bytes) {
         true => "MB (10⁶ bytes), counts, times",
@@ -72,7 +73,7 @@ fn cell(values: &[f64], unit: Unit) -> String {
     }
 }
 
-/// Fewer values than these have no quartiles worth showing.
+/// With fewer values, quartiles are not shown.
 const LEAST_FOR_QUARTILES: usize = 3;
 
 fn shown(value: f64, unit: Unit) -> String {
@@ -87,10 +88,10 @@ fn shown(value: f64, unit: Unit) -> String {
     }
 }
 
-/// Times below this many nanoseconds are of single operations, whose tenths count.
+/// Times below this many nanoseconds are of single operations and get a decimal.
 const SHORT: f64 = 100.0;
 
-/// Whole numbers without places.
+/// Whole numbers without decimals.
 fn short(value: f64, unit: &str) -> String {
     match value.fract() == 0.0 {
         true => format!("{value:.0} {unit}"),
@@ -98,7 +99,7 @@ fn short(value: f64, unit: &str) -> String {
     }
 }
 
-/// The figures for programs.
+/// The figures as JSON.
 pub fn json(head: &[(String, String)], rows: &[Row]) -> Value {
     let head: serde_json::Map<_, _> = head
         .iter()

@@ -1,11 +1,11 @@
-//! How many mappings the kernel would have to keep.
+//! Counts the mappings that the kernel would have to keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::occupancy::Group;
 
-/// Mappings that merging adds to those of an arena on one file, where every address had its own place in
-/// the file before: one mapping goes as far as addresses and places grow alike.
+/// Mappings that merging adds to those of an arena on one file, in which every address first had
+/// its own place. One mapping extends as far as addresses and file offsets increase together.
 pub fn added(groups: &[Group], grain: usize) -> usize {
     let places: BTreeMap<usize, usize> = groups
         .iter()

@@ -1,17 +1,17 @@
-//! What it would save to let half-empty pages share physical ones (Powers, Tench, Berger, McGregor:
-//! "Mesh: Compacting Memory Management for C/C++ Applications", PLDI 2019): two pages of one size class
-//! whose live blocks do not overlap become one page that is mapped twice.
+//! Measures what it would save to let half-empty pages share physical ones (Powers, Tench, Berger,
+//! McGregor: "Mesh: Compacting Memory Management for C/C++ Applications", PLDI 2019). Two pages of
+//! one size class whose live blocks do not overlap become one page that is mapped twice.
 //!
-//! Nothing is merged here. Blocks are allocated and freed under Neap's own library, and what is
-//! live in its slabs then is put through Mesh's search.
+//! Nothing is merged here. The worker allocates and frees blocks under Neap's own library, and
+//! applies Mesh's search to the blocks that are then live in its slabs.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `workload` | what leaves the holes |
+//! | `workload` | the workloads that leave the holes |
 //! | `occupancy` | which parts of a page are live |
 //! | `search` | pairs that do not overlap |
-//! | `mappings` | what the kernel would have to keep |
-//! | `prices` | what a merge costs here, and what pages cost that can be merged |
+//! | `mappings` | the mappings that the kernel would have to keep |
+//! | `prices` | the cost of a merge on this machine, and of pages that can be merged |
 
 mod mappings;
 mod occupancy;
@@ -31,24 +31,24 @@ use crate::run;
 use occupancy::{Group, Live, PAGE, SLAB, Unit};
 use workload::Workload;
 
-/// The search ends when a round merges nothing, and after so many.
+/// Most rounds of a search; it ends earlier if a round merges nothing.
 const MOST_ROUNDS: u64 = 32;
 
-/// What is run.
+/// What to run.
 pub struct Plan {
-    /// What leaves the holes.
+    /// The workloads that leave the holes.
     pub workloads: Vec<Workload>,
     /// Neap.
     pub neap: Ready,
-    /// How often, each time from another seed.
+    /// The number of rounds, each with another seed.
     pub rounds: u32,
-    /// Blocks of a workload.
+    /// Blocks per workload.
     pub blocks: usize,
     /// The first round's seed.
     pub seed: u64,
 }
 
-/// Runs every workload, and asks for the kernel's prices.
+/// Runs every workload, and measures the kernel's prices.
 pub fn carry_out(plan: &Plan, advance: impl Fn()) -> Results {
     let mut results = Results::default();
     for round in 0..plan.rounds {
@@ -67,7 +67,7 @@ pub fn carry_out(plan: &Plan, advance: impl Fn()) -> Results {
 /// One workload in a process of its own under Neap.
 ///
 /// # Errors
-/// When it fails, or used another malloc.
+/// If it fails, or used another malloc.
 fn once(plan: &Plan, workload: Workload, seed: u64) -> anyhow::Result<Vec<Figure>> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["worker", "mesh", workload.name()]);
@@ -103,10 +103,10 @@ fn parse(line: &str) -> anyhow::Result<Figure> {
 /// In the worker: carries the workload out, and prints what merging would save.
 ///
 /// # Errors
-/// When a block is in no slab of Neap's.
+/// If a block is in none of Neap's slabs.
 ///
 /// # Panics
-/// When the heap loses or overlaps a block, or has no memory.
+/// If the heap loses or overlaps a block, or has no memory.
 pub fn tell(workload: Workload, count: usize, seed: u64) -> anyhow::Result<()> {
     let mut rng = Rng::new(seed);
     let mut blocks = workload.carry_out(count, &mut rng);
@@ -145,13 +145,13 @@ fn resident(name: String, groups: &[Group], grain: usize) -> Figure {
     Figure::bytes(name, (units * grain) as f64)
 }
 
-/// With the pages given back that nothing live stands on.
+/// Pages in use, if all pages without a live block are given back.
 fn pages_in_use(when: &str, groups: &[Group]) -> Figure {
     let pages: usize = groups.iter().flatten().map(Unit::pages_in_use).sum();
     Figure::bytes(format!("{when}: pages in use"), (pages * PAGE) as f64)
 }
 
-/// A search for pairs that goes on.
+/// A search for pairs in progress.
 #[derive(Default)]
 struct State {
     rounds: u64,
@@ -160,7 +160,7 @@ struct State {
 }
 
 impl State {
-    /// One more round; how many it merged.
+    /// One more round; returns how many units it merged.
     fn advance(&mut self, groups: &mut [Group], rng: &mut Rng) -> usize {
         let round = search::round(groups, rng);
         self.rounds += 1;

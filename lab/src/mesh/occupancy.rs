@@ -1,12 +1,12 @@
-//! Which parts of slabs, or of their OS pages, are live: what merging compares.
+//! Which parts of slabs, or of their OS pages, are live: the input of merging.
 
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
 
-/// The OS page that is studied; the machine's own may be larger.
+/// The OS page under study; the machine's own may be larger.
 pub const PAGE: usize = 4 << 10;
-/// A slab of Neap's, aligned to its size.
+/// One of Neap's slabs, aligned to its size.
 pub const SLAB: usize = 64 << 10;
 /// Blocks begin and end at multiples of this many bytes.
 const GRANULE: usize = 16;
@@ -20,10 +20,10 @@ pub struct Live {
     pub bytes: usize,
 }
 
-/// The block at `start`, as the library that served it tells.
+/// The block at `start`, by the library that allocated it.
 ///
 /// # Errors
-/// When it does not stand as a block of Neap's slabs does.
+/// If it is not a block of one of Neap's slabs.
 pub fn live(start: *mut u8) -> anyhow::Result<Live> {
     // SAFETY: the block is live.
     let bytes = unsafe { libc::malloc_usable_size(start.cast()) };
@@ -39,9 +39,9 @@ pub fn live(start: *mut u8) -> anyhow::Result<Live> {
 /// One or more slabs or pages on one physical one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// The addresses at which it is mapped; its bytes are those of the first.
+    /// The addresses that map it; its bytes are those of the first.
     pub mapped: Vec<usize>,
-    /// A set bit is a live granule.
+    /// A set bit marks a live granule.
     pub bits: Vec<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Unit {
         self.bits[granule / 64] |= 1 << (granule % 64);
     }
 
-    /// How many of its OS pages something live stands on.
+    /// How many of its OS pages hold a live block.
     pub fn pages_in_use(&self) -> usize {
         let pages = self.bits.chunks(PAGE / GRANULE / 64);
         pages
@@ -65,12 +65,12 @@ impl Unit {
             .count()
     }
 
-    /// Whether nothing live stands in both at the same place.
+    /// Whether no granule is live in both.
     pub fn fits(&self, other: &Unit) -> bool {
         self.bits.iter().zip(&other.bits).all(|(a, b)| a & b == 0)
     }
 
-    /// Takes in one that fits; returns the live bytes that would be copied.
+    /// Absorbs a unit that fits; returns the live bytes that would be copied.
     pub fn merge(&mut self, other: Unit) -> usize {
         let granules: u32 = other.bits.iter().map(|word| word.count_ones()).sum();
         self.mapped.extend(other.mapped);
@@ -82,11 +82,11 @@ impl Unit {
     }
 }
 
-/// Units that may share: of one class, and with blocks at the same places. Pages of a slab whose blocks
-/// are no power of two begin in the midst of a block; where in it decides.
+/// Units that may share a page: of one class, with blocks at the same offsets. If the block size is
+/// no power of two, a slab's pages begin inside a block at different offsets, which must be equal.
 pub type Group = Vec<Unit>;
 
-/// Every unit of `grain` bytes with something live in it. Those with nothing are given back whole.
+/// Every unit of `grain` bytes with a live block. Empty units are given back whole.
 pub fn groups(live: &[Live], grain: usize) -> Vec<Group> {
     let mut groups: BTreeMap<(usize, usize), BTreeMap<usize, Unit>> = BTreeMap::new();
     for block in live {

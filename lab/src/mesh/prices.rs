@@ -1,4 +1,4 @@
-//! What the kernel charges for pages that can be merged: those of a file in memory, mapped shared.
+//! The kernel's price for pages that can be merged: those of a memory file in a shared mapping.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use crate::stats::quantile;
 const PAGES: usize = 512;
 const READINGS: usize = 15;
 
-/// The prices of either memory, with its name.
+/// The prices of both kinds of memory, with their names.
 pub fn all() -> [(&'static str, anyhow::Result<Vec<Figure>>); 2] {
     [("anonymous", anonymous()), ("shared file", shared())]
 }
@@ -52,7 +52,7 @@ fn median(name: &str, nanoseconds: &[f64]) -> Figure {
     Figure::nanoseconds(name, quantile(nanoseconds, 0.5))
 }
 
-/// Nanoseconds of each of so many pages.
+/// Nanoseconds per page, for `pages` pages.
 fn timed(pages: usize, action: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
     let start = Instant::now();
     action()?;
@@ -81,27 +81,29 @@ impl Map {
 
     fn touch(&self) -> io::Result<()> {
         for page in 0..PAGES {
-            // SAFETY: inside the mapping, which nobody else reads or writes.
+            // SAFETY: inside the mapping, which only this value accesses.
             unsafe { self.0.add(page * PAGE).write_volatile(1) };
         }
         Ok(())
     }
 
     fn give_back(&self) -> io::Result<()> {
-        // SAFETY: the mapping is this value's own, and its bytes are not needed any more.
+        // SAFETY: the mapping is this value's own, and its contents are no longer needed.
         match unsafe { libc::madvise(self.0.cast(), PAGES * PAGE, libc::MADV_DONTNEED) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Merges every second page into the one before it, as Mesh does: no write to the page while half of
-    /// it is copied, then both addresses on one page of the file, then the other page goes back.
+    /// Merges every second page into the one before it, as Mesh does. It write-protects the page
+    /// while half of it is copied, then maps both addresses to one page of the file, then gives the
+    /// other page back.
     fn merge_pairs(&self, file: &File) -> io::Result<()> {
         for first in (0..PAGES).step_by(2) {
             let kept = self.0.wrapping_add(first * PAGE);
             let given = kept.wrapping_add(PAGE);
-            // SAFETY: both pages are in the mapping, which is this value's own and whose bytes nobody needs.
+            // SAFETY: both pages are in the mapping, which is this value's own and whose contents
+            // are not needed.
             unsafe {
                 if libc::mprotect(given.cast(), PAGE, libc::PROT_READ) != 0 {
                     return Err(io::Error::last_os_error());
@@ -124,7 +126,7 @@ impl Drop for Map {
 }
 
 /// # Safety
-/// - With `MAP_FIXED`, what is mapped at the range is the caller's to replace.
+/// - With `MAP_FIXED`, the caller owns any mapping in the range.
 unsafe fn mapped(
     at: *mut u8,
     bytes: usize,
@@ -156,7 +158,7 @@ fn memory_file() -> io::Result<File> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new, and only this file owns it.
     let file = unsafe { File::from_raw_fd(descriptor) };
     file.set_len((PAGES * PAGE) as u64)?;
     Ok(file)
@@ -183,7 +185,7 @@ mod tests {
         let map = Map::new(Some(&file)).unwrap();
         map.touch().unwrap();
         map.merge_pairs(&file).unwrap();
-        // SAFETY: inside the mapping, which nobody else reads or writes.
+        // SAFETY: inside the mapping, which only this value accesses.
         let seen = unsafe {
             map.0.add(100).write_volatile(7);
             map.0.add(PAGE + 100).read_volatile()

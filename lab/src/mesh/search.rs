@@ -1,15 +1,15 @@
-//! Pairs of units that do not overlap: Mesh's SplitMesher.
+//! Finds pairs of units that do not overlap: Mesh's SplitMesher.
 
 use super::occupancy::{Group, Unit};
 use crate::rng::Rng;
 
-/// How often each unit is compared before the search gives it up, as in Mesh.
+/// How many comparisons each unit gets before the search gives it up, as in Mesh.
 const PROBES: usize = 64;
 
-/// What a round did.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Units that went into others.
+    /// Units merged into others.
     pub merges: usize,
     /// Live bytes that would be copied.
     pub copied: usize,
@@ -26,7 +26,8 @@ pub fn round(groups: &mut [Group], rng: &mut Rng) -> Round {
     all
 }
 
-/// Shuffles the group, and compares its first half with its second, each with up to [`PROBES`] others.
+/// Shuffles the group and compares its first half with its second, each unit with up to [`PROBES`]
+/// others.
 fn pair_off(group: &mut Group, rng: &mut Rng) -> Round {
     rng.shuffle(group);
     let second = group.split_off(group.len() / 2);
@@ -43,7 +44,7 @@ fn pair_off(group: &mut Group, rng: &mut Rng) -> Round {
     round
 }
 
-/// Merges two that fit into one of `merged`; the copied bytes.
+/// Merges two units that fit into one unit of `merged`; returns the copied bytes.
 fn pair(a: &mut Option<Unit>, b: &mut Option<Unit>, merged: &mut Group) -> Option<usize> {
     if !a.as_ref()?.fits(b.as_ref()?) {
         return None;

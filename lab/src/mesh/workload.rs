@@ -1,11 +1,11 @@
-//! What leaves the holes.
+//! The workloads that leave the holes.
 
 use clap::ValueEnum;
 
 use crate::rng::Rng;
 use crate::work::scatter::{Blocks, Sizes};
 
-/// How blocks come and go.
+/// How a workload allocates and frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Workload {
     /// 16 to 512 bytes, a random half freed.
@@ -20,13 +20,13 @@ pub enum Workload {
     /// The same, 95 % freed.
     #[value(name = "random-95")]
     Random95,
-    /// 64 bytes, as a store of like entries has them, a random half freed.
+    /// 64 bytes, like a store with entries of one size, a random half freed.
     #[value(name = "one-size-50")]
     OneSize50,
     /// The same, 90 % freed.
     #[value(name = "one-size-90")]
     OneSize90,
-    /// 16 to 512 bytes in a hundred phases, of each of which 3 % outlive the next.
+    /// 16 to 512 bytes in a hundred phases; 3 % of each phase outlive the next.
     Phases,
     /// 16 to 512 bytes, each replaced three times in random order, then 90 % freed.
     Server,
@@ -41,7 +41,7 @@ const ENTRY: Sizes = Sizes {
     most: 64,
 };
 const PHASES: usize = 100;
-/// Of a thousand blocks of a phase so many end with the next one.
+/// Of a thousand blocks of a phase, this many end with the next one.
 const SHORT_LIVED: usize = 970;
 const REPLACED: usize = 3;
 
@@ -60,10 +60,10 @@ impl Workload {
         }
     }
 
-    /// Takes `count` blocks, and frees as it is its way.
+    /// Takes `count` blocks, and frees them in the workload's manner.
     ///
     /// # Panics
-    /// When the heap loses or overlaps a block, or has no memory.
+    /// If the heap loses or overlaps a block, or has no memory.
     pub fn carry_out(self, count: usize, rng: &mut Rng) -> Blocks {
         let mut blocks = Blocks::with_room(count);
         match self {

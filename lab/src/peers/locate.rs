@@ -1,21 +1,21 @@
-//! Finds the peers' libraries where they are: on the machine, among the builds, beside this program.
+//! Finds the peers' libraries: on the machine, among the builds, beside this program.
 
 use std::path::{Path, PathBuf};
 
 use super::{Peer, Source};
 
-/// A peer whose library is there.
+/// A peer whose library was found.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// Its name.
     pub name: &'static str,
-    /// Its version, as far as it is known.
+    /// Its version, if known.
     pub version: String,
     /// The file to preload.
     pub library: PathBuf,
-    /// The file to preload under valgrind; nearly always the same.
+    /// The file to preload under valgrind; usually the same.
     pub counted: PathBuf,
-    /// Variables of the processes that are timed under it, beside the preload.
+    /// Variables of the timed processes, in addition to the preload.
     pub settings: Vec<(&'static str, String)>,
 }
 
@@ -30,7 +30,7 @@ impl Ready {
         }
     }
 
-    /// The same library with another variable.
+    /// The same library with one more variable.
     pub fn with_setting(&self, name: &'static str, value: String) -> Ready {
         let mut ready = self.clone();
         ready.settings.push((name, value));
@@ -38,11 +38,11 @@ impl Ready {
     }
 }
 
-/// Where libraries are looked for.
+/// Where libraries are searched.
 pub struct Places {
     /// Where peers are built.
     pub peers: PathBuf,
-    /// Neap's library, when the user names it.
+    /// Neap's library, if the user names it.
     pub neap: Option<PathBuf>,
 }
 
@@ -50,7 +50,7 @@ impl Places {
     /// The places around this executable, `<target>/<profile>/neap-lab`.
     ///
     /// # Errors
-    /// When the executable's own path cannot be read, or `neap` is no file.
+    /// If the executable's own path cannot be read, or `neap` is no file.
     pub fn new(neap: Option<PathBuf>) -> anyhow::Result<Places> {
         if let Some(path) = &neap {
             anyhow::ensure!(path.is_file(), "there is no library {path:?}");
@@ -68,10 +68,10 @@ impl Places {
     }
 }
 
-/// The first of the peer's sources whose library is there already.
+/// The first of the peer's sources whose library exists.
 ///
 /// # Errors
-/// When none is: the reason, and what would bring it.
+/// If there is none; the error gives the reason and a remedy.
 pub fn locate(peer: &'static Peer, places: &Places) -> anyhow::Result<Ready> {
     let mut reasons = Vec::new();
     for source in peer.sources {
@@ -83,10 +83,10 @@ pub fn locate(peer: &'static Peer, places: &Places) -> anyhow::Result<Ready> {
     anyhow::bail!("{}", reasons.join("; "))
 }
 
-/// The library of one source, when it is there already.
+/// The library of one source, if it exists.
 ///
 /// # Errors
-/// When it is not.
+/// If it does not.
 pub fn locate_source(
     peer: &'static Peer,
     source: &Source,
@@ -125,19 +125,20 @@ pub fn locate_source(
     }
 }
 
-/// Where the second build of a source stands, if it has one.
+/// The path of a source's second build, if it has one.
 pub fn counted_library(peer: &Peer, version: &str, places: &Places) -> PathBuf {
     built_library(peer, version, places).with_extension("counted.so")
 }
 
-/// Where the library of a built source stands; the version is part of the name.
+/// The path of a built source's library; the version is part of the name.
 pub fn built_library(peer: &Peer, version: &str, places: &Places) -> PathBuf {
     let plain: String = version.chars().filter(|c| !"()".contains(*c)).collect();
     let file = format!("lib{}-{}.so", peer.name, plain.replace(' ', "-"));
     places.peers.join(file)
 }
 
-/// The sources' revision does not prove what the library was built from: its bytes tell it apart.
+/// The revision of the sources does not prove what the library was built from, so a hash of its
+/// bytes identifies it.
 fn neap_version(library: &Path) -> anyhow::Result<String> {
     let bytes = std::fs::read(library)?;
     let fnv1a = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {

@@ -1,4 +1,4 @@
-//! Builds the peers that the machine does not bring, each into one shared library.
+//! Builds the peers that are not installed, each into one shared library.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,10 @@ use serde_json::Value;
 use super::locate::{built_library, counted_library, locate_source};
 use super::{Archive, Build, Peer, Places, Ready, Root, Source};
 
-/// The first of the peer's sources that can be had, built where need be. `say` is told what is
-/// being done.
+/// The first available source of the peer, built if necessary. Announces its work through `say`.
 ///
 /// # Errors
-/// When no source can be had: all reasons.
+/// If no source is available; the error gives all reasons.
 pub fn obtain(peer: &'static Peer, places: &Places, say: &dyn Fn(&str)) -> anyhow::Result<Ready> {
     let mut reasons = Vec::new();
     for source in peer.sources {
@@ -30,7 +29,7 @@ pub fn obtain(peer: &'static Peer, places: &Places, say: &dyn Fn(&str)) -> anyho
     bail!("{}", reasons.join("; "))
 }
 
-/// Makes what can be made; the others can only be found.
+/// Builds a source that can be built. Others can only be found.
 fn make(peer: &Peer, source: &Source, places: &Places, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     match source {
         Source::Wheel {
@@ -100,14 +99,14 @@ fn unpack_wheel(
     Ok(())
 }
 
-/// What cargo tells of a crate with a build script.
+/// Cargo's report about a crate with a build script.
 struct CrateBuilt {
     package: PathBuf,
     out: PathBuf,
     archive: PathBuf,
 }
 
-/// Builds `lab/peers/NAME`, of which only the build script of its dependency matters.
+/// Builds `lab/peers/NAME`, for the sake of its dependency's build script.
 fn build_crate(name: &str, build: &Build, places: &Places) -> anyhow::Result<CrateBuilt> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("peers")
@@ -156,7 +155,7 @@ fn crate_built(messages: &str, package: &str) -> Option<CrateBuilt> {
     })
 }
 
-/// The static library that a build script says it made.
+/// The static library that a build script reports.
 fn static_library(script: &Value) -> Option<PathBuf> {
     let strings = |key: &str| -> Vec<String> {
         let list = script[key].as_array().cloned().unwrap_or_default();
@@ -247,7 +246,7 @@ fn ensure_exports_malloc(library: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a command and gives its standard output.
+/// Runs a command and returns its standard output.
 fn run(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command

@@ -1,4 +1,4 @@
-//! Lines over two logarithmic axes: one a peer, a whisker for the spread of its rounds.
+//! Lines over two logarithmic axes: one per peer, with a whisker for the spread of its rounds.
 
 use std::ops::RangeInclusive;
 
@@ -20,13 +20,13 @@ pub struct Point {
     pub range: (f64, f64),
 }
 
-/// The points of one peer, in the order of their `x`.
+/// The points of one peer, sorted by `x`.
 pub struct Line<'a> {
     pub peer: &'a str,
     pub points: Vec<Point>,
 }
 
-/// What is to be drawn.
+/// What to draw.
 pub struct Picture<'a> {
     pub title: &'a str,
     /// The axes' titles.

@@ -8,7 +8,7 @@ use super::stores;
 use super::ways::{FIRST, Holding};
 use crate::work::pagemap::page_size;
 
-/// Private anonymous memory without huge pages, given back when dropped.
+/// Private anonymous memory without huge pages, unmapped when dropped.
 pub struct Block {
     start: *mut u8,
     bytes: usize,
@@ -20,7 +20,7 @@ impl Block {
     /// Maps `bytes` bytes, a multiple of the page size.
     ///
     /// # Errors
-    /// When the kernel has no room.
+    /// If the kernel refuses.
     pub fn new(bytes: usize) -> io::Result<Block> {
         Ok(Block {
             start: map(bytes)?,
@@ -29,16 +29,16 @@ impl Block {
         })
     }
 
-    /// Its addresses.
+    /// Its address range.
     pub fn addresses(&self) -> Range<usize> {
         let start = self.start.addr();
         start..start + self.bytes
     }
 
-    /// Populates and gives back, until just `wanted` is populated.
+    /// Populates and purges until exactly `wanted` is populated.
     ///
     /// # Errors
-    /// When the kernel refuses a part of it.
+    /// If the kernel refuses a step.
     pub fn hold(&mut self, wanted: Holding) -> io::Result<()> {
         if self.holding == Some(wanted) {
             return Ok(());
@@ -60,9 +60,9 @@ impl Block {
         Ok(())
     }
 
-    /// Other memory, never touched.
+    /// Replaces the memory by memory that was never touched.
     fn renew(&mut self) -> io::Result<()> {
-        // The new mapping is made first, so that a refusal leaves the block as it is.
+        // Make the new mapping first, so that a refusal leaves the block unchanged.
         let fresh = map(self.bytes)?;
         // SAFETY: the old mapping is the block's own, and no reference into it exists.
         unsafe { unmap(self.start, self.bytes) };
@@ -86,11 +86,11 @@ impl Block {
     /// Gives every page back to the kernel.
     ///
     /// # Errors
-    /// When it refuses, as for locked memory.
+    /// If the kernel refuses, as for locked memory.
     pub fn discard(&mut self) -> io::Result<()> {
         let kept = self.holding.filter(|&holding| holding == Holding::Nothing);
         self.holding = kept;
-        // SAFETY: the mapping is the block's own, and nobody relies on its contents.
+        // SAFETY: the mapping is the block's own, and no caller relies on its contents.
         let rc = unsafe { libc::madvise(self.start.cast(), self.bytes, libc::MADV_DONTNEED) };
         match rc {
             0 => Ok(()),
@@ -98,13 +98,13 @@ impl Block {
         }
     }
 
-    /// Makes every byte zero by the C library's memset.
+    /// Zeroes every byte with the C library's memset.
     pub fn memset(&mut self) {
         // SAFETY: the mapping is the block's own and writable.
         unsafe { libc::memset(self.start.cast(), 0, self.bytes) };
     }
 
-    /// Makes every byte zero past the caches; false where the processor has no such stores.
+    /// Zeroes every byte bypassing the caches; false if the processor lacks such stores.
     pub fn stream(&mut self) -> bool {
         // SAFETY: the mapping is the block's own, writable, and starts at a page.
         unsafe { stores::stream(self.start, self.bytes) }
@@ -113,7 +113,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the block's own, and nobody uses it any more.
+        // SAFETY: the mapping is the block's own, which is being dropped.
         unsafe { unmap(self.start, self.bytes) };
     }
 }
@@ -128,14 +128,14 @@ fn map(bytes: usize) -> io::Result<*mut u8> {
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // A kernel without huge pages refuses the advice, and needs none.
-    // SAFETY: advice about the new mapping.
+    // A kernel without huge pages refuses the advice and does not need it. SAFETY: advice about the
+    // new mapping.
     unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
     Ok(start.cast())
 }
 
 /// # Safety
-/// - `map(bytes)` gave `start`, and nobody uses it any more.
+/// - `map(bytes)` gave `start`, and the mapping is no longer in use.
 unsafe fn unmap(start: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
     unsafe { libc::munmap(start.cast(), bytes) };

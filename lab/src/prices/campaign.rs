@@ -11,13 +11,13 @@ use super::ways::{Act, CALLS, Call, Size, WAYS, Way};
 use crate::machine;
 use crate::work::pagemap::page_size;
 
-/// What to measure, and how long.
+/// What to measure, and for how long.
 #[derive(Debug)]
 pub struct Plan {
     pub sizes: Vec<Size>,
-    /// For one price.
+    /// Time for one price.
     pub each: Duration,
-    /// Begin no price after it.
+    /// No price is begun after this.
     pub budget: Duration,
 }
 
@@ -52,7 +52,7 @@ pub fn carry_out(plan: &Plan, done: impl Fn(&Row)) -> Vec<Row> {
     rows
 }
 
-/// All ways over a block, in the order of what they find in it.
+/// All ways over a block, ordered by the state that they need.
 fn each_way(terms: &Terms, size: Size, map: &io::Result<Pagemap>, add: &mut impl FnMut(Row)) {
     let mut ways = WAYS;
     ways.sort_by_key(|way| (way.holding, !way.repeats()));
@@ -67,7 +67,7 @@ fn each_way(terms: &Terms, size: Size, map: &io::Result<Pagemap>, add: &mut impl
     }
 }
 
-/// An error when the machine has no memory to spare for a size.
+/// An error if the machine has too little free memory for a size.
 fn room(size: Size) -> io::Result<()> {
     let wanted = size.bytes as u64 + size.bytes as u64 / 4;
     match machine::available_bytes() {
@@ -85,7 +85,7 @@ fn row(terms: &Terms, subject: Subject, price: impl FnOnce() -> io::Result<Price
     Row { subject, price }
 }
 
-/// Why a way is not to be had, in a few words for a cell.
+/// Why a way is not available, in a few words for a cell.
 fn reason(error: &io::Error) -> String {
     match (error.raw_os_error(), error.kind()) {
         (Some(libc::ENOTTY), _) => "needs Linux 6.7".into(),
@@ -96,13 +96,13 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// The same error once more: they cannot be copied.
+/// A copy of an error, which has no `clone`.
 fn again(error: &io::Error) -> io::Error {
     let number = error.raw_os_error().map(io::Error::from_raw_os_error);
     number.unwrap_or_else(|| error.kind().into())
 }
 
-/// A call, and what it is about.
+/// A call and its subject.
 struct Asked<'a> {
     call: Call,
     map: Result<&'a Pagemap, &'a io::Error>,
@@ -134,7 +134,7 @@ impl Priced for Asked<'_> {
     }
 }
 
-/// A way, and the block it is about.
+/// A way and its block.
 struct Case<'a> {
     way: Way,
     block: &'a mut Block,
@@ -172,7 +172,7 @@ impl Priced for Case<'_> {
     }
 }
 
-/// What was told of pages and cannot be so: then the price is of something else.
+/// Counts of pages that cannot be right; the price is then of a different operation.
 pub fn contradictions(rows: &[Row]) -> Vec<String> {
     rows.iter().filter_map(contradiction).collect()
 }
@@ -183,7 +183,7 @@ fn contradiction(row: &Row) -> Option<String> {
     };
     let (told, held) = (price.pages?, way.holding.bytes(size.bytes) as u64);
     let is_possible = match way.act {
-        // A kernel may answer a fault with more pages than one.
+        // A kernel may serve a fault with several pages.
         Act::Touch => told > 0,
         _ => told * page_size() == held,
     };
@@ -227,7 +227,7 @@ mod tests {
             if way.act == Act::Touch && size == SIZES[1])
         };
         let price = rows.iter().find(touch).unwrap().price.clone().unwrap();
-        // Other tests' threads fault too.
+        // Other tests' threads cause faults as well.
         assert!(price.pages.unwrap() >= SIZES[1].bytes as u64 / page_size());
     }
 

@@ -1,4 +1,4 @@
-//! A warm-up, and readings of the clock.
+//! A warm-up, then readings of the clock.
 
 use std::hint::black_box;
 use std::io;
@@ -6,69 +6,69 @@ use std::time::{Duration, Instant};
 
 use crate::stats::quantile;
 
-/// What a way costs.
+/// The price of a way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// Nanoseconds, the least reading.
+    /// Nanoseconds: the lowest reading.
     pub ns_least: f64,
-    /// Nanoseconds, the median reading.
+    /// Nanoseconds: the median reading.
     pub ns_median: f64,
     /// Readings of the clock.
     pub readings: usize,
-    /// How often it was done between two readings.
+    /// Repetitions between two readings.
     pub times: u32,
-    /// Pages that it told as populated, or faulted in; `None` where it does neither.
+    /// Pages that it reported as populated, or that it faulted in; `None` if it does neither.
     pub pages: Option<u64>,
 }
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// For one price, in wall time; slow ones take longer.
+    /// Wall time per price; slow ones take longer.
     pub each: Duration,
-    /// From here on one reading is enough.
+    /// After this, one reading suffices.
     pub deadline: Instant,
 }
 
-/// Readings of a price, at least, before the deadline.
+/// Least number of readings of a price before the deadline.
 const FEWEST: usize = 3;
-/// What can be repeated at once is, until a reading lasts as long: the clock itself costs tens of
-/// nanoseconds.
+/// A repeatable act is repeated until a reading lasts this long, because the clock itself costs
+/// tens of nanoseconds.
 const SHORTEST_READING: Duration = Duration::from_micros(20);
-/// The share of a price's time that is warm-up.
+/// One part in this many of a price's time is warm-up.
 const WARM_UP: u32 = 5;
 
-/// Something that has a price.
+/// An operation to be priced.
 pub trait Priced {
-    /// Makes the state that it is to find; not a part of the price.
+    /// Restores the state that the operation needs; not part of the price.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     fn ready(&mut self) -> io::Result<()>;
 
-    /// Does it once, and tells the pages that the kernel told.
+    /// Performs the operation once, and returns the number of pages that the kernel reported.
     ///
     /// # Errors
-    /// When it is not to be had.
+    /// If the operation is not available.
     fn act(&mut self) -> io::Result<Option<u64>>;
 
-    /// Does it once off the clock, and tells the pages of [`Price::pages`].
+    /// Performs it once without the clock, and returns [`Price::pages`].
     ///
     /// # Errors
-    /// When it is not to be had.
+    /// If the operation is not available.
     fn count(&mut self) -> io::Result<Option<u64>>;
 
-    /// Whether it leaves the state as it was.
+    /// Whether it leaves the state unchanged.
     fn repeats(&self) -> bool;
 }
 
 /// Measures a price.
 ///
 /// # Errors
-/// When it is not to be had.
+/// If the operation is not available.
 pub fn measure(terms: &Terms, priced: &mut impl Priced) -> io::Result<Price> {
     priced.ready()?;
-    // The first is the slowest, with cold caches and tables to be made.
+    // The first is the slowest, with cold caches and new page tables.
     let pages = priced.count()?;
     let times = match priced.repeats() {
         true => times_for(warm_up(terms, priced)?),
@@ -95,7 +95,7 @@ fn is_enough(terms: &Terms, start: Instant, readings: usize) -> bool {
     readings >= FEWEST && start.elapsed() >= terms.each
 }
 
-/// The least time of one act.
+/// The lowest time of one act.
 fn warm_up(terms: &Terms, priced: &mut impl Priced) -> io::Result<Duration> {
     let start = Instant::now();
     let mut least = reading(priced, 1)?;
@@ -105,7 +105,7 @@ fn warm_up(terms: &Terms, priced: &mut impl Priced) -> io::Result<Duration> {
     Ok(least)
 }
 
-/// How often something of that length fits into the shortest reading, at least once.
+/// How many acts of that duration fit into the shortest reading, at least one.
 fn times_for(once: Duration) -> u32 {
     let fits = SHORTEST_READING.as_nanos().div_ceil(once.as_nanos().max(1));
     u32::try_from(fits).unwrap_or(u32::MAX)
@@ -124,7 +124,7 @@ fn reading(priced: &mut impl Priced, times: u32) -> io::Result<Duration> {
 mod tests {
     use super::*;
 
-    /// Counts what is asked of it, and refuses after so many acts.
+    /// Counts the calls, and fails after a given number of acts.
     struct Counted {
         repeats: bool,
         ready: u64,

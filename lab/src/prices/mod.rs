@@ -1,14 +1,14 @@
-//! What it costs on this machine to know whether memory is zero, and to make it so.
+//! The cost of detecting zeroed memory, and of zeroing it, on this machine.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `ways` | the ways, what they find populated, and the sizes, as data |
 //! | `block` | memory of a known state |
-//! | `pagemap` | the questions to the kernel |
-//! | `stores/` | zeros that pass the caches by, a file a processor |
-//! | `measure` | a warm-up, and readings of the clock |
+//! | `pagemap` | queries to the kernel |
+//! | `stores/` | zeroing stores that bypass the caches, one file per processor |
+//! | `measure` | a warm-up, then readings of the clock |
 //! | `campaign` | every way over every size, within a time budget |
-//! | `record`, `tables` | the CSV file, and for people |
+//! | `record`, `tables` | the CSV file, and the tables |
 
 mod block;
 pub mod campaign;

@@ -1,5 +1,5 @@
-//! The questions to the kernel, asked as the allocator asks them. (The watch of `work::pagemap`
-//! looks for marks, and has a larger buffer: that would be a part of the price.)
+//! Queries to the kernel in the same form as the allocator's. (The watch of `work::pagemap`
+//! searches for marks and has a larger buffer, which would add to the price.)
 
 use std::fs::File;
 use std::io;
@@ -11,15 +11,15 @@ use std::path::Path;
 use crate::work::pagemap::page_size;
 use crate::work::scan::{PRESENT, Region, SWAPPED, Sought, ZERO_PAGE, ask};
 
-/// Regions of one call.
+/// Regions per call.
 const MOST_REGIONS: usize = 128;
 
-/// Words of one call, 4 KiB: one a page.
+/// Words per call, one per page: 4 KiB.
 const MOST_WORDS: usize = 512;
 /// The bits of a word that say "present" and "swapped".
 const WORD_POPULATED: u64 = 3 << 62;
 
-/// The kernel's file about this process's pages.
+/// The kernel's file with this process's pages.
 const PATH: &std::ffi::CStr = c"/proc/self/pagemap";
 
 /// The page map of this process, open.
@@ -27,7 +27,7 @@ pub struct Pagemap(File);
 
 impl Pagemap {
     /// # Errors
-    /// When there is no /proc, or this process may not look into it.
+    /// If there is no /proc, or this process may not read the file.
     pub fn open() -> io::Result<Pagemap> {
         Pagemap::open_at(Path::new("/proc/self/pagemap"))
     }
@@ -36,10 +36,10 @@ impl Pagemap {
         File::open(path).map(Pagemap)
     }
 
-    /// The populated pages of a range, the page of zeros not among them, by `PAGEMAP_SCAN`.
+    /// The populated pages of a range, except the zero page, by `PAGEMAP_SCAN`.
     ///
     /// # Errors
-    /// When the kernel refuses: `ENOTTY` before Linux 6.7.
+    /// If the kernel refuses: `ENOTTY` before Linux 6.7.
     pub fn scan(&self, range: Range<usize>) -> io::Result<u64> {
         let (mut at, end, mut bytes) = (range.start as u64, range.end as u64, 0);
         while at < end {
@@ -68,10 +68,10 @@ impl Pagemap {
         Ok((bytes.sum(), told.end))
     }
 
-    /// The populated pages of a range by its words in the file, the page of zeros among them.
+    /// The populated pages of a range, including the zero page, by their words in the file.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn read_words(&self, range: Range<usize>) -> io::Result<u64> {
         let page = page_size() as usize;
         let (mut next, end, mut populated) = (range.start / page, range.end / page, 0);
@@ -101,7 +101,7 @@ impl Pagemap {
     /// `fstat` of the descriptor.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn status(&self) -> io::Result<()> {
         let mut status = MaybeUninit::<libc::stat64>::uninit();
         // SAFETY: the structure is the one that the call fills in.
@@ -109,15 +109,15 @@ impl Pagemap {
     }
 }
 
-/// Opens the file and closes it, by the two system calls alone.
+/// Opens the file and closes it, by only these two system calls.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// If it cannot be opened.
 pub fn open_and_close() -> io::Result<()> {
     // SAFETY: the path is a C string.
     let number = unsafe { libc::open64(PATH.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     let number = checked(number)?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new, and only this function has it.
     checked(unsafe { libc::close(number) }).map(drop)
 }
 

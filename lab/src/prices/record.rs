@@ -1,19 +1,19 @@
-//! The record: a CSV file that tells the machine, the versions, and every price.
+//! The record: a CSV file with the machine, the versions and every price.
 
 use super::measure::Price;
 use super::ways::{Call, Size, Way};
 use crate::record::text_of;
 
-/// What has a price.
+/// The subject of a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A call about no block.
+    /// A call without a block.
     Call(Call),
     /// A way over a block.
     Way { way: Way, size: Size },
 }
 
-/// A price, or in a few words why there is none.
+/// A price, or a short reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub subject: Subject,

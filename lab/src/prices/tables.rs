@@ -1,4 +1,4 @@
-//! The prices for people, and for programs.
+//! The prices as tables and as JSON.
 
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::ways::{CALLS, Size, WAYS, Way};
 use crate::calloc::tables::duration;
 use crate::report;
 
-/// A figure of a price, in nanoseconds.
+/// One of a price's figures, in nanoseconds.
 type Figure = fn(&Price) -> f64;
 
 const FIGURES: [(&str, Figure); 2] = [
@@ -49,7 +49,7 @@ fn ways(rows: &[Row], sizes: &[Size], figure: Figure) -> Table {
     table
 }
 
-/// A table of names and figures: what is a figure stands on the right.
+/// A table of names and figures; figures are right-aligned.
 fn table(header: &[&str]) -> Table {
     let mut table = report::table(header);
     let names = header.iter().filter(|&&name| name == "populated").count() + 1;
@@ -67,7 +67,7 @@ fn cell(rows: &[Row], subject: Subject, figure: Figure) -> String {
     }
 }
 
-/// The prices for programs.
+/// The prices as JSON.
 pub fn json(head: &[(String, String)], rows: &[Row]) -> Value {
     let head: serde_json::Map<_, _> = head
         .iter()

@@ -1,17 +1,18 @@
-//! The ways, what they find populated, and the sizes, as data.
+//! The ways, the states that they need, and the sizes, as data.
 
 use anyhow::Context as _;
 
-/// What is populated in a block. The order is that of measuring: each is had from the one before.
+/// What is populated in a block, in the order of measuring: each state is reached from the one
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holding {
-    /// Nothing ever was.
+    /// No page, and none ever was.
     Nothing,
     /// The first [`FIRST`] bytes.
     First,
     /// Every page.
     All,
-    /// Nothing any more: every page was, and was given back.
+    /// No page: every page was populated and then given back.
     GivenBack,
 }
 
@@ -19,7 +20,7 @@ pub enum Holding {
 pub const FIRST: usize = 64 << 10;
 
 impl Holding {
-    /// As tables and records call it.
+    /// Its name in tables and records.
     pub fn name(self) -> &'static str {
         match self {
             Holding::Nothing => "nothing",
@@ -39,27 +40,27 @@ impl Holding {
     }
 }
 
-/// What is done to a whole block.
+/// An act on a whole block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// `PAGEMAP_SCAN` for its populated pages.
     Scan,
-    /// All its words of the pagemap file, 4 KiB a call.
+    /// Reads all its words of the pagemap file, 4 KiB per call.
     ReadWords,
     /// `MADV_DONTNEED`.
     Discard,
-    /// One byte of each page is written.
+    /// Writes one byte of each page.
     Touch,
     /// `memset`.
     Memset,
-    /// Zeros that pass the caches by.
+    /// Zeroing stores that bypass the caches.
     Stream,
 }
 
-/// What is asked of the kernel apart from any block.
+/// A call to the kernel without a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `getppid`: the least that a system call costs.
+    /// `getppid`: the lowest cost of a system call.
     ParentId,
     /// `fstat` of the pagemap's descriptor.
     Status,
@@ -67,7 +68,7 @@ pub enum Call {
     OpenAndClose,
 }
 
-/// An act on a block that holds something.
+/// An act on a block in a given state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     pub act: Act,
@@ -75,7 +76,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Whether the act leaves the block as it was: then it can be repeated at once.
+    /// Whether the act leaves the block unchanged, so that it can be repeated at once.
     pub fn repeats(self) -> bool {
         match self.act {
             Act::Scan | Act::ReadWords | Act::Memset | Act::Stream => true,
@@ -86,7 +87,7 @@ impl Way {
 }
 
 impl Act {
-    /// As tables and records call it.
+    /// Its name in tables and records.
     pub fn name(self) -> &'static str {
         match self {
             Act::Scan => "PAGEMAP_SCAN",
@@ -100,7 +101,7 @@ impl Act {
 }
 
 impl Call {
-    /// As tables and records call it.
+    /// Its name in tables and records.
     pub fn name(self) -> &'static str {
         match self {
             Call::ParentId => "getppid",
@@ -154,10 +155,10 @@ const fn size(name: &'static str, bytes: usize) -> Size {
     Size { name, bytes }
 }
 
-/// The sizes of these names, all of them when none is named.
+/// The sizes with these names, or all if none is named.
 ///
 /// # Errors
-/// When a name is unknown.
+/// If a name is unknown.
 pub fn sizes(names: &[String]) -> anyhow::Result<Vec<Size>> {
     if names.is_empty() {
         return Ok(SIZES.to_vec());

@@ -1,17 +1,18 @@
-//! What is allocated at each place, and what a profile says about it: the line that a worker tells.
+//! The allocations of each place, and the profile's figures for them: the line that a worker
+//! prints.
 
 use anyhow::{Context as _, bail, ensure};
 use neap::sites::{PARTS, Site};
 
-/// The sizes in bytes, one place a size and part.
+/// The sizes in bytes, one place per size and part.
 pub const SIZES: [usize; 9] = [
     8, 24, 100, 1_000, 4_096, 30_000, 100_000, 1_000_000, 10_000_000,
 ];
 
-/// What becomes of a place's blocks.
+/// What happens to a place's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All stay.
+    /// All stay live.
     Kept,
     /// All are freed.
     Freed,
@@ -20,7 +21,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All, in the order of the report.
+    /// All parts, in the order of the report.
     pub const ALL: [Part; 3] = [Part::Kept, Part::Freed, Part::Half];
 
     /// Its name in the record.
@@ -32,7 +33,7 @@ impl Part {
         }
     }
 
-    /// Whether block `number` stays.
+    /// Whether block `number` stays live.
     pub fn keeps(self, number: usize) -> bool {
         match self {
             Part::Kept => true,
@@ -41,12 +42,12 @@ impl Part {
         }
     }
 
-    /// How many blocks make about `bytes`: an even number, at least four.
+    /// The number of blocks for about `bytes`: even, at least four.
     pub fn objects(self, size: usize, bytes: usize) -> usize {
         (bytes / size).max(4).next_multiple_of(2)
     }
 
-    /// How many of `objects`, an even number, stay.
+    /// How many of `objects`, an even number, stay live.
     pub fn live(self, objects: usize) -> usize {
         match self {
             Part::Kept => objects,
@@ -56,14 +57,14 @@ impl Part {
     }
 }
 
-/// What was allocated at a place.
+/// The allocations of a place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
-    /// Bytes of a block that were asked for.
+    /// Requested bytes of a block.
     pub size: usize,
-    /// What became of the blocks.
+    /// What happened to the blocks.
     pub part: Part,
-    /// How many there were.
+    /// The number of blocks.
     pub objects: usize,
     /// Usable bytes of a block.
     pub usable: usize,
@@ -72,16 +73,16 @@ pub struct Known {
 /// Objects and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// Objects; not whole in an estimate.
+    /// Objects; fractional in an estimate.
     pub objects: f64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub bytes: f64,
     /// Usable bytes.
     pub usable: f64,
 }
 
 impl Known {
-    /// The truth about so many of its blocks.
+    /// The truth about `objects` of its blocks.
     fn totals(&self, objects: usize) -> Totals {
         Totals {
             objects: objects as f64,
@@ -90,12 +91,12 @@ impl Known {
         }
     }
 
-    /// The truth about what was allocated.
+    /// The truth about all allocations.
     pub fn allocated(&self) -> Totals {
         self.totals(self.objects)
     }
 
-    /// The truth about what is live.
+    /// The truth about live blocks.
     pub fn live(&self) -> Totals {
         self.totals(self.part.live(self.objects))
     }
@@ -106,14 +107,14 @@ impl Known {
 pub struct Reading {
     /// The truth.
     pub known: Known,
-    /// What the profile says was allocated.
+    /// The profile's figures for all allocations.
     pub allocated: Totals,
-    /// What it says is live.
+    /// The profile's figures for live blocks.
     pub live: Totals,
 }
 
 impl Reading {
-    /// Nothing was read yet.
+    /// A reading without profile figures yet.
     pub fn of(known: Known) -> Reading {
         Reading {
             known,
@@ -122,7 +123,7 @@ impl Reading {
         }
     }
 
-    /// Adds what a site says.
+    /// Adds a site's figures.
     pub fn add(&mut self, site: &Site) {
         let add = |to: &mut Totals, objects: u64, bytes: u64, usable: u64| {
             to.objects += objects as f64 / PARTS as f64;
@@ -143,7 +144,7 @@ impl Reading {
         );
     }
 
-    /// The line that a worker tells.
+    /// The line that a worker prints.
     pub fn line(&self) -> String {
         let Known {
             size,
@@ -159,10 +160,10 @@ impl Reading {
         )
     }
 
-    /// Reads what [`Reading::line`] wrote; `None` of other lines.
+    /// Reads what [`Reading::line`] wrote; `None` for other lines.
     ///
     /// # Errors
-    /// When the line is of a site, but damaged.
+    /// If the line is of a site but damaged.
     pub fn parse(line: &str) -> anyhow::Result<Option<Reading>> {
         let Some(rest) = line.strip_prefix("site=") else {
             return Ok(None);
@@ -197,7 +198,7 @@ impl Reading {
 /// All sites of a worker's report.
 ///
 /// # Errors
-/// When a line is damaged, or sites are missing.
+/// If a line is damaged, or sites are missing.
 pub fn readings(report: &str) -> anyhow::Result<Vec<Reading>> {
     let lines: Vec<Option<Reading>> = report
         .lines()

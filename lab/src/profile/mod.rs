@@ -1,11 +1,11 @@
-//! The sampling profiler: whether it tells the truth, and what it costs.
+//! The accuracy and the cost of the sampling profiler.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `known` | what a process allocates, place by place, and what its profile says about it |
-//! | `truth` | many such processes: the mean error of each place in standard errors |
+//! | `known` | a process's allocations, place by place, and its profile's figures for them |
+//! | `truth` | many such processes: each place's mean error in standard errors |
 //! | `price` | paired runs with sampling off and on, and with `neap top` attached |
-//! | `watcher` | attaches `neap top` to whatever this process runs under Neap |
+//! | `watcher` | attaches `neap top` to each process that this one runs under Neap |
 
 pub mod known;
 pub mod price;

@@ -1,4 +1,5 @@
-//! What sampling and being looked at cost: paired runs of three programs, interleaved in a shuffled order.
+//! The cost of sampling and of being watched: paired runs of three programs, interleaved in
+//! shuffled order.
 
 use std::path::PathBuf;
 
@@ -12,12 +13,12 @@ use crate::stats::Comparison;
 use crate::workloads::{self, Workload};
 use crate::{machine, programs, run};
 
-/// How the process under Neap is run.
+/// How the process under Neap runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// With everything off.
     Plain,
-    /// Sampled from its start.
+    /// With sampling on from its start.
     Sampled,
     /// With everything off, and `neap top` attached.
     Watched,
@@ -32,7 +33,7 @@ impl Way {
         }
     }
 
-    /// The part of its time that it may cost.
+    /// The fraction of its time that it may cost.
     fn bar(self) -> f64 {
         match self {
             Way::Plain => 0.0,
@@ -42,30 +43,31 @@ impl Way {
     }
 }
 
-/// What is run.
+/// What to run.
 pub struct Plan {
     /// Neap's library.
     pub neap: Ready,
     /// The command `neap`, whose `top` is attached; without it, only sampling is measured.
     pub command: Option<PathBuf>,
-    /// Pairs.
+    /// The number of pairs.
     pub rounds: u32,
     /// Operations are divided by this.
     pub divisor: u64,
     /// Mean bytes between two samples.
     pub rate: u64,
-    /// Of the order within a round.
+    /// Seeds the order within a round.
     pub seed: u64,
 }
 
-/// The programs, and operations of each that take a few seconds: `top` looks once a second.
+/// The programs, and enough operations of each for a few seconds, because `top` looks once per
+/// second.
 const RUNS: [(&str, u64); 3] = [
     ("redis", 1_000_000),
     ("python-json", 6),
     ("server", 160_000_000),
 ];
 
-/// The command `neap` that is here.
+/// The installed command `neap`.
 pub fn command() -> Option<PathBuf> {
     watcher::command()
 }
@@ -112,7 +114,7 @@ fn all_rounds(
     let mut rng = Rng::new(plan.seed);
     let mut order = ways.to_vec();
     let mut costs: Vec<Vec<(Way, Cost)>> = Vec::new();
-    // The first run of a program reads its files.
+    // Unmeasured: the first run of a program reads its files from disk.
     once(plan, workload, operations, Way::Plain)?;
     for _ in 0..plan.rounds {
         rng.shuffle(&mut order);
@@ -138,7 +140,7 @@ fn cost_of(round: &[(Way, Cost)], way: Way) -> Option<Cost> {
 fn note_times(name: &str, way: Way, costs: &[Vec<(Way, Cost)>], results: &mut Results) {
     for (round, cost) in (0..).zip(costs.iter().filter_map(|round| cost_of(round, way))) {
         let mut figures = vec![Figure::nanoseconds("of an operation", cost.nanoseconds)];
-        // Of a watched run, it holds the time of `top`, too.
+        // For a watched run, it includes the time of `top`.
         if way != Way::Watched {
             let processor = Figure::nanoseconds("processor time of the run", cost.processor);
             figures.push(processor);

@@ -1,4 +1,5 @@
-//! Whether profiles are unbiased: many processes that allocate the same, and the mean error of each place.
+//! Whether profiles are unbiased: the mean error of each place over many processes with the same
+//! allocations.
 
 use std::process::Command;
 
@@ -9,19 +10,19 @@ use crate::figures::{Figure, Results};
 use crate::peers::Ready;
 use crate::run;
 
-/// What is run.
+/// What to run.
 pub struct Plan {
     /// Neap's library.
     pub neap: Ready,
-    /// Processes.
+    /// The number of processes.
     pub runs: u32,
-    /// Bytes that each place allocates in each, about.
+    /// Approximate bytes that each place allocates in each process.
     pub bytes: usize,
     /// Mean bytes between two samples.
     pub rate: u64,
 }
 
-/// The cases of the record.
+/// The names of the cases in the record.
 pub const ALLOCATED: &str = "profile over truth; allocated";
 /// See [`ALLOCATED`].
 pub const LIVE: &str = "profile over truth; live";
@@ -32,11 +33,12 @@ pub const LIVE_ERRORS: &str = "mean error in standard errors; live";
 /// See [`ALLOCATED`].
 pub const SPREAD: &str = "spread of the runs over the theory's; allocated";
 
-/// A mean error of more standard errors than these is a failure. One of 50 places strays over 3 in every eighth campaign by chance alone,
-/// over this in one of 3,000; what a record must show (3) is for its reader to judge.
+/// A mean error of more standard errors than this is a failure. By chance alone, one of 50 places
+/// exceeds 3 in every eighth campaign, and this value in one of 3,000. The reader of a record
+/// judges against 3.
 const MOST: f64 = 4.5;
 
-/// Runs the processes, and judges each place.
+/// Runs the processes and judges each place.
 pub fn carry_out(plan: &Plan, tell: impl Fn(&str), results: &mut Results) {
     let mut runs = Vec::new();
     for run in 0..plan.runs {
@@ -121,11 +123,12 @@ fn note(runs: &[Reading], rate: u64, results: &mut Results) {
     results.note((SPREAD, part, 0), Ok(vec![Figure::number(name, spread)]));
 }
 
-/// A case, what a run says for it, the truth, and the objects it is about.
+/// A case, a run's figures for it, the truth, and its number of objects.
 type Side = (&'static str, fn(&Reading) -> Totals, Totals, usize);
 
-/// The standard deviation of the objects of one profile, where `objects` were there. Each is sampled with the chance
-/// `p = 1 - exp(-usable / rate)` and stands for `1 / p` then; and whoever writes a number of parts down rounds it by up to one.
+/// The standard deviation of one profile's count for `objects` objects. Each is sampled with the
+/// probability `p = 1 - exp(-usable / rate)` and then stands for `1 / p`. Rounding to whole parts
+/// adds an error of up to one part.
 fn deviation(known: &Known, objects: usize, rate: u64) -> f64 {
     let p = -(-(known.usable as f64) / rate as f64).exp_m1();
     let rounding = 1.0 / neap::sites::PARTS as f64;
@@ -133,8 +136,8 @@ fn deviation(known: &Known, objects: usize, rate: u64) -> f64 {
     (objects as f64 * of_one).sqrt()
 }
 
-/// The mean error of the runs in standard errors, of objects, bytes or usable bytes, whichever is the farthest off. Where there
-/// was nothing, any estimate but nothing is infinitely far off.
+/// The runs' mean error in standard errors: the worst of objects, bytes and usable bytes. If the
+/// truth is 0, any other estimate is infinitely wrong.
 fn worst(told: &[Totals], truth: Totals, deviation: f64) -> f64 {
     let sides: [fn(&Totals) -> f64; 3] = [|t| t.objects, |t| t.bytes, |t| t.usable];
     let count = told.len() as f64;
@@ -147,7 +150,8 @@ fn worst(told: &[Totals], truth: Totals, deviation: f64) -> f64 {
         if truth.objects == 0.0 {
             return off * f64::INFINITY;
         }
-        // Bytes deviate as objects do, times the bytes of one. Bytes are written down as whole ones.
+        // Bytes deviate as objects do, times the bytes of one. The record rounds bytes to whole
+        // ones.
         let of_one = side(&truth) / truth.objects;
         off / ((deviation * of_one).max(1.0) / count.sqrt())
     };
@@ -155,7 +159,7 @@ fn worst(told: &[Totals], truth: Totals, deviation: f64) -> f64 {
     sides.map(error).into_iter().max_by(farthest).unwrap_or(0.0)
 }
 
-/// The standard deviation of the runs over the one that theory says.
+/// The runs' standard deviation over the theoretical one.
 fn spread(runs: &[Reading], known: &Known, rate: u64) -> f64 {
     let squares = runs
         .iter()

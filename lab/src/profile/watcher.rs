@@ -1,4 +1,5 @@
-//! Attaches `neap top` to whatever this process runs under Neap, as somebody at another terminal would.
+//! Attaches `neap top` to each process that this one runs under Neap, as a user at another terminal
+//! would.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,16 +20,16 @@ pub struct Watcher {
     thread: JoinHandle<Told>,
 }
 
-/// What came of watching.
+/// The result of watching.
 #[derive(Debug, Default)]
 pub struct Told {
     /// Lines that `neap top` printed.
     pub lines: usize,
-    /// Its last words where it failed.
+    /// The last lines of its errors, if it failed.
     pub complaint: Option<String>,
 }
 
-/// How often children are looked for.
+/// How often to look for children.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Watcher {
@@ -40,7 +41,7 @@ impl Watcher {
         Watcher { stop, thread }
     }
 
-    /// Ends what was started, and tells what it said.
+    /// Ends all watchers and returns their output.
     pub fn stop(self) -> Told {
         self.stop.store(true, Ordering::Relaxed);
         let panicked = || Told {
@@ -68,7 +69,7 @@ fn watch(neap: &Path, stop: &AtomicBool) -> Told {
     watching.into_values().fold(Told::default(), end)
 }
 
-/// `neap top PID` into a pipe: plain text, once a second.
+/// `neap top PID` into a pipe: plain text, once per second.
 fn attach(neap: &Path, pid: u32) -> std::io::Result<Child> {
     Command::new(neap)
         .args(["top", &pid.to_string()])
@@ -80,7 +81,7 @@ fn attach(neap: &Path, pid: u32) -> std::io::Result<Child> {
 
 /// Ends one, which may have ended with the process that it watched.
 fn end(mut told: Told, mut child: Child) -> Told {
-    // It fails when it has ended already, which is the aim.
+    // This fails if it has ended already, which is the goal.
     let _ = child.kill();
     let Ok(output) = child.wait_with_output() else {
         return told;
@@ -91,7 +92,7 @@ fn end(mut told: Told, mut child: Child) -> Told {
     told
 }
 
-/// The processes that any thread of this one has started and not waited for.
+/// The children of all threads of this process that it has not waited for.
 fn children() -> Vec<u32> {
     let tasks = fs::read_dir("/proc/self/task")
         .into_iter()

@@ -1,4 +1,4 @@
-//! The write-up's picture as figures: who took over what of whom.
+//! The write-up's picture as figures: which part reused the memory of which other.
 //!
 //! | arrow | run | what is measured |
 //! |---|---|---|
@@ -6,17 +6,18 @@
 //! | stacks to OS | waited | of the parked stacks' bytes, ended: the same |
 //! | heap to stacks | at once | of what the heap dropped and the stacks could use: how much the process did not grow by |
 //! | stacks to heap | stacks first | of what the stacks dropped and the heap could use: the same |
-//! | OS to either | waited | how much was resident more when all was in use |
+//! | OS to either | waited | how much more was resident when all was in use |
 //!
-//! That is what the write-up judged by: a process that does not grow took from itself. What was
-//! newly faulted tells besides whether the pages themselves passed or went through the OS.
+//! The write-up judged by the same rule: a process that does not grow reused its own memory. The
+//! newly faulted pages also tell whether the pages themselves passed directly or went through the
+//! OS.
 
 use super::follow::Seen;
 use super::record::Record;
 use super::steps::{Run, Step};
 use crate::work::pagemap::page_size;
 
-/// Who gives or takes.
+/// A giver or taker of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Heap,
@@ -25,7 +26,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The word in tables and pictures.
+    /// Its name in tables and pictures.
     pub fn name(self) -> &'static str {
         match self {
             Place::Heap => "heap",
@@ -38,9 +39,9 @@ impl Place {
 /// An arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrow {
-    /// Who gives.
+    /// The giver.
     pub from: Place,
-    /// Who takes.
+    /// The taker.
     pub to: Place,
 }
 
@@ -48,7 +49,7 @@ const fn arrow(from: Place, to: Place) -> Arrow {
     Arrow { from, to }
 }
 
-/// All, the four that can be closed first.
+/// All arrows; the four that can be closed come first.
 pub const ALL: [Arrow; 6] = [
     arrow(Place::Heap, Place::Stacks),
     arrow(Place::Stacks, Place::Heap),
@@ -65,23 +66,23 @@ impl Arrow {
     }
 }
 
-/// How much passed along an arrow, in KiB.
+/// The memory that passed along an arrow, in KiB.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flow {
-    /// What passed.
+    /// The amount that passed.
     pub passed: u64,
-    /// What could have.
+    /// The amount that could have passed.
     pub offered: u64,
 }
 
-/// Whether an arrow is there.
+/// Whether an arrow is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nine tenths or more passed.
+    /// At least nine tenths passed.
     Open,
-    /// Less, but over a tenth.
+    /// Less, but more than a tenth.
     Partly,
-    /// A tenth at most.
+    /// At most a tenth.
     Closed,
 }
 
@@ -106,7 +107,7 @@ impl Flow {
     }
 }
 
-/// By how many KiB the process had grown when all of a step was in use.
+/// Growth of the process in KiB when a step's memory was all in use.
 pub fn growth(seen: &Seen, before: u64) -> u64 {
     seen.rss.max(seen.done.full_kib).saturating_sub(before)
 }
@@ -116,7 +117,7 @@ pub fn faulted(seen: &Seen) -> u64 {
     seen.done.faults * page_size() / 1_024
 }
 
-/// How an arrow of `engine` was measured; `None` without the run that shows it.
+/// The flow along an arrow of `engine`; `None` without the run that shows it.
 pub fn flow(record: &Record, engine: &str, arrow: Arrow) -> Option<Flow> {
     let step = |run, step| record.step(engine, run, step);
     let rested = |at| step(Run::Waited, at).and_then(|seen: &Seen| seen.later);
@@ -153,25 +154,25 @@ pub fn flow(record: &Record, engine: &str, arrow: Arrow) -> Option<Flow> {
     }
 }
 
-/// What `taker` needed and the process did not grow by, of what was offered.
+/// The part of `needed` that `taker` got without growing the process, out of `offered`.
 fn passed(before: &Seen, taker: &Seen, offered: u64, needed: u64) -> Option<Flow> {
     let taken = growth(taker, before.rss);
     Flow::new(needed.saturating_sub(taken), offered.min(needed))
 }
 
-/// The bytes that the heap allocates and drops, in KiB.
+/// Bytes that the heap allocates and drops, in KiB.
 pub fn heap_kib(record: &Record) -> Option<u64> {
     Some(record.said("heap MB")?.parse::<u64>().ok()? << 10)
 }
 
-/// KiB resident after the wait beyond what the program needs and began with.
+/// KiB resident after the wait, beyond what the program needs and began with.
 pub fn excess(record: &Record, engine: &str, step: Step) -> Option<i64> {
     let base = record.step(engine, Run::Waited, Step::Start)?.rss;
     let seen = record.step(engine, Run::Waited, step)?;
     Some(seen.later? as i64 - (base + seen.done.live_kib) as i64)
 }
 
-/// The peer that kept least beyond what was needed, over the steps; glibc and our own left out.
+/// The peer that kept least beyond what was needed, over all steps; without glibc and Neap.
 pub fn best_peer(record: &Record) -> Option<&'static str> {
     let is_peer = |name: &&str| !["go", "go-freed", "glibc", "neap-heap", "neap"].contains(name);
     let total = |name: &str| -> i64 {

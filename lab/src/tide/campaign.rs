@@ -17,20 +17,20 @@ use crate::work::tide::prices::Priced;
 use crate::work::tide::stacks::StackKind;
 use crate::{report, run};
 
-/// Samples closer than this many KiB to the last kept say nothing new.
+/// A sample within this many KiB of the last one kept is dropped.
 const TOLERANCE: u64 = 512;
 
-/// What is to be run.
+/// What to run.
 pub struct Plan {
     /// The engines.
     pub engines: Vec<Present>,
-    /// The ways through the steps.
+    /// The orders of the steps.
     pub runs: Vec<Run>,
-    /// How much.
+    /// The sizes.
     pub sizes: Sizes,
-    /// How long after a step.
+    /// The wait after a step.
     pub wait: Duration,
-    /// The prices, if they are wanted.
+    /// The prices, if requested.
     pub prices: Option<Prices>,
     /// No run starts after this time.
     pub budget: Duration,
@@ -44,11 +44,11 @@ pub struct Prices {
     pub neap: Ready,
     /// Interleaved rounds.
     pub rounds: u32,
-    /// Coroutines of a burst; the others follow from it.
+    /// Coroutines per burst; the other counts follow from it.
     pub burst: u64,
 }
 
-/// The kinds of stacks that are compared.
+/// The compared kinds of stacks.
 const KINDS: [StackKind; 2] = [StackKind::Own, StackKind::Neap];
 
 impl Plan {
@@ -59,14 +59,14 @@ impl Plan {
     }
 }
 
-/// What came out.
+/// The results of a campaign.
 #[derive(Default)]
 pub struct Results {
     /// The measurements.
     pub rows: Vec<Row>,
     /// Runs that failed.
     pub failures: Vec<String>,
-    /// What was left out and why.
+    /// What was left out, and why.
     pub left_out: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ struct Campaign<'a> {
 }
 
 impl Campaign<'_> {
-    /// Whether the time is up; then what it was up for is told.
+    /// Whether the time is up; then notes what is left out.
     fn is_spent(&mut self, what: &str) -> bool {
         let spent = self.start.elapsed() >= self.plan.budget;
         if spent {

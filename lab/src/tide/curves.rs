@@ -1,4 +1,4 @@
-//! The resident size over time: one panel an engine, the steps marked, what is live dashed.
+//! The resident size over time: one panel per engine, with the steps marked and live memory dashed.
 
 use super::record::Record;
 use super::steps::{Run, Step};
@@ -8,7 +8,7 @@ use crate::work::tide::thousands;
 const ACROSS: usize = 4;
 const LEFT: f64 = 56.0;
 const TOP: f64 = 78.0;
-/// A panel, and the distance to the next.
+/// The size of a panel, and the distance to the next.
 const PANEL: (f64, f64) = (210.0, 130.0);
 const GAP: (f64, f64) = (22.0, 58.0);
 const CURVE: &str = "#0072b2";
@@ -20,7 +20,7 @@ struct Scales {
     mib: f64,
 }
 
-/// Where a panel's lower left corner is.
+/// The lower left corner of a panel.
 #[derive(Clone, Copy)]
 struct Corner {
     x: f64,
@@ -52,7 +52,7 @@ impl Scales {
     }
 }
 
-/// A step between ticks so that there are four to eight: 1, 2 or 5 times a power of ten.
+/// A distance for four to eight ticks: 1, 2 or 5 times a power of ten.
 fn tick(most: f64) -> f64 {
     let power = 10_f64.powf((most / 4.0).log10().floor());
     let fits = |factor: &f64| power * factor * 4.0 <= most;
@@ -156,7 +156,7 @@ fn line(out: &mut String, path: std::fmt::Arguments, stroke: &str) {
     );
 }
 
-/// A line and a number where each step begins.
+/// A line and a number at the beginning of each step.
 fn marks(out: &mut String, record: &Record, engine: &str, scales: &Scales, corner: Corner) {
     for (number, step) in Step::ALL.into_iter().enumerate().skip(1) {
         let Some(seen) = record.step(engine, Run::Waited, step) else {
@@ -208,7 +208,7 @@ fn colour(engine: &str) -> &'static str {
     }
 }
 
-/// What the process began with and what is live, from the end of each step to the next.
+/// What the process began with plus what is live, from the end of each step to the next.
 fn live(out: &mut String, record: &Record, engine: &str, scales: &Scales, corner: Corner) {
     let seen: Vec<_> = Step::ALL
         .iter()

@@ -1,5 +1,5 @@
-//! The write-up's picture, drawn from what was measured: heap, stacks and OS, and the arrows
-//! between them, for the engines that tell the story.
+//! The write-up's picture, drawn from the measurements: heap, stacks and OS, and the arrows between
+//! them, for a selection of engines.
 
 use super::arrows::{self, Arrow, Flow, Place, State};
 use super::record::Record;
@@ -9,7 +9,7 @@ use crate::plot::{push, text};
 const PANEL: (f64, f64) = (316.0, 250.0);
 const TOP: f64 = 30.0;
 const BOX: (f64, f64) = (84.0, 34.0);
-/// How far the two arrows between two boxes lie apart.
+/// Distance between the two arrows of a pair of boxes.
 const APART: f64 = 18.0;
 const COLOURS: [(State, &str); 3] = [
     (State::Open, "#009e73"),
@@ -26,7 +26,7 @@ fn centre(place: Place) -> (f64, f64) {
     }
 }
 
-/// The engines that are drawn: Go, the C library, the best of the others, ours.
+/// The engines to draw: Go, the C library, the best of the others, Neap.
 fn chosen(record: &Record) -> Vec<&'static str> {
     let measured = |name: &&str| arrows::flow(record, name, arrows::ALL[2]).is_some();
     let best = arrows::best_peer(record);
@@ -60,7 +60,7 @@ pub fn svg(record: &Record) -> String {
     out
 }
 
-/// The arrows' points, one a colour: SVG 1.1 cannot take the line's.
+/// The arrowheads, one per colour: SVG 1.1 cannot inherit the line's.
 fn heads(out: &mut String) {
     for (state, colour) in COLOURS {
         push(
@@ -130,7 +130,7 @@ fn place_box(out: &mut String, place: Place) {
     );
 }
 
-/// An arrow as it is drawn: its ends, and the place of its words.
+/// A drawn arrow: its ends, and the position of its label.
 struct Line {
     from: (f64, f64),
     to: (f64, f64),
@@ -138,7 +138,8 @@ struct Line {
     anchor: &'static str,
 }
 
-/// An arrow there and the arrow back lie apart. Those to the OS lie outside: their words are long.
+/// The two arrows of a pair are drawn apart. Those to the OS are outside, because their labels are
+/// long.
 fn place(arrow: Arrow) -> Line {
     let (a, b) = (centre(arrow.from), centre(arrow.to));
     let (dx, dy) = (b.0 - a.0, b.1 - a.1);
@@ -148,7 +149,7 @@ fn place(arrow: Arrow) -> Line {
         (Place::Heap, Place::System) | (Place::System, Place::Heap) => -1.0,
         _ => 1.0,
     };
-    // To the left of the direction on a page whose y runs downwards, or to its right.
+    // Left or right of the direction, on a page whose y axis points down.
     let s = (u.1 * side * APART / 2.0, -u.0 * side * APART / 2.0);
     let from = edge(a, u, s);
     let to = edge(b, (-u.0, -u.1), s);
@@ -168,7 +169,8 @@ fn place(arrow: Arrow) -> Line {
     }
 }
 
-/// Where a line in direction `u`, shifted by `s` from a box's centre, leaves the box, with air.
+/// Where a line in direction `u`, shifted by `s` from a box's centre, leaves the box, with a
+/// margin.
 fn edge(centre: (f64, f64), u: (f64, f64), s: (f64, f64)) -> (f64, f64) {
     const AIR: f64 = 4.0;
     let reach = |half: f64, u: f64, s: f64| match u.abs() < 1e-9 {
@@ -181,7 +183,7 @@ fn edge(centre: (f64, f64), u: (f64, f64), s: (f64, f64)) -> (f64, f64) {
     (centre.0 + s.0 + u.0 * far, centre.1 + s.1 + u.1 * far)
 }
 
-/// The words of an arrow lie on the side it is shifted to.
+/// An arrow's label is on the side that the arrow is shifted to.
 fn beside((x, y): (f64, f64), (sx, sy): (f64, f64)) -> ((f64, f64), &'static str) {
     if sx.abs() < 1.0 {
         let y = if sy < 0.0 { y - 8.0 } else { y + 17.0 };
@@ -215,7 +217,7 @@ fn draw(out: &mut String, arrow: Arrow, flow: &Flow) {
     );
 }
 
-/// The line of an arrow, and its point.
+/// An arrow's line and head.
 fn stroke(out: &mut String, from: (f64, f64), to: (f64, f64), state: State) {
     let (dash, width) = match state {
         State::Open => ("none", 2.4),
@@ -252,7 +254,7 @@ fn colour(state: State) -> &'static str {
     found.map_or("#222", |(_, colour)| colour)
 }
 
-/// From the OS comes what is asked for; else how much of what was offered.
+/// For an arrow from the OS, the amount requested; else the share of what was offered.
 fn label(arrow: Arrow, flow: &Flow) -> String {
     let mib = |kib: u64| format!("{:.0}", kib as f64 / 1_024.0);
     match arrow.from {

@@ -1,4 +1,4 @@
-//! The rows of the experiment: a program, its heap, and whose stacks.
+//! The rows of the experiment: a program, its heap, and its stacks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,7 +60,7 @@ pub const ALL: [Engine; 12] = [
     under("neap", "neap", StackKind::Neap),
 ];
 
-/// What is run when no names are given.
+/// The default engines.
 const USUAL: [&str; 7] = [
     "go",
     "go-freed",
@@ -71,15 +71,15 @@ const USUAL: [&str; 7] = [
     "neap",
 ];
 
-/// The engine of that name.
+/// The engine with that name.
 pub fn find(name: &str) -> Option<&'static Engine> {
     ALL.iter().find(|engine| engine.name == name)
 }
 
-/// The engines named in `only`, or the usual ones when it is empty, in the order of the report.
+/// The engines named in `only`, or the default ones if it is empty, in the order of the report.
 ///
 /// # Errors
-/// When a name is unknown.
+/// If a name is unknown.
 pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Engine>> {
     if let Some(name) = only.iter().find(|name| find(name).is_none()) {
         let known: Vec<&str> = ALL.iter().map(|engine| engine.name).collect();
@@ -92,7 +92,7 @@ pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Engine>> {
     Ok(ALL.iter().filter(wanted).collect())
 }
 
-/// An engine that is here.
+/// An available engine.
 pub struct Present {
     /// Its name.
     pub name: &'static str,
@@ -111,10 +111,10 @@ enum Start {
     },
 }
 
-/// Makes the engine ready.
+/// Prepares the engine.
 ///
 /// # Errors
-/// When its library or its compiler is not here.
+/// If its library or its compiler is not installed.
 pub fn locate(engine: &Engine, places: &Places) -> anyhow::Result<Present> {
     let name = engine.name;
     let start = match engine.kind {
@@ -139,10 +139,10 @@ pub fn locate(engine: &Engine, places: &Places) -> anyhow::Result<Present> {
     Ok(Present { name, start })
 }
 
-/// Fails unless the library has Neap's stacks: its table of names would have this one.
+/// Fails unless the library has Neap's stacks, by a name in its symbol table.
 ///
 /// # Errors
-/// When it has not, or cannot be read.
+/// If it has not, or cannot be read.
 pub fn ensure_stacks(library: &Path) -> anyhow::Result<()> {
     const NAME: &[u8] = b"\0neap_stack_alloc\0";
     let bytes = std::fs::read(library)?;
@@ -155,7 +155,7 @@ pub fn ensure_stacks(library: &Path) -> anyhow::Result<()> {
 }
 
 impl Present {
-    /// As the head of a record tells it.
+    /// Its version for the head of a record.
     pub fn version(&self) -> String {
         match &self.start {
             Start::Go { version, .. } => version.clone(),
@@ -163,10 +163,10 @@ impl Present {
         }
     }
 
-    /// The process of a run.
+    /// The command of a run's process.
     ///
     /// # Errors
-    /// When this program's own path cannot be read.
+    /// If this program's own path cannot be read.
     pub fn command(&self, sizes: &Sizes) -> anyhow::Result<Command> {
         match &self.start {
             Start::Go { program, freed, .. } => Ok(go_command(program, *freed, sizes)),
@@ -184,7 +184,7 @@ impl Present {
     /// Fails unless the process that greeted with `line` uses this engine's heap.
     ///
     /// # Errors
-    /// When it uses another.
+    /// If it uses another.
     pub fn ensure_heap(&self, line: &str) -> anyhow::Result<()> {
         match &self.start {
             Start::Go { version, .. } => {
@@ -204,7 +204,7 @@ fn go_command(program: &Path, freed: bool, sizes: &Sizes) -> Command {
     let mut command = Command::new(program);
     command.args([sizes.heap_bytes.to_string(), sizes.coroutines.to_string()]);
     command.arg(if freed { "freed" } else { "plain" });
-    // The runtime's defaults are what is measured.
+    // Measure the runtime's defaults.
     for name in ["GOGC", "GOMEMLIMIT", "GODEBUG", "GOMAXPROCS"] {
         command.env_remove(name);
     }
@@ -213,7 +213,7 @@ fn go_command(program: &Path, freed: bool, sizes: &Sizes) -> Command {
 
 #[cfg(test)]
 impl Present {
-    /// Any program in the place of the write-up's.
+    /// Any program in place of the write-up's.
     pub fn of_program(program: &str) -> Present {
         let start = Start::Go {
             program: program.into(),

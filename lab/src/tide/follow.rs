@@ -1,4 +1,4 @@
-//! One process through its steps: told what to do over a pipe, watched from outside.
+//! One process through its steps: controlled over a pipe, observed from outside.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -18,24 +18,24 @@ use crate::{machine, run};
 /// How often the resident size is read.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// A step as it was seen; sizes in KiB.
+/// An observed step; sizes in KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Which.
+    /// The step.
     pub step: Step,
     /// When it began and ended, in ms since the process began.
     pub ms: (u64, u64),
-    /// What the worker told.
+    /// The worker's report.
     pub done: Done,
-    /// Resident as soon as it was done.
+    /// Resident as soon as the step was done.
     pub rss: u64,
-    /// Resident after the wait; `None` where none followed.
+    /// Resident after the wait; `None` without a wait.
     pub later: Option<u64>,
-    /// The most resident that was seen during the step.
+    /// Peak resident size during the step.
     pub peak: u64,
-    /// Page tables as soon as it was done.
+    /// Page tables as soon as the step was done.
     pub tables: u64,
-    /// What the heap says about itself, after the wait if one followed.
+    /// The heap's own figures, after the wait if there was one.
     pub heap: Heap,
 }
 
@@ -48,7 +48,7 @@ pub struct Sample {
     pub kib: u64,
 }
 
-/// What a run showed.
+/// The observations of a run.
 pub struct Followed {
     /// Its steps.
     pub steps: Vec<Seen>,
@@ -56,10 +56,10 @@ pub struct Followed {
     pub samples: Vec<Sample>,
 }
 
-/// Takes `engine` through a run, with this long a wait where the run has one.
+/// Takes `engine` through a run, with this wait where the run has one.
 ///
 /// # Errors
-/// When the process fails, hangs, or uses another heap than it should.
+/// If the process fails, hangs, or uses the wrong heap.
 pub fn follow(
     engine: &Present,
     sizes: &Sizes,
@@ -151,14 +151,14 @@ impl Worker {
         })
     }
 
-    /// Lets the process end, and puts what was seen together.
+    /// Lets the process end, and combines the observations.
     fn end(mut self, seen: anyhow::Result<Vec<Seen>>) -> anyhow::Result<Followed> {
         drop(self.actions.take());
         let mut errors = String::new();
         if let Some(stderr) = &mut self.child.stderr {
             stderr.read_to_string(&mut errors)?;
         }
-        // The watch goes first: it may still kill the process, whose number is then its own.
+        // Stop the watch first: it may still kill the process, whose PID must not be reused before.
         let overdue = self.watch.overdue();
         let samples = self.watch.finish();
         let status = run::wait(&mut self.child, run::LONGEST)?;
@@ -184,7 +184,7 @@ fn peak_within(samples: &[Sample], (from, to): (u64, u64)) -> u64 {
     within.map(|sample| sample.kib).max().unwrap_or(0)
 }
 
-/// Reads a process's resident size all the time, and kills it when it takes too long.
+/// Reads a process's resident size continuously, and kills it if it takes too long.
 struct Watch {
     start: Instant,
     longest: Duration,
@@ -209,7 +209,7 @@ impl Watch {
         self.start.elapsed().as_millis() as u64
     }
 
-    /// How long the process might have taken, when it took longer.
+    /// The limit, if the process exceeded it.
     fn overdue(&self) -> Option<Duration> {
         (self.start.elapsed() > self.longest).then_some(self.longest)
     }
@@ -229,7 +229,7 @@ fn watch(pid: u32, start: Instant, longest: Duration, stop: &AtomicBool) -> Vec<
             unsafe { libc::kill(pid as i32, libc::SIGKILL) };
             break;
         }
-        // A process that ended has no size: 0 is no memory, not a measurement.
+        // A process that has ended reports 0, which is not a measurement.
         if let Ok(kib @ 1..) = machine::resident_kib(&who) {
             let ms = ms.as_millis() as u64;
             samples.push(Sample { ms, kib });
@@ -239,8 +239,8 @@ fn watch(pid: u32, start: Instant, longest: Duration, stop: &AtomicBool) -> Vec<
     samples
 }
 
-/// Leaves out samples that say nothing new: of a stretch within `tolerance` KiB of its first, only
-/// the first and the last stay.
+/// Drops redundant samples: of a stretch within `tolerance` KiB of its first sample, only the first
+/// and the last stay.
 pub fn thinned(samples: &[Sample], tolerance: u64) -> Vec<Sample> {
     let mut kept: Vec<Sample> = Vec::new();
     let mut first = None;
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_no_worker_is_an_error_with_its_words() {
-        // The shell takes the first argument, a number of bytes, for the name of a script.
+        // The shell takes the first argument, a number of bytes, as the name of a script.
         let shell = Present::of_program("sh");
         let sizes = Sizes {
             heap_bytes: 1 << 20,

@@ -1,4 +1,4 @@
-//! Builds the write-up's program from its source.
+//! Builds the write-up's program from source.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,14 +9,14 @@ use crate::programs::which;
 
 const SOURCE: &str = include_str!("../../tide/tide.go");
 
-/// The program, and the version of Go that made it.
+/// The program, and the version of Go that built it.
 pub fn build(folder: &Path) -> anyhow::Result<(PathBuf, String)> {
     let go = which("go").context("go is not installed")?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {folder:?}"))?;
     let (source, program) = (folder.join("tide.go"), folder.join("tide-go"));
     std::fs::write(&source, SOURCE).with_context(|| format!("cannot write {source:?}"))?;
     let mut command = Command::new(&go);
-    // Nothing is fetched: the source needs nothing but the standard library.
+    // Nothing is downloaded: the source needs only the standard library.
     command
         .env("GOTOOLCHAIN", "local")
         .env("GOFLAGS", "-mod=mod")

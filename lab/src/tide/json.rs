@@ -1,4 +1,4 @@
-//! The campaign for programs.
+//! The campaign as JSON.
 
 use serde_json::json;
 

@@ -1,16 +1,16 @@
-//! The published experiment on the heap, the stacks and the system: five steps of memory that
-//! comes and goes, and what is resident after each.
+//! The published experiment on the heap, the stacks and the system: five steps that allocate and
+//! drop memory, and the resident size after each.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `sizes`, `steps` | how much, and in what order |
-//! | `engines` | the rows: a heap, whose stacks, a program |
-//! | `go` | the program of the write-up, in Go |
+//! | `sizes`, `steps` | the amounts, and the order |
+//! | `engines` | the rows: a heap, its stacks, a program |
+//! | `go` | the write-up's program, in Go |
 //! | `protocol` | the lines between the harness and a worker |
-//! | `follow` | one process through its steps, watched from outside |
+//! | `follow` | one process through its steps, observed from outside |
 //! | `campaign` | every run of every engine, and the prices |
-//! | `arrows` | who took over whose memory, judged by what was measured |
-//! | `record`, `tables`, `json` | the CSV file, the tables for people and for programs |
+//! | `arrows` | which part reused whose memory, judged by the measurements |
+//! | `record`, `tables`, `json` | the CSV file, the tables and the JSON |
 //! | `curves`, `diagram` | the pictures |
 
 pub mod arrows;

@@ -1,19 +1,19 @@
-//! The lines between the harness and a worker: an action in, what came of it out.
+//! The lines between the harness and a worker: an action in, its result out.
 
 use anyhow::{Context as _, ensure};
 
 use crate::run::needed;
 
-/// What a worker is told to do.
+/// An action of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Allocate the heap's bytes, touch them, drop them.
     Allocate,
     /// Create the coroutines; each touches its stack and parks.
     Create,
-    /// Let them all end.
+    /// End all coroutines.
     Close,
-    /// Tell what the heap says about itself.
+    /// Report the heap's own figures.
     Tell,
 }
 
@@ -25,7 +25,7 @@ impl Action {
         Action::Tell,
     ];
 
-    /// The word of the line.
+    /// Its word in the line.
     pub fn name(self) -> &'static str {
         match self {
             Action::Allocate => "allocate",
@@ -35,26 +35,26 @@ impl Action {
         }
     }
 
-    /// The action of that word.
+    /// The action for that word.
     pub fn find(name: &str) -> Option<Action> {
         Action::ALL.into_iter().find(|action| action.name() == name)
     }
 }
 
-/// What an action did, as the worker saw it.
+/// The result of an action, from the worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Minor faults.
     pub faults: u64,
     /// Nanoseconds.
     pub ns: u64,
-    /// Resident KiB when all was allocated and nothing dropped; 0 for other actions.
+    /// Resident KiB when everything was allocated and nothing dropped; 0 for other actions.
     pub full_kib: u64,
-    /// KiB that the program needs now, beside what it began with.
+    /// KiB that the program needs now, beyond what it began with.
     pub live_kib: u64,
     /// Coroutines parked.
     pub coroutines: u64,
-    /// What went wrong, if the program could live with it.
+    /// An error that the program survived.
     pub note: String,
 }
 
@@ -78,7 +78,7 @@ impl Done {
     /// Reads what [`Done::line`] wrote.
     ///
     /// # Errors
-    /// When a figure is missing.
+    /// If a figure is missing.
     pub fn parse(line: &str) -> anyhow::Result<Done> {
         let (figures, note) = line.split_once(" note=").context("no note")?;
         let figures = figures.replace(' ', "\n");
@@ -94,7 +94,7 @@ impl Done {
     }
 }
 
-/// What Neap says about itself; no heap but Neap does.
+/// Neap's own figures; other heaps have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heap {
     /// KiB of free pages that may be resident, and KiB given back so far.
@@ -113,7 +113,7 @@ impl Heap {
     /// Reads what [`Heap::line`] wrote.
     ///
     /// # Errors
-    /// When a figure is missing.
+    /// If a figure is missing.
     pub fn parse(line: &str) -> anyhow::Result<Heap> {
         if line == "unknown" {
             return Ok(Heap::default());
@@ -128,7 +128,7 @@ impl Heap {
     /// Reads the page that Neap's `malloc_stats` writes.
     ///
     /// # Errors
-    /// When a figure is missing.
+    /// If a figure is missing.
     pub fn parse_page(page: &str) -> anyhow::Result<Heap> {
         Ok(Heap {
             neap: Some((kib_in(page, "free_dirty")?, kib_in(page, "purged")?)),

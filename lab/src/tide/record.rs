@@ -1,5 +1,5 @@
-//! The record of a campaign: a CSV file that tells the machine, the versions, every step, the
-//! resident size over time, and every price.
+//! The record of a campaign: a CSV file with the machine, the versions, every step, the resident
+//! size over time, and every price.
 
 use anyhow::{Context as _, bail, ensure};
 
@@ -14,11 +14,11 @@ use crate::work::tide::stacks::StackKind;
 /// One price in one round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// Whose stacks.
+    /// The kind of stacks.
     pub stacks: StackKind,
     /// The round, from 0.
     pub round: u32,
-    /// Of what.
+    /// The priced operation.
     pub price: Priced,
     /// Nanoseconds.
     pub ns: f64,
@@ -86,14 +86,14 @@ impl Record {
     /// Reads what [`Record::to_csv`] wrote.
     ///
     /// # Errors
-    /// When a line is not as it writes them, or there is none.
+    /// If a line has another form, or there is none.
     pub fn from_csv(text: &str) -> anyhow::Result<Record> {
         let (head, rows) = rows_of(text, COLUMNS, parse)?;
         ensure!(!rows.is_empty(), "no steps and no prices");
         Ok(Record { head, rows })
     }
 
-    /// The engines that have steps of `run`, in the order of the report.
+    /// The engines with steps of `run`, in the order of the report.
     pub fn engines(&self, run: Run) -> Vec<&'static str> {
         let has = |name: &&'static str| self.step(name, run, Step::Start).is_some();
         engines::ALL.iter().map(|e| e.name).filter(has).collect()
@@ -111,7 +111,7 @@ impl Record {
         })
     }
 
-    /// The resident size over the time of a run.
+    /// The resident size during a run.
     pub fn samples(&self, engine: &str, run: Run) -> Vec<Sample> {
         let of_run = |row: &Row| match row {
             Row::Sample {
@@ -133,7 +133,7 @@ impl Record {
         self.rows.iter().filter_map(of_price).collect()
     }
 
-    /// The value of a line of the head.
+    /// The value of a line in the head.
     pub fn said(&self, key: &str) -> Option<&str> {
         let found = self.head.iter().find(|(known, _)| known == key);
         found.map(|(_, value)| value.as_str())
@@ -243,7 +243,7 @@ fn seen(fields: &[&str]) -> anyhow::Result<Seen> {
             faults: number(12)?,
             ns: number(13)?,
             coroutines: number(14)?,
-            // A comma would be the next column; numbers have them between digits.
+            // A comma would start a new column; numbers contain commas between digits.
             note: fields[17].replace(';', ","),
         },
         heap: Heap {
@@ -273,11 +273,11 @@ pub mod tests {
         mib << 10
     }
 
-    /// What one engine keeps of what was given up, for examples.
+    /// How much freed memory an engine keeps, for examples.
     pub struct Habit {
         /// MiB resident after each step but the start, at once and later.
         pub rss: [(u64, u64); 5],
-        /// MiB newly faulted by "created" and by "allocated again" when they follow at once.
+        /// MiB newly faulted by "created" and by "allocated again" in the run without waits.
         pub faulted: (u64, u64),
     }
 
@@ -287,7 +287,7 @@ pub mod tests {
         faulted: (100, 1),
     };
 
-    /// As the write-up found it.
+    /// As in the write-up.
     pub const KEEPING: Habit = Habit {
         rss: [(102, 102), (302, 302), (302, 302), (402, 402), (402, 402)],
         faulted: (200, 100),

@@ -1,4 +1,4 @@
-//! How much comes and goes.
+//! The amounts of memory.
 
 use std::str::FromStr;
 
@@ -7,18 +7,18 @@ use anyhow::{Context as _, ensure};
 use crate::machine;
 use crate::work::pagemap::page_size;
 
-/// A megabyte of the write-up's figures.
+/// A megabyte in the write-up's figures.
 pub const MB: u64 = 1 << 20;
 
-/// The smallest block: it holds the address of the next.
+/// The smallest block: it holds the next block's address.
 const SMALLEST: usize = 16;
 
-/// What the heap's bytes are allocated as.
+/// The blocks that make up the heap's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// One block.
     One,
-    /// Blocks of so many bytes.
+    /// Blocks of this many bytes.
     Of(usize),
 }
 
@@ -59,16 +59,16 @@ impl std::fmt::Display for Blocks {
 pub struct Sizes {
     /// Bytes that the heap allocates and drops.
     pub heap_bytes: usize,
-    /// As what.
+    /// Their blocks.
     pub blocks: Blocks,
     /// Coroutines.
     pub coroutines: usize,
-    /// Address space of a stack, its guard page among it.
+    /// Address space per stack, including its guard page.
     pub stack_bytes: usize,
 }
 
 impl Sizes {
-    /// The arguments that tell a worker the same.
+    /// The arguments that pass these sizes to a worker.
     pub fn arguments(&self) -> [String; 4] {
         [
             self.heap_bytes.to_string(),
@@ -78,9 +78,9 @@ impl Sizes {
         ]
     }
 
-    /// What a run has resident at most: everything twice never comes, but a heap and stacks that do
-    /// not share do, and page tables (one table page for up to 512 pages, at worst for each stack of
-    /// 2 MiB and more).
+    /// Peak resident bytes of a run: never everything twice, but a heap and stacks that do not
+    /// share, and page tables (one table page for up to 512 pages; in the worst case one for each
+    /// stack of 2 MiB or more).
     pub fn most_bytes(&self) -> u64 {
         const SPARE: u64 = 256 << 20;
         let page = page_size();
@@ -89,10 +89,10 @@ impl Sizes {
         SPARE + 2 * self.heap_bytes as u64 + self.coroutines as u64 * coroutine
     }
 
-    /// An error when the machine has not enough memory.
+    /// Fails if the machine has too little memory.
     ///
     /// # Errors
-    /// Then, or when /proc cannot be read.
+    /// If so, or if /proc cannot be read.
     pub fn ensure_room(&self) -> anyhow::Result<()> {
         let (needed, available) = (self.most_bytes(), machine::available_bytes()?);
         ensure!(

@@ -2,12 +2,12 @@
 
 use super::protocol::Action;
 
-/// A step, named as the write-up names what was just done.
+/// A step, named as in the write-up after what was just done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// The process before anything.
+    /// The process before any step.
     Start,
-    /// The heap's bytes came and were dropped.
+    /// The heap's bytes were allocated and dropped.
     Allocated,
     /// The coroutines are parked.
     Created,
@@ -20,7 +20,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// All, in their order.
+    /// All steps, in order.
     pub const ALL: [Step; 6] = [
         Step::Start,
         Step::Allocated,
@@ -30,7 +30,7 @@ impl Step {
         Step::CreatedAgain,
     ];
 
-    /// The word of the record.
+    /// Its word in the record.
     pub fn name(self) -> &'static str {
         match self {
             Step::Start => "start",
@@ -42,12 +42,12 @@ impl Step {
         }
     }
 
-    /// The step of that word.
+    /// The step for that word.
     pub fn find(name: &str) -> Option<Step> {
         Step::ALL.into_iter().find(|step| step.name() == name)
     }
 
-    /// What the worker does; nothing at the start.
+    /// The worker's action; `None` at the start.
     pub fn action(self) -> Option<Action> {
         match self {
             Step::Start => None,
@@ -58,14 +58,14 @@ impl Step {
     }
 }
 
-/// A way through the steps.
+/// An order of the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
     /// All five, with a wait after each.
     Waited,
-    /// All five at once, with a wait at the end.
+    /// All five without waits, with a wait at the end.
     AtOnce,
-    /// Coroutines first, then at once the heap: it has nothing of its own to fall back on.
+    /// Coroutines first, then at once the heap, which has no freed memory of its own.
     StacksFirst,
 }
 
@@ -73,7 +73,7 @@ impl Run {
     /// All.
     pub const ALL: [Run; 3] = [Run::Waited, Run::AtOnce, Run::StacksFirst];
 
-    /// The word of the command line and the record.
+    /// Its word on the command line and in the record.
     pub fn name(self) -> &'static str {
         match self {
             Run::Waited => "waited",
@@ -82,12 +82,12 @@ impl Run {
         }
     }
 
-    /// The run of that word.
+    /// The run for that word.
     pub fn find(name: &str) -> Option<Run> {
         Run::ALL.into_iter().find(|run| run.name() == name)
     }
 
-    /// Its steps, the start first.
+    /// Its steps, beginning with the start.
     pub fn steps(self) -> &'static [Step] {
         match self {
             Run::Waited | Run::AtOnce => &Step::ALL,

@@ -1,4 +1,4 @@
-//! The tables of a campaign: one a figure, engines down, steps across.
+//! The tables of a campaign: one per figure, with a row per engine and a column per step.
 
 use comfy_table::{CellAlignment, Table};
 
@@ -12,7 +12,7 @@ use crate::work::tide::prices::Priced;
 use crate::work::tide::stacks::StackKind;
 use crate::work::tide::thousands;
 
-/// The steps that have a column.
+/// The steps with a column.
 const COLUMNS: [Step; 5] = [
     Step::Allocated,
     Step::Created,
@@ -21,10 +21,11 @@ const COLUMNS: [Step; 5] = [
     Step::CreatedAgain,
 ];
 
-/// Not measured.
+/// Shown for a missing measurement.
 const MISSING: &str = "–";
 
-/// A figure that has a table: its title and the cell of a step; `base` is what was resident at first.
+/// A figure with a table: its title, and the cell of a step; `base` is the resident size at the
+/// start.
 struct Figure {
     title: &'static str,
     cell: fn(seen: &Seen, base: u64) -> Option<String>,
@@ -70,7 +71,7 @@ const FIGURES: [Figure; 7] = [
     },
 ];
 
-/// Whole MB; tenths below ten.
+/// Whole MB; with a decimal below ten.
 fn mib(kib: u64) -> String {
     match kib as f64 / 1_024.0 {
         mib if mib < 9.95 => format!("{mib:.1}"),
@@ -149,7 +150,7 @@ fn table(record: &Record, figure: &Figure) -> Table {
     table
 }
 
-/// The steps that could take what another gave up, and the run.
+/// The steps that could reuse memory that another part gave up, with the run.
 const TAKERS: [(Run, Step); 4] = [
     (Run::AtOnce, Step::Created),
     (Run::AtOnce, Step::AllocatedAgain),
@@ -157,7 +158,7 @@ const TAKERS: [(Run, Step); 4] = [
     (Run::Waited, Step::AllocatedAgain),
 ];
 
-/// What these steps took from the OS.
+/// The memory that these steps took from the OS.
 fn taken(record: &Record) -> Table {
     let titles = TAKERS.map(|(run, step)| format!("{}, {}", step.name(), run.name()));
     let header: Vec<&str> = titles.iter().map(String::as_str).collect();
@@ -175,7 +176,7 @@ fn taken(record: &Record) -> Table {
     table
 }
 
-/// The share of what a step needs that it newly faulted, and the growth of RSS in MB.
+/// The newly faulted share of what a step needs, and the growth of RSS in MB.
 fn taken_by(record: &Record, engine: &str, run: Run, step: Step) -> Option<(f64, f64)> {
     let seen = record.step(engine, run, step)?;
     let place = run.steps().iter().position(|known| *known == step)?;
@@ -271,7 +272,7 @@ fn with_spread(ns: &[f64]) -> String {
     format!("{median:.places$} ±{half:.places$}")
 }
 
-/// What an engine's runs could not do, each reason once, as it was told first.
+/// What an engine's runs could not do, each reason once, in order.
 fn notes_of(record: &Record, engine: &str) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let reason = |note: &str| note.split_once(", then: ").map(|(_, why)| why.to_string());
@@ -290,7 +291,7 @@ fn notes_of(record: &Record, engine: &str) -> Vec<String> {
     notes
 }
 
-/// How many coroutines were parked, or how far it came and why not further.
+/// How many coroutines were parked, or how many until which error.
 fn parked(record: &Record, engine: &str) -> String {
     let notes = notes_of(record, engine);
     let most = |run| {
@@ -329,7 +330,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
-        // No Neap was asked in the example.
+        // The example has no figures of Neap's own.
         assert!(!text.contains("Neap's own figures"));
     }
 

@@ -1,4 +1,4 @@
-//! `neap-lab bench`: runs a campaign, shows it and keeps its record.
+//! `neap-lab bench`: runs a campaign, shows the results and keeps the record.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ use crate::{plot, report, workloads};
 /// The arguments of `bench`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Neap's library (else target/dist/libneap.so, or the one beside this program)
+    /// Neap's library (default: target/dist/libneap.so, or the one beside this program)
     #[arg(long, value_name = "PATH")]
     neap: Option<PathBuf>,
     /// Only these peers
@@ -27,28 +27,28 @@ pub struct Arguments {
     /// Only these workloads
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
-    /// Paired rounds; fewer than six can prove nothing
+    /// Paired rounds; fewer than six cannot reach significance
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Start no run after this many seconds
     #[arg(long, default_value_t = 2_400)]
     seconds: u64,
-    /// The allocator that the others are compared with
+    /// The allocator to compare the others with
     #[arg(long, default_value = "mimalloc3", value_name = "NAME")]
     base: String,
-    /// Each workload once and briefly: shows that all works, measures nothing
+    /// Run each workload once and briefly, to show that it works; measures nothing
     #[arg(long)]
     quick: bool,
-    /// No instruction and system call counts
+    /// Skip the counts of instructions and system calls
     #[arg(long)]
     no_counts: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the record and the picture go (else lab/records; a quick run keeps none)
+    /// Folder for the record and the picture (default: lab/records; a quick run keeps none)
     #[arg(long, value_name = "FOLDER")]
     records: Option<PathBuf>,
-    /// Seeds the order of the runs
+    /// Seed for the order of the runs
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -56,8 +56,8 @@ pub struct Arguments {
 /// Runs the campaign.
 ///
 /// # Errors
-/// When a name is unknown, no peer is there, or the record cannot be written. A run that
-/// fails is told, and the exit code is 1.
+/// If a name is unknown, no peer is installed, or the record cannot be written. A failed run is
+/// reported, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let workloads = workloads::select(&arguments.only)?;
     peers::find(&arguments.base).with_context(|| format!("no peer {:?}", arguments.base))?;
@@ -90,12 +90,12 @@ fn present_peers(arguments: &Arguments) -> anyhow::Result<Vec<Ready>> {
     Ok(ready)
 }
 
-/// The base that was asked for, or the first peer that is there.
+/// The requested base, or the first available peer.
 fn base_name(asked: &str, ready: &[Ready]) -> String {
     if ready.iter().any(|peer| peer.name == asked) {
         return asked.to_string();
     }
-    // Against itself Neap shows nothing.
+    // Neap compared with itself shows nothing.
     let other = ready
         .iter()
         .find(|peer| peer.name != "neap")

@@ -18,13 +18,14 @@ use crate::peers::{Places, Ready};
 /// The arguments of `calloc`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Neap's library (else target/dist/libneap.so, or the one beside this program)
+    /// Neap's library (default: target/dist/libneap.so, or the one beside this program)
     #[arg(long, value_name = "PATH")]
     neap: Option<PathBuf>,
     /// Only these allocators: the peers, naive, libmalloc-116
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     peers: Vec<String>,
-    /// Only these sizes (64K 256K 1M 10M 100M 1000M 2000M 4G) and patterns (none first sixteenth all)
+    /// Only these sizes (64K 256K 1M 10M 100M 1000M 2000M 4G) and patterns (none first sixteenth
+    /// all)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
     /// Interleaved rounds
@@ -33,19 +34,20 @@ pub struct Arguments {
     /// Start no run after this many seconds
     #[arg(long, default_value_t = 3_600)]
     seconds: u64,
-    /// How long a timed run lasts, in milliseconds; slow pairs longer, up to one beyond four times
+    /// Duration of a timed run, in milliseconds; slow pairs take up to one pair beyond four times
+    /// that
     #[arg(long, default_value_t = 300)]
     milliseconds: u64,
-    /// Up to 10 MiB, once and briefly: shows that all works, measures nothing
+    /// Sizes up to 10 MiB, once and briefly, to show that it works; measures nothing
     #[arg(long)]
     quick: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the record and the picture go (else lab/records; a quick run keeps none)
+    /// Folder for the record and the picture (default: lab/records; a quick run keeps none)
     #[arg(long, value_name = "FOLDER")]
     records: Option<PathBuf>,
-    /// Seeds the order of the runs
+    /// Seed for the order of the runs
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -53,8 +55,8 @@ pub struct Arguments {
 /// Runs the campaign.
 ///
 /// # Errors
-/// When a name is unknown, no allocator is there, there is no memory for any size, or the record
-/// cannot be written. A run that fails is told, and the exit code is 1.
+/// If a name is unknown, no allocator is installed, there is no memory for any size, or the record
+/// cannot be written. A failed run is reported, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let chosen = cells::choose(
         &arguments.only,

@@ -1,4 +1,4 @@
-//! What the verbs that measure have in common: the head of a record, its place, the verdict.
+//! Shared by the verbs that measure: the head of a record, its place, the verdict.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const HARNESS: &str = if cfg!(debug_assertions) {
     "optimised"
 };
 
-/// A bar of `steps`.
+/// A progress bar of `steps`.
 pub fn progress_bar(steps: u64) -> ProgressBar {
     let style =
         ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} ({elapsed} of {eta} left)");
@@ -47,19 +47,19 @@ pub fn head(options: &[(&str, String)], peers: &[Ready]) -> Vec<(String, String)
     head
 }
 
-/// Whether a record is kept when no folder is named.
+/// Whether to keep a record if no folder is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// In the lab's own folder.
     Always,
-    /// Only where a folder was asked for.
+    /// Only if a folder was requested.
     WhereAsked,
 }
 
-/// Makes the folder of the records, before anything is measured.
+/// Makes the folder of the records before measuring.
 ///
 /// # Errors
-/// When it cannot be made, or no file can be made in it.
+/// If it cannot be made, or no file can be made in it.
 pub fn ready(folder: Option<&Path>) -> anyhow::Result<()> {
     let Some(folder) = folder else { return Ok(()) };
     let probe = folder.join(format!(".probe-{}", std::process::id()));
@@ -69,7 +69,7 @@ pub fn ready(folder: Option<&Path>) -> anyhow::Result<()> {
         .with_context(|| format!("cannot keep records in {folder:?}: name a folder that can be written with --records"))
 }
 
-/// The folder that a record goes to, if it is kept.
+/// The folder for a record, if it is kept.
 fn place(folder: Option<&Path>, kept: Kept) -> Option<PathBuf> {
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("records");
     match folder {
@@ -79,10 +79,10 @@ fn place(folder: Option<&Path>, kept: Kept) -> Option<PathBuf> {
     }
 }
 
-/// Writes `DATE-NAME.csv` and `DATE-NAME.svg`. Those of an earlier run of the same day are replaced.
+/// Writes `DATE-NAME.csv` and `DATE-NAME.svg`. Replaces those of an earlier run on the same day.
 ///
 /// # Errors
-/// When the folder cannot be made or a file not be written.
+/// If the folder cannot be made or a file cannot be written.
 pub fn keep(
     name: &str,
     csv: &str,
@@ -105,13 +105,13 @@ pub fn keep(
     Ok(())
 }
 
-/// The file of a second picture beside `picture`: `a.svg` has `a-arrows.svg`.
+/// The file of a second picture beside `picture`: `a-arrows.svg` for `a.svg`.
 pub fn beside(picture: &Path, name: &str) -> PathBuf {
     let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
     picture.with_file_name(format!("{stem}-{name}.svg"))
 }
 
-/// Tells what was left out and what failed; a failure makes the exit code 1.
+/// Reports what was left out and what failed; a failure makes the exit code 1.
 pub fn verdict(left_out: &[String], failures: &[String]) -> ExitCode {
     for what in left_out {
         eprintln!("left out: {what}");

@@ -1,4 +1,4 @@
-//! `neap-lab classes`: what a block takes beside what was asked for, and what size classes lose.
+//! `neap-lab classes`: what a block takes beyond the requested bytes, and what size classes waste.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,16 +16,16 @@ use crate::classes::{Engine, picture, tables};
 pub struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// Only these allocators (and `neap-rust`, a Rust program that has Neap inside, where neap is one of them)
+    /// Only these allocators (`neap` includes `neap-rust`, a Rust program with Neap built in)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     peers: Vec<String>,
     /// Only these parts
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     only: Vec<Part>,
-    /// Of the order of the allocators in a round
+    /// Seed for the order of the allocators in a round
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder whose newest record of sizes is taken
+    /// The folder whose newest record of sizes is used
     #[arg(long, value_name = "FOLDER", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/records"))]
     sizes: PathBuf,
 }
@@ -50,8 +50,8 @@ const QUICK: Terms = Terms {
 /// Runs the campaign.
 ///
 /// # Errors
-/// When a name is unknown, no allocator is there, or the record cannot be written. What fails is told,
-/// classes unlike those of the tables among it, and the exit code is 1.
+/// If a name is unknown, no allocator is installed, or the record cannot be written. A failure is
+/// reported, and the exit code is 1; measured classes that differ from the tables are a failure.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let peers = arguments.common.peers(&arguments.peers)?;
     let mut left_out = Vec::new();
@@ -79,7 +79,7 @@ fn plan(arguments: &Arguments, engines: Vec<Engine>, programs: Vec<Sizes>) -> Pl
     }
 }
 
-/// The peers, and beside Neap's library the program that has Neap inside.
+/// The peers, and for Neap's library also the program with Neap built in.
 fn engines(peers: &[crate::peers::Ready]) -> Vec<Engine> {
     let mut engines = Vec::new();
     for peer in peers {

@@ -18,13 +18,13 @@ use crate::peers::{self, Places, Ready};
 use crate::plot::lines;
 use crate::report::progress;
 
-/// The exit code when there is no environment and none may be made.
+/// The exit code if there is no environment and none may be made.
 const NO_ENVIRONMENT: u8 = 3;
 
 /// The arguments of `download`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Neap's library (else target/dist/libneap.so, or the one beside this program)
+    /// Neap's library (default: target/dist/libneap.so, or the one beside this program)
     #[arg(long, value_name = "PATH")]
     neap: Option<PathBuf>,
     /// Only these peers
@@ -38,18 +38,18 @@ pub struct Arguments {
     #[arg(long, default_value_t = 64, value_name = "MB",
         value_parser = clap::value_parser!(u64).range(1..=4_096))]
     mb: u64,
-    /// Downloads one after the other in one client: after the first its memory is warm
+    /// Consecutive downloads in one client; after the first, its memory is warm
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     downloads: u32,
-    /// A client stops after so many seconds, and is judged by what came
+    /// Stop a client after this many seconds, and judge what it received
     #[arg(long, default_value_t = 10, value_name = "SECONDS",
         value_parser = clap::value_parser!(u64).range(1..=120))]
     limit: u64,
     /// Interleaved rounds
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Also with buffers that are not zeroed, as pyOpenSSL makes them today: shows what a large
-    /// chunk costs apart from its zeros
+    /// Also measure buffers that are not zeroed, as pyOpenSSL makes them today: shows what a large
+    /// chunk costs apart from zeroing
     #[arg(long)]
     control: bool,
     /// Print JSON
@@ -59,28 +59,28 @@ pub struct Arguments {
     #[arg(long, value_name = "FOLDER", num_args = 0..=1,
         default_missing_value = concat!(env!("CARGO_MANIFEST_DIR"), "/records"))]
     records: Option<PathBuf>,
-    /// Tell no progress
+    /// Show no progress
     #[arg(long)]
     quiet: bool,
-    /// Seeds the order within a round
+    /// Seed for the order within a round
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only set up the Python packages (with --offline: only look)
+    /// Only set up the Python packages (with --offline: only check for them)
     #[arg(long)]
     prepare: bool,
-    /// Set up nothing: without the Python packages exit with 3
+    /// Set up nothing; without the Python packages, exit with 3
     #[arg(long)]
     offline: bool,
-    /// Where the Python packages are or are set up (else target/download)
+    /// Folder of the Python packages (default: target/download)
     #[arg(long, value_name = "FOLDER")]
     env: Option<PathBuf>,
 }
 
-/// Sets up what is missing, runs the campaign, shows it, and keeps its record when asked.
+/// Sets up what is missing, runs the campaign, shows it, and keeps its record on request.
 ///
 /// # Errors
-/// When a name is unknown, no peer is there, the packages cannot be had, or the record cannot
-/// be written. A cell that fails is told, and the exit code is 1.
+/// If a name is unknown, no peer is installed, the packages are not available, or the record cannot
+/// be written. A failed cell is reported, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let places = Places::new(arguments.neap.clone())?;
     let chosen = peers::select(&arguments.peers)?;
@@ -110,7 +110,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(campaign::verdict(&[], &results.failures))
 }
 
-/// An absolute path: the client and the server are given files in it.
+/// An absolute path, because the client and the server open files in it.
 fn environment_folder(arguments: &Arguments, places: &Places) -> anyhow::Result<PathBuf> {
     let default = || environment::default_folder(places);
     let folder = arguments.env.clone().unwrap_or_else(default);
@@ -122,7 +122,7 @@ fn environment(arguments: &Arguments, folder: &Path) -> anyhow::Result<Outcome> 
         true => Making::Forbidden,
         false => Making::Allowed,
     };
-    // Said even when no progress is: something is written and fetched.
+    // Announced even without progress, because something is downloaded and written.
     Environment::get(folder, making, &|what| eprintln!("{what}"))
 }
 
@@ -170,7 +170,7 @@ fn watched(
     results
 }
 
-/// Tells nothing.
+/// Reports nothing.
 struct Silence;
 
 impl Watch for Silence {
@@ -178,7 +178,7 @@ impl Watch for Silence {
     fn end(&self, _: &anyhow::Result<Sample>) {}
 }
 
-/// A bar on a terminal, a line or two a client elsewhere.
+/// A bar on a terminal, else a line or two per client.
 struct Shown(ProgressBar);
 
 impl Shown {

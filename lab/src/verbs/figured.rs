@@ -1,4 +1,4 @@
-//! What the verbs that record figures by case have in common: arguments, peers, tables, the record.
+//! Shared by the verbs that record figures by case: arguments, peers, tables, the record.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use crate::peers::{self, Places, Ready};
 /// The arguments of each of these verbs.
 #[derive(Args)]
 pub struct Common {
-    /// Neap's library (else target/dist/libneap.so, or the one beside this program)
+    /// Neap's library (default: target/dist/libneap.so, or the one beside this program)
     #[arg(long, value_name = "PATH")]
     neap: Option<PathBuf>,
-    /// Rounds; without it, as many as the verb needs
+    /// Rounds (default: as many as the verb needs)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Small and short: shows that all works, measures little
+    /// Small and short, to show that it works; measures little
     #[arg(long)]
     pub quick: bool,
     /// Print JSON
@@ -34,15 +34,15 @@ pub struct Common {
 }
 
 impl Common {
-    /// The rounds that were asked for; else one of a quick run, and `full` of another.
+    /// The requested rounds; else one for a quick run, and `full` for a full one.
     pub fn rounds(&self, full: u32) -> u32 {
         self.rounds.unwrap_or(if self.quick { 1 } else { full })
     }
 
-    /// The peers of these names that are here, or all of them; those that are not are told.
+    /// The peers with these names that are installed, or all of them; reports those that are not.
     ///
     /// # Errors
-    /// When a name is unknown, none is here, or no record can be kept.
+    /// If a name is unknown, none is installed, or no record can be kept.
     pub fn peers(&self, only: &[String]) -> anyhow::Result<Vec<Ready>> {
         campaign::ready(self.records.as_deref())?;
         let places = Places::new(self.neap.clone())?;
@@ -57,10 +57,10 @@ impl Common {
         Ok(ready)
     }
 
-    /// Shows what was found, keeps `DATE-NAME.csv` when asked, and tells what failed.
+    /// Shows the results, keeps `DATE-NAME.csv` on request, and reports failures.
     ///
     /// # Errors
-    /// When the record cannot be written.
+    /// If the record cannot be written.
     pub fn finish(
         &self,
         name: &str,
@@ -84,10 +84,10 @@ impl Common {
         Ok(campaign::verdict(&results.left_out, &results.failures))
     }
 
-    /// Keeps `DATE-NAME.svg` where a record is kept.
+    /// Keeps `DATE-NAME.svg` if a record is kept.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn keep_picture(&self, name: &str, svg: &str) -> anyhow::Result<()> {
         let Some(folder) = &self.records else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! `neap-lab fragmentation`: what the holes between live blocks cost.
+//! `neap-lab fragmentation`: the cost of holes between live blocks.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,24 +17,24 @@ pub struct Arguments {
     /// Only these allocators
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     peers: Vec<String>,
-    /// Small blocks, of which 90 % are freed
+    /// Number of small blocks, of which 90 % are freed
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
     blocks: u32,
-    /// Of everything random
+    /// Seed for everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 const SLEEP: Duration = Duration::from_secs(2);
-/// The same of a quick run, with its blocks at most.
+/// The sleep of a quick run; below, its largest number of blocks.
 const QUICK_SLEEP: Duration = Duration::from_millis(50);
 const QUICK_BLOCKS: u32 = 20_000;
 
 /// Runs the campaign.
 ///
 /// # Errors
-/// When a name is unknown, no allocator is there, or the record cannot be written. A run that fails
-/// is told, and the exit code is 1.
+/// If a name is unknown, no allocator is installed, or the record cannot be written. A failed run
+/// is reported, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments)?;
     let options = [

@@ -1,5 +1,5 @@
-//! `neap-lab golden`: the instructions of each entry point of the shipped library, against a
-//! file. A change of the fast path is a change of that file, made on purpose.
+//! `neap-lab golden`: compares the instructions of each entry point of the shipped library with a
+//! file. A change to the fast path deliberately changes that file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,33 +12,34 @@ use crate::counts;
 use crate::peers::{self, Places, Ready};
 use crate::work::count::{self, Counted};
 
-/// The exit code when the counts cannot be taken here.
+/// The exit code if instructions cannot be counted here.
 const CANNOT_COUNT: u8 = 3;
 
-/// Its batch spans many slabs: how the harness's own few blocks lie among them moves it by a tenth.
+/// Its batch spans many slabs, so the layout of the harness's own few blocks among them changes it
+/// by a tenth.
 const LAYOUT_DEPENDENT: &str = "fifo-1024";
 
 /// The arguments of `golden`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Compare with the file; exit 1 when a count differs
+    /// Compare with the file; exit 1 if a count differs
     #[arg(long, conflicts_with = "bless", required_unless_present = "bless")]
     check: bool,
-    /// Write the file anew
+    /// Rewrite the file
     #[arg(long)]
     bless: bool,
-    /// The library (else target/dist/libneap.so beside this program's target folder)
+    /// The library (default: target/dist/libneap.so beside this program's target folder)
     #[arg(long, value_name = "PATH")]
     neap: Option<PathBuf>,
-    /// The golden file (else lab/golden/MACHINE.txt)
+    /// The golden file (default: lab/golden/MACHINE.txt)
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
 }
 
-/// Counts and compares or writes.
+/// Counts, then compares or writes.
 ///
 /// # Errors
-/// When the library or the file is not there, a count fails, or this is a debug build.
+/// If the library or the file does not exist, a count fails, or this is a debug build.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(reason) = counts::no_instructions() {
         eprintln!("neap-lab: the golden counts cannot be taken: {reason}");
@@ -66,7 +67,7 @@ fn default_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The shipped library: counts of a build without link-time optimisation would mean nothing.
+/// The shipped library. Counts of a build without link-time optimisation would be meaningless.
 fn dist_library(arguments: &Arguments) -> anyhow::Result<Ready> {
     let places = Places::new(arguments.neap.clone())?;
     let neap = peers::find("neap").context("Neap is no peer")?;
@@ -80,9 +81,9 @@ fn dist_library(arguments: &Arguments) -> anyhow::Result<Ready> {
     Ok(ready)
 }
 
-/// One line a count, to the tenth of an instruction: what happens once in a process is less.
+/// One line per count, to a tenth of an instruction: one-time costs of a process are smaller.
 fn golden_text(library: &Ready) -> anyhow::Result<String> {
-    // A function that does nothing is one instruction long: its return.
+    // A function that does nothing is one instruction long, its return.
     let around = counts::instructions(&count::NOTHING, library)? - 1.0;
     let mut text = String::from(
         "# by `neap-lab golden --bless`\n# instructions of one call, the return included\n",
@@ -122,7 +123,7 @@ fn check(golden: &str, counted: &str) -> ExitCode {
     }
 }
 
-/// Lines of one text that the other has not: `-` golden, `+` counted.
+/// Lines of one text that the other lacks: `-` golden, `+` counted.
 fn differences(golden: &str, counted: &str) -> Vec<String> {
     let lost = golden
         .lines()

@@ -1,4 +1,4 @@
-//! `neap-lab memory`: a tour of virtual memory, live, in a process under one allocator.
+//! `neap-lab memory`: a tour of virtual memory in a live process under one allocator.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
@@ -14,27 +14,27 @@ use crate::{run, work};
 /// The arguments of `memory`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The allocator that answers in the process
+    /// The allocator of the process
     #[arg(long, default_value = "neap", value_name = "NAME")]
     peer: String,
-    /// Neap's library (else target/dist/libneap.so, or the one beside this program)
+    /// Neap's library (default: target/dist/libneap.so, or the one beside this program)
     #[arg(long, value_name = "PATH")]
     neap: Option<PathBuf>,
-    /// The size of the block in MiB; the mapped file has at most 64
+    /// Size of the block in MiB; the mapped file has at most 64
     #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
     mib: u32,
-    /// Print JSON, when all is done
+    /// Print JSON at the end
     #[arg(long)]
     json: bool,
 }
 
-/// The largest mapped file: more of it shows nothing else.
+/// The largest mapped file; a larger one shows nothing new.
 const LARGEST_FILE: usize = 64 << 20;
 
 /// Takes the tour.
 ///
 /// # Errors
-/// When the allocator is not here, the machine has too little memory, or the process fails or
+/// If the allocator is not installed, the machine has too little memory, or the process fails or
 /// used another malloc.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let block = (arguments.mib as usize) << 20;
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the worker and hands over each step as it comes.
+/// Runs the worker and passes on each step as it arrives.
 fn follow(peer: &Ready, sizes: &Sizes, mut tell: impl FnMut(Told)) -> anyhow::Result<()> {
     let mut child = worker(peer, sizes)
         .spawn()

@@ -17,22 +17,22 @@ pub struct Arguments {
     /// Only these workloads
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<Workload>,
-    /// Blocks of a workload
+    /// Blocks per workload
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
     blocks: u32,
-    /// Of everything random
+    /// Seed for everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// The blocks of a quick run at most.
+/// Most blocks of a quick run.
 const QUICK_BLOCKS: u32 = 20_000;
 
 /// Runs the study.
 ///
 /// # Errors
-/// When a name is unknown, Neap is not here, or the record cannot be written. A run that fails is told,
-/// and the exit code is 1.
+/// If a name is unknown, Neap is not installed, or the record cannot be written. A failed run is
+/// reported, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments)?;
     let options = [

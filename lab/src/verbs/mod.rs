@@ -1,4 +1,4 @@
-//! One file a verb. A verb has its arguments and `run`, which gives the exit code.
+//! One file per verb. A verb has its arguments and `run`, which returns the exit code.
 
 pub mod bench;
 pub mod calloc;

@@ -1,4 +1,4 @@
-//! `neap-lab peers`: builds what can be built and shows what is there.
+//! `neap-lab peers`: builds what can be built and lists what is available.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub struct Arguments {
     /// Only these peers
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     peers: Vec<String>,
-    /// Show what is there, build nothing
+    /// List what is available, build nothing
     #[arg(long)]
     list: bool,
     /// Neap's library
@@ -24,11 +24,11 @@ pub struct Arguments {
     neap: Option<PathBuf>,
 }
 
-/// Builds and shows the peers.
+/// Builds and lists the peers.
 ///
 /// # Errors
-/// When a name is unknown or the folder for the builds cannot be made. An absent peer is no
-/// error: it is shown with the reason.
+/// If a name is unknown or the folder for the builds cannot be made. An absent peer is no error: it
+/// is listed with the reason.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let places = Places::new(arguments.neap.clone())?;
     let chosen = peers::select(&arguments.peers)?;

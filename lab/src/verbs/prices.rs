@@ -1,4 +1,4 @@
-//! `neap-lab prices`: what it costs on this machine to know and to make memory zero.
+//! `neap-lab prices`: what it costs on this machine to detect and to make zeroed memory.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ pub struct Arguments {
     /// Only these sizes (64K 128K 256K 1M 10M 100M 1000M)
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     only: Vec<String>,
-    /// How long each price is measured, in milliseconds; slow ones longer
+    /// Time per price, in milliseconds; slow ones take longer
     #[arg(long, default_value_t = 100)]
     milliseconds: u64,
     /// Begin no price after this many seconds
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Up to 1 MiB unless sizes are named, one millisecond each: shows that all works, measures little
+    /// Sizes up to 1 MiB unless named, one millisecond each, to show that it works; measures little
     #[arg(long)]
     quick: bool,
     /// Print JSON
@@ -41,11 +41,11 @@ pub struct Arguments {
 /// The largest size of a quick run.
 const LARGEST_QUICK: usize = 1 << 20;
 
-/// Measures, shows, and keeps the record when asked.
+/// Measures, shows, and keeps the record on request.
 ///
 /// # Errors
-/// When a size is unknown or the record cannot be written. A price that is not to be had says
-/// so in its cell. Counts of pages that cannot be are told, and the exit code is 1.
+/// If a size is unknown or the record cannot be written. The cell of an unavailable price says so.
+/// Impossible counts of pages are reported, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments)?;
     campaign::ready(arguments.records.as_deref())?;

@@ -1,4 +1,4 @@
-//! `neap-lab profile`: whether the sampling profiler tells the truth, and what it costs.
+//! `neap-lab profile`: the accuracy and the cost of the sampling profiler.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,10 +23,11 @@ pub struct Arguments {
     /// Mean bytes between two samples
     #[arg(long, default_value_t = 512 << 10, value_parser = clap::value_parser!(u64).range(FINEST..))]
     rate: u64,
-    /// The command neap, whose top is attached (else the one of target/dist, or beside this program)
+    /// The command neap, whose top is attached (default: the one in target/dist, or beside this
+    /// program)
     #[arg(long, value_name = "PATH")]
     command: Option<PathBuf>,
-    /// Of the order within a round
+    /// Seed for the order within a round
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -34,7 +35,7 @@ pub struct Arguments {
 /// A part of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// Known allocations against their profiles.
+    /// Compare known allocations with their profiles.
     Truth,
     /// Paired runs with sampling off and on, and with top attached.
     Price,
@@ -44,16 +45,16 @@ const RUNS: u32 = 200;
 const PAIRS: u32 = 20;
 /// Bytes that each place allocates.
 const BYTES: usize = 16 << 20;
-/// The finest rate that the library takes, in bytes.
+/// The lowest rate that the library accepts, in bytes.
 const FINEST: u64 = 4096;
-/// What a quick run divides by.
+/// A quick run divides its amounts by this.
 const QUICK: usize = 16;
 
 /// Runs the campaign.
 ///
 /// # Errors
-/// When Neap's library is not here or the record cannot be written. A place whose mean is far off,
-/// and a price over its bar, are failures: they are told, and the exit code is 1.
+/// If Neap's library is not installed or the record cannot be written. A place whose mean is far
+/// off, and a price over its limit, are failures: they are reported, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let peers = arguments.common.peers(&["neap".into()])?;
     let neap = peers.first().context("no Neap")?;
@@ -87,7 +88,8 @@ fn truth_plan(arguments: &Arguments, neap: &Ready) -> truth::Plan {
         neap: neap.clone(),
         runs: arguments.common.rounds(RUNS),
         bytes: BYTES / divisor(arguments),
-        // As many samples in a quick run: with one or two of them a place, errors are not normal.
+        // A quick run takes the same number of samples: with only one or two per place, errors are
+        // not normally distributed.
         rate: (arguments.rate / divisor(arguments) as u64).max(FINEST),
     }
 }

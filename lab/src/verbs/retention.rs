@@ -1,4 +1,4 @@
-//! `neap-lab retention`: what a sleeping process keeps of the memory that it freed.
+//! `neap-lab retention`: how much of its freed memory a sleeping process keeps.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,15 +21,15 @@ pub struct Arguments {
     /// Only these patterns
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<Pattern>,
-    /// MiB that are allocated and freed
+    /// MiB to allocate and free
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     mib: u32,
 }
 
-/// When resident memory is read after the frees, in milliseconds.
+/// When resident memory is read, in milliseconds after the frees.
 const MOMENTS: [u64; 5] = [500, 1_000, 2_000, 5_000, 12_000];
 const IDLE: Duration = Duration::from_secs(5);
-/// The same of a quick run, with what it allocates at most, in MiB.
+/// The moments of a quick run; below, the most MiB that it allocates.
 const QUICK_MOMENTS: [u64; 1] = [100];
 const QUICK_IDLE: Duration = Duration::from_millis(100);
 const QUICK_MIB: u32 = 4;
@@ -37,8 +37,8 @@ const QUICK_MIB: u32 = 4;
 /// Runs the campaign.
 ///
 /// # Errors
-/// When a name is unknown, no allocator is there, or the record cannot be written. A run that fails
-/// is told, and the exit code is 1.
+/// If a name is unknown, no allocator is installed, or the record cannot be written. A failed run
+/// is reported, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let peers = arguments.common.peers(&arguments.peers)?;
     let patterns = match arguments.only.is_empty() {

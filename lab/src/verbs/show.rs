@@ -1,4 +1,4 @@
-//! `neap-lab show`: the tables of a record, perhaps against another base.
+//! `neap-lab show`: the tables of a record, optionally against another base.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,15 +15,16 @@ use crate::{calloc, download, figures, plot, report, tide};
 /// The arguments of `show`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The record, a CSV file that a verb has kept
+    /// The record, a CSV file that a verb has written
     record: PathBuf,
-    /// The allocator that the others are compared with; for records of bench only
+    /// The allocator to compare the others with; only for records of bench
     #[arg(long, default_value = "mimalloc3", value_name = "NAME")]
     base: String,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Also draw the picture, where the verb has one; a second one of tide goes beside it, as FILE-arrows
+    /// Also draw the picture, if the verb has one; the second picture of tide goes beside it, as
+    /// FILE-arrows
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -40,7 +41,7 @@ struct Shown {
 /// Shows the record.
 ///
 /// # Errors
-/// When the file is no record or a damaged one, has no such base, or the picture cannot be written.
+/// If the file is no record or is damaged, has no such base, or the picture cannot be written.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let file = &arguments.record;
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {file:?}"))?;
@@ -63,12 +64,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which verb's record it is shows in the line of columns.
+/// The line of columns tells which verb wrote the record.
 fn shown(text: &str, base: &str) -> anyhow::Result<Shown> {
     if Record::recognises(text) {
         return of_bench(&Record::from_csv(text)?, base);
     }
-    // The figures of these are absolute: the base is of no use.
+    // Their figures are absolute, so there is no base.
     if calloc::record::Record::recognises(text) {
         return Ok(of_calloc(&calloc::record::Record::from_csv(text)?));
     }

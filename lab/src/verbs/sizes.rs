@@ -1,4 +1,4 @@
-//! `neap-lab sizes`: records which sizes real programs ask for.
+//! `neap-lab sizes`: records the sizes that real programs request.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::{machine, report};
 /// The arguments of `sizes`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Neap's library (else target/dist/libneap.so, or the one beside this program)
+    /// Neap's library (default: target/dist/libneap.so, or the one beside this program)
     #[arg(long, value_name = "PATH")]
     neap: Option<PathBuf>,
     /// Only these programs
@@ -29,11 +29,11 @@ pub struct Arguments {
     records: Option<PathBuf>,
 }
 
-/// Runs the programs, shows what they asked for, and keeps the record when asked.
+/// Runs the programs, shows what they requested, and keeps the record on request.
 ///
 /// # Errors
-/// When a name is unknown, Neap's library is not here, or the record cannot be written. A program that is not installed is left
-/// out; one that fails is told, and the exit code is 1.
+/// If a name is unknown, Neap's library is not installed, or the record cannot be written. A
+/// program that is not installed is left out. One that fails is reported, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     campaign::ready(arguments.records.as_deref())?;
     let neap = peers::find("neap").context("no peer is called neap")?;

@@ -1,4 +1,4 @@
-//! `neap-lab tide`: the write-up's five steps, under every heap and on either kind of stacks.
+//! `neap-lab tide`: the write-up's five steps, under every heap and on both kinds of stacks.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::work::pagemap::page_size;
 /// The arguments of `tide`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Neap's library (else target/dist/libneap.so, or the one beside this program)
+    /// Neap's library (default: target/dist/libneap.so, or the one beside this program)
     #[arg(long, value_name = "PATH")]
     neap: Option<PathBuf>,
     /// Only these engines: go, go-freed, a peer (coroutines on corosensei's stacks), neap-heap (the
@@ -35,10 +35,10 @@ pub struct Arguments {
     /// Only the runs without a wait between the steps
     #[arg(long, conflicts_with = "only")]
     at_once: bool,
-    /// Coroutines
+    /// Number of coroutines
     #[arg(long, default_value_t = 50_000, value_name = "NUMBER")]
     coroutines: usize,
-    /// Address space of a stack in KiB, its guard page among it
+    /// Address space per stack in KiB, including its guard page
     #[arg(long, default_value_t = 64, value_name = "KIB",
         value_parser = clap::value_parser!(u64).range(8..=8_192))]
     stack_kib: u64,
@@ -46,23 +46,23 @@ pub struct Arguments {
     #[arg(long, default_value_t = 100, value_name = "MB",
         value_parser = clap::value_parser!(u64).range(1..=65_536))]
     mb: u64,
-    /// As blocks of so many bytes (1K is 1,024), or as `one`; Go's is always one
+    /// The size of the heap's blocks (1K is 1,024), or `one` for a single block; Go always uses one
     #[arg(long, default_value = "4K", value_name = "BYTES")]
     blocks: Blocks,
     /// The wait after a step, in milliseconds
     #[arg(long, default_value_t = 2_000, value_name = "MS",
         value_parser = clap::value_parser!(u64).range(0..=60_000))]
     wait: u64,
-    /// Only the prices: creating, ending and switching coroutines on either kind of stacks
+    /// Only the prices: creating, ending and switching coroutines on both kinds of stacks
     #[arg(long, conflicts_with_all = ["peers", "only", "at_once", "no_prices"])]
     prices: bool,
-    /// Without the prices
+    /// Skip the prices
     #[arg(long)]
     no_prices: bool,
     /// Interleaved rounds of the prices
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Coroutines of a burst of the prices
+    /// Coroutines per burst of the prices
     #[arg(long, default_value_t = 5_000, value_name = "NUMBER",
         value_parser = clap::value_parser!(u64).range(1..=30_000))]
     burst: u64,
@@ -76,7 +76,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FOLDER", num_args = 0..=1,
         default_missing_value = concat!(env!("CARGO_MANIFEST_DIR"), "/records"))]
     records: Option<PathBuf>,
-    /// Seeds the order of the prices
+    /// Seed for the order of the prices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -84,8 +84,8 @@ pub struct Arguments {
 /// Runs the campaign.
 ///
 /// # Errors
-/// When a name is unknown, nothing is here, there is too little memory, or the record cannot be
-/// written. A run that fails is told, and the exit code is 1.
+/// If a name is unknown, no engine is available, there is too little memory, or the record cannot
+/// be written. A failed run is reported, and the exit code is 1.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let sizes = sizes(arguments)?;
     let runs = runs(arguments)?;
@@ -173,7 +173,8 @@ fn present(only: &[String], places: &Places) -> anyhow::Result<Vec<Present>> {
     Ok(present)
 }
 
-/// The prices need Neap's stacks: without them they are left out, unless nothing else was wanted.
+/// The prices need Neap's stacks. Without them they are left out, unless only prices were
+/// requested.
 fn prices(arguments: &Arguments, places: &Places) -> anyhow::Result<Option<Prices>> {
     let wanted = arguments.prices || (arguments.peers.is_empty() && !arguments.no_prices);
     if !wanted {
@@ -236,7 +237,7 @@ fn show(arguments: &Arguments, record: &Record) {
     println!("\n{}", tables::campaign(record));
 }
 
-/// Writes `DATE-tide.csv`, `DATE-tide.svg` and `DATE-tide-arrows.svg`; of the prices alone
+/// Writes `DATE-tide.csv`, `DATE-tide.svg` and `DATE-tide-arrows.svg`; for prices alone,
 /// `DATE-tide-prices.csv`.
 fn keep(arguments: &Arguments, record: &Record) -> anyhow::Result<()> {
     let Some(folder) = &arguments.records else {

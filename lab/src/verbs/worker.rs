@@ -31,23 +31,23 @@ enum Job {
     Run(Named),
     /// Carry out a counted loop, for valgrind
     Count(Named),
-    /// Time pairs of calloc and free, or account for them
+    /// Time or account pairs of calloc and free
     Calloc(Calloc),
     /// Take the tour of virtual memory
     Memory(Memory),
-    /// Fill, free and sleep, a line of standard input a step
+    /// Fill, free and sleep, one step per line of standard input
     Retention(Retention),
-    /// Free at random, and fill the holes
+    /// Free at random, then fill the holes
     Fragmentation(Fragmentation),
-    /// Tell what sharing pages would save
+    /// Report what sharing pages would save
     Mesh(Mesh),
-    /// Let memory come and go, an action a line of standard input
+    /// Allocate and drop memory, one action per line of standard input
     Tide(Tide),
-    /// Allocate what is known, and tell what the profile says
+    /// Make known allocations, and report the profile's figures for them
     Sites(Sites),
-    /// Tell the usable bytes of every size
+    /// Report the usable bytes of every size
     Usable(Usable),
-    /// Tell how far blocks lie apart
+    /// Report the distance between blocks
     Distances(Distances),
     /// Keep values of 24 bytes in boxes
     Boxed(Boxed),
@@ -57,13 +57,13 @@ enum Job {
 
 #[derive(Args)]
 struct Tide {
-    /// Whose stacks
+    /// The kind of stacks
     stacks: StackKind,
     /// Bytes that the heap allocates and drops
     heap_bytes: usize,
-    /// As what
+    /// The size of the blocks
     blocks: Blocks,
-    /// Coroutines
+    /// Number of coroutines
     coroutines: usize,
     /// Address space of a stack
     stack_bytes: usize,
@@ -83,7 +83,7 @@ struct Usable {
 
 #[derive(Args)]
 struct Distances {
-    /// Live blocks of a size
+    /// Live blocks per size
     count: usize,
     /// The sizes
     sizes: Vec<usize>,
@@ -91,7 +91,7 @@ struct Distances {
 
 #[derive(Args)]
 struct Boxed {
-    /// Boxes that are live at once
+    /// Number of live boxes
     count: usize,
     /// Readings of the clock
     readings: usize,
@@ -99,26 +99,26 @@ struct Boxed {
 
 #[derive(Args)]
 struct TidePrices {
-    /// Whose stacks
+    /// The kind of stacks
     stacks: StackKind,
     /// Address space of a stack
     stack_bytes: usize,
-    /// Coroutines of a burst
+    /// Coroutines per burst
     burst: u64,
 }
 
 #[derive(Args)]
 struct Calloc {
-    /// Who answers
+    /// The policy that serves calloc and free
     policy: PolicyName,
-    /// What is written into a block
+    /// The pages of a block to write
     touch: Touch,
     /// Bytes of a block
     bytes: usize,
-    /// How long pairs are timed
+    /// How long to time pairs
     #[arg(long, default_value_t = 300)]
     milliseconds: u64,
-    /// Account for so many pairs instead
+    /// Account for this many pairs instead
     #[arg(long)]
     account: Option<u64>,
 }
@@ -133,7 +133,7 @@ struct Memory {
 
 #[derive(Args)]
 struct Retention {
-    /// Who allocates and who frees
+    /// Which threads allocate and free
     pattern: Pattern,
     /// Bytes of all blocks
     bytes: usize,
@@ -141,21 +141,21 @@ struct Retention {
 
 #[derive(Args)]
 struct Fragmentation {
-    /// Small blocks
+    /// Number of small blocks
     blocks: usize,
     /// Milliseconds of sleep after the frees
     sleep: u64,
-    /// Of everything random
+    /// Seed for everything random
     seed: u64,
 }
 
 #[derive(Args)]
 struct Mesh {
-    /// What leaves the holes
+    /// The workload that leaves the holes
     workload: Workload,
-    /// Blocks
+    /// Number of blocks
     blocks: usize,
-    /// Of everything random
+    /// Seed for everything random
     seed: u64,
 }
 
@@ -163,7 +163,7 @@ struct Mesh {
 struct Named {
     /// The workload or the count
     name: String,
-    /// Operations
+    /// Number of operations
     #[arg(long)]
     ops: u64,
 }
@@ -171,7 +171,7 @@ struct Named {
 /// Runs one job in this process.
 ///
 /// # Errors
-/// When the name is unknown or the job fails.
+/// If the name is unknown or the job fails.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // A panicking thread would leave the others waiting at a barrier.
     std::panic::set_hook(Box::new(|info| {
@@ -232,7 +232,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_boxed(arguments: &Boxed) -> anyhow::Result<()> {
-    // A size that cannot be read shows as no growth at all.
+    // An unreadable size shows as no growth.
     let resident = || machine::resident_bytes().unwrap_or(0);
     let mut cost = boxed::measure(arguments.count, arguments.readings, resident);
     print!("{}", boxed::report(&mut cost));

@@ -1,31 +1,32 @@
-//! Values of 24 bytes in boxes, as `Box<String>` or a boxed `Vec` is: what one takes of the RAM, and of the time.
-//! Part of two programs, as [`super::usable`] is.
+//! Values of 24 bytes in boxes, like `Box<String>` or a boxed `Vec`: the memory and the time that
+//! one takes. Part of two programs, like [`super::usable`].
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// What is in a box: three words.
+/// The contents of a box: three words.
 type Value = [u64; 3];
 
-/// What the boxes cost.
+/// The cost of the boxes.
 pub struct Cost {
-    /// Resident bytes that a value added.
+    /// Resident bytes added per value.
     pub bytes: f64,
-    /// Nanoseconds of a box made and dropped at once, by reading of the clock.
+    /// Nanoseconds per box made and dropped at once, one entry per clock reading.
     pub pair: Vec<f64>,
-    /// Nanoseconds of a box among [`BATCH`] that are made, then dropped in the same order.
+    /// Nanoseconds per box among [`BATCH`] that are made, then dropped in the same order.
     pub batch: Vec<f64>,
 }
 
-/// Boxes of a batch.
+/// Boxes per batch.
 pub const BATCH: usize = 1_000;
 /// Boxes between two readings of the clock.
 const OPERATIONS: usize = 200_000;
 
-/// Makes `count` boxes and keeps them, then reads the clock `readings` times for each kind. `resident` tells the resident bytes of this process.
+/// Makes `count` boxes and keeps them, then reads the clock `readings` times for each kind.
+/// `resident` returns the resident bytes of this process.
 ///
 /// # Panics
-/// When a value changed in its box.
+/// If a value changed in its box.
 pub fn measure(count: usize, readings: usize, resident: impl Fn() -> u64) -> Cost {
     let bytes = resident_bytes(count, resident);
     let warm_up = (pairs(), batches());
@@ -36,7 +37,7 @@ pub fn measure(count: usize, readings: usize, resident: impl Fn() -> u64) -> Cos
 
 fn resident_bytes(count: usize, resident: impl Fn() -> u64) -> f64 {
     let mut boxes: Vec<Option<Box<Value>>> = Vec::with_capacity(count);
-    // Written before the first look, so that the table itself is resident then.
+    // Written before the first reading, so that the table itself is resident then.
     boxes.resize_with(count, || black_box(None));
     black_box(boxes.as_mut_ptr());
     let before = resident();
@@ -71,7 +72,7 @@ fn batches() -> f64 {
     })
 }
 
-/// The nanoseconds of one of [`OPERATIONS`].
+/// Nanoseconds per operation of [`OPERATIONS`].
 fn each(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();
@@ -79,7 +80,7 @@ fn each(work: impl FnOnce()) -> f64 {
     elapsed.as_nanos() as f64 / OPERATIONS as f64
 }
 
-/// What the harness reads: the medians of the readings.
+/// The report for the harness: the medians of the readings.
 pub fn report(cost: &mut Cost) -> String {
     let Cost { bytes, pair, batch } = cost;
     let median = |values: &mut Vec<f64>| {

@@ -10,17 +10,17 @@ use super::pagemap::page_size;
 use super::written::{self, Watch};
 use crate::machine;
 
-/// Whoever answers `calloc` and `free`.
+/// An implementation of `calloc` and `free`.
 pub trait Policy {
-    /// A zeroed block; null when there is no memory.
+    /// A zeroed block; null if memory is short.
     fn calloc(&mut self, size: usize) -> *mut u8;
 
     /// # Safety
-    /// - `calloc` of this policy gave `p`, it was not freed since, and nobody uses it any more.
+    /// - This policy's `calloc` gave `p`; it has not been freed since, and is no longer in use.
     unsafe fn free(&mut self, p: *mut u8);
 }
 
-/// Which policy a worker uses.
+/// A worker's policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyName {
     /// The heap's own calloc.
@@ -33,7 +33,7 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
-    /// As on a worker's command line.
+    /// Its name on a worker's command line.
     pub fn name(self) -> &'static str {
         match self {
             PolicyName::Heap => "heap",
@@ -43,7 +43,7 @@ impl PolicyName {
     }
 }
 
-/// Which pages of a block the program writes, one byte each, before it frees it.
+/// The pages of a block that the program writes, one byte each, before it frees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Touch {
     /// None.
@@ -80,7 +80,7 @@ impl Touch {
         }
     }
 
-    /// How far it reaches into a block of `size` bytes, and by which steps.
+    /// The end and the step of the writes to a block of `size` bytes.
     fn extent(self, size: usize, page: usize) -> (usize, usize) {
         match self {
             Touch::None => (0, page),
@@ -90,7 +90,7 @@ impl Touch {
         }
     }
 
-    /// Pages that it writes.
+    /// The number of pages that it writes.
     pub fn pages(self, size: usize) -> usize {
         let (end, step) = self.extent(size, page_size() as usize);
         end.div_ceil(step)
@@ -100,56 +100,57 @@ impl Touch {
 /// One cell's work.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Who answers.
+    /// The policy.
     pub policy: PolicyName,
     /// Bytes of a block.
     pub size: usize,
-    /// What is written into it.
+    /// The pages to write.
     pub touch: Touch,
 }
 
-/// What a timed run measured. A pair is calloc, touch and free.
+/// The results of a timed run. A pair is calloc, touch and free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timed {
     /// Pairs that were timed.
     pub pairs: u64,
-    /// The median of the clock's readings, in nanoseconds a pair.
+    /// The median of the clock readings, in nanoseconds per pair.
     pub ns_median: f64,
-    /// The least of them.
+    /// The lowest clock reading.
     pub ns_least: f64,
-    /// Minor faults a pair.
+    /// Minor faults per pair.
     pub minor_faults: f64,
-    /// Major faults a pair.
+    /// Major faults per pair.
     pub major_faults: f64,
 }
 
-/// What an accounting run found out, without a clock.
+/// The results of an accounting run, without a clock.
 #[derive(Debug)]
 pub struct Account {
     /// Pairs between the two marks in the system call trace.
     pub pairs: u64,
-    /// Bytes that the `calloc` after those pairs zeroed by itself, or why nobody knows.
+    /// Bytes that the `calloc` after those pairs zeroed itself, or why that is unknown.
     pub zeroed: anyhow::Result<u64>,
 }
 
-/// A clock reading covers pairs of at least this time together: the clock itself takes 30 ns.
+/// A clock reading covers pairs of at least this time in total, because the clock itself takes 30
+/// ns.
 const READING: Duration = Duration::from_micros(20);
-/// Readings that are kept; more do not change a median.
+/// Most readings kept; more do not change a median.
 const READINGS: usize = 20_000;
-/// Pairs before the first that counts: after the third even an allocator that learns from its
-/// frees (glibc's threshold for mappings) has settled.
+/// Pairs before the first that counts. After the third, even an allocator that adapts to its frees
+/// (glibc's mapping threshold) has settled.
 const WARM_UP: u64 = 3;
-/// At least so many readings, unless they take [`PATIENCE`] times the time of a run: then one.
+/// The least number of readings. If they take [`PATIENCE`] times the time of a run, one suffices.
 const FEWEST: usize = 3;
 const PATIENCE: u32 = 4;
 
-/// The argument of a `close` that can only fail: the two marks in a system call trace.
+/// The argument of a `close` that always fails: marks the start and end in a system call trace.
 pub const MARK: i32 = -7_116;
 
 /// Runs pairs for about `time` and measures them.
 ///
 /// # Panics
-/// When there is no memory.
+/// If memory is short.
 pub fn time(work: Work, time: Duration) -> Timed {
     match work.policy {
         PolicyName::Heap => Loop::new(Heap, work).time(time),
@@ -158,14 +159,14 @@ pub fn time(work: Work, time: Duration) -> Timed {
     }
 }
 
-/// Runs `pairs` between two marks, then looks at what one `calloc` writes, and checks that
-/// all of its block is zero.
+/// Runs `pairs` between two marks. Then observes what one `calloc` writes, and checks that all of
+/// its block is zero.
 ///
 /// # Errors
-/// When the block is not zero.
+/// If the block is not zero.
 ///
 /// # Panics
-/// When there is no memory.
+/// If memory is short.
 pub fn account(work: Work, pairs: u64) -> anyhow::Result<Account> {
     match work.policy {
         PolicyName::Heap => Loop::new(Heap, work).account(pairs),
@@ -190,7 +191,7 @@ impl Policy for Heap {
     }
 }
 
-/// calloc as one writes it first: an overflow check (of 1 times the size), malloc, memset.
+/// The obvious calloc: an overflow check (of 1 times the size), malloc, memset.
 struct Naive;
 
 impl Policy for Naive {
@@ -210,7 +211,7 @@ impl Policy for Naive {
 struct Loop<P: Policy> {
     policy: P,
     size: usize,
-    /// Where touching ends, and its step.
+    /// Where the writes end, and their step.
     extent: (usize, usize),
 }
 
@@ -246,7 +247,7 @@ impl<P: Policy> Loop<P> {
     }
 
     /// Ends early after `limit`, so that a slow cell does not warm up for longer than it runs.
-    /// Gives the time of the last pair.
+    /// Returns the time of the last pair.
     fn warm_up(&mut self, limit: Duration) -> Duration {
         let start = Instant::now();
         let mut last = Duration::ZERO;
@@ -259,7 +260,7 @@ impl<P: Policy> Loop<P> {
         last
     }
 
-    /// Pairs that one clock reading covers, where one takes about `single`.
+    /// Pairs per clock reading, if one takes about `single`.
     fn batch(&mut self, single: Duration) -> u64 {
         let (mut batch, mut elapsed) = (1, single);
         while elapsed < READING {
@@ -297,7 +298,7 @@ impl<P: Policy> Loop<P> {
         mark();
         (0..pairs).for_each(|_| self.pair());
         mark();
-        // Nothing may touch the heap between the last free and this calloc.
+        // The heap must not be touched between the last free and this calloc.
         let watch = watch.and_then(Watch::start);
         let p = self.policy.calloc(self.size);
         assert!(!p.is_null(), "calloc({}) failed", self.size);

@@ -10,8 +10,8 @@ use crate::rng::Rng;
 const SMALLEST: usize = 16;
 const LARGEST: usize = 1_024;
 
-/// The live blocks of one thread. Slot `i` of thread `t` carries the stamp `t << 32 | i`, so
-/// no two live blocks of the process carry the same.
+/// The live blocks of one thread. Slot `i` of thread `t` has the stamp `t << 32 | i`, so stamps of
+/// live blocks are unique within the process.
 struct Slots {
     blocks: Vec<Block>,
     stamp: u64,
@@ -55,7 +55,7 @@ fn random_size(rng: &mut Rng) -> usize {
     SMALLEST + rng.below(LARGEST - SMALLEST + 1)
 }
 
-/// Each of `threads` threads replaces blocks among its own `live` ones; `ops` in all.
+/// Each of `threads` threads replaces blocks among its own `live` ones; `ops` in total.
 pub fn churn(live: usize, threads: usize, ops: u64) -> Outcome {
     if threads == 1 {
         let mut slots = Slots::filled(live, 0);
@@ -73,8 +73,8 @@ pub fn churn(live: usize, threads: usize, ops: u64) -> Outcome {
     })
 }
 
-/// Chains of threads: each thread replaces `life` blocks of the slots it inherits and ends.
-/// The first fills them.
+/// Chains of threads: each thread replaces `life` blocks of the slots that it inherits, and ends.
+/// The first one fills them.
 pub fn server(live: usize, threads: usize, life: u64, ops: u64) -> Outcome {
     let generations = (ops / threads as u64 / life).max(1);
     timed_threads(threads, |thread, barrier| {
@@ -95,8 +95,8 @@ fn one_life(mut slots: Slots, life: u64) -> Slots {
     slots
 }
 
-/// Runs `body` in `threads` threads and times from the first meeting at the barrier to the
-/// second. The body returns its operations.
+/// Runs `body` in `threads` threads, and times from their first meeting at the barrier to the
+/// second. The body returns its number of operations.
 pub fn timed_threads(threads: usize, body: impl Fn(usize, &Barrier) -> u64 + Sync) -> Outcome {
     let barrier = Barrier::new(threads + 1);
     std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
-//! The loops whose instructions are counted under callgrind. They are written so that the
-//! compiler makes of them what it makes of the C loop: a call through the global offset table
-//! for malloc, one for free, and two to four instructions around them.
+//! The loops whose instructions are counted under callgrind. They are written so that the compiler
+//! generates the same code as for the C loop: a call through the global offset table for malloc,
+//! one for free, and two to four instructions around them.
 
 use std::ffi::c_void;
 
@@ -12,7 +12,7 @@ use super::toggle::{self, counted_call, toggle};
 /// A stretch of code whose instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stretch {
-    /// Malloc and free at once, with its loop.
+    /// Malloc, then free at once, with its loop.
     Pair { size: usize },
     /// `count` blocks, then freed in the order of allocation, with both loops.
     Fifo { size: usize, count: usize },
@@ -20,10 +20,10 @@ pub enum Stretch {
     Entry(Entry),
 }
 
-/// A call that finds what it needs at hand (a *hit*).
+/// A call that is served without a slow path (a *hit*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A function that only returns: what the counting itself costs, and one instruction.
+    /// A function that only returns: the cost of counting, plus one instruction.
     Nothing,
     /// `malloc(64)`.
     Malloc,
@@ -45,7 +45,7 @@ pub struct Counted {
     pub name: &'static str,
     /// What it does.
     pub stretch: Stretch,
-    /// Loop lengths, in pairs.
+    /// The two loop lengths, in pairs.
     pub lengths: (u64, u64),
 }
 
@@ -73,7 +73,7 @@ const fn entry(name: &'static str, entry: Entry) -> Counted {
     }
 }
 
-/// What `bench` counts for every peer: a pair of malloc and free, loop included.
+/// The counts of `bench` for every peer: a pair of malloc and free, loop included.
 pub const PAIRS: &[Counted] = &[
     pair("pair-16", 16),
     pair("pair-64", 64),
@@ -82,7 +82,7 @@ pub const PAIRS: &[Counted] = &[
     fifo("fifo-1024", 1_024),
 ];
 
-/// What the golden file holds for the shipped library.
+/// The contents of the golden file for the shipped library.
 pub const ENTRIES: &[Counted] = &[
     entry("malloc-64", Entry::Malloc),
     entry("free-64", Entry::Free),
@@ -92,10 +92,10 @@ pub const ENTRIES: &[Counted] = &[
     entry("delete-64", Entry::Delete),
 ];
 
-/// What is counted beside an entry point, and the one `ret` of a function that does nothing.
+/// The cost of counting an entry point, plus the `ret` of a function that does nothing.
 pub const NOTHING: Counted = entry("nothing", Entry::Nothing);
 
-/// The counted stretch of that name.
+/// The counted stretch with that name.
 pub fn find(name: &str) -> Option<&'static Counted> {
     PAIRS
         .iter()
@@ -107,7 +107,7 @@ pub fn find(name: &str) -> Option<&'static Counted> {
 /// Runs `ops` pairs of the stretch between two toggles of callgrind's counting.
 ///
 /// # Errors
-/// When the machine has no such toggle, or the process no C++ operators.
+/// If the architecture has no such toggle, or the process no C++ operators.
 pub fn carry_out(stretch: Stretch, ops: u64) -> anyhow::Result<()> {
     anyhow::ensure!(toggle::SUPPORTED, "instructions are counted on x86-64 only");
     match stretch {
@@ -191,17 +191,17 @@ impl Entry {
         })
     }
 
-    /// Frees what the call left.
+    /// Frees what the call allocated.
     fn tidy(self, result: usize) -> anyhow::Result<()> {
         match self {
             Entry::Nothing | Entry::Free | Entry::Delete => {}
-            // SAFETY: the call returned a live block, which nobody else knows.
+            // SAFETY: the call returned a live block, which only this function has.
             Entry::Malloc | Entry::Calloc | Entry::Realloc => unsafe {
                 heap::free(result as *mut u8);
             },
             Entry::New => {
                 let (_, delete) = operators()?;
-                // SAFETY: the call returned a live object, which nobody else knows.
+                // SAFETY: the call returned a live object, which only this function has.
                 unsafe { delete(result as *mut c_void) };
             }
         }

@@ -1,4 +1,4 @@
-//! Small blocks, most of them freed at random, then as many bytes of larger ones.
+//! Small blocks, most of which are freed at random, then the same bytes in larger ones.
 
 use std::thread;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use super::scatter::{Blocks, Sizes};
 use crate::machine;
 use crate::rng::Rng;
 
-/// What is carried out.
+/// The parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// How many small blocks there are.
+    /// The number of small blocks.
     pub blocks: usize,
-    /// How long the process sleeps before it goes on.
+    /// How long the process sleeps before it continues.
     pub sleep: Duration,
-    /// Of everything random.
+    /// Seeds everything random.
     pub seed: u64,
 }
 
-/// Of a thousand small blocks so many are freed.
+/// Of a thousand small blocks, this many are freed.
 const FREED: usize = 900;
 const SMALL: Sizes = Sizes {
     least: 16,
@@ -29,13 +29,13 @@ const LARGER: Sizes = Sizes {
     most: 4_000,
 };
 
-/// Carries it out, and prints the resident bytes after each step.
+/// Runs the pattern, and prints the resident bytes after each step.
 ///
 /// # Errors
-/// When /proc cannot be read.
+/// If /proc cannot be read.
 ///
 /// # Panics
-/// When the heap loses or overlaps a block, or has no memory.
+/// If the heap loses or overlaps a block, or has no memory.
 pub fn carry_out(terms: Terms) -> anyhow::Result<()> {
     let mut rng = Rng::new(terms.seed);
     let mut small = Blocks::with_room(terms.blocks);

@@ -42,7 +42,7 @@ fn next_size(size: usize, growth: Growth) -> usize {
     }
 }
 
-/// The byte written at `offset`: one for all of a 4 KiB stretch, another for the next.
+/// The byte at `offset`: the same within a 4 KiB stretch, another one in the next.
 fn pattern(offset: usize) -> u8 {
     (offset >> 12) as u8 ^ 0x5a
 }
@@ -58,7 +58,7 @@ fn write_tail(p: *mut u8, from: usize, to: usize) {
     }
 }
 
-/// Checks a byte of every 512.
+/// Checks one byte in every 512.
 fn check(p: *mut u8, size: usize) {
     for offset in (0..size).step_by(512) {
         // SAFETY: `offset` is inside the block.

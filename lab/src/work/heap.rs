@@ -1,5 +1,5 @@
-//! The C heap as a compiled C program sees it: calls through the dynamic symbol table, so
-//! that a preloaded library answers them.
+//! The C heap as a compiled C program uses it: calls through the dynamic symbol table, so that a
+//! preloaded library serves them.
 
 use std::ffi::c_void;
 
@@ -13,7 +13,7 @@ pub fn escape(p: *mut u8) {
     unsafe { core::arch::asm!("/* {0} */", in(reg) p, options(nostack, preserves_flags)) }
 }
 
-/// A block of `size` bytes; null when the heap has none.
+/// A block of `size` bytes; null if memory is short.
 #[inline(always)]
 pub fn malloc(size: usize) -> *mut u8 {
     // SAFETY: malloc has no precondition.
@@ -22,7 +22,7 @@ pub fn malloc(size: usize) -> *mut u8 {
     p
 }
 
-/// A zeroed block of `size` bytes; null when the heap has none.
+/// A zeroed block of `size` bytes; null if memory is short.
 #[inline(always)]
 pub fn calloc(size: usize) -> *mut u8 {
     // SAFETY: calloc has no precondition.
@@ -31,8 +31,8 @@ pub fn calloc(size: usize) -> *mut u8 {
     p
 }
 
-/// The same by `malloc` and memset: `escape` between them keeps the compiler from making one
-/// `calloc` of both.
+/// A zeroed block by `malloc` and memset. `escape` between them keeps the compiler from merging
+/// both into one `calloc`.
 #[inline(always)]
 pub fn zeroed_malloc(size: usize) -> *mut u8 {
     let p = malloc(size);
@@ -45,8 +45,8 @@ pub fn zeroed_malloc(size: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// - `p` came from this heap and was not freed since, or is null.
-/// - Nothing uses `p` after the call unless the result is null.
+/// - `p` came from this heap and has not been freed since, or is null.
+/// - `p` is not used after the call unless the result is null.
 #[inline(always)]
 pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's promise is realloc's precondition.
@@ -56,15 +56,15 @@ pub unsafe fn realloc(p: *mut u8, size: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// - `p` came from this heap and was not freed since, or is null.
-/// - Nothing uses `p` after the call.
+/// - `p` came from this heap and has not been freed since, or is null.
+/// - `p` is not used after the call.
 #[inline(always)]
 pub unsafe fn free(p: *mut u8) {
     // SAFETY: the caller's promise is free's precondition.
     unsafe { libc::free(p.cast()) }
 }
 
-/// The C heap, for the questions of [`usable`].
+/// The C heap, for the measurements of [`usable`].
 pub struct Questioned;
 
 impl usable::Heap for Questioned {
@@ -88,7 +88,7 @@ pub type OperatorNew = unsafe extern "C" fn(usize) -> *mut c_void;
 /// C++ `operator delete(void*)`.
 pub type OperatorDelete = unsafe extern "C" fn(*mut c_void);
 
-/// The process's C++ operators, when any loaded library has them.
+/// The process's C++ operators, if a loaded library defines them.
 pub fn operators() -> Option<(OperatorNew, OperatorDelete)> {
     let new = symbol(c"_Znwm")?;
     let delete = symbol(c"_ZdlPv")?;
@@ -101,15 +101,15 @@ pub fn operators() -> Option<(OperatorNew, OperatorDelete)> {
     }
 }
 
-/// The address that the dynamic loader gives for `name` in this process.
+/// The address that the dynamic loader returns for `name` in this process.
 pub fn symbol(name: &std::ffi::CStr) -> Option<*mut c_void> {
     // SAFETY: `name` is a C string, and RTLD_DEFAULT is a valid handle.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address)
 }
 
-/// A block that remembers what was written into it, so that a heap which hands out
-/// overlapping blocks or writes into live ones is noticed.
+/// A block that remembers what was written to it, to detect a heap that returns overlapping blocks
+/// or writes to live ones.
 #[derive(Clone, Copy)]
 pub struct Block {
     start: *mut u8,
@@ -129,11 +129,11 @@ impl Block {
         size: 0,
     };
 
-    /// Takes a block of at least 8 bytes and writes `stamp` into its first and last word.
-    /// The stamp must differ between blocks alive at the same time.
+    /// Takes a block of at least 8 bytes and writes `stamp` to its first and last word. The stamps
+    /// of live blocks must differ.
     ///
     /// # Panics
-    /// When the heap has no memory.
+    /// If the heap has no memory.
     #[inline(always)]
     pub fn take(size: usize, stamp: u64) -> Block {
         debug_assert!(size >= 8, "a block carries a stamp of 8 bytes");
@@ -155,7 +155,7 @@ impl Block {
     /// Checks both words and frees the block.
     ///
     /// # Panics
-    /// When the block does not hold `stamp` any more.
+    /// If the block no longer holds `stamp`.
     ///
     /// # Safety
     /// - The block was taken and not given before (copies count as one block).

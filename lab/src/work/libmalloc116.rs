@@ -1,29 +1,29 @@
-//! The large blocks of macOS's libmalloc-116 (2016), written from its published description:
-//! freed regions wait in a ring of sixteen; a request takes the best fit among them when at
-//! most half of the region is wasted, and `calloc` zeroes such a region whole, touched or not.
-//! A request that finds nothing gets fresh pages. Regions over 128 MiB go back at once.
+//! The large blocks of macOS's libmalloc-116 (2016), written from its published description. Freed
+//! regions wait in a ring of sixteen. A request takes the best fit among them if at most half of
+//! the region is wasted, and `calloc` zeroes such a region whole, touched or not. Without a fit, a
+//! request gets fresh pages. Regions over 128 MiB go back at once.
 //!
-//! What is not told there is not here: its advice to the kernel about cached regions, and its
-//! small blocks (up to 127 KiB), for which the C library's heap and a memset stand in.
+//! Two parts that the description lacks are left out: its advice to the kernel about cached
+//! regions, and its small blocks (up to 127 KiB), which the C library's heap and a memset replace.
 
 use super::calloc::Policy;
 use super::heap;
 use super::pagemap::page_size;
 
-/// Regions that wait for a new user.
+/// Most cached regions.
 const RING: usize = 16;
-/// Larger regions never wait: 2 GiB over the ring's places.
+/// Larger regions are never cached: 2 GiB divided by the places of the ring.
 const LONGEST_CACHED: usize = (2 << 30) / RING;
 /// Larger blocks are regions of their own.
 const LARGEST_SMALL: usize = 127 << 10;
 
-/// Where regions come from.
+/// The source of regions.
 pub trait Pages {
-    /// `len` bytes of fresh zero pages; null when there are none.
+    /// `len` bytes of fresh zero pages; null if there are none.
     fn map(&mut self, len: usize) -> *mut u8;
 
     /// # Safety
-    /// - `map(len)` gave `start`, it was not unmapped since, and nobody uses it any more.
+    /// - `map(len)` gave `start`; it has not been unmapped since, and is no longer in use.
     unsafe fn unmap(&mut self, start: *mut u8, len: usize);
 }
 
@@ -59,13 +59,13 @@ struct Region {
 pub struct Libmalloc116<P: Pages> {
     pages: P,
     ring: [Option<Region>; RING],
-    /// The place of the ring that the next freed region takes.
+    /// The ring's place for the next freed region.
     next: usize,
     live: Vec<Region>,
 }
 
 impl<P: Pages> Libmalloc116<P> {
-    /// Nothing cached, nothing live.
+    /// A policy without cached or live regions.
     pub fn new(pages: P) -> Libmalloc116<P> {
         Libmalloc116 {
             pages,
@@ -83,11 +83,11 @@ impl<P: Pages> Libmalloc116<P> {
         fitting.min().map(|(_, place)| place)
     }
 
-    /// A zeroed region, from the ring or fresh.
+    /// A zeroed region, cached or fresh.
     fn large(&mut self, len: usize) -> Region {
         match self.best_fit(len).and_then(|place| self.ring[place].take()) {
             Some(region) => {
-                // SAFETY: a cached region is a mapping of this policy that nobody uses.
+                // SAFETY: a cached region is a mapping of this policy that is not in use.
                 unsafe { region.start.write_bytes(0, region.len) };
                 heap::escape(region.start);
                 region
@@ -103,7 +103,7 @@ impl<P: Pages> Libmalloc116<P> {
         let oldest = self.ring[self.next].replace(region);
         self.next = (self.next + 1) % RING;
         if let Some(oldest) = oldest {
-            // SAFETY: what was in the ring is a mapping that nobody uses.
+            // SAFETY: a region from the ring is a mapping that is not in use.
             unsafe { self.pages.unmap(oldest.start, oldest.len) };
         }
     }
@@ -142,7 +142,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// The kernel's pages, with a list of what was mapped and unmapped.
+    /// The kernel's pages, with a log of mappings and unmappings.
     #[derive(Default)]
     struct Counted {
         mapped: Vec<usize>,
@@ -166,7 +166,7 @@ mod tests {
         Libmalloc116::new(Counted::default())
     }
 
-    /// Frees blocks of these sizes, all live at once before.
+    /// Allocates blocks of these sizes, then frees them all.
     fn cache(policy: &mut Libmalloc116<Counted>, sizes: &[usize]) {
         let blocks: Vec<*mut u8> = sizes.iter().map(|&size| policy.calloc(size)).collect();
         // SAFETY: each block was given above and is freed once.

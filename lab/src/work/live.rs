@@ -1,4 +1,4 @@
-//! What a live block costs in resident memory.
+//! The resident memory of a live block.
 
 use std::time::Instant;
 
@@ -6,8 +6,8 @@ use super::Outcome;
 use super::heap;
 use crate::machine;
 
-/// Allocates `count` blocks of `size` bytes, writes all of them, and reads the resident size
-/// before and after. The table of addresses is resident before.
+/// Allocates `count` blocks of `size` bytes, writes all of them, and reads the resident size before
+/// and after. The table of addresses is resident before.
 pub fn live(size: usize, count: u64) -> anyhow::Result<Outcome> {
     let mut blocks = vec![std::ptr::null_mut::<u8>(); count as usize];
     blocks.fill(std::ptr::dangling_mut());

@@ -1,5 +1,5 @@
-//! What a worker process does: carries out one shape, checks every block's contents, and
-//! tells what it cost. Nothing but the workload allocates between the two clock readings.
+//! The work of a worker process: runs one shape, checks every block's contents, and reports the
+//! cost. Only the workload allocates between the two clock readings.
 
 pub mod boxed;
 pub mod calloc;
@@ -27,14 +27,14 @@ use std::time::Duration;
 
 use crate::workloads::Shape;
 
-/// What a shape tells after it ran.
+/// The report of a shape.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
-    /// Operations carried out; at least one, and about as many as asked for.
+    /// Operations carried out; at least one, and about as many as requested.
     pub ops: u64,
     /// Wall time of these operations.
     pub elapsed: Duration,
-    /// Resident bytes a block, where that is the question.
+    /// Resident bytes per block, for workloads that measure it.
     pub bytes_per_block: Option<f64>,
 }
 
@@ -51,10 +51,10 @@ impl Outcome {
 /// Carries out about `ops` operations of `shape` in this process.
 ///
 /// # Errors
-/// When the shape is a program of others, or the process cannot read its own resident size.
+/// If the shape is another project's program, or the process cannot read its own resident size.
 ///
 /// # Panics
-/// When the heap loses or overlaps a block, or has no memory.
+/// If the heap loses or overlaps a block, or has no memory.
 pub fn carry_out(shape: Shape, ops: u64) -> anyhow::Result<Outcome> {
     match shape {
         Shape::Pair { size } => Ok(single::pair(size, ops)),

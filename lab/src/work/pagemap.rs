@@ -1,4 +1,4 @@
-//! Which pages of this process are populated, written, huge.
+//! Which pages of this process are populated, written or huge.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -7,22 +7,22 @@ use anyhow::{Context as _, ensure};
 
 use super::scan::{HUGE, PRESENT, Region, SWAPPED, Sought, WRITTEN, ZERO_PAGE, ask};
 
-/// Mark what matches.
+/// Mark the pages that match.
 const MARK: u64 = 1 << 0;
-/// Fail where marks are not possible.
+/// Fail if marks are not possible.
 const MARKS_NEEDED: u64 = 1 << 1;
 
-/// What a scan looks for.
+/// The pages to find.
 #[derive(Clone, Copy)]
 pub enum Wanted {
-    /// In memory or in the swap, the kernel's zero page aside.
+    /// Resident or swapped, except the kernel's zero page.
     Populated,
-    /// The same, and no mark.
+    /// The same without a mark.
     Written,
     /// Mapped by a huge page.
     Huge,
-    /// Populated, the zero page too: a write to it is a write. The scan marks them. (A scan
-    /// that returns no regions would mark unpopulated pages as well, whatever it looks for.)
+    /// Populated, including the zero page, because a write to it is a write. The scan marks them.
+    /// (A scan that returns no regions would also mark unpopulated pages, whatever its categories.)
     Marked,
 }
 
@@ -67,7 +67,7 @@ impl PageMap {
         Ok(found)
     }
 
-    /// The same, one by one and without the heap.
+    /// Like [`PageMap::ranges`], one by one and without the heap.
     pub fn each_range(
         &self,
         start: u64,

@@ -1,5 +1,6 @@
-//! Memory that is allocated, written, freed, and then left alone. The process stops at every moment
-//! that is of interest and sleeps until its standard input says to go on: it is looked at from outside.
+//! Memory that is allocated, written, freed, and then left alone. At every moment of interest the
+//! process stops and sleeps until its standard input says to go on, so that it can be observed from
+//! outside.
 
 use std::io::{self, Write as _};
 use std::sync::{Barrier, Mutex};
@@ -9,16 +10,16 @@ use clap::ValueEnum;
 
 use super::heap::{self, Block};
 
-/// Who allocates what, and who frees it.
+/// Which threads allocate and free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Pattern {
     /// Blocks of 1 KiB, freed by the thread that allocated them.
     Own,
-    /// The same, allocated by a thread that has ended since, freed by another.
+    /// Blocks of 1 KiB, allocated by a thread that has since ended, freed by another.
     Other,
-    /// The same, the thread that allocated them lives and never does anything again.
+    /// Blocks of 1 KiB, freed by another thread while the allocating thread lives and stays idle.
     IdleOwner,
-    /// The same by eight threads, each frees its share and never does anything again.
+    /// Blocks of 1 KiB of eight threads, each of which frees its share and then stays idle.
     Eight,
     /// Blocks of 10 MiB.
     Large,
@@ -57,10 +58,10 @@ impl Pattern {
     }
 }
 
-/// The moments at which the process stops, in their order.
+/// The moments at which the process stops, in order.
 pub const MOMENTS: [&str; 3] = ["before", "filled", "freed"];
 
-/// Tells that the moment has come, and sleeps until a line or the end of standard input.
+/// Reports the moment, then sleeps until a line or the end of standard input.
 fn stop_at(moment: &str) {
     println!("moment={moment}");
     io::stdout().flush().expect("the harness is gone");
@@ -72,7 +73,7 @@ fn stop_at(moment: &str) {
 /// Allocates, writes and frees about `bytes` bytes, at least a few blocks.
 ///
 /// # Panics
-/// When the heap loses or overlaps a block or has no memory, or the harness is gone.
+/// If the heap loses or overlaps a block or has no memory, or the harness has ended.
 pub fn carry_out(pattern: Pattern, bytes: usize) {
     let size = pattern.block_bytes();
     let count = match pattern {

@@ -14,7 +14,7 @@ struct Arguments {
     flags: u64,
     start: u64,
     end: u64,
-    /// Where the kernel stopped; it fills this in.
+    /// Where the kernel stopped, filled in by it.
     walk_end: u64,
     regions: u64,
     most_regions: u64,
@@ -25,27 +25,27 @@ struct Arguments {
     returned: u64,
 }
 
-/// What is looked for: categories of pages, and what is to be done about those found.
+/// The categories of pages to find, and what to do with the pages found.
 #[derive(Clone, Copy)]
 pub struct Sought {
     pub flags: u64,
-    /// Categories whose absence counts.
+    /// Categories that must be absent.
     pub inverted: u64,
     pub all_of: u64,
     pub any_of: u64,
-    /// Categories that part regions and are told of them.
+    /// Categories that split regions and are returned with them.
     pub returned: u64,
 }
 
-/// What one call tells.
+/// The result of one call.
 pub struct Told<'r> {
-    /// In the order of addresses.
+    /// Sorted by address.
     pub regions: &'r [Region],
     /// Where the kernel stopped.
     pub end: u64,
 }
 
-/// `struct page_region`: addresses, and the categories that were asked for.
+/// `struct page_region`: addresses, and the requested categories.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Region {
@@ -62,10 +62,10 @@ pub const SWAPPED: u64 = 1 << 4;
 pub const ZERO_PAGE: u64 = 1 << 5;
 pub const HUGE: u64 = 1 << 6;
 
-/// Asks a page map once about a range of addresses.
+/// Queries a page map once about a range of addresses.
 ///
 /// # Errors
-/// When the kernel refuses: `ENOTTY` before Linux 6.7.
+/// If the kernel refuses: `ENOTTY` before Linux 6.7.
 pub fn ask<'r>(
     map: &File,
     range: Range<u64>,

@@ -1,4 +1,5 @@
-//! Many blocks in a table of little more than their addresses, so that the table weighs little beside them.
+//! Many blocks in a table of little more than their addresses, so that the table is small compared
+//! with them.
 
 use std::ops::Range;
 use std::ptr;
@@ -6,7 +7,7 @@ use std::ptr;
 use super::heap::{self, Block};
 use crate::rng::Rng;
 
-/// Sizes, evenly spread.
+/// Sizes, uniformly distributed.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// The smallest, at least 8.
@@ -16,7 +17,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The middle.
+    /// The mean.
     pub fn mean(self) -> usize {
         (usize::from(self.least) + usize::from(self.most)) / 2
     }
@@ -26,17 +27,17 @@ impl Sizes {
     }
 }
 
-/// Blocks, some of them freed by now. A block is written all over when it is taken, and its stamp is
-/// looked at when it is freed.
+/// Blocks, some of them freed already. A block is written completely when it is taken, and its
+/// stamp is checked when it is freed.
 pub struct Blocks {
-    /// Null once it is freed.
+    /// Null for a freed block.
     starts: Vec<*mut u8>,
     sizes: Vec<u16>,
     bytes: usize,
 }
 
 impl Blocks {
-    /// None yet; the table has room for `count`, and is resident.
+    /// No blocks; the table has room for `count`, and is resident.
     pub fn with_room(count: usize) -> Blocks {
         let mut blocks = Blocks {
             starts: vec![ptr::dangling_mut(); count],
@@ -50,12 +51,12 @@ impl Blocks {
         blocks
     }
 
-    /// Bytes of the live blocks, as they were asked for.
+    /// Requested bytes of the live blocks.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many were taken so far, freed or not.
+    /// Blocks taken so far, freed or not.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
@@ -65,10 +66,11 @@ impl Blocks {
         self.starts.iter().copied().filter(|start| !start.is_null())
     }
 
-    /// Takes one more.
+    /// Takes one more block.
     ///
     /// # Panics
-    /// When the heap has no memory, or the table no room: to move it would be to fragment by the table.
+    /// If the heap has no memory, or the table no room: moving the table would add fragmentation of
+    /// its own.
     pub fn push(&mut self, sizes: Sizes, rng: &mut Rng) {
         let number = self.len();
         assert!(number < self.starts.capacity(), "the table is full");
@@ -90,12 +92,12 @@ impl Blocks {
         self.take(number, sizes.draw(rng));
     }
 
-    /// Frees each live block with a probability of so many in a thousand.
+    /// Frees each live block with a probability of `permille` in a thousand.
     pub fn free_at_random(&mut self, permille: usize, rng: &mut Rng) {
         self.free_among(0..self.len(), permille, rng);
     }
 
-    /// The same among some of them.
+    /// Like [`Blocks::free_at_random`], for a range of blocks.
     pub fn free_among(&mut self, which: Range<usize>, permille: usize, rng: &mut Rng) {
         for number in which {
             if rng.below(1_000) < permille {
@@ -104,7 +106,7 @@ impl Blocks {
         }
     }
 
-    /// Frees what is live.
+    /// Frees all live blocks.
     pub fn free_all(&mut self) {
         (0..self.len()).for_each(|number| self.free(number));
     }
@@ -126,7 +128,8 @@ impl Blocks {
         }
         let size = usize::from(self.sizes[number]);
         self.bytes -= size;
-        // SAFETY: taken with this size and stamp, and given once: its place in the table is null now.
+        // SAFETY: taken with this size and stamp, and given once: its place in the table is null
+        // now.
         unsafe { Block::at(start, size).give(number as u64) };
     }
 }

@@ -1,4 +1,4 @@
-//! Shapes in which memory moves between two threads or lies between them.
+//! Shapes in which two threads pass memory on, or have it on one cache line.
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ use crate::workloads::Sharing;
 const RING: usize = 1_024;
 const WRITES: u64 = 200;
 
-/// Keeps what one thread writes off the cache line of what the other writes.
+/// Keeps one thread's writes off the cache line of the other's.
 #[repr(align(128))]
 struct Line<T>(T);
 
@@ -49,7 +49,7 @@ impl Ring {
     }
 }
 
-/// Spins a little, then lets others run: the machine may have fewer processors than threads.
+/// Spins briefly, then yields: the machine may have fewer processors than threads.
 fn wait_until(ready: impl Fn() -> bool) {
     let mut spins = 0u32;
     while !ready() {
@@ -96,8 +96,8 @@ fn free_numbered(p: *mut u8, number: u64) {
     }
 }
 
-/// Two threads write into an 8-byte object each and replace it; slow when the heap puts both
-/// objects on one cache line.
+/// Two threads write to an 8-byte object each and replace it; slow if the heap puts both objects on
+/// one cache line.
 pub fn false_sharing(sharing: Sharing, ops: u64) -> Outcome {
     let each = ops / 2;
     let first = [Block::take(8, 0), Block::take(8, 1)];

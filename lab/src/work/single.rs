@@ -7,7 +7,7 @@ use super::heap::{self, Block};
 use crate::rng::Rng;
 use crate::workloads::Order;
 
-/// Malloc and free at once, `ops` times.
+/// Malloc, then free at once, `ops` times.
 pub fn pair(size: usize, ops: u64) -> Outcome {
     let start = Instant::now();
     for stamp in 0..ops {
@@ -52,13 +52,13 @@ fn permutation(count: usize, order: Order) -> Vec<u32> {
     turns
 }
 
-/// The head of a list node; the rest of the block is not used.
+/// The head of a list node; the rest of the block is unused.
 struct Node {
     next: *mut Node,
     number: u64,
 }
 
-/// A list built in order and freed in order by walking it, until `ops` nodes are done.
+/// A list built in order, then freed in order by walking it, until `ops` nodes are done.
 pub fn list(size: usize, length: usize, ops: u64) -> Outcome {
     assert!(
         size >= size_of::<Node>(),

@@ -1,5 +1,5 @@
-//! Allocations that are known exactly, place by place: what the sampling profiler is held against. The process reads its own
-//! region at the end, and tells both.
+//! Exactly known allocations, place by place, to compare with the sampling profiler. At the end the
+//! process reads its own region, and reports both.
 
 use std::fs::File;
 
@@ -10,17 +10,17 @@ use super::heap;
 use crate::memory_file;
 use crate::profile::known::{Known, Part, Reading, SIZES};
 
-/// Blocks that are live at once before some of them are freed.
+/// Live blocks before some of them are freed.
 const CHUNK: usize = 64;
 
-/// A place that allocates, and what it allocated.
+/// A place that allocates, and its allocations.
 struct Place {
     size: usize,
     part: Part,
     allocate: fn(usize) -> usize,
 }
 
-/// A function of its own for each size and part, so that each is a site of its own.
+/// A separate function for each size and part, so that each is a site of its own.
 fn place<const SIZE: usize, const PART: usize>() -> Place {
     Place {
         size: SIZE,
@@ -48,7 +48,7 @@ fn places() -> Vec<Place> {
     all.into_iter().flatten().collect()
 }
 
-/// Allocates `count` blocks, frees the part of them that is to be freed, and gives the usable bytes of one.
+/// Allocates `count` blocks, frees the part's share of them, and returns one block's usable bytes.
 #[inline(never)]
 fn allocate<const SIZE: usize, const PART: usize>(count: usize) -> usize {
     let mut usable = 0;
@@ -73,10 +73,10 @@ fn allocate<const SIZE: usize, const PART: usize>(count: usize) -> usize {
     usable
 }
 
-/// Allocates about `bytes` at each place, and tells what the profiler says about it.
+/// Allocates about `bytes` at each place, and reports the profiler's figures for them.
 ///
 /// # Errors
-/// When the process has no profile's region, or it cannot be read.
+/// If the process has no profile region, or it cannot be read.
 pub fn tell(bytes: usize) -> anyhow::Result<String> {
     let mut readings: Vec<Reading> = Vec::new();
     let places = places();
@@ -115,10 +115,11 @@ fn site(region: &File, index: usize) -> anyhow::Result<Site> {
     memory_file::read(region, sites::site_at(index))
 }
 
-/// The code of a place is shorter than this.
+/// An upper bound of the length of a place's code.
 const LONGEST: usize = 4 << 10;
 
-/// The place that a site's innermost frame of this program lies in. Frames of the allocator are far away.
+/// The place that contains a site's innermost frame in this program. Frames of the allocator are
+/// far away.
 fn place_of(places: &[Place], site: &Site) -> Option<usize> {
     let depth = (site.depth as usize).min(sites::FRAMES);
     site.frames[..depth].iter().find_map(|&frame| {

@@ -1,12 +1,12 @@
-//! Valgrind's client request "toggle collection", so that callgrind counts a stretch of the
-//! worker and nothing before or after it. Outside of valgrind it does nothing.
+//! Valgrind's client request "toggle collection", which makes callgrind count a stretch of the
+//! worker and nothing before or after it. Outside valgrind it has no effect.
 //!
-//! The request is a sequence that valgrind knows: four rotations of rdi by 128 bits in all and
-//! an exchange of a register with itself, with the address of six words in rax.
+//! The request is a sequence that valgrind recognises: four rotations of rdi by 128 bits in total
+//! and an exchange of a register with itself, with the address of six words in rax.
 
 use std::ffi::c_void;
 
-/// Whether anything can be counted on this machine: elsewhere the sequence is another.
+/// Whether counting works on this architecture; others need another sequence.
 pub const SUPPORTED: bool = cfg!(target_arch = "x86_64");
 
 /// `VG_USERREQ_TOOL_BASE('C', 'T') + 2` of valgrind's callgrind.h, and five arguments.
@@ -26,10 +26,10 @@ pub fn toggle() {
     }
 }
 
-/// Calls `function(a, b)` with the counting on. What is counted beside the function itself is
-/// written here and not left to the compiler, so that a call of [`nothing`] costs the same.
-/// Callgrind adds up a straight run of code when the next begins, so the run that ends in the
-/// first request counts too: the jump in front of it keeps the caller's code out.
+/// Calls `function(a, b)` with the counting on. The code counted around the function is written
+/// here and not left to the compiler, so that a call of [`nothing`] costs the same. Callgrind adds
+/// up a straight run of code when the next one begins, so the run that ends in the first request
+/// counts as well. The jump before it keeps the caller's code out.
 ///
 /// # Safety
 /// - `function` is a C function of at most two integer or pointer arguments that does not unwind.
@@ -62,11 +62,11 @@ pub fn nothing() -> *const c_void {
     only_returns as *const c_void
 }
 
-/// Other machines: nothing is switched.
+/// Other architectures: no effect.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn toggle() {}
 
-/// Other machines: a call that is never made, see [`SUPPORTED`].
+/// Other architectures: never called, see [`SUPPORTED`].
 ///
 /// # Safety
 /// - None here.
@@ -75,7 +75,7 @@ pub unsafe fn counted_call(_function: *const c_void, _a: usize, _b: usize) -> us
     unreachable!("nothing is counted on this machine")
 }
 
-/// Other machines: no function.
+/// Other architectures: no function.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn nothing() -> *const c_void {
     std::ptr::null()

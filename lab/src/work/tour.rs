@@ -1,5 +1,5 @@
-//! The steps of the tour of virtual memory, taken in this process: each is told with what the
-//! kernel says before and after it.
+//! The steps of the tour of virtual memory, performed in this process. Each is reported with the
+//! kernel's figures before and after it.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -13,14 +13,14 @@ use super::pagemap::page_size;
 use crate::machine;
 use crate::memory::{Snapshot, Step, Told};
 
-/// How long the process does nothing, so that one sees what comes back by itself.
+/// How long the process is idle, to show which memory goes back without a call.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Takes the tour with a block and a file of these sizes, and tells each step on standard
-/// output as it is done.
+/// Takes the tour with a block and a file of these sizes, and reports each step on standard output
+/// when it is done.
 ///
 /// # Errors
-/// When there is no memory or no room for the file, or /proc cannot be read.
+/// If memory or room for the file is short, or /proc cannot be read.
 pub fn take(bytes: usize, file_bytes: usize) -> anyhow::Result<()> {
     heap_steps(bytes)?;
     file_steps(file_bytes)
@@ -51,14 +51,14 @@ fn file_steps(bytes: usize) -> anyhow::Result<()> {
     step(Step::WriteFile, || unsafe { written_through(p, bytes) })?;
     step(Step::ReadFile, || read_back(&mut file, bytes))?;
     step(Step::UnmapFile, || {
-        // SAFETY: the mapping was made above and is not used any more.
+        // SAFETY: the mapping was made above and is no longer in use.
         let rc = unsafe { libc::munmap(p.cast(), bytes) };
         ensure!(rc == 0, "munmap: {}", std::io::Error::last_os_error());
         Ok(())
     })
 }
 
-/// Takes one step between two looks at the process, and tells it.
+/// Performs one step between two snapshots of the process, and reports it.
 fn step<T>(step: Step, action: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let before = Snapshot::now()?;
     let start = Instant::now();
@@ -85,17 +85,17 @@ fn non_null(p: *mut u8) -> anyhow::Result<*mut u8> {
 }
 
 /// # Safety
-/// - `p` is a live block of the heap, not used any more.
+/// - `p` is a live block of the heap that is no longer in use.
 unsafe fn freed(p: *mut u8) -> anyhow::Result<()> {
     // SAFETY: the caller's promise.
     unsafe { heap::free(p) };
     Ok(())
 }
 
-/// Reads one byte a page, which must be zero.
+/// Reads one byte per page, which must be zero.
 ///
 /// # Safety
-/// - `p` has `bytes` readable bytes that nobody writes meanwhile.
+/// - `p` has `bytes` readable bytes that no other thread writes meanwhile.
 unsafe fn read_through(p: *const u8, bytes: usize) -> anyhow::Result<()> {
     for at in (0..bytes).step_by(page_size() as usize) {
         // SAFETY: `at` lies within the block.
@@ -105,10 +105,10 @@ unsafe fn read_through(p: *const u8, bytes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes one byte a page.
+/// Writes one byte per page.
 ///
 /// # Safety
-/// - `p` has `bytes` writable bytes that nobody else uses meanwhile.
+/// - `p` has `bytes` writable bytes that no other thread uses meanwhile.
 unsafe fn written_through(p: *mut u8, bytes: usize) -> anyhow::Result<()> {
     for at in (0..bytes).step_by(page_size() as usize) {
         // SAFETY: `at` lies within the block.
@@ -117,7 +117,7 @@ unsafe fn written_through(p: *mut u8, bytes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file without a name, gone with the process.
+/// A file without a name, which is gone with the process.
 fn temporary_file() -> anyhow::Result<File> {
     let name = format!("neap-lab-memory-{}", std::process::id());
     let path = std::env::temp_dir().join(name);
@@ -156,10 +156,10 @@ fn read_back(file: &mut File, bytes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The bytes that the tour needs at most: the block, and the file in the page cache.
+/// The most bytes that the tour needs: the block, and the file in the page cache.
 ///
 /// # Errors
-/// When they are more than this machine has to spare.
+/// If this machine has less free memory.
 pub fn ensure_room(bytes: u64, file_bytes: u64) -> anyhow::Result<()> {
     const SPARE: u64 = 128 << 20;
     let (needed, available) = (bytes + file_bytes + SPARE, machine::available_bytes()?);

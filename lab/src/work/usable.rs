@@ -1,14 +1,15 @@
-//! What a heap gives for each size: usable bytes, and how far blocks lie apart. Part of two programs: the lab's worker,
-//! whose heap is the C library's or a preloaded one, and `neap-lab-rust`, whose heap is the crate.
+//! Measures a heap's blocks of each size: their usable bytes, and the distance between them. Part
+//! of two programs: the lab's worker, whose heap is the C library's or a preloaded one, and
+//! `neap-lab-rust`, whose heap is the crate.
 
 use std::fmt::Write as _;
 
-/// A heap that can be asked.
+/// A heap to measure.
 pub trait Heap {
-    /// A block of `size` bytes; null when there is no memory.
+    /// A block of `size` bytes; null if memory is short.
     fn take(&self, size: usize) -> *mut u8;
 
-    /// The bytes of a block that its owner may use.
+    /// The usable bytes of a block.
     ///
     /// # Safety
     /// - `block` came from [`Heap::take`] and is live.
@@ -17,18 +18,19 @@ pub trait Heap {
     /// Frees a block.
     ///
     /// # Safety
-    /// - `block` came from [`Heap::take`], is live, and nobody uses it any more.
-    /// - `size` is what was asked for.
+    /// - `block` came from [`Heap::take`], is live, and is no longer in use.
+    /// - `size` is the requested size.
     unsafe fn give(&self, block: *mut u8, size: usize);
 }
 
-/// Blocks of a size that are asked for: a heap that splits blocks may leave a rest with one of them.
+/// Blocks tried per size: a heap that splits blocks may leave a remainder with one of them.
 const ASKED: usize = 4;
 
-/// Lines `usable=SIZE BYTES`, one where the bytes of a size differ from those of the size before, up to `largest`.
+/// Lines `usable=SIZE BYTES` up to `largest`, one for each size whose bytes differ from those of
+/// the size before.
 ///
 /// # Panics
-/// When there is no memory.
+/// If memory is short.
 pub fn steps(heap: &impl Heap, largest: usize) -> String {
     let mut text = String::new();
     let mut last = 0;
@@ -43,7 +45,7 @@ pub fn steps(heap: &impl Heap, largest: usize) -> String {
     text
 }
 
-/// The least usable bytes of some live blocks of `size` bytes.
+/// The least usable bytes of a few live blocks of `size` bytes.
 fn least_usable(heap: &impl Heap, size: usize) -> usize {
     let blocks: [*mut u8; ASKED] = std::array::from_fn(|_| take(heap, size));
     // SAFETY: the blocks are live until the next line but one.
@@ -61,10 +63,11 @@ fn take(heap: &impl Heap, size: usize) -> *mut u8 {
     block
 }
 
-/// The median distance of neighbours among `count` live blocks of `size` bytes: what one more takes.
+/// The median distance of neighbours among `count` live blocks of `size` bytes: what one more
+/// takes.
 ///
 /// # Panics
-/// When there is no memory.
+/// If memory is short.
 pub fn distance(heap: &impl Heap, size: usize, count: usize) -> usize {
     let mut blocks: Vec<*mut u8> = (0..count).map(|_| take(heap, size)).collect();
     blocks.sort_unstable();

@@ -1,10 +1,10 @@
-//! Which pages of a block somebody wrote, as the kernel tells it: how many bytes a `calloc`
-//! zeroed by itself.
+//! Which pages of a block were written, according to the kernel. Shows how many bytes a `calloc`
+//! zeroed itself.
 //!
-//! Userfaultfd's asynchronous write protection (Linux 6.7) marks pages; a write takes the mark
-//! off without stopping anybody, and `PAGEMAP_SCAN` lists the populated pages without the mark.
-//! Only populated pages are marked. A mark on an unpopulated page would itself be an entry of
-//! the page table, which an allocator that asks the kernel sees as a page swapped out.
+//! Userfaultfd's asynchronous write protection (Linux 6.7) marks pages. A write removes the mark
+//! without stopping its thread, and `PAGEMAP_SCAN` lists the populated pages without the mark. Only
+//! populated pages are marked. A mark on an unpopulated page would itself be an entry of the page
+//! table, which an allocator that asks the kernel sees as a swapped page.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -36,12 +36,12 @@ const UFFDIO_API: libc::Ioctl = 0xc018_aa3f_u32 as libc::Ioctl;
 const UFFDIO_REGISTER: libc::Ioctl = 0xc020_aa00_u32 as libc::Ioctl;
 const USER_MODE_ONLY: libc::c_int = 1;
 const MARK_PAGES: u64 = 1 << 1;
-/// The features behind marks: the flag in a fault, unpopulated pages, no stop at a write.
+/// The features that marks need: the flag in a fault, unpopulated pages, no stop at a write.
 const ASYNCHRONOUS_MARKS: u64 = 1 << 0 | 1 << 13 | 1 << 15;
 
 const HUGE_PAGE: u64 = 2 << 20;
 
-/// Memory straight from the kernel, given back when dropped.
+/// Memory straight from the kernel, unmapped when dropped.
 struct Mapping {
     start: *mut u8,
     len: usize,
@@ -67,7 +67,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped it, and nobody uses it any more.
+        // SAFETY: `new` mapped it, and it is being dropped.
         unsafe { Kernel.unmap(self.start, self.len) };
     }
 }
@@ -75,21 +75,21 @@ impl Drop for Mapping {
 /// Room for the text of /proc/self/maps.
 const MAPS_LEN: usize = 1 << 20;
 
-/// A watch over private anonymous memory of this process. Memory mapped after its start is
-/// watched by itself: whatever is populated there was written (or prefaulted) since.
+/// A watch over private anonymous memory of this process. Memory mapped after its start needs no
+/// marks: all its populated pages were written (or prefaulted) since.
 pub struct Watch {
     pagemap: PageMap,
-    /// Its end takes all marks off.
+    /// Closing it removes all marks.
     marks: OwnedFd,
-    /// Where the maps are read to, without the heap that is watched.
+    /// Buffer for the maps, outside the heap under watch.
     maps: Mapping,
 }
 
 impl Watch {
-    /// Makes ready what a watch needs.
+    /// Prepares a watch.
     ///
     /// # Errors
-    /// When this kernel has no marks, or does not give them.
+    /// If this kernel has no marks, or refuses them.
     pub fn prepare() -> anyhow::Result<Watch> {
         Ok(Watch {
             pagemap: PageMap::open()?,
@@ -98,13 +98,13 @@ impl Watch {
         })
     }
 
-    /// Starts: marks everything that is populated now. It leaves the heap alone, so that the
-    /// next block is the one it would have been. No new huge page comes from here on: a huge
-    /// page is populated as a whole by its first byte. No other thread may map or unmap
+    /// Starts: marks all pages populated now. It leaves the heap alone, so that the next block is
+    /// the one that it would have been. From here on the kernel makes no new huge page, because the
+    /// first byte written to one populates it as a whole. No other thread may map or unmap
     /// meanwhile.
     ///
     /// # Errors
-    /// When the kernel refuses a mark.
+    /// If the kernel refuses a mark.
     pub fn start(mut self) -> anyhow::Result<Watch> {
         huge_pages(HugePages::None)?;
         let len = read_maps(self.maps.bytes_mut())?;
@@ -128,12 +128,12 @@ impl Watch {
         self.pagemap.mark(start, end)
     }
 
-    /// Bytes of the block that were written since the start, to the page. A page at an edge
-    /// that is shared with something else counts only when its neighbour within the block
-    /// was written too: a block's header is not its contents.
+    /// Bytes of the block that were written since the start, to the page. A page at an edge may be
+    /// shared with other memory. It counts only if its neighbour within the block was written as
+    /// well, because a block's header is not its contents.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// If the kernel cannot tell.
     pub fn written(&self, block: *const u8, len: usize) -> anyhow::Result<u64> {
         let page = page_size();
         let (start, end) = (block as u64, block as u64 + len as u64);
@@ -147,7 +147,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // What cannot be switched back costs this worker huge pages and nothing else.
+        // If this cannot be undone, the worker only loses huge pages.
         let _ = huge_pages(HugePages::AsConfigured);
     }
 }
@@ -165,7 +165,8 @@ fn read_maps(buffer: &mut [u8]) -> anyhow::Result<usize> {
     }
 }
 
-/// Bytes of `start..end` in `ranges` of whole pages, header pages left out as [`Watch::written`] says.
+/// Bytes of `start..end` in `ranges` of whole pages, without header pages, as [`Watch::written`]
+/// describes.
 fn contents(ranges: &[(u64, u64)], start: u64, end: u64, page: u64) -> u64 {
     let inner = (start.next_multiple_of(page), end / page * page);
     let within = |&(from, to): &(u64, u64)| {
@@ -173,7 +174,7 @@ fn contents(ranges: &[(u64, u64)], start: u64, end: u64, page: u64) -> u64 {
         let (low, high) = if touches_inner { (start, end) } else { inner };
         to.min(high).saturating_sub(from.max(low))
     };
-    // Pages that lie side by side may come as two ranges.
+    // Adjacent pages may come as two ranges.
     joined(ranges).iter().map(within).sum()
 }
 
@@ -188,14 +189,14 @@ fn joined(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     joined
 }
 
-/// Fails unless all of the block is zero. Pages that are not populated are zero, and stay so
-/// where the kernel can list the others.
+/// Fails unless all of the block is zero. Unpopulated pages are zero, and are left unpopulated if
+/// the kernel can list the others.
 ///
 /// # Errors
-/// When a byte is not zero: which.
+/// If a byte is not zero; the error names it.
 ///
 /// # Safety
-/// - `block` has `len` readable bytes, which nobody writes meanwhile.
+/// - `block` has `len` readable bytes, which no other thread writes meanwhile.
 pub unsafe fn ensure_zero(block: *const u8, len: usize) -> anyhow::Result<()> {
     let (start, end) = (block as u64, block as u64 + len as u64);
     let page = page_size();
@@ -238,7 +239,7 @@ fn userfaultfd() -> anyhow::Result<OwnedFd> {
     let why = std::io::Error::last_os_error();
     let number = i32::try_from(number).ok().filter(|n| *n >= 0);
     let number = number.ok_or(why).context("userfaultfd")?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new, and only this value owns it.
     let marks = unsafe { OwnedFd::from_raw_fd(number) };
     let mut handshake = Handshake {
         version: 0xaa,
@@ -270,7 +271,7 @@ fn register(marks: &OwnedFd, start: u64, end: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether new huge pages may come.
+/// Whether the kernel may make new huge pages.
 #[derive(Clone, Copy)]
 enum HugePages {
     None,
@@ -290,7 +291,7 @@ fn huge_pages(rule: HugePages) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The range of a line of /proc/PID/maps that is private memory without a file, the stacks aside.
+/// The range of a line of /proc/PID/maps that is private memory without a file and no stack.
 fn private_anonymous(line: &str) -> Option<(u64, u64)> {
     let mut fields = line.split_whitespace();
     let (range, rights, inode) = (fields.next()?, fields.next()?, fields.nth(2)?);
@@ -329,8 +330,8 @@ mod tests {
         }
     }
 
-    /// A watch over one mapping, as other tests run in the same process; `None`, told, where
-    /// the kernel is older.
+    /// A watch over one mapping, because other tests run in the same process. `None`, with a
+    /// message, on an older kernel.
     fn watch(mapping: &Mapping) -> Option<Watch> {
         let watch = match Watch::prepare() {
             Ok(watch) => watch,
@@ -353,7 +354,7 @@ mod tests {
         let Some(watch) = watch(&old) else { return };
         let new = pages(64);
         assert_eq!(watch.written(old.start, old.len).unwrap(), 0);
-        // One populated before, one not, one only read; and one in a mapping made later.
+        // One populated before, one not, one only read, and one in a later mapping.
         old.write(3);
         old.write(20);
         assert_eq!(old.read(30) + old.read(4), 1);
@@ -395,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_header_is_no_content() {
-        // A block of 3 pages that starts 16 bytes behind a page's start.
+        // A block of 3 pages that starts 16 bytes after a page's start.
         let count = |ranges: &[(u64, u64)]| contents(ranges, 0x1010, 0x4010, 0x1000);
         assert_eq!(count(&[(0x1000, 0x2000)]), 0);
         assert_eq!(count(&[(0x1000, 0x2000), (0x4000, 0x5000)]), 0);
@@ -410,7 +411,7 @@ mod tests {
     #[test]
     fn a_byte_that_is_not_zero_is_named() {
         let mapping = pages(8);
-        // SAFETY: the mapping is readable and nobody writes it meanwhile.
+        // SAFETY: the mapping is readable, and no other thread writes it meanwhile.
         let check = || unsafe { ensure_zero(mapping.start, mapping.len) };
         check().unwrap();
         mapping.write(5);

@@ -1,4 +1,5 @@
-//! `classes`, `sizes` and `profile` as a user runs them, small. Nothing here depends on time.
+//! `classes`, `sizes` and `profile` as a user runs them, with small sizes. No assertion depends on
+//! time.
 
 use crate::stage::{folder, json, lab, neap, text};
 use std::path::PathBuf;
@@ -170,7 +171,7 @@ fn a_profile_is_held_against_known_allocations() {
         if site[1] == "freed" {
             assert_eq!(number(8), 0.0, "{site:?}");
         }
-        // A hundred samples and more; not one in a thousand million strays so far.
+        // At least a hundred samples; less than one run in a thousand million is this far off.
         assert!(
             (0.3..3.0).contains(&(number(4) / number(2))) || number(2) < 100.0,
             "{site:?}"
@@ -182,7 +183,7 @@ fn a_profile_is_held_against_known_allocations() {
 fn a_programs_sizes_are_recorded() {
     let (neap, folder) = (neap(), folder("sizes"));
     let (neap, path) = (neap.to_str().unwrap(), folder.to_str().unwrap());
-    // Debian cannot do without perl.
+    // Every Debian system has perl.
     let output = lab(&["sizes", "--only", "perl", "--neap", neap, "--records", path]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let arguments = [

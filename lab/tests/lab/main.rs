@@ -1,4 +1,4 @@
-//! The command as its users run it, but for `neap-lab download`, whose tests bring their own harness.
+//! The command as its users run it, except `neap-lab download`, whose tests have their own harness.
 
 mod classes;
 mod command;

@@ -1,4 +1,5 @@
-//! `neap-lab prices` as a user runs it: every cell is there, and tells the pages that it should.
+//! `neap-lab prices` as a user runs it: every cell is present, and reports the right number of
+//! pages.
 
 use crate::stage::{folder, lab, parsed, text};
 use std::process::Output;
@@ -11,7 +12,7 @@ fn prices(arguments: &[&str]) -> Output {
     lab(&[&["prices"], arguments].concat())
 }
 
-/// The pages that a price must have told; `None` where it tells none.
+/// The number of pages that a price must report; `None` if it reports none.
 fn pages(price: &Value) -> Option<u64> {
     // SAFETY: the call has no precondition.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
@@ -86,6 +87,6 @@ fn an_unknown_size_is_refused_and_no_time_leaves_cells_that_say_so() {
     assert!(text(&output.stderr).contains("no size \"11M\""));
     let output = prices(&["--only", "64K", "--seconds", "0"]);
     assert!(output.status.success());
-    // Two figures of three calls and eleven ways.
+    // Two figures for each of three calls and eleven ways.
     assert_eq!(text(&output.stdout).matches("time is up").count(), 28);
 }

@@ -1,5 +1,5 @@
-//! `retention`, `fragmentation` and `mesh` as a user runs them, small: every figure is there, and
-//! those that hold on every machine hold. Nothing here depends on time.
+//! `retention`, `fragmentation` and `mesh` as a user runs them, with small sizes: every figure is
+//! present, and those that hold on every machine are checked. No assertion depends on time.
 
 use crate::stage::{json, lab, text};
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ fn every_pattern_of_retention_fills_and_is_left_alone() {
     for (pattern, tasks) in PATTERNS.into_iter().zip([1.0, 1.0, 2.0, 9.0, 1.0]) {
         let figure = |name| value(&json, pattern, name);
         let grown = figure("resident when filled") - figure("resident before");
-        // A large block is of 10 MiB, also where 4 are asked for.
+        // A large block is 10 MiB, even if 4 are requested.
         let least = if pattern == "large" {
             10 << 20
         } else {
             4 << 20
         };
-        // What was resident and free before counts for nothing.
+        // Memory that was resident and free before does not count.
         assert!(grown >= 0.9 * f64::from(least), "{pattern}: {grown}");
         assert!(figure("kept at once") < grown, "{pattern}");
         assert!(figure("kept after 0.1 s") < grown, "{pattern}");
@@ -59,7 +59,7 @@ fn fragmentation_tells_every_step() {
         figure("asked for and live then"),
         figure("asked for and live at the end"),
     );
-    // 20,000 blocks of 264 bytes in the mean, a tenth of them left.
+    // 20,000 blocks of 264 bytes on average, a tenth of them left.
     assert!((5.0e6..5.6e6).contains(&all), "{all}");
     assert!((0.08..0.12).contains(&(few / all)), "{few} of {all}");
     let before = figure("resident before");

@@ -1,4 +1,4 @@
-//! What the tests stand on: the command, what it tells, folders.
+//! The tests' environment: the command, its output, directories.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,18 +18,18 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What the command tells, having ended well.
+/// The JSON output of a command that must succeed.
 pub fn json(arguments: &[&str]) -> Value {
     parsed(&lab(arguments))
 }
 
-/// What a command told, having ended well.
+/// The JSON in the output of a command that must have succeeded.
 pub fn parsed(output: &Output) -> Value {
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("no JSON")
 }
 
-/// A folder of a test's own, empty. The name is nobody else's.
+/// An empty directory for one test, under a unique name.
 pub fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -37,8 +37,8 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Neap's library: what LIBRARY_UNDER_TEST names, or what cargo built beside the tests. Left to itself, the command takes
-/// the shipped one where there is one, of whatever sources.
+/// Neap's library: the one that LIBRARY_UNDER_TEST names, or the one that cargo built beside the
+/// tests. Without it, the command would use a shipped one, possibly of other sources.
 pub fn neap() -> PathBuf {
     if let Some(named) = std::env::var_os("LIBRARY_UNDER_TEST") {
         return PathBuf::from(named);
@@ -50,15 +50,15 @@ pub fn neap() -> PathBuf {
     found.expect("cargo builds libneap_c.so with the tests")
 }
 
-/// Says why a test did not run; with REQUIRE_ALL=1 it must.
+/// Prints why a test did not run; with REQUIRE_ALL=1 that is a failure.
 pub fn skipped(why: &str) {
     let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
     assert!(!required, "required: {why}");
     announce(why);
 }
 
-/// Says what a test left out.
+/// Prints what a test left out.
 pub fn announce(why: &str) {
-    // Not eprintln: the harness would hide it in a test that passes.
+    // Not eprintln, which the harness hides in a test that passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }

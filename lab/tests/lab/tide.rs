@@ -1,5 +1,5 @@
-//! `neap-lab tide` as a user runs it, with small sizes: every step of every run is there, and what
-//! must hold on every machine. Nothing here depends on time.
+//! `neap-lab tide` as a user runs it, with small sizes: every step of every run is present, and
+//! what must hold on every machine is checked. No assertion depends on time.
 
 use crate::stage::{folder, lab, neap, parsed, skipped, text};
 use std::io::Write as _;
@@ -29,7 +29,7 @@ fn number(step: &Value, key: &str) -> u64 {
         .unwrap_or_else(|| panic!("no {key} in {step}"))
 }
 
-/// The steps of a run, in their order.
+/// The steps of a run, in order.
 fn steps<'a>(json: &'a Value, engine: &str, run: &str) -> Vec<&'a Value> {
     let steps = json["steps"].as_array().expect("no steps");
     let of_run = |step: &&Value| step["engine"] == engine && step["run"] == run;
@@ -55,7 +55,7 @@ fn every_step_of_every_run_tells_what_came_and_went() {
     let counts: Vec<u64> = waited.iter().map(|s| number(s, "coroutines")).collect();
     assert_eq!(counts, [0, 0, 200, 0, 0, 200]);
     let (allocated, created) = (waited[1], waited[2]);
-    // 2 MB and 200 pages are there when they are in use, and only then needed.
+    // 2 MB and 200 pages are present while they are in use, and needed only then.
     let base = number(created, "base_kib");
     assert!(number(allocated, "full_kib") >= base + 1_800, "{allocated}");
     assert!(number(created, "peak_kib") >= number(created, "rss_kib"));
@@ -120,7 +120,7 @@ fn the_write_ups_program_in_go_takes_the_same_steps() {
     for engine in ["go", "go-freed"] {
         let waited = steps(&json, engine, "waited");
         assert_eq!(waited.len(), 6);
-        // A goroutine has a stack of 2 KiB at least.
+        // A goroutine has a stack of at least 2 KiB.
         assert!(number(waited[2], "live_kib") >= 400, "{}", waited[2]);
         assert_eq!(number(waited[3], "coroutines"), 0);
     }
@@ -167,7 +167,7 @@ fn without_go_that_row_is_absent_and_says_so() {
     assert!(text(&output.stdout).contains("glibc"));
 }
 
-/// A worker in an address space of `bytes`: stacks run out in it.
+/// A worker in an address space of `bytes`, in which stacks run out.
 fn cramped_worker(bytes: u64, coroutines: &str) -> Output {
     let limits = format!("ulimit -v {}; exec \"$0\" \"$@\"", bytes >> 10);
     let lab = env!("CARGO_BIN_EXE_neap-lab");

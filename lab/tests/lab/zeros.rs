@@ -1,12 +1,12 @@
-//! `calloc` and `memory` as a user runs them, with tiny sizes: whose heap, and what must hold on
-//! every machine. Nothing here depends on time.
+//! `calloc` and `memory` as a user runs them, with tiny sizes: checks which heap is used, and what
+//! must hold on every machine. No assertion depends on time.
 
 use crate::stage::{announce, folder, json, lab, text};
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// The number behind `key` in a worker's report; `None` where the worker does not know it.
+/// The number after `key` in a worker's report; `None` if the worker does not know it.
 fn number(arguments: &[&str], key: &str) -> Option<f64> {
     let output = lab(arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -25,7 +25,7 @@ fn number(arguments: &[&str], key: &str) -> Option<f64> {
     line.map(|number| number.parse().expect("no number"))
 }
 
-/// What `calloc` zeroes of a block of `bytes` after two pairs.
+/// Bytes that `calloc` zeroes of a block of `bytes` after two pairs.
 fn zeroed(policy: &str, touch: &str, bytes: u64) -> Option<f64> {
     let bytes = bytes.to_string();
     number(
@@ -83,7 +83,7 @@ fn a_page_touched_in_a_fresh_mapping_is_a_fault() {
     // SAFETY: the call has no precondition.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     let (none, all) = (run("none"), run("all"));
-    // Where the system gives huge pages to everybody, one fault brings many pages.
+    // If the system gives huge pages to every process, one fault brings many pages.
     let thp = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     let pages = match thp.unwrap_or_default().contains("[always]") {
         true => 40 * MIB / (2 << 20),

@@ -1,9 +1,9 @@
-//! A processor without such stores, or one whose are not used here.
+//! For processors without such stores, or whose stores are not used here.
 
-/// Does nothing, and tells so.
+/// Does nothing and returns false.
 ///
 /// # Safety
-/// - None is needed; other processors' files ask for writable memory.
+/// - None is needed; other processors' files require writable memory.
 pub unsafe fn stream(_: *mut u8, _: usize) -> bool {
     false
 }

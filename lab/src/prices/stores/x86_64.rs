@@ -5,10 +5,10 @@ use core::arch::x86_64::{__m128i, _mm_setzero_si128, _mm_sfence, _mm_stream_si12
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Fills `bytes` bytes with zeros, and tells that it can.
+/// Fills `bytes` bytes with zeros, and returns true.
 ///
 /// # Safety
-/// - They are writable, and nobody else uses them.
+/// - The bytes are writable, and no other thread uses them.
 /// - `start` and `bytes` are multiples of 64.
 pub unsafe fn stream(start: *mut u8, bytes: usize) -> bool {
     debug_assert!(start.addr().is_multiple_of(LINE) && bytes.is_multiple_of(LINE));

@@ -7,7 +7,7 @@ use crate::tide::sizes::{Blocks, Sizes};
 use crate::work::heap;
 use crate::work::pagemap::page_size;
 
-/// Allocates and touches everything, then frees it. Gives the resident KiB in between.
+/// Allocates and touches everything, then frees it. Returns the resident KiB in between.
 pub fn come_and_go(sizes: &Sizes) -> anyhow::Result<u64> {
     match sizes.blocks {
         Blocks::One => one(sizes.heap_bytes),
@@ -21,12 +21,12 @@ fn one(bytes: usize) -> anyhow::Result<u64> {
     // SAFETY: the block is live, has `bytes` bytes and is this thread's own.
     unsafe { touch(block, bytes) };
     let full = machine::resident_kib("self")?;
-    // SAFETY: taken above, not used any more.
+    // SAFETY: allocated above, and no longer in use.
     unsafe { heap::free(block) };
     Ok(full)
 }
 
-/// The blocks are a list: a table of them would be memory of its own.
+/// The blocks form a list, because a table of them would take memory of its own.
 fn many(total: usize, bytes: usize) -> anyhow::Result<u64> {
     let mut list: *mut u8 = std::ptr::null_mut();
     for _ in 0..total / bytes {
@@ -51,10 +51,10 @@ fn many(total: usize, bytes: usize) -> anyhow::Result<u64> {
     Ok(full)
 }
 
-/// Writes one byte a page, and the last.
+/// Writes one byte per page, and the last byte.
 ///
 /// # Safety
-/// - `block` has `bytes` writable bytes, one at least, that nobody else uses meanwhile.
+/// - `block` has `bytes` writable bytes, at least one, that no other thread uses meanwhile.
 unsafe fn touch(block: *mut u8, bytes: usize) {
     for at in (0..bytes).step_by(page_size() as usize) {
         // SAFETY: `at` lies within the block.

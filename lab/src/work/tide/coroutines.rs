@@ -5,13 +5,14 @@ use corosensei::Coroutine;
 use super::stacks::Source;
 use crate::work::pagemap::page_size;
 
-/// What a coroutine writes on its stack before it parks: less than a page, so that each holds one.
+/// Bytes that a coroutine writes to its stack before it parks: less than a page, so that each holds
+/// one page.
 const TOUCHED: usize = 1_024;
 
-/// Every stack's coroutine has nothing to give and nothing to get.
+/// A coroutine that neither takes nor returns a value.
 pub type Parked<T> = Coroutine<(), (), (), T>;
 
-/// All coroutines that are parked.
+/// All parked coroutines.
 pub struct Crowd<'a, S: Source> {
     source: &'a S,
     stack_bytes: usize,
@@ -19,7 +20,7 @@ pub struct Crowd<'a, S: Source> {
 }
 
 impl<'a, S: Source> Crowd<'a, S> {
-    /// Nobody yet; stacks of `stack_bytes` of address space.
+    /// No coroutines yet; stacks of `stack_bytes` of address space.
     pub fn new(source: &'a S, stack_bytes: usize) -> Crowd<'a, S> {
         Crowd {
             source,
@@ -28,7 +29,8 @@ impl<'a, S: Source> Crowd<'a, S> {
         }
     }
 
-    /// Creates `count` and parks each, or as many as there are stacks for: then it says so.
+    /// Creates `count` coroutines and parks each. If the stacks run out, returns a message about
+    /// it.
     pub fn create(&mut self, count: usize) -> String {
         self.parked.reserve_exact(count);
         for done in 0..count {
@@ -40,7 +42,7 @@ impl<'a, S: Source> Crowd<'a, S> {
         String::new()
     }
 
-    /// Lets all end, in the order they were made, and forgets them.
+    /// Lets all of them end, in the order of creation, and forgets them.
     pub fn close(&mut self) {
         for mut coroutine in std::mem::take(&mut self.parked) {
             coroutine.resume(());
@@ -53,14 +55,14 @@ impl<'a, S: Source> Crowd<'a, S> {
         self.parked.len()
     }
 
-    /// The page that each touched, and its place in the table of them all.
+    /// The page that each has touched, and its place in the table of all.
     pub fn live_bytes(&self) -> u64 {
         let table = self.len() * size_of::<Parked<S::Stack>>();
         self.len() as u64 * page_size() + table as u64
     }
 }
 
-/// A coroutine on `stack` that touched it and waits to be resumed to its end.
+/// A coroutine on `stack` that has touched it and waits to be resumed to its end.
 pub fn parked<T: corosensei::stack::Stack + 'static>(stack: T) -> Parked<T> {
     let mut coroutine = Coroutine::with_stack(stack, |yielder, ()| {
         let mut local = [0_u8; TOUCHED];
@@ -72,7 +74,8 @@ pub fn parked<T: corosensei::stack::Stack + 'static>(stack: T) -> Parked<T> {
     coroutine
 }
 
-/// How far it came and why not further; the system's own words, without Rust's number.
+/// How many were created, and the error that stopped it: the system's own words, without Rust's
+/// number.
 fn shortfall(done: usize, error: &std::io::Error) -> String {
     let text = error.to_string();
     let reason = text.split(" (os error").next().unwrap_or(&text);
@@ -96,7 +99,7 @@ mod tests {
     use super::super::stacks::Own;
     use super::*;
 
-    /// Two stacks, then no more.
+    /// A source of two stacks.
     struct Few(std::cell::Cell<usize>);
 
     impl Source for Few {

@@ -1,5 +1,5 @@
-//! The worker of `neap-lab tide`: carries out one action a line of its standard input, and tells
-//! on standard output what it did. Between two lines it is blocked in `read` and does nothing.
+//! The worker of `neap-lab tide`: performs one action per line of its standard input, and reports
+//! the result on standard output. Between two lines it is blocked in `read`.
 
 mod blocks;
 mod coroutines;
@@ -22,7 +22,7 @@ use stacks::{Own, Shared, Source, StackKind};
 /// Serves standard input to its end.
 ///
 /// # Errors
-/// When a line is no action, the heap has no memory, or there are no such stacks.
+/// If a line is no action, the heap has no memory, or there are no such stacks.
 pub fn serve(kind: StackKind, sizes: &Sizes) -> anyhow::Result<()> {
     match kind {
         StackKind::Own => serve_on(&Own, sizes),
@@ -42,7 +42,7 @@ fn serve_on<S: Source>(source: &S, sizes: &Sizes) -> anyhow::Result<()> {
         };
         tell(&answer)?;
     }
-    // The process ends here with all of them: ending each would take longer.
+    // The process ends here with all of them, because ending each would take longer.
     std::mem::forget(crowd);
     Ok(())
 }
@@ -78,7 +78,7 @@ fn carry_out<S: Source>(
     })
 }
 
-/// What the heap says about itself; nothing where it is not Neap.
+/// The heap's own figures; none unless it is Neap.
 fn heap_now() -> anyhow::Result<Heap> {
     match stacks::is_neap() {
         true => Heap::parse_page(&stats_page()?),
@@ -86,7 +86,7 @@ fn heap_now() -> anyhow::Result<Heap> {
     }
 }
 
-/// What `malloc_stats` writes to standard error.
+/// The text that `malloc_stats` writes to standard error.
 fn stats_page() -> anyhow::Result<String> {
     use std::io::{Read as _, Seek as _};
     use std::os::fd::{AsRawFd as _, FromRawFd as _};
@@ -98,7 +98,7 @@ fn stats_page() -> anyhow::Result<String> {
     // SAFETY: the name is a C string.
     let fd = unsafe { libc::memfd_create(c"stats".as_ptr(), libc::MFD_CLOEXEC) };
     anyhow::ensure!(fd >= 0, "memfd_create: {}", os());
-    // SAFETY: the descriptor was just made, and nobody else has it.
+    // SAFETY: the descriptor was just made, and only this file owns it.
     let mut page = unsafe { std::fs::File::from_raw_fd(fd) };
     // SAFETY: descriptors only; standard error is this worker's own, and comes back below.
     let saved = unsafe { libc::dup(2) };
@@ -106,7 +106,7 @@ fn stats_page() -> anyhow::Result<String> {
     // SAFETY: as above.
     unsafe { libc::dup2(page.as_raw_fd(), 2) };
     malloc_stats();
-    // SAFETY: as above; the copy is not used any more.
+    // SAFETY: as above; the copy is no longer in use.
     unsafe {
         libc::dup2(saved, 2);
         libc::close(saved);

@@ -1,4 +1,4 @@
-//! What a coroutine costs on either kind of stacks, in a process of its own.
+//! The price of a coroutine on both kinds of stacks, in a process of its own.
 
 use std::time::Instant;
 
@@ -9,21 +9,22 @@ use super::coroutines::parked;
 use super::stacks::{Own, Shared, Source, StackKind};
 use corosensei::Coroutine;
 
-/// What is timed.
+/// A timed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Priced {
-    /// Creating many coroutines and ending them all, the first in the process: its pages are new.
+    /// Creating many coroutines and ending them all, first in the process, so that its pages are
+    /// new.
     ColdBurst,
-    /// The same once more.
+    /// The same burst once more.
     WarmBurst,
-    /// Creating one and ending it, over and over.
+    /// Creating one and ending it, repeatedly.
     CreateEnd,
     /// A switch into a coroutine or out of it.
     Switch,
 }
 
 impl Priced {
-    /// All, in the order in which a process times them: the cold burst must be first.
+    /// All operations, in the order in which a process times them: the cold burst must be first.
     pub const ALL: [Priced; 4] = [
         Priced::ColdBurst,
         Priced::WarmBurst,
@@ -31,7 +32,7 @@ impl Priced {
         Priced::Switch,
     ];
 
-    /// The word of the record.
+    /// Its word in the record.
     pub fn name(self) -> &'static str {
         match self {
             Priced::ColdBurst => "cold-burst",
@@ -41,7 +42,7 @@ impl Priced {
         }
     }
 
-    /// For people.
+    /// Its name for people.
     pub fn title(self) -> &'static str {
         match self {
             Priced::ColdBurst => "create and end, a burst of new stacks",
@@ -51,16 +52,16 @@ impl Priced {
         }
     }
 
-    /// The price of that word.
+    /// The operation for that word.
     pub fn find(name: &str) -> Option<Priced> {
         Priced::ALL.into_iter().find(|price| price.name() == name)
     }
 }
 
-/// How often each is done.
+/// The number of repetitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Coroutines of a burst.
+    /// Coroutines per burst.
     pub burst: u64,
     /// Coroutines one at a time.
     pub ends: u64,
@@ -71,7 +72,7 @@ pub struct Times {
 /// Nanoseconds of each, in the order of [`Priced::ALL`].
 ///
 /// # Errors
-/// When there are no such stacks, or too few.
+/// If there are no such stacks, or too few.
 pub fn measure(kind: StackKind, stack_bytes: usize, times: Times) -> anyhow::Result<[f64; 4]> {
     match kind {
         StackKind::Own => measure_on(&Own, stack_bytes, times),
@@ -128,7 +129,7 @@ fn switches<S: Source>(source: &S, bytes: usize, count: u64) -> anyhow::Result<f
         resumed += 1;
     }
     let ns = per(start, count);
-    // The last resume finds no suspend, but the end.
+    // The last resume reaches the end instead of a suspend.
     ensure!(resumed == count / 2 + 1, "resumed {resumed} times");
     Ok(ns)
 }

@@ -1,4 +1,4 @@
-//! Where coroutines get their stacks: corosensei's own, or the preloaded Neap's.
+//! The source of the coroutines' stacks: corosensei's own, or the preloaded Neap's.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
@@ -10,17 +10,17 @@ use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use crate::work::heap;
 use crate::work::pagemap::page_size;
 
-/// Whose stacks.
+/// A kind of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StackKind {
-    /// corosensei's `DefaultStack`: a mapping of its own each.
+    /// corosensei's `DefaultStack`: a mapping for each.
     Own,
     /// `neap_stack_alloc` of the preloaded library.
     Neap,
 }
 
 impl StackKind {
-    /// The word on the command line and in records.
+    /// Its word on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             StackKind::Own => "own",
@@ -29,15 +29,15 @@ impl StackKind {
     }
 }
 
-/// Gives stacks.
+/// A source of stacks.
 pub trait Source {
-    /// What it gives.
+    /// The type of its stacks.
     type Stack: Stack + 'static;
 
-    /// A stack of `bytes` of address space, its guard page among them.
+    /// A stack of `bytes` of address space, including its guard page.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     fn stack(&self, bytes: usize) -> io::Result<Self::Stack>;
 }
 
@@ -48,7 +48,7 @@ impl Source for Own {
     type Stack = DefaultStack;
 
     fn stack(&self, bytes: usize) -> io::Result<DefaultStack> {
-        // It adds a guard page to what is asked for.
+        // It adds a guard page to the requested bytes.
         DefaultStack::new(bytes - page_size() as usize)
     }
 }
@@ -64,7 +64,7 @@ struct Raw {
 type Alloc = unsafe extern "C" fn(usize, *mut Raw) -> c_int;
 type Free = unsafe extern "C" fn(*mut Raw);
 
-/// The stacks of the library that is preloaded.
+/// The preloaded library's stacks.
 #[derive(Clone, Copy)]
 pub struct Shared {
     alloc: Alloc,
@@ -72,10 +72,10 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Looks the C functions up in this process.
+    /// Looks up the C functions in this process.
     ///
     /// # Errors
-    /// When the process has none.
+    /// If the process has none.
     pub fn find() -> anyhow::Result<Shared> {
         let symbol = |name: &CStr| {
             let found = heap::symbol(name);
@@ -97,7 +97,7 @@ pub fn is_neap() -> bool {
     heap::symbol(c"neap_version").is_some()
 }
 
-/// A stack of Neap's, given back when dropped.
+/// One of Neap's stacks, given back when dropped.
 pub struct Lent {
     raw: Raw,
     free: Free,
@@ -125,13 +125,13 @@ impl Source for Shared {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: the stack came from the same library, and nothing runs on it any more.
+        // SAFETY: the stack came from the same library, and no coroutine runs on it any longer.
         unsafe { (self.free)(&raw mut self.raw) }
     }
 }
 
 /// # Panics
-/// When the address is 0, which no stack has.
+/// If the address is 0, which no stack has.
 fn pointer(address: *mut c_void) -> StackPointer {
     StackPointer::new(address as usize).expect("a stack lies at no address")
 }
