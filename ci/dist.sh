@@ -2,16 +2,16 @@
 # Builds the shipped files into target/dist/ and checks them:
 #   libneap.so  neap  neap-lab  neap-lab-rust  include/neap.h  include/neap/boost_context.hpp
 #
-# The library is built alone and in a directory of its own: built as a dependency of the
-# command it gets no link-time optimisation, under the same file name.
+# The library is built alone in a directory of its own. Built as a dependency of the command, it
+# would have the same file name but no link-time optimisation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 work=$target/dist-build
 dist=$target/dist
-# 284,000 before it could unwind stacks (gimli's tables and parsers), 394,000 before reports and the start of
-# threads had stacks of their own.
+# 284,000 before it could unwind stacks (gimli's tables and parsers), 394,000 before reports and the
+# start of threads had stacks of their own.
 size_limit=500000
 
 cargo rustc --profile dist -p neap-c --lib --crate-type cdylib --target-dir "$work/library" \
@@ -38,7 +38,7 @@ readelf --dynamic "$library" | grep -q 'SONAME.*\[libneap\.so\]' || fail "the li
 for name in malloc calloc realloc free posix_memalign malloc_usable_size free_sized _Znwm _ZdlPvm; do
     defined "$library" "$name" || fail "the library does not define $name"
 done
-# No call of malloc's family is a cancellation point, so the library calls none of them.
+# No call of malloc's family is a cancellation point, so the library must call none of these.
 for name in open open64 openat openat64 close read pread pread64 write writev pwrite pwrite64 fcntl fcntl64 \
     sendmsg sendto recvmsg connect accept poll select nanosleep clock_nanosleep usleep fsync fdatasync msync waitpid; do
     if nm --dynamic --undefined-only "$library" | grep -qE " U $name(@|\$)"; then

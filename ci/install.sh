@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Installs what the checks need beyond cargo and a C compiler: from Debian's archive, from the Go module proxy, and from
-# Python's package index what `neap-lab download` runs (into the target directory, once).
-# Run as root. What is there already, from wherever, is left alone.
+# Installs what the checks need beyond cargo and a C compiler, from Debian's archive and the Go
+# module proxy. From Python's package index it installs the packages of `neap-lab download`, once,
+# into the target directory. Run it as root. It leaves existing installations alone, whatever their
+# source.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# command or file that proves it is there : package that brings it
+# command or file that proves the installation : package that contains it
 wanted=(
     gcc:gcc g++:g++ make:make git:git
     setpriv:util-linux unshare:util-linux mkswap:util-linux swapon:mount
@@ -18,11 +19,11 @@ wanted=(
     redis-server:redis-server redis-benchmark:redis-tools nginx:nginx-light wrk:wrk
     memcached:memcached /usr/lib/postgresql/*/bin/postgres:postgresql
     /usr/bin/php:php-cli /usr/lib/php/*/mbstring.so:php-mbstring /usr/lib/php/*/dom.so:php-xml
-    # What opens our reports, metrics and profiles; pprof itself is below.
+    # Opens the reports, metrics and profiles; pprof itself is below.
     chromium:chromium prometheus:prometheus promtool:prometheus
     # Coroutines in C++.
     /usr/include/boost/context/fiber.hpp:libboost-context-dev
-    # What ci/suites.sh runs, and what opens the sources that it obtains.
+    # Needed by ci/suites.sh and to unpack its sources.
     stress-ng:stress-ng xz:xz-utils
     # A guest under an emulator.
     qemu-x86_64:qemu-user
@@ -49,8 +50,9 @@ done
 # Packages of servers would start them; this file tells Debian's scripts not to.
 policy=/usr/sbin/policy-rc.d
 
-# patiently COMMAND...: an apt-get that waits up to ten minutes for another one to end. Only the lock
-# of dpkg has an option for that: one that meets the lock of the lists or of the archives fails at once.
+# patiently COMMAND...: an apt-get that waits up to ten minutes for another one to end. apt-get's
+# own option for that covers only dpkg's lock; on the lock of the lists or of the archives it fails
+# at once.
 patiently() {
     local deadline=$((SECONDS + 600)) said
     said=$(mktemp)
@@ -90,6 +92,6 @@ if [ ${#missing[@]} -eq 0 ]; then
 else
     install_missing
 fi
-# From the Go module proxy: the newest that builds with Debian's Go.
+# From the Go module proxy: the newest version that builds with Debian's Go.
 command -v pprof >/dev/null || go install github.com/google/pprof@v0.0.0-20230602150820-91b7bce49751
 cargo run -q -p neap-lab --bin neap-lab -- download --prepare

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# ci/ledger.sh FILE: runs every real program (TEST_TIER as ever) under LIBRARY_UNDER_TEST, and writes FILE: how the
-# ledgers of their processes compared with what the kernel counted (see programs/src/ledger).
+# ci/ledger.sh FILE: runs every real program (TEST_TIER as usual) under LIBRARY_UNDER_TEST, and
+# writes to FILE how the ledgers of their processes compare with the kernel's counts (see
+# programs/src/ledger).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # ci/python-suite.sh [quick|full] [LIBRARY]
 #
-# Runs modules of CPython's own test suite (Debian's package) under the system's malloc
-# and under the library (target/dist/libneap.so), once with Python's small-object allocator
-# and once with PYTHONMALLOC=malloc. Fails when a test that passes under the one fails under the
-# other three times in a row, and at once when Python dies of a signal.
+# Runs modules of CPython's own test suite (Debian's package) under the system's malloc and under
+# the library (target/dist/libneap.so), once with Python's small-object allocator and once with
+# PYTHONMALLOC=malloc. Fails if a test that passes under the system's malloc fails three times in a
+# row under the library, and at once if a signal kills Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,15 +37,15 @@ LD_PRELOAD=$library $python -c \
 mkdir tests
 "$complete" "$work/tests" "${modules[@]}"
 
-# A test that lists all descriptors of a process: Neap keeps one, for whoever looks into it.
+# A test that lists all descriptors of a process: Neap keeps one open, for observers.
 lists_descriptors='*test_pass_fds_redirected'
 
-# run NAME PRELOAD OBJECTS MODULE: NAME.xml and NAME.log; the status is Python's.
-# On a virtual machine whose vsock leads to its host alone, test_socket's VSOCK tests wait
-# for ever, under whatever malloc.
+# run NAME PRELOAD OBJECTS MODULE: NAME.xml and NAME.log; the status is Python's. On a virtual
+# machine whose vsock leads only to its host, test_socket's VSOCK tests wait without end, under any
+# malloc.
 run() {
     local name=$1 preload=$2 objects=$3 module=$4 path=
-    # Only what Debian leaves out is taken from the copy: test_ctypes fails in one.
+    # Take only the modules that Debian leaves out from the copy: test_ctypes fails in one.
     if grep -qx "$module" tests/left-out; then path=$work/tests; fi
     mkdir "$name.dir"
     timeout -k 10 600 env -C "$name.dir" ${preload:+LD_PRELOAD="$preload"} \
@@ -85,7 +85,7 @@ check() {
     return 1
 }
 
-# check_descriptors: without that page there is no descriptor more than the program's own.
+# check_descriptors: without the board, a process has only the program's own descriptors.
 check_descriptors() {
     LD_PRELOAD=$library NEAP_ATTACH=0 timeout -k 10 600 $python -m test --verbose \
         --match "$lists_descriptors" test_subprocess >descriptors.log 2>&1 </dev/null &&

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # ci/python-tests.sh DIRECTORY MODULE...
 #
-# Makes DIRECTORY/test: CPython's test package as Debian ships it, and the MODULEs it
-# leaves out (3.11: test_sqlite3) from the same version's source, as apt gives it. Those are
-# listed in DIRECTORY/left-out.
+# Makes DIRECTORY/test: CPython's test package as Debian ships it, plus the MODULEs that Debian
+# leaves out (3.11: test_sqlite3), from the same version's source, which apt downloads.
+# DIRECTORY/left-out lists those.
 set -euo pipefail
 
 directory=$(realpath "$1")
@@ -20,7 +20,7 @@ done
 printf '%s\n' "${left_out[@]}" >"$directory/left-out"
 echo "from the source of Python $version: ${left_out[*]}"
 
-# The machine's own Debian repositories, asked for sources, without touching its lists.
+# Use the machine's own Debian repositories for sources, without changing its lists.
 mkdir -p "$directory/source/lists/partial"
 cd "$directory/source"
 apt-get indextargets --format 'deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)' \

@@ -2,12 +2,13 @@
 # ci/suites.sh [quick|full] [LIBRARY] [PATTERN]
 #
 # Runs the tests that other projects wrote for their allocators under the library
-# (target/dist/libneap.so); docs/suites.md lists them. Debian's archive and crates.io provide the
-# sources, which are kept in target/suites and never committed; the recipes and the headers that
-# stand in for each project's own are ci/suites/. PATTERN selects tests, as in 'glibc/tst-mallocfork*'.
+# (target/dist/libneap.so); docs/suites.md lists them. The sources come from Debian's archive and
+# crates.io. They are kept in target/suites and never committed. The recipes, and the headers that
+# replace each project's own, are in ci/suites/. PATTERN selects tests, as in
+# 'glibc/tst-mallocfork*'.
 #
-# One line a test: pass, expected failure (ci/suites/expected.txt has the reason), skipped,
-# FAIL with the last lines of output. The status is 1 after a FAIL, or if a source is missing.
+# Prints one line per test: pass, expected failure (ci/suites/expected.txt has the reason), skipped,
+# or FAIL with the last lines of output. The status is 1 after a FAIL, or if a source is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +24,7 @@ esac
 expected=$PWD/ci/suites/expected.txt
 cache=$target/suites
 parallel=$(nproc)
-# Seconds that a test may take; a test that hangs is killed and fails.
+# Seconds that a test may take; a test that takes longer is killed and fails.
 limit=60
 [ "$tier" = quick ] || limit=120
 . ci/suites/tools.sh

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sourced by .ci/run and ci/full.sh: steps with a name and a time, and a closing summary.
-# A failed tier does not stop the others; a failed `required` one, on which the others
-# stand, does. Where `latest_start` is set, what has not started by then, in seconds, fails.
+# Sourced by .ci/run and ci/full.sh: named and timed steps, with a closing summary. A failed tier
+# does not stop the others. A failed `required` tier does, because the others depend on it. If
+# `latest_start` is set, a tier that has not started by then, in seconds, fails.
 
 results=()
 failures=0

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Every byte of every calloc, 10^6 rounds in all: ci/torture.sh LIBRARY [ROUNDS]
+# Checks every byte of every calloc, 10^6 rounds in total: ci/torture.sh LIBRARY [ROUNDS]
 #
-# One row a mode of capi/tests/programs/torture (see its usage) and a way to be short of memory:
+# One row for each mode of capi/tests/programs/torture (see its usage) and each memory limit:
 #   free    no limit
 #   as      RLIMIT_AS of 150 MB, so that requests are refused
 #   data    RLIMIT_DATA of 100 MB, the same
 #   cgroup  192 MiB and no swap, beside a reader of a larger file: pages after MADV_FREE vanish
-#   swap    64 MiB for blocks of 100 MB, and a swap file: pages go out and come back
-# As root: with KSM at work, if the machine has it. Everything is put back whatever happens.
-# SEED=N chooses other random numbers (1 unless told).
+#   swap    64 MiB for blocks of 100 MB, and a swap file: pages are swapped out and back in
+# As root, KSM runs as well if the machine has it. All settings are restored in any case. SEED=N
+# chooses other random numbers (default: 1).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -47,7 +47,8 @@ build() { # build NAME FLAGS…: compiles capi/tests/programs/torture/NAME.c
         -I capi/tests/programs -o "$work/$name" "capi/tests/programs/torture/$name.c" -ldl
 }
 
-# A cgroup of either version, of this process's own, with a memory controller; else `group` stays empty.
+# Makes a cgroup of either version for this process, with a memory controller; `group` stays empty
+# if that fails.
 make_group() {
     local root file
     for root in /sys/fs/cgroup /sys/fs/cgroup/memory; do
@@ -90,7 +91,7 @@ start_reader() {
     reader=$!
 }
 
-# How often the group met its limit.
+# How often the group reached its limit.
 limit_hits() {
     if [ -e "$group/memory.events" ]; then
         awk '$1 == "max" { print $2 }' "$group/memory.events"
@@ -104,11 +105,11 @@ stop_reader() {
     kill "$reader" 2> /dev/null || true
     wait "$reader" 2> /dev/null || true
     reader=
-    # What it was running ends by itself, and is in the group until then.
+    # Its child ends by itself, and is in the group until then.
     sleep 0.5
 }
 
-# Pages, by the whole machine since it started.
+# Pages swapped out by the whole machine since it started.
 swapped_out() {
     awk '$1 == "pswpout" { print $2 }' /proc/vmstat
 }
@@ -131,7 +132,7 @@ limited() { # limited MEMORY COMMAND…: replaces this shell
     exec timeout 900 env LIBRARY_UNDER_TEST="$library" LD_PRELOAD="$library" "$@"
 }
 
-# How many processes the kernel has killed for want of memory in the group.
+# How many processes the kernel has killed in the group for lack of memory.
 killed_for_memory() {
     local file
     for file in "$group/memory.events" "$group/memory.oom_control"; do
@@ -145,8 +146,8 @@ killed_for_memory() {
 row() { # row NAME MEMORY COMMAND…: runs it, and keeps a line for the table
     local name=$1 memory=$2 start=$SECONDS status verdict rounds attempt killed
     shift 2
-    # Under heavy use the kernel now and then gives up on a group whose pages it could swap out. A process
-    # that it killed for that has shown nothing, so it starts again, twice at most.
+    # Under heavy use the kernel sometimes gives up on a group whose pages it could swap out. A
+    # process killed for that proves nothing, so it is started again, at most twice.
     for attempt in 1 2 3; do
         status=0
         killed=$(killed_for_memory)
@@ -179,7 +180,7 @@ torture() { # torture PERCENT MEMORY MODE ARGS…: so many of all rounds
         set -- --remap "$@"
     fi
     case $memory in
-        # A child of each thread may copy all of it; nothing can be swapped out.
+        # Each thread's child may copy all of it, and swap is off.
         cgroup) set -- --max-bytes 33554432 "$@" ;;
         # More than the limit.
         swap) set -- --max-bytes 100000000 "$@" ;;

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# glibc's tests of malloc, from Debian's source package, as glibc's own makefile runs them: plain
-# and in its variants. Neap and glibc's debugging malloc are loaded together in @malloc-check.
+# glibc's tests of malloc, from Debian's source package, run as glibc's own makefile runs them:
+# plain and in its variants. @malloc-check loads Neap and glibc's debugging malloc together.
 
 sources=$cache/sources/glibc
-# The headers that stand alone; the directory is no place to look for others.
+# Only the headers that need no others; the rest of the directory must not be on the search path.
 headers=(array_length.h libc-diag.h intprops.h scratch_buffer.h alloc_buffer.h)
 
 obtain() {
@@ -37,13 +37,13 @@ build() {
             *) set -- ;;
         esac
         compile "$name" "${CC:-cc}" "${options[@]}" "$file" "$programs/support.a" -pthread "$@"
-        # Linked with it, every call of the program is checked by glibc's mcheck.
+        # Linked with this library, glibc's mcheck checks every call of the program.
         compile "$name@mcheck" "${CC:-cc}" "${options[@]}" "$file" "$programs/support.a" \
             -pthread "$@" -lmcheck
     done
 }
 
-# What glibc's makefile leaves out of a variant.
+# The tests that glibc's makefile leaves out of a variant.
 in_variant() { # in_variant VARIANT NAME
     case $1/$2 in
         */tst-compathooks-* | */tst-mtrace | */tst-dynarray* | */tst-scratch_buffer) false ;;

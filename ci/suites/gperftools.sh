@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # gperftools' tests of the standard interface, from Debian's source package, with shim/gperftools/
-# for the headers of its own.
+# in place of its own headers.
 
 sources=$cache/sources/google-perftools/src/tests
 programs_of_gperftools=(large_heap_fragmentation memalign realloc tcmalloc_large thread_dealloc)
@@ -9,7 +9,7 @@ obtain() { debian google-perftools 'src/tests/*'; }
 
 build() {
     local name options
-    # Only the directory `tests` is theirs: every other header of theirs is replaced.
+    # Only the directory `tests` is gperftools' own; all its other headers are replaced.
     mkdir -p "$programs/include"
     ln -sfn "$sources" "$programs/include/tests"
     options=(-O1 -fno-builtin -I"$shim" -I"$programs/include" -pthread)

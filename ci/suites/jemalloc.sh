@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# jemalloc's integration tests of the standard interface and of mallocx and the like, with
-# jemalloc's own test framework and shim/jemalloc/ for its names.
+# jemalloc's integration tests of the standard interface and of mallocx and its relatives, with
+# jemalloc's own test framework, and shim/jemalloc/ to map its names.
 
 sources=$cache/sources/tikv-jemalloc-sys/jemalloc/test
 programs_of_jemalloc=(aligned_alloc malloc mallocx overflow posix_memalign rallocx sdallocx thread_arena)

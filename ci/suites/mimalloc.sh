@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# mimalloc's tests, from Debian's source package (its crate has none), with mimalloc's names
-# given to the standard functions by shim/mimalloc/.
+# mimalloc's tests, from Debian's source package (its crate has none); shim/mimalloc/ maps
+# mimalloc's names to the standard functions.
 
 sources=$cache/sources/mimalloc/test
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# oneTBB's tests of its allocator's C interface, from Debian's source package, with oneTBB's names
-# given to the standard functions by shim/onetbb/.
+# oneTBB's tests of its allocator's C interface, from Debian's source package; shim/onetbb/ maps
+# oneTBB's names to the standard functions.
 
 sources=$cache/sources/onetbb
 programs_of_onetbb=(compliance init_shutdown new_handler pure_c regression)

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# rpmalloc's tests, with its names given to the standard functions by shim/rpmalloc/rpmalloc.h.
+# rpmalloc's tests; shim/rpmalloc/rpmalloc.h maps its names to the standard functions.
 
 sources=$cache/sources/rpmalloc-sys/rpmalloc/test
 
@@ -9,7 +9,7 @@ build() {
     local options=(-O1 -D_GNU_SOURCE -I"$shim" -I"$sources" -pthread)
     compile thread.o "${CC:-cc}" "${options[@]}" -c "$sources/thread.c"
     wait
-    # Its first test wants rpmalloc's size classes, byte by byte.
+    # Its first test expects rpmalloc's exact size classes.
     sed 's/if (test_alloc())/if (0)/' "$sources/main.c" >"$programs/main.c"
     compile main "${CC:-cc}" -std=gnu17 "${options[@]}" "$programs/main.c" "$programs/thread.o" -lm
     compile main-override "${CXX:-c++}" "${options[@]}" "$sources/main-override.cc" "$programs/thread.o"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Scudo's tests of what it puts in place of malloc and operator new, which Android's C library runs as
-# well, with shim/scudo/ for its headers and for GoogleTest.
+# Scudo's tests of its replacements of malloc and operator new, which Android's C library also runs,
+# with shim/scudo/ in place of its headers and GoogleTest.
 
 sources=$cache/sources/scudo-sys/scudo-standalone/tests
 
@@ -15,9 +15,9 @@ build() {
 }
 
 tests() {
-    # malloc_iterate, the values of mallopt and mallinfo and the document of malloc_info are Scudo's own.
-    # AlignedAlloc wants EINVAL for a size that is no multiple of the alignment, as in C11; C17 and
-    # glibc give the block.
+    # malloc_iterate, the values of mallopt and mallinfo, and the document of malloc_info are
+    # Scudo's own. AlignedAlloc expects EINVAL for a size that is no multiple of the alignment, as
+    # in C11; C17 and glibc allocate the block.
     check wrappers_c wrappers_c MallocIterateBoundary MallocInfo MallOpt AlignedAlloc MallInfo
     check wrappers_cpp wrappers_cpp
 }

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# snmalloc's functional tests and benchmarks that keep to its test library's header, which
-# shim/snmalloc/testlib.cc implements by the standard functions.
+# snmalloc's functional tests and benchmarks that use only its test library's header, which
+# shim/snmalloc/testlib.cc implements with the standard functions.
 
 sources=$cache/sources/snmalloc-sys/upstream/src
 
 obtain() { crates snmalloc-sys=0.7.6; }
 
-# Those that include snmalloc's own allocator test that allocator, in the program's text.
+# Leaves out programs that include snmalloc's own allocator: they would test that one.
 files() {
     grep -L '<snmalloc/snmalloc.h>\|<snmalloc/backend\|<snmalloc/override/malloc.cc>' \
         "$sources"/test/func/*/*.cc "$sources"/test/perf/*/*.cc | sort

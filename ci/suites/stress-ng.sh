@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# stress-ng's stressors of malloc and of what allocates beside it, verified (Debian's package).
+# stress-ng's stressors of malloc and of related allocations, with verification (Debian's package).
 
 obtain() { command -v stress-ng >/dev/null || die "stress-ng is missing: run ci/install.sh"; }
 
 build() { :; }
 
-# stressor NAME OPTION...: for two seconds, at most 64 MiB. A stressor killed for its time fails.
+# stressor NAME OPTION...: for two seconds, with at most 64 MiB. A stressor killed by the time limit
+# fails.
 stressor() {
     local name=$1
     shift

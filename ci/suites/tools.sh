@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# Sourced by ci/suites.sh: obtain, compile, run and judge other people's tests.
+# Sourced by ci/suites.sh: obtain, compile, run and judge other projects' tests.
 #
-# A test is named SUITE/NAME, a variant of it SUITE/NAME@VARIANT. Set by ci/suites.sh:
-# cache, work, library, tier, pattern, expected, parallel.
+# A test is named SUITE/NAME, a variant of it SUITE/NAME@VARIANT. ci/suites.sh sets cache, work,
+# library, tier, pattern, expected and parallel.
 
 die() {
     echo "ci/suites.sh: $*" >&2
     exit 1
 }
 
-# The page for readers lists what fails, and why.
+# Checks that docs/suites.md lists every expected failure with its reason.
 documented() {
     local kind test reason
     while read -r kind test reason; do
@@ -41,7 +41,7 @@ debian() {
     echo "obtained $(basename "$archive")"
 }
 
-# The machine's own Debian repositories, asked for sources through lists of our own.
+# Uses the machine's own Debian repositories for sources, with separate package lists.
 debian_lists() {
     local apt=$cache/apt
     debian_options=(-qq -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
@@ -51,7 +51,7 @@ debian_lists() {
     mkdir -p "$apt/lists/partial" "$apt/cache"
     sources_of_debian >"$apt/sources.list"
     if [ ! -s "$apt/sources.list" ]; then
-        # The machine has no lists: an image without them, as containers' are.
+        # The machine has no package lists, like a container's image.
         apt-get -qq "${debian_options[@]:5}" update >&2 || die "apt-get update failed"
         sources_of_debian "${debian_options[@]:5}" >"$apt/sources.list"
     fi
@@ -94,15 +94,15 @@ crates() {
 
 # ---- compile: into $programs, again when the recipe changes
 
-# suite NAME: begins a suite, whose sources were obtained. Its programs belong to the recipe (the
-# script, the shims, the compiler) and to the sources.
+# suite NAME: begins a suite whose sources were obtained. Its programs depend on the recipe (the
+# script, the shims, the compiler) and on the sources.
 suite() {
     local recipe
     suite=$1
     shim=$PWD/ci/suites/shim/$suite
     recipe=$({
         "${CC:-cc}" --version
-        # Not every suite has a shim, or a source.
+        # Not every suite has a shim or a source.
         find "ci/suites/$suite.sh" "$shim" "${origins[@]}" -type f -exec cat {} + 2>/dev/null || true
     } | sha256sum | cut -c 1-12)
     programs=$cache/programs/$suite/$recipe
@@ -117,8 +117,8 @@ slot() {
     done
 }
 
-# compile OUTPUT COMMAND...: builds $programs/OUTPUT in the background by COMMAND -o OUTPUT, if a
-# selected test has that name, or if it is an object file.
+# compile OUTPUT COMMAND...: builds $programs/OUTPUT in the background with COMMAND -o OUTPUT, if a
+# selected test has that name or it is an object file.
 compile() {
     local output=$programs/$1
     [[ $1 == *.o ]] || { selected "$suite/$1" && ! listed skip "$suite/$1"; } || return 0
@@ -140,7 +140,7 @@ listed() {
     return 1
 }
 
-# selected NAME: whether this run is to include a test.
+# selected NAME: whether this run includes a test.
 selected() {
     # shellcheck disable=SC2053
     [[ $1 == $pattern ]] || return 1
@@ -149,8 +149,8 @@ selected() {
     esac
 }
 
-# check NAME COMMAND...: runs the test SUITE/NAME in the background. COMMAND begins with a
-# program of $programs, or a path; assignments to environment variables may stand before it.
+# check NAME COMMAND...: runs the test SUITE/NAME in the background. COMMAND begins with a program
+# of $programs, or a path; variable assignments may precede it.
 check() {
     local name=$suite/$1
     shift
@@ -191,14 +191,15 @@ judge() {
     fi
 }
 
-# proven FILE: at least one process testified, and in each of them the library is loaded and
-# answers `malloc` (the programs named in OWN_MALLOC define it themselves).
+# proven FILE: at least one process left a testimony, and in each of them the library is loaded and
+# serves `malloc` (except programs named in OWN_MALLOC, which define it themselves).
 proven() {
     local answers=${own_malloc:+.*}
     [ -s "$1" ] && ! grep -qvx "loaded ${answers:-$library}" "$1"
 }
 
-# blame NAME HOME STATUS COMMAND...: a failure, and whether the system's malloc has it as well.
+# blame NAME HOME STATUS COMMAND...: reports a failure, and whether the test also fails under the
+# system's malloc.
 blame() {
     local name=$1 home=$2 status=$3 system=0
     shift 3
@@ -220,8 +221,8 @@ meaning() {
     esac
 }
 
-# sweep DIRECTORY: ends what is left of the tests that ran there, known by their environment: a
-# hanging test leaves children behind, in process groups of their own.
+# sweep DIRECTORY: kills the remaining processes of tests that ran there, found by their
+# environment: a hanging test leaves children in process groups of their own.
 sweep() {
     local place
     for _ in 1 2 3; do
@@ -232,7 +233,7 @@ sweep() {
     done
 }
 
-# run HOME PRELOAD COMMAND...: in HOME, with a limit of time; the output is HOME/log.
+# run HOME PRELOAD COMMAND...: in HOME, with a time limit; the output is HOME/log.
 run() {
     local home=$1 preload=$2 status=0 variables=()
     shift 2
@@ -250,7 +251,7 @@ run() {
         grep -m 3 "error\|undefined" "$program.log" >"$home/log" 2>/dev/null || echo "$program: missing" >"$home/log"
         return 127
     fi
-    # The shell itself would report a signal on standard error.
+    # Otherwise the shell would report a signal on standard error.
     {
         ulimit -c 0
         timeout -k 5 "$limit" env -C "$home" "${variables[@]}" SUITES_WITNESS="$home/witness" \

@@ -1,4 +1,4 @@
-//! What all tests of a run share: the files under test, the tier, the scratch directory.
+//! Shared by all tests of a run: the files under test, the tier, the scratch directory.
 
 use crate::Outcome;
 use std::env;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub enum Tier {
     /// Every program briefly: the default.
     Quick,
-    /// The sizes the project promises: `TEST_TIER=full`.
+    /// The sizes that the project promises: `TEST_TIER=full`.
     Full,
 }
 
@@ -34,7 +34,7 @@ impl Tier {
     }
 }
 
-/// What all tests of a run share. Dropped, it removes the scratch directory.
+/// Shared by all tests of a run. Dropping it removes the scratch directory.
 pub struct Bench {
     /// How much work the programs do.
     pub tier: Tier,
@@ -42,18 +42,19 @@ pub struct Bench {
     pub library: PathBuf,
     /// The witness: a copy that every user may run.
     pub witness: PathBuf,
-    /// Kept between runs, for what is the same under every allocator and slow to make.
+    /// A directory kept between runs, for results that do not depend on the allocator and are slow
+    /// to make.
     pub cache: PathBuf,
     scratch: PathBuf,
 }
 
 impl Bench {
-    /// Copies the library (`LIBRARY_UNDER_TEST`, or the one cargo built beside the test) and the
-    /// witness to a new scratch directory. Copied, they may be read by a server's own
-    /// user and do not change when cargo builds again meanwhile.
+    /// Copies the library (`LIBRARY_UNDER_TEST`, or the one that cargo built beside the test) and
+    /// the witness to a new scratch directory. A server's own user can read the copies, and they do
+    /// not change if cargo builds again meanwhile.
     ///
     /// # Errors
-    /// When there is no library, or the scratch directory cannot be filled.
+    /// If there is no library, or the scratch directory cannot be filled.
     pub fn new(witness: &Path, cache: &Path) -> Outcome<Self> {
         let tier = Tier::from_environment()?;
         let built = library_under_test()?;
@@ -75,7 +76,7 @@ impl Bench {
     /// A new, empty directory in the scratch directory.
     ///
     /// # Errors
-    /// When it exists already or cannot be made.
+    /// If it exists already or cannot be made.
     pub fn new_directory(&self, name: &str) -> Outcome<PathBuf> {
         let directory = self.scratch.join(name);
         fs::create_dir(&directory)?;

@@ -1,13 +1,12 @@
 //! Real programs under the library.
 //!
-//! A program's test does its work in a [`World`]: a directory, an environment, a
-//! deadline, and one of two allocators. It does the work twice, once with the system's
-//! malloc and once with the library, and returns a transcript each time; the two
-//! must be equal. Every command runs under the [`witness`], which follows all
-//! processes the command starts and notes at the end of each one whether the library
-//! was mapped and how it ended. So "it ran under the library" is an observation,
-//! not a hope, and a crash that a parent process hides is seen. While they run, the [`ledger`] of each is
-//! compared with the kernel's count.
+//! A program's test does its work in a [`World`]: a directory, an environment, a deadline, and one
+//! of two allocators. It does the work twice, once with the system's malloc and once with the
+//! library, and returns a transcript each time. The two must be equal. Every command runs under the
+//! [`witness`], which follows all processes that the command starts. At the end of each one it
+//! notes whether the library was mapped and how the process ended. So the suite verifies that a
+//! program ran under the library, and it sees crashes that a parent process hides. Meanwhile the
+//! [`ledger`] of each process is compared with the kernel's count.
 
 pub mod bench;
 pub mod ledger;
@@ -21,5 +20,5 @@ pub use program::{Need, Program};
 pub use server::Server;
 pub use world::World;
 
-/// What a step of a test gives: its value, or what went wrong in words.
+/// The result of a test's step: its value, or an error in words.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

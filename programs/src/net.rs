@@ -1,4 +1,4 @@
-//! Loopback ports and the little HTTP the tests speak.
+//! Loopback ports, and the minimal HTTP that the tests need.
 
 use crate::Outcome;
 use std::io::{Read, Write};
@@ -9,11 +9,11 @@ use std::time::Duration;
 const FIRST_PORT: u16 = 20_000;
 const PORTS: u16 = 12_000;
 
-/// A loopback address nobody listens on. It lies below Linux's range of ephemeral
-/// ports, where a client's own end of a connection could take it before the server does.
+/// A free loopback address. It lies below Linux's range of ephemeral ports, where a client's own
+/// end of a connection could take it before the server does.
 ///
 /// # Errors
-/// When no port of the range is free.
+/// If no port of the range is free.
 pub fn free_address() -> Outcome<SocketAddr> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let own_start = std::process::id() as u16;
@@ -31,7 +31,7 @@ pub fn free_address() -> Outcome<SocketAddr> {
 /// A connection whose reads and writes fail after ten seconds of silence.
 ///
 /// # Errors
-/// When nobody listens.
+/// If no server listens.
 pub fn connect(address: SocketAddr) -> Outcome<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -43,7 +43,7 @@ pub fn connect(address: SocketAddr) -> Outcome<TcpStream> {
 /// The body of `GET path`.
 ///
 /// # Errors
-/// When the connection fails or the status is not 200.
+/// If the connection fails or the status is not 200.
 pub fn get(address: SocketAddr, path: &str) -> Outcome<String> {
     let mut stream = connect(address)?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;

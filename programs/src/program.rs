@@ -7,16 +7,16 @@ use crate::world::{Allocator, World};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Something that must be installed before a program's test can run.
+/// A prerequisite of a program's test.
 pub struct Need {
     /// A command in `PATH`, or an absolute path whose parts may be `*`.
     pub command: &'static str,
-    /// The Debian package that brings it.
+    /// The Debian package that contains it.
     pub package: &'static str,
 }
 
 impl Need {
-    /// Whether the command is there.
+    /// Whether the command is installed.
     pub fn is_met(&self) -> bool {
         find(self.command).is_some()
     }
@@ -26,9 +26,9 @@ impl Need {
 pub struct Program {
     /// The test's name.
     pub name: &'static str,
-    /// What must be installed.
+    /// Its prerequisites.
     pub needs: &'static [Need],
-    /// How long one world may take in the quick tier.
+    /// The time limit of one world in the quick tier.
     pub limit: Duration,
     /// Does the work and returns what must be the same under every allocator.
     pub transcript: fn(&World) -> Outcome<String>,
@@ -41,10 +41,11 @@ impl Program {
         unmet.map(|need| need.package).collect()
     }
 
-    /// Runs the program in both worlds and compares the transcripts; gives what was seen of the ledgers.
+    /// Runs the program in both worlds and compares the transcripts; returns the observations of
+    /// the ledgers.
     ///
     /// # Errors
-    /// When a world fails, when the transcripts differ, or when a ledger is wrong.
+    /// If a world fails, the transcripts differ, or a ledger is wrong.
     pub fn check(&self, bench: &Bench) -> Outcome<Audit> {
         let (reference, _) = self.run_in(bench, Allocator::System)?;
         let (observed, audit) = self.run_in(bench, Allocator::Library)?;
@@ -81,15 +82,15 @@ fn first_difference(reference: &str, observed: &str) -> Option<String> {
     ))
 }
 
-/// The directories commands are looked for in: the distribution's first, so that a
-/// version manager's shims do not stand in for them.
+/// The directories to search for commands: the distribution's first, so that a version manager's
+/// shims do not replace them.
 pub fn search_path() -> String {
     let users = std::env::var("PATH").unwrap_or_default();
     format!("/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:{users}")
 }
 
-/// Where a command is: `command` as in [`Need::command`]. Of several the last in the
-/// order of names.
+/// The path of a command, which is given as in [`Need::command`]. Of several matches, the last by
+/// name.
 pub fn find(command: &str) -> Option<PathBuf> {
     match command.strip_prefix('/') {
         Some(pattern) => pattern
@@ -106,7 +107,7 @@ pub fn find(command: &str) -> Option<PathBuf> {
     }
 }
 
-/// What one part of a pattern matches in these places.
+/// The matches of one part of a pattern in these directories.
 fn descend(places: Vec<PathBuf>, part: &str) -> Vec<PathBuf> {
     if part != "*" {
         let nexts = places.iter().map(|place| place.join(part));

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-/// A running server under its witness. Dropped without [`Server::stop`], it is killed.
+/// A running server under its witness. Dropping it without [`Server::stop`] kills it.
 pub struct Server<'w> {
     world: &'w World<'w>,
     witness: Option<Child>,
@@ -38,8 +38,8 @@ impl<'w> Server<'w> {
     /// Tries until the server is ready to serve.
     ///
     /// # Errors
-    /// The server's log, and why it is not ready: it is gone, or the last failure at
-    /// the world's deadline.
+    /// The server's log, and why it is not ready: it has ended, or the last failure before the
+    /// world's deadline.
     pub fn ready<T>(&mut self, mut attempt: impl FnMut() -> Outcome<T>) -> Outcome<T> {
         let ready = self.world.until(|| match self.is_gone()? {
             true => Ok(Err("the server is gone".into())),
@@ -54,10 +54,10 @@ impl<'w> Server<'w> {
         Ok(witness.try_wait()?.is_some())
     }
 
-    /// The server's own process.
+    /// The PID of the server itself.
     ///
     /// # Errors
-    /// When it is gone.
+    /// If it has ended.
     pub fn pid(&self) -> Outcome<u32> {
         let witness = self.witness.as_ref().ok_or("the server is stopped")?.id();
         let own = children(witness)?.first().copied();
@@ -67,16 +67,16 @@ impl<'w> Server<'w> {
     /// The server's direct children.
     ///
     /// # Errors
-    /// When the server is gone.
+    /// If the server has ended.
     pub fn workers(&self) -> Outcome<Vec<u32>> {
         children(self.pid()?)
     }
 
-    /// Asserts through their maps, now, that the server and its direct children, which
-    /// are `workers` or more, run under this world's allocator.
+    /// Checks through their maps that the server and its direct children, at least `workers`, run
+    /// under this world's allocator.
     ///
     /// # Errors
-    /// When one does not, or when there are fewer children.
+    /// If one does not, or if there are fewer children.
     pub fn assert_identity(&self, workers: usize) -> Outcome<()> {
         let mut processes = self.workers()?;
         processes.push(self.pid()?);
@@ -100,10 +100,10 @@ impl<'w> Server<'w> {
         Ok(())
     }
 
-    /// Sends a signal to the server's own process.
+    /// Sends a signal to the server itself.
     ///
     /// # Errors
-    /// When it is gone.
+    /// If it has ended.
     pub fn signal(&self, signal: i32) -> Outcome<()> {
         // SAFETY: the call takes numbers; the witness keeps the process from being reaped.
         match unsafe { libc::kill(self.pid()? as libc::pid_t, signal) } {
@@ -112,12 +112,11 @@ impl<'w> Server<'w> {
         }
     }
 
-    /// Asks the server to stop, waits until all its processes ended, and judges them.
+    /// Tells the server to stop, waits until all its processes have ended, and judges them.
     ///
     /// # Errors
-    /// When it does not stop in time or with status 0, when any of its processes
-    /// crashed, when one did not run under this world's allocator, or when the library
-    /// wrote something of its own.
+    /// If it does not stop in time or with status 0, any of its processes crashed or did not run
+    /// under this world's allocator, or the library printed a message.
     pub fn stop(mut self, signal: i32) -> Outcome<()> {
         self.signal(signal)?;
         let witness = self.witness.take().ok_or("the server is stopped")?;
@@ -143,7 +142,7 @@ impl Drop for Server<'_> {
     }
 }
 
-/// A process's maps; `None` when it is gone or a zombie.
+/// A process's maps; `None` if it has ended or is a zombie.
 fn maps(pid: u32) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     (!maps.is_empty()).then_some(maps)
@@ -162,7 +161,7 @@ fn children(pid: u32) -> Outcome<Vec<u32>> {
     Ok(found)
 }
 
-/// A process's parent; `None` when it is gone.
+/// A process's parent; `None` if it has ended.
 fn parent(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;

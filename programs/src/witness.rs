@@ -1,14 +1,14 @@
-//! The witness's report: which processes a command started, and how each ended.
+//! The witness's report: the processes that a command started, and how each ended.
 //!
-//! One line a process, written at its end while its maps still stand, tab-separated:
-//! how the library stood to it, how it ended, which file it ran.
+//! It has one tab-separated line per process, written at its end while its maps still exist: the
+//! library's presence, how the process ended, and which file it ran.
 
 use crate::Outcome;
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
-/// How the library stood to a process at its end.
+/// The library's presence in a process at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The library is mapped.
@@ -20,7 +20,7 @@ pub enum Presence {
 }
 
 impl Presence {
-    /// Reads it from the text of a process's maps.
+    /// Determines it from the text of a process's maps.
     pub fn from_maps(maps: &str, library: &str) -> Self {
         let mut files = maps.lines().filter_map(|line| line.split_once('/'));
         if maps.lines().any(|line| line.ends_with(library)) {
@@ -32,7 +32,7 @@ impl Presence {
         }
     }
 
-    /// The word for it in the report.
+    /// Its word in the report.
     pub fn word(self) -> &'static str {
         match self {
             Self::Carried => "carried",
@@ -55,15 +55,15 @@ impl FromStr for Presence {
 /// One process at its end.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// How the library stood to it.
+    /// The library's presence.
     pub presence: Presence,
-    /// Its status as `wait` gives it.
+    /// Its status as `wait` returns it.
     pub status: i32,
     /// The file it ran.
     pub file: String,
 }
 
-/// Signals by which a process dies of a fault of its own.
+/// Signals that indicate a crash.
 const CRASHES: [i32; 7] = [
     libc::SIGSEGV,
     libc::SIGABRT,
@@ -75,7 +75,7 @@ const CRASHES: [i32; 7] = [
 ];
 
 impl Process {
-    /// Whether it died of a fault of its own.
+    /// Whether it crashed.
     pub fn crashed(&self) -> bool {
         libc::WIFSIGNALED(self.status) && CRASHES.contains(&libc::WTERMSIG(self.status))
     }
@@ -108,7 +108,7 @@ impl Process {
 /// Reads a report.
 ///
 /// # Errors
-/// When the file is missing, broken or empty: then nobody was watched.
+/// If the file is missing, malformed or empty: the witness then followed no process.
 pub fn read(report: &Path) -> Outcome<Vec<Process>> {
     let text = fs::read_to_string(report)?;
     let processes: Vec<_> = text
@@ -121,11 +121,11 @@ pub fn read(report: &Path) -> Outcome<Vec<Process>> {
     Ok(processes)
 }
 
-/// Fails when a process crashed or when one that could carry the library stands
-/// against `expected`.
+/// Fails if a process crashed, or if the library's presence in a process differs from `expected`;
+/// static programs are exempt.
 ///
 /// # Errors
-/// The processes that are not as expected, one a line.
+/// The unexpected processes, one per line.
 pub fn judge(processes: &[Process], expected: Presence) -> Outcome<()> {
     let out_of_place =
         |p: &&Process| p.crashed() || (p.presence != Presence::Static && p.presence != expected);

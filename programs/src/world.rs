@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Variables that steer the suite. They are kept from the programs: the library would
+/// Variables that control the suite. They are hidden from the programs, because the library would
 /// take them for misspelt options.
 const OWN_VARIABLES: [&str; 3] = ["LIBRARY_UNDER_TEST", "TEST_TIER", "REQUIRE_ALL"];
 
-/// Who serves malloc in a world.
+/// The allocator of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocator {
     /// The C library: the reference.
@@ -38,29 +38,28 @@ impl fmt::Display for Allocator {
     }
 }
 
-/// A directory, an environment, a deadline and an allocator.
-/// Dropped, it removes the directory.
+/// A directory, an environment, a deadline and an allocator. Dropping it removes the directory.
 pub struct World<'b> {
-    /// What all tests share.
+    /// Shared by all tests.
     pub bench: &'b Bench,
     /// Where commands run; also their `HOME` and `TMPDIR`.
     pub directory: PathBuf,
     allocator: Allocator,
     deadline: Instant,
     commands: Cell<u32>,
-    /// Looks at the ledgers of all that runs under the library; idle in the system's world.
+    /// Observes the ledgers of all processes under the library; idle in the system's world.
     auditor: Auditor,
 }
 
 /// A command's end.
 pub struct Ended {
-    /// The program's status; 128 and the signal's number when it died of one.
+    /// The program's status; for a signal, 128 plus its number.
     pub status: ExitStatus,
     /// What it wrote to standard output.
     pub stdout: String,
     /// What it wrote to standard error.
     pub stderr: String,
-    /// It and every process it started.
+    /// The program and every process that it started.
     pub processes: Vec<Process>,
 }
 
@@ -68,7 +67,7 @@ impl<'b> World<'b> {
     /// A new world. In the full tier the limit is ten times as long.
     ///
     /// # Errors
-    /// When its directory cannot be made.
+    /// If its directory cannot be made.
     pub fn open(
         bench: &'b Bench,
         name: &str,
@@ -102,17 +101,17 @@ impl<'b> World<'b> {
         self.directory.join(name)
     }
 
-    /// Writes a file into this world's directory.
+    /// Writes a file to this world's directory.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> Outcome<()> {
         Ok(fs::write(self.path(name), contents)?)
     }
 
-    /// A program's command line, to be added to and then ended with [`World::finish`]
-    /// or [`World::serve`]. It has no standard input, and an environment that is the
-    /// same on every machine but for the library's own options.
+    /// A program's command line, to be extended and then run with [`World::finish`] or
+    /// [`World::serve`]. It has no standard input. Its environment is the same on every machine,
+    /// except for the library's own options.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mode = match self.allocator {
             Allocator::System => "watch",
@@ -139,10 +138,10 @@ impl<'b> World<'b> {
         command
     }
 
-    /// Runs a program that must succeed; gives its standard output.
+    /// Runs a program that must succeed; returns its standard output.
     ///
     /// # Errors
-    /// As [`World::finish`]; also when the status is not 0.
+    /// Same as [`World::finish`]; also if the status is not 0.
     pub fn run(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Outcome<String> {
         let mut command = self.command(program);
         command.args(arguments);
@@ -152,7 +151,7 @@ impl<'b> World<'b> {
     /// [`World::run`] for a command made by [`World::command`].
     ///
     /// # Errors
-    /// As [`World::run`].
+    /// Same as [`World::run`].
     pub fn succeed(&self, command: Command) -> Outcome<String> {
         let shown = shown(&command);
         let ended = self.finish(command)?;
@@ -168,12 +167,11 @@ impl<'b> World<'b> {
         Ok(ended.stdout)
     }
 
-    /// Waits for a command and all it started, and judges what the witness saw.
+    /// Waits for a command and all its descendants, and judges the witness's report.
     ///
     /// # Errors
-    /// When it does not end in time, when any process crashed, when one that could carry
-    /// the library did not (in the system's world: did), or when the library wrote
-    /// something of its own.
+    /// If it does not end in time, any process crashed, the library was missing from a process that
+    /// could load it (in the system's world: was present), or the library printed a message.
     pub fn finish(&self, mut command: Command) -> Outcome<Ended> {
         let shown = shown(&command);
         let outputs = ["stdout", "stderr"].map(|kind| self.path(&format!(".{kind}")));
@@ -197,29 +195,29 @@ impl<'b> World<'b> {
         })
     }
 
-    /// Starts a command as a server; it is killed with the guard at the latest.
+    /// Starts a command as a server, which is killed at the latest when the guard is dropped.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn serve(&self, command: Command) -> Outcome<Server<'_>> {
         let report = report_of(&command);
         Server::start(self, command, report)
     }
 
-    /// From now on the ledgers of what `witness` started are looked at.
+    /// Observes the ledgers of the processes under `witness` from now on.
     pub(crate) fn audit_under(&self, witness: u32) {
         self.auditor.watch(witness);
     }
 
-    /// Ends the world; gives what was seen of the ledgers in it.
+    /// Ends the world; returns the observations of its ledgers.
     ///
     /// # Errors
-    /// When nobody could look.
+    /// If the observing thread failed.
     pub fn close(mut self) -> Outcome<Audit> {
         self.auditor.end()
     }
 
-    /// How the library stands to the processes of this world.
+    /// The library's expected presence in this world's processes.
     pub fn expected(&self) -> Presence {
         match self.allocator {
             Allocator::System => Presence::Absent,
@@ -227,10 +225,10 @@ impl<'b> World<'b> {
         }
     }
 
-    /// Tries again every 20 ms until it succeeds.
+    /// Retries every 20 ms until it succeeds.
     ///
     /// # Errors
-    /// The last failure, when this world's deadline has come.
+    /// The last failure before this world's deadline.
     pub fn until<T>(&self, mut attempt: impl FnMut() -> Outcome<T>) -> Outcome<T> {
         loop {
             match attempt() {
@@ -246,7 +244,7 @@ impl<'b> World<'b> {
     /// Waits for a witness; kills its process group at the deadline.
     ///
     /// # Errors
-    /// When the deadline has come.
+    /// If the deadline has passed.
     pub fn wait(&self, mut child: Child) -> Outcome<ExitStatus> {
         let waited = self.until(|| child.try_wait()?.ok_or("still running".into()));
         if waited.is_err() {
@@ -270,7 +268,7 @@ impl Drop for World<'_> {
 /// A short name for a file's contents, to compare files without keeping them.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn fingerprint(path: &Path) -> Outcome<String> {
     let mut file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let mut hasher = DefaultHasher::new();
@@ -294,22 +292,22 @@ pub fn kill_group(child: &mut Child) {
     }
 }
 
-/// The end of a long text: what a failure shows of an output.
+/// The end of a long text, to show in a failure.
 pub fn tail(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
     let last = &lines[lines.len().saturating_sub(15)..];
     last.iter().map(|line| format!("  | {line}\n")).collect()
 }
 
-/// A file's text, whatever its bytes; a missing file is empty.
+/// A file's text, even if it is not UTF-8; a missing file is empty.
 pub fn lossy(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// The library prints nothing of its own.
+/// Fails if the library printed a message.
 ///
 /// # Errors
-/// The first line that it wrote after all.
+/// The first line that it printed.
 pub fn assert_quiet(output: &str) -> Outcome<()> {
     match output.lines().find(|line| line.starts_with("neap: ")) {
         Some(line) => Err(format!("the library wrote: {line}").into()),

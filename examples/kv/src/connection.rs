@@ -1,7 +1,7 @@
-//! One connection: a coroutine that reads a request, runs it and answers, in straight lines.
+//! One connection: a coroutine that reads a request, runs it and replies, as straight-line code.
 //!
-//! It holds buffers only while it works. Parked, it costs its stack's touched pages and what is
-//! left of half a request.
+//! It holds buffers only while it works. Parked, it costs its stack's touched pages and an
+//! incomplete request.
 
 use crate::commands::{self, Client, Course, Handler, Memory, Place, Refusal, Session};
 use crate::reply::Reply;
@@ -13,13 +13,13 @@ use rustix::buffer::spare_capacity;
 use std::io::{ErrorKind, Write as _};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What is read at once, in bytes, unless a longer request is under way.
+/// Bytes per read, unless a longer request is in progress.
 const READ_BYTES: usize = 16 << 10;
 
 /// The usual room for a batch of replies, in bytes.
 const REPLY_BYTES: usize = 1 << 10;
 
-/// Buffers below this, in bytes, are not counted while the connection is running.
+/// Smaller buffers, in bytes, are not counted while the connection is running.
 const UNCOUNTED: usize = READ_BYTES + REPLY_BYTES;
 
 /// What a coroutine waits for.
@@ -29,51 +29,51 @@ pub enum Need {
     Input,
     /// Room for bytes to the client.
     Room,
-    /// The others' turn to be over.
+    /// The other connections' turn to end.
     Turn,
-    /// The requests that came with this one to be run.
+    /// The requests that arrived at the same time to be run.
     Batch,
 }
 
 /// A coroutine that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
-    /// For what.
+    /// What it waits for.
     pub need: Need,
-    /// An address on its stack: pages well below it hold nothing.
+    /// An address on its stack; pages well below it hold no data.
     pub mark: usize,
 }
 
-/// Why a coroutine goes on.
+/// Why a coroutine is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// What it waits for may be there.
+    /// Its wait may be over.
     Ready(Arrival),
-    /// It is to end.
+    /// It must end.
     Close,
 }
 
-/// What the kernel said about the socket since the last time.
+/// The kernel's report about the socket since the last time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// There are bytes to read.
     pub input: bool,
-    /// The client sends no more, or the connection is broken.
+    /// The client has closed its side, or the connection is broken.
     pub hangup: bool,
 }
 
-/// The connection is over; nothing more can be said to the client.
+/// The connection is over; nothing more can be sent to the client.
 #[derive(Debug)]
 pub struct Gone;
 
-/// What is known of the socket's input.
+/// The state of the socket's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
-    /// All was read: there will be an event before there is more.
+    /// All input was read: an event precedes any more.
     Drained,
     /// There may be more.
     Open,
-    /// The end is near: to be read until it is reached, there may be no event any more.
+    /// The end is near. Read until it is reached, because no further event may come.
     Ending,
 }
 
@@ -85,18 +85,18 @@ pub struct Link<'a> {
     client: Client,
     parser: Parser,
     input: Vec<u8>,
-    /// Where the present request begins in `input`.
+    /// Where the current request begins in `input`.
     start: usize,
     state: Input,
     output: Reply,
-    /// Requests run whose replies are not sent.
+    /// Requests that were run but whose replies are not sent yet.
     under_way: u32,
     /// Bytes counted in the server's sum.
     counted: usize,
 }
 
 impl<'a> Link<'a> {
-    /// A connection of which nothing is known yet.
+    /// A new connection.
     pub fn new(
         server: &'a Server,
         yielder: &'a Yielder<Wake, Wait>,
@@ -129,7 +129,7 @@ impl<'a> Link<'a> {
     /// Serves requests until one side ends the connection.
     ///
     /// # Errors
-    /// When the client went away, or the connection was closed from outside.
+    /// If the client disconnected, or the connection was closed from outside.
     pub fn serve(&mut self) -> Result<(), Gone> {
         while self.client.course == Course::On {
             let length = self.next_request()?;
@@ -141,7 +141,7 @@ impl<'a> Link<'a> {
         self.flush()
     }
 
-    /// Waits until a whole request is in `input`, and gives its length.
+    /// Waits until a whole request is in `input`, and returns its length.
     fn next_request(&mut self) -> Result<usize, Gone> {
         loop {
             match self.parser.advance(&self.input[self.start..]) {
@@ -182,7 +182,7 @@ impl<'a> Link<'a> {
         self.under_way += 1;
     }
 
-    /// The semaphore of this connection: no further request before one may be under way.
+    /// The connection's semaphore: waits until another request may be in progress.
     fn acquire(&mut self) -> Result<(), Gone> {
         let options = &self.server.options;
         let full = self.output.bytes().len() >= options.max_unsent.0;
@@ -211,13 +211,13 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Adds to `input` what the client sends next; replies go out before anybody waits.
+    /// Appends the client's next bytes to `input`. Sends the pending replies before any wait.
     fn fill(&mut self) -> Result<(), Gone> {
         if self.state == Input::Drained {
             self.await_batch()?;
             self.flush()?;
         }
-        // Both may have waited, and heard of more input meanwhile; it is not announced twice.
+        // Each may have waited and received an event for more input, which is not announced twice.
         if self.state == Input::Drained {
             self.park(Need::Input)?;
         }
@@ -233,8 +233,8 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Lets the requests be run that came at the same time. Their replies leave one after another
-    /// then: a client on another core that sleeps is woken once for all.
+    /// Lets the requests that arrived at the same time run first. Their replies then leave
+    /// together, so a sleeping client on another core is woken only once.
     fn await_batch(&mut self) -> Result<(), Gone> {
         if self.output.bytes().is_empty() {
             return Ok(());
@@ -243,7 +243,8 @@ impl<'a> Link<'a> {
         self.wait(Need::Batch)
     }
 
-    /// A short read means that all was read; after a full one the others have their turn.
+    /// A short read means that all input was read. After a full one, the other connections have
+    /// their turn.
     fn note_read(&mut self, short: bool) -> Result<(), Gone> {
         match self.state {
             Input::Ending => {}
@@ -253,7 +254,7 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Room in `input` for more.
+    /// Makes room in `input` for more.
     fn make_room(&mut self) -> Result<(), Gone> {
         self.input.drain(..self.start);
         self.start = 0;
@@ -268,7 +269,7 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Gives back the buffers that are not needed while waiting, and waits.
+    /// Frees the buffers that are not needed while waiting, and waits.
     fn park(&mut self, need: Need) -> Result<(), Gone> {
         self.release_input();
         if self.output.bytes().is_empty() {
@@ -278,7 +279,7 @@ impl<'a> Link<'a> {
         self.wait(need)
     }
 
-    /// Gives back what `input` does not need to hold what was not run yet.
+    /// Shrinks `input` to the bytes that are not run yet.
     fn release_input(&mut self) {
         let left = self.input.len() - self.start;
         if left == 0 {
@@ -290,7 +291,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Counts the buffers in the server's sum; a connection that makes it too large is closed.
+    /// Adds the buffers to the server's sum. A connection that exceeds its limit is closed.
     fn count(&mut self) -> Result<(), Gone> {
         let held = self.input.capacity() + self.output.capacity();
         if held == self.counted {
@@ -303,7 +304,7 @@ impl<'a> Link<'a> {
         let most = self.server.options.client_memory.0;
         if grows && before + held > most {
             let text = b"-ERR the memory for unfinished requests and unsent replies is used up\r\n";
-            // Only if it can be said at once: nothing more is kept for this client.
+            // Only if it can be written at once: no buffer is kept for this client.
             let _ = self.stream.write(text);
             return Err(Gone);
         }
@@ -317,7 +318,7 @@ impl<'a> Link<'a> {
         self.learn(wake)
     }
 
-    /// What a wake-up says about the input.
+    /// Takes note of a wake-up's news about the input.
     fn learn(&mut self, wake: Wake) -> Result<(), Gone> {
         match wake {
             Wake::Close => return Err(Gone),
@@ -358,8 +359,8 @@ fn run(
     }
 }
 
-/// Answers what is no command. A web browser that was led here is cut off, as redis does: what it
-/// sends as a body could be commands of somebody else's.
+/// Replies to input that is no command. Cuts off a web browser, as redis does, because the body of
+/// its request could contain another site's commands.
 fn decline(
     refusal: &Refusal,
     session: &mut Session<'_>,

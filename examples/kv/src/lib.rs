@@ -1,18 +1,18 @@
 //! An in-memory key-value store that speaks the Redis protocol.
 //!
-//! Its store lives in the heap, each of its connections is a coroutine on a stack of its own, and
-//! both draw from one page heap: what a burst of connections took, the store may use afterwards,
-//! and what nobody uses goes back to the kernel.
+//! Its store is in the heap, and each of its connections is a coroutine on a stack of its own. Both
+//! draw from one page heap: the store can reuse the memory of a burst of connections, and unused
+//! memory goes back to the kernel.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`options`], [`limits`] | the command line, and the descriptors it needs |
+//! | [`options`], [`limits`] | the command line, and the descriptors that it needs |
 //! | [`server`] | what all threads share; start and end |
 //! | [`worker`] | one thread: the event loop, its connections, its timers |
-//! | [`connection`] | one coroutine: read a request, run it, answer |
+//! | [`connection`] | one coroutine: reads a request, runs it, replies |
 //! | [`request`], [`reply`] | the protocol's two directions |
-//! | [`commands`] | a table of commands, one function each |
-//! | [`store`] | keys, values, deadlines; knows no sockets and no clock of its own |
+//! | [`commands`] | a table of commands, and a function for each |
+//! | [`store`] | keys, values, deadlines; without sockets or a clock of its own |
 //! | [`stack`] | the stacks that coroutines run on |
 
 pub mod commands;

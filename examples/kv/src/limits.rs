@@ -1,15 +1,16 @@
-//! The descriptors that so many connections need.
+//! Provides the descriptors that the connections need.
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors beside the connections: standard ones, listeners, what a thread polls with.
+/// Descriptors besides the connections: standard streams, listeners, and those that threads poll
+/// with.
 const OTHERS: u64 = 32;
 
-/// Raises the soft limit on open files as far as `clients` connections and `threads` threads need.
+/// Raises the soft limit on open files to what `clients` connections and `threads` threads need.
 ///
 /// # Errors
-/// When the hard limit is below that; the text says what to do.
+/// If the hard limit is lower; the text says what to do.
 pub fn allow(clients: u32, threads: u16) -> anyhow::Result<()> {
     let others = OTHERS + 4 * u64::from(threads);
     let needed = u64::from(clients) + others;

@@ -14,10 +14,10 @@ fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     limits::allow(options.maxclients, options.threads)?;
     stack::prepare(&options)?;
-    // What nobody uses goes back to the kernel while the server idles, too.
+    // Unused memory goes back to the kernel even while the server is idle.
     neap::purge::enable_thread();
     Server::run(options, |address| {
-        // Whoever started the server may have closed its output.
+        // The process that started the server may have closed its output.
         let _ = writeln!(std::io::stdout(), "neap-kv: ready at {address}");
     })
     .context("the server ended")

@@ -5,14 +5,14 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// An in-memory key-value store that speaks the Redis protocol; one coroutine a connection.
+/// An in-memory key-value store that speaks the Redis protocol; one coroutine per connection.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "neap-kv", version)]
 pub struct Options {
     /// The TCP port; 0 for any free one, which is printed
     #[arg(long, default_value_t = 6379)]
     pub port: u16,
-    /// The address to listen at. There are no passwords: keep it on a network you trust
+    /// The address to listen on. There are no passwords: keep it on a network you trust
     #[arg(long, default_value = "127.0.0.1")]
     pub bind: IpAddr,
     /// Threads that serve connections
@@ -21,37 +21,37 @@ pub struct Options {
     /// Connections at a time; more are refused
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub maxclients: u32,
-    /// Requests of one connection that may be under way: run, with a reply not sent yet
+    /// Requests of one connection that may be in progress: run, with a reply not sent yet
     #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_requests: u32,
     /// Bytes of replies after which a connection's next request waits until they are sent
     #[arg(long, default_value = "64kb")]
     pub max_unsent: Bytes,
-    /// Bytes of one request, at most 1gb; a longer one ends its connection
+    /// Longest request in bytes, at most 1gb; a longer one ends its connection
     #[arg(long, default_value = "64mb")]
     pub max_request: Bytes,
-    /// Bytes of one reply; a longer one becomes an error
+    /// Longest reply in bytes; a longer one becomes an error
     #[arg(long, default_value = "512mb")]
     pub max_reply: Bytes,
-    /// Bytes of unfinished requests and unsent replies of all connections together; those that
-    /// would need more are closed
+    /// Total bytes of unfinished requests and unsent replies of all connections; those that would
+    /// need more are closed
     #[arg(long, default_value = "512mb")]
     pub client_memory: Bytes,
     /// Bytes of keys and values after which writes are refused; 0 for no limit
     #[arg(long, default_value = "0")]
     pub maxmemory: Bytes,
-    /// Close a connection that is silent for so many seconds; 0 for never
+    /// Close a connection that is silent for this many seconds; 0 for never
     #[arg(long, default_value_t = 0)]
     pub timeout: u32,
-    /// Address space of a connection's stack, its guard page included
+    /// Address space of a connection's stack, including its guard page
     #[arg(long, default_value = "16kb")]
     pub stack_size: Bytes,
-    /// Measure how deep stacks get, and say so in INFO; touches every page of every stack
+    /// Measure how deep stacks get, and report it in INFO; touches every page of every stack
     #[arg(long)]
     pub measure_depth: bool,
 }
 
-/// A number of bytes, written as redis writes it: 100, 64kb, 1gb. A kb has 1,024.
+/// A number of bytes in redis's notation: 100, 64kb, 1gb. A kb is 1,024 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub usize);
 

@@ -3,19 +3,19 @@
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// The output of a connection: replies that are not sent yet.
+/// The output of a connection: replies not sent yet.
 #[derive(Debug, Default)]
 pub struct Reply {
     bytes: Vec<u8>,
     /// The longest reply to one request, in bytes; 0 for no limit.
     limit: usize,
-    /// Where the reply that is being written begins.
+    /// Where the current reply begins.
     begin: usize,
     overflown: bool,
 }
 
 impl Reply {
-    /// An empty output that holds no memory.
+    /// An empty output without memory.
     pub fn new(limit: usize) -> Reply {
         Reply {
             limit,
@@ -29,12 +29,12 @@ impl Reply {
         self.overflown = false;
     }
 
-    /// Whether the reply begun last became too long. The rest of it was left out.
+    /// Whether the current reply exceeded the limit. Its rest was left out.
     pub fn overflown(&self) -> bool {
         self.overflown
     }
 
-    /// Takes the reply begun last back and puts an error there.
+    /// Replaces the current reply by an error.
     pub fn fail(&mut self, error: &dyn Display) {
         self.bytes.truncate(self.begin);
         self.overflown = false;
@@ -51,7 +51,7 @@ impl Reply {
         self.put(&[b"+OK\r\n"]);
     }
 
-    /// `-error`. Line ends become blanks: the text may quote what a client sent.
+    /// `-error`. Line ends become blanks, because the text may quote a client.
     pub fn error(&mut self, error: &dyn Display) {
         let text = error.to_string().replace(['\r', '\n'], " ");
         self.put(&[b"-", text.as_bytes(), b"\r\n"]);
@@ -102,7 +102,7 @@ impl Reply {
         self.header(b'*', elements as i64);
     }
 
-    /// What is to be sent.
+    /// The bytes to send.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -112,7 +112,7 @@ impl Reply {
         self.bytes.capacity()
     }
 
-    /// Forgets what was sent, and gives memory above `keep` bytes back.
+    /// Discards what was sent, and frees memory above `keep` bytes.
     pub fn clear(&mut self, keep: usize) {
         self.bytes.clear();
         self.begin = 0;
@@ -121,7 +121,7 @@ impl Reply {
         }
     }
 
-    /// Gets room for the usual batch of replies, if there is none.
+    /// Reserves room for the usual batch of replies, if there is none.
     pub fn prepare(&mut self, bytes: usize) {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(bytes);
@@ -149,10 +149,10 @@ impl Reply {
     }
 }
 
-/// Writes a number in decimal, and says how many bytes that took.
+/// Writes a number in decimal; returns its length.
 ///
 /// # Panics
-/// When `digits` has fewer than 20 bytes and the number does not fit.
+/// If `digits` has fewer than 20 bytes and the number does not fit.
 pub fn decimal(number: i64, digits: &mut [u8]) -> usize {
     let whole = digits.len();
     let mut rest = digits;

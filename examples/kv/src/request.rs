@@ -1,39 +1,39 @@
 //! Requests: from the bytes of a connection to the arguments of a command.
 //!
-//! Arguments are ranges of the connection's buffer: nothing is copied. The crate `redis-protocol`
-//! decodes each bulk string; the array around them is read here, element by element, so that a
-//! request that arrives in many pieces is not read again from its start, arrays do not nest, and
-//! no claimed length reserves memory.
+//! Arguments are ranges of the connection's buffer, so nothing is copied. The crate
+//! `redis-protocol` decodes each bulk string. This module reads the array around them element by
+//! element. So a request that arrives in many pieces is not read again from its start, arrays do
+//! not nest, and a claimed length reserves no memory.
 
 use redis_protocol::resp2::decode::decode_range;
 use redis_protocol::resp2::types::RangeFrame;
 use std::fmt;
 
-/// The longest line without an end that is waited for, in bytes.
+/// The longest incomplete line that is waited for, in bytes.
 const MAX_LINE: usize = 64 << 10;
 
 /// The most arguments of one request.
 pub const MAX_ARGUMENTS: usize = 1 << 20;
 
-/// The longest `*N` or `$N`, with room for every number that is in range.
+/// The longest `*N` or `$N`, with room for every number in range.
 const MAX_HEADER: usize = 32;
 
-/// Why a connection is closed: what follows cannot be told from what was meant.
+/// Why a connection is closed: the bytes that follow are ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// A line of plain text that does not end.
     InlineTooBig,
-    /// `*` without an end of line.
+    /// `*` without a line end.
     ArrayHeaderTooBig,
-    /// `*` with no number, or with one out of range.
+    /// `*` without a number, or with one out of range.
     ArrayLength,
-    /// Something else where `$` was due.
+    /// Another byte in place of `$`.
     NotBulk(u8),
-    /// `$` without an end of line.
+    /// `$` without a line end.
     BulkHeaderTooBig,
-    /// `$` with no number, with one out of range, or data that do not end where it says.
+    /// `$` without a number, with one out of range, or with data that do not end there.
     BulkLength,
-    /// The whole request is longer than the server takes.
+    /// The request is longer than the server accepts.
     RequestTooBig,
 }
 
@@ -55,23 +55,23 @@ impl fmt::Display for ProtocolError {
     }
 }
 
-/// What the bytes so far amount to.
+/// What the bytes so far form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// A request of so many bytes. Its arguments are in [`Parser::arguments`]; there may be none.
+    /// A request of this many bytes. Its arguments are in [`Parser::arguments`]; there may be none.
     Request(usize),
     /// More bytes are needed.
     Incomplete,
 }
 
-/// Reads one request at a time, and remembers how far it came.
+/// Reads one request at a time, and remembers its position.
 #[derive(Debug)]
 pub struct Parser {
     /// Argument ranges, from the start of the request.
     spans: Vec<(u32, u32)>,
-    /// Arguments still to come; `None` before the array's header.
+    /// Arguments not read yet; `None` before the array's header.
     missing: Option<usize>,
-    /// How far the request has been read.
+    /// The position in the request.
     at: usize,
     max_request: usize,
 }
@@ -87,10 +87,10 @@ impl Parser {
         }
     }
 
-    /// Reads on in `bytes`, which begin where the request begins.
+    /// Continues to read `bytes`, which begin where the request begins.
     ///
     /// # Errors
-    /// When what stands there is no request.
+    /// If the bytes are not a request.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Progress, ProtocolError> {
         if self.missing.is_none() && !self.header(bytes)? {
             return Ok(Progress::Incomplete);
@@ -111,7 +111,7 @@ impl Parser {
         }
     }
 
-    /// Forgets the request, and the room of an unusually long one.
+    /// Forgets the request, and frees the room of an unusually long one.
     pub fn restart(&mut self) {
         self.spans.clear();
         self.spans.shrink_to(16);
@@ -126,7 +126,7 @@ impl Parser {
         Ok(Progress::Incomplete)
     }
 
-    /// Reads `*N`, or a whole request in plain text. Says whether it was there.
+    /// Reads `*N`, or a whole request in plain text. True if it was complete.
     fn header(&mut self, bytes: &[u8]) -> Result<bool, ProtocolError> {
         match bytes.first() {
             None => Ok(false),
@@ -169,7 +169,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// Reads `$N` and its bytes. Says whether they were all there.
+    /// Reads `$N` and its bytes. True if they were complete.
     fn element(&mut self, bytes: &[u8]) -> Result<bool, ProtocolError> {
         let rest = &bytes[self.at..];
         match rest.first() {
@@ -206,7 +206,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// A bulk string that is not all there: its length must be one worth waiting for.
+    /// An incomplete bulk string: checks that its length is acceptable.
     fn wait_for_bulk(&self, rest: &[u8]) -> Result<bool, ProtocolError> {
         let Some(line) = line(rest, MAX_HEADER, ProtocolError::BulkHeaderTooBig)? else {
             return Ok(false);
@@ -219,7 +219,7 @@ impl Parser {
     }
 }
 
-/// The line at the start of `bytes` without its end, once it has one.
+/// The line at the start of `bytes` without its end, once it is complete.
 fn line(
     bytes: &[u8],
     longest: usize,
@@ -233,7 +233,7 @@ fn line(
     }
 }
 
-/// A decimal number as redis takes it: no sign `+`, no blanks, no needless zeros.
+/// A decimal number in redis's format: without `+`, blanks or leading zeros.
 pub fn number(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let plain = match digits {
@@ -252,7 +252,7 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// How many there are, the name included.
+    /// How many there are, including the name.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
@@ -262,16 +262,16 @@ impl<'a> Arguments<'a> {
         self.spans.is_empty()
     }
 
-    /// One of them.
+    /// The argument at `index`.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// If there are fewer.
     pub fn at(&self, index: usize) -> &'a [u8] {
         let (start, end) = self.spans[index];
         &self.bytes[start as usize..end as usize]
     }
 
-    /// All from number `first` on.
+    /// All arguments from number `first` on.
     pub fn from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let bytes = self.bytes;
         self.spans[first..]

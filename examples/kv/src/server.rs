@@ -22,14 +22,14 @@ pub struct Stats {
     pub rejected: AtomicU64,
     /// Requests run.
     pub requests: AtomicU64,
-    /// Connections ended because they did not keep to the protocol.
+    /// Connections closed because of a protocol error.
     pub protocol_errors: AtomicU64,
-    /// Bytes given back from below parked connections.
+    /// Bytes trimmed from the stacks of parked connections.
     pub trimmed_bytes: AtomicU64,
 }
 
 impl Stats {
-    /// All to 0.
+    /// Resets all to 0.
     pub fn reset(&self) {
         let all = [
             &self.connections,
@@ -47,21 +47,21 @@ impl Stats {
 /// The server.
 #[derive(Debug)]
 pub struct Server {
-    /// How it was started.
+    /// Its options.
     pub options: Options,
-    /// The port it listens at.
+    /// The port that it listens on.
     pub port: u16,
     /// Counters.
     pub stats: Stats,
-    /// Connections now.
+    /// Current connections.
     pub clients: AtomicUsize,
     /// Bytes of unfinished requests and unsent replies.
     pub buffered: AtomicUsize,
-    /// The deepest stack so far in bytes, if that is measured.
+    /// The deepest stack so far in bytes, if measured.
     pub depth: AtomicUsize,
     store: Mutex<Store>,
     started: Instant,
-    /// Milliseconds since a second before the start, as each turn of an event loop finds it.
+    /// Milliseconds since one second before the start, updated by each turn of an event loop.
     now: AtomicU64,
     stopping: AtomicBool,
     next_client: AtomicU64,
@@ -72,7 +72,7 @@ impl Server {
     /// Listens, and serves until it is told to stop.
     ///
     /// # Errors
-    /// When it cannot listen, or get what its threads need.
+    /// If it cannot listen, or lacks what its threads need.
     pub fn run(options: Options, ready: impl FnOnce(SocketAddr)) -> anyhow::Result<()> {
         let listener = listen(options.bind, options.port)?;
         let address = listener.local_addr()?;
@@ -100,7 +100,7 @@ impl Server {
         })
     }
 
-    /// A server that does not run yet.
+    /// A server that is not running yet.
     pub fn new(options: Options, port: u16) -> Server {
         Server {
             options,
@@ -118,26 +118,26 @@ impl Server {
         }
     }
 
-    /// The store, told the time; others wait meanwhile.
+    /// Locks the store and sets its time.
     pub fn store(&self) -> MutexGuard<'_, Store> {
-        // A handler's panic ends the process; nobody sees what it left.
+        // A panic in a handler ends the process, so the data behind a poisoned lock is never used.
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         store.set_now(self.now());
         store
     }
 
-    /// Whether the store is as large as it may be.
+    /// Whether the store has reached its limit.
     pub fn is_full(&self, store: &Store) -> bool {
         let most = self.options.maxmemory.0;
         most != 0 && store.bytes() >= most
     }
 
-    /// Milliseconds since a second before the start, as of the last look at the clock.
+    /// Milliseconds since one second before the start, at the last reading of the clock.
     pub fn now(&self) -> u64 {
         self.now.load(Relaxed)
     }
 
-    /// Looks at the clock.
+    /// Reads the clock.
     pub fn look_at_clock(&self) -> u64 {
         let now = 1_000 + self.started.elapsed().as_millis() as u64;
         self.now.fetch_max(now, Relaxed);
@@ -159,7 +159,7 @@ impl Server {
         self.inboxes.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Ends all threads after their present turn.
+    /// Ends all threads after their current turn.
     pub fn stop(&self) {
         self.stopping.store(true, Relaxed);
         self.inboxes().iter().for_each(Inbox::wake);
@@ -179,7 +179,7 @@ fn listen(address: IpAddr, port: u16) -> anyhow::Result<TcpListener> {
             "cannot listen at {address}. Is another server there (`ss -ltnp 'sport = {port}'`)? --port chooses another"
         ),
     })?;
-    // mio asks for 128: too few for a burst.
+    // mio requests 128, which is too few for a burst.
     rustix::net::listen(&listener, BACKLOG).context("cannot lengthen the queue of connections")?;
     Ok(listener)
 }

@@ -5,19 +5,19 @@ use anyhow::Context as _;
 use corosensei::stack::StackPointer;
 use std::rc::Rc;
 
-/// What unused bytes hold while depths are measured.
+/// The value of unused bytes while depths are measured.
 const PAINT: u8 = 0xa5;
 
 /// Bytes below a noted address that the switch of stacks may use: the frames between the note and
 /// the switch, and the registers that it saves.
 const SWITCH_BYTES: usize = 512;
 
-/// A stack that its coroutine and the thread's list of coroutines both know.
+/// A stack shared by its coroutine and the thread's list of coroutines.
 #[derive(Clone, Debug)]
 pub struct Stack(Rc<neap::stack::Stack>);
 
-// SAFETY: what the inner stack promises holds while a clone of the `Rc` lives, which the coroutine
-// has; nobody else uses its memory.
+// SAFETY: the inner stack's guarantees hold while a clone of the `Rc` lives, and the coroutine has
+// one; only the coroutine uses its memory.
 unsafe impl corosensei::stack::Stack for Stack {
     fn base(&self) -> StackPointer {
         self.0.base()
@@ -32,7 +32,7 @@ impl Stack {
     /// A stack for a connection.
     ///
     /// # Errors
-    /// When the size is none, and without memory or mappings.
+    /// If the size is invalid, or memory or mappings are short.
     pub fn new(options: &Options) -> Result<Stack, neap::stack::StackError> {
         let stack = neap::stack::Stack::new(options.stack_size.0)?;
         stack.set_owner(c"a connection of neap-kv");
@@ -43,8 +43,7 @@ impl Stack {
         Ok(stack)
     }
 
-    /// Gives back the pages below those that a parked coroutine uses, and says how many bytes that
-    /// was.
+    /// Purges the pages below those that a parked coroutine uses; returns their bytes.
     ///
     /// # Safety
     /// - The coroutine on this stack is suspended.
@@ -55,7 +54,7 @@ impl Stack {
         unsafe { self.0.trim((mark - SWITCH_BYTES) as *const u8) }
     }
 
-    /// Bytes from its top to the lowest one that was ever written, if it was painted.
+    /// Bytes from its top to the lowest byte ever written, if it was painted.
     pub fn depth(&self) -> usize {
         // SAFETY: these bytes are the stack's and mapped; the thread that runs the coroutine is
         // the one that reads, as the `Rc` does not leave it.
@@ -71,15 +70,15 @@ impl Stack {
     }
 }
 
-/// Makes sure that the kernel and the options allow stacks, and has overflows reported.
+/// Checks that the kernel and the options allow stacks, and enables reports of overflows.
 ///
 /// # Errors
-/// When they do not.
+/// If they do not.
 pub fn prepare(options: &Options) -> anyhow::Result<()> {
     Stack::new(options)
         .with_context(|| format!("--stack-size {} does not do", options.stack_size))?;
     if !neap::stack::report_overflows() {
-        // It would end the process all the same, without a word on why.
+        // An overflow would still end the process, but without a message.
         eprintln!("neap-kv: overflows of stacks will not be reported: no handler for SIGSEGV");
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! One thread: its event loop, its connections, its timers.
 //!
-//! Sockets are registered once, for both directions, edge-triggered: no call per wait. A thread
-//! with nothing to do sleeps without a timeout.
+//! Sockets are registered once, for both directions, edge-triggered, so a wait needs no system call
+//! of its own. An idle thread sleeps without a timeout.
 
 mod accept;
 mod lanes;
@@ -19,7 +19,7 @@ use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The listener's token; connections have theirs from 0 on.
+/// The listener's token; connections have tokens from 0 on.
 const DOOR: Token = Token(usize::MAX - 1);
 
 /// The waker's token.
@@ -28,11 +28,11 @@ const BELL: Token = Token(usize::MAX - 2);
 /// Events taken from the kernel at once.
 const EVENTS: usize = 256;
 
-/// Milliseconds from a step of the sweep to the next while keys have deadlines.
+/// Milliseconds between two steps of the sweep while keys have deadlines.
 const SWEEP_PAUSE: u64 = 100;
 
-/// Milliseconds that a connection has been parked before its stack is trimmed; also how often
-/// parked connections are looked at.
+/// Milliseconds after which a parked connection's stack is trimmed; also the interval of that
+/// check.
 const LONG_PARKED: u64 = 1_000;
 
 /// Where one thread leaves connections for another.
@@ -58,9 +58,9 @@ impl Inbox {
         self.wake();
     }
 
-    /// Has the thread look around.
+    /// Wakes the thread to check its inbox.
     pub fn wake(&self) {
-        // Fails only without memory in the kernel; the thread then looks at its next event.
+        // Fails only if the kernel has no memory; the thread then checks at its next event.
         let _ = self.0.waker.wake();
     }
 
@@ -74,7 +74,7 @@ impl Inbox {
     }
 }
 
-/// What a thread waits with; made before there are threads.
+/// The poll and inbox of a thread; made before the threads.
 #[derive(Debug)]
 pub struct Seat {
     poll: Poll,
@@ -85,7 +85,7 @@ impl Seat {
     /// A seat with an empty inbox.
     ///
     /// # Errors
-    /// When the kernel has no descriptors.
+    /// If the kernel has no descriptors.
     pub fn new() -> anyhow::Result<Seat> {
         let poll = Poll::new().context("cannot make an epoll instance")?;
         let waker = Waker::new(poll.registry(), BELL).context("cannot make an eventfd")?;
@@ -109,14 +109,14 @@ pub struct Worker {
     inbox: Inbox,
     door: Option<Door>,
     lanes: Lanes,
-    /// When the next step of the sweep is due, while keys have deadlines.
+    /// When the next step of the sweep is due; `None` while no key has a deadline.
     next_sweep: Option<u64>,
-    /// When parked connections are looked at, while that can change anything.
+    /// When parked connections are checked next; `None` while no check is needed.
     next_look: Option<u64>,
 }
 
 impl Worker {
-    /// The state of the thread that calls.
+    /// The state of the calling thread.
     pub fn new(server: Arc<Server>, seat: Seat) -> Worker {
         Worker {
             lanes: Lanes::new(Arc::clone(&server)),
@@ -129,10 +129,10 @@ impl Worker {
         }
     }
 
-    /// Makes it the one that accepts connections, and hands them round.
+    /// Makes this the thread that accepts connections and distributes them.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn accept_from(&mut self, listener: TcpListener) -> anyhow::Result<()> {
         self.door = Some(Door::new(listener, self.poll.registry(), DOOR)?);
         Ok(())
@@ -141,7 +141,7 @@ impl Worker {
     /// Serves until the server stops.
     ///
     /// # Errors
-    /// When the kernel refuses to wait.
+    /// If the kernel refuses to wait.
     pub fn run(mut self) -> anyhow::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         while !self.server.is_stopping() {
@@ -212,7 +212,7 @@ impl Worker {
         }
     }
 
-    /// How long to wait for events at most.
+    /// The longest wait for events.
     fn timeout(&self) -> Option<Duration> {
         let retry = self.door.as_ref().is_some_and(Door::is_stuck);
         if self.lanes.has_turns() || self.door.as_ref().is_some_and(Door::has_more) {

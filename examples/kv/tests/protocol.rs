@@ -1,4 +1,4 @@
-//! The protocol: requests as they come, whole, in pieces and broken; replies as the crate reads them.
+//! The protocol: requests whole, in pieces and malformed; replies as the crate reads them.
 
 use neap_kv::reply::Reply;
 use neap_kv::request::{MAX_ARGUMENTS, Parser, Progress, ProtocolError, number};
@@ -87,7 +87,7 @@ fn many_arguments_that_are_too_long_together_are_refused() {
     let half = vec![b'x'; MAX_REQUEST / 2];
     let request = encode(&[half.clone(), half.clone(), half]);
     assert_eq!(error(&request), ProtocolError::RequestTooBig);
-    // Nor are they waited for.
+    // The server does not wait for them either.
     let begun = &request[..MAX_REQUEST / 2 + 100];
     assert_eq!(error(begun), ProtocolError::BulkLength);
 }
@@ -156,7 +156,7 @@ fn a_reply_that_is_too_long_becomes_an_error_and_the_one_before_stays() {
 }
 
 proptest! {
-    // Failing cases are printed; files beside the sources are not wanted.
+    // Failing cases are printed instead of written to files beside the sources.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

@@ -1,9 +1,9 @@
 //! `witness REPORT LIBRARY preload|watch -- PROGRAM ARGS…`
 //!
-//! Runs a program, follows every process it starts by ptrace, and appends to REPORT at
-//! the end of each one (see [`neap_programs::witness`]). With `preload` the program is
-//! started under LIBRARY, with `watch` it is not. Ends when the last process has, with
-//! the program's status; killed, it takes all of them along.
+//! Runs a program, follows every process that it starts by ptrace, and appends a line to REPORT at
+//! the end of each one (see [`neap_programs::witness`]). With `preload` the program runs under
+//! LIBRARY, with `watch` it does not. The witness ends with the program's status when the last
+//! process has ended. If the witness is killed, the kernel kills all of them.
 
 use neap_programs::witness::{Presence, Process};
 use std::fs::{self, File, OpenOptions};
@@ -55,7 +55,7 @@ fn watch() -> io::Result<i32> {
     witness.follow()
 }
 
-/// A test that goes away must not leave its processes behind.
+/// So that a test that ends leaves no processes behind.
 fn end_with_parent() -> io::Result<()> {
     // SAFETY: the call takes a number and touches no memory.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } as i64).map(drop)
@@ -87,7 +87,7 @@ struct Witness {
 }
 
 impl Witness {
-    /// Lets everybody run on until nobody is left; gives the program's status.
+    /// Resumes all processes until the last one has ended; returns the program's status.
     fn follow(&mut self) -> io::Result<i32> {
         let mut root_status = 0;
         while let Some((pid, status)) = wait()? {
@@ -115,7 +115,7 @@ impl Witness {
         }
     }
 
-    /// Writes down a process at its end. Its threads end here too; they are no processes.
+    /// Writes down a process at its end. Threads that end are ignored.
     fn note(&mut self, pid: Pid) -> io::Result<()> {
         if !leads_its_process(pid)? {
             return Ok(());
@@ -143,7 +143,7 @@ fn exit_status(pid: Pid) -> io::Result<i32> {
     Ok(message as i32)
 }
 
-/// The next event of anybody followed; `None` when nobody is left.
+/// The next event of any followed process; `None` after the last has ended.
 fn wait() -> io::Result<Option<(Pid, i32)>> {
     loop {
         let mut status = 0;
@@ -158,7 +158,7 @@ fn wait() -> io::Result<Option<(Pid, i32)>> {
     }
 }
 
-/// Lets a stopped process run on. One that was killed in the meantime is gone: fine.
+/// Resumes a stopped process. It may have been killed in the meantime.
 fn resume(how: libc::c_uint, pid: Pid, signal: i32) -> io::Result<()> {
     match ptrace(how, pid, signal as usize) {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),

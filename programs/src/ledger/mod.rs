@@ -1,8 +1,10 @@
-//! The ledger of every process that runs under the library, compared with what the kernel counts, while the programs run.
+//! Compares the ledger of every process under the library with the kernel's counts, while the
+//! programs run.
 //!
-//! A thread looks for the processes that a world's commands started, asks each through its board for its figures, and reads the
-//! kernel's count of the arenas (`/proc/PID/smaps`) before, meanwhile and after. The lines must add up to their sum, always; the sum
-//! must lie between the least and the most that the kernel counted, or beside it by at most 1 % or 256 KiB.
+//! A thread looks for the processes that a world's commands started, and asks each through its
+//! board for its figures. It reads the kernel's count of the arenas (`/proc/PID/smaps`) before,
+//! during and after that. The lines must always add up to their sum. The sum must lie between the
+//! least and the most that the kernel counted, or outside by at most 1 % or 256 KiB.
 
 mod process;
 
@@ -16,27 +18,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often processes are looked for: some live for some ten ms.
+/// How often processes are searched: some live for only about ten ms.
 const ROUND: Duration = Duration::from_millis(5);
-/// One that did not answer is left alone for so long.
+/// Pause after a process did not answer.
 const LONG_REST: Duration = Duration::from_secs(4);
-/// A process is left alone for so long after a question. It bounds by itself what its answers cost.
+/// Pause after a question. A process itself limits the cost of its answers.
 const REST: Duration = Duration::from_millis(20);
-/// A program that allocates meanwhile may be caught between two of the kernel's counts: it is asked again, so often.
+/// Most questions about one ledger. A program that allocates may change between two of the kernel's
+/// counts, so it is asked again.
 const ATTEMPTS: u32 = 5;
-/// What the two sums may differ by, whichever is more.
+/// Allowed difference of the two sums, in bytes or as one part in this many; the larger one
+/// applies.
 const TOLERANCE: (u64, u64) = (256 << 10, 100);
 
-/// What was seen of one world's processes.
+/// The observations of one world's processes.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
-    /// Readings, by the name of their process.
+    /// Readings by process name.
     readings: BTreeMap<String, Vec<Reading>>,
-    /// Questions that nobody answered in time: the process slept.
+    /// Questions without an answer in time: the process slept.
     unanswered: u32,
     /// Readings beyond the tolerance that the next one did not confirm.
     repeated: u32,
-    /// Those that were confirmed, in words.
+    /// Confirmed ones, in words.
     failures: Vec<String>,
 }
 
@@ -44,10 +48,11 @@ impl Audit {
     /// The columns of [`Audit::to_line`].
     pub const COLUMNS: &str = "program,tier,processes,readings,at_rest,unanswered,repeated,worst_bytes,of_bytes,worst_at_rest_bytes,worst_to_nearest_bytes";
 
-    /// Fails if a ledger was wrong; in the full tier, where programs run for long enough, also if none was seen.
+    /// Fails if a ledger was wrong. In the full tier, where programs run long enough, also fails if
+    /// none was seen.
     ///
     /// # Errors
-    /// Each wrong ledger, one a line.
+    /// Each wrong ledger, one per line.
     pub fn judge(&self, tier: Tier) -> Outcome<()> {
         match self.failures.as_slice() {
             [] if tier == Tier::Full && self.readings.is_empty() => {
@@ -80,7 +85,8 @@ impl Audit {
         )
     }
 
-    /// Asks a process until its ledger fits, or until it is clear that it does not. Gives how long it is to be left alone.
+    /// Asks a process until its ledger fits or is confirmed to be wrong. Returns the pause before
+    /// the next question.
     fn look_at(&mut self, pid: u32) -> Duration {
         let before = self.unanswered;
         self.ask(pid);
@@ -108,7 +114,7 @@ impl Audit {
 }
 
 impl Reading {
-    /// Whether it is as it must be.
+    /// Whether the reading meets both conditions.
     fn fits(&self) -> bool {
         let (bytes, part) = TOLERANCE;
         self.adds_up() && self.difference() <= bytes.max(self.high / part)
@@ -118,12 +124,12 @@ impl Reading {
 /// What the thread and its owner share.
 #[derive(Default)]
 struct Shared {
-    /// The commands whose processes are looked at.
+    /// The commands whose processes are observed.
     roots: Mutex<Vec<u32>>,
     ended: AtomicBool,
 }
 
-/// The thread that looks. Dropped, it ends.
+/// The observing thread, which ends when this value is dropped.
 #[derive(Default)]
 pub struct Auditor {
     shared: Arc<Shared>,
@@ -145,7 +151,7 @@ impl Auditor {
         }
     }
 
-    /// From now on the descendants of `root` are looked at.
+    /// Observes the descendants of `root` from now on.
     pub fn watch(&self, root: u32) {
         let mut roots = self
             .shared
@@ -155,10 +161,10 @@ impl Auditor {
         roots.push(root);
     }
 
-    /// Ends it, and gives what it saw.
+    /// Ends it, and returns its observations.
     ///
     /// # Errors
-    /// When the thread panicked.
+    /// If the thread panicked.
     pub fn end(&mut self) -> Outcome<Audit> {
         self.shared.ended.store(true, Ordering::Relaxed);
         match self.thread.take() {
@@ -196,7 +202,7 @@ fn look_around(shared: &Shared) -> Audit {
     audit
 }
 
-/// All processes that `roots` started, and those that these did.
+/// All descendants of `roots`.
 fn descendants(roots: &[u32]) -> Vec<u32> {
     let mut found = Vec::new();
     let mut unvisited = roots.to_vec();

@@ -15,24 +15,26 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a process has to answer: one whose survey takes 5 ms makes one a second, to bound what it costs.
+/// How long a process has to answer. To limit the cost, a process whose survey takes 5 ms makes one
+/// per second.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// How often the kernel is asked meanwhile, at most; and how many times what that takes lies between.
+/// The shortest interval between two counts of the kernel; and the least pause as a multiple of a
+/// count's duration.
 const TICK: (Duration, u32) = (Duration::from_millis(2), 3);
-/// How often a process that is watched writes its figures, in ms.
+/// How often a watched process writes its figures, in ms.
 const INTERVAL_MS: u64 = board::LEAST_INTERVAL_MS;
 
-/// What became of a question.
+/// The result of a question.
 pub enum Answer {
-    /// It is no process under the library, or is none any more.
+    /// There is no such process under the library, or not any more.
     Nobody,
     /// It did not answer in time.
     Late,
-    /// The process's name, and what it said.
+    /// The process's name and its figures.
     Figures(String, Reading),
 }
 
-/// A ledger and what the kernel counted around it, in bytes.
+/// A ledger and the kernel's counts around it, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     ledger: Ledger,
@@ -40,12 +42,12 @@ pub struct Reading {
     pub low: u64,
     /// The most.
     pub high: u64,
-    /// How far from the ledger the nearest of its counts is.
+    /// Distance from the ledger to the nearest count.
     pub nearest: u64,
 }
 
 impl Reading {
-    /// Of a ledger that was drawn up after `since`: the counts from the last before that on.
+    /// For a ledger written after `since`: uses the counts from the last one before that on.
     fn new(ledger: Ledger, counts: &[Count], since: Instant) -> Reading {
         let before = counts.iter().rposition(|count| count.ended <= since);
         let bytes = counts[before.unwrap_or(0)..]
@@ -65,12 +67,12 @@ impl Reading {
         self.ledger.sum() == i128::from(self.ledger.resident)
     }
 
-    /// Whether the kernel counted the same all the time.
+    /// Whether all of the kernel's counts were equal.
     pub fn is_at_rest(&self) -> bool {
         self.low == self.high
     }
 
-    /// By how many bytes the ledger lies beside what the kernel counted.
+    /// By how many bytes the ledger lies outside the kernel's counts.
     pub fn difference(&self) -> u64 {
         let resident = self.ledger.resident;
         self.low.saturating_sub(resident) + resident.saturating_sub(self.high)
@@ -90,11 +92,11 @@ impl fmt::Display for Reading {
     }
 }
 
-/// Asks the process for its figures, and the kernel all the time.
+/// Asks the process for its figures, and the kernel for counts meanwhile.
 pub fn ask(pid: u32) -> Answer {
     match try_to_ask(pid) {
         Ok(answer) => answer,
-        // Gone, or about to be another program: whatever the kernel says of it then.
+        // It has ended, or is about to become another program.
         Err(_) => Answer::Nobody,
     }
 }
@@ -115,7 +117,7 @@ fn try_to_ask(pid: u32) -> io::Result<Answer> {
         if !served {
             unserved = looked;
         }
-        // Once more after the answer.
+        // One more after the answer.
         counts.push(Count::now(&board)?);
     }
     let name = fs::read_to_string(format!("/proc/{pid}/comm"))?;
@@ -131,7 +133,7 @@ fn try_to_ask(pid: u32) -> io::Result<Answer> {
     })
 }
 
-/// The kernel's count of a process's arenas, in bytes, and when it was taken.
+/// The kernel's count of a process's arenas in bytes, with its time.
 struct Count {
     begun: Instant,
     ended: Instant,
@@ -154,7 +156,8 @@ impl Count {
     }
 }
 
-/// A board, reached through the memory of its process: a program may have closed its descriptor.
+/// A board, read through the memory of its process, because a program may have closed its
+/// descriptor.
 struct Board {
     pid: u32,
     at: u64,
@@ -188,7 +191,7 @@ impl Board {
         Ok(is_its_own.then_some(board))
     }
 
-    /// Whether the process still is what it was: not another program, not about to end.
+    /// Whether the process is still the same program and not about to end.
     fn is_still_there(&self) -> io::Result<bool> {
         let now = Board::open(self.pid)?;
         Ok(now.is_some_and(|now| (now.at, now.made_ms) == (self.at, self.made_ms)))
@@ -201,7 +204,7 @@ impl Board {
         Ok(value)
     }
 
-    /// Asks for the figures, and for more of them from now on; gives the number of the question.
+    /// Requests figures once and then at intervals; returns the number of the request.
     fn ask(&self) -> io::Result<u64> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let number = since.map_err(io::Error::other)?.as_nanos() as u64;
@@ -227,7 +230,7 @@ impl Board {
         Ok(ranges.map(|[start, bytes]| *start..start + bytes).collect())
     }
 
-    /// The ledger that was written last, and what it took; `None` while another is being written.
+    /// The last ledger and what it cost; `None` while another is being written.
     fn figures(&self) -> io::Result<Option<(Ledger, Duration)>> {
         for _ in 0..100 {
             let before: u64 = self.read(FIGURES_AT)?;
@@ -256,7 +259,7 @@ fn uptime_ms() -> io::Result<u64> {
     }
 }
 
-/// What the kernel counts as resident in the mappings that lie in `arenas`.
+/// The kernel's resident count for the mappings that lie in `arenas`.
 fn resident(pid: u32, arenas: &[Range<u64>]) -> io::Result<u64> {
     let smaps = fs::read_to_string(format!("/proc/{pid}/smaps"))?;
     let mut is_ours = false;
@@ -272,7 +275,7 @@ fn resident(pid: u32, arenas: &[Range<u64>]) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// The addresses that a line of maps begins with.
+/// The addresses at the beginning of a line of maps.
 fn range_of(line: &str) -> io::Result<Range<u64>> {
     let range = || {
         let (start, end) = line.split(' ').next()?.split_once('-')?;
@@ -286,7 +289,7 @@ fn range_of(line: &str) -> io::Result<Range<u64>> {
 mod tests {
     use super::*;
 
-    /// Of counts a ms apart, the ledger drawn up after the second.
+    /// From counts a millisecond apart, with a ledger written after the second.
     fn reading(resident: u64, counts: &[u64]) -> Reading {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);

@@ -1,4 +1,5 @@
-//! gcc and g++ on generated sources: the same object code, and a linked program that runs.
+//! gcc and g++ on generated sources: the object code must be the same, and a linked program must
+//! run.
 
 use neap_programs::world::fingerprint;
 use neap_programs::{Need, Outcome, Program, World};

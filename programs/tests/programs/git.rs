@@ -1,4 +1,4 @@
-//! git: a history of 2,000 commits made by fast-import, some by hand, then collected,
+//! git: a history of 2,000 commits made by fast-import and a few made one by one, then collected,
 //! cloned and checked.
 
 use neap_programs::{Need, Outcome, Program, World};

@@ -1,4 +1,4 @@
-//! Tests of the suite itself: what it asserts must be able to fail.
+//! Tests of the suite itself: its assertions must be able to fail.
 
 use libtest_mimic::{Failed, Trial};
 use neap_programs::bench::Bench;
@@ -91,7 +91,7 @@ fn sees_every_process(bench: &Bench) -> Outcome<()> {
     Err(format!("{:?}: {:?}", ended.stdout, ended.processes).into())
 }
 
-/// To be mapped is not yet to serve: asks the dynamic loader where it bound the names.
+/// A mapped library need not serve malloc: asks the dynamic loader what it bound the names to.
 fn sees_the_library_serve_malloc(bench: &Bench) -> Outcome<()> {
     let world = world(bench, "bindings", 60.0)?;
     let mut command = world.command("sh");

@@ -1,7 +1,7 @@
 //! The suite: every program in both worlds, as tests of a libtest-like harness.
 //!
-//! A program that is not installed is a skipped test with the line that installs it;
-//! with `REQUIRE_ALL=1` it is a failed one.
+//! A program that is not installed is a skipped test, with the command that installs it; with
+//! `REQUIRE_ALL=1` it is a failure.
 
 mod compilers;
 mod git;
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-/// The long ones first, so that the last minutes are not one test's.
+/// Long tests come first, so that the last minutes are not spent on a single one.
 const PROGRAMS: &[&Program] = &[
     &compilers::GXX,
     &postgres::POSTGRES,

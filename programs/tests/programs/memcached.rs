@@ -128,7 +128,7 @@ impl Client {
     }
 }
 
-/// What the server counts, as far as it is the same every time.
+/// The server's counters, as far as they are reproducible.
 fn totals(address: SocketAddr) -> Outcome<String> {
     let mut stream = net::connect(address)?;
     stream.write_all(b"stats\r\nquit\r\n")?;

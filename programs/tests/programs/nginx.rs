@@ -57,7 +57,7 @@ fn reload(world: &World, server: &Server) -> Outcome<()> {
     })
 }
 
-/// Fails when wrk counted an error. Its rates are not compared.
+/// Fails if wrk counted an error. Its rates are not compared.
 fn load(world: &World, at: SocketAddr, path: &str, header: &str) -> Outcome<()> {
     let url = format!("http://{at}{path}");
     let duration = world.size("1s", "20s");

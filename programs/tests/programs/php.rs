@@ -1,6 +1,5 @@
-//! PHP from the distribution. It loads its extensions with `RTLD_DEEPBIND`, which
-//! binds their `malloc` past a preload: under allocators that do not take the flag
-//! out it dies at start.
+//! PHP from the distribution. It loads its extensions with `RTLD_DEEPBIND`, which binds their
+//! `malloc` past a preload. Under allocators that do not remove the flag, it crashes at start.
 
 use neap_programs::{Need, Outcome, Program, World};
 use std::time::Duration;

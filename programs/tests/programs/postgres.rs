@@ -1,5 +1,5 @@
-//! PostgreSQL: a cluster is made, filled by pgbench, worked by four clients and queried.
-//! The server refuses to run as root, so then all runs as the package's own user.
+//! PostgreSQL: a cluster is made, filled by pgbench, used by four clients and queried. The server
+//! refuses to run as root; as root, everything therefore runs as the package's own user.
 
 use neap_programs::{Need, Outcome, Program, Server, World, program};
 use std::os::unix::fs::chown;
@@ -77,16 +77,16 @@ fn start<'w>(world: &'w World, user: &User) -> Outcome<Server<'w>> {
     Ok(server)
 }
 
-/// Whom the cluster belongs to.
+/// The owner of the cluster.
 enum User {
-    /// Who runs the tests.
+    /// The user that runs the tests.
     Own,
-    /// Another one, with these user and group ids.
+    /// Another user, with these user and group IDs.
     Other(u32, u32),
 }
 
 impl User {
-    /// Root gives the world's directory away.
+    /// As root, hands over the world's directory.
     fn for_servers(world: &World) -> Outcome<Self> {
         // SAFETY: the call takes nothing and cannot fail.
         if unsafe { libc::geteuid() } != 0 {

@@ -1,5 +1,5 @@
-//! CPython from the distribution: once with its own small-object allocator, once with
-//! every object from malloc.
+//! CPython from the distribution: once with its own small-object allocator, once with every object
+//! from malloc.
 
 use neap_programs::{Need, Outcome, Program, World};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! redis-server under redis-benchmark with pipelining, then saved in the foreground
-//! and by a forked child, and loaded again.
+//! redis-server under redis-benchmark with pipelining, then saved in the foreground and by a forked
+//! child, and loaded again.
 
 use neap_programs::{Need, Outcome, Program, Server, World, net};
 use std::fmt::Write;
@@ -62,8 +62,8 @@ fn start<'w>(world: &'w World) -> Outcome<(Server<'w>, SocketAddr)> {
     Ok((server, address))
 }
 
-/// Its keys are random and stay below those of [`load`], which it must not touch: the
-/// second run falls into the background save.
+/// Its keys are random and stay below those of [`load`], which it must not touch, because the
+/// second run coincides with the background save.
 fn benchmark(world: &World, at: SocketAddr) -> Outcome<()> {
     let requests = world.size("50000", "1000000");
     let mut command = world.command("redis-benchmark");
@@ -86,7 +86,7 @@ fn benchmark(world: &World, at: SocketAddr) -> Outcome<()> {
     world.succeed(command).map(drop)
 }
 
-/// Fills the database with what is the same every time.
+/// Fills the database with reproducible data.
 fn load(world: &World, at: SocketAddr, keys: usize) -> Outcome<()> {
     let mut commands = String::new();
     for n in 0..keys {

@@ -31,7 +31,7 @@ pub const JAVA: Program = Program {
     },
 };
 
-/// The go command is static; what it builds with C code in it is not.
+/// The go command is static; a program with C code that it builds is not.
 pub const GO: Program = Program {
     name: "go",
     needs: &[
@@ -72,7 +72,7 @@ fn go(world: &World) -> Outcome<String> {
     ))
 }
 
-/// Kept between runs: building Go's own packages anew takes longer than all the rest.
+/// Kept between runs, because building Go's own packages takes longer than everything else.
 fn go_cache(world: &World) -> PathBuf {
     world.bench.cache.join("go")
 }

@@ -14,7 +14,7 @@ pub(super) fn command(_: &mut Session<'_>, arguments: Arguments<'_>, reply: &mut
     }
     match arguments.at(1).to_ascii_lowercase().as_slice() {
         b"count" => reply.count(TABLE.len()),
-        // Clients that ask for help texts do without.
+        // Clients that request help texts work without them.
         b"docs" => reply.array(0),
         b"info" => {
             reply.array(arguments.len() - 2);
@@ -49,7 +49,7 @@ fn describe(command: &Command, reply: &mut Reply) {
     }
 }
 
-/// `CONFIG GET pattern…`: what clients ask for, as the server is set.
+/// `CONFIG GET pattern…`: the settings that clients ask for.
 pub(super) fn config(
     session: &mut Session<'_>,
     arguments: Arguments<'_>,
@@ -125,7 +125,7 @@ pub(super) fn time(_: &mut Session<'_>, _: Arguments<'_>, reply: &mut Reply) -> 
     Ok(())
 }
 
-/// Ends the server; there is nothing to save, whatever the argument says.
+/// Ends the server. There is nothing to save, regardless of the argument.
 pub(super) fn shutdown(
     session: &mut Session<'_>,
     arguments: Arguments<'_>,

@@ -5,8 +5,8 @@ use crate::reply::Reply;
 use crate::request::Arguments;
 use crate::store::Store;
 
-/// The time `amount` units of `unit` milliseconds after `now`, if redis would take it. A time in
-/// the past is 1: over.
+/// The time `amount` units of `unit` milliseconds after `now`, if redis would accept it. A time in
+/// the past becomes 1, which has passed.
 pub(super) fn time_after(now: u64, amount: i64, unit: i64) -> Option<u64> {
     let now = i64::try_from(now).ok()?;
     let time = amount.checked_mul(unit)?.checked_add(now)?;

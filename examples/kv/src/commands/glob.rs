@@ -1,7 +1,7 @@
 //! Patterns of keys: `*`, `?`, `[a-z]`, `[^a-z]`, `\x`.
 
-/// Whether the whole text matches. At a mismatch only the last `*` takes a byte more, so the
-/// time is bounded by the product of the lengths, and no stack is used.
+/// Whether the whole text matches. At a mismatch, only the last `*` takes one more byte. So the
+/// time is bounded by the product of the lengths, and no recursion is needed.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut rest, mut left) = (pattern, text);
     let mut star: Option<(&[u8], &[u8])> = None;
@@ -27,7 +27,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// What is left of the pattern if its first item matches the byte.
+/// The rest of the pattern, if its first item matches the byte.
 fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (matched, rest) = match pattern {
         [b'?', rest @ ..] => (true, rest),
@@ -42,7 +42,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     matched.then_some(rest)
 }
 
-/// Whether a class holds the byte, and what stands after its `]`.
+/// Whether a class contains the byte, and the text after its `]`.
 fn class_has(mut class: &[u8], byte: u8) -> (bool, &[u8]) {
     let mut found = false;
     loop {

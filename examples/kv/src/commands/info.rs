@@ -7,10 +7,10 @@ use crate::server::Server;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The version of redis whose commands and errors these are.
+/// The version of redis whose commands and errors the server follows.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-/// What writes a section.
+/// Writes a section.
 type Section = fn(&Server, &mut String);
 
 const SECTIONS: [(&str, Section); 5] = [
@@ -90,8 +90,9 @@ fn clients(server: &Server, text: &mut String) {
     );
 }
 
-/// `used_memory` is what Neap gave out; the names that begin with `neap_` and `stacks_` are Neap's
-/// own, see the documentation of `neap::stats::Snapshot` and of `neap::stack::StackTotals`.
+/// `used_memory` is the memory that Neap has allocated. Names that begin with `neap_` and `stacks_`
+/// are Neap's own; see the documentation of `neap::stats::Snapshot` and of
+/// `neap::stack::StackTotals`.
 fn memory(server: &Server, text: &mut String) {
     let (store, heap) = (server.store().bytes(), neap::front::snapshot());
     figures(

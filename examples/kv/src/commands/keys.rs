@@ -6,7 +6,7 @@ use crate::reply::Reply;
 use crate::request::{Arguments, number};
 use crate::store::Store;
 
-/// The most keys one `SCAN` looks at: it blocks everybody.
+/// Most keys that one `SCAN` visits, because it blocks all other clients.
 const MAX_SCAN: usize = 100_000;
 
 pub(super) fn del(store: &mut Store, arguments: Arguments<'_>, reply: &mut Reply) -> Outcome {
@@ -68,7 +68,7 @@ struct ScanOptions<'a> {
     kind: Kind,
 }
 
-/// Which type of value is asked for; there is one.
+/// The requested type of value; there is only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Strings,

@@ -1,4 +1,4 @@
-//! The commands: a table, and one function each.
+//! The commands: a table, and a function for each.
 
 mod admin;
 mod expiry;
@@ -18,13 +18,13 @@ use crate::reply::Reply;
 use crate::request::{Arguments, number};
 use crate::store::Store;
 
-/// What a handler leaves: a reply written, or a refusal to be written.
+/// A handler's result: the reply is written, or a refusal is to be written.
 pub type Outcome = Result<(), Refusal>;
 
 /// Finds a request's command and checks its arity.
 ///
 /// # Errors
-/// As redis words them.
+/// Worded as in redis.
 pub fn choose(arguments: Arguments<'_>) -> Result<&'static Command, Refusal> {
     let command = find(arguments.at(0)).ok_or_else(|| Refusal::unknown(arguments))?;
     if command.takes(arguments.len()) {
@@ -34,7 +34,7 @@ pub fn choose(arguments: Arguments<'_>) -> Result<&'static Command, Refusal> {
     }
 }
 
-/// Runs a command that needs nothing but the store.
+/// Runs a command that needs only the store.
 pub fn run_data(
     handler: fn(&mut Store, Arguments<'_>, &mut Reply) -> Outcome,
     store: &mut Store,
@@ -45,12 +45,12 @@ pub fn run_data(
     settle(outcome, reply);
 }
 
-/// The number that an argument or a value is.
+/// The number that an argument or a value represents.
 fn integer(text: &[u8]) -> Result<i64, Refusal> {
     number(text).ok_or(Refusal::NotInteger)
 }
 
-/// Writes a refusal in the place of what the handler began to write.
+/// Replaces the handler's partial reply by a refusal.
 pub fn settle(outcome: Outcome, reply: &mut Reply) {
     match outcome {
         Err(refusal) => reply.fail(&refusal),

@@ -1,4 +1,4 @@
-//! Errors, worded as redis words them: clients compare the text.
+//! Errors, worded as in redis, because clients compare the text.
 
 use crate::request::Arguments;
 use std::collections::TryReserveError;
@@ -13,7 +13,7 @@ pub enum Refusal {
     UnknownSubcommand(String, &'static str),
     /// The wrong number of arguments for this command.
     Arity(&'static str),
-    /// Options that do not go together, or are none.
+    /// Options that are unknown or contradict each other.
     Syntax,
     /// An argument or a value is no integer.
     NotInteger,
@@ -21,21 +21,21 @@ pub enum Refusal {
     Overflow,
     /// The amount cannot be subtracted.
     DecrementOverflow,
-    /// A deadline that cannot be, in this command.
+    /// An impossible deadline in this command.
     ExpireTime(&'static str),
     /// A cursor that is no number.
     Cursor,
     /// Only database 0 exists.
     Database,
-    /// Only version 2 of the protocol is spoken.
+    /// Only version 2 of the protocol is supported.
     Protocol,
-    /// A name with blanks or line ends.
+    /// A name that contains blanks or line ends.
     ClientName,
     /// A value longer than a request may be.
     ValueTooLong,
     /// A reply longer than the server sends.
     ReplyTooLong,
-    /// No memory is left, or none below `--maxmemory`.
+    /// No memory is left, or none within `--maxmemory`.
     OutOfMemory,
 }
 
@@ -59,7 +59,7 @@ impl Refusal {
     }
 }
 
-/// What a client called something, cut to 128 bytes.
+/// A name that a client gave, cut to 128 bytes.
 fn name(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
 }

@@ -5,12 +5,12 @@ use crate::reply::Reply;
 use crate::request::{Arguments, number};
 use crate::server::Server;
 
-/// What a connection is called, and whether it is to end.
+/// A connection's name, and whether it is to end.
 #[derive(Debug)]
 pub struct Client {
-    /// Its number; no two have the same.
+    /// Its unique number.
     pub id: u64,
-    /// Given by `CLIENT SETNAME`.
+    /// Set by `CLIENT SETNAME`.
     pub name: Box<[u8]>,
     /// Whether it ends after this reply.
     pub course: Course,
@@ -19,18 +19,18 @@ pub struct Client {
 /// How a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
-    /// With the next request.
+    /// It continues with the next request.
     On,
     /// It ends after the reply.
     Ends,
 }
 
-/// What a command on the connection may use.
+/// The context of a command on the connection.
 #[derive(Debug)]
 pub struct Session<'a> {
     /// The whole server.
     pub server: &'a Server,
-    /// Who asks.
+    /// The client that asks.
     pub client: &'a mut Client,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn client(
             session.client.name = client_name(arguments.at(2))?;
             reply.ok();
         }
-        // A library says its name and version; nothing depends on them.
+        // A client library tells its name and version, which the server ignores.
         (b"setinfo", 4) => reply.ok(),
         (b"id" | b"getname" | b"setname" | b"setinfo", _) => return Err(Refusal::Arity("client")),
         (other, _) => return Err(Refusal::unknown_subcommand(other, "client")),

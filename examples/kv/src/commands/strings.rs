@@ -5,7 +5,7 @@ use crate::reply::{Reply, decimal};
 use crate::request::Arguments;
 use crate::store::{Deadline, Store};
 
-/// The longest value that `APPEND` makes, in bytes: as long as redis's.
+/// The longest value that `APPEND` makes, in bytes; the same as redis's.
 const MAX_VALUE: usize = 512 << 20;
 
 pub(super) fn get(store: &mut Store, arguments: Arguments<'_>, reply: &mut Reply) -> Outcome {
@@ -13,7 +13,7 @@ pub(super) fn get(store: &mut Store, arguments: Arguments<'_>, reply: &mut Reply
     Ok(())
 }
 
-/// When `SET` is to be done.
+/// The condition of a `SET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
     Always,
@@ -21,7 +21,7 @@ enum Condition {
     Present,
 }
 
-/// What `SET` answers.
+/// The reply of a `SET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Done,
@@ -73,7 +73,7 @@ impl SetOptions {
     }
 }
 
-/// A deadline so many units of `unit` milliseconds from now.
+/// A deadline `amount` units of `unit` milliseconds from now.
 fn after(
     store: &Store,
     amount: Option<&[u8]>,

@@ -1,11 +1,11 @@
-//! Which commands there are.
+//! The table of commands.
 
 use super::{Outcome, Session, admin, expiry, info, keys, session, strings};
 use crate::reply::Reply;
 use crate::request::Arguments;
 use crate::store::Store;
 
-/// How a command is run.
+/// How to run a command.
 #[derive(Clone, Copy)]
 pub enum Handler {
     /// With the store alone.
@@ -17,39 +17,39 @@ pub enum Handler {
 /// Whether a command may make the store grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// It is refused when the store is full.
+    /// It is refused while the store is full.
     Grows,
     /// It is always run.
     Stays,
 }
 
-/// On which stack a command runs.
+/// The stack that a command runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The coroutine's.
     Own,
-    /// The thread's, which is large: for the few that format much.
+    /// The thread's, which is large: for the few commands that format long texts.
     Thread,
 }
 
 /// A command.
 pub struct Command {
-    /// Its name in small letters.
+    /// Its name in lower case.
     pub name: &'static str,
-    /// The number of arguments, the name included; negative for "at least".
+    /// The number of arguments, including the name; negative for "at least".
     pub arity: i64,
-    /// Whether the store may grow by it.
+    /// Whether it may make the store grow.
     pub memory: Memory,
     /// Where it runs.
     pub place: Place,
-    /// Its first, last and step of keys, as `COMMAND` tells clients.
+    /// Its first, last and step of keys, as `COMMAND` reports them.
     pub keys: (i64, i64, i64),
-    /// What runs it.
+    /// Its function.
     pub handler: Handler,
 }
 
 impl Command {
-    /// Whether it takes so many arguments, the name included.
+    /// Whether it accepts `count` arguments, including the name.
     pub fn takes(&self, count: usize) -> bool {
         let count = count as i64;
         count == self.arity || (self.arity < 0 && count >= -self.arity)
@@ -96,10 +96,10 @@ const fn session(
 use Memory::{Grows, Stays};
 use Place::{Own, Thread};
 
-/// How many there are.
+/// The number of commands.
 const COUNT: usize = 44;
 
-/// All commands, in the order of their names.
+/// All commands, sorted by name.
 pub static TABLE: [Command; COUNT] = [
     data("append", 3, Grows, ONE, strings::append),
     session("client", -2, Own, session::client),
@@ -147,7 +147,7 @@ pub static TABLE: [Command; COUNT] = [
     data("unlink", -2, Stays, ALL, keys::del),
 ];
 
-/// The names as numbers in the same order: every request looks its command up.
+/// The names as numbers in the same order, because every request looks up its command.
 static NUMBERS: [u128; COUNT] = {
     let mut numbers = [0; COUNT];
     let mut place = 0;
@@ -162,7 +162,7 @@ static NUMBERS: [u128; COUNT] = {
     numbers
 };
 
-/// At most 16 bytes as a number that is ordered as they are.
+/// At most 16 bytes as a number with the same ordering.
 const fn in_small_letters(name: &[u8]) -> u128 {
     let mut letters = [0; 16];
     let mut place = 0;
@@ -173,13 +173,13 @@ const fn in_small_letters(name: &[u8]) -> u128 {
     u128::from_be_bytes(letters)
 }
 
-/// The command of this name, in whatever case.
+/// The command with this name, in any case.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
     if name.len() > 16 {
         return None;
     }
     let place = NUMBERS.binary_search(&in_small_letters(name)).ok()?;
-    // A name that ends in zeros is another.
+    // A name with trailing zero bytes is a different one.
     Some(&TABLE[place]).filter(|command| command.name.len() == name.len())
 }
 

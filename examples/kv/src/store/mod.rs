@@ -1,10 +1,10 @@
 //! Keys, values, deadlines.
 //!
-//! Entries stand side by side in an [`IndexMap`], so that a number is a place: `SCAN` walks from
-//! the last place to the first, and a removal moves the last entry into the gap. An entry not yet
-//! seen is therefore always below the cursor, whatever is removed or added meanwhile.
+//! Entries stand side by side in an [`IndexMap`], so a number identifies a place. `SCAN` walks from
+//! the last place to the first, and a removal moves the last entry into the gap. So an entry not
+//! yet visited is always below the cursor, despite removals and additions.
 //!
-//! Time is what the caller says it is, in milliseconds; 0 is before everything.
+//! The caller sets the time, in milliseconds; 0 is before all other times.
 
 mod sweep;
 
@@ -15,7 +15,8 @@ use indexmap::map::Entry as Slot;
 use std::collections::TryReserveError;
 use std::hash::{BuildHasher, RandomState};
 
-/// What an entry costs beside its key's and its value's bytes: its place, its hash, its share of the table.
+/// An entry's cost besides the bytes of its key and value: its place, its hash, its share of the
+/// table.
 pub const ENTRY_BYTES: usize = size_of::<(Box<[u8]>, Entry)>() + 8 + 16;
 
 /// No deadline.
@@ -28,25 +29,25 @@ struct Entry {
     deadline: u64,
 }
 
-/// What becomes of a key's deadline when it gets a value.
+/// What happens to a key's deadline when it gets a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// The key lives until it is removed.
+    /// The key stays until it is removed.
     Never,
-    /// It stays as it was.
+    /// The deadline stays.
     Keep,
-    /// The key is gone at this time, in milliseconds.
+    /// The key expires at this time, in milliseconds.
     At(u64),
 }
 
-/// What happened to keys, in numbers.
+/// Counters of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Reads that found their key.
     pub hits: u64,
-    /// Reads that did not.
+    /// Reads that did not find it.
     pub misses: u64,
-    /// Keys that met their deadline.
+    /// Keys that expired.
     pub expired: u64,
 }
 
@@ -58,7 +59,7 @@ pub struct Store {
     bytes: usize,
     /// Entries with a deadline.
     timed: usize,
-    /// Entries below this place are still to be looked at by the sweep.
+    /// The sweep has yet to visit the entries below this place.
     sweep_below: usize,
     counts: Counts,
 }
@@ -69,12 +70,12 @@ impl Store {
         Store::default()
     }
 
-    /// Tells the time, in milliseconds.
+    /// Sets the time, in milliseconds.
     pub fn set_now(&mut self, now: u64) {
         self.now = now;
     }
 
-    /// The time it was told.
+    /// The time that was set last.
     pub fn now(&self) -> u64 {
         self.now
     }
@@ -84,7 +85,7 @@ impl Store {
         self.bytes
     }
 
-    /// Keys, those included whose deadline has passed unnoticed.
+    /// The number of keys, including expired ones that were not removed yet.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -99,7 +100,7 @@ impl Store {
         self.timed
     }
 
-    /// What happened so far.
+    /// The counters.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -118,21 +119,21 @@ impl Store {
         }
     }
 
-    /// Whether the key is there.
+    /// Whether the key exists.
     pub fn contains(&mut self, key: &[u8]) -> bool {
         self.place(key).is_some()
     }
 
-    /// What a key costs, in bytes.
+    /// The cost of a key, in bytes.
     pub fn cost(&mut self, key: &[u8]) -> Option<usize> {
         let place = self.place(key)?;
         Some(cost(key, &self.entries[place]))
     }
 
-    /// Gives a key a value.
+    /// Sets a key's value.
     ///
     /// # Errors
-    /// Without memory; the key is as it was.
+    /// If memory is short; the key is unchanged.
     pub fn set(
         &mut self,
         key: &[u8],
@@ -151,10 +152,10 @@ impl Store {
         Ok(())
     }
 
-    /// Adds bytes to a key's value, which may be absent, and says how many it has then.
+    /// Appends bytes to a key's value, which may be absent; returns its new length.
     ///
     /// # Errors
-    /// Without memory; the key is as it was.
+    /// If memory is short; the key is unchanged.
     pub fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<usize, TryReserveError> {
         let Some(place) = self.place(key) else {
             self.insert(key, tail)?;
@@ -168,7 +169,7 @@ impl Store {
         Ok(value.len())
     }
 
-    /// Removes a key, and gives its value.
+    /// Removes a key, and returns its value.
     pub fn remove(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         let place = self.place(key)?;
         Some(self.remove_at(place))
@@ -184,15 +185,15 @@ impl Store {
         };
     }
 
-    /// When a key will be gone, in milliseconds, or `None` inside if never.
+    /// A key's deadline in milliseconds; the inner `None` means never.
     pub fn deadline(&mut self, key: &[u8]) -> Option<Option<u64>> {
         let place = self.place(key)?;
         let deadline = self.entries[place].deadline;
         Some((deadline != NEVER).then_some(deadline))
     }
 
-    /// Gives a key a deadline, or takes it away, and gives the one before. A time that has come
-    /// removes the key.
+    /// Sets or removes a key's deadline, and returns the one before. A time that has passed removes
+    /// the key.
     pub fn set_deadline(&mut self, key: &[u8], time: Option<u64>) -> Option<Option<u64>> {
         let place = self.place(key)?;
         let entry = &mut self.entries[place];
@@ -205,8 +206,8 @@ impl Store {
         Some(before)
     }
 
-    /// Shows about `count` keys from `cursor` on, and gives the next cursor: 0 at the end, and
-    /// 0 to begin.
+    /// Passes about `count` keys from `cursor` on to `show`, and returns the next cursor. 0 begins
+    /// the scan and marks its end.
     pub fn scan(&self, cursor: usize, count: usize, mut show: impl FnMut(&[u8])) -> usize {
         let end = match cursor {
             0 => self.entries.len(),
@@ -223,7 +224,7 @@ impl Store {
         start
     }
 
-    /// Some key.
+    /// A random key.
     pub fn random_key(&mut self) -> Option<&[u8]> {
         let place = loop {
             let length = self.entries.len();
@@ -236,7 +237,7 @@ impl Store {
         self.entries.get_index(place).map(|(key, _)| &**key)
     }
 
-    /// Where a key stands; one whose deadline has passed is removed.
+    /// A key's place. Removes the key if it has expired.
     fn place(&mut self, key: &[u8]) -> Option<usize> {
         let place = self.entries.get_index_of(key)?;
         if self.is_over(place) {
@@ -282,13 +283,14 @@ impl Store {
         Ok(())
     }
 
-    /// Places for twice the entries: a refusal is an error here, and an abort in the map itself.
+    /// Reserves places for twice the entries. A refusal is an error here, but would be an abort
+    /// inside the map.
     fn grow(&mut self) -> Result<(), TryReserveError> {
         let more = self.entries.len().max(64);
         self.entries.try_reserve(more).map_err(|_| no_memory())
     }
 
-    /// Puts another value in the place; its block serves again if it is not much too large.
+    /// Replaces the value in the place; reuses its block unless it is much too large.
     fn overwrite(&mut self, place: usize, value: &[u8]) -> Result<(), TryReserveError> {
         let old = &mut self.entries[place].value;
         let room = old.capacity();
@@ -308,7 +310,7 @@ fn cost(key: &[u8], entry: &Entry) -> usize {
     ENTRY_BYTES + key.len() + entry.value.capacity()
 }
 
-/// The bytes in a block of just their size.
+/// The bytes in a block of exactly their size.
 fn copy(bytes: &[u8]) -> Result<Vec<u8>, TryReserveError> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len())?;
@@ -316,14 +318,14 @@ fn copy(bytes: &[u8]) -> Result<Vec<u8>, TryReserveError> {
     Ok(copy)
 }
 
-/// The error of a reservation that cannot be made.
+/// The error of an impossible reservation.
 fn no_memory() -> TryReserveError {
     Vec::<u8>::new()
         .try_reserve(usize::MAX)
         .expect_err("nobody has so much")
 }
 
-/// A number that clients cannot foretell; not for secrets.
+/// A number that clients cannot predict; not for secrets.
 fn random() -> u64 {
     RandomState::new().hash_one(0)
 }

@@ -1,23 +1,23 @@
-//! Expiry without a request: a few entries at a time, from the last place to the first.
+//! Expiry without a request: visits a few entries at a time, from the last place to the first.
 
 use super::Store;
 
-/// Entries looked at in a step; below a millisecond.
+/// Entries visited per step, which takes less than a millisecond.
 const STEP: usize = 2_048;
 
-/// What a step of the sweep found.
+/// The result of a step of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
-    /// No key has a deadline: nothing to do until one has.
+    /// No key has a deadline: no step is needed until one has.
     Nothing,
-    /// Few of the keys seen were over: the next step may wait.
+    /// Few of the visited keys had expired: the next step may wait.
     Calm,
-    /// A quarter of the timed keys seen were over: there may be many more.
+    /// A quarter of the visited keys with deadlines had expired: there may be many more.
     Busy,
 }
 
 impl Store {
-    /// Removes the keys that are over among the next few.
+    /// Removes the expired keys among the next few.
     pub fn sweep(&mut self) -> Sweep {
         if self.timed == 0 {
             return Sweep::Nothing;

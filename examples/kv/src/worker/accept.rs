@@ -1,4 +1,4 @@
-//! New connections: counted, refused above the limit, handed round.
+//! New connections: counted, refused above the limit, distributed.
 
 use crate::server::Server;
 use anyhow::Context as _;
@@ -7,17 +7,17 @@ use mio::{Interest, Registry, Token};
 use std::io::{ErrorKind, Write as _};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Connections accepted before those that are there have their turn again.
+/// Connections accepted before existing ones have their turn again.
 const BATCH: usize = 128;
 
-/// What is known of the queue of new connections.
+/// The state of the queue of new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
-    /// There will be an event when one comes.
+    /// An event will announce the next one.
     Empty,
     /// There may be more.
     Waiting,
-    /// There are more, but no descriptors or memory for them: to be tried again.
+    /// There are more, but descriptors or memory for them are short: try again later.
     Stuck,
 }
 
@@ -25,7 +25,7 @@ enum Queue {
 pub(super) struct Door {
     listener: TcpListener,
     queue: Queue,
-    /// Which thread gets the next connection.
+    /// The thread that gets the next connection.
     next: usize,
 }
 
@@ -45,7 +45,7 @@ impl Door {
         })
     }
 
-    /// There was an event.
+    /// Notes an event.
     pub(super) fn knock(&mut self) {
         self.queue = Queue::Waiting;
     }
@@ -58,7 +58,7 @@ impl Door {
         self.queue == Queue::Stuck
     }
 
-    /// Accepts a batch, and hands it round.
+    /// Accepts a batch, and distributes it.
     pub(super) fn open(&mut self, server: &Server) {
         for _ in 0..BATCH {
             if self.queue == Queue::Empty {
@@ -75,13 +75,13 @@ impl Door {
         self.queue = Queue::Waiting;
         if server.clients.load(Relaxed) >= server.options.maxclients as usize {
             server.stats.rejected.fetch_add(1, Relaxed);
-            // A new socket has room for a line; if not, closing says enough.
+            // A new socket has room for a line; if not, the close has to suffice.
             let _ = stream.write(b"-ERR max number of clients reached\r\n");
             return;
         }
         server.stats.connections.fetch_add(1, Relaxed);
         server.clients.fetch_add(1, Relaxed);
-        // Replies are written whole. A socket that is broken already shows it at the first read.
+        // Replies are written whole. A broken socket shows at the first read.
         let _ = stream.set_nodelay(true);
         let inboxes = server.inboxes();
         self.next = (self.next + 1) % inboxes.len();
@@ -92,7 +92,7 @@ impl Door {
 fn after(error: ErrorKind) -> Queue {
     match error {
         ErrorKind::WouldBlock => Queue::Empty,
-        // The client gave up meanwhile.
+        // The client has given up meanwhile.
         ErrorKind::ConnectionAborted | ErrorKind::Interrupted => Queue::Waiting,
         _ => Queue::Stuck,
     }

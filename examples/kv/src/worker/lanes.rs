@@ -17,7 +17,7 @@ struct Lane {
     routine: Routine,
     wait: Wait,
     stack: Stack,
-    /// What arrived while it waited for something else.
+    /// Events that arrived while it waited for another one.
     arrival: Arrival,
     parked_at: u64,
     trim: Trim,
@@ -43,11 +43,11 @@ impl Lane {
 pub(super) struct Lanes {
     server: Arc<Server>,
     lanes: Slab<Lane>,
-    /// Those that let others have their turn.
+    /// Those that let other connections have their turn.
     turns: VecDeque<usize>,
-    /// Those that have run their requests of this turn.
+    /// Those that have run this turn's requests.
     batch: Vec<usize>,
-    /// Whether any ran since this was last asked.
+    /// Whether any ran since the last query.
     stirred: bool,
 }
 
@@ -66,19 +66,19 @@ impl Lanes {
         !self.turns.is_empty()
     }
 
-    /// Whether any connection began or ran since this was last asked.
+    /// Whether any connection began or ran since the last query.
     pub(super) fn take_stirred(&mut self) -> bool {
         std::mem::take(&mut self.stirred)
     }
 
-    /// Begins to serve a connection. It runs when the first event is there.
+    /// Begins to serve a connection, which runs at its first event.
     pub(super) fn begin(&mut self, mut stream: TcpStream, registry: &Registry) {
         let slot = self.lanes.vacant_entry();
         let both = Interest::READABLE | Interest::WRITABLE;
         let stack = Stack::new(&self.server.options);
         let registered = registry.register(&mut stream, Token(slot.key()), both);
         let (Ok(stack), Ok(())) = (stack, registered) else {
-            // Without a stack or the kernel's memory the connection cannot be.
+            // Without a stack or kernel memory, the connection is dropped.
             self.server.clients.fetch_sub(1, Relaxed);
             self.server.stats.rejected.fetch_add(1, Relaxed);
             return;
@@ -101,9 +101,9 @@ impl Lanes {
         });
     }
 
-    /// The kernel says something about a socket.
+    /// Handles the kernel's event for a socket.
     pub(super) fn on_event(&mut self, key: usize, arrival: Arrival, room: bool) {
-        // An event of a connection that ended in this very turn.
+        // An event of a connection that ended in this turn.
         let Some(lane) = self.lanes.get_mut(key) else {
             return;
         };
@@ -119,7 +119,7 @@ impl Lanes {
         }
     }
 
-    /// Resumes those that let the others have their turn.
+    /// Resumes those that let other connections have their turn.
     pub(super) fn resume_waiting_turns(&mut self) {
         for _ in 0..self.turns.len() {
             if let Some(key) = self.turns.pop_front() {
@@ -128,7 +128,7 @@ impl Lanes {
         }
     }
 
-    /// Resumes those that have run their requests of this turn.
+    /// Resumes those that have run this turn's requests.
     pub(super) fn resume_batch(&mut self) {
         for key in std::mem::take(&mut self.batch) {
             self.resume(key);
@@ -141,8 +141,8 @@ impl Lanes {
         keys.into_iter().for_each(|key| self.close(key));
     }
 
-    /// Trims the stacks of those parked for `long` milliseconds, and closes those that are silent
-    /// for too long. Says whether a later look could find more to do.
+    /// Trims the stacks of connections parked for `long` milliseconds, and closes those silent for
+    /// too long. True if a later check could find more to do.
     pub(super) fn look(&mut self, now: u64, long: u64) -> bool {
         let timeout = u64::from(self.server.options.timeout) * 1_000;
         let mut silent = Vec::new();
@@ -193,7 +193,7 @@ impl Lanes {
         let Some(lane) = self.lanes.get_mut(key) else {
             return;
         };
-        // A coroutine waits in one place only, and that ends at this word.
+        // A coroutine waits in only one place, and this word ends the wait.
         while let CoroutineResult::Yield(_) = lane.routine.resume(Wake::Close) {}
         self.end(key);
     }

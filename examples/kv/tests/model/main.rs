@@ -12,7 +12,7 @@ use neap_kv::store::{Store, Sweep};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// What a command answers, as RESP.
+/// A command's reply, as RESP.
 fn answer(store: &mut Store, words: &[&str]) -> String {
     let mut bytes = format!("*{}\r\n", words.len());
     for word in words {
@@ -35,7 +35,7 @@ fn answer(store: &mut Store, words: &[&str]) -> String {
 }
 
 proptest! {
-    // Failing cases are printed; files beside the sources are not wanted.
+    // Failing cases are printed instead of written to files beside the sources.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
@@ -55,7 +55,7 @@ proptest! {
         prop_assert_eq!((store.bytes(), store.timed()), (0, 0));
     }
 
-    /// Whatever is added and removed between the calls of a scan, no key that stays is missed.
+    /// Despite additions and removals between the calls of a scan, it misses no key that stays.
     #[test]
     fn a_scan_shows_every_key_that_stays(
         first in 1..200_usize,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A value, or that there is none, as RESP.
+/// A value, or the null string, as RESP.
 pub fn bulk(text: Option<&str>) -> String {
     match text {
         Some(text) => format!("${}\r\n{text}\r\n", text.len()),
@@ -68,7 +68,7 @@ impl Model {
     }
 
     pub fn add(&mut self, key: &str, amount: i64) -> String {
-        // As redis has it: a number as it would write it, so not "00" or "+1".
+        // Like redis: only a number in canonical form, so not "00" or "+1".
         let text = self.get(key).unwrap_or("0");
         let old = text
             .parse::<i64>()

@@ -1,4 +1,4 @@
-//! What is done to store and model.
+//! The steps on store and model.
 
 use crate::answer;
 use crate::naive::{Model, SetOptions, bulk};
@@ -29,7 +29,7 @@ pub enum Step {
     Flush,
 }
 
-/// Takes a step with both, and holds the answers against each other.
+/// Performs a step on both, and compares the replies.
 pub fn run(store: &mut Store, model: &mut Model, step: &Step) -> Result<(), TestCaseError> {
     let mut ask = |words: &[&str]| answer(store, words);
     let (found, expected) = match step {
@@ -123,7 +123,7 @@ pub fn run(store: &mut Store, model: &mut Model, step: &Step) -> Result<(), Test
             return Ok(());
         }
         Step::Sweep => {
-            // Below one step's keys, so one step sees all.
+            // Fewer than a step's keys, so one step visits all.
             let timed = store.timed();
             prop_assert_eq!(store.sweep() == Sweep::Nothing, timed == 0);
             prop_assert_eq!(store.len(), model.entries.len());

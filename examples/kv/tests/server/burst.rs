@@ -1,4 +1,4 @@
-//! Bursts of connections: alive afterwards, and everything given back.
+//! Bursts of connections: the server survives, and all memory is given back.
 
 use crate::Add;
 use crate::world::{Client, Server};
@@ -19,7 +19,7 @@ fn come_and_go() {
         }
         assert!(server.figure("stacks_used") >= 2_000);
         drop(clients);
-        // The connection that asks has one.
+        // The connection that asks counts as one.
         server.wait_for("connected_clients", |clients| clients == 1);
         server.wait_for("stacks_used", |stacks| stacks == 1);
         assert_eq!(server.figure("stacks_lost"), 0);

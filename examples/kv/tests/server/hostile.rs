@@ -1,4 +1,4 @@
-//! Clients that mean harm: an error and a closed connection, and a server that goes on.
+//! Hostile clients: each gets an error and a closed connection, and the server goes on.
 
 use crate::Add;
 use crate::world::{Client, Server, request};
@@ -107,10 +107,10 @@ fn common_limit() {
     let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     let part = format!("*2\r\n$4\r\nECHO\r\n$1000000\r\n{}", "x".repeat(100_000));
     for client in &mut clients {
-        // One that is closed meanwhile does not take it all.
+        // One that is closed meanwhile does not accept all of it.
         let _ = client.0.write_all(part.as_bytes());
     }
-    // Each of those that stay holds a tenth of the limit.
+    // Each of the remaining ones holds a tenth of the limit.
     server.wait_for("connected_clients", |clients| clients <= 11);
     assert!(server.figure("buffered_bytes") <= 1 << 20);
     still_alive(&server);
@@ -123,7 +123,7 @@ fn unread() {
     assert_eq!(client.ask(&format!("SET k {value}")), "+OK");
     let count = 2_000;
     client.send(request("GET k").repeat(count));
-    // 200 MB of replies that nobody reads: the server stops making them.
+    // 200 MB of replies that the client does not read: the server stops producing them.
     server.wait_for("buffered_bytes", |bytes| bytes > 0);
     assert!(server.figure("buffered_bytes") < 4 << 20);
     still_alive(&server);
@@ -166,7 +166,7 @@ fn random_bytes() {
             .map(|_| letters[next() as usize % letters.len()])
             .collect();
         let mut client = server.connect();
-        // It may be cut off before it has sent all.
+        // The server may cut it off before it has sent everything.
         let _ = client.0.write_all(&bytes);
     }
     server.wait_for("connected_clients", |clients| clients == 1);

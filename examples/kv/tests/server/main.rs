@@ -1,7 +1,7 @@
-//! The server as clients meet it: redis-cli, redis-benchmark, a burst, and hostile ones.
+//! The server from the clients' point of view: redis-cli, redis-benchmark, a burst, and hostile
+//! clients.
 //!
-//! What needs Debian's `redis-tools` is an ignored test where they are absent; with
-//! `REQUIRE_ALL=1` it is a failed one.
+//! Tests that need Debian's `redis-tools` are ignored without it; with `REQUIRE_ALL=1` they fail.
 
 mod burst;
 mod hostile;
@@ -11,7 +11,7 @@ mod world;
 
 use libtest_mimic::{Arguments, Trial};
 
-/// Takes a test and its name.
+/// Registers a test with its name.
 type Add<'a> = &'a mut dyn FnMut(&str, fn());
 
 fn main() {

@@ -1,4 +1,4 @@
-//! What one well-behaved client sees.
+//! A single well-behaved client.
 
 use crate::Add;
 use crate::world::{Client, Server, command, request};
@@ -73,10 +73,10 @@ fn sent_meanwhile() {
     let value = "v".repeat(10_000_000);
     assert_eq!(client.ask(&format!("SET k {value}")), "+OK");
     client.send(request("GET k"));
-    // The reply does not fit the sockets: the connection waits for room.
+    // The reply does not fit the sockets, so the connection waits for room.
     server.wait_for("buffered_bytes", |bytes| bytes > 0);
     client.send(request("ECHO later"));
-    // Its arrival is noticed before this is answered.
+    // The server notices its arrival before it replies to this.
     assert_eq!(server.connect().ask("PING"), "+PONG");
     assert_eq!(client.reply().len(), value.len());
     assert_eq!(client.reply(), "later");
@@ -159,7 +159,7 @@ fn expiry() {
         assert_eq!(client.ask(&format!("SET k{number} v PX 20")), "+OK");
     }
     assert_eq!(client.ask("SET stays v"), "+OK");
-    // Nobody asks for these keys: the sweep finds them.
+    // No client asks for these keys: the sweep finds them.
     server.wait_for("expired_keys", |keys| keys == 50);
     assert_eq!(client.ask("DBSIZE"), ":1");
 }
@@ -182,7 +182,7 @@ fn shutdown() {
     assert!(server.child.wait().expect("it ends").success());
 }
 
-/// What a server that does not start says.
+/// The error of a server that does not start.
 fn complaint(words: &[&str]) -> String {
     let output = command(words)
         .stdout(Stdio::null())

@@ -81,7 +81,7 @@ fn benchmark() {
         "-t", tests, "-n", "2000", "-c", "20", "-P", "4", "-r", "100", "--csv",
     ];
     let text = run("redis-benchmark", &server, &words);
-    // A head, and a line a test.
+    // A heading, and one line per test.
     assert_eq!(text.lines().count(), 7, "{text}");
     assert!(server.figure("total_commands_processed") >= 12_000);
     assert_eq!(server.figure("protocol_errors"), 0);

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Beyond this a test has failed; nothing is measured by it.
+/// After this a test has failed; no test measures time with it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Server {
@@ -21,7 +21,7 @@ pub fn command(words: &[&str]) -> Command {
 }
 
 impl Server {
-    /// A server with these options, ready.
+    /// A ready server with these options.
     pub fn start(words: &[&str]) -> Server {
         let mut command = command(words);
         command.args(["--port", "0"]).stdout(Stdio::piped());
@@ -59,7 +59,7 @@ impl Server {
         figure.parse().expect("a number")
     }
 
-    /// Waits until a figure is what it should be.
+    /// Waits until a figure meets the expectation.
     pub fn wait_for(&self, name: &str, expected: impl Fn(u64) -> bool) {
         let mut last = 0;
         for _ in 0..3_000 {
@@ -104,14 +104,14 @@ impl Client {
         self.reply()
     }
 
-    /// Reads so many bytes.
+    /// Reads `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.0.read_exact(&mut bytes).expect("so many bytes");
         bytes
     }
 
-    /// Reads one reply that is no array; a bulk string without its frame.
+    /// Reads one reply that is no array; a bulk string without its framing.
     pub fn reply(&mut self) -> String {
         let line = self.line();
         let Some(length) = line.strip_prefix('$') else {
@@ -134,10 +134,10 @@ impl Client {
         String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
     }
 
-    /// Everything until the server closes, however it does.
+    /// Reads everything until the server closes in any manner.
     pub fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
-        // A reset is an end, too; a timeout is not.
+        // A reset counts as an end; a timeout does not.
         if let Err(error) = self.0.read_to_end(&mut bytes) {
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
         }

@@ -1,4 +1,4 @@
-//! Resident memory around a burst of connections, while a large store is loaded.
+//! Resident memory around a burst of connections, with a large store loaded.
 
 use crate::Options;
 use crate::peer::{Peer, Running};
@@ -10,19 +10,19 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Descriptors that are left for other things, here and in the servers.
+/// Spare descriptors for other purposes, here and in the servers.
 const SPARE_FILES: u64 = 128;
 
-/// Connections from one loopback address: well below the ports that it has.
+/// Connections per loopback address: well below its number of ports.
 const PER_ADDRESS: usize = 10_000;
 
-/// What the store needs to settle after loading, and what decay is given after the burst.
+/// Time for the store to settle after loading, and for decay after the burst.
 const REST: Duration = Duration::from_secs(2);
 
 /// Measures all servers.
 ///
 /// # Errors
-/// When a server fails, or the kernel has no room for so many connections.
+/// If a server fails, or the kernel has no room for that many connections.
 pub fn measure(peers: &[Peer], options: &Options, record: &mut Record) -> anyhow::Result<()> {
     let connections = allowed(options.connections)?;
     if connections < options.connections {
@@ -36,7 +36,7 @@ pub fn measure(peers: &[Peer], options: &Options, record: &mut Record) -> anyhow
     Ok(())
 }
 
-/// Raises the limit on open files, and says how many connections it allows.
+/// Raises the limit on open files, and returns the number of connections that it allows.
 fn allowed(wanted: usize) -> anyhow::Result<usize> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let needed = wanted as u64 + SPARE_FILES;
@@ -73,7 +73,7 @@ fn measure_one(
     note("2 s later")
 }
 
-/// Fills the store, many requests at a time.
+/// Fills the store with pipelined requests.
 fn load(address: SocketAddr, options: &Options) -> anyhow::Result<()> {
     const BATCH: usize = 256;
     let mut stream = TcpStream::connect(address)?;
@@ -98,7 +98,7 @@ fn load(address: SocketAddr, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens connections from several loopback addresses; each asks for one value.
+/// Opens connections from several loopback addresses; each requests one value.
 fn open(server: &Running, connections: usize) -> anyhow::Result<Vec<TcpStream>> {
     let mut open = Vec::with_capacity(connections);
     for number in 0..connections {
@@ -106,7 +106,7 @@ fn open(server: &Running, connections: usize) -> anyhow::Result<Vec<TcpStream>> 
             .with_context(|| format!("connection number {number}"))?;
         stream.write_all(b"*2\r\n$3\r\nGET\r\n$11\r\nkey:0000001\r\n")?;
         open.push(stream);
-        // Not a ping-pong: requests of the last hundred are under way at once.
+        // Read the answer of an earlier request, so that the last hundred are in flight at once.
         if let Some(earlier) = number.checked_sub(100) {
             read_answer(&mut open[earlier])?;
         }
@@ -147,7 +147,7 @@ fn read_answer(stream: &mut TcpStream) -> anyhow::Result<()> {
     }
 }
 
-/// Waits until the server has seen all connections end but the one that asks.
+/// Waits until the server has closed all connections except the one that asks.
 fn wait_until_alone(address: SocketAddr) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;

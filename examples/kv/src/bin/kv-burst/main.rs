@@ -1,6 +1,7 @@
-//! `kv-burst`: what a burst of connections costs `neap-kv` and redis-server, and how fast both are.
+//! `kv-burst`: the cost of a burst of connections in `neap-kv` and redis-server, and their
+//! throughput.
 //!
-//! One command, below five minutes, that prints a table and writes a dated record.
+//! One command of less than five minutes that prints a table and writes a dated record.
 
 mod burst;
 mod peer;
@@ -21,16 +22,16 @@ struct Options {
     /// Bytes of each value
     #[arg(long, default_value_t = 1_024)]
     value: usize,
-    /// Connections of the burst; fewer where the limit on open files is below that
+    /// Connections of the burst; fewer if the limit on open files is lower
     #[arg(long, default_value_t = 20_000)]
     connections: usize,
-    /// Rounds of the throughput; servers take turns in each
+    /// Rounds of the throughput; the servers alternate in each
     #[arg(long, default_value_t = 7)]
     rounds: u32,
-    /// Requests a command, server and round; with pipelining ten times as many
+    /// Requests per command, server and round; ten times as many with pipelining
     #[arg(long, default_value_t = 100_000)]
     requests: usize,
-    /// The server; by default the one beside this program
+    /// The server (default: the one beside this program)
     #[arg(long)]
     server: Option<PathBuf>,
     /// Where to write the record, as DATE-kv.csv

@@ -1,4 +1,4 @@
-//! The servers that are compared.
+//! The compared servers.
 
 use anyhow::{Context as _, ensure};
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server that can be started.
+/// A server to start.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub name: &'static str,
     program: PathBuf,
     kind: Kind,
@@ -27,7 +27,7 @@ impl Peer {
     /// `neap-kv` and redis-server.
     ///
     /// # Errors
-    /// When either is not there.
+    /// If either is not installed.
     pub fn both(server: Option<PathBuf>) -> anyhow::Result<[Peer; 2]> {
         let beside = || anyhow::Ok(std::env::current_exe()?.with_file_name("neap-kv"));
         let program = server.map_or_else(beside, Ok)?;
@@ -55,19 +55,19 @@ impl Peer {
         Ok(peers)
     }
 
-    /// What it says of its version.
+    /// Its version, as it prints it.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If it does not start.
     pub fn version(&self) -> anyhow::Result<String> {
         let output = Command::new(&self.program).arg("--version").output()?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
     }
 
-    /// Starts it with room for so many connections.
+    /// Starts it with room for `connections`.
     ///
     /// # Errors
-    /// When it does not become ready.
+    /// If it does not become ready.
     pub fn start(&self, connections: usize) -> anyhow::Result<Running> {
         let clients = (connections + 16).to_string();
         let mut command = Command::new(&self.program);
@@ -78,7 +78,7 @@ impl Peer {
             Kind::Redis => {
                 let port = free_port()?.to_string();
                 command.args(["--port", &port, "--save", "", "--appendonly", "no"]);
-                // It listens at 127.0.0.1 only, but connections come from 127.0.0.2, too.
+                // It listens on 127.0.0.1 only, but connections come from 127.0.0.2 as well.
                 command.args(["--protected-mode", "no"])
             }
         };
@@ -96,21 +96,21 @@ impl Peer {
     }
 }
 
-/// A port that nobody has now.
+/// A port that is free now.
 fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// A server that runs until this is dropped.
+/// A server that runs until this value is dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
 }
 
 impl Running {
-    /// Where `neap-kv` says that it listens.
+    /// The address that `neap-kv` prints.
     fn announced(&mut self) -> anyhow::Result<SocketAddr> {
         let output = self
             .child
@@ -125,7 +125,7 @@ impl Running {
             .with_context(|| format!("neap-kv did not get ready: {line:?}"))
     }
 
-    /// Waits until redis-server listens, and lets it write where nobody reads.
+    /// Waits until redis-server listens. A thread discards the server's output.
     fn listening(&mut self, command: &Command) -> anyhow::Result<SocketAddr> {
         let mut output = self
             .child
@@ -151,10 +151,10 @@ impl Running {
         Ok(address)
     }
 
-    /// KiB in memory, and KiB of page tables.
+    /// Resident KiB, and KiB of page tables.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// If the process has ended.
     pub fn memory(&self) -> anyhow::Result<Memory> {
         let text = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let field = |name: &str| {
@@ -173,17 +173,17 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended; nothing is lost with either server.
+        // It may have ended; neither server has data to lose.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a process has in memory.
+/// A process's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// KiB resident, as the kernel counts.
+    /// Resident KiB by the kernel's count.
     pub rss_kib: u64,
-    /// KiB of page tables, which RSS does not hold.
+    /// KiB of page tables, which RSS does not include.
     pub page_tables_kib: u64,
 }

@@ -1,4 +1,4 @@
-//! The record: a CSV file that tells the machine, the versions and every figure; and its tables.
+//! The record, a CSV file with the machine, the versions and every figure; and its tables.
 
 use crate::Options;
 use crate::peer::{Memory, Peer};
@@ -19,7 +19,7 @@ struct Row {
     value: f64,
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug)]
 pub struct Record {
     head: Vec<(String, String)>,
@@ -31,7 +31,7 @@ impl Record {
     /// An empty record of this machine.
     ///
     /// # Errors
-    /// When a server does not tell its version.
+    /// If a server does not print its version.
     pub fn new(peers: &[Peer], options: &Options) -> anyhow::Result<Record> {
         let mut record = Record {
             head: Vec::new(),
@@ -69,7 +69,7 @@ impl Record {
         self.head.push((key.to_string(), value));
     }
 
-    /// Notes a server's memory at a step.
+    /// Adds a server's memory at a step.
     pub fn memory(&mut self, step: &str, server: &'static str, memory: Memory) {
         for (kind, kib) in [
             ("rss_kib", memory.rss_kib),
@@ -79,7 +79,7 @@ impl Record {
         }
     }
 
-    /// Notes a rate in requests per second.
+    /// Adds a rate in requests per second.
     pub fn rate(
         &mut self,
         test: &str,
@@ -112,7 +112,7 @@ impl Record {
     /// Writes the record as `DATE-kv.csv` in `folder`.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, folder: &Path) -> anyhow::Result<PathBuf> {
         let path = folder.join(format!("{}-kv.csv", self.head[0].1));
         std::fs::write(&path, self.to_csv())?;
@@ -139,7 +139,7 @@ impl Record {
         text
     }
 
-    /// The figures for people.
+    /// The figures as tables.
     pub fn tables(&self) -> String {
         format!("{}\n\n{}\n", self.memory_table(), self.rate_table())
     }
@@ -198,7 +198,7 @@ impl Record {
         for name in self.names("requests_per_second") {
             let rates = |peer: &&str| self.values("requests_per_second", name, peer);
             let rates: Vec<Vec<f64>> = self.peers.iter().map(rates).collect();
-            // Runs of one round are pairs: what the machine did meanwhile cancels.
+            // The runs of one round are pairs, so that other load on the machine cancels out.
             let ratios = rates[0]
                 .iter()
                 .zip(&rates[1])
@@ -246,7 +246,7 @@ fn median(values: Vec<f64>) -> f64 {
     }
 }
 
-/// The first line of what a program prints, or `unknown`.
+/// The first line of a program's output, or `unknown`.
 fn said_by(program: &str, words: &[&str]) -> String {
     let output = Command::new(program).args(words).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -254,7 +254,7 @@ fn said_by(program: &str, words: &[&str]) -> String {
     text.lines().next().unwrap_or("unknown").to_string()
 }
 
-/// The value behind `name` in a file of `name: value` lines, or `unknown`.
+/// The value of `name` in a file of `name: value` lines, or `unknown`.
 fn field(path: &str, name: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let mut pairs = text.lines().filter_map(|line| line.split_once(':'));

@@ -1,4 +1,4 @@
-//! Requests per second by redis-benchmark; servers take turns.
+//! Requests per second by redis-benchmark; the servers alternate.
 
 use crate::Options;
 use crate::peer::{Peer, Running};
@@ -9,13 +9,13 @@ use std::process::Command;
 /// Connections of redis-benchmark.
 const CLIENTS: usize = 50;
 
-/// Pipelined requests of each connection, and how many requests for each without.
+/// Pipelined requests per connection, and the factor for the number of requests.
 const PIPELINES: [(usize, usize); 2] = [(1, 1), (16, 10)];
 
 /// Measures all servers in all rounds.
 ///
 /// # Errors
-/// When redis-benchmark or a server fails.
+/// If redis-benchmark or a server fails.
 pub fn measure(peers: &[Peer], options: &Options, record: &mut Record) -> anyhow::Result<()> {
     let running = peers
         .iter()
@@ -24,7 +24,8 @@ pub fn measure(peers: &[Peer], options: &Options, record: &mut Record) -> anyhow
     for round in 0..options.rounds {
         for (pipeline, times) in PIPELINES {
             let mut order: Vec<_> = running.iter().collect();
-            // Whoever is first finds another machine than whoever is second.
+            // Alternate the order, because the first run leaves the machine in another state for
+            // the second.
             if round % 2 == 1 {
                 order.reverse();
             }
@@ -61,7 +62,7 @@ fn run(server: &Running, pipeline: usize, requests: usize) -> anyhow::Result<Vec
     Ok(rates)
 }
 
-/// Of a line `"SET","123456.78",…`.
+/// Parses a line `"SET","123456.78",…`.
 fn rate(line: &str) -> Option<(String, f64)> {
     let mut fields = line.split(',').map(|field| field.trim_matches('"'));
     let (test, rate) = (fields.next()?, fields.next()?);
