@@ -171,7 +171,7 @@ row() { # row NAME MEMORY COMMAND…: runs it, and keeps a line for the table
     echo "${rows[-1]}"
 }
 
-torture() { # torture PERCENT MEMORY MODE ARGS…: so many of all rounds
+torture() { # torture PERCENT MEMORY MODE ARGS…: that percentage of all rounds
     local percent=$1 memory=$2 mode=$3 name=$3
     shift 3
     [ $# -eq 0 ] || name="$name ${*#--}"

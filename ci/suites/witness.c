@@ -1,5 +1,5 @@
 /* Preloaded with the library into every program of ci/suites.sh. Each process appends one
- * line to $SUITES_WITNESS: the object that answers `malloc`, and whether the library is loaded.
+ * line to $SUITES_WITNESS: the object that defines `malloc`, and whether the library is loaded.
  * It must not allocate: some tests count blocks, or define malloc themselves. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -82,7 +82,7 @@ fn quiet() -> Arg {
 
 fn report() -> Command {
     Command::new("report")
-        .about("Make one page of HTML of a recording, a profile or a run: what is large, why, what to do")
+        .about("Make one page of HTML from a recording, a profile or a run: what is large, why, what to do")
         .override_usage("neap report [OPTIONS] FILE\n       neap report [OPTIONS] -- PROGRAM [ARGUMENTS]...")
         .after_help("After --, the exit status is the program's own.")
         .arg(
@@ -141,8 +141,8 @@ fn env() -> Command {
 
 fn doctor() -> Command {
     Command::new("doctor")
-        .about("Say what this kernel offers, and whether Neap takes for a program")
-        .after_help("Exits with 1 if a program is given and Neap does not take for it.")
+        .about("Check what this kernel offers, and whether a program can run under Neap")
+        .after_help("Exits with 1 if a program is given that cannot run under Neap.")
         .override_usage("neap doctor [OPTIONS] [-- PROGRAM]")
         .arg(
             Arg::new("json")
@@ -174,7 +174,7 @@ fn profile() -> Command {
                 .required(true)
                 .value_name("PID|NAME|FILE")
                 .value_parser(value_parser!(OsString))
-                .help("A process, or a saved pprof file, from whatever program"),
+                .help("A process, or a saved pprof file of any program"),
         )
         .arg(
             Arg::new("seconds")
@@ -213,15 +213,15 @@ fn profile() -> Command {
                 .num_args(0..=1)
                 .require_equals(true)
                 .default_missing_value("")
-                .help("Print or write one line a stack, for flame graph programs"),
+                .help("Print or write one line per stack, for flame graph programs"),
         )
         .arg(file("flamegraph").help("Write a flame graph as SVG"))
-        .arg(file("pprof").help("Write a file that pprof and its kin open"))
+        .arg(file("pprof").help("Write a file in pprof's format"))
         .arg(flag("json").help("Print one JSON object"))
         .arg(
             flag("quiet")
                 .short('q')
-                .help("Do not say on standard error how far it is"),
+                .help("Show no progress on standard error"),
         )
         .group(ArgGroup::new("form").args(["tree", "leaks", "list", "collapsed", "flamegraph", "pprof", "json"]))
 }

@@ -14,12 +14,12 @@ import sys
 import threading
 import zlib
 
-# A client that ran out of time goes away; one that has it all may go before the farewell.
+# A client whose time is up disconnects. One that has the whole body may skip TLS's shutdown.
 GONE = (ConnectionError, TimeoutError, ssl.SSLError)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Sends the body to whoever asks.
+    """Sends the body in answer to every GET.
 
     There is no Content-Length: http.client would cut a read to what is left of the body, and a
     chunk of 1000 MB of a body of 64 would be one of 64. The end of the connection ends the body.
@@ -33,7 +33,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         try:
             self.wfile.write(self.server.body)
-            # OpenSSL 3 takes an end without TLS's farewell for an attack.
+            # OpenSSL 3 treats an end without TLS's shutdown as an attack.
             self.connection.unwrap()
         except GONE:
             pass

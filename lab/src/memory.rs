@@ -66,7 +66,7 @@ impl Step {
             Step::Idle => {
                 "What fell here came back without a call from the program; what did not is still the process's."
             }
-            Step::MapFile => "A mapped file is addresses too: nothing is read yet.",
+            Step::MapFile => "A mapped file takes only addresses at first: nothing is read yet.",
             Step::WriteFile => {
                 "Its pages belong to the page cache: they count as file (or shared) pages, not as the process's own."
             }

@@ -191,7 +191,7 @@ impl Board {
 
     fn torn(&self) -> Failure {
         Failure::own(format!(
-            "{}: its board makes no sense: the figures are being written for ever",
+            "{}: its board is malformed: its figures are never complete",
             self.title()
         ))
     }

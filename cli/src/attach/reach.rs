@@ -224,7 +224,7 @@ fn forbidden(pid: i32, user: u32, us: u32) -> String {
 fn closed(process: &Process, error: &io::Error) -> Failure {
     let advice = match us() {
         0 => {
-            "in a container, run neap outside of it; with /proc/sys/kernel/yama/ptrace_scope at 3 nobody may"
+            "in a container, run neap outside of it; /proc/sys/kernel/yama/ptrace_scope at 3 forbids it"
         }
         _ => "run neap as root, or set /proc/sys/kernel/yama/ptrace_scope to 0",
     };

@@ -78,8 +78,8 @@ pub fn best(histogram: &Histogram, most: usize) -> Result<Vec<u16>, Failure> {
     let least = least();
     if !(least..=MOST).contains(&most) {
         return Err(Failure::own(format!(
-            "--classes {most}: the library holds {MOST}, and fewer than {least} would serve sizes that nobody asked for worse \
-             than now"
+            "--classes {most}: the library holds {MOST}, and fewer than {least} would waste more on other \
+             sizes than the built-in classes"
         )));
     }
     let plain = Search::new(histogram, Smallest::Sixteen).run(most);

@@ -66,7 +66,7 @@ fn pressure() -> Finding {
         ),
         Err(error) => (
             State::Absent(error.to_string()),
-            "nobody tells a process when memory grows short",
+            "a process is not told when memory grows short",
         ),
     };
     Finding::new("pressure (PSI)", state, meaning)

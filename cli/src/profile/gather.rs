@@ -196,7 +196,7 @@ fn progress(target: &Target, rate: u64, time: Duration, talk: Talk) -> ProgressB
         say(&format!("{what}, for {:.1} s", time.as_secs_f64()));
     }
     if let Ok(style) =
-        ProgressStyle::with_template("{msg} [{bar:30}] {eta} left, Ctrl-C for what there is")
+        ProgressStyle::with_template("{msg} [{bar:30}] {eta} left, Ctrl-C to end early")
     {
         bar.set_style(style);
     }

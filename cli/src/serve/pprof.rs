@@ -120,7 +120,7 @@ fn whole(process: &Process) -> Result<Vec<u8>, Failure> {
     let region = Region::open(pid)?;
     if region.head()?.rate == 0 {
         return Err(Failure::own(format!(
-            "sampling is switched off in process {pid}: add seconds=30 to sample for so long"
+            "sampling is switched off in process {pid}: add seconds=30 to sample for 30 seconds"
         )));
     }
     let profile = Profile::from_region_of(&region.read()?, pid.unsigned_abs())?;

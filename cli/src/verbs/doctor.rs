@@ -228,8 +228,8 @@ impl Verdict {
 
     fn sentence(&self) -> String {
         match &self.obstacle {
-            None => "Neap takes for this program.".to_owned(),
-            Some(obstacle) => format!("Neap does not take for this program. {obstacle}"),
+            None => "This program can run under Neap.".to_owned(),
+            Some(obstacle) => format!("This program cannot run under Neap. {obstacle}"),
         }
     }
 }

@@ -23,7 +23,7 @@ pub fn command() -> Command {
         .after_help(
             "Serves the processes of the user who runs it; root serves those of all users. Every user of this machine can \
              read what is served on a loopback address.\n\n/metrics is for Prometheus, /debug/pprof/heap and \
-             /debug/pprof/allocs for pprof (?pid= chooses the process, ?seconds= samples for so long), / lists the \
+             /debug/pprof/allocs for pprof (?pid= chooses the process, ?seconds= samples for that time), / lists the \
              processes.",
         )
         .arg(

@@ -22,7 +22,7 @@ pub fn command() -> Command {
              root, those of all users.",
         )
         .arg(target::process().required(false))
-        .arg(target::json().help("Print one JSON object a line instead of text"))
+        .arg(target::json().help("Print one JSON object per line instead of text"))
         .arg(target::seconds("interval", "1").help("Between two looks"))
         .arg(
             Arg::new("count")
@@ -30,7 +30,7 @@ pub fn command() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u64).range(1..))
                 .allow_negative_numbers(true)
-                .help("End after so many looks"),
+                .help("End after this many updates"),
         )
 }
 

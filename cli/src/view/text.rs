@@ -227,7 +227,7 @@ fn pending(view: &View, advice: &str) -> String {
     out.push('\n');
     let lines = [
         ("large", coarse.large_bytes, "usable bytes of large blocks"),
-        ("free spans", coarse.free, "in nobody's hands"),
+        ("free spans", coarse.free, "not in use"),
         (
             "free_dirty",
             coarse.free_dirty,

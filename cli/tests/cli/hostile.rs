@@ -137,7 +137,7 @@ fn figures_that_are_being_written_for_ever_are_told() {
     let fake = Fake::board();
     fake.write(board::FIGURES_AT, &1_u64.to_ne_bytes());
     let said = refusal(&fake.answering(&["stat", "--timeout=60"]));
-    assert!(said.contains("are being written for ever"), "{said}");
+    assert!(said.contains("its figures are never complete"), "{said}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-/* A server of 1,000 threads that knows what it holds: see main.rs.
+/* A server of 1,000 threads that records what it holds: see main.rs.
    Its arguments: the file for the truth, and how it ends. */
 
 #include <fcntl.h>

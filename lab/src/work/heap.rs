@@ -116,7 +116,7 @@ pub struct Block {
     size: usize,
 }
 
-// SAFETY: a block is owned by whoever holds it; the heap allows a free from any thread.
+// SAFETY: a block belongs to the thread that holds it; the heap allows a free from any thread.
 unsafe impl Send for Block {}
 
 // SAFETY: a shared reference to a block allows nothing but copying its address.

@@ -113,13 +113,13 @@ fn idle_owner(blocks: &mut [Block], size: usize) {
     let (blocks, turn) = (Mutex::new(blocks), Barrier::new(2));
     thread::scope(|scope| {
         scope.spawn(|| {
-            fill(&mut blocks.lock().expect("nobody panics"), size);
+            fill(&mut blocks.lock().expect("no thread panics"), size);
             turn.wait();
             turn.wait();
         });
         turn.wait();
         stop_at(MOMENTS[1]);
-        empty(&blocks.lock().expect("nobody panics"));
+        empty(&blocks.lock().expect("no thread panics"));
         stop_at(MOMENTS[2]);
         turn.wait();
     });

@@ -1,2 +1,2 @@
-/* support_test_main.c asks where glibc was built. */
+/* support_test_main.c needs the path where glibc was built. */
 const char support_objdir_root[] = "/nonexistent";

@@ -11,9 +11,9 @@
     extern __typeof(name) alias __attribute__((weak, alias(#name)));
 #define IS_IN(module) 0
 #define __set_errno(value) (errno = (value))
-/* As glibc's Makefile does for the tests of malloc. */
+/* The same as in glibc's Makefile for the tests of malloc. */
 #define TEST_NO_MALLOPT 1
-/* No test asks for more time than its own TIMEOUT: the runner has a limit. */
+/* No test gets more time than its own TIMEOUT: the runner has a limit. */
 #define TIMEOUTFACTOR 1
 #include <errno.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* The tests ask for symbols that glibc keeps for old programs alone. */
+/* The tests use symbols that glibc keeps only for old programs. */
 #if defined __x86_64__
 #define OLDEST "GLIBC_2.2.5"
 #else

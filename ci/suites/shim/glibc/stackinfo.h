@@ -1,1 +1,1 @@
-/* Nothing of it is needed beyond shim.h. */
+/* shim.h has everything that is needed. */

@@ -1,4 +1,4 @@
-// In place of the header that gperftools' configure writes.
+// Replaces the header that gperftools' configure writes.
 #define HAVE_FCNTL_H 1
 #define HAVE_MALLOC_H 1
 #define HAVE_MMAP 1

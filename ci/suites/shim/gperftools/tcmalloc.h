@@ -1,4 +1,4 @@
-// In place of gperftools' header: its names are the standard functions.
+// Replaces gperftools' header: maps its names to the standard functions.
 #pragma once
 #include <cstdlib>
 #include <malloc.h>

@@ -1,4 +1,4 @@
-/* What the tests read of mimalloc's sizes. */
+/* mimalloc's sizes that the tests read. */
 #define MI_DEBUG 0
 #define MI_INTPTR_SIZE 8
 #define MI_MAX_ALIGN_SIZE 16

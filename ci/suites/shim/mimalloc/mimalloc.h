@@ -1,4 +1,4 @@
-/* mimalloc's names by the standard functions, for mimalloc's own tests. */
+/* Maps mimalloc's names to the standard functions, for mimalloc's own tests. */
 #ifndef MIMALLOC_SHIM
 #define MIMALLOC_SHIM
 #include <errno.h>
@@ -23,7 +23,7 @@ static inline void *mi_mallocn(size_t count, size_t size) { return reallocarray(
 static inline void *mi_calloc(size_t count, size_t size) { return calloc(count, size); }
 static inline void *mi_zalloc(size_t size) { return calloc(1, size); }
 static inline void *mi_zalloc_small(size_t size) { return calloc(1, size); }
-/* C's frees the block where size is 0; mimalloc's makes it small. */
+/* With size 0, C's realloc frees the block; mimalloc's shrinks it. */
 static inline void *mi_realloc(void *block, size_t size) {
     return realloc(block, size == 0 ? 1 : size);
 }
@@ -42,7 +42,7 @@ static inline int mi_posix_memalign(void **out, size_t align, size_t size) {
     return posix_memalign(out, align, size);
 }
 
-/* Only mimalloc aligns the middle of a block. This stands for such a block, and is never used. */
+/* Only mimalloc aligns the middle of a block. This replaces such a block and is never used. */
 #define MI_ELSEWHERE 4096
 static inline void *mi_malloc_aligned_at(size_t size, size_t align, size_t offset) {
     return offset % align == 0 ? memalign(align, size) : (void *)(MI_ELSEWHERE - offset);
@@ -52,7 +52,7 @@ static inline void mi_free(void *block) {
         free(block);
 }
 
-/* Zero up to the end of what may be used, which is what mimalloc promises to a later growth. */
+/* Zeroes all usable bytes, because mimalloc promises zeros to a later growth. */
 static inline void *mi_zalloc_aligned(size_t size, size_t align) {
     void *block = memalign(align, size);
     return block == NULL ? NULL : memset(block, 0, malloc_usable_size(block));
@@ -81,7 +81,7 @@ static inline void *mi_recalloc_aligned(void *block, size_t count, size_t size, 
     return mi_rezalloc_aligned(block, count * size, align);
 }
 
-/* One heap, which nothing destroys. */
+/* The only heap, which is never destroyed. */
 static inline mi_heap_t *mi_heap_new(void) { return (mi_heap_t *)malloc(sizeof(mi_heap_t)); }
 static inline void mi_heap_delete(mi_heap_t *heap) { free(heap); }
 static inline void mi_heap_destroy(mi_heap_t *heap) { free(heap); }

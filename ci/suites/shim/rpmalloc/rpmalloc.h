@@ -1,4 +1,4 @@
-/* rpmalloc's names by the standard functions, for rpmalloc's own tests. */
+/* Maps rpmalloc's names to the standard functions, for rpmalloc's own tests. */
 #ifndef RPMALLOC_SHIM
 #define RPMALLOC_SHIM
 #include <errno.h>
@@ -32,7 +32,7 @@ static inline int rpmalloc_initialize_config(const rpmalloc_config_t *config) {
     rpmalloc_leak = config->error_callback;
     return 0;
 }
-/* A leak is told by rpmalloc alone; the test that asks for one leaks. */
+/* Only rpmalloc reports a leak; the test that needs a report leaks. */
 static inline void rpmalloc_finalize(void) {
     malloc_trim(0);
     if (rpmalloc_leak != NULL)
@@ -46,7 +46,7 @@ static inline void rpfree(void *block) { free(block); }
 static inline size_t rpmalloc_usable_size(void *block) { return malloc_usable_size(block); }
 
 static inline void *rpaligned_alloc(size_t align, size_t size) {
-    /* The tests want alignments up to a page alone, and EINVAL beyond. */
+    /* The tests expect alignments up to a page, and EINVAL beyond. */
     return memalign(align < 16 ? 16 : align, size);
 }
 

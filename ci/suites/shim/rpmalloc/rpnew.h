@@ -1,1 +1,1 @@
-/* operator new is the library's. */
+/* The library defines operator new. */

@@ -1,5 +1,5 @@
-// What snmalloc's test/snmalloc_testlib.h declares, by the standard functions: the tests that
-// keep to that header then run on whatever `malloc` the process has.
+// Implements snmalloc's test/snmalloc_testlib.h with the standard functions, so that the tests that
+// use only that header run on the process's `malloc`.
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -45,7 +45,7 @@ void dealloc(void *block, size_t, size_t) { ::free(block); }
 void debug_teardown() {}
 size_t alloc_size(const void *block) { return ::malloc_usable_size(const_cast<void *>(block)); }
 size_t remaining_bytes(const void *) { return 0; }
-// No block is of a snmalloc heap: the tests then ask for no sizes and no alignment of its own.
+// No block belongs to a snmalloc heap, so the tests expect none of its sizes and alignments.
 bool is_owned(void *) { return false; }
 void debug_check_empty(bool *result) {
     if (result != nullptr)
@@ -94,7 +94,7 @@ int posix_memalign(void **out, size_t align, size_t size) {
 void *reallocarray(void *block, size_t count, size_t size) {
     return ::reallocarray(block, count, size);
 }
-// Where a block begins and ends, `malloc` tells nobody.
+// `malloc` has no interface for where a block begins and ends.
 void *__malloc_start_pointer(void *) { return nullptr; }
 void *__malloc_last_byte_pointer(void *) { return reinterpret_cast<void *>(~uintptr_t(0)); }
 void *__malloc_end_pointer(void *) { return reinterpret_cast<void *>(~uintptr_t(0)); }
@@ -116,7 +116,7 @@ void *testlib_realloc(void *block, size_t size) { return realloc(block, size); }
 void *testlib_reallocarray(void *block, size_t count, size_t size) {
     return reallocarray(block, count, size);
 }
-// NetBSD's: 0 bytes free the block, errno stays.
+// NetBSD's: a size of 0 frees the block; errno is kept.
 int testlib_reallocarr(void *place, size_t count, size_t size) {
     void *block;
     size_t bytes;

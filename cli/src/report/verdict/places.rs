@@ -237,7 +237,7 @@ const FINE_BYTES: u64 = 128;
 /// The remedy for objects that do not fit their class.
 fn fitting(figures: &Figures) -> &'static str {
     if figures.live_usable <= FINE_BYTES * figures.live_objects {
-        "Shrink the object to a multiple of 16 bytes, use what is left over, or put several into one block: what malloc gives a C program is a multiple of 16, whoever makes it. A Rust program that has Neap as its own allocator states the alignment, and gets classes of every 8 bytes."
+        "Shrink the object to a multiple of 16 bytes, use the remaining bytes, or put several objects into one block: a C program gets blocks in multiples of 16 bytes. A Rust program with Neap as its own allocator states the alignment, and gets a class every 8 bytes."
     } else {
         "Shrink the object to the class below or fill it up to the class above, put several into one block, or let `neap tune -- PROGRAM` make a class for this size."
     }

@@ -322,7 +322,7 @@ fn copy(bytes: &[u8]) -> Result<Vec<u8>, TryReserveError> {
 fn no_memory() -> TryReserveError {
     Vec::<u8>::new()
         .try_reserve(usize::MAX)
-        .expect_err("nobody has so much")
+        .expect_err("no machine has that much")
 }
 
 /// A number that clients cannot predict; not for secrets.

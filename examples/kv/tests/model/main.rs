@@ -124,7 +124,10 @@ fn many_keys_are_swept_in_steps_that_ask_for_more() {
     while store.sweep() == Sweep::Busy {
         steps += 1;
     }
-    assert!(steps >= 4, "all in one go would stop everybody: {steps}");
+    assert!(
+        steps >= 4,
+        "a single step would block every client: {steps}"
+    );
     assert!(store.is_empty());
     assert_eq!(store.counts().expired, 10_000);
 }

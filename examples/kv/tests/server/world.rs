@@ -107,7 +107,7 @@ impl Client {
     /// Reads `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
-        self.0.read_exact(&mut bytes).expect("so many bytes");
+        self.0.read_exact(&mut bytes).expect("enough bytes");
         bytes
     }
 

@@ -1,4 +1,4 @@
-// In place of gperftools' header.
+// Replaces gperftools' header.
 #pragma once
 #include <cstdint>
 #define arraysize(array) (sizeof(array) / sizeof *(array))

@@ -1,4 +1,4 @@
-// In place of gperftools' header: its checks, which end the program.
+// Replaces gperftools' header: its checks, which end the program.
 #pragma once
 #include <cerrno>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// In place of gperftools' header: what the tests ask of it, from the standard functions.
+// Replaces gperftools' header: the parts that the tests use, from the standard functions.
 #pragma once
 #include <cstddef>
 #include <cstdio>

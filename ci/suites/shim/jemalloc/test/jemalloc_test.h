@@ -1,4 +1,4 @@
-/* In place of jemalloc's own header of this name: jemalloc's names by the standard functions. */
+/* Replaces jemalloc's header of this name: maps jemalloc's names to the standard functions. */
 #ifndef JEMALLOC_TEST_SHIM
 #define JEMALLOC_TEST_SHIM
 #ifdef __cplusplus
@@ -55,7 +55,7 @@ static inline int buferror(int error, char *into, size_t bytes) {
 #define malloc_cprintf(writer, argument, ...) fprintf(stderr, __VA_ARGS__)
 #define malloc_vcprintf(writer, argument, format, arguments) vfprintf(stderr, format, arguments)
 
-/* Hooks inside of jemalloc, which nothing calls. */
+/* Hooks inside jemalloc, which are never called. */
 static void (*test_hooks_arena_new_hook)(void);
 static void (*test_hooks_libc_hook)(void);
 
@@ -88,7 +88,7 @@ static inline void sdallocx(void *block, size_t size, int flags) {
         abort();
     dallocx(block, flags);
 }
-/* What a block of this size would have; an upper bound of what there is instead of `malloc`. */
+/* The usable bytes that a block of this size would have. */
 static inline size_t nallocx(size_t size, int flags) {
     void *block = mallocx(size, flags);
     size_t usable = block == NULL ? 0 : malloc_usable_size(block);
@@ -110,7 +110,7 @@ static inline void *rallocx(void *block, size_t size, int flags) {
     return moved;
 }
 
-/* Whatever is asked for is 0, except the sizes of large classes: 16 KiB, and the largest. */
+/* Every value read is 0, except the sizes of large classes: 16 KiB, and the largest. */
 static inline int shim_control(const char *name, size_t which, void *old, size_t *bytes) {
     size_t value = 0;
     if (!strcmp(name, "arenas.nlextents"))

@@ -1,4 +1,4 @@
-/* In place of oneTBB's header: its names by the standard functions. */
+/* Replaces oneTBB's header: maps its names to the standard functions. */
 #ifndef SCALABLE_ALLOCATOR_SHIM
 #define SCALABLE_ALLOCATOR_SHIM
 #include <errno.h>
@@ -21,7 +21,7 @@ static inline size_t scalable_msize(void *block) { return malloc_usable_size(blo
 static inline int scalable_posix_memalign(void **out, size_t align, size_t size) {
     return posix_memalign(out, align, size);
 }
-/* oneTBB refuses what is no power of two, and no bytes. */
+/* oneTBB refuses an alignment that is no power of two, and a size of 0. */
 static inline void *scalable_aligned_malloc(size_t size, size_t align) {
     if (align == 0 || (align & (align - 1)) != 0 || size == 0) {
         errno = EINVAL;

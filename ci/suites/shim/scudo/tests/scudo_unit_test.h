@@ -1,5 +1,5 @@
-// In place of Scudo's header and of GoogleTest: the few macros that the tests of its C and C++
-// wrappers use, and Scudo's own functions, which do nothing.
+// Replaces Scudo's header and GoogleTest: the few macros that the tests of its C and C++ wrappers
+// use, and Scudo's own functions, which do nothing.
 #pragma once
 #include <cerrno>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Trial {
     Trial(const char *name, void (*body)()) : name(name), body(body), next(first) { first = this; }
 };
 
-// What stands behind `<<` after a check.
+// The message after a check, written with `<<`.
 struct Remark {
     bool bad;
     Remark(bool good, const char *file, int line, const char *text) : bad(!good) {
@@ -57,7 +57,7 @@ struct Remark {
 #define EXPECT_GE(a, b) SHIM_CHECK((a) >= (b))
 #define EXPECT_GT(a, b) SHIM_CHECK((a) > (b))
 #define EXPECT_STREQ(a, b) SHIM_CHECK(!strcmp(a, b))
-// Which misuse ends the program is Scudo's own promise.
+// Only Scudo promises which misuse ends the program.
 #define EXPECT_DEATH(statement, message) ((void)0)
 
 namespace scudo {
@@ -77,7 +77,7 @@ __attribute__((weak)) int malloc_iterate(uintptr_t, size_t, void (*)(uintptr_t, 
 }
 }
 
-// Runs every test but those that the arguments name.
+// Runs every test except those that the arguments name.
 int main(int count, char **names) {
     for (Trial *trial = Trial::first; trial != nullptr; trial = trial->next) {
         bool wanted = true;
