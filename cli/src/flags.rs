@@ -13,7 +13,7 @@ pub fn arguments() -> impl Iterator<Item = Arg> {
     OPTIONS.iter().filter(has_flag).map(argument)
 }
 
-/// The variables that the given flags stand for.
+/// The variables that the given flags set.
 pub fn variables(matches: &ArgMatches) -> Vec<(&'static str, OsString)> {
     OPTIONS
         .iter()

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub enum Talk {
     /// What it wrote where, and what to do next.
     Normal,
-    /// Nothing (`--quiet`).
+    /// Only errors (`--quiet`).
     Quiet,
 }
 

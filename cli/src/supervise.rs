@@ -190,7 +190,7 @@ fn become_program(program: &Program, signals: &Signals, mut writer: io::PipeWrit
     let error = program.execute();
     let code = error.raw_os_error().unwrap_or(libc::EINVAL).to_ne_bytes();
     let told = io::Write::write_all(&mut writer, &code).is_ok();
-    // SAFETY: ends this process without running what belongs to our parent.
+    // SAFETY: ends this process without running handlers that belong to the parent.
     unsafe { libc::_exit(i32::from(!told)) }
 }
 

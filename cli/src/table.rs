@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// One item of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is.
+    /// The item's name.
     pub name: &'static str,
     /// How it is.
     pub state: State,

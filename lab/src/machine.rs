@@ -96,7 +96,7 @@ pub fn tables_kib(pid: u32) -> anyhow::Result<u64> {
 pub fn childrens_processor_time() -> Duration {
     // SAFETY: all-zero is a valid rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is valid for the call. It fails for nothing but a bad argument.
+    // SAFETY: the pointer is valid for the call, which fails only for a bad argument.
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
     let time = |of: libc::timeval| {
         Duration::from_secs(of.tv_sec as u64) + Duration::from_micros(of.tv_usec as u64)

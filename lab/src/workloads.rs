@@ -82,7 +82,7 @@ pub struct Workload {
     pub name: &'static str,
     /// What it shows, for people.
     pub shows: &'static str,
-    /// What it does.
+    /// Its work.
     pub shape: Shape,
     /// Operations of a full run.
     pub full: u64,

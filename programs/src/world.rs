@@ -55,9 +55,9 @@ pub struct World<'b> {
 pub struct Ended {
     /// The program's status; for a signal, 128 plus its number.
     pub status: ExitStatus,
-    /// What it wrote to standard output.
+    /// Its standard output.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub stderr: String,
     /// The program and every process that it started.
     pub processes: Vec<Process>,

@@ -136,7 +136,7 @@ fn socket(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// What processes have sent.
+/// The arrivals from processes.
 #[derive(Debug)]
 pub struct Inbox {
     socket: Arc<OwnedFd>,
@@ -149,7 +149,7 @@ pub struct Inbox {
 pub struct Arrival {
     /// The sender, as the kernel reports it.
     pub pid: u32,
-    /// What came.
+    /// The board or region.
     pub what: What,
 }
 

@@ -21,7 +21,7 @@ impl Map {
 
     fn new(length: usize, protection: i32) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: without MAP_FIXED a new mapping overlaps nothing that is in use.
+        // SAFETY: without MAP_FIXED, a new mapping replaces no other one.
         let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
         match base {
             libc::MAP_FAILED => Err(io::Error::last_os_error()),

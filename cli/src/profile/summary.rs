@@ -133,7 +133,7 @@ fn sampling(profile: &Profile) -> String {
     }
 }
 
-/// What the value counts in this profile.
+/// The noun phrase for what the value counts in this profile.
 pub fn phrase(profile: &Profile, value: Value) -> &'static str {
     value.phrase(profile.extent)
 }

@@ -79,7 +79,7 @@ pub fn follow(words: &[OsString], library: &Elf) -> Chain {
     chain
 }
 
-/// What comes after a file.
+/// What follows a file in the chain.
 enum Next {
     Step {
         file: PathBuf,

@@ -59,7 +59,7 @@ pub struct Tick {
     pub text: String,
 }
 
-/// What the script shows.
+/// The data that the script shows.
 #[derive(Debug, Serialize)]
 pub struct Points {
     /// Positions in percent of the width.
@@ -91,7 +91,7 @@ struct Point {
 enum Heap {
     /// Figures of the process. Between two moments of the same stretch, everything is known.
     Told { cut: Cut, stretch: usize },
-    /// Nothing.
+    /// Unknown.
     Unknown,
 }
 

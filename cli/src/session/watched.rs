@@ -40,7 +40,7 @@ pub struct Peak {
     pub t_ms: u64,
     /// The region's bytes; empty if never read.
     pub region: Vec<u8>,
-    /// What the program held then, in bytes.
+    /// Bytes that the program held then.
     held: u64,
     /// The earliest time of the next reading.
     from: Option<Instant>,

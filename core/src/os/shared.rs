@@ -147,9 +147,9 @@ impl Shared {
 /// The limit on the length of files, if there is one.
 fn most_file_bytes() -> Option<u64> {
     let mut limit = MaybeUninit::<libc::rlimit64>::uninit();
-    // SAFETY: the kernel fills the struct, which is ours.
+    // SAFETY: the kernel fills the struct, a local variable.
     let told = unsafe { libc::getrlimit64(libc::RLIMIT_FSIZE, limit.as_mut_ptr()) } == 0;
-    // SAFETY: filled, as it told.
+    // SAFETY: the call succeeded, so the kernel has filled it.
     let most = told.then(|| unsafe { limit.assume_init() }.rlim_cur)?;
     (most != libc::RLIM64_INFINITY).then_some(most)
 }

@@ -65,7 +65,8 @@ pub(super) unsafe fn remove<'h, O: Os>(
     };
     let having = |guard| stacks.clone().filter(move |stack| stack.guard() == guard);
     let start = page_of(first);
-    // SAFETY: the caller's promise: what is between the guards is theirs, and committed.
+    // SAFETY: the caller's promise: everything between the guards is committed and belongs to the
+    // stacks.
     let (advised, mapped) = unsafe {
         (
             having(Guard::Advice).count() == 0 || os.remove_guard(start, bytes).is_ok(),

@@ -1,4 +1,4 @@
-//! What all threads share.
+//! The state that all threads share.
 
 use crate::options::Options;
 use crate::store::Store;

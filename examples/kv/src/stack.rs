@@ -65,7 +65,7 @@ impl Stack {
     }
 
     fn paint(&self) {
-        // SAFETY: these bytes are the stack's, and nothing runs on it yet.
+        // SAFETY: these bytes are the stack's, and no coroutine runs on it yet.
         unsafe { self.0.limit().write_bytes(PAINT, self.0.bytes()) };
     }
 }

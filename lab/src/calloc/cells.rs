@@ -211,7 +211,7 @@ fn contender(name: &'static str, places: &Places) -> anyhow::Result<Contender> {
     })
 }
 
-/// One cell: what one worker process does under one allocator.
+/// One cell: the work of one worker process under one allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
     /// The size of a block.

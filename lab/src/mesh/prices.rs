@@ -69,10 +69,10 @@ impl Map {
             Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
             None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
         };
-        // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+        // SAFETY: no address is requested, so no other mapping is replaced.
         let map = unsafe { mapped(ptr::null_mut(), PAGES * PAGE, flags, descriptor, 0) }?;
         let map = Map(map);
-        // SAFETY: the mapping is this value's own. Huge pages would hide what one of 4 KiB costs.
+        // SAFETY: the mapping is this value's own. Huge pages would hide the cost of a 4 KiB page.
         match unsafe { libc::madvise(map.0.cast(), PAGES * PAGE, libc::MADV_NOHUGEPAGE) } {
             0 => Ok(map),
             _ => Err(io::Error::last_os_error()),

@@ -16,7 +16,7 @@ pub enum Holding {
     GivenBack,
 }
 
-/// What [`Holding::First`] populates, in bytes.
+/// The bytes that [`Holding::First`] populates.
 pub const FIRST: usize = 64 << 10;
 
 impl Holding {

@@ -1,4 +1,4 @@
-//! `neap-lab worker`: what the harness runs under a preload.
+//! `neap-lab worker`: the process that the harness runs under a preload.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -312,7 +312,7 @@ impl<P: Policy> Loop<P> {
 }
 
 fn mark() {
-    // SAFETY: no descriptor has a negative number, so the call does nothing but fail.
+    // SAFETY: no descriptor has a negative number, so the call only fails.
     unsafe { libc::close(MARK) };
 }
 

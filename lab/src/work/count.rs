@@ -43,7 +43,7 @@ pub enum Entry {
 pub struct Counted {
     /// Its name on the command line and in the records.
     pub name: &'static str,
-    /// What it does.
+    /// Its work.
     pub stretch: Stretch,
     /// The two loop lengths, in pairs.
     pub lengths: (u64, u64),

@@ -119,7 +119,7 @@ pub struct Block {
 // SAFETY: a block belongs to the thread that holds it; the heap allows a free from any thread.
 unsafe impl Send for Block {}
 
-// SAFETY: a shared reference to a block allows nothing but copying its address.
+// SAFETY: a shared reference to a block only allows copying its address.
 unsafe impl Sync for Block {}
 
 impl Block {

@@ -17,7 +17,7 @@ static TOGGLE_COLLECT: [u64; 6] = [0x4354_0002, 0, 0, 0, 0, 0];
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn toggle() {
-    // SAFETY: the sequence leaves every register but rdx as it was, and valgrind reads six words.
+    // SAFETY: the sequence changes only rdx, and valgrind reads six words.
     unsafe {
         core::arch::asm!(
             "rol rdi, 3", "rol rdi, 13", "rol rdi, 61", "rol rdi, 51", "xchg rbx, rbx",

@@ -263,8 +263,8 @@ fn register(marks: &OwnedFd, start: u64, end: u64) -> anyhow::Result<()> {
         mode: MARK_PAGES,
         ioctls: 0,
     };
-    // SAFETY: the argument is the structure that the request names; asynchronous marks change
-    // nothing that the program sees.
+    // SAFETY: the argument is the structure that the request names; the program cannot observe
+    // asynchronous marks.
     let rc = unsafe { libc::ioctl(marks.as_raw_fd(), UFFDIO_REGISTER, &raw mut registration) };
     let why = std::io::Error::last_os_error();
     ensure!(rc == 0, "userfaultfd refuses a mapping: {why}");

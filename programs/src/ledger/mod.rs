@@ -121,7 +121,7 @@ impl Reading {
     }
 }
 
-/// What the thread and its owner share.
+/// The state that the thread and its owner share.
 #[derive(Default)]
 struct Shared {
     /// The commands whose processes are observed.

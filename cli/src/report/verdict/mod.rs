@@ -26,7 +26,7 @@ pub const FLOOR: u64 = 10_000_000;
 /// program.
 pub const SMALL_FLOOR: u64 = 500_000;
 
-/// Something that stands out.
+/// A notable part of the process's memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// An identifier for tools.
@@ -44,7 +44,7 @@ pub struct Finding {
     pub headline: String,
     /// Why.
     pub detail: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 

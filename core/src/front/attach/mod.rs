@@ -199,7 +199,7 @@ fn monitor() -> &'static Name {
     unsafe { &*BOARD.monitor.get() }
 }
 
-/// Says on the board whether a thread answers.
+/// Writes to the board whether a thread answers.
 pub(super) fn note_thread(state: ThreadState) {
     if shared::is_mine() {
         BOARD.words.write_thread(state);

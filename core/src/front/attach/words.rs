@@ -13,7 +13,7 @@ use bytemuck::{Pod, bytes_of, pod_read_unaligned};
 use core::mem::offset_of;
 use core::ptr::null_mut;
 
-/// The board's address, or none.
+/// The board's address; null without a board.
 pub(super) struct Words(AtomicPtr<u8>);
 
 const _: () = assert!(size_of::<Coarse>() == MIRROR_WORDS * 8);

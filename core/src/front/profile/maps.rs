@@ -23,7 +23,7 @@ struct Known {
 }
 
 impl Maps {
-    /// Nothing read yet.
+    /// An empty text.
     pub(super) const fn new() -> Self {
         Maps {
             known: Known {

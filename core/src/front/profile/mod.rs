@@ -166,7 +166,7 @@ pub(super) fn note_freed(place: &Place<'_>) {
     let Some(sample) = NonNull::new(place.noted().cast::<Sample>()) else {
         return;
     };
-    // SAFETY: what was noted for a span in use, or 64 readable bytes of Neap's own tables.
+    // SAFETY: the note of a span in use, or 64 readable bytes of Neap's own tables.
     let seen = unsafe { sample.as_ptr().read_volatile() };
     if seen.mark != Sample::mark(sample.as_ptr()) || seen.base != place.slice_base() {
         return;

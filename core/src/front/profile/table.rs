@@ -42,7 +42,7 @@ impl Table {
         }
     }
 
-    /// Gets the memory. False if there is none.
+    /// Reserves the memory. False if there is none.
     pub(super) fn open(&mut self) -> bool {
         self.places = self.places.or_else(|| zeros(PLACES));
         self.sums = self.sums.or_else(|| zeros(MOST_SITES));

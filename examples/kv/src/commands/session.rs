@@ -16,7 +16,7 @@ pub struct Client {
     pub course: Course,
 }
 
-/// How a connection goes on.
+/// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     /// It continues with the next request.
