@@ -100,7 +100,7 @@ fn report() -> Command {
                 .value_name("FILE.html")
                 .value_parser(value_parser!(OsString))
                 .value_hint(clap::ValueHint::FilePath)
-                .help("Where the page goes [default: FILE.html, or neap.PROGRAM.PID.html, in the current directory]"),
+                .help("File for the page [default: FILE.html, or neap.PROGRAM.PID.html, in the current directory]"),
         )
         .arg(
             Arg::new("json")
@@ -134,7 +134,7 @@ fn env() -> Command {
                 .long("library")
                 .value_name("PATH")
                 .value_parser(value_parser!(OsString))
-                .help("Where the library will be, if not where it is now"),
+                .help("Path of the library, if it will be elsewhere"),
         )
         .args(flags::arguments())
 }
@@ -163,7 +163,7 @@ fn profile() -> Command {
     };
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     Command::new("profile")
-        .about("Say which calls of a program its memory comes from")
+        .about("Show which calls allocate the memory of a program")
         .after_help(
             "The process must run under Neap. If it does not sample already, it does so for --seconds and \
              stops then. With --seconds only what it allocates meanwhile is shown; live is growth if it had sampled \

@@ -206,7 +206,7 @@ impl Board {
                 format!("{title} cannot sample: there is no memory for the profile")
             }
             _ if why == Refusal::Sandbox as u64 => format!(
-                "{title} cannot sample: it has forbidden itself the system calls that it takes"
+                "{title} cannot sample: it has forbidden itself the system calls that sampling needs"
             ),
             _ => format!("{title} refuses to sample for a reason that this neap does not know"),
         })

@@ -207,8 +207,8 @@ fn refused(process: &Process, error: &io::Error) -> Failure {
 fn forbidden(pid: i32, user: u32, us: u32) -> String {
     match us {
         0 => format!(
-            "process {pid} (of user {user}) may not be looked into even by this root, who lacks the right to (CAP_SYS_PTRACE): \
-             run neap outside of the container, or as the root whom the process belongs to"
+            "process {pid} (of user {user}) cannot be inspected even by this root user, which lacks CAP_SYS_PTRACE: \
+             run neap outside of the container, or as the root user that owns the process"
         ),
         _ if us != user => format!(
             "process {pid} belongs to another user (number {user}): run neap as that user or as root"
@@ -229,7 +229,7 @@ fn closed(process: &Process, error: &io::Error) -> Failure {
         _ => "run neap as root, or set /proc/sys/kernel/yama/ptrace_scope to 0",
     };
     Failure::own(format!(
-        "{} has closed the descriptor of its board, and this system does not let us into its memory ({error}): {advice}",
+        "{} has closed the descriptor of its board, and this system forbids reading its memory ({error}): {advice}",
         process.title()
     ))
 }

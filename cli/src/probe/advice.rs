@@ -27,7 +27,7 @@ const TRIALS: [Trial; 5] = [
     Trial {
         name: "MADV_POPULATE_WRITE",
         attempt: populates,
-        with: "pages can be had ahead of use, at about half the price of faults",
+        with: "pages can be populated ahead of use, at about half the cost of faults",
         without: "every first touch of a page is a fault",
     },
     Trial {

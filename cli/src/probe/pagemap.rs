@@ -27,7 +27,7 @@ pub fn findings() -> Vec<Finding> {
         "/proc/self/pagemap",
         entry(),
         meaning,
-        "without PAGEMAP_SCAN too, large reused blocks are cleared whole",
+        "without PAGEMAP_SCAN either, large reused blocks are cleared whole",
     );
     vec![by_scan, by_entry]
 }

@@ -28,7 +28,7 @@ fn kernel() -> Finding {
     Finding::new(
         "kernel",
         state,
-        "each facility below was tried, whatever the version says",
+        "each facility below was tried, regardless of the version",
     )
 }
 
@@ -105,12 +105,12 @@ fn huge_pages() -> Finding {
         Some(true) => Finding::new(
             "huge pages",
             State::Ok(mode),
-            "a 2 MiB page was given when asked for: dense spans can take fewer faults",
+            "a 2 MiB page was granted on request: dense spans can take fewer faults",
         ),
         Some(false) => Finding::new(
             "huge pages",
             State::Absent(mode),
-            "asked for, not given: every span uses OS pages",
+            "requested but not granted: every span uses OS pages",
         ),
         None => Finding::new(
             "huge pages",

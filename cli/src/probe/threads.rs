@@ -29,7 +29,7 @@ fn membarrier() -> Finding {
         ),
         Err(error) => (
             State::Absent(error.to_string()),
-            "what idle threads hold cannot be taken from them",
+            "idle threads' caches cannot be drained",
         ),
     };
     Finding::new("membarrier", state, meaning)
@@ -73,7 +73,7 @@ fn rseq() -> Finding {
         Err(error) => Finding::new(
             "rseq",
             State::Absent(error.to_string()),
-            "learning the processor is a call",
+            "finding the processor takes a call",
         ),
     }
 }
@@ -87,8 +87,7 @@ fn userfaultfd() -> Finding {
         Ok(descriptor) => {
             // SAFETY: the descriptor was just opened, and only this function has it.
             unsafe { libc::close(descriptor as i32) };
-            let meaning =
-                "programs may register memory: purged pages of theirs may not read as zero";
+            let meaning = "programs may register memory, whose purged pages may not read as zero";
             Finding::new(
                 "userfaultfd",
                 State::Is("open to programs".to_owned()),

@@ -64,7 +64,7 @@ pub const ALL: [Band; BANDS] = [
     band(
         "rest",
         "Not the heap",
-        "code, files, thread stacks, mappings of the program's own",
+        "code, files, thread stacks, the program's own mappings",
     ),
 ];
 

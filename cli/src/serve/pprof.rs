@@ -82,7 +82,7 @@ async fn profile(watched: Arc<Watched>, asked: &Asked) -> Result<Vec<u8>, Refusa
 
 fn too_many() -> Refusal {
     let why = format!(
-        "{MOST_SESSIONS} requests with seconds= go on already, and there may be no more at once: ask again when one has ended"
+        "{MOST_SESSIONS} requests with seconds= are in progress, the most at a time: ask again when one has ended"
     );
     Refusal(StatusCode::SERVICE_UNAVAILABLE, why)
 }

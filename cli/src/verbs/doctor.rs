@@ -194,7 +194,7 @@ impl Verdict {
     /// Has the loader load the file with the preload, without running any of its code.
     fn examine(&mut self, link: &Link, library: &Path, preload: &OsStr) {
         if link.elf.is_none() {
-            return self.note(link, State::Ok, "a script: what counts is its interpreter");
+            return self.note(link, State::Ok, "a script: its interpreter decides");
         }
         match loads(link, library, preload) {
             Ok(()) => self.note(
@@ -270,6 +270,6 @@ fn first_line(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     text.lines()
         .next()
-        .unwrap_or("it says nothing of why")
+        .unwrap_or("it gives no reason")
         .to_owned()
 }

@@ -202,7 +202,7 @@ fn report(inbox: &Inbox, ending: Ending, program: &OsStr) {
         }
         (Ok(Arrival::Nothing), Ending::Exit(_)) => say(&format!(
             "no statistics arrived: {program} executed something that does not run \
-             under Neap, or could not reach our file (neap doctor -- {program} may tell)"
+             under Neap, or could not reach the statistics file (neap doctor -- {program} may tell)"
         )),
         (Err(error), _) => say(&format!("the statistics cannot be printed: {error}")),
     }

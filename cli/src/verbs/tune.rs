@@ -45,7 +45,7 @@ pub fn command() -> Command {
             .help(help)
     };
     Command::new("tune")
-        .about("Find the size classes that waste least on what a program asks for")
+        .about("Find the size classes that waste least for a program")
         .after_help(
             "The program runs with every call counted, slower than otherwise. Exits with 0 if the classes were written, however the \
              program ended, and with 125 if not.",
@@ -283,14 +283,14 @@ impl Counting {
         let program = shown(&self.histogram.program);
         if left > 0 {
             say(&format!(
-                "{left} processes of {program} still run: what they ask for from now on does not count"
+                "{left} processes of {program} still run: their further requests are not counted"
             ));
         }
         match ending {
             Ending::Exit(0) => {}
             Ending::Exit(status) => say(&format!("{program} exited with {status}")),
             Ending::Signal(signal) => say(&format!(
-                "{program} was killed by signal {signal}: of its last half second nothing may be counted"
+                "{program} was killed by signal {signal}: its last half second may not be counted"
             )),
         }
         match self.processes {
@@ -298,7 +298,7 @@ impl Counting {
                 "{program} did not run under Neap, so nothing was counted: neap doctor -- {program} may tell why"
             ))),
             [0, _] => Err(Failure::own(format!(
-                "{program} has Neap built in: its compiler knows the size classes, so they cannot be others"
+                "{program} has Neap built in: its size classes were fixed when it was compiled"
             ))),
             _ => Ok(self.histogram),
         }

@@ -56,7 +56,7 @@ const RULES: [Rule; 10] = [
         least: 0.25,
         what: "was free blocks in slabs that also hold live ones",
         why: "Most of the objects allocated together have died, but some in every slab live on; a page with one live block cannot be given back.",
-        remedy: "Allocate what lives long apart from what dies soon (first, or from an arena of its own), or rebuild the long-lived structures after the burst.",
+        remedy: "Allocate long-lived objects apart from short-lived ones (first, or from an arena of its own), or rebuild the long-lived structures after the burst.",
     },
     Rule {
         kind: "magazines",
@@ -190,7 +190,7 @@ fn rounding(ledger: &Ledger) -> Option<Finding> {
             percent(ledger.rounding, whole)
         ),
         detail: "Requests are rounded up to the next class; sizes just above one waste most.".to_owned(),
-        remedy: "`neap tune -- PROGRAM` computes the classes that this program would have liked; a profile (`--profile`) names where the sizes come from.".to_owned(),
+        remedy: "`neap tune -- PROGRAM` computes the classes that suit this program; a profile (`--profile`) names where the sizes come from.".to_owned(),
     })
 }
 

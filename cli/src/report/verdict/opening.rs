@@ -17,7 +17,7 @@ pub fn text(subject: &Subject, findings: &[Finding]) -> String {
     sentences.extend(peak(&history, subject.frontend));
     sentences.extend(history.missed().map(|most| {
         let most = Bytes(most);
-        format!("Between two samples it had up to {most} in RAM; of what, is not known.")
+        format!("Between two samples it had up to {most} in RAM; what that was is not known.")
     }));
     sentences.extend(
         findings
@@ -60,7 +60,7 @@ fn run(subject: &Subject) -> String {
         }
         _ => {
             format!(
-                "The last that was heard of `{name}` was after {seconds:.1} s; how it ended was not seen."
+                "The last record of `{name}` is from {seconds:.1} s after its start; how it ended was not seen."
             )
         }
     }
