@@ -1,4 +1,5 @@
-// Package classes holds the benchmark of the write-up: five strings are sorted, and their slice's header escapes to the heap.
+// Package classes holds the write-up's benchmark: it sorts five strings, and the header of their
+// slice escapes to the heap.
 package classes
 
 import (
@@ -10,7 +11,7 @@ func five() []string {
 	return []string{"heart", "lungs", "brain", "kidneys", "pancreas"}
 }
 
-// As it stands in the write-up. Go 1.22 and later sort without an interface: nothing escapes.
+// The same as in the write-up. Go 1.22 and later sort without an interface: nothing escapes.
 func BenchmarkSortStrings(b *testing.B) {
 	s := five()
 	b.ReportAllocs()
@@ -19,7 +20,7 @@ func BenchmarkSortStrings(b *testing.B) {
 	}
 }
 
-// What sort.Strings was when the write-up was written: the header, 24 bytes, becomes an interface's value.
+// sort.Strings at the time of the write-up: the header of 24 bytes becomes an interface's value.
 func BenchmarkSortInterface24(b *testing.B) {
 	s := five()
 	b.ReportAllocs()
@@ -28,13 +29,13 @@ func BenchmarkSortInterface24(b *testing.B) {
 	}
 }
 
-// A header that has the 32 bytes to which Go 1.15 rounded it.
+// A header of the 32 bytes to which Go 1.15 rounded it.
 type rounded struct {
 	sort.StringSlice
 	_ uintptr
 }
 
-// What Go 1.15 allocated, by the Go that is here.
+// What Go 1.15 allocated, with the installed Go.
 func BenchmarkSortInterface32(b *testing.B) {
 	s := five()
 	b.ReportAllocs()

@@ -23,7 +23,7 @@ def certificate(key):
         encipher_only=False, decipher_only=False,
     )
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    # The strict checks of newer Pythons want all of these in a certificate that is its own root.
+    # The strict checks of newer Python versions require all of these in a self-signed certificate.
     extensions = [
         (x509.SubjectAlternativeName([address]), False),
         (x509.BasicConstraints(ca=True, path_length=0), True),

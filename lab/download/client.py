@@ -2,20 +2,20 @@
 
 Arguments: the URL, the certificate to trust, the chunk in bytes, the limit in seconds, how many
 downloads, and the buffers, `zeroed` (as in 2016) or `unzeroed` (as pyOpenSSL makes them today).
-Prints `key=value` lines: `download` for each, with its bytes and their CRC-32, and among the
-others `heap`, the file that this process's malloc comes from.
+Prints `key=value` lines: one `download` for each, with its bytes and their CRC-32, and others such
+as `heap`, the file that contains this process's malloc.
 
 What was slow in 2016 (psf/requests#3729, pyca/pyopenssl#577): `iter_content(chunk)` asks the
-buffered reader of http.client for a chunk, which asks pyOpenSSL, read by read, for all that is
-left of it. For each of these reads pyOpenSSL made a buffer so large, `_ffi.new("char[]", n)`,
-which cffi fills with zeros; but a TLS read gives one record, at most 16 KiB, and the buffer is
-freed. All of this is still so in the versions of `requirements.txt`, save one thing: since 17.0
-pyOpenSSL makes the buffer by `_no_zero_allocator`. `restore_2016` gives that name its old value.
-That one assignment is the whole change; the rest is the packages' own code.
+buffered reader of http.client for a chunk. For each read, the reader asks pyOpenSSL for the whole
+rest of the chunk. pyOpenSSL made a buffer of that size, `_ffi.new("char[]", n)`, which cffi zeroes.
+But a TLS read returns one record, at most 16 KiB, and then the buffer is freed. The versions in
+`requirements.txt` still do all of this, with one exception: since 17.0 pyOpenSSL makes the buffer
+with `_no_zero_allocator`. `restore_2016` gives that name its old value. That one assignment is the
+whole change; the rest is the packages' own code.
 
-The zeros are calloc's: since 1.10 cffi's `ffi.new` calls the C library's calloc, and nothing else
-(its issue 295). Up to 1.9 it called malloc and memset, which writes every byte under any
-allocator and so would tell nothing about them; that part of 2016 is not restored.
+The zeros are calloc's: since 1.10 cffi's `ffi.new` calls only the C library's calloc (its issue
+295). Up to 1.9 it called malloc and memset, which writes every byte under any allocator and says
+nothing about them. That part of 2016 is not restored.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ def restore_2016():
 class Connection(OpenSSL.SSL.Connection):
     """Counts the reads, and ends the stream when time is up.
 
-    An end, not an error: what came until then is handed out and checked as usual.
+    It is an end and no error: what arrived until then is passed on and checked as usual.
     """
 
     deadline = None
@@ -60,8 +60,8 @@ class Connection(OpenSSL.SSL.Connection):
 def download(session, url, certificate, chunk, limit):
     """Bytes, their CRC-32, and the seconds from the head of the answer to the last byte.
 
-    The check is within the time: left out, the server would work on unclocked, and the more so
-    the smaller the chunk is.
+    The time includes the check. Otherwise the server would continue outside the measured time,
+    and more so the smaller the chunk is.
     """
     total, crc = 0, 0
     with session.get(url, verify=certificate, stream=True) as response:
@@ -84,7 +84,7 @@ def downloads(url, certificate, chunk, limit, times):
 
 
 def home(name):
-    """The file mapped where the process's function `name` is."""
+    """The mapped file that contains the process's function `name`."""
     address = ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value
     for line in open("/proc/self/maps"):
         fields = line.rstrip("\n").split(None, 5)
@@ -96,8 +96,8 @@ def home(name):
 
 def heap():
     files = {home(name) for name in ("malloc", "free", "calloc", "realloc")}
-    # A program that takes a function's address lends it a stub of its own, as Debian's python3
-    # does. Where stubs lead the loader's log tells, which the lab reads before.
+    # If a program takes a function's address, it resolves to a stub in the program, as in Debian's
+    # python3. The loader's log, which the lab has read before, tells where the stub leads.
     files.discard(os.path.realpath("/proc/self/exe"))
     if len(files) != 1:
         sys.exit("malloc, free, calloc and realloc are of several files: %s" % sorted(files))

@@ -1,5 +1,5 @@
-"""Imports what the download needs and tells the versions in one line: proof that the
-environment works, and the record's head."""
+"""Imports the packages of the download and prints their versions in one line. This shows that the
+environment works, and goes to the record's head."""
 
 import platform
 

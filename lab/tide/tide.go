@@ -1,6 +1,6 @@
-// The program of the write-up, step by step: a line of standard input names an action, a line of
-// standard output tells what it did. 100 MB are one slice, as there; what is dropped is left to the
-// collector, and only `freed` asks it to run after "close".
+// The write-up's program, step by step: each line of standard input names an action, and a line of
+// standard output reports its result. The 100 MB are one slice, as in the write-up. Dropped memory
+// is left to the collector; only `freed` runs it after "close".
 package main
 
 import (
@@ -49,7 +49,7 @@ func (p *program) allocate() {
 	runtime.KeepAlive(block)
 }
 
-// What the runtime allocated in all, freed or not, and its stacks.
+// Bytes that the runtime allocated in total, freed or not, and its stacks.
 func given() uint64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
@@ -72,7 +72,7 @@ func (p *program) create() {
 	}
 	ready.Wait()
 	p.parked = p.count
-	// The second crowd finds what the first left: what each needs is known from the first.
+	// The second crowd reuses the memory of the first, so the need of each is measured with the first.
 	if p.bytesEach == 0 {
 		p.bytesEach = (given() - before) / uint64(p.count)
 	}

@@ -1,11 +1,11 @@
-"""A service that knows what it holds: see main.rs. Its argument is the file for the truth."""
+"""A service that records what it holds: see main.rs. Its argument is the file for the truth."""
 
 import os
 import sys
 import threading
 import time
 
-BLOCK = 16384 - 64  # With the object's head and the last zero it fits its block.
+BLOCK = 16384 - 64  # With the object's header and the final zero, it fits its block.
 page = os.sysconf("SC_PAGESIZE")
 live = 0
 truth = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -49,5 +49,5 @@ forget(cache)
 time.sleep(1.0)
 over = True
 say()
-# Ends with its sessions, as services do.
+# Ends together with its sessions, like other services.
 os._exit(0) if len(sys.argv) > 2 else None
