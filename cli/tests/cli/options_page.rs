@@ -12,10 +12,10 @@ const HEAD: &str = "\
 
 Every option is a variable that the library reads when the program starts, and a flag
 of `neap run` and `neap env` that sets this variable. A flag overrules a variable that is
-already set. A wrong value is named on standard error and ignored; it is emptied, so that the
-programs which this one starts do not name it again. An unknown variable that begins with
-`NEAP_` is named and ignored, too, by each of them: it stays, for it may be another program's.
-In programs that gain privileges when they start (set-user-ID and the like) all of them are ignored.
+already set. The library reports a wrong value on standard error and ignores it. It also empties
+the variable, so that child processes do not report it again. Every process reports and ignores an
+unknown variable that begins with `NEAP_`, but leaves it set, because it may be another program's.
+A program that gains privileges when it starts (such as a set-user-ID program) ignores all of them.
 
 This page is generated from `core/src/control.rs`.
 
