@@ -60,8 +60,8 @@ pub fn prepare() {
     }
 }
 
-/// Forgets all cached rules when a library is about to be loaded at the addresses of earlier ones.
-/// One atomic addition.
+/// Invalidates all cached rules, before a library is loaded that may take the addresses of an
+/// earlier one. One atomic addition.
 pub fn forget() {
     machine::forget();
 }

@@ -291,7 +291,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Adds the buffers to the server's sum. A connection that exceeds its limit is closed.
+    /// Adds the buffers to the server's sum. A connection that makes the sum exceed its limit is
+    /// closed.
     fn count(&mut self) -> Result<(), Gone> {
         let held = self.input.capacity() + self.output.capacity();
         if held == self.counted {
