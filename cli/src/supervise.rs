@@ -239,7 +239,7 @@ fn reaches_the_program_anyway(signal: &libc::siginfo_t) -> bool {
     signal.si_code == SI_KERNEL && by_terminal.contains(&signal.si_signo)
 }
 
-/// Reaps every process that has ended or stopped. If the program has stopped, this process stops
+/// Collects each child that has ended or stopped. If the program has stopped, this process stops
 /// itself, so that the shell that started it notices.
 fn reap(child: libc::pid_t) -> Option<Ending> {
     loop {
