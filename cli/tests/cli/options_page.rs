@@ -10,12 +10,15 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/options.md");
 const HEAD: &str = "\
 # Options
 
-Every option is a variable that the library reads when the program starts, and a flag
-of `neap run` and `neap env` that sets this variable. A flag overrules a variable that is
-already set. A wrong value is named on standard error and ignored; it is emptied, so that the
-programs which this one starts do not name it again. An unknown variable that begins with
-`NEAP_` is named and ignored, too, by each of them: it stays, for it may be another program's.
-In programs that gain privileges when they start (set-user-ID and the like) all of them are ignored.
+Every option is a variable that the library reads when the program starts. A flag of `neap run` and
+`neap env` sets the variable, and overrides a variable that is already set.
+
+- The library names a wrong value on standard error and ignores it. It empties the variable, so that
+  the programs which this one starts do not name it again.
+- The library names an unknown variable that begins with `NEAP_` and ignores it. It does not change
+  the variable, because another program may use it. So each program of the run names it.
+- In programs that gain privileges when they start (set-user-ID and the like), the library ignores
+  all options.
 
 This page is generated from `core/src/control.rs`.
 
