@@ -105,7 +105,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "0",
         bare: Some("1"),
-        doc: "Count every call and every requested byte exactly (slower: the fast path is off).",
+        doc: "Count every call and every requested byte exactly. This is slower, because the fast path is off.",
     },
     Declaration {
         name: "check",
@@ -113,7 +113,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "0",
         bare: Some("1"),
-        doc: "Quarantine freed blocks and catch every second free of one still in quarantine (slower).",
+        doc: "Quarantine freed blocks, and detect every second free of a block that is still in quarantine. This is slower.",
     },
     Declaration {
         name: "decay",
@@ -132,7 +132,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "1",
         bare: None,
-        doc: "Give free pages back by a background thread, which exists only while there are some, instead of by calls on their way (in a Rust program's own allocator only if it asks).",
+        doc: "Run a background thread that gives free pages back. Without it, calls of `malloc` and `free` do this. A Rust program with Neap as its own allocator has the thread only if it asks.",
     },
     Declaration {
         name: "dirty-max",
@@ -143,7 +143,7 @@ pub static OPTIONS: &[Declaration] = &[
         },
         default: "",
         bare: None,
-        doc: "Most bytes of free spans that may stay resident, whatever their age.",
+        doc: "Most bytes of free spans that may stay resident, regardless of their age.",
     },
     Declaration {
         name: "limit-soft",
@@ -154,7 +154,7 @@ pub static OPTIONS: &[Declaration] = &[
         },
         default: "",
         bare: None,
-        doc: "Near this many bytes free memory is given back before its time, down to all of it.",
+        doc: "Near this many bytes, give free memory back before the decay time, if necessary all of it.",
     },
     Declaration {
         name: "limit",
@@ -165,7 +165,7 @@ pub static OPTIONS: &[Declaration] = &[
         },
         default: "",
         bare: None,
-        doc: "Beyond this many bytes of spans in use and free ones that stay resident, allocations fail with ENOMEM.",
+        doc: "Allocations fail with ENOMEM beyond this many bytes of spans in use and of free spans that stay resident.",
     },
     Declaration {
         name: "thp",
@@ -173,7 +173,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: Kind::Choice(&["auto", "never", "always"]),
         default: "auto",
         bare: None,
-        doc: "Where the kernel may use huge pages: for new slabs of processes that have 64 MiB of them, nowhere, or everywhere (faster, and resident memory may grow).",
+        doc: "Where the kernel may use huge pages. `auto`: for new slabs of processes that have 64 MiB of slabs. `never`: nowhere. `always`: everywhere, which is faster, and resident memory may grow.",
     },
     Declaration {
         name: "thread-cache",
@@ -195,7 +195,7 @@ pub static OPTIONS: &[Declaration] = &[
         },
         default: "",
         bare: None,
-        doc: "Most bytes of free blocks that all magazines of the process may hold, beyond the first 4 KiB of each class a thread. If not set: a 32nd of the memory of the machine or the control group, at most 256 MiB a processor and 4 GiB, at least 64 MiB.",
+        doc: "Most bytes of free blocks that all magazines of the process may hold, beyond the first 4 KiB of each class and thread. If not set: a 32nd of the memory of the machine or the control group, at most 256 MiB a processor and 4 GiB, and at least 64 MiB.",
     },
     Declaration {
         name: "ask",
@@ -203,7 +203,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "1",
         bare: None,
-        doc: "Ask the kernel what other allocators do not, which a sandbox may forbid: which pages of a reused block were touched (an ioctl), what the control group allows, for a purge thread.",
+        doc: "Query the kernel's page map or control group, or start a purge thread: a sandbox may forbid these system calls.",
     },
     Declaration {
         name: "deepbind",
@@ -211,7 +211,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: Kind::Choice(&["strip", "keep"]),
         default: "strip",
         bare: None,
-        doc: "Whether dlopen's RTLD_DEEPBIND is taken out (kept, it mixes two heaps in one process).",
+        doc: "Whether to strip RTLD_DEEPBIND from calls of dlopen. If it is kept, it mixes two heaps in one process.",
     },
     Declaration {
         name: "attach",
@@ -219,7 +219,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "1",
         bare: None,
-        doc: "Keep a page of figures that `neap top` and the like may look at (a memory file, and a descriptor of it).",
+        doc: "Keep a board for `neap stat`, `neap top` and the other tools: a memory file with figures, and a descriptor of it.",
     },
     Declaration {
         name: "answer",
@@ -227,7 +227,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "0",
         bare: Some("1"),
-        doc: "Start the background thread with the program, however small it is, so that it answers `neap stat` and the like even while it sleeps (larger programs do anyway).",
+        doc: "Start the background thread with the program, however small the program is, so that it answers `neap stat` and the other tools even while it sleeps. Larger programs have the thread anyway.",
     },
     Declaration {
         name: "sample",
@@ -238,7 +238,7 @@ pub static OPTIONS: &[Declaration] = &[
         },
         default: "",
         bare: Some("512K"),
-        doc: "Sample allocations for the heap profile from the start, on average one every so many bytes.",
+        doc: "Sample allocations for the heap profile from the start. The value is the mean number of bytes between two samples.",
     },
     Declaration {
         name: "monitor",
@@ -246,7 +246,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: Kind::Socket,
         default: "",
         bare: None,
-        doc: "Hand the page of figures and the profile, as descriptors, to whoever listens at this Unix socket (`neap run --profile`, `--record` and `neap tune` set it).",
+        doc: "Send the board and the profile, as descriptors, to the process that listens at this Unix socket. `neap run --profile`, `--record` and `neap tune` set it.",
     },
     Declaration {
         name: "classes",
@@ -262,7 +262,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "1",
         bare: None,
-        doc: "Put the programs that this one starts under Neap, too.",
+        doc: "Put the programs that this program starts under Neap.",
     },
 ];
 

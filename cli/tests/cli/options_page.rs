@@ -1,4 +1,4 @@
-//! `docs/options.md` agrees with the declarations in `neap::control`. After a change there:
+//! `docs/options.md` says what `neap::control` declares. After a change there:
 //! `UPDATE_DOCS=1 cargo test -p neap-cli options_page`.
 
 use neap::control::{Declaration, Flag, OPTIONS};
@@ -10,12 +10,15 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/options.md");
 const HEAD: &str = "\
 # Options
 
-Every option is a variable that the library reads when the program starts, and a flag
-of `neap run` and `neap env` that sets this variable. A flag overrules a variable that is
-already set. The library reports a wrong value on standard error and ignores it. It also empties
-the variable, so that child processes do not report it again. Every process reports and ignores an
-unknown variable that begins with `NEAP_`, but leaves it set, because it may be another program's.
-A program that gains privileges when it starts (such as a set-user-ID program) ignores all of them.
+Every option is a variable that the library reads when the program starts. A flag of `neap run` and
+`neap env` sets the variable, and overrides a variable that is already set.
+
+- The library names a wrong value on standard error and ignores it. It empties the variable, so that
+  the programs which this one starts do not name it again.
+- The library names an unknown variable that begins with `NEAP_` and ignores it. It does not change
+  the variable, because another program may use it. So each program of the run names it.
+- In programs that gain privileges when they start (set-user-ID and the like), the library ignores
+  all options.
 
 This page is generated from `core/src/control.rs`.
 
