@@ -116,7 +116,7 @@ mod tests {
         let off = OPTIONS.iter().filter(|option| option.flag() == Flag::Off);
         let helps: Vec<String> = off.map(help).collect();
         assert!(helps.len() > 3, "{helps:?}");
-        for (help, order) in helps.iter().zip(["give ", "ask ", "keep ", "put "]) {
+        for (help, order) in helps.iter().zip(["run ", "query ", "keep ", "put "]) {
             assert!(help.starts_with(&format!("Do not {order}")), "{help}");
         }
     }

@@ -371,7 +371,7 @@ mod tests {
         let forged = Forged::board();
         forged.write(FIGURES_AT, &1_u64.to_ne_bytes());
         let torn = with_server(&forged, obliging, || forged.open().ask(LONG));
-        assert!(torn.unwrap_err().to_string().contains("makes no sense"));
+        assert!(torn.unwrap_err().to_string().contains("malformed"));
     }
 
     #[test]
