@@ -179,7 +179,7 @@ fn there_are_only_so_many_sessions_at_once() {
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
     assert!(answer.contains("retry-after: 10\r\n"), "{answer}");
     assert!(
-        answer.contains("4 requests with seconds= go on already"),
+        answer.contains("4 requests with seconds= are in progress"),
         "{answer}"
     );
     requests.remove(refused);
