@@ -369,8 +369,10 @@ mod tests {
                 .into_iter()
                 .for_each(|block| HEAP.put(cache, class, block));
         }
+        let capacity = cache.open().store(class).capacity as usize;
+        // All arrays are in use at once.
         grown.wait();
-        cache.open().store(class).capacity as usize
+        capacity
     }
 
     #[test]
