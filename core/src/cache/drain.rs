@@ -175,6 +175,8 @@ impl Heap {
                     false => open.publish(class),
                 }
             }
+            let took_all = stands && left.is_some_and(|left| left > 0);
+            open.inner.is_drained = took_all && open.is_unused();
         }
         gather.finish();
     }
@@ -283,7 +285,8 @@ mod tests {
 
     /// What the cache of a thread is granted before it is drained, and after. Between offer and collection the thread
     /// calls `work`.
-    fn grants_around_a_drain(work: impl FnOnce(&Cache) + Send) -> (usize, usize) {
+    /// Also whether nothing is left to take.
+    fn grants_around_a_drain(work: impl FnOnce(&Cache) + Send) -> (usize, usize, bool) {
         let [filled, offered, worked, done] = [2; 4].map(Barrier::new);
         let own = OnceLock::new();
         let _alone = HEAP.registry.draining.lock();
@@ -311,28 +314,33 @@ mod tests {
             worked.wait();
             HEAP.collect_batch(&batch, offering, most, &HEAP);
             let after = granted();
+            let is_drained = batch
+                .caches()
+                .all(|(_, cache)| cache.open().inner.is_drained);
             HEAP.registry
                 .unpin(&batch, |cache| HEAP.release_cache(cache));
             done.wait();
-            (before, after)
+            (before, after, is_drained)
         })
     }
 
     #[test]
     fn a_thread_that_works_while_it_is_drained_keeps_what_it_is_granted() {
-        let (before, after) = grants_around_a_drain(|_| {});
+        let (before, after, is_drained) = grants_around_a_drain(|_| {});
         assert!(after < before, "of a thread that sleeps: {before}, {after}");
+        assert!(is_drained, "the next drainer passes it by");
         // On its slow path, then on its fast path only.
-        let (before, after) = grants_around_a_drain(|cache| {
+        let (before, after, is_drained) = grants_around_a_drain(|cache| {
             let class = Class::of_size(4000);
             HEAP.put(cache, class, HEAP.refill(cache, class));
         });
         assert!(after >= before, "after a refill: {before}, {after}");
-        let (before, after) = grants_around_a_drain(|cache| {
+        assert!(!is_drained);
+        let (before, after, is_drained) = grants_around_a_drain(|cache| {
             let magazine = cache.magazine(Tag::of(Class::of_size(48)));
             assert!(magazine.pop().is_some());
         });
-        assert_eq!(after, before, "after a pop");
+        assert_eq!((after, is_drained), (before, false), "after a pop");
     }
 
     #[test]
