@@ -145,8 +145,9 @@ impl Heap {
     }
 
     /// Takes what a batch has offered, as far as it still stands, until `most` blocks were taken. What is left goes back.
-    /// `most` is `None` if the kernel refused the barrier: then only grants are taken. Out of line, so that
-    /// callers on small stacks hold what it needs only once.
+    /// Takes the grants of caches that nobody has used since the offer. An owner that works keeps its grants: without
+    /// them it would miss and learn anew. `most` is `None` if the kernel refused the barrier: then only grants are
+    /// taken. Out of line, so that callers on small stacks hold what it needs only once.
     #[inline(never)]
     fn collect_batch<S: Source>(
         &'static self,
@@ -163,16 +164,19 @@ impl Heap {
         {
             let mut open = cache.open();
             let stands = core::mem::take(&mut open.inner.is_offering);
+            let is_unused = stands && open.is_unused();
             for class in open.classes() {
-                if left == Some(0) {
-                    open.publish(class);
-                    continue;
-                }
-                if let Some(left) = left.as_mut().filter(|_| stands) {
+                let has_room = left != Some(0);
+                if let Some(left) = left.as_mut().filter(|_| stands && has_room) {
                     *left = left.saturating_sub(collect(&mut open, class, &mut gather));
                 }
-                self.take_grant_back(&mut open, class);
+                match is_unused && has_room {
+                    true => self.take_grant_back(&mut open, class),
+                    false => open.publish(class),
+                }
             }
+            let took_all = stands && left.is_some_and(|left| left > 0);
+            open.inner.is_drained = took_all && open.is_unused();
         }
         gather.finish();
     }
@@ -223,15 +227,22 @@ fn collect<S: Source>(open: &mut Opened<'_>, class: Class, gather: &mut Gather<'
 mod tests {
     use super::*;
     use crate::cache::heap::HEAP;
+    use crate::cache::magazine::Tag;
     use crate::cache::thread::ORPHANED;
-    use std::sync::Barrier;
+    use std::sync::{Barrier, OnceLock};
     use std::vec::Vec;
 
-    /// Fills a magazine of the calling thread, which has no cache, with some blocks of `size` bytes. Not by the front, whose handlers
+    /// Fills a magazine of the calling thread with `count` blocks of `size` bytes. Not by the front, whose handlers
     /// of forks would be there for other tests, too.
-    fn fill_magazine(size: usize) {
-        let (cache, class) = (HEAP.enter().expect("a cache"), Class::of_size(size));
-        let blocks: Vec<_> = (0..12).map(|_| HEAP.refill(cache, class)).collect();
+    fn fill_magazine(size: usize, count: usize) {
+        // SAFETY: the slot holds a sentinel or the thread's own cache.
+        let own = unsafe { &*slot::get() };
+        let cache = match own.is_sentinel() {
+            true => HEAP.enter().expect("a cache"),
+            false => own,
+        };
+        let class = Class::of_size(size);
+        let blocks: Vec<_> = (0..count).map(|_| HEAP.refill(cache, class)).collect();
         blocks
             .into_iter()
             .for_each(|block| HEAP.put(cache, class, block));
@@ -244,7 +255,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
-                    fill_magazine(48);
+                    fill_magazine(48, 12);
                     filled.wait();
                     done.wait();
                 });
@@ -257,6 +268,81 @@ mod tests {
         });
     }
 
+    /// Pins the cache at `own`, and no other.
+    fn pin_one(own: usize) -> Batch {
+        loop {
+            let batch = HEAP.registry.pin(1);
+            if batch
+                .caches()
+                .any(|(_, cache)| ptr::from_ref(cache).addr() == own)
+            {
+                return batch;
+            }
+            HEAP.registry
+                .unpin(&batch, |cache| HEAP.release_cache(cache));
+        }
+    }
+
+    /// What the cache of a thread is granted before it is drained, and after. Between offer and collection the thread
+    /// calls `work`.
+    /// Also whether nothing is left to take.
+    fn grants_around_a_drain(work: impl FnOnce(&Cache) + Send) -> (usize, usize, bool) {
+        let [filled, offered, worked, done] = [2; 4].map(Barrier::new);
+        let own = OnceLock::new();
+        let _alone = HEAP.registry.draining.lock();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (0..4).for_each(|_| fill_magazine(48, 100));
+                own.get_or_init(|| slot::get().addr());
+                filled.wait();
+                offered.wait();
+                // SAFETY: the thread's own cache.
+                work(unsafe { &*slot::get() });
+                worked.wait();
+                done.wait();
+            });
+            filled.wait();
+            let batch = pin_one(*own.wait());
+            let granted = || {
+                let caches = batch.caches();
+                caches.map(|(_, cache)| cache.open().inner.granted).sum()
+            };
+            let before = granted();
+            let offering = HEAP.offer_batch(&batch, Round::All);
+            let most = heavy_barrier().then_some(usize::MAX);
+            offered.wait();
+            worked.wait();
+            HEAP.collect_batch(&batch, offering, most, &HEAP);
+            let after = granted();
+            let is_drained = batch
+                .caches()
+                .all(|(_, cache)| cache.open().inner.is_drained);
+            HEAP.registry
+                .unpin(&batch, |cache| HEAP.release_cache(cache));
+            done.wait();
+            (before, after, is_drained)
+        })
+    }
+
+    #[test]
+    fn a_thread_that_works_while_it_is_drained_keeps_what_it_is_granted() {
+        let (before, after, is_drained) = grants_around_a_drain(|_| {});
+        assert!(after < before, "of a thread that sleeps: {before}, {after}");
+        assert!(is_drained, "the next drainer passes it by");
+        // On its slow path, then on its fast path only.
+        let (before, after, is_drained) = grants_around_a_drain(|cache| {
+            let class = Class::of_size(4000);
+            HEAP.put(cache, class, HEAP.refill(cache, class));
+        });
+        assert!(after >= before, "after a refill: {before}, {after}");
+        assert!(!is_drained);
+        let (before, after, is_drained) = grants_around_a_drain(|cache| {
+            let magazine = cache.magazine(Tag::of(Class::of_size(48)));
+            assert!(magazine.pop().is_some());
+        });
+        assert_eq!((after, is_drained), (before, false), "after a pop");
+    }
+
     #[test]
     fn a_thread_that_ends_while_it_is_drained_leaves_its_cache_to_the_drainer() {
         let (entered, end) = (Barrier::new(2), Barrier::new(2));
@@ -264,7 +350,7 @@ mod tests {
         let is = |cache: &Cache, own: usize| ptr::from_ref(cache).addr() == own;
         let (own, pinned) = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                fill_magazine(64);
+                fill_magazine(64, 12);
                 entered.wait();
                 end.wait();
                 slot::get().addr()

@@ -99,7 +99,7 @@ const _: () = assert!(size_of::<Start>() * 2 == size_of::<Magazine>());
 /// One class's stack of free blocks. All zero: empty and full.
 ///
 /// `free` reads the word below the top, so that a block freed twice in a row is seen. An array therefore never begins where the
-/// word before it may be unreadable: see `Heap::array`.
+/// word before it may be unreadable: see `Heap::take_array`.
 #[repr(C)]
 pub struct Magazine {
     /// Address past the newest entry.

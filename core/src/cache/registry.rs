@@ -328,7 +328,7 @@ impl Heap {
             let array = open.take_array(class);
             if let Some((array, room)) = array {
                 // SAFETY: the array was allocated for this room; drainers are locked out and find none from now on.
-                unsafe { self.give_meta(array, room * 8) };
+                unsafe { self.give_array(array, room) };
             }
         }
         let granted = core::mem::take(&mut open.inner.granted);

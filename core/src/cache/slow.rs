@@ -20,6 +20,9 @@ const PRESSED_EVERY: u32 = 2;
 /// The least room of an array, in entries: small arrays are of one size, so that a small program touches one page of them.
 const LEAST_ROOM: usize = 16;
 
+/// Bytes of an array's entry.
+const ENTRY_BYTES: usize = size_of::<usize>();
+
 /// The same, of a thread that has more than its share of what the process may hold.
 const OWING_EVERY: u32 = 8;
 
@@ -155,10 +158,7 @@ impl Heap {
     fn learn(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
         open.counted(class).note_miss();
         let capacity = open.store(class).capacity as usize;
-        let wanted = match capacity < first_capacity(class) {
-            true => first_capacity(class),
-            false => (capacity * 2).min(most_capacity(class)),
-        };
+        let wanted = next_capacity(class, capacity);
         if wanted <= capacity {
             return Share::Fair;
         }
@@ -174,9 +174,10 @@ impl Heap {
         }
     }
 
-    /// Raises a capacity to `wanted` entries, if the budget allows it, and the memory.
+    /// Raises a capacity to `wanted` entries, or one fewer, if the budget allows it, and the memory.
     fn grow(&'static self, open: &mut Opened<'_>, class: Class, wanted: usize) -> Verdict {
-        let more = (wanted - open.store(class).capacity as usize) * class.bytes();
+        let capacity = open.store(class).capacity as usize;
+        let more = (wanted - capacity) * class.bytes();
         let verdict = self.judge(open.inner.granted, class, wanted, more);
         if verdict != Verdict::Granted {
             return verdict;
@@ -185,8 +186,10 @@ impl Heap {
             self.budget.restore(more);
             return Verdict::ThreadFull;
         }
-        open.inner.granted += more;
-        open.store(class).capacity = wanted as u32;
+        let got = wanted.min(open.store(class).room as usize);
+        self.budget.restore((wanted - got) * class.bytes());
+        open.inner.granted += (got - capacity) * class.bytes();
+        open.store(class).capacity = got as u32;
         open.publish(class);
         Verdict::Granted
     }
@@ -200,41 +203,46 @@ impl Heap {
         }
     }
 
-    /// Moves a magazine into an array of at least `room` entries. False when out of memory.
+    /// Moves a magazine into an array of at least `room` entries, or one fewer. False when out of memory.
     fn enlarge(&'static self, open: &mut Opened<'_>, class: Class, room: usize) -> bool {
-        let room = room.max(LEAST_ROOM).next_power_of_two();
-        let Some(array) = self.array(room) else {
+        let Some((array, room)) = self.take_array(room.max(LEAST_ROOM).next_power_of_two()) else {
             return false;
         };
         // SAFETY: taken above, and larger than the old one, whose entries are settled.
         if let Some((old, old_room)) = unsafe { open.set_array(class, array, room) } {
             // SAFETY: allocated here for the same room; nothing points into it any more.
-            unsafe { self.give_meta(old, old_room * 8) };
+            unsafe { self.give_array(old, old_room) };
         }
         true
     }
 
-    /// Memory for an array of `room` entries, before which there is a word that can be read: so not
-    /// at the start of a slice.
-    fn array(&'static self, room: usize) -> Option<ptr::NonNull<u8>> {
-        let take = || self.take_meta(room * 8);
-        let begins_slice = |array: ptr::NonNull<u8>| array.addr().get().is_multiple_of(SLICE_BYTES);
-        // SAFETY: taken just before, and not used.
-        let give_back = |array| unsafe { self.give_meta(array, room * 8) };
-        let first = take()?;
-        if !begins_slice(first) {
-            return Some(first);
+    /// Memory for an array of `room` entries, a power of two, and its true room.
+    ///
+    /// `free` reads the word before an empty array. Before a slice that word may be unreadable. So an array at a
+    /// slice's start begins one word later, and has room for one entry fewer.
+    fn take_array(&'static self, room: usize) -> Option<(ptr::NonNull<u8>, usize)> {
+        debug_assert!(room.is_power_of_two() && room >= LEAST_ROOM);
+        let memory = self.take_meta(room * ENTRY_BYTES)?;
+        let skipped = usize::from(memory.addr().get().is_multiple_of(SLICE_BYTES));
+        // SAFETY: the memory has room for at least two entries.
+        Some((
+            unsafe { memory.byte_add(skipped * ENTRY_BYTES) },
+            room - skipped,
+        ))
+    }
+
+    /// Takes the memory of an array back.
+    ///
+    /// # Safety
+    /// - `array` and `room` came from [`Heap::take_array`], and nothing uses the array any more.
+    pub(super) unsafe fn give_array(&'static self, array: ptr::NonNull<u8>, room: usize) {
+        let skipped = usize::from(array.addr().get() % SLICE_BYTES == ENTRY_BYTES);
+        debug_assert!((room + skipped).is_power_of_two());
+        // SAFETY: where the memory starts, and its bytes; for the rest the caller's promise.
+        unsafe {
+            let memory = array.byte_sub(skipped * ENTRY_BYTES);
+            self.give_meta(memory, (room + skipped) * ENTRY_BYTES);
         }
-        // Most likely its neighbour. If not, the magazine stays as small as it is for now.
-        let second = take();
-        give_back(first);
-        second.filter(|&second| {
-            let fit = !begins_slice(second);
-            if !fit {
-                give_back(second);
-            }
-            fit
-        })
     }
 
     /// Now and then: shrinks one magazine. Tells when it is time to look at the clock.
@@ -320,6 +328,83 @@ pub(super) fn first_capacity(class: Class) -> usize {
     (FIRST_BYTES / class.bytes()).clamp(1, FIRST_ENTRIES)
 }
 
+/// What a magazine that misses should hold. An array may have room for one entry fewer than its power of two: then one
+/// entry is not worth another array.
+fn next_capacity(class: Class, capacity: usize) -> usize {
+    let (first, most) = (first_capacity(class), most_capacity(class));
+    match capacity {
+        less if less < first.min(LEAST_ROOM - 1) => first,
+        less if less >= LEAST_ROOM - 1 && less + 1 == most => less,
+        _ => (capacity * 2).min(most),
+    }
+}
+
 fn most_capacity(class: Class) -> usize {
     (MAGAZINE_BYTES / class.bytes()).clamp(1, MAGAZINE_ENTRIES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::heap::HEAP;
+    use std::sync::Barrier;
+    use std::vec::Vec;
+
+    /// Several slabs of metadata hold the arrays of so many threads.
+    const THREADS: usize = 300;
+    const CAPACITY: usize = 128;
+
+    /// Lets the calling thread's magazine of blocks of 64 bytes miss until it should hold [`CAPACITY`] blocks. Returns
+    /// what it holds.
+    fn grown_capacity(grown: &Barrier) -> usize {
+        let (cache, class) = (HEAP.enter().expect("a cache"), Class::of_size(64));
+        for _ in 0..8 {
+            let blocks: Vec<_> = (0..CAPACITY)
+                .map(|_| {
+                    let held = cache.open().pop(class);
+                    held.unwrap_or_else(|| HEAP.refill(cache, class))
+                })
+                .collect();
+            blocks
+                .into_iter()
+                .for_each(|block| HEAP.put(cache, class, block));
+        }
+        let capacity = cache.open().store(class).capacity as usize;
+        // All arrays are in use at once.
+        grown.wait();
+        capacity
+    }
+
+    #[test]
+    fn the_magazines_of_hundreds_of_threads_grow() {
+        let grown = Barrier::new(THREADS);
+        let capacities: Vec<usize> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|_| scope.spawn(|| grown_capacity(&grown)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        let small = capacities.iter().filter(|&&got| got < CAPACITY - 1);
+        assert_eq!(small.count(), 0, "{capacities:?}");
+    }
+
+    #[test]
+    fn an_array_is_not_exchanged_for_one_entry() {
+        let class = Class::of_size(64);
+        assert_eq!(next_capacity(class, 0), FIRST_ENTRIES);
+        assert_eq!(
+            next_capacity(class, FIRST_ENTRIES - 1),
+            2 * FIRST_ENTRIES - 2
+        );
+        assert_eq!(next_capacity(class, MAGAZINE_ENTRIES / 2), MAGAZINE_ENTRIES);
+        assert_eq!(
+            next_capacity(class, MAGAZINE_ENTRIES - 1),
+            MAGAZINE_ENTRIES - 1
+        );
+        let large = Class::of_size(20 << 10);
+        assert_eq!([0, 1, 2].map(|held| next_capacity(large, held)), [1, 2, 4]);
+    }
 }

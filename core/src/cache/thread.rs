@@ -348,6 +348,11 @@ impl Opened<'_> {
         idle
     }
 
+    /// Whether the owner has not used the magazines since the last visit. Not a visit itself.
+    pub fn is_unused(&self) -> bool {
+        self.traces() == self.inner.seen
+    }
+
     /// The class that is looked at for shrinking now; the next time it is the one after.
     pub fn next_class(&mut self) -> Class {
         let class = Class::new(self.inner.hand as usize);
