@@ -5,8 +5,7 @@ use super::counted::Miss;
 use super::gather::{Gather, give_one, refuse_free};
 use super::heap::Heap;
 use super::misuse;
-use super::thread::{Cache, Opened};
-use crate::base::units::SLICE_BYTES;
+use super::thread::{Cache, Opened, array_bytes};
 use crate::slab::class::Class;
 use crate::slab::{Grain, LINE_BLOCKS};
 use core::ptr;
@@ -45,10 +44,15 @@ enum Paced {
 }
 
 impl Heap {
-    /// Fills the magazine of `class` to half of its capacity and takes one block. Null when out of memory.
+    /// Fills the magazine of `class` to half of its capacity and takes one block. Null when out of memory. Aborts if the newest
+    /// block was freed twice.
     pub fn refill(&'static self, cache: &Cache, class: Class) -> *mut u8 {
         let mut open = cache.open();
         open.settle(class);
+        open.lose_patience();
+        if let Some(twice) = open.repeated(class) {
+            misuse::double_free(twice.addr(), class.bytes());
+        }
         if let Some(block) = open.pop(class) {
             return block;
         }
@@ -70,11 +74,11 @@ impl Heap {
     }
 
     /// Takes a freed block into the magazine of `class`; a full one first gives its older half
-    /// back. Aborts if the block is the newest one there.
+    /// back. Aborts if the block is one of the two newest ones there.
     pub fn put(&'static self, cache: &Cache, class: Class, block: *mut u8) {
         let mut open = cache.open();
         open.settle(class);
-        if open.newest(class) == Some(block) {
+        if open.is_newest(class, block) {
             misuse::double_free(block.addr(), class.bytes());
         }
         if open.push(class, block) {
@@ -203,38 +207,15 @@ impl Heap {
     /// Moves a magazine into an array of at least `room` entries. False when out of memory.
     fn enlarge(&'static self, open: &mut Opened<'_>, class: Class, room: usize) -> bool {
         let room = room.max(LEAST_ROOM).next_power_of_two();
-        let Some(array) = self.array(room) else {
+        let Some(array) = self.take_meta(array_bytes(room)) else {
             return false;
         };
         // SAFETY: taken above, and larger than the old one, whose entries are settled.
         if let Some((old, old_room)) = unsafe { open.set_array(class, array, room) } {
             // SAFETY: allocated here for the same room; nothing points into it any more.
-            unsafe { self.give_meta(old, old_room * 8) };
+            unsafe { self.give_meta(old, array_bytes(old_room)) };
         }
         true
-    }
-
-    /// Memory for an array of `room` entries, before which there is a word that can be read: so not
-    /// at the start of a slice.
-    fn array(&'static self, room: usize) -> Option<ptr::NonNull<u8>> {
-        let take = || self.take_meta(room * 8);
-        let begins_slice = |array: ptr::NonNull<u8>| array.addr().get().is_multiple_of(SLICE_BYTES);
-        // SAFETY: taken just before, and not used.
-        let give_back = |array| unsafe { self.give_meta(array, room * 8) };
-        let first = take()?;
-        if !begins_slice(first) {
-            return Some(first);
-        }
-        // Most likely its neighbour. If not, the magazine stays as small as it is for now.
-        let second = take();
-        give_back(first);
-        second.filter(|&second| {
-            let fit = !begins_slice(second);
-            if !fit {
-                give_back(second);
-            }
-            fit
-        })
     }
 
     /// Now and then: shrinks one magazine. Tells when it is time to look at the clock.

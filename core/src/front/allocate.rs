@@ -24,13 +24,9 @@ pub fn allocate(size: usize) -> *mut u8 {
 /// frontends that keep all else off their hot path.
 #[inline(always)]
 pub fn allocate_hit(size: usize) -> Option<*mut u8> {
-    if size > TABLE_BYTES {
-        return None;
-    }
     let cache = current();
-    let tag = cache.tags[size];
-    match fast::pop(cache, tag) {
-        None => fast::pop_counted(cache, tag),
+    match fast::pop_sized(cache, size) {
+        None if size <= TABLE_BYTES => fast::pop_counted(cache, cache.tags[size]),
         hit => hit,
     }
 }
@@ -56,13 +52,17 @@ impl Extent {
 /// Like [`allocate`], all usable bytes zero, as the C library's `calloc` has it.
 #[inline]
 pub fn allocate_zeroed(size: usize) -> *mut u8 {
-    if size > TABLE_BYTES {
-        return allocate_zeroed_missed(size);
-    }
     let cache = current();
-    let tag = cache.tags[size];
-    match fast::pop(cache, tag) {
-        Some(block) => zeroed(block, cache.start(tag).bytes as usize),
+    match fast::pop_sized(cache, size) {
+        Some(block) => {
+            let bytes = cache.start(cache.tags[size]).bytes as usize;
+            // SAFETY: a fresh block of so many bytes; magazines hold no null.
+            unsafe {
+                core::hint::assert_unchecked(!block.is_null());
+                ptr::write_bytes(block, 0, bytes);
+            }
+            block
+        }
         None => allocate_zeroed_missed(size),
     }
 }
