@@ -24,10 +24,20 @@ fn malloc_miss(size: usize) -> *mut c_void {
 /// `count * size` bytes of zeros; null and `ENOMEM` if the product overflows.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    match count.checked_mul(size) {
-        Some(bytes) => or_enomem(front::allocate_zeroed(bytes)),
-        None => fail(libc::ENOMEM),
+    let Some(bytes) = count.checked_mul(size) else {
+        return calloc_miss(usize::MAX);
+    };
+    match front::allocate_zeroed_hit(bytes) {
+        Some(block) => block.cast(),
+        None => calloc_miss(bytes),
     }
+}
+
+/// [`calloc`] past the magazine, as [`malloc_miss`]. More bytes than there are addresses are refused there.
+#[cold]
+#[inline(never)]
+fn calloc_miss(bytes: usize) -> *mut c_void {
+    or_enomem(front::allocate_zeroed_missed(bytes))
 }
 
 /// Resizes a block. A null `block` allocates; size 0 frees and gives null, as glibc does.

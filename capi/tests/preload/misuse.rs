@@ -80,6 +80,25 @@ fn double_free_at_once() {
 }
 
 #[test]
+fn double_free_around() {
+    dies_at_once("double_free_around.c", DOUBLE);
+}
+
+#[test]
+fn double_free_around_others() {
+    let source = "misuse/double_free_around_others.c";
+    let Some(program) = compile(source, Artifact::Program, &[]) else {
+        return;
+    };
+    for mode in [&[][..], &[("NEAP_SAMPLE", "1M")]] {
+        let output = support::run(&program, &[], mode);
+        assert_eq!(output.status.code(), Some(0), "not seen: {output:?}");
+        let told = support::text(&output.stderr);
+        assert_eq!(told.matches("double free of").count(), 16, "{told}");
+    }
+}
+
+#[test]
 fn never_handed_out_next() {
     dies_at_once("never_handed_out_next.c", DOUBLE);
 }
@@ -89,6 +108,7 @@ fn never_handed_out() {
     dies("never_handed_out.c", DOUBLE);
     dies("never_handed_out_far.c", DOUBLE);
     dies_at_once("never_handed_out_flush.c", DOUBLE);
+    dies("never_handed_out_elsewhere.c", DOUBLE);
 }
 
 #[test]

@@ -24,7 +24,7 @@ use crate::slab::class::{CLASSES, Class};
 #[repr(C)]
 pub struct Counted {
     /// Entries of the magazine at and above this address may be popped by [`super::fast::pop_counted`]; out of reach unless the door is
-    /// [`super::thread::Door::Sampling`]. Written under the cache's lock.
+    /// [`super::door::Door::Sampling`]. Written under the cache's lock.
     pub bottom: AtomicUsize,
     /// Blocks to be given out before the next sample; below 0, that one is due. Written by the owner, and by who switches sampling, under
     /// the cache's lock, while `bottom` is out of the owner's reach. (An owner that had it in reach just before may yet write what it

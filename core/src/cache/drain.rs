@@ -2,21 +2,27 @@
 //!
 //! A magazine is not atomic, and its owner may sleep for ever. A drainer takes its oldest blocks:
 //!
-//! 1. *Offer*: it publishes a new `bottom` just below the newest block, under the cache's lock.
+//! 1. *Offer*: it publishes a new `bottom` just below the newest block, under the cache's lock, and shuts the cache's door
+//!    ([`Opened::publish_door`]) for the pops that look at no bottom ([`super::fast::pop_sized`]).
 //! 2. A heavy barrier (`membarrier`, private expedited): every thread that runs has passed a full
 //!    barrier since, every other one passed one when it was switched out. So every pop that begins
-//!    from now on sees the new bottom and stays above it.
+//!    from now on sees the new bottom and stays above it, or sees the door shut and takes the slow path.
 //! 3. *Collect*, under the cache's lock again. A pop under way may have read the old bottom, but it takes the one
 //!    entry below the `top` it read, and writes `top` once. So if `top` still stands above the new bottom after the
 //!    barrier, that pop too ends at or above the new bottom: what lies below it is the drainer's. If not,
-//!    the old bottom is put back and nothing was taken.
+//!    the old bottom is put back and nothing was taken. What was taken leaves a guard below the new floor
+//!    ([`Opened::guard_floor`]), and the door opens.
 //!
 //! One barrier serves a batch of caches, and no lock but [`Registry::draining`](super::registry::Registry) is held
 //! meanwhile: threads start, end, refill and flush as ever. So between offer and collect an owner may take its slow
 //! path. It puts the old bottom back ([`Opened::settle`]), by which the drainer sees that its offer no longer stands.
 //! Since only one thread drains at a time, a bottom above the floor is always one that was offered before the barrier.
 //!
-//! The owner's pop is one load of `top`, one of `bottom`, and one store: no flag, no fence. While the profiler samples, its pops
+//! The door is shut from offer to collect only. An owner that comes by often meanwhile ends the offer
+//! ([`Opened::lose_patience`]).
+//!
+//! A pop by a bottom is one load of `top`, one of `bottom`, and one store: no flag, no fence. A pop for a size looks at
+//! the door in the compare that bounds the size, so it has no instruction more either. While the profiler samples, its pops
 //! read a bottom that stands apart ([`super::counted`]): that one is published. Behind a closed door it does nothing without the lock.
 //! `magazine_models.rs` has the loom model; `docs/decisions/0003-draining.md` the prices of the alternatives.
 
@@ -134,7 +140,7 @@ impl Heap {
         for class in open.classes() {
             any |= open.offer(class).is_some();
         }
-        open.inner.is_offering = any;
+        open.set_offering(any);
         open.inner.is_drained = !any;
         if !any {
             for class in open.classes() {
@@ -163,7 +169,7 @@ impl Heap {
             .filter(|(place, _)| offering >> place & 1 != 0)
         {
             let mut open = cache.open();
-            let stands = core::mem::take(&mut open.inner.is_offering);
+            let stands = open.inner.is_offering;
             let is_unused = stands && open.is_unused();
             for class in open.classes() {
                 let has_room = left != Some(0);
@@ -175,6 +181,7 @@ impl Heap {
                     false => open.publish(class),
                 }
             }
+            open.set_offering(false);
             let took_all = stands && left.is_some_and(|left| left > 0);
             open.inner.is_drained = took_all && open.is_unused();
         }
@@ -220,20 +227,38 @@ fn collect<S: Source>(open: &mut Opened<'_>, class: Class, gather: &mut Gather<'
     store.floor = bottom;
     // SAFETY: entries of the array below the published bottom: the owner does not touch them (see above).
     gather.add(unsafe { core::slice::from_raw_parts(floor, count) });
+    open.guard_floor(class);
     count
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::fast;
     use crate::cache::heap::HEAP;
     use crate::cache::magazine::Tag;
     use crate::cache::thread::ORPHANED;
     use std::sync::{Barrier, OnceLock};
     use std::vec::Vec;
 
-    /// Fills a magazine of the calling thread with `count` blocks of `size` bytes. Not by the front, whose handlers
-    /// of forks would be there for other tests, too.
+    #[test]
+    fn an_owner_ends_what_a_drainer_left_in_the_middle() {
+        let (cache, class) = (HEAP.enter().expect("a cache"), Class::of_size(328));
+        HEAP.refill(cache, class);
+        HEAP.refill(cache, class);
+        cache.open().set_offering(true);
+        let mut slow = 0;
+        while fast::pop_sized(cache, 328).is_none() {
+            assert!(slow < 1000, "the door stays shut");
+            let block = HEAP.refill(cache, class);
+            HEAP.put(cache, class, block);
+            slow += 1;
+        }
+        assert!(slow > 1);
+    }
+
+    /// Fills a magazine of the calling thread with `count` blocks of `size` bytes. Does not use the
+    /// front, whose fork handlers would then run in other tests.
     fn fill_magazine(size: usize, count: usize) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let own = unsafe { &*slot::get() };

@@ -2,13 +2,13 @@
 
 use super::budget::Budget;
 use super::decay::Tide;
+use super::door::Door;
 use super::magazine::Tag;
 use super::meta::Meta;
 use super::pace::Pace;
 use super::pressure::Pressure;
 use super::registry::Registry;
 use super::slot;
-use super::thread::Door;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;

@@ -96,10 +96,20 @@ pub const STARTS: [Start; MAGAZINES] = {
 
 const _: () = assert!(size_of::<Start>() * 2 == size_of::<Magazine>());
 
-/// One class's stack of free blocks. All zero: empty and full.
+/// Words below a magazine's oldest entry that read 0. See [`Magazine`].
+pub const GUARD: usize = 3;
+
+/// Where the top of a magazine without an array points, past its guard.
+pub fn no_entries() -> usize {
+    static NO_ENTRIES: [usize; GUARD] = [0; GUARD];
+    NO_ENTRIES.as_ptr_range().end.addr()
+}
+
+/// One class's stack of free blocks. All zero: empty and full, for pops that look at the bottom first.
 ///
-/// `free` reads the word below the top, so that a block freed twice in a row is seen. An array therefore never begins where the
-/// word before it may be unreadable: see `Heap::take_array`.
+/// A pop refuses a block that lies again two entries below. Below the oldest entry are [`GUARD`] words that read 0, so an empty
+/// magazine reads as one whose newest block, 0, lies again two entries below: one compare tells both. `free` compares with the
+/// newest entry, so a block freed twice in a row is not pushed.
 #[repr(C)]
 pub struct Magazine {
     /// Address past the newest entry.
@@ -136,7 +146,23 @@ impl Magazine {
         }
         // SAFETY: entries between bottom and top were pushed by this thread or its refill, and a
         // drainer takes only entries below the bottom it has published (see `drain`).
+        unsafe { self.take(top) }
+    }
+
+    /// Takes the newest block; `None` if there is none, or if it lies again two entries below.
+    ///
+    /// # Safety
+    /// - `top` is the magazine's top, and there is an entry below it, or the guard.
+    #[inline(always)]
+    pub unsafe fn take(&self, top: usize) -> Option<*mut u8> {
+        debug_assert_eq!(top, self.top.load(Ordering::Relaxed));
+        // SAFETY: an entry, or a word of the guard.
         let block = unsafe { *((top - 8) as *const *mut u8) };
+        // SAFETY: as above.
+        let two_below = unsafe { *((top - 8 * GUARD) as *const *mut u8) };
+        if block == two_below {
+            return None;
+        }
         self.top.store(top - 8, Ordering::Relaxed);
         light_barrier();
         Some(block)

@@ -3,8 +3,8 @@
 //!
 //! The kernel's `membarrier` is a fence on both sides here: the drainer's own, and one that the owner
 //! passes after each of its steps (`light_barrier`). The magazine is the real one; what the cache does with it
-//! (`Opened::{publish, offer, offered, set_door, settle, pop}`, `Heap::{offer_all, collect_batch}`, `fast::pop_counted`) is written
-//! down once more below, for a cache has constants that the checker's atomics cannot be in. What is not here: the number of blocks before a sample, which
+//! (`Opened::{publish, publish_door, offer, offered, set_door, settle, guard_floor, pop}`, `Heap::{offer_all, collect_batch}`,
+//! `fast::{pop_sized, pop_counted}`) is written down once more below, for a cache has constants that the checker's atomics cannot be in. What is not here: the number of blocks before a sample, which
 //! only says when a pop takes the slow path.
 //!
 //! Bounds: one owner with three to five steps, one drainer with one attempt, one switch of the door, a magazine of three
@@ -12,7 +12,7 @@
 //!
 //! The last tests break the protocol on purpose and expect that a block is lost or comes out twice.
 
-use super::magazine::Magazine;
+use super::magazine::{GUARD, Magazine};
 use crate::base::sync::{AtomicUsize, Ordering, fence};
 use loom::sync::{Arc, Mutex, MutexGuard};
 use std::boxed::Box;
@@ -42,6 +42,10 @@ enum Flaw {
     Door,
     /// To forget what was offered when the door changes.
     Switch,
+    /// To shut the door for pops that look at no bottom.
+    Shut,
+    /// To leave a guard below the new floor.
+    Guard,
 }
 
 /// What the cache's lock guards.
@@ -55,14 +59,17 @@ struct World {
     magazine: Magazine,
     /// The bottom of counted pops.
     counted: AtomicUsize,
-    array: Box<[usize; BLOCKS + 1]>,
+    /// 0: shut for pops that look at no bottom.
+    below: AtomicUsize,
+    /// The guard, the blocks, and room for one more.
+    array: Box<[usize; GUARD + BLOCKS + 1]>,
     inner: Mutex<Inner>,
 }
 
 impl World {
     fn new(door: Door) -> Arc<World> {
-        let array = Box::new([1, 2, 3, 0]);
-        let base = array.as_ptr().addr();
+        let array = Box::new([0, 0, 0, 1, 2, 3, 0]);
+        let base = array[GUARD..].as_ptr().addr();
         let world = World {
             magazine: Magazine {
                 top: AtomicUsize::new(base + BLOCKS * 8),
@@ -70,6 +77,7 @@ impl World {
                 limit: AtomicUsize::new(0),
             },
             counted: AtomicUsize::new(0),
+            below: AtomicUsize::new(0),
             array,
             inner: Mutex::new(Inner {
                 floor: base,
@@ -78,11 +86,17 @@ impl World {
             }),
         };
         world.publish(&world.open());
+        world.publish_door(&world.open());
         Arc::new(world)
     }
 
     fn base(&self) -> usize {
-        self.array.as_ptr().addr()
+        self.array[GUARD..].as_ptr().addr()
+    }
+
+    fn publish_door(&self, inner: &Inner) {
+        let is_open = inner.door == Door::Open && !inner.is_offering;
+        self.below.store(usize::from(is_open), Ordering::Release);
     }
 
     fn open(&self) -> MutexGuard<'_, Inner> {
@@ -106,6 +120,7 @@ impl World {
         inner.door = door;
         inner.is_offering &= flaw == Flaw::Switch;
         self.publish(&inner);
+        self.publish_door(&inner);
     }
 
     fn offer(&self, inner: &Inner, flaw: Flaw) -> Option<usize> {
@@ -135,6 +150,9 @@ impl World {
         let mut inner = self.open();
         let given = self.offer(&inner, flaw);
         inner.is_offering = given.is_some();
+        if flaw != Flaw::Shut {
+            self.publish_door(&inner);
+        }
         drop(inner);
         if flaw != Flaw::Barrier {
             fence(Ordering::SeqCst);
@@ -149,16 +167,37 @@ impl World {
         if let Some(bottom) = offered
             && (flaw == Flaw::Check || self.magazine.is_ceded(bottom))
         {
-            let [from, to] = [inner.floor, bottom].map(|at| (at - self.base()) / 8);
+            let [from, to] = [inner.floor, bottom].map(|at| (at - self.base()) / 8 + GUARD);
             taken.extend(&self.array[from..to]);
             inner.floor = bottom;
+            if flaw != Flaw::Guard {
+                // SAFETY: words of the array and its guard.
+                unsafe { (bottom as *mut usize).sub(GUARD).write_bytes(0, GUARD) };
+            }
         }
         self.publish(&inner);
+        self.publish_door(&inner);
         taken
     }
 
-    /// The owner's pop: as the profiler is off; as it samples; by the slow path.
+    /// The owner's pop for a size: it looks at the door and at no bottom.
+    fn pop_sized(&self) -> Option<usize> {
+        if self.below.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let top = self.magazine.top.load(Ordering::Relaxed);
+        // SAFETY: with the door open the top stands above an entry or the guard.
+        let block = unsafe { self.magazine.take(top) };
+        block.map(|block| block.addr())
+    }
+
+    /// The owner's pop: for a size, then as the profiler is off; as it samples; by the slow path.
     fn pop(&self) -> Option<usize> {
+        self.pop_sized().or_else(|| self.pop_typed())
+    }
+
+    /// The owner's pop by a bottom.
+    fn pop_typed(&self) -> Option<usize> {
         let quick = self
             .magazine
             .pop()
@@ -177,7 +216,7 @@ impl World {
             return None;
         }
         self.magazine.top.store(top - 8, Ordering::Relaxed);
-        Some(self.array[(top - 8 - self.base()) / 8])
+        Some(self.array[(top - 8 - self.base()) / 8 + GUARD])
     }
 
     /// Moves the entries down to the array's start; the new top.
@@ -231,6 +270,32 @@ fn emptied(door: Door, flaw: Flaw) {
     });
 }
 
+/// Two threads: the owner empties its magazine by pops that look at no bottom, as long as they find a block.
+fn emptied_by_size(flaw: Flaw) {
+    loom::model(move || {
+        let world = World::new(Door::Open);
+        let other = world.clone();
+        let drainer = loom::thread::spawn(move || other.drain(flaw));
+        let mut hands: Vec<usize> = (0..BLOCKS).filter_map(|_| world.pop_sized()).collect();
+        hands.extend(drainer.join().unwrap());
+        hands.extend(core::iter::from_fn(|| world.pop_sized()));
+        all_blocks_once(hands);
+    });
+}
+
+/// Two threads: the owner empties its magazine by pops that look at its bottom.
+fn emptied_by_bottom() {
+    loom::model(move || {
+        let world = World::new(Door::Open);
+        let other = world.clone();
+        let drainer = loom::thread::spawn(move || other.drain(Flaw::None));
+        let mut hands: Vec<usize> = (0..BLOCKS).filter_map(|_| world.pop_typed()).collect();
+        hands.extend(drainer.join().unwrap());
+        hands.extend(core::iter::from_fn(|| world.pop_typed()));
+        all_blocks_once(hands);
+    });
+}
+
 /// Two threads: the owner pops and pushes.
 fn up_and_down(door: Door, flaw: Flaw) {
     loom::model(move || {
@@ -272,6 +337,24 @@ fn switched(from: Door, to: Door, flaw: Flaw) {
 fn the_owner_empties_what_is_being_drained() {
     emptied(Door::Open, Flaw::None);
     emptied(Door::Sampling, Flaw::None);
+}
+
+#[test]
+fn the_owner_empties_by_one_kind_of_pop_what_is_being_drained() {
+    emptied_by_size(Flaw::None);
+    emptied_by_bottom();
+}
+
+#[test]
+#[should_panic(expected = "came out twice")]
+fn with_the_door_left_open_a_block_comes_out_twice() {
+    emptied_by_size(Flaw::Shut);
+}
+
+#[test]
+#[should_panic(expected = "came out twice")]
+fn without_a_guard_below_the_new_floor_a_block_comes_out_twice() {
+    emptied_by_size(Flaw::Guard);
 }
 
 #[test]

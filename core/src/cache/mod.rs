@@ -12,6 +12,8 @@ pub mod counted;
 #[cfg(not(loom))]
 pub mod decay;
 #[cfg(not(loom))]
+pub mod door;
+#[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]
 pub mod fast;

@@ -1,9 +1,10 @@
 //! All caches of the process: who comes, who goes, and what is left of a fork.
 
 use super::colour;
+use super::door::Door;
 use super::heap::Heap;
 use super::slot;
-use super::thread::{CACHE_BYTES, Cache, Door, GONE, ORPHANED, PINNED, UNPINNED};
+use super::thread::{CACHE_BYTES, Cache, GONE, ORPHANED, PINNED, UNPINNED, array_bytes};
 use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::gate::FORK;
 use crate::os::lock::{Lock, Rank};
@@ -285,7 +286,7 @@ impl Heap {
         // Looked at once the cache is in the list: whoever changes the mode later finds it there.
         let mut open = cache.open();
         match self.door() {
-            Door::Open => {}
+            Door::Open => open.publish_door(),
             door => {
                 open.set_door(door);
                 self.begin_counting(&mut open);
@@ -328,7 +329,7 @@ impl Heap {
             let array = open.take_array(class);
             if let Some((array, room)) = array {
                 // SAFETY: the array was allocated for this room; drainers are locked out and find none from now on.
-                unsafe { self.give_array(array, room) };
+                unsafe { self.give_meta(array, array_bytes(room)) };
             }
         }
         let granted = core::mem::take(&mut open.inner.granted);

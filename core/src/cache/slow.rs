@@ -5,8 +5,7 @@ use super::counted::Miss;
 use super::gather::{Gather, give_one, refuse_free};
 use super::heap::Heap;
 use super::misuse;
-use super::thread::{Cache, Opened};
-use crate::base::units::SLICE_BYTES;
+use super::thread::{Cache, Opened, array_bytes};
 use crate::slab::class::Class;
 use crate::slab::{Grain, LINE_BLOCKS};
 use core::ptr;
@@ -19,9 +18,6 @@ const PRESSED_EVERY: u32 = 2;
 
 /// The least room of an array, in entries: small arrays are of one size, so that a small program touches one page of them.
 const LEAST_ROOM: usize = 16;
-
-/// Bytes of an array's entry.
-const ENTRY_BYTES: usize = size_of::<usize>();
 
 /// The same, of a thread that has more than its share of what the process may hold.
 const OWING_EVERY: u32 = 8;
@@ -48,10 +44,15 @@ enum Paced {
 }
 
 impl Heap {
-    /// Fills the magazine of `class` to half of its capacity and takes one block. Null when out of memory.
+    /// Fills the magazine of `class` to half of its capacity and takes one block. Null when out of memory. Aborts if the newest
+    /// block was freed twice.
     pub fn refill(&'static self, cache: &Cache, class: Class) -> *mut u8 {
         let mut open = cache.open();
         open.settle(class);
+        open.lose_patience();
+        if let Some(twice) = open.repeated(class) {
+            misuse::double_free(twice.addr(), class.bytes());
+        }
         if let Some(block) = open.pop(class) {
             return block;
         }
@@ -73,11 +74,11 @@ impl Heap {
     }
 
     /// Takes a freed block into the magazine of `class`; a full one first gives its older half
-    /// back. Aborts if the block is the newest one there.
+    /// back. Aborts if the block is one of the two newest ones there.
     pub fn put(&'static self, cache: &Cache, class: Class, block: *mut u8) {
         let mut open = cache.open();
         open.settle(class);
-        if open.newest(class) == Some(block) {
+        if open.is_newest(class, block) {
             misuse::double_free(block.addr(), class.bytes());
         }
         if open.push(class, block) {
@@ -158,7 +159,10 @@ impl Heap {
     fn learn(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
         open.counted(class).note_miss();
         let capacity = open.store(class).capacity as usize;
-        let wanted = next_capacity(class, capacity);
+        let wanted = match capacity < first_capacity(class) {
+            true => first_capacity(class),
+            false => (capacity * 2).min(most_capacity(class)),
+        };
         if wanted <= capacity {
             return Share::Fair;
         }
@@ -174,10 +178,9 @@ impl Heap {
         }
     }
 
-    /// Raises a capacity to `wanted` entries, or one fewer, if the budget allows it, and the memory.
+    /// Raises a capacity to `wanted` entries, if the budget allows it, and the memory.
     fn grow(&'static self, open: &mut Opened<'_>, class: Class, wanted: usize) -> Verdict {
-        let capacity = open.store(class).capacity as usize;
-        let more = (wanted - capacity) * class.bytes();
+        let more = (wanted - open.store(class).capacity as usize) * class.bytes();
         let verdict = self.judge(open.inner.granted, class, wanted, more);
         if verdict != Verdict::Granted {
             return verdict;
@@ -186,10 +189,8 @@ impl Heap {
             self.budget.restore(more);
             return Verdict::ThreadFull;
         }
-        let got = wanted.min(open.store(class).room as usize);
-        self.budget.restore((wanted - got) * class.bytes());
-        open.inner.granted += (got - capacity) * class.bytes();
-        open.store(class).capacity = got as u32;
+        open.inner.granted += more;
+        open.store(class).capacity = wanted as u32;
         open.publish(class);
         Verdict::Granted
     }
@@ -203,46 +204,18 @@ impl Heap {
         }
     }
 
-    /// Moves a magazine into an array of at least `room` entries, or one fewer. False when out of memory.
+    /// Moves a magazine into an array of at least `room` entries. False when out of memory.
     fn enlarge(&'static self, open: &mut Opened<'_>, class: Class, room: usize) -> bool {
-        let Some((array, room)) = self.take_array(room.max(LEAST_ROOM).next_power_of_two()) else {
+        let room = room.max(LEAST_ROOM).next_power_of_two();
+        let Some(array) = self.take_meta(array_bytes(room)) else {
             return false;
         };
         // SAFETY: taken above, and larger than the old one, whose entries are settled.
         if let Some((old, old_room)) = unsafe { open.set_array(class, array, room) } {
             // SAFETY: allocated here for the same room; nothing points into it any more.
-            unsafe { self.give_array(old, old_room) };
+            unsafe { self.give_meta(old, array_bytes(old_room)) };
         }
         true
-    }
-
-    /// Memory for an array of `room` entries, a power of two, and its true room.
-    ///
-    /// `free` reads the word before an empty array. Before a slice that word may be unreadable. So an array at a
-    /// slice's start begins one word later, and has room for one entry fewer.
-    fn take_array(&'static self, room: usize) -> Option<(ptr::NonNull<u8>, usize)> {
-        debug_assert!(room.is_power_of_two() && room >= LEAST_ROOM);
-        let memory = self.take_meta(room * ENTRY_BYTES)?;
-        let skipped = usize::from(memory.addr().get().is_multiple_of(SLICE_BYTES));
-        // SAFETY: the memory has room for at least two entries.
-        Some((
-            unsafe { memory.byte_add(skipped * ENTRY_BYTES) },
-            room - skipped,
-        ))
-    }
-
-    /// Takes the memory of an array back.
-    ///
-    /// # Safety
-    /// - `array` and `room` came from [`Heap::take_array`], and nothing uses the array any more.
-    pub(super) unsafe fn give_array(&'static self, array: ptr::NonNull<u8>, room: usize) {
-        let skipped = usize::from(array.addr().get() % SLICE_BYTES == ENTRY_BYTES);
-        debug_assert!((room + skipped).is_power_of_two());
-        // SAFETY: where the memory starts, and its bytes; for the rest the caller's promise.
-        unsafe {
-            let memory = array.byte_sub(skipped * ENTRY_BYTES);
-            self.give_meta(memory, (room + skipped) * ENTRY_BYTES);
-        }
     }
 
     /// Now and then: shrinks one magazine. Tells when it is time to look at the clock.
@@ -328,17 +301,6 @@ pub(super) fn first_capacity(class: Class) -> usize {
     (FIRST_BYTES / class.bytes()).clamp(1, FIRST_ENTRIES)
 }
 
-/// What a magazine that misses should hold. An array may have room for one entry fewer than its power of two: then one
-/// entry is not worth another array.
-fn next_capacity(class: Class, capacity: usize) -> usize {
-    let (first, most) = (first_capacity(class), most_capacity(class));
-    match capacity {
-        less if less < first.min(LEAST_ROOM - 1) => first,
-        less if less >= LEAST_ROOM - 1 && less + 1 == most => less,
-        _ => (capacity * 2).min(most),
-    }
-}
-
 fn most_capacity(class: Class) -> usize {
     (MAGAZINE_BYTES / class.bytes()).clamp(1, MAGAZINE_ENTRIES)
 }
@@ -387,24 +349,7 @@ mod tests {
                 .map(|thread| thread.join().unwrap())
                 .collect()
         });
-        let small = capacities.iter().filter(|&&got| got < CAPACITY - 1);
+        let small = capacities.iter().filter(|&&got| got < CAPACITY);
         assert_eq!(small.count(), 0, "{capacities:?}");
-    }
-
-    #[test]
-    fn an_array_is_not_exchanged_for_one_entry() {
-        let class = Class::of_size(64);
-        assert_eq!(next_capacity(class, 0), FIRST_ENTRIES);
-        assert_eq!(
-            next_capacity(class, FIRST_ENTRIES - 1),
-            2 * FIRST_ENTRIES - 2
-        );
-        assert_eq!(next_capacity(class, MAGAZINE_ENTRIES / 2), MAGAZINE_ENTRIES);
-        assert_eq!(
-            next_capacity(class, MAGAZINE_ENTRIES - 1),
-            MAGAZINE_ENTRIES - 1
-        );
-        let large = Class::of_size(20 << 10);
-        assert_eq!([0, 1, 2].map(|held| next_capacity(large, held)), [1, 2, 4]);
     }
 }

@@ -2,9 +2,9 @@
 
 use super::colour;
 use super::counted::{Counted, Drawn};
-use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
-use crate::base::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering, UnsafeCell};
-use crate::base::units::SLICE_BYTES;
+use super::door::Door;
+use super::magazine::{GUARD, MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
+use crate::base::sync::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::ptr::{self, NonNull};
@@ -18,6 +18,9 @@ pub struct Cache {
     pub starts: [Start; MAGAZINES],
     /// By size. Likewise.
     pub tags: [Tag; TABLE_BYTES + 1],
+    /// Requests of fewer bytes are served by [`super::fast::pop_sized`]; 0 unless the door is open and no drainer is
+    /// at work. Written under the lock.
+    pub below: AtomicUsize,
     /// By class index: what the profiler counts.
     pub counted: [Counted; CLASSES + 1],
     /// By what rate that was drawn, and what lies ahead of large blocks.
@@ -52,6 +55,8 @@ pub struct Inner {
     pub door: Door,
     /// A drainer has offered what the magazines hold, and the door is the same since.
     pub is_offering: bool,
+    /// How many more blocks the owner takes by its slow path while a drainer offers.
+    pub patience: u8,
     /// Nothing was left to take when a drainer last came by.
     pub is_drained: bool,
     /// How many bytes after the start of its memory the cache begins.
@@ -62,37 +67,40 @@ pub struct Inner {
     pub seen: usize,
 }
 
-/// Whether the fast path of a cache may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// Bounds are published: the fast path works.
-    Open,
-    /// Blocks are pushed by the fast path, and popped by [`super::fast::pop_counted`] only: the profiler counts them.
-    Sampling,
-    /// Every call takes the slow path (counting, checking).
-    Closed,
-}
-
 /// One magazine's true bounds and history.
 pub struct Store {
-    /// The array, 0 before the first use.
+    /// The array's first entry, past its guard; without an array [`no_entries`].
     pub base: usize,
     /// Address of the oldest entry: `base`, or above it after a drain.
     pub floor: usize,
-    /// Entries the array has room for.
+    /// Entries the array has room for; 0 before the first use.
     pub room: u32,
     /// Entries the magazine may hold now.
     pub capacity: u32,
 }
 
 impl Store {
-    /// No array.
-    const NONE: Store = Store {
-        base: 0,
-        floor: 0,
-        room: 0,
-        capacity: 0,
-    };
+    /// No array, with a top that is at `base`.
+    const fn none(base: usize) -> Store {
+        Store {
+            base,
+            floor: base,
+            room: 0,
+            capacity: 0,
+        }
+    }
+
+    /// Where the memory of the array begins, and how many entries it has room for; `None` without one.
+    fn array(&self) -> Option<(NonNull<u8>, usize)> {
+        let start = self.base - array_bytes(0);
+        let array = NonNull::new(start as *mut u8).filter(|_| self.room != 0)?;
+        Some((array, self.room as usize))
+    }
+}
+
+/// Bytes of an array of `room` entries with its guard.
+pub(super) const fn array_bytes(room: usize) -> usize {
+    (GUARD + room) * size_of::<usize>()
 }
 
 /// Calls as the counting mode counts them.
@@ -152,18 +160,22 @@ pub const ORPHANED: u8 = 2;
 pub const CACHE_BYTES: usize = 8 << 10;
 
 const _: () = assert!(size_of::<Cache>() + colour::ROOM <= CACHE_BYTES);
+// A load of this word must not look like one of a magazine's top (see `colour`).
+const _: () =
+    assert!(!(core::mem::offset_of!(Cache, below) % 4096).is_multiple_of(size_of::<Magazine>()));
 
 impl Cache {
     /// A cache without capacity, `shift` bytes after the start of its memory.
     pub const fn new(shift: usize) -> Cache {
         let inner = Inner {
-            stores: [Store::NONE; CLASSES + 1],
+            stores: [const { Store::none(0) }; CLASSES + 1],
             arrays: [0; CLASSES / 64 + 1],
             granted: 0,
             events: 0,
             hand: 1,
             door: Door::Open,
             is_offering: false,
+            patience: 0,
             is_drained: false,
             shift: shift as u8,
             random: 0,
@@ -173,6 +185,7 @@ impl Cache {
             magazines: [const { Magazine::closed() }; MAGAZINES],
             starts: STARTS,
             tags: TAGS_BY_SIZE,
+            below: AtomicUsize::new(0),
             counted: [const { Counted::off() }; CLASSES + 1],
             drawn: Drawn::nothing(),
             lock: Lock::new(Rank::Apart),
@@ -194,9 +207,17 @@ impl Cache {
         debug_assert!(place.is_aligned());
         // SAFETY: the caller's promise; sentinels are never written, and nobody else has the copy
         // yet.
-        unsafe {
+        let cache = unsafe {
             ptr::copy_nonoverlapping(&raw const EMPTY, place.as_ptr(), 1);
-            (*place.as_ptr()).inner.get_mut().shift = shift as u8;
+            &mut *place.as_ptr()
+        };
+        let inner = cache.inner.get_mut();
+        inner.shift = shift as u8;
+        for class in Class::all() {
+            inner.stores[class.index()] = Store::none(no_entries());
+            let magazine = &cache.magazines[class.index()];
+            magazine.top.store(no_entries(), Ordering::Relaxed);
+            magazine.bottom.store(no_entries(), Ordering::Relaxed);
         }
     }
 
@@ -231,7 +252,11 @@ impl Cache {
     /// What tells where blocks of `tag` start.
     #[inline(always)]
     pub fn start(&self, tag: Tag) -> Start {
-        self.starts[tag.0 as usize * 8 / size_of::<Magazine>()]
+        let offset = tag.0 as usize * 4;
+        debug_assert!(offset + size_of::<Start>() <= size_of_val(&self.starts));
+        debug_assert!(offset.is_multiple_of(size_of::<Start>()));
+        // SAFETY: as of `magazine`; a start is half as long.
+        unsafe { *self.starts.as_ptr().byte_add(offset) }
     }
 
     /// In a fork's child: a drainer that had the cache in hand stayed in the parent.
@@ -303,7 +328,7 @@ impl Opened<'_> {
     /// old array and its room, if there was one. For the owner only.
     ///
     /// # Safety
-    /// - The array is the caller's, and has room for the entries.
+    /// - The array is the caller's, of [`array_bytes`], and has room for the entries.
     pub unsafe fn set_array(
         &mut self,
         class: Class,
@@ -312,17 +337,22 @@ impl Opened<'_> {
     ) -> Option<(NonNull<u8>, usize)> {
         let filled = self.filled(class);
         debug_assert!(filled <= room);
+        // SAFETY: the caller's promise: the guard and the room.
+        let base = unsafe {
+            array.cast::<usize>().write_bytes(0, GUARD);
+            array.cast::<usize>().add(GUARD)
+        };
         self.inner.arrays[class.index() / 64] |= 1 << (class.index() % 64);
         let store = self.store(class);
         debug_assert_eq!(store.base, store.floor);
-        let (old, old_room) = (store.base, store.room as usize);
+        let old = store.array();
         // SAFETY: the new array has room for the entries, which start at the old one's base.
-        unsafe { ptr::copy_nonoverlapping(old as *const usize, array.as_ptr().cast(), filled) };
-        store.base = array.as_ptr().addr();
+        unsafe { ptr::copy_nonoverlapping(store.base as *const usize, base.as_ptr(), filled) };
+        store.base = base.as_ptr().addr();
         store.floor = store.base;
         store.room = room as u32;
         self.set_filled(class, filled);
-        Some((NonNull::new(old as *mut u8)?, old_room))
+        old
     }
 
     /// The magazine of `class`.
@@ -375,62 +405,9 @@ impl Opened<'_> {
         self.magazine(class).top.store(top, Ordering::Release);
     }
 
-    /// Lets the fast path see the bounds of `class`, unless the door is closed.
-    pub fn publish(&mut self, class: Class) {
-        let door = self.inner.door;
-        let store = self.store(class);
-        // `free` reads the word before an empty array (see `Magazine`).
-        debug_assert!(store.base == 0 || !store.base.is_multiple_of(SLICE_BYTES));
-        let end = store.base + store.capacity as usize * 8;
-        let (bottom, counted, limit) = match door {
-            Door::Open => (store.floor, usize::MAX, end),
-            Door::Sampling => (usize::MAX, store.floor, end),
-            Door::Closed => (usize::MAX, usize::MAX, 0),
-        };
-        self.magazine(class).bottom.store(bottom, Ordering::Relaxed);
-        self.counted(class).bottom.store(counted, Ordering::Relaxed);
-        self.magazine(class).limit.store(limit, Ordering::Relaxed);
-    }
-
     /// What the profiler counts of `class`.
     pub fn counted(&self, class: Class) -> &Counted {
         &self.cache.counted[class.index()]
-    }
-
-    /// Says whether the fast path may be used.
-    pub fn set_door(&mut self, door: Door) {
-        self.inner.door = door;
-        self.inner.is_offering = false;
-        Class::all().for_each(|class| self.publish(class));
-    }
-
-    /// A drainer's first step: publishes a bottom that leaves the newest block of `class` to the owner. `None` if there is nothing to
-    /// take below it.
-    pub fn offer(&mut self, class: Class) -> Option<usize> {
-        let floor = self.store(class).floor;
-        let magazine = self.magazine(class);
-        // Behind a closed door the owner does nothing without the lock.
-        match self.inner.door {
-            Door::Open => magazine.offer(floor),
-            Door::Sampling => {
-                let bottom = magazine.to_offer(floor)?;
-                self.counted(class).bottom.store(bottom, Ordering::Relaxed);
-                Some(bottom)
-            }
-            Door::Closed => magazine.to_offer(floor),
-        }
-    }
-
-    /// The bottom that a drainer offered and that has not been put back since; `None` if there is none.
-    pub fn offered(&mut self, class: Class) -> Option<usize> {
-        let floor = self.store(class).floor;
-        let magazine = self.magazine(class);
-        let bottom = match self.inner.door {
-            Door::Open => magazine.bottom.load(Ordering::Relaxed),
-            Door::Sampling => self.counted(class).bottom.load(Ordering::Relaxed),
-            Door::Closed => magazine.to_offer(floor)?,
-        };
-        (bottom > floor).then_some(bottom)
     }
 
     /// Moves the entries down to the array's start, and puts back a bottom that a drainer has offered. For the owner only: it
@@ -454,22 +431,36 @@ impl Opened<'_> {
     pub fn take_array(&mut self, class: Class) -> Option<(NonNull<u8>, usize)> {
         debug_assert_eq!(self.filled(class), 0);
         self.inner.arrays[class.index() / 64] &= !(1 << (class.index() % 64));
-        let store = core::mem::replace(self.store(class), Store::NONE);
+        let store = core::mem::replace(self.store(class), Store::none(no_entries()));
         // A handler that frees finds the magazine full from here on, one that allocates finds it empty.
         self.magazine(class).limit.store(0, Ordering::Relaxed);
-        self.magazine(class).top.store(0, Ordering::Relaxed);
+        self.magazine(class)
+            .top
+            .store(no_entries(), Ordering::Relaxed);
         self.publish(class);
-        let array = NonNull::new(store.base as *mut u8)?;
-        Some((array, store.room as usize))
+        store.array()
     }
 
-    /// The newest block whatever the door says. For the owner only.
-    pub fn newest(&mut self, class: Class) -> Option<*mut u8> {
-        if self.filled(class) == 0 {
+    /// The block that has `above` newer ones over it, whatever the door says. For the owner only.
+    fn below(&mut self, class: Class, above: usize) -> Option<*mut u8> {
+        if self.filled(class) <= above {
             return None;
         }
-        // SAFETY: there is an entry, so there is an array.
-        Some(unsafe { self.magazine(class).below_top() })
+        let top = self.magazine(class).top.load(Ordering::Relaxed);
+        // SAFETY: an entry between floor and top.
+        Some(unsafe { *((top - 8 * (above + 1)) as *const *mut u8) })
+    }
+
+    /// Whether a block is one of the two newest ones: freed once more, it was freed twice. For the owner only.
+    pub fn is_newest(&mut self, class: Class, block: *mut u8) -> bool {
+        (0..2).any(|above| self.below(class, above) == Some(block))
+    }
+
+    /// The newest block if it lies again among the two below it: it was freed twice. For the owner only.
+    pub fn repeated(&mut self, class: Class) -> Option<*mut u8> {
+        let newest = self.below(class, 0)?;
+        let is_below = (1..3).any(|above| self.below(class, above) == Some(newest));
+        is_below.then_some(newest)
     }
 
     /// Takes the newest block whatever the door says. For the owner only.

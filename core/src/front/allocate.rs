@@ -24,13 +24,9 @@ pub fn allocate(size: usize) -> *mut u8 {
 /// frontends that keep all else off their hot path.
 #[inline(always)]
 pub fn allocate_hit(size: usize) -> Option<*mut u8> {
-    if size > TABLE_BYTES {
-        return None;
-    }
     let cache = current();
-    let tag = cache.tags[size];
-    match fast::pop(cache, tag) {
-        None => fast::pop_counted(cache, tag),
+    match fast::pop_sized(cache, size) {
+        None if size <= TABLE_BYTES => fast::pop_counted(cache, cache.tags[size]),
         hit => hit,
     }
 }
@@ -56,20 +52,26 @@ impl Extent {
 /// Like [`allocate`], all usable bytes zero, as the C library's `calloc` has it.
 #[inline]
 pub fn allocate_zeroed(size: usize) -> *mut u8 {
-    if size > TABLE_BYTES {
-        return allocate_zeroed_missed(size);
-    }
-    let cache = current();
-    let tag = cache.tags[size];
-    match fast::pop(cache, tag) {
-        Some(block) => zeroed(block, cache.start(tag).bytes as usize),
+    match allocate_zeroed_hit(size) {
+        Some(block) => block,
         None => allocate_zeroed_missed(size),
     }
 }
 
-/// [`allocate_zeroed`] past the magazine, or of more than the table knows.
+/// What [`allocate_zeroed`] can serve from the calling thread's magazine alone, else `None`.
+#[inline(always)]
+pub fn allocate_zeroed_hit(size: usize) -> Option<*mut u8> {
+    let cache = current();
+    let block = fast::pop_sized(cache, size)?;
+    let bytes = cache.start(cache.tags[size]).bytes as usize;
+    // SAFETY: a fresh block of so many bytes.
+    unsafe { ptr::write_bytes(block, 0, bytes) };
+    Some(block)
+}
+
+/// [`allocate_zeroed`] after [`allocate_zeroed_hit`] had nothing.
 #[inline(never)]
-fn allocate_zeroed_missed(size: usize) -> *mut u8 {
+pub fn allocate_zeroed_missed(size: usize) -> *mut u8 {
     if size >= FRESH_BYTES {
         return allocate_layout_zeroed_large(size, 16, Extent::Usable);
     }

@@ -23,7 +23,7 @@ mod trim;
 
 pub use allocate::{
     allocate, allocate_aligned, allocate_hit, allocate_layout, allocate_layout_zeroed,
-    allocate_missed, allocate_zeroed,
+    allocate_missed, allocate_zeroed, allocate_zeroed_hit, allocate_zeroed_missed,
 };
 pub use global::Neap;
 pub use release::{free, free_aligned_sized, free_deleted, free_sized, usable_size};

@@ -6,8 +6,8 @@
 use super::statistics::{self, Lossy};
 use super::{attach, classes, fork, profile, purge};
 use crate::base::sync::{AtomicBool, Ordering};
+use crate::cache::door::Door;
 use crate::cache::heap::{HEAP, Mode};
-use crate::cache::thread::Door;
 use crate::control::{self, Value};
 use crate::os::Os;
 use crate::os::fatal::warn;

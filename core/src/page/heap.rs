@@ -159,6 +159,19 @@ impl<O: Os> PageHeap<O> {
     /// The slice at `address`; `None` outside the arenas. Takes no lock.
     #[inline]
     pub fn locate(&self, address: usize) -> Option<Place<'_>> {
+        // The first arena by the bounds of the fast path: most programs have no other.
+        let base = self.primary_base.load(Ordering::Acquire);
+        let index = address.wrapping_sub(base) >> SLICE_SHIFT;
+        if index < self.primary_slices.load(Ordering::Acquire) {
+            let arena = &self.arenas[0];
+            return Some(Place { arena, index });
+        }
+        self.locate_anywhere(address)
+    }
+
+    /// [`PageHeap::locate`] in all arenas.
+    #[inline(never)]
+    fn locate_anywhere(&self, address: usize) -> Option<Place<'_>> {
         let within = |arena: &'_ Arena| {
             let index = address.wrapping_sub(arena.layout().base) >> SLICE_SHIFT;
             (index < arena.tagged().min(arena.end())).then_some(index)

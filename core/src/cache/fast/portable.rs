@@ -7,7 +7,21 @@ use crate::cache::magazine::Tag;
 use crate::cache::slot;
 use crate::cache::thread::Cache;
 
-/// Takes the newest block of a magazine; `None` if there is none or the magazine is closed.
+/// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice, if requests of that size are
+/// not in the table, or if the door is shut.
+#[inline(always)]
+pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
+    // Acquire: the guards that were written before the door was opened are seen.
+    if size >= cache.below.load(Ordering::Acquire) {
+        return None;
+    }
+    let magazine = cache.magazine(cache.tags[size]);
+    // SAFETY: with the door open every class's top stands above an entry or the guard.
+    unsafe { magazine.take(magazine.top.load(Ordering::Relaxed)) }
+}
+
+/// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries below, or if the magazine is
+/// closed.
 #[inline(always)]
 pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     cache.magazine(tag).pop()

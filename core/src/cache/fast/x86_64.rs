@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   cache + tag*8                       a slice's tag is its class's magazine, in units of 8 bytes
-//!     +0  top     past the newest       pop:      top <= bottom -> slow;  block = [top-8];  top -= 8
-//!     +8  bottom  oldest                release:  top >= limit or block == [top-8] -> slow;
-//!     +16 limit   end of the room                 [top] = block;  top += 8
+//!     +0  top     past the newest       pop:        top <= bottom -> slow;  then as pop_sized from here on
+//!     +8  bottom  oldest                pop_sized:  block = [top-8];  block == [top-24] -> slow;  top -= 8
+//!     +16 limit   end of the room       release:    top >= limit or block == [top-8] -> slow;
+//!                                                   [top] = block;  top += 8
 //!   cache + counted + tag*8
 //!     +0  bottom  while sampling    pop_counted: top <= bottom -> slow;  ahead -= 1;  ahead < 0 -> slow;  then as pop
 //!     +8  ahead   before a sample
 //!   cache + starts + tag*4              the tag's divisibility test
+//!   cache + below                       pop_sized: size >= below -> slow
 //! ```
 //!
 //! `top` changes by one instruction that only the owner runs; x86 keeps stores in order, so whoever
@@ -17,7 +19,7 @@
 use crate::base::sync::{Ordering, light_barrier};
 use crate::cache::counted::Counted;
 use crate::cache::heap::{HEAP, Heap};
-use crate::cache::magazine::{Start, Tag};
+use crate::cache::magazine::{GUARD, Start, Tag};
 use crate::cache::thread::Cache;
 use crate::os::linux::Linux;
 use crate::page::PageHeap;
@@ -28,10 +30,34 @@ use core::mem::offset_of;
 const BASE_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_base);
 const SLICES_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_slices);
 
-/// Takes the newest block of a magazine; `None` if there is none or the magazine is closed.
+/// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice, if requests of that size are
+/// not in the table, or if the door is shut.
+#[inline(always)]
+pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
+    // SAFETY: only reads the cache's own word.
+    unsafe {
+        asm!(
+            "cmp {size}, qword ptr [{cache} + {below_at}]",
+            "jae {slow}",
+            size = in(reg) size,
+            cache = in(reg) cache,
+            below_at = const offset_of!(Cache, below),
+            slow = label { return None },
+            options(nostack, readonly),
+        );
+    }
+    debug_assert!(size < cache.tags.len());
+    // SAFETY: `below` is at most the table's length.
+    let tag = unsafe { *cache.tags.get_unchecked(size) };
+    // With the door open every class's top stands above an entry or the guard.
+    take(cache, tag, top(cache, tag))
+}
+
+/// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries below, or if the magazine is
+/// closed.
 #[inline(always)]
 pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
-    let top = cache.magazine(tag).top.load(Ordering::Relaxed);
+    let top = top(cache, tag);
     // SAFETY: only reads the magazine's bottom; the tag is one of a magazine (see `Cache::magazine`).
     unsafe {
         asm!(
@@ -44,7 +70,7 @@ pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
             options(nostack, readonly),
         );
     }
-    Some(take(cache, tag, top))
+    take(cache, tag, top)
 }
 
 /// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this one is to be sampled, if
@@ -53,7 +79,7 @@ pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
 pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     let counted = cache.counted_of(tag);
     debug_assert!(!cache.is_sentinel() || counted.bottom.load(Ordering::Relaxed) == 0);
-    let top = cache.magazine(tag).top.load(Ordering::Relaxed);
+    let top = top(cache, tag);
     // SAFETY: reads what is counted of the tag's class (see `Cache::counted_of`), and writes the owner's own number, which
     // a sentinel's bottom keeps from being reached: its magazines are empty.
     unsafe {
@@ -71,14 +97,45 @@ pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
             options(nostack),
         );
     }
-    Some(take(cache, tag, top))
+    take(cache, tag, top)
 }
 
-/// The newest block of a magazine with one, whose top is `top`.
+/// A magazine's top. By hand, or compilers keep the offset in a register of its own for the next form of pop.
 #[inline(always)]
-fn take(cache: &Cache, tag: Tag, top: usize) -> *mut u8 {
-    // SAFETY: entries between bottom and top are the owner's (see `Magazine::pop`).
+fn top(cache: &Cache, tag: Tag) -> usize {
+    debug_assert!(core::ptr::from_ref(cache.magazine(tag)).is_aligned());
+    let top: usize;
+    // SAFETY: only reads the magazine's top; the tag is one of a magazine (see `Cache::magazine`).
+    unsafe {
+        asm!(
+            "mov {top}, qword ptr [{cache} + {tag}*8]",
+            top = lateout(reg) top,
+            cache = in(reg) cache,
+            tag = in(reg) tag.0 as usize,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    top
+}
+
+/// The newest block of a magazine whose top is `top`, and stands above an entry or the guard; `None` if it lies again two entries
+/// below, as in an empty magazine.
+#[inline(always)]
+fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
+    // SAFETY: entries between bottom and top are the owner's (see `Magazine::take`).
     let block = unsafe { *((top - 8) as *const *mut u8) };
+    // SAFETY: only reads a word, an entry or one of the guard. By hand, for a drainer may be writing a guard there.
+    unsafe {
+        asm!(
+            "cmp {block}, qword ptr [{top} - {depth}]",
+            "je {slow}",
+            block = in(reg) block,
+            top = in(reg) top,
+            depth = const 8 * GUARD,
+            slow = label { return None },
+            options(nostack, readonly),
+        );
+    }
     // SAFETY: the owner's own word; one instruction, so no signal handler sees half of it.
     unsafe {
         asm!(
@@ -89,7 +146,7 @@ fn take(cache: &Cache, tag: Tag, top: usize) -> *mut u8 {
         );
     }
     light_barrier();
-    block
+    Some(block)
 }
 
 /// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow path:
@@ -100,8 +157,8 @@ fn take(cache: &Cache, tag: Tag, top: usize) -> *mut u8 {
 #[inline(always)]
 pub unsafe fn release(block: *mut u8) -> bool {
     // SAFETY: reads the arena's tag only if the slice is one of the arena's, whose table begins at its
-    // base; reads the word below the top of the thread's own magazine, which can be read even where
-    // there is no entry (see `Magazine`); writes the entry only below the limit, then the top. The
+    // base; reads the word below the top of the thread's own magazine, an entry or one of the
+    // guard (see `Magazine`); writes the entry only below the limit, then the top. The
     // cache in the slot is a sentinel (always full) or the thread's own.
     unsafe {
         asm!(
@@ -124,7 +181,7 @@ pub unsafe fn release(block: *mut u8) -> bool {
             "mov {word}, qword ptr [{base} + {tag}*8]",
             "cmp {word}, qword ptr [{base} + {tag}*8 + 16]",
             "jae {slow}",
-            // Freed twice in a row? Else the entry is stale, and the slow path pushes the block.
+            // Freed twice in a row?
             "cmp qword ptr [{word} - 8], {block}",
             "je {slow}",
             "mov qword ptr [{word}], {block}",
