@@ -222,6 +222,11 @@ impl Os for Linux {
         limit_of(libc::RLIMIT_AS)
     }
 
+    fn mapped_bytes(&self) -> Option<usize> {
+        assert_outside();
+        sandbox::allows_more().then(|| statm_bytes(0))?
+    }
+
     fn data_limit(&self) -> Option<usize> {
         assert_outside();
         limit_of(libc::RLIMIT_DATA)
@@ -331,9 +336,14 @@ fn ask_strict() -> bool {
 
 /// Bytes of the process in RAM now; `None` without /proc.
 pub fn resident_bytes() -> Option<usize> {
+    statm_bytes(1)
+}
+
+/// A field of `/proc/self/statm`, in bytes.
+fn statm_bytes(field: usize) -> Option<usize> {
     let mut text = [0; 128];
     let read = read_file(c"/proc/self/statm", &mut text)?;
-    let field = text[..read].split(|&byte| byte == b' ').nth(1)?;
+    let field = text[..read].split(|&byte| byte == b' ').nth(field)?;
     let pages = core::str::from_utf8(field).ok()?.parse::<usize>().ok()?;
     Some(pages * Linux.page_bytes())
 }

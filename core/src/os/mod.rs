@@ -191,6 +191,9 @@ pub trait Os: Sync {
     fn strict_commit(&self) -> bool;
     /// `RLIMIT_AS` in bytes, if there is one.
     fn address_limit(&self) -> Option<usize>;
+    /// Bytes of the process's address space that are mapped: what counts against that limit. `None` when the kernel does not
+    /// tell, or may not be asked.
+    fn mapped_bytes(&self) -> Option<usize>;
     /// `RLIMIT_DATA` in bytes, if there is one: all writable private memory counts against it.
     fn data_limit(&self) -> Option<usize>;
 }

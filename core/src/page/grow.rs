@@ -22,6 +22,17 @@ const MOST_UNIT: usize = 16 * HUGE_SLICES;
 /// Committed room for a request: a free span, and the slice in it where the request begins.
 pub(super) type Room<'h> = (&'h Record, usize);
 
+/// The heap, locked, and committed room in it.
+pub(super) type Found<'h, O> = (Locked<'h, O>, Room<'h>);
+
+/// Why a request has no room yet.
+enum Missed {
+    /// Something was made or given back: it may be tried again.
+    Again,
+    /// A limit or the kernel refuses it.
+    Refused,
+}
+
 /// What a request lacks.
 enum Lack<'h> {
     /// Committed slices.
@@ -70,47 +81,85 @@ struct Tries {
 
 impl<O: Os> PageHeap<O> {
     /// The heap, locked, and room for a request in it; `None` when a limit or the kernel refuses.
-    pub(super) fn room_for(&self, goal: &Goal<'_>, use_: Use) -> Option<(Locked<'_, O>, Room<'_>)> {
-        let locked = self.admitted(goal.slices(), use_)?;
-        if let Some(room) = locked.find_ready(goal) {
+    pub(super) fn room_for(&self, goal: &Goal<'_>, use_: Use) -> Option<Found<'_, O>> {
+        let locked = self.locked();
+        if locked.judge(goal.slices(), use_) == Verdict::Granted
+            && let Some(room) = locked.find_ready(goal)
+        {
             return Some((locked, room));
         }
         drop(locked);
         self.make_room(goal, use_)
     }
 
-    /// The same for a request that finds no committed room.
+    /// [`PageHeap::room_for`] for a request that finds no committed room, or that a limit does not grant at once.
+    ///
+    /// A purge may have the only room that would serve, or the pages that keep the request from a limit. So before it
+    /// refuses a request, the heap is looked at once more at a moment when no piece of it is set aside.
     #[cold]
-    fn make_room(&self, goal: &Goal<'_>, use_: Use) -> Option<(Locked<'_, O>, Room<'_>)> {
+    fn make_room(&self, goal: &Goal<'_>, use_: Use) -> Option<Found<'_, O>> {
         let _alone = self.committing.lock();
         let mut tries = Tries {
             units: usize::MAX,
             arena: true,
             relinquish: true,
         };
+        let mut locked = self.locked();
         loop {
-            let mut locked = self.admitted(goal.slices(), use_)?;
-            if let Some(room) = locked.find_ready(goal) {
-                return Some((locked, room));
-            }
-            let lack = locked.find_lack(goal, tries.units)?;
-            drop(locked);
-            let made = match (&lack, goal) {
-                (Lack::Slices(stretch), _) => {
-                    let (locked, room) = self.commit_stretch(stretch);
-                    // Room that was made is taken at once: nobody comes between, and whether it is found
-                    // again depends on what else is free.
-                    let granted = locked.judge(goal.slices(), use_) == Verdict::Granted;
-                    match room {
-                        Ok(room) if granted => return Some((locked, room)),
-                        made => made.map(|_| ()).map_err(Refusal::from),
-                    }
-                }
-                (Lack::Arena, Goal::Fit(want)) if tries.arena => self.open_arena(want),
-                (Lack::Arena, _) => return None,
+            let hidden = locked.inner.aside > 0 && !goal.is_optional();
+            locked = match self.try_room(locked, goal, use_, &mut tries) {
+                Ok(found) => return Some(found),
+                Err(Missed::Again) => self.locked(),
+                Err(Missed::Refused) if hidden => self.settled(),
+                Err(Missed::Refused) => return None,
             };
-            tries.after(&lack, made, || self.relinquish() > 0)?;
         }
+    }
+
+    /// The heap, locked, with no piece of it set aside. The caller holds `committing`.
+    fn settled(&self) -> Locked<'_, O> {
+        let _alone = self.purging.lock();
+        self.locked()
+    }
+
+    /// One step of [`PageHeap::make_room`]. The caller holds `committing`.
+    fn try_room<'h>(
+        &'h self,
+        mut locked: Locked<'h, O>,
+        goal: &Goal<'_>,
+        use_: Use,
+        tries: &mut Tries,
+    ) -> Result<Found<'h, O>, Missed> {
+        match locked.judge(goal.slices(), use_) {
+            Verdict::Granted => {}
+            Verdict::AfterPurge(most) if locked.may_purge() => {
+                drop(locked);
+                self.purge_above(most);
+                return Err(Missed::Again);
+            }
+            // The kernel refused to purge what is dirty, or the program locked it.
+            Verdict::AfterPurge(_) | Verdict::Refused => return Err(Missed::Refused),
+        }
+        if let Some(room) = locked.find_ready(goal) {
+            return Ok((locked, room));
+        }
+        let lack = locked.find_lack(goal, tries.units).ok_or(Missed::Refused)?;
+        drop(locked);
+        let made = match (&lack, goal) {
+            (Lack::Slices(stretch), _) => {
+                let (locked, room) = self.commit_stretch(stretch);
+                // Room that was made is taken at once: no other thread comes between, and whether it is found
+                // again depends on what else is free.
+                let granted = locked.judge(goal.slices(), use_) == Verdict::Granted;
+                match room {
+                    Ok(room) if granted => return Ok((locked, room)),
+                    made => made.map(|_| ()).map_err(Refusal::from),
+                }
+            }
+            (Lack::Arena, Goal::Fit(want)) if tries.arena => self.open_arena(want),
+            (Lack::Arena, _) => return Err(Missed::Refused),
+        };
+        Err(tries.after(&lack, made, || self.relinquish() > 0))
     }
 
     /// Commits a stretch, then puts it where requests find it. Returns the heap, locked, and the room that was made.
@@ -245,13 +294,13 @@ impl<'h> Stretch<'h> {
 }
 
 impl Tries {
-    /// Notes what came of this attempt; `None` when nothing is left to try.
+    /// Notes what came of an attempt, and says whether anything is left to try.
     fn after(
         &mut self,
         lack: &Lack<'_>,
         made: Result<(), Refusal>,
         relinquish: impl FnOnce() -> bool,
-    ) -> Option<()> {
+    ) -> Missed {
         match (lack, made) {
             (Lack::Slices(_), Ok(())) => {}
             (Lack::Arena, Ok(())) => self.arena = false,
@@ -261,9 +310,9 @@ impl Tries {
             (_, Err(Refusal::Commit)) if self.relinquish && relinquish() => {
                 self.relinquish = false;
             }
-            (_, Err(_)) => return None,
+            (_, Err(_)) => return Missed::Refused,
         }
-        Some(())
+        Missed::Again
     }
 }
 
@@ -362,7 +411,7 @@ impl<'h, O: Os> Locked<'h, O> {
         slices: usize,
     ) -> Option<Stretch<'h>> {
         let (arena, to) = (self.arena(id), at + slices);
-        if to > arena.end() {
+        if to > self.heap.growth_end(id) {
             return None;
         }
         let frontier = arena.frontier();

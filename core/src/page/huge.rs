@@ -137,7 +137,7 @@ impl<'h, O: Os> Locked<'h, O> {
     fn units_in(&self, id: usize, units: usize) -> Option<Stretch<'h>> {
         let arena = self.arena(id);
         let at = arena.frontier().next_multiple_of(HUGE_SLICES);
-        let room = arena.end().checked_sub(at)? / HUGE_SLICES;
+        let room = self.heap.growth_end(id).checked_sub(at)? / HUGE_SLICES;
         let units = units.min(room);
         (units > 0).then(|| Stretch::of_units(arena, id, at, units))
     }

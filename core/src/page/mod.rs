@@ -12,6 +12,7 @@ mod asked;
 mod blanket;
 mod changes;
 mod check;
+mod decommit;
 mod ended;
 mod fit;
 mod grow;

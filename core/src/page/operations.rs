@@ -2,7 +2,6 @@
 
 use super::Use;
 use super::heap::{Locked, PageHeap, address_of};
-use super::limits::Verdict;
 use super::moves::Renewal;
 use super::place::{Extension, Span};
 use super::want::{Age, Density, From, Goal, Want};
@@ -141,23 +140,6 @@ impl<O: Os> PageHeap<O> {
             locked.shrink(place, kept, bytes, dirty);
         }
         self.end(locked);
-    }
-
-    /// The heap, locked, when `slices` more slices keep the hard limit, else `None`.
-    ///
-    /// Whether purging helped is seen by judging again, not by what this thread purged: another may have done it.
-    pub(super) fn admitted(&self, slices: usize, use_: Use) -> Option<Locked<'_, O>> {
-        loop {
-            let locked = self.locked();
-            let most = match locked.judge(slices, use_) {
-                Verdict::Granted => return Some(locked),
-                Verdict::AfterPurge(most) if locked.may_purge() => most,
-                // All that is dirty is locked, or was refused by the kernel.
-                Verdict::AfterPurge(_) | Verdict::Refused => return None,
-            };
-            drop(locked);
-            self.purge_above(most);
-        }
     }
 
     /// Does what is due: for callers that have not come by for a while.

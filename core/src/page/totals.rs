@@ -229,10 +229,7 @@ impl<O: Os> Locked<'_, O> {
             word.store(figure as u64, Relaxed);
         }
         mirror.figures[0].store(sequence.wrapping_add(1), Release);
-        let told = mirror.arenas[0].load(Relaxed) as usize;
-        if told != self.heap.arenas().len() {
-            self.reflect_arenas(&mirror);
-        }
+        self.reflect_arenas(&mirror);
     }
 
     fn reflected(&self) -> impl Iterator<Item = usize> {
@@ -254,7 +251,7 @@ impl<O: Os> Locked<'_, O> {
         let arenas = self.heap.arenas();
         for (pair, arena) in mirror.arenas[1..].chunks_exact(2).zip(arenas) {
             pair[0].store(arena.layout().base as u64, Relaxed);
-            pair[1].store((arena.layout().slices * SLICE_BYTES) as u64, Relaxed);
+            pair[1].store((arena.end() * SLICE_BYTES) as u64, Relaxed);
         }
         mirror.arenas[0].store(arenas.len() as u64, Release);
     }

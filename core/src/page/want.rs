@@ -39,6 +39,11 @@ impl Goal<'_> {
             Self::At { slices, .. } => *slices,
         }
     }
+
+    /// Whether the caller asks for resident pages only, and goes without at once if there are none.
+    pub(super) fn is_optional(&self) -> bool {
+        matches!(self, Self::Fit(want) if want.from == From::Dirty)
+    }
 }
 
 /// How much of a span its user is going to touch.
