@@ -5,7 +5,7 @@ mod state;
 pub use self::state::{Call, FakeGuard};
 use self::state::{Failure, Page, Reservation, State};
 use super::section::assert_outside;
-use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
+use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
 use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 use std::vec::Vec;
@@ -388,7 +388,7 @@ impl Os for Fake {
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<(), RemapError> {
         for range in [from, to] {
             self.check_range(range, bytes);
             let mut state = self.state();
@@ -404,7 +404,7 @@ impl Os for Fake {
         Ok(())
     }
 
-    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
         self.check_range(addr, bytes);
         let mut state = self.state();
         let pages = state.pages(addr, bytes, self.conditions.page_bytes);

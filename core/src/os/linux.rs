@@ -3,7 +3,7 @@
 use super::errno::{self, keep_errno};
 use super::section::assert_outside;
 use super::thread::read_file;
-use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
+use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
 use core::ffi::c_void;
@@ -164,16 +164,16 @@ impl Os for Linux {
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<(), RemapError> {
         assert_outside();
         // SAFETY: the caller's promise.
         keep_errno(|| unsafe { moves::move_pages(from, to, bytes, self.page_bytes()) })
     }
 
-    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
         assert_outside();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { moves::renew(addr, bytes) })
+        keep_errno(|| unsafe { moves::renew(addr, bytes, self.page_bytes()) })
     }
 
     unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
