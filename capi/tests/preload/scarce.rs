@@ -95,6 +95,16 @@ fn a_limit_on_address_space_that_is_set_later_holds() {
 }
 
 #[test]
+fn a_limit_taken_from_the_size_of_the_process_leaves_what_was_added() {
+    let Some(program) = compile("programs/scarce/derived.c", Artifact::Program, &[]) else {
+        return;
+    };
+    for mib in ["0", "2", "64", "500"] {
+        succeeds(&run(&program, &[OsStr::new(mib)], &[]), mib);
+    }
+}
+
+#[test]
 fn vain_requests_gather_nothing() {
     let flags = [OsStr::new("-rdynamic")];
     let Some(program) = compile("programs/scarce/refusals.c", Artifact::Program, &flags) else {
