@@ -31,7 +31,7 @@ impl<O: Os> PageHeap<O> {
         let (from, to) = (part.index.get(), part.end());
         self.calls.note_uncommit();
         let start = NonNull::new(arena.layout().address(from) as *mut u8).ok_or(OutOfMemory)?;
-        // SAFETY: slices of a free span, in one arena, set aside: in nobody's use.
+        // SAFETY: slices of a free span, in one arena, set aside, so no thread uses them.
         unsafe { self.os.uncommit(start, (to - from) * SLICE_BYTES)? };
         let mut locked = self.locked();
         let returned = arena.note(from, to, Commit::No);

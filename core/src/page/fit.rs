@@ -200,10 +200,10 @@ impl<'h, O: Os> Locked<'h, O> {
         self.attach(tail);
     }
 
-    /// Makes slices that belong to nobody a free span, merged with its free neighbours.
+    /// Makes slices that are in no span a free span, merged with its free neighbours.
     ///
     /// The result is as old as its part with the most dirty pages: small spans that come and go beside a
-    /// large one must not keep it young for ever. Returns it.
+    /// large one must not keep it young. Returns it.
     pub(super) fn add_free(&mut self, span: &'h Record, age: Age) -> &'h Record {
         let arena = self.arena(span.arena());
         if span.dirty.get() > 0 {
@@ -319,7 +319,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Takes a span out of whatever queue it is in.
+    /// Takes a span out of its queue, if it is in one.
     pub(super) fn unqueue(&mut self, entry: &Record) {
         if let Some(queue) = self.queue(entry.queued()) {
             queue.remove(entry);

@@ -270,7 +270,7 @@ impl<O: Os> PageHeap<O> {
     fn take_back(&self, address: usize, bytes: usize) {
         self.calls.note_uncommit();
         if let Some(start) = NonNull::new(address as *mut u8) {
-            // SAFETY: slices beyond the tables belong to nobody. If the kernel refuses, they stay readable,
+            // SAFETY: slices beyond the tables are in no span. If the kernel refuses, they stay readable,
             // and are committed once more when they are needed.
             let _ = unsafe { self.os.uncommit(start, bytes) };
         }

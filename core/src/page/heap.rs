@@ -38,7 +38,7 @@ pub struct PageHeap<O: Os> {
     /// Address of the first arena. Set once.
     pub primary_base: AtomicUsize,
     /// How many slices of the first arena have a tag that may be read, at `primary_base` plus the slice's
-    /// number; grows. While it is 0, and whatever of the two is seen first, no address passes the test
+    /// number; grows. While it is 0, whichever of the two is seen first, no address passes the test
     /// `(address - primary_base) / SLICE_BYTES < primary_slices`.
     pub primary_slices: AtomicUsize,
     arenas_in_use: AtomicUsize,
@@ -205,7 +205,7 @@ impl<O: Os> PageHeap<O> {
         self.thrifty.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody holds the lock now.
+    /// Whether no thread holds the lock now.
     pub fn is_quiet(&self) -> bool {
         self.lock.try_lock().is_some()
     }

@@ -60,11 +60,11 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
-    /// Maps a span afresh that pages were moved into, or that somebody mapped over. The lock is not held: giving
+    /// Maps a span afresh that pages were moved into, or that the program mapped over. The lock is not held: giving
     /// pages back takes long, and the span is still the caller's.
     ///
     /// # Safety
-    /// - `base` is the first byte of a span in use, of which nobody uses what is beyond the first `kept` slices any more.
+    /// - `base` is the first byte of a span in use, and no thread uses what is beyond the first `kept` slices any more.
     pub(super) unsafe fn renew_from(&self, base: NonNull<u8>, kept: usize) -> Renewal {
         let Some(place) = self.locate(base.as_ptr() as usize) else {
             return Renewal::NoNeed;
@@ -101,7 +101,7 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Notes that a range was mapped anew by somebody else, or is filled by somebody else: the spans in use that it
+    /// Notes that the program mapped a range anew, or that another process fills it: the spans in use that it
     /// touches, which are the caller's, are no longer what the kernel says of anonymous memory, and are mapped afresh when they
     /// are freed. Takes no lock. Outside of the arenas it costs a comparison for each of them.
     pub fn note_foreign(&self, address: usize, bytes: usize) {

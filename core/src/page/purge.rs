@@ -1,10 +1,10 @@
 //! When and how free pages go back to the kernel.
 //!
-//! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first, by whoever
-//! is about it: the purge thread, a caller on its way (one piece of work at most), or a request for all. A piece is cut
-//! out of its span and purged without the heap's lock, so that no other thread waits for the kernel; meanwhile it is
-//! set aside. Where every commit is charged, whole huge pages are uncommitted instead. What the kernel
-//! refuses to purge stays dirty, out of the queue.
+//! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first: by the purge
+//! thread, by a caller on its way (one piece of work at most), or by a request for all. A piece is cut out of
+//! its span, set aside, and purged without the heap's lock, so that no other thread waits for the kernel.
+//! Meanwhile it counts as free and dirty. Where every commit is charged, whole huge pages are uncommitted
+//! instead. What the kernel refuses to purge stays dirty, out of the queue.
 
 use super::decommit::committed_units;
 use super::heap::{Locked, PageHeap};
@@ -69,7 +69,7 @@ impl Swept {
 pub(super) enum Due {
     /// Those that became free at this time or before, in ms.
     Until(u64),
-    /// As many as leave no more than so many dirty pages.
+    /// As many as leave at most this number of dirty pages.
     Above(usize),
     /// All that the program did not lock into memory.
     All,
@@ -136,7 +136,7 @@ impl<O: Os> PageHeap<O> {
     /// program mapped something over them.
     ///
     /// # Safety
-    /// - Whole OS pages of one span in use, which nobody uses.
+    /// - Whole OS pages of one span in use, which no thread uses.
     pub unsafe fn purge_in_use(&self, start: NonNull<u8>, bytes: usize) -> bool {
         let place = self.locate(start.as_ptr() as usize);
         let Some(place) = place.filter(|place| !place.record().is_foreign()) else {
@@ -157,7 +157,7 @@ impl<O: Os> PageHeap<O> {
         self.decay_ms.store(ms, Relaxed);
     }
 
-    /// Says who purges what is past the decay time: callers on their way, or somebody who calls [`PageHeap::purge_due`].
+    /// Says who purges what is past the decay time: callers on their way, or a thread that calls [`PageHeap::purge_due`].
     pub fn set_chores(&self, chores: Chores) {
         self.chores.store(chores as u8, Relaxed);
     }
@@ -190,7 +190,7 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// What a caller does on its way, when it has given up the lock; nothing if somebody else purges already.
+    /// What a caller does on its way, when it has given up the lock. It does nothing while another thread purges.
     pub(super) fn do_chores(&self, due: Due) {
         let pieces = match due {
             Due::Nothing => return,
@@ -298,7 +298,8 @@ impl<O: Os> PageHeap<O> {
 
     fn purge_run(&self, run: &DirtyRun, due: Due) -> Purged {
         match NonNull::new(run.address as *mut u8) {
-            // SAFETY: cut out of a free span, so nobody's; dirty slices are committed, and the run holds only such.
+            // SAFETY: cut out of a free span, so no thread uses it; dirty slices are committed, and the run holds
+            // only such.
             Some(start) if due == Due::Locked => unsafe { self.os.purge_locked(start, run.bytes) },
             // SAFETY: as above.
             Some(start) => unsafe { self.os.purge(start, run.bytes) },
@@ -319,9 +320,9 @@ fn first_of(run: DirtyRun) -> DirtyRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Chores {
-    /// Whoever allocates and frees, on the way.
+    /// Threads that allocate and free, on the way.
     Callers = 0,
-    /// Somebody who does nothing else.
+    /// A thread that does nothing else.
     Elsewhere = 1,
 }
 
@@ -368,7 +369,7 @@ impl<'h, O: Os> Locked<'h, O> {
         })
     }
 
-    /// Dirty pages of free spans that stay whatever their age.
+    /// Dirty pages of free spans that stay at any age.
     fn kept_pages(&self) -> usize {
         self.heap.limits.kept() / self.page_bytes()
     }

@@ -171,8 +171,8 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
-    /// Gives up what is reserved and was never used, for it counts where the process may lock only so many
-    /// bytes. Later requests open arenas of what size the kernel then grants. Nothing happens where half of all arenas are
+    /// Gives up what is reserved and was never used, for it counts where the bytes that the process may lock are
+    /// limited. Later requests open arenas of what size the kernel then grants. Nothing happens where half of all arenas are
     /// open: a program may ask again and again, in vain.
     pub fn give_up_rest(&self) {
         if self.arenas().len() < MAX_ARENAS / 2 {

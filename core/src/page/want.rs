@@ -51,7 +51,7 @@ impl Goal<'_> {
 pub(super) enum Density {
     /// Most of it, sooner or later: a slab.
     Dense,
-    /// Nobody knows.
+    /// Not known.
     Unknown,
 }
 
@@ -64,7 +64,7 @@ pub enum From {
     Dirty,
 }
 
-/// How long nobody has used a span that becomes free.
+/// For how long a span that becomes free was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
     /// It was in use until now.

@@ -53,7 +53,7 @@ fn free_pages_give_way_before_the_hard_limit_refuses() {
     let longer = large(&heap, 50).unwrap();
     let held = heap.footprint();
     assert!(held.total() <= 4 * MIB, "{held:?}");
-    // Growing is bounded, too.
+    // Growing is bounded as well.
     // SAFETY: the test's own span.
     assert!(unsafe { heap.grow_in_place(longer.base, 80, 80 * SLICE_BYTES) }.is_none());
     free(&heap, wall, Dirty::AsBefore);
