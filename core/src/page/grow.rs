@@ -33,6 +33,18 @@ enum Missed {
     Refused,
 }
 
+/// What a request finds.
+enum Look<'h, O: Os> {
+    /// Room.
+    Found(Found<'h, O>),
+    /// A limit that grants it once at most this number of bytes of free pages are dirty.
+    Dirty(usize),
+    /// Something that can be made.
+    Lack(Lack<'h>),
+    /// Nothing.
+    Refused,
+}
+
 /// What a request lacks.
 enum Lack<'h> {
     /// Committed slices.
@@ -77,6 +89,10 @@ struct Tries {
     units: usize,
     arena: bool,
     relinquish: bool,
+    /// Look only when no piece is set aside.
+    settled: bool,
+    /// What was set aside at the last look may have more.
+    hidden: bool,
 }
 
 impl<O: Os> PageHeap<O> {
@@ -103,49 +119,40 @@ impl<O: Os> PageHeap<O> {
             units: usize::MAX,
             arena: true,
             relinquish: true,
+            settled: false,
+            hidden: false,
         };
-        let mut locked = self.locked();
         loop {
-            let hidden = locked.inner.aside > 0 && !goal.is_optional();
-            locked = match self.try_room(locked, goal, use_, &mut tries) {
-                Ok(found) => return Some(found),
-                Err(Missed::Again) => self.locked(),
-                Err(Missed::Refused) if hidden => self.settled(),
-                Err(Missed::Refused) => return None,
+            let missed = match self.look(goal, use_, &mut tries) {
+                Look::Found(found) => return Some(found),
+                Look::Dirty(most) => {
+                    self.purge_above(most);
+                    Missed::Again
+                }
+                Look::Lack(lack) => match self.make(&lack, goal, use_, &mut tries) {
+                    Ok(found) => return Some(found),
+                    Err(missed) => missed,
+                },
+                Look::Refused => Missed::Refused,
             };
+            match missed {
+                Missed::Again => {}
+                Missed::Refused if tries.hidden => tries.settled = true,
+                Missed::Refused => return None,
+            }
         }
     }
 
-    /// The heap, locked, with no piece of it set aside. The caller holds `committing`.
-    fn settled(&self) -> Locked<'_, O> {
-        let _alone = self.purging.lock();
-        self.locked()
-    }
-
-    /// One step of [`PageHeap::make_room`]. The caller holds `committing`.
-    fn try_room<'h>(
+    /// Makes what a request lacks.
+    #[inline(never)]
+    fn make<'h>(
         &'h self,
-        mut locked: Locked<'h, O>,
+        lack: &Lack<'h>,
         goal: &Goal<'_>,
         use_: Use,
         tries: &mut Tries,
     ) -> Result<Found<'h, O>, Missed> {
-        match locked.judge(goal.slices(), use_) {
-            Verdict::Granted => {}
-            Verdict::AfterPurge(most) if locked.may_purge() => {
-                drop(locked);
-                self.purge_above(most);
-                return Err(Missed::Again);
-            }
-            // The kernel refused to purge what is dirty, or the program locked it.
-            Verdict::AfterPurge(_) | Verdict::Refused => return Err(Missed::Refused),
-        }
-        if let Some(room) = locked.find_ready(goal) {
-            return Ok((locked, room));
-        }
-        let lack = locked.find_lack(goal, tries.units).ok_or(Missed::Refused)?;
-        drop(locked);
-        let made = match (&lack, goal) {
+        let made = match (lack, goal) {
             (Lack::Slices(stretch), _) => {
                 let (locked, room) = self.commit_stretch(stretch);
                 // Room that was made is taken at once: no other thread comes between, and whether it is found
@@ -159,7 +166,35 @@ impl<O: Os> PageHeap<O> {
             (Lack::Arena, Goal::Fit(want)) if tries.arena => self.open_arena(want),
             (Lack::Arena, _) => return Err(Missed::Refused),
         };
-        Err(tries.after(&lack, made, || self.relinquish() > 0))
+        Err(tries.after(lack, made, || self.relinquish() > 0))
+    }
+
+    /// What a request finds. The frame ends before that of [`PageHeap::make`] begins, for stacks may be small. The
+    /// caller holds `committing`.
+    #[inline(never)]
+    fn look(&self, goal: &Goal<'_>, use_: Use, tries: &mut Tries) -> Look<'_, O> {
+        let mut locked = match tries.settled {
+            true => self.settled(),
+            false => self.locked(),
+        };
+        tries.hidden = locked.inner.aside > 0 && !goal.is_optional();
+        match locked.judge(goal.slices(), use_) {
+            Verdict::Granted => match locked.find_ready(goal) {
+                Some(room) => Look::Found((locked, room)),
+                None => locked
+                    .find_lack(goal, tries.units)
+                    .map_or(Look::Refused, Look::Lack),
+            },
+            Verdict::AfterPurge(most) if locked.may_purge() => Look::Dirty(most),
+            // The kernel refused to purge what is dirty, or the program locked it.
+            Verdict::AfterPurge(_) | Verdict::Refused => Look::Refused,
+        }
+    }
+
+    /// The heap, locked, with no piece of it set aside. The caller holds `committing`.
+    fn settled(&self) -> Locked<'_, O> {
+        let _alone = self.purging.lock();
+        self.locked()
     }
 
     /// Commits a stretch, then puts it where requests find it. Returns the heap, locked, and the room that was made.
@@ -350,13 +385,10 @@ impl<'h, O: Os> Locked<'h, O> {
             }
             Goal::Fit(want) if want.from == From::Dirty || want.is_too_long() => None,
             Goal::Fit(want) => {
-                let arenas = 0..self.heap.arenas().len();
+                let mut arenas = 0..self.heap.arenas().len();
                 let unit = self.stretch_of_units(want, units);
-                let stretch = unit.or_else(|| {
-                    arenas
-                        .into_iter()
-                        .find_map(|id| self.stretch_at_frontier(id, want))
-                });
+                let stretch =
+                    unit.or_else(|| arenas.find_map(|id| self.stretch_at_frontier(id, want)));
                 Some(stretch.map_or(Lack::Arena, Lack::Slices))
             }
         }
