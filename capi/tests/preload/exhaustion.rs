@@ -22,3 +22,11 @@ fn of_address_space() {
 fn of_data() {
     under(libc::RLIMIT_DATA, "data");
 }
+
+#[test]
+fn calloc_zeroes_all_of_a_block_of_a_larger_class() {
+    if let Some(program) = compile("programs/calloc_larger.c", Artifact::Program, &[]) {
+        let output = run_limited(&program, &[], libc::RLIMIT_AS, 64 << 20);
+        succeeds(&output, "calloc_larger.c");
+    }
+}

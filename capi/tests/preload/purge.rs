@@ -276,6 +276,11 @@ fn what_a_program_locks_stays() {
 }
 
 #[test]
+fn beside_locked_pages_the_thread_sleeps() {
+    passes("locked", &["asleep"], &[("NEAP_DECAY", "100")]);
+}
+
+#[test]
 fn below_the_threshold_that_a_program_sets_nothing_goes() {
     passes("locked", &["threshold"], &[("NEAP_DECAY", "100")]);
 }

@@ -51,6 +51,16 @@ fn a_block_is_resized_when_the_address_space_is_used_up() {
 }
 
 #[test]
+fn a_realloc_survives_a_limit_that_becomes_lower_meanwhile() {
+    let flags = [OsStr::new("-rdynamic")];
+    if let Some(program) = compile("programs/scarce/remap.c", Artifact::Program, &flags) {
+        for how in ["lowered", "raised", "taken"] {
+            succeeds(&run(&program, &[OsStr::new(how)], &STILL), how);
+        }
+    }
+}
+
+#[test]
 fn a_library_that_uses_up_the_mappings_before_the_heap_is_opened_changes_nothing() {
     let program = compile("programs/scarce/mappings.c", Artifact::Program, &[]);
     let mapper = compile("programs/scarce/mapper.c", Artifact::Plugin, &[]);
@@ -81,6 +91,16 @@ fn threads_start_after_the_limit_on_address_space_is_lowered() {
 fn a_limit_on_address_space_that_is_set_later_holds() {
     if let Some(program) = compile("programs/scarce/limited.c", Artifact::Program, &[]) {
         succeeds(&run(&program, &[], &[]), "limited.c");
+    }
+}
+
+#[test]
+fn a_limit_taken_from_the_size_of_the_process_leaves_what_was_added() {
+    let Some(program) = compile("programs/scarce/derived.c", Artifact::Program, &[]) else {
+        return;
+    };
+    for mib in ["0", "2", "64", "500"] {
+        succeeds(&run(&program, &[OsStr::new(mib)], &[]), mib);
     }
 }
 

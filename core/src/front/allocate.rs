@@ -221,10 +221,14 @@ fn take_larger(class: Class) -> *mut u8 {
     }
     let larger = Class::all().filter(|other| other.bytes() > class.bytes());
     let fitting = larger.filter(|other| other.alignment() >= class.alignment());
-    let mut blocks = fitting.map(|other| HEAP.take_listed(other));
-    match blocks.find(|block| !block.is_null()) {
-        Some(block) => {
+    let mut blocks = fitting.map(|other| (HEAP.take_listed(other), other));
+    match blocks.find(|(block, _)| !block.is_null()) {
+        Some((block, other)) => {
             release::sizes_are_loose();
+            let (held, beyond) = (class.bytes(), other.bytes() - class.bytes());
+            // `calloc` knows of `class` only, and all usable bytes of its blocks are zero.
+            // SAFETY: a fresh block of `other`.
+            unsafe { ptr::write_bytes(block.add(held), 0, beyond) };
             block
         }
         None => ptr::null_mut(),

@@ -8,8 +8,8 @@ use crate::base::units::{SLICE_BYTES, round_up, slices_for};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
-use crate::os::Os;
 use crate::os::linux::Linux;
+use crate::os::{Os, RemapError};
 use crate::page::{Dirty, Place, Span, Use, Zero};
 use crate::slab::class::MAX_BLOCK;
 use core::ptr::{self, NonNull};
@@ -169,16 +169,31 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
     let Some(span) = plain_span(size, align) else {
         return ptr::null_mut();
     };
-    note_kept(size, None);
     let moved = held.min(size).next_multiple_of(Linux.page_bytes());
     // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
-    let by_pages = unsafe { HEAP.pages.move_pages(base, span.base, moved) };
-    if by_pages.is_err() {
+    match unsafe { HEAP.pages.move_pages(base, span.base, moved) } {
+        Ok(()) => {}
         // SAFETY: as above.
-        unsafe { ptr::copy_nonoverlapping(base.as_ptr(), span.base.as_ptr(), held.min(size)) };
+        Err(RemapError::Refused) => unsafe {
+            ptr::copy_nonoverlapping(base.as_ptr(), span.base.as_ptr(), held.min(size));
+        },
+        Err(RemapError::Lost) => {
+            abandon(&span);
+            return ptr::null_mut();
+        }
     }
+    note_kept(size, None);
     if let Some(place) = HEAP.pages.locate(base.as_ptr().addr()) {
         free(&place, base.as_ptr().addr(), Tag::LARGE);
     }
     span.base.as_ptr()
+}
+
+/// Leaves a span in use for good that the kernel took away: no block is there, and nothing is written to it.
+#[cold]
+fn abandon(span: &Span<'_>) {
+    profile::note_freed(&span.place);
+    span.place.take_tag();
+    // SAFETY: the span of a request, which this thread has.
+    unsafe { HEAP.pages.set_bytes(span.base, 0, Dirty::AsBefore) };
 }

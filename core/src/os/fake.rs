@@ -2,11 +2,11 @@
 
 mod state;
 
+pub use self::state::{Call, FakeGuard};
 use self::state::{Failure, Page, Reservation, State};
 use super::section::assert_outside;
-use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
+use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
 use core::ptr::NonNull;
-use std::alloc::dealloc;
 use std::sync::{Mutex, MutexGuard};
 use std::vec::Vec;
 
@@ -55,39 +55,12 @@ impl Default for Conditions {
     }
 }
 
-/// What can be made to fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// [`Os::reserve`].
-    Reserve,
-    /// [`Os::commit`].
-    Commit,
-    /// [`Os::uncommit`].
-    Uncommit,
-    /// [`Os::purge`].
-    Purge,
-    /// [`Os::populated`], by the page.
-    Ask,
-    /// [`Os::install_guard`].
-    InstallGuard,
-    /// [`Os::protect`].
-    Protect,
-}
-const CALLS: usize = 7;
-
-/// What makes an access to a committed page fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FakeGuard {
-    /// [`Os::install_guard`].
-    Advice,
-    /// [`Os::protect`].
-    Mapping,
-}
-
 /// The fake.
 pub struct Fake {
     conditions: Conditions,
     state: Mutex<State>,
+    /// Taken by a purge before it does anything.
+    gate: Mutex<()>,
 }
 
 impl Fake {
@@ -95,8 +68,22 @@ impl Fake {
     pub fn new(conditions: Conditions) -> Self {
         Self {
             conditions,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(State {
+                address_limit: conditions.address_limit,
+                ..State::default()
+            }),
+            gate: Mutex::new(()),
         }
+    }
+
+    /// While the answer lives, purges wait in the kernel.
+    pub fn stop_purges(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock().expect("no test panics with it")
+    }
+
+    /// Whether a purge is under way.
+    pub fn is_purging(&self) -> bool {
+        self.state().purging
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -133,6 +120,16 @@ impl Fake {
     /// Bytes committed now.
     pub fn committed(&self) -> usize {
         self.state().committed_pages * self.conditions.page_bytes
+    }
+
+    /// Bytes of reservations that were not given back.
+    pub fn mapped(&self) -> usize {
+        self.state().mapped(self.conditions.page_bytes)
+    }
+
+    /// Sets `RLIMIT_AS`.
+    pub fn set_address_limit(&self, limit: Option<usize>) {
+        self.state().address_limit = limit;
     }
 
     /// Whether the byte at `address` may be read and written.
@@ -208,7 +205,11 @@ impl Os for Fake {
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         assert_outside();
         let mut state = self.state();
-        let granted = align.is_power_of_two() && bytes <= self.conditions.most_reserved;
+        let left = state.address_limit.map_or(usize::MAX, |limit| {
+            limit.saturating_sub(state.mapped(self.conditions.page_bytes))
+        });
+        let most = self.conditions.most_reserved.min(left);
+        let granted = align.is_power_of_two() && bytes <= most;
         if !granted || state.fails(Call::Reserve) {
             state.failed += usize::from(!granted);
             return None;
@@ -234,8 +235,7 @@ impl Os for Fake {
             .iter()
             .filter(|&&page| page == Page::Committed)
             .count();
-        // SAFETY: allocated by `reserve` with this layout, and out of use.
-        unsafe { dealloc(gone.allocation, gone.layout) };
+        State::forget(gone);
     }
 
     fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
@@ -256,6 +256,8 @@ impl Os for Fake {
             .count();
         pages.fill(Page::Released);
         state.committed_pages -= gone;
+        let start = addr.as_ptr().addr();
+        state.holes.push((start, start + bytes));
         fill(addr, bytes, POISON);
     }
 
@@ -319,7 +321,10 @@ impl Os for Fake {
 
     unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
         self.check_range(addr, bytes);
+        self.state().purging = true;
+        drop(self.gate.lock());
         let mut state = self.state();
+        state.purging = false;
         let pages = state.pages(addr, bytes, self.conditions.page_bytes);
         assert!(
             pages.iter().all(|&page| page == Page::Committed),
@@ -383,7 +388,7 @@ impl Os for Fake {
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<(), RemapError> {
         for range in [from, to] {
             self.check_range(range, bytes);
             let mut state = self.state();
@@ -399,7 +404,7 @@ impl Os for Fake {
         Ok(())
     }
 
-    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
         self.check_range(addr, bytes);
         let mut state = self.state();
         let pages = state.pages(addr, bytes, self.conditions.page_bytes);
@@ -454,7 +459,12 @@ impl Os for Fake {
 
     fn address_limit(&self) -> Option<usize> {
         assert_outside();
-        self.conditions.address_limit
+        self.state().address_limit
+    }
+
+    fn mapped_bytes(&self) -> Option<usize> {
+        assert_outside();
+        Some(self.mapped())
     }
 
     fn data_limit(&self) -> Option<usize> {
@@ -465,8 +475,7 @@ impl Os for Fake {
 impl Drop for Fake {
     fn drop(&mut self) {
         for reservation in self.state().reservations.drain(..) {
-            // SAFETY: allocated by `reserve` with this layout; the heap above is gone.
-            unsafe { dealloc(reservation.allocation, reservation.layout) };
+            State::forget(reservation);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::errno::{self, keep_errno};
 use super::section::assert_outside;
 use super::thread::read_file;
-use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, Unknown};
+use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
 use core::ffi::c_void;
@@ -164,16 +164,16 @@ impl Os for Linux {
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<(), RemapError> {
         assert_outside();
         // SAFETY: the caller's promise.
         keep_errno(|| unsafe { moves::move_pages(from, to, bytes, self.page_bytes()) })
     }
 
-    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
         assert_outside();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { moves::renew(addr, bytes) })
+        keep_errno(|| unsafe { moves::renew(addr, bytes, self.page_bytes()) })
     }
 
     unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
@@ -220,6 +220,11 @@ impl Os for Linux {
     fn address_limit(&self) -> Option<usize> {
         assert_outside();
         limit_of(libc::RLIMIT_AS)
+    }
+
+    fn mapped_bytes(&self) -> Option<usize> {
+        assert_outside();
+        sandbox::allows_more().then(|| statm_bytes(0))?
     }
 
     fn data_limit(&self) -> Option<usize> {
@@ -331,9 +336,14 @@ fn ask_strict() -> bool {
 
 /// Bytes of the process in RAM now; `None` without /proc.
 pub fn resident_bytes() -> Option<usize> {
+    statm_bytes(1)
+}
+
+/// A field of `/proc/self/statm`, in bytes.
+fn statm_bytes(field: usize) -> Option<usize> {
     let mut text = [0; 128];
     let read = read_file(c"/proc/self/statm", &mut text)?;
-    let field = text[..read].split(|&byte| byte == b' ').nth(1)?;
+    let field = text[..read].split(|&byte| byte == b' ').nth(field)?;
     let pages = core::str::from_utf8(field).ok()?.parse::<usize>().ok()?;
     Some(pages * Linux.page_bytes())
 }

@@ -33,6 +33,23 @@ use core::ptr::NonNull;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
+/// Why pages were not moved, or a range not mapped afresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemapError {
+    /// The kernel refused. All ranges stay committed.
+    Refused,
+    /// The kernel refused, but had unmapped the target. Another thread may have mapped something there since, so no one may
+    /// use the target any more.
+    Lost,
+}
+
+impl RemapError {
+    /// What a refusal means for a target of which `kept` says whether it is committed still.
+    fn refused_if(kept: bool) -> Self {
+        if kept { Self::Refused } else { Self::Lost }
+    }
+}
+
 /// The kernel knows no such guards, or not for this memory (locked, for one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardRefused;
@@ -150,7 +167,7 @@ pub trait Os: Sync {
         visit: impl FnMut(Populated),
     ) -> Result<(), Unknown>;
     /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero. On an error
-    /// both stay committed, and the contents of `from` what they were.
+    /// the contents of `from` are what they were.
     ///
     /// # Safety
     /// - Both ranges are committed, `bytes` long, disjoint, and nobody else uses either.
@@ -159,13 +176,13 @@ pub trait Os: Sync {
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
-    ) -> Result<(), OutOfMemory>;
+    ) -> Result<(), RemapError>;
     /// Maps a committed range afresh: it stays committed and reads as zero, and its mapping can merge with
-    /// its neighbours'. On an error it is committed all the same, its contents unknown.
+    /// its neighbours'. On an error its contents are unknown.
     ///
     /// # Safety
     /// - The range is committed and nobody uses it.
-    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError>;
     /// Makes every access to a committed range fault, without a mapping of its own; its contents are lost. [`Os::purge`]
     /// leaves it so. [`Os::populated`] tells of it as if it were in swap.
     ///
@@ -191,6 +208,9 @@ pub trait Os: Sync {
     fn strict_commit(&self) -> bool;
     /// `RLIMIT_AS` in bytes, if there is one.
     fn address_limit(&self) -> Option<usize>;
+    /// Bytes of the process's address space that are mapped: what counts against that limit. `None` when the kernel does not
+    /// tell, or may not be asked.
+    fn mapped_bytes(&self) -> Option<usize>;
     /// `RLIMIT_DATA` in bytes, if there is one: all writable private memory counts against it.
     fn data_limit(&self) -> Option<usize>;
 }

@@ -210,7 +210,7 @@ impl Arena {
     /// # Safety
     /// - The caller holds `committing`, and the arena is not published.
     pub(super) unsafe fn prepare(&self, layout: Layout) {
-        // SAFETY: nobody else can see this arena: the caller's promise.
+        // SAFETY: no other thread can see this arena: the caller's promise.
         unsafe { *self.layout.get() = layout };
         self.ready.store(layout.head, Ordering::Relaxed);
         self.frontier.store(layout.head, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Freeing spans of which little was touched, nobody knows where: the kernel is asked which pages are populated, and
+//! Freeing spans of which little was touched, at places not known: the kernel is asked which pages are populated, and
 //! just these are dirty from then on. Neighbours are asked about in one go, for the question costs ten times what a
 //! further span in it does.
 
@@ -23,10 +23,10 @@ struct Stretch<'h> {
 
 impl<O: Os> PageHeap<O> {
     /// Takes neighbouring whole spans back, `bytes` bytes of them. As [`PageHeap::free`], but what is dirty is asked of
-    /// the kernel; what nobody can tell about is dirty. `age` says how long nobody has used them.
+    /// the kernel; what it does not tell about is dirty. `age` says for how long they were not used.
     ///
     /// # Safety
-    /// - At `base` a span in use begins, `bytes` bytes later one ends, those between are in use, and nobody uses any of
+    /// - At `base` a span in use begins, `bytes` bytes later one ends, those between are in use, and no thread uses any of
     ///   them any more.
     pub unsafe fn free_asked(&self, base: NonNull<u8>, bytes: usize, age: Age) {
         let (mut at, end) = (base.as_ptr().addr(), base.as_ptr().addr() + bytes);
@@ -38,7 +38,7 @@ impl<O: Os> PageHeap<O> {
             unsafe { self.ask_stretch(stretch) };
             let mut locked = self.locked();
             for place in stretch.spans() {
-                // Somebody's mapping that could not be taken away stays.
+                // A mapping of the program's that could not be taken away stays.
                 if !place.record().is_foreign() {
                     locked.free(place, Dirty::AsBefore, age);
                 }
@@ -52,7 +52,7 @@ impl<O: Os> PageHeap<O> {
     /// user's, and asking takes long.
     ///
     /// # Safety
-    /// - Nobody uses the spans any more.
+    /// - No thread uses the spans any more.
     unsafe fn ask_stretch(&self, stretch: Stretch<'_>) {
         let Stretch { arena, from, to } = stretch;
         let start = arena.layout().address(from);

@@ -2,7 +2,7 @@
 //!
 //! A large block that is freed may be dirty anywhere. To say so in its masks would cost time for every
 //! slice, at every free, and to count them at every reuse; so its record says it for all, and the masks
-//! are out of date until somebody needs them: a part of the span that is too small for a blanket, a merge with
+//! are out of date until they are needed: a part of the span that is too small for a blanket, a merge with
 //! spans of which more is known, a purge, a move.
 
 use super::arena::{Arena, Commit};
@@ -114,7 +114,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Cuts a span in use at slice `cut`; what follows is nobody's, and returned.
+    /// Cuts a span in use at slice `cut`. What follows is in no span, and returned.
     pub(super) fn cut_off(&self, span: &'h Record, cut: usize) -> &'h Record {
         let (end, rest) = (span.end(), self.arena(span.arena()).record(cut));
         let given = self.share(span, cut, end);

@@ -113,7 +113,7 @@ impl<'h, O: Os> Locked<'h, O> {
         self.add_free(rest, Age::New);
     }
 
-    /// Slices go from a span in use to nobody.
+    /// Slices leave a span in use.
     fn uncount(&mut self, place: Place<'h>, slices: usize) {
         self.inner.counts.used_slices -= slices;
         if let Some(use_) = place.use_() {

@@ -17,6 +17,7 @@ struct Sums {
     free: usize,
     free_spans: usize,
     free_dirty: usize,
+    aside: usize,
     queued: usize,
     committed: usize,
 }
@@ -50,6 +51,10 @@ impl<'h, O: Os> Locked<'h, O> {
         require(
             sums.free_dirty == counts.free_dirty_pages,
             "the count of free dirty pages is off",
+        )?;
+        require(
+            sums.aside == self.inner.aside,
+            "the count of pieces set aside is off",
         )?;
         require(
             sums.committed == counts.committed_slices,
@@ -101,7 +106,11 @@ impl<'h, O: Os> Locked<'h, O> {
             self.check_span(arena, record)?;
             match record.state() {
                 State::Free => self.check_free(arena, record, sums)?,
-                State::Aside => sums.free += record.slices.get(),
+                State::Aside => {
+                    sums.free += record.slices.get();
+                    sums.free_dirty += record.dirty.get();
+                    sums.aside += 1;
+                }
                 State::Used(_) | State::Blank => check_used(arena, record, sums)?,
             }
             (at, before) = (record.end(), Some(record).filter(|_| free));

@@ -2,7 +2,7 @@
 //!
 //! Every such range among units that go on is a mapping of its own, and parts its neighbours. A process may have
 //! some 65,000 mappings, so ranges are few: beyond [`MOST_RANGES`] a unit that ends is joined to the nearest range,
-//! whatever lies between. The units there keep the huge pages that they have until they end themselves; what is
+//! with what lies between. The units there keep the huge pages that they have until they end themselves; what is
 //! faulted in there later comes as ordinary pages.
 
 use super::heap::MAX_ARENAS;

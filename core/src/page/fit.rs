@@ -132,21 +132,12 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Cuts the slices `at..at + slices` out of a free span; what is left before and after them stays free and
     /// as old as it was. Returns the record of what was cut out, complete but for a state.
     pub(super) fn carve(&mut self, free: &'h Record, at: usize, slices: usize) -> &'h Record {
-        let before = self.share(free, free.index.get(), at);
-        self.carve_after(free, before, at, slices)
-    }
-
-    /// [`Locked::carve`] where the slices before `at` are known to have `before` dirty pages.
-    pub(super) fn carve_after(
-        &mut self,
-        free: &'h Record,
-        before: usize,
-        at: usize,
-        slices: usize,
-    ) -> &'h Record {
         let arena = self.arena(free.arena());
         let (first, cut, end) = (free.index.get(), at + slices, free.end());
         let (id, detail) = (free.arena() as u8, free.detail());
+        // What the last purge passed is not counted again: it may be millions of slices.
+        let unswept = self.inner.swept.skip(free.arena(), first, at);
+        let before = self.share(free, unswept, at);
         debug_assert!(at - first > 1024 || before == self.share(free, first, at));
         self.detach(free);
         let all = free.dirty.get();
@@ -173,30 +164,24 @@ impl<'h, O: Os> Locked<'h, O> {
         part
     }
 
-    /// Cuts slices out of a free span for the kernel to work on without the lock. They are nobody's until
-    /// [`Locked::put_back`].
+    /// Cuts slices out of a free span for the kernel to work on without the lock. Until [`Locked::put_back`] no
+    /// request finds them, but they count as free.
     pub(super) fn set_aside(&mut self, free: &'h Record, at: usize, slices: usize) -> &'h Record {
-        let before = self.share(free, free.index.get(), at);
-        self.set_aside_after(free, before, at, slices)
-    }
-
-    /// [`Locked::set_aside`] where the slices before `at` are known to have `before` dirty pages.
-    pub(super) fn set_aside_after(
-        &mut self,
-        free: &'h Record,
-        before: usize,
-        at: usize,
-        slices: usize,
-    ) -> &'h Record {
-        let part = self.carve_after(free, before, at, slices);
+        let part = self.carve(free, at, slices);
         part.set_state(State::Aside);
-        self.inner.counts.free_slices += slices;
+        let counts = &mut self.inner.counts;
+        counts.free_slices += slices;
+        counts.free_dirty_pages += part.dirty.get();
+        self.inner.aside += 1;
         part
     }
 
     /// Makes what was set aside free again; returns the span that it is part of.
     pub(super) fn put_back(&mut self, part: &'h Record, age: Age) -> &'h Record {
-        self.inner.counts.free_slices -= part.slices.get();
+        let counts = &mut self.inner.counts;
+        counts.free_slices -= part.slices.get();
+        counts.free_dirty_pages -= part.dirty.get();
+        self.inner.aside -= 1;
         part.set_state(State::Blank);
         self.add_free(part, age)
     }
@@ -215,10 +200,10 @@ impl<'h, O: Os> Locked<'h, O> {
         self.attach(tail);
     }
 
-    /// Makes slices that belong to nobody a free span, merged with its free neighbours.
+    /// Makes slices that are in no span a free span, merged with its free neighbours.
     ///
     /// The result is as old as its part with the most dirty pages: small spans that come and go beside a
-    /// large one must not keep it young for ever. Returns it.
+    /// large one must not keep it young. Returns it.
     pub(super) fn add_free(&mut self, span: &'h Record, age: Age) -> &'h Record {
         let arena = self.arena(span.arena());
         if span.dirty.get() > 0 {
@@ -334,7 +319,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Takes a span out of whatever queue it is in.
+    /// Takes a span out of its queue, if it is in one.
     pub(super) fn unqueue(&mut self, entry: &Record) {
         if let Some(queue) = self.queue(entry.queued()) {
             queue.remove(entry);

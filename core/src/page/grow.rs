@@ -22,6 +22,29 @@ const MOST_UNIT: usize = 16 * HUGE_SLICES;
 /// Committed room for a request: a free span, and the slice in it where the request begins.
 pub(super) type Room<'h> = (&'h Record, usize);
 
+/// The heap, locked, and committed room in it.
+pub(super) type Found<'h, O> = (Locked<'h, O>, Room<'h>);
+
+/// Why a request has no room yet.
+enum Missed {
+    /// Something was made or given back: it may be tried again.
+    Again,
+    /// A limit or the kernel refuses it.
+    Refused,
+}
+
+/// What a request finds.
+enum Look<'h, O: Os> {
+    /// Room.
+    Found(Found<'h, O>),
+    /// A limit that grants it once at most this number of bytes of free pages are dirty.
+    Dirty(usize),
+    /// Something that can be made.
+    Lack(Lack<'h>),
+    /// Nothing.
+    Refused,
+}
+
 /// What a request lacks.
 enum Lack<'h> {
     /// Committed slices.
@@ -66,51 +89,112 @@ struct Tries {
     units: usize,
     arena: bool,
     relinquish: bool,
+    /// Look only when no piece is set aside.
+    settled: bool,
+    /// What was set aside at the last look may have more.
+    hidden: bool,
 }
 
 impl<O: Os> PageHeap<O> {
     /// The heap, locked, and room for a request in it; `None` when a limit or the kernel refuses.
-    pub(super) fn room_for(&self, goal: &Goal<'_>, use_: Use) -> Option<(Locked<'_, O>, Room<'_>)> {
-        let locked = self.admitted(goal.slices(), use_)?;
-        if let Some(room) = locked.find_ready(goal) {
+    pub(super) fn room_for(&self, goal: &Goal<'_>, use_: Use) -> Option<Found<'_, O>> {
+        let locked = self.locked();
+        if locked.judge(goal.slices(), use_) == Verdict::Granted
+            && let Some(room) = locked.find_ready(goal)
+        {
             return Some((locked, room));
         }
         drop(locked);
         self.make_room(goal, use_)
     }
 
-    /// The same for a request that finds no committed room.
+    /// [`PageHeap::room_for`] for a request that finds no committed room, or that a limit does not grant at once.
+    ///
+    /// A purge may have the only room that would serve, or the pages that keep the request from a limit. So before it
+    /// refuses a request, the heap is looked at once more at a moment when no piece of it is set aside.
     #[cold]
-    fn make_room(&self, goal: &Goal<'_>, use_: Use) -> Option<(Locked<'_, O>, Room<'_>)> {
+    fn make_room(&self, goal: &Goal<'_>, use_: Use) -> Option<Found<'_, O>> {
         let _alone = self.committing.lock();
         let mut tries = Tries {
             units: usize::MAX,
             arena: true,
             relinquish: true,
+            settled: false,
+            hidden: false,
         };
         loop {
-            let mut locked = self.admitted(goal.slices(), use_)?;
-            if let Some(room) = locked.find_ready(goal) {
-                return Some((locked, room));
-            }
-            let lack = locked.find_lack(goal, tries.units)?;
-            drop(locked);
-            let made = match (&lack, goal) {
-                (Lack::Slices(stretch), _) => {
-                    let (locked, room) = self.commit_stretch(stretch);
-                    // Room that was made is taken at once: nobody comes between, and whether it is found
-                    // again depends on what else is free.
-                    let granted = locked.judge(goal.slices(), use_) == Verdict::Granted;
-                    match room {
-                        Ok(room) if granted => return Some((locked, room)),
-                        made => made.map(|_| ()).map_err(Refusal::from),
-                    }
+            let missed = match self.look(goal, use_, &mut tries) {
+                Look::Found(found) => return Some(found),
+                Look::Dirty(most) => {
+                    self.purge_above(most);
+                    Missed::Again
                 }
-                (Lack::Arena, Goal::Fit(want)) if tries.arena => self.open_arena(want),
-                (Lack::Arena, _) => return None,
+                Look::Lack(lack) => match self.make(&lack, goal, use_, &mut tries) {
+                    Ok(found) => return Some(found),
+                    Err(missed) => missed,
+                },
+                Look::Refused => Missed::Refused,
             };
-            tries.after(&lack, made, || self.relinquish() > 0)?;
+            match missed {
+                Missed::Again => {}
+                Missed::Refused if tries.hidden => tries.settled = true,
+                Missed::Refused => return None,
+            }
         }
+    }
+
+    /// Makes what a request lacks.
+    #[inline(never)]
+    fn make<'h>(
+        &'h self,
+        lack: &Lack<'h>,
+        goal: &Goal<'_>,
+        use_: Use,
+        tries: &mut Tries,
+    ) -> Result<Found<'h, O>, Missed> {
+        let made = match (lack, goal) {
+            (Lack::Slices(stretch), _) => {
+                let (locked, room) = self.commit_stretch(stretch);
+                // Room that was made is taken at once: no other thread comes between, and whether it is found
+                // again depends on what else is free.
+                let granted = locked.judge(goal.slices(), use_) == Verdict::Granted;
+                match room {
+                    Ok(room) if granted => return Ok((locked, room)),
+                    made => made.map(|_| ()).map_err(Refusal::from),
+                }
+            }
+            (Lack::Arena, Goal::Fit(want)) if tries.arena => self.open_arena(want),
+            (Lack::Arena, _) => return Err(Missed::Refused),
+        };
+        Err(tries.after(lack, made, || self.relinquish() > 0))
+    }
+
+    /// What a request finds. The frame ends before that of [`PageHeap::make`] begins, for stacks may be small. The
+    /// caller holds `committing`.
+    #[inline(never)]
+    fn look(&self, goal: &Goal<'_>, use_: Use, tries: &mut Tries) -> Look<'_, O> {
+        let mut locked = match tries.settled {
+            true => self.settled(),
+            false => self.locked(),
+        };
+        tries.hidden = locked.inner.aside > 0 && !goal.is_optional();
+        match locked.judge(goal.slices(), use_) {
+            Verdict::Granted => match locked.find_ready(goal) {
+                Some(room) => Look::Found((locked, room)),
+                None => locked
+                    .find_lack(goal, tries.units)
+                    .map_or(Look::Refused, Look::Lack),
+            },
+            Verdict::AfterPurge(most) if locked.may_purge() => Look::Dirty(most),
+            // The kernel refused to purge what is dirty, or the program locked it.
+            Verdict::AfterPurge(_) | Verdict::Refused => Look::Refused,
+        }
+    }
+
+    /// The heap, locked, with no piece of it set aside. The caller holds `committing`.
+    fn settled(&self) -> Locked<'_, O> {
+        let _alone = self.purging.lock();
+        self.locked()
     }
 
     /// Commits a stretch, then puts it where requests find it. Returns the heap, locked, and the room that was made.
@@ -221,7 +305,7 @@ impl<O: Os> PageHeap<O> {
     fn take_back(&self, address: usize, bytes: usize) {
         self.calls.note_uncommit();
         if let Some(start) = NonNull::new(address as *mut u8) {
-            // SAFETY: slices beyond the tables belong to nobody. If the kernel refuses, they stay readable,
+            // SAFETY: slices beyond the tables are in no span. If the kernel refuses, they stay readable,
             // and are committed once more when they are needed.
             let _ = unsafe { self.os.uncommit(start, bytes) };
         }
@@ -245,13 +329,13 @@ impl<'h> Stretch<'h> {
 }
 
 impl Tries {
-    /// Notes what came of this attempt; `None` when nothing is left to try.
+    /// Notes what came of an attempt, and says whether anything is left to try.
     fn after(
         &mut self,
         lack: &Lack<'_>,
         made: Result<(), Refusal>,
         relinquish: impl FnOnce() -> bool,
-    ) -> Option<()> {
+    ) -> Missed {
         match (lack, made) {
             (Lack::Slices(_), Ok(())) => {}
             (Lack::Arena, Ok(())) => self.arena = false,
@@ -261,9 +345,9 @@ impl Tries {
             (_, Err(Refusal::Commit)) if self.relinquish && relinquish() => {
                 self.relinquish = false;
             }
-            (_, Err(_)) => return None,
+            (_, Err(_)) => return Missed::Refused,
         }
-        Some(())
+        Missed::Again
     }
 }
 
@@ -301,13 +385,10 @@ impl<'h, O: Os> Locked<'h, O> {
             }
             Goal::Fit(want) if want.from == From::Dirty || want.is_too_long() => None,
             Goal::Fit(want) => {
-                let arenas = 0..self.heap.arenas().len();
+                let mut arenas = 0..self.heap.arenas().len();
                 let unit = self.stretch_of_units(want, units);
-                let stretch = unit.or_else(|| {
-                    arenas
-                        .into_iter()
-                        .find_map(|id| self.stretch_at_frontier(id, want))
-                });
+                let stretch =
+                    unit.or_else(|| arenas.find_map(|id| self.stretch_at_frontier(id, want)));
                 Some(stretch.map_or(Lack::Arena, Lack::Slices))
             }
         }
@@ -362,7 +443,7 @@ impl<'h, O: Os> Locked<'h, O> {
         slices: usize,
     ) -> Option<Stretch<'h>> {
         let (arena, to) = (self.arena(id), at + slices);
-        if to > arena.end() {
+        if to > self.heap.growth_end(id) {
             return None;
         }
         let frontier = arena.frontier();

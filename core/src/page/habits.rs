@@ -2,7 +2,7 @@
 //!
 //! Programs repeat themselves: a buffer that is asked for again and again is mostly used in the same
 //! way. After some findings in a row the next is expected to be the same; every [`LOOK_EVERY`]th time
-//! the kernel is asked all the same. An expectation never makes a result wrong, only dear or cheap.
+//! the kernel is asked all the same. A wrong expectation costs time, never correctness.
 
 use crate::base::sync::plain::{AtomicI8, AtomicU8, Ordering::Relaxed};
 
@@ -42,11 +42,11 @@ pub(super) enum Look {
     Wait,
 }
 
-/// Every so many long blocks with populated pages the samples of one are purged.
+/// Of this many long blocks with populated pages, the samples of one are purged.
 const PROBE_EVERY: u8 = 4;
-/// From here on samples were purged, and so many times since nobody had touched them.
+/// From here on samples were purged; what is above counts how often they were found untouched since.
 const PROBED: u8 = 64;
-/// So many times in a row make a block idle: until then it was written for as much as it costs to fault a part
+/// This many times in a row make a block idle: until then it was written for as much as it costs to fault a part
 /// of it in again.
 const SURELY_IDLE: u8 = 16;
 
@@ -88,12 +88,12 @@ impl Habits {
         self.looks[row_of(bytes)].store(PROBED, Relaxed);
     }
 
-    /// Somebody touched the samples that were purged.
+    /// The program touched the samples that were purged.
     pub(super) fn note_use(&self, bytes: usize) {
         self.looks[row_of(bytes)].store(1, Relaxed);
     }
 
-    /// Nobody did. True when that is so often enough.
+    /// It did not. True when that is so often enough.
     pub(super) fn note_idle(&self, bytes: usize) -> bool {
         let looks = &self.looks[row_of(bytes)];
         let times = looks.load(Relaxed).max(PROBED) - PROBED + 1;

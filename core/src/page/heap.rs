@@ -38,10 +38,12 @@ pub struct PageHeap<O: Os> {
     /// Address of the first arena. Set once.
     pub primary_base: AtomicUsize,
     /// How many slices of the first arena have a tag that may be read, at `primary_base` plus the slice's
-    /// number; grows. While it is 0, and whatever of the two is seen first, no address passes the test
+    /// number; grows. While it is 0, whichever of the two is seen first, no address passes the test
     /// `(address - primary_base) / SLICE_BYTES < primary_slices`.
     pub primary_slices: AtomicUsize,
     arenas_in_use: AtomicUsize,
+    /// How many of the first arenas grow no more, though they have room. Written by the holder of `committing`.
+    pub(super) closed: AtomicUsize,
     pub(super) decay_ms: AtomicU64,
     /// A [`super::Chores`].
     pub(super) chores: AtomicU8,
@@ -80,6 +82,8 @@ pub(super) struct Inner {
     pub(super) aging: Queue,
     /// Those that the kernel refused to purge.
     pub(super) refused: Queue,
+    /// How many pieces of free spans are set aside.
+    pub(super) aside: usize,
     /// What purging passed just now.
     pub(super) swept: Swept,
     /// Where units of huge pages ended.
@@ -122,6 +126,7 @@ impl<O: Os> PageHeap<O> {
             primary_base: AtomicUsize::new(NO_BASE),
             primary_slices: AtomicUsize::new(0),
             arenas_in_use: AtomicUsize::new(0),
+            closed: AtomicUsize::new(0),
             decay_ms: AtomicU64::new(DEFAULT_DECAY_MS),
             chores: AtomicU8::new(0),
             limits: Limits::new(),
@@ -141,6 +146,7 @@ impl<O: Os> PageHeap<O> {
                 fit: Tree::new(),
                 aging: Queue::new(Queued::Aging),
                 refused: Queue::new(Queued::Refused),
+                aside: 0,
                 swept: Swept::NOTHING,
                 ended: Ended::new(),
                 counts: Counts::new(),
@@ -212,7 +218,7 @@ impl<O: Os> PageHeap<O> {
         self.thrifty.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody holds the lock now.
+    /// Whether no thread holds the lock now.
     pub fn is_quiet(&self) -> bool {
         self.lock.try_lock().is_some()
     }

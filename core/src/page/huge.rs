@@ -7,7 +7,7 @@
 //! purged it is split, and an ordinary part of the arena for good: the kernel would keep what is left of a huge page as a whole, and put
 //! back together what it was asked to take apart.
 //!
-//! Advice parts mappings, of which a process may have only so many. So units are opened in batches that grow with the
+//! Advice parts mappings, whose number is limited. So units are opened in batches that grow with the
 //! slabs, and [`super::ended`] bounds the ranges in which they ended.
 
 use super::Use;
@@ -23,12 +23,12 @@ use crate::os::{Huge, Os};
 use core::ops::Range;
 use core::ptr::NonNull;
 
-/// From so many bytes of slabs on new slabs come from units: the last unit, part empty, is at most a thirtieth of them.
+/// From this size of all slabs on, new slabs come from units: the last unit, part empty, is at most a thirtieth of them.
 const LEAST_SLAB_BYTES: usize = 64 << 20;
 
 /// A batch of units is this part of all slabs ...
 const BATCH_PART: usize = 8;
-/// ... and at most so many units (128 MiB): their tables are touched at once.
+/// ... and at most this many units (128 MiB): their tables are touched at once.
 const MOST_UNITS: usize = 64;
 
 /// When slabs come from huge pages.
@@ -39,7 +39,7 @@ pub enum Policy {
     Auto = 0,
     /// Never.
     Never = 1,
-    /// From the first slab on; and arenas as a whole may have huge pages, too.
+    /// From the first slab on; and arenas as a whole may have huge pages.
     Always = 2,
 }
 
@@ -52,7 +52,7 @@ impl<O: Os> PageHeap<O> {
     /// Tells the kernel what the policy says of a new mapping as a whole: nothing by default.
     ///
     /// # Safety
-    /// - The range is of one reservation, and nobody uses it.
+    /// - The range is of one reservation, and no thread uses it.
     pub(super) unsafe fn advise_mapping(&self, base: NonNull<u8>, bytes: usize) {
         let advice = match self.huge_policy() {
             Policy::Auto => return,
@@ -137,7 +137,7 @@ impl<'h, O: Os> Locked<'h, O> {
     fn units_in(&self, id: usize, units: usize) -> Option<Stretch<'h>> {
         let arena = self.arena(id);
         let at = arena.frontier().next_multiple_of(HUGE_SLICES);
-        let room = arena.end().checked_sub(at)? / HUGE_SLICES;
+        let room = self.heap.growth_end(id).checked_sub(at)? / HUGE_SLICES;
         let units = units.min(room);
         (units > 0).then(|| Stretch::of_units(arena, id, at, units))
     }

@@ -1,8 +1,11 @@
 //! Bounds on what the heap holds: of dirty free pages, and of everything.
 //!
-//! What counts is what may be resident: spans in use (but for pages that slabs keep away, and a coroutine stack as [`STACK_BYTES`], for
-//! most of it is never touched) and the dirty pages of free ones. Near the soft limit free pages are given back before their time, down to all of them; a request that would
-//! pass the hard one, with every free page given back, is refused. Tables of the heap's own do not count.
+//! What may be resident counts: spans in use and the dirty pages of free ones, those included that are being
+//! purged. Pages that slabs keep away do not count. A coroutine stack counts as [`STACK_BYTES`], for most of
+//! it is never touched. Tables of the heap's own do not count.
+//!
+//! Near the soft limit free pages are given back before their time, down to all of them. A request that would
+//! pass the hard limit with every free page given back is refused.
 
 use super::Use;
 use super::heap::{Locked, PageHeap};
@@ -11,7 +14,7 @@ use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 
-/// What a stack in use counts as, in bytes, whatever its span: a parked coroutine touches a page or two.
+/// What a stack in use counts as, in bytes, however long its span: a parked coroutine touches a page or two.
 pub const STACK_BYTES: usize = 8 << 10;
 
 /// From this part of a limit on it is near.
@@ -27,7 +30,7 @@ pub struct Limits {
     /// From where on that is near.
     group_near: AtomicUsize,
     dirty: AtomicUsize,
-    /// Bytes of free pages that stay resident whatever their age.
+    /// Bytes of free pages that stay resident at any age.
     kept: AtomicUsize,
 }
 
@@ -36,7 +39,7 @@ pub struct Limits {
 pub(super) enum Verdict {
     /// It may.
     Granted,
-    /// It may once no more than so many bytes of free pages are dirty.
+    /// It may once at most this number of bytes of free pages are dirty.
     AfterPurge(usize),
     /// It may not.
     Refused,
@@ -76,13 +79,13 @@ impl Limits {
         self.dirty.store(bytes, Relaxed);
     }
 
-    /// Sets how many bytes of free pages stay resident whatever their age; `usize::MAX`: all. The other bounds, and a request
-    /// to purge, take them all the same.
+    /// Sets how many bytes of free pages stay resident at any age; `usize::MAX`: all. The other bounds, and a
+    /// request to purge, take them all the same.
     pub fn set_kept(&self, bytes: usize) {
         self.kept.store(bytes, Relaxed);
     }
 
-    /// Bytes of free pages that stay resident whatever their age.
+    /// Bytes of free pages that stay resident at any age.
     pub fn kept(&self) -> usize {
         self.kept.load(Relaxed)
     }
@@ -113,7 +116,7 @@ impl<O: Os> PageHeap<O> {
         &self.limits
     }
 
-    /// Hears that so many more bytes (or fewer) of pages of spans in use are not resident, and stay away for now.
+    /// Hears that `bytes` more bytes (fewer, if negative) of spans in use are not resident, and stay away for now.
     pub fn note_absent(&self, bytes: isize) {
         self.absent.fetch_add(bytes, Relaxed);
     }

@@ -13,7 +13,7 @@ use super::span::State;
 use super::zero::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
-use crate::os::{Os, OutOfMemory};
+use crate::os::{Os, RemapError};
 use core::ptr::NonNull;
 
 /// Most spans in use with moved pages: an eighth of the default `vm.max_map_count`.
@@ -22,7 +22,8 @@ const MOST_MOVED: usize = 4096;
 impl<O: Os> PageHeap<O> {
     /// Moves the pages of the first `bytes` bytes (a multiple of the OS page) from one span to another without
     /// copying. The source then reads as zero there and counts as asked for 0 bytes, so that its free with
-    /// [`Dirty::Prefix`] of [`Place::bytes`] has nothing to add. Nothing changes on an error.
+    /// [`Dirty::Prefix`] of [`Place::bytes`] has nothing to add. Nothing changes on an error, but a target that is
+    /// [`RemapError::Lost`] stays in use for good.
     ///
     /// # Safety
     /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
@@ -32,7 +33,7 @@ impl<O: Os> PageHeap<O> {
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<(), RemapError> {
         let foreign = |at: NonNull<u8>| {
             let place = self.locate(at.as_ptr() as usize);
             place.is_some_and(|place| place.record().is_foreign())
@@ -41,7 +42,7 @@ impl<O: Os> PageHeap<O> {
         // What is moved leaves pages behind that are absent, and no longer locked.
         let keeps = self.os.is_locked() || self.os.strict_commit();
         if keeps || too_many || foreign(from) {
-            return Err(OutOfMemory);
+            return Err(RemapError::Refused);
         }
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
         let moved = unsafe { self.os.move_pages(from, to, bytes) };
@@ -59,11 +60,11 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
-    /// Maps a span afresh that pages were moved into, or that somebody mapped over. The lock is not held: giving
+    /// Maps a span afresh that pages were moved into, or that the program mapped over. The lock is not held: giving
     /// pages back takes long, and the span is still the caller's.
     ///
     /// # Safety
-    /// - `base` is the first byte of a span in use, of which nobody uses what is beyond the first `kept` slices any more.
+    /// - `base` is the first byte of a span in use, and no thread uses what is beyond the first `kept` slices any more.
     pub(super) unsafe fn renew_from(&self, base: NonNull<u8>, kept: usize) -> Renewal {
         let Some(place) = self.locate(base.as_ptr() as usize) else {
             return Renewal::NoNeed;
@@ -74,7 +75,11 @@ impl<O: Os> PageHeap<O> {
         }
         let bytes = (slices - kept) * SLICE_BYTES;
         // SAFETY: the caller's promise; a span in use is committed.
-        let renewed = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) }.is_ok();
+        let renewed = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) };
+        if renewed == Err(RemapError::Lost) {
+            return Renewal::Refused;
+        }
+        let renewed = renewed.is_ok();
         if renewed {
             // SAFETY: mapped afresh just now, and the caller's promise.
             unsafe { self.advise_mapping(base.add(kept * SLICE_BYTES), bytes) };
@@ -96,7 +101,7 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Notes that a range was mapped anew by somebody else, or is filled by somebody else: the spans in use that it
+    /// Notes that the program mapped a range anew, or that another process fills it: the spans in use that it
     /// touches, which are the caller's, are no longer what the kernel says of anonymous memory, and are mapped afresh when they
     /// are freed. Takes no lock. Outside of the arenas it costs a comparison for each of them.
     pub fn note_foreign(&self, address: usize, bytes: usize) {
@@ -127,7 +132,7 @@ pub(super) enum Renewal {
     NoNeed,
     /// It reads as zero.
     Zero,
-    /// The kernel refused, and somebody else's mapping is still there: nobody may have the span.
+    /// The kernel refused, and what is mapped there is not the heap's: no one may have the span.
     Refused,
 }
 

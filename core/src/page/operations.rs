@@ -2,7 +2,6 @@
 
 use super::Use;
 use super::heap::{Locked, PageHeap, address_of};
-use super::limits::Verdict;
 use super::moves::Renewal;
 use super::place::{Extension, Span};
 use super::want::{Age, Density, From, Goal, Want};
@@ -60,23 +59,23 @@ impl<O: Os> PageHeap<O> {
         })
     }
 
-    /// Takes a whole span back. Its tag becomes 0. A span that somebody mapped over, and that the kernel refuses to map
-    /// afresh, stays in use for good.
+    /// Takes a whole span back. Its tag becomes 0. A span that the program mapped over, and that the kernel refuses
+    /// to map afresh, stays in use for good.
     ///
     /// # Safety
-    /// - `base` is the first byte of a span in use, which nobody uses any more.
+    /// - `base` is the first byte of a span in use, which no thread uses any more.
     /// - `dirty` covers all that was written to it since it was given out.
     pub unsafe fn free(&self, base: NonNull<u8>, dirty: Dirty) {
         // SAFETY: the caller's promise.
         unsafe { self.free_aged(base, dirty, Age::New) }
     }
 
-    /// Like [`PageHeap::free`]; says how long nobody has used the span.
+    /// Like [`PageHeap::free`]; says for how long the span was not used.
     ///
     /// # Safety
     /// - As [`PageHeap::free`].
     pub unsafe fn free_aged(&self, base: NonNull<u8>, dirty: Dirty, age: Age) {
-        // SAFETY: the caller's promise: nobody uses the span.
+        // SAFETY: the caller's promise: no thread uses the span.
         let dirty = match unsafe { self.renew_from(base, 0) } {
             Renewal::NoNeed => dirty,
             Renewal::Zero => Dirty::Zeroed,
@@ -122,7 +121,7 @@ impl<O: Os> PageHeap<O> {
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, the caller's, of at least `new_slices` slices.
-    /// - Nobody uses what is given back; `dirty` covers all that was written to the whole span.
+    /// - No thread uses what is given back; `dirty` covers all that was written to the whole span.
     pub unsafe fn shrink_in_place(
         &self,
         base: NonNull<u8>,
@@ -130,7 +129,7 @@ impl<O: Os> PageHeap<O> {
         bytes: usize,
         dirty: Dirty,
     ) {
-        // SAFETY: the caller's promise: nobody uses what is given back.
+        // SAFETY: the caller's promise: no thread uses what is given back.
         let renewal = unsafe { self.renew_from(base, new_slices) };
         let mut locked = self.locked();
         if let Some(place) = locked.span_at(base) {
@@ -141,23 +140,6 @@ impl<O: Os> PageHeap<O> {
             locked.shrink(place, kept, bytes, dirty);
         }
         self.end(locked);
-    }
-
-    /// The heap, locked, when `slices` more slices keep the hard limit, else `None`.
-    ///
-    /// Whether purging helped is seen by judging again, not by what this thread purged: another may have done it.
-    pub(super) fn admitted(&self, slices: usize, use_: Use) -> Option<Locked<'_, O>> {
-        loop {
-            let locked = self.locked();
-            let most = match locked.judge(slices, use_) {
-                Verdict::Granted => return Some(locked),
-                Verdict::AfterPurge(most) if locked.may_purge() => most,
-                // All that is dirty is locked, or was refused by the kernel.
-                Verdict::AfterPurge(_) | Verdict::Refused => return None,
-            };
-            drop(locked);
-            self.purge_above(most);
-        }
     }
 
     /// Does what is due: for callers that have not come by for a while.

@@ -36,19 +36,19 @@ impl Place<'_> {
         self.arena.tag(self.index).swap(0, Relaxed)
     }
 
-    /// The slice's entry in the side table, [`super::Sides::near`] bytes long. All zero until somebody writes to it; the page
+    /// The slice's entry in the side table, [`super::Sides::near`] bytes long. All zero until its user writes to it; the page
     /// heap never does, not even between two spans. Only for slices of a span, of today or before.
     #[inline]
     pub fn side(&self) -> NonNull<u8> {
         self.arena.side(self.index)
     }
 
-    /// Likewise the entry that stands apart, [`super::Sides::far`] bytes long.
+    /// The entry that stands apart, [`super::Sides::far`] bytes long.
     pub fn far_side(&self) -> NonNull<u8> {
         self.arena.far_side(self.index)
     }
 
-    /// What its user noted for the span in use that starts here. Of other spans, and before somebody notes something, null or a
+    /// What its user noted for the span in use that starts here. Of other spans, and before the user notes something, null or a
     /// pointer to 64 bytes of Neap's own tables. Only for slices of a span, of today or before.
     #[inline]
     pub fn noted(&self) -> *mut u8 {

@@ -1,21 +1,20 @@
 //! When and how free pages go back to the kernel.
 //!
-//! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first, by whoever
-//! is about it: the purge thread, a caller on its way (one piece of work at most), or a request for all. A piece is cut
-//! out of its span and purged without the heap's lock, so that no other thread waits for the kernel; meanwhile it is
-//! set aside. Where every commit is charged, whole huge pages are uncommitted instead. What the kernel
-//! refuses to purge stays dirty, out of the queue.
+//! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first: by the purge
+//! thread, by a caller on its way (one piece of work at most), or by a request for all. A piece is cut out of
+//! its span, set aside, and purged without the heap's lock, so that no other thread waits for the kernel.
+//! Meanwhile it counts as free and dirty. Where every commit is charged, whole huge pages are uncommitted
+//! instead. What the kernel refuses to purge stays dirty, out of the queue.
 
-use super::arena::{Arena, Commit};
+use super::decommit::committed_units;
 use super::heap::{Locked, PageHeap};
 use super::place::Place;
-use super::span::{Detail, Record, State};
+use super::span::{Detail, Record};
 use super::want::Age;
 use super::zero::DirtyRun;
 use crate::base::sync::plain::Ordering::Relaxed;
-use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
+use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, OutOfMemory, Populated, Purged};
-use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Most bytes of one piece: 2,048 pages of 4 KiB, for which the kernel needs 0.1 to 0.4 ms. Where few pages of each slice are dirty, as
@@ -49,7 +48,7 @@ impl Swept {
     };
 
     /// From where on a free span, the slices `first..end`, may be dirty.
-    fn skip(&self, arena: usize, first: usize, end: usize) -> usize {
+    pub(super) fn skip(&self, arena: usize, first: usize, end: usize) -> usize {
         if arena == self.arena && (self.from..self.to).contains(&first) {
             self.to.min(end)
         } else {
@@ -70,7 +69,7 @@ impl Swept {
 pub(super) enum Due {
     /// Those that became free at this time or before, in ms.
     Until(u64),
-    /// As many as leave no more than so many dirty pages.
+    /// As many as leave at most this number of dirty pages.
     Above(usize),
     /// All that the program did not lock into memory.
     All,
@@ -137,7 +136,7 @@ impl<O: Os> PageHeap<O> {
     /// program mapped something over them.
     ///
     /// # Safety
-    /// - Whole OS pages of one span in use, which nobody uses.
+    /// - Whole OS pages of one span in use, which no thread uses.
     pub unsafe fn purge_in_use(&self, start: NonNull<u8>, bytes: usize) -> bool {
         let place = self.locate(start.as_ptr() as usize);
         let Some(place) = place.filter(|place| !place.record().is_foreign()) else {
@@ -158,7 +157,7 @@ impl<O: Os> PageHeap<O> {
         self.decay_ms.store(ms, Relaxed);
     }
 
-    /// Says who purges what is past the decay time: callers on their way, or somebody who calls [`PageHeap::purge_due`].
+    /// Says who purges what is past the decay time: callers on their way, or a thread that calls [`PageHeap::purge_due`].
     pub fn set_chores(&self, chores: Chores) {
         self.chores.store(chores as u8, Relaxed);
     }
@@ -191,7 +190,7 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// What a caller does on its way, when it has given up the lock; nothing if somebody else purges already.
+    /// What a caller does on its way, when it has given up the lock. It does nothing while another thread purges.
     pub(super) fn do_chores(&self, due: Due) {
         let pieces = match due {
             Due::Nothing => return,
@@ -283,43 +282,6 @@ impl<O: Os> PageHeap<O> {
         bytes
     }
 
-    /// Uncommits a part that was set aside, then puts it back. Returns how many bytes of commit went back; when the
-    /// kernel refuses, the part stays set aside.
-    fn uncommit_part(&self, part: &Record) -> Result<usize, OutOfMemory> {
-        let arena = &self.arenas()[part.arena()];
-        let (from, to) = (part.index.get(), part.end());
-        self.calls.note_uncommit();
-        let start = NonNull::new(arena.layout().address(from) as *mut u8).ok_or(OutOfMemory)?;
-        // SAFETY: slices of a free span, in one arena, set aside: nobody's.
-        unsafe { self.os.uncommit(start, (to - from) * SLICE_BYTES)? };
-        let mut locked = self.locked();
-        let returned = arena.note(from, to, Commit::No);
-        locked.inner.counts.committed_slices -= returned;
-        locked.count_returned(returned * SLICE_BYTES);
-        locked.return_part(part, to, Purged::Zero);
-        Ok(returned * SLICE_BYTES)
-    }
-
-    /// Uncommits the whole huge pages of free spans, but for what the program locked. Returns how many bytes of commit
-    /// went back: none where the kernel charges no commit, for then its refusal was not about what is committed.
-    pub(super) fn relinquish(&self) -> usize {
-        if !self.os.strict_commit() && self.os.data_limit().is_none() {
-            return 0;
-        }
-        let (mut bytes, mut cursor) = (0, Cursor::default());
-        self.locked().give_up_units();
-        while !self.os.is_locked() {
-            let _alone = self.purging.lock();
-            let part = self.locked().next_committed(&mut cursor);
-            let Some(part) = part else { break };
-            match self.uncommit_part(part) {
-                Ok(more) => bytes += more,
-                Err(OutOfMemory) => drop(self.locked().put_back(part, Age::New)),
-            }
-        }
-        bytes
-    }
-
     /// Bytes of a run that are populated, as the kernel says, else as the masks of `part` say.
     fn populated_bytes(&self, part: &Record, run: &DirtyRun) -> usize {
         let mut populated = 0;
@@ -336,7 +298,8 @@ impl<O: Os> PageHeap<O> {
 
     fn purge_run(&self, run: &DirtyRun, due: Due) -> Purged {
         match NonNull::new(run.address as *mut u8) {
-            // SAFETY: cut out of a free span, so nobody's; dirty slices are committed, and the run holds only such.
+            // SAFETY: cut out of a free span, so no thread uses it; dirty slices are committed, and the run holds
+            // only such.
             Some(start) if due == Due::Locked => unsafe { self.os.purge_locked(start, run.bytes) },
             // SAFETY: as above.
             Some(start) => unsafe { self.os.purge(start, run.bytes) },
@@ -353,23 +316,13 @@ fn first_of(run: DirtyRun) -> DirtyRun {
     DirtyRun { to, bytes, ..run }
 }
 
-/// Where a walk over free spans stands.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cursor {
-    arena: usize,
-    /// The slice where the span begins, or 0: where the arena's first does.
-    index: usize,
-    /// The slices of the span below this one were looked at.
-    from: usize,
-}
-
 /// Who purges what is past the decay time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Chores {
-    /// Whoever allocates and frees, on the way.
+    /// Threads that allocate and free, on the way.
     Callers = 0,
-    /// Somebody who does nothing else.
+    /// A thread that does nothing else.
     Elsewhere = 1,
 }
 
@@ -416,7 +369,7 @@ impl<'h, O: Os> Locked<'h, O> {
         })
     }
 
-    /// Dirty pages of free spans that stay whatever their age.
+    /// Dirty pages of free spans that stay at any age.
     fn kept_pages(&self) -> usize {
         self.heap.limits.kept() / self.page_bytes()
     }
@@ -460,15 +413,16 @@ impl<'h, O: Os> Locked<'h, O> {
             from: index,
             to: run.to,
         };
-        let part = self.set_aside_after(span, 0, run.from, run.to - run.from);
+        let part = self.set_aside(span, run.from, run.to - run.from);
         Some(Piece::Pages(part, run, belief))
     }
 
     /// Puts back a part whose slices below `to` were purged, or not.
-    fn return_part(&mut self, part: &'h Record, to: usize, purged: Purged) {
+    pub(super) fn return_part(&mut self, part: &'h Record, to: usize, purged: Purged) {
         if purged == Purged::Zero {
             let cleaned = self.arena(part.arena()).clear_dirty(part.index.get(), to);
             part.dirty.set(part.dirty.get() - cleaned);
+            self.inner.counts.free_dirty_pages -= cleaned;
         }
         let age = match (purged, part.dirty.get()) {
             (Purged::Zero, 1..) => Age::Old,
@@ -499,62 +453,8 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Sets whole huge pages aside that are free and committed, at the cursor or beyond it.
-    fn next_committed(&mut self, cursor: &mut Cursor) -> Option<&'h Record> {
-        while let Some(arena) = self.heap.arenas().get(cursor.arena) {
-            cursor.index = cursor.index.max(arena.layout().head);
-            while cursor.index < arena.frontier() {
-                if let Some(part) = self.committed_at(arena, cursor) {
-                    return Some(part);
-                }
-                // Within a span that grew at its front meanwhile, records are blank.
-                let span = arena.record(cursor.index);
-                cursor.index = match span.state() {
-                    State::Blank => cursor.index + 1,
-                    _ => span.end(),
-                };
-            }
-            cursor.arena += 1;
-            cursor.index = 0;
-        }
-        None
-    }
-
-    /// The same in the span that begins at the cursor.
-    fn committed_at(&mut self, arena: &'h Arena, cursor: &mut Cursor) -> Option<&'h Record> {
-        let span = arena.record(cursor.index);
-        if span.state() != State::Free || span.is_huge() {
-            return None;
-        }
-        let from = cursor.from.clamp(cursor.index, span.end());
-        let (from, to) = committed_units(arena, from..span.end())?;
-        cursor.from = to;
-        self.spell_out(span);
-        Some(self.set_aside(span, from, to - from))
-    }
-
-    fn count_returned(&mut self, bytes: usize) {
+    pub(super) fn count_returned(&mut self, bytes: usize) {
         self.inner.counts.purges += 1;
         self.inner.counts.purged_bytes += bytes;
     }
-}
-
-/// The first whole huge pages among free slices that are committed at least in part, as slices: at most
-/// [`MOST_BYTES`] of them.
-fn committed_units(arena: &Arena, slices: Range<usize>) -> Option<(usize, usize)> {
-    // An arena's base is a multiple of a huge page, so slice numbers tell the boundaries.
-    let end = slices.end / HUGE_SLICES * HUGE_SLICES;
-    let first = slices.start.next_multiple_of(HUGE_SLICES);
-    if first >= end {
-        return None;
-    }
-    let from = arena.find(first, end, Commit::Yes) / HUGE_SLICES * HUGE_SLICES;
-    if from >= end {
-        return None;
-    }
-    let most = end.min(from + MOST_BYTES / SLICE_BYTES);
-    let to = arena
-        .find(from, most, Commit::No)
-        .next_multiple_of(HUGE_SLICES);
-    Some((from, to.clamp(from + HUGE_SLICES, most)))
 }

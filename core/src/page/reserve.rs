@@ -6,6 +6,7 @@ use super::arena::{Arena, Commit, Layout};
 use super::grow::Refusal;
 use super::heap::{MAX_ARENAS, PageHeap};
 use super::want::{Density, From, Want};
+use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Os, OutOfMemory};
 use core::ops::Range;
@@ -50,65 +51,102 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Hears that the limit on the process's address space may have become lower: what is reserved and
+    /// Hears that the limit on the process's address space may have changed: what is reserved and
     /// not used counts against it, and keeps threads from starting. Does not wait for the heap's locks
     /// for long: the caller may have interrupted their holder.
     pub fn note_address_limit(&self) {
-        if let Some(limit) = self.os.address_limit() {
-            self.fit_address_limit(limit);
-        }
+        self.fit_address_limit(self.os.address_limit().unwrap_or(usize::MAX));
     }
 
-    /// Gives back what is reserved and not used, but for what `limit` bytes of address space leave.
+    /// Makes arenas that are too long for a limit of `limit` bytes of address space fit it.
+    ///
+    /// The limit of a program that adds a little to the size of its address space counts the reserve as used. These
+    /// arenas keep what they reserved and grow no more, and the kernel bounds what is opened beside them. For any
+    /// other limit, they give back what is reserved and not used.
     pub(super) fn fit_address_limit(&self, limit: usize) {
-        let alone = (0..LOCK_TRIES).find_map(|_| self.committing.try_lock());
-        if let Some(_alone) = alone {
-            for arena in self.arenas() {
-                let ranges = self.shorten(arena, limit);
-                ranges
-                    .into_iter()
-                    .flatten()
-                    .for_each(|range| self.release_range(range));
-            }
+        let kept = kept_slices(limit);
+        let is_long = |arena: &Arena| arena.end() > arena.layout().head + kept;
+        let last_long = || self.arenas().iter().rposition(is_long);
+        if last_long().is_none() && self.closed.load(Relaxed) == 0 {
+            return;
+        }
+        let Some(_alone) = (0..LOCK_TRIES).find_map(|_| self.committing.try_lock()) else {
+            return;
+        };
+        let counts_reserve = self.leaves_little(limit);
+        let closed = last_long().filter(|_| counts_reserve);
+        self.closed
+            .store(closed.map_or(0, |last| last + 1), Relaxed);
+        if !counts_reserve {
+            let shortened = self.arenas().iter().map(|arena| self.shorten(arena, kept));
+            shortened
+                .flatten()
+                .flatten()
+                .for_each(|range| self.release_range(range));
         }
     }
 
-    /// Ends an arena where nothing uses it any more, but for what `limit` bytes of address space leave
-    /// an arena. Returns the addresses that it does not need any more. Concurrent frees see nothing of
-    /// it: tags and tables of slices that were ever used stay. The caller holds `committing`.
-    fn shorten(&self, arena: &Arena, limit: usize) -> Option<[Range<usize>; 3]> {
-        let locked = (0..LOCK_TRIES).find_map(|_| self.try_locked())?;
+    /// Whether a limit leaves the process room, but little beside what is mapped.
+    fn leaves_little(&self, limit: usize) -> bool {
+        let reserved = || self.arenas().iter().map(Arena::end).sum::<usize>() * SLICE_BYTES;
+        let mapped = self.os.mapped_bytes().unwrap_or_else(reserved);
+        let room = limit.checked_sub(mapped);
+        room.is_some_and(|room| room < limit / LIMIT_PART)
+    }
+
+    /// The slice of an arena up to which spans may reach.
+    pub(super) fn growth_end(&self, id: usize) -> usize {
+        let arena = &self.arenas()[id];
+        match id < self.closed.load(Relaxed) {
+            true => arena.frontier(),
+            false => arena.end(),
+        }
+    }
+
+    /// Bytes reserved by arenas that grow no more.
+    fn closed_bytes(&self) -> usize {
+        let closed = &self.arenas()[..self.closed.load(Relaxed)];
+        let rest = closed.iter().map(|arena| arena.end() - arena.frontier());
+        rest.sum::<usize>() * SLICE_BYTES
+    }
+
+    /// Ends an arena where nothing uses it any more, but for `kept` slices. Returns the addresses that it
+    /// does not need any more. Concurrent frees see nothing of it: tags and tables of slices that were
+    /// ever used stay. The caller holds `committing`.
+    fn shorten(&self, arena: &Arena, kept: usize) -> Option<[Range<usize>; 3]> {
+        let mut locked = (0..LOCK_TRIES).find_map(|_| self.try_locked())?;
         let (layout, old) = (arena.layout(), arena.end());
         let used = arena.find(arena.frontier(), arena.ready(), Commit::No);
-        let end = (layout.head + kept_slices(limit)).max(used);
+        let end = (layout.head + kept).max(used);
         if end >= old {
             return None;
         }
         let (tags, groups) = arena.tables(end);
         let (old_tags, old_groups) = arena.tables(old);
-        let committed = arena.note(end, arena.ready().max(end), Commit::No);
-        locked.inner.counts.committed_slices -= committed;
-        arena.set_end(end);
-        // What lies beyond may be another arena's soon.
-        self.publish_tags();
         let slices = layout.address(end)..layout.address(old);
-        Some(match old == layout.slices {
+        let ranges = match old == layout.slices {
             true => [slices, tags..groups, 0..0],
             // What lies between went back before, and may be another's by now.
             false => [slices, tags..old_tags, old_groups..groups],
-        })
+        };
+        let committed = arena.note(end, arena.ready().max(end), Commit::No);
+        let counts = &mut locked.inner.counts;
+        counts.committed_slices -= committed;
+        let released = ranges.iter().map(Range::len).sum::<usize>() / SLICE_BYTES;
+        counts.reserved_slices = counts.reserved_slices.saturating_sub(released);
+        arena.set_end(end);
+        // What lies beyond may be another arena's soon.
+        self.publish_tags();
+        locked.reflect_now();
+        Some(ranges)
     }
 
     fn release_range(&self, range: Range<usize>) {
-        let Some(start) = NonNull::new(range.start as *mut u8).filter(|_| !range.is_empty()) else {
-            return;
-        };
-        // SAFETY: of one arena; no span was ever there, nor tables that are committed, and none will be:
-        // the arena ends before.
-        unsafe { self.os.release_part(start, range.len()) };
-        let slices = range.len() / SLICE_BYTES;
-        let counts = &mut self.locked().inner.counts;
-        counts.reserved_slices = counts.reserved_slices.saturating_sub(slices);
+        if let Some(start) = NonNull::new(range.start as *mut u8).filter(|_| !range.is_empty()) {
+            // SAFETY: of one arena; no span was ever there, nor tables that are committed, and none will be:
+            // the arena ends before.
+            unsafe { self.os.release_part(start, range.len()) };
+        }
     }
 
     /// Opens a new arena in which the request fits. An error when there is no address space, or when the kernel refused
@@ -133,8 +171,8 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
-    /// Gives up what is reserved and was never used, for it counts where the process may lock only so many
-    /// bytes. Later requests open arenas of what size the kernel then grants. Nothing happens where half of all arenas are
+    /// Gives up what is reserved and was never used, for it counts where the bytes that the process may lock are
+    /// limited. Later requests open arenas of what size the kernel then grants. Nothing happens where half of all arenas are
     /// open: a program may ask again and again, in vain.
     pub fn give_up_rest(&self) {
         if self.arenas().len() < MAX_ARENAS / 2 {
@@ -163,7 +201,10 @@ impl<O: Os> PageHeap<O> {
 
     /// Slices of the arena we would like best.
     fn liked_slices(&self) -> usize {
-        let kept = self.os.address_limit().map_or(MOST_SLICES, kept_slices);
+        let limit = self.os.address_limit();
+        let kept = limit.map_or(MOST_SLICES, |limit| {
+            kept_slices(limit.saturating_sub(self.closed_bytes()))
+        });
         let data = self
             .os
             .data_limit()

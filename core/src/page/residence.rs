@@ -74,11 +74,11 @@ impl<O: Os> Residence<'_, O> {
         self.table.is_some()
     }
 
-    /// The pages of a slice; `None` if nobody knows.
+    /// The pages of a slice; `None` if the kernel did not tell.
     pub fn pages(&self, place: &Place<'_>) -> Option<Pages> {
         let arena = self.number_of(place)?;
         let index = self.index(arena, place.index)?;
-        // SAFETY: within the table, which is written before anybody sees it.
+        // SAFETY: within the table, which is written before any reader sees it.
         self.table
             .map(|table| unsafe { table.add(index).as_ptr().read() })
     }
@@ -122,7 +122,7 @@ impl<O: Os> Residence<'_, O> {
         let base = os.reserve(self.bytes.max(os.page_bytes()), os.page_bytes())?;
         // SAFETY: a reservation of our own, all of it.
         if unsafe { os.commit(base, self.bytes.max(os.page_bytes())) }.is_err() {
-            // SAFETY: the reservation, which nobody uses.
+            // SAFETY: the reservation, which no thread uses.
             unsafe { os.release(base, self.bytes.max(os.page_bytes())) };
             return None;
         }
@@ -176,7 +176,7 @@ impl<O: Os> Residence<'_, O> {
     fn give_up(&mut self) {
         if let Some(table) = self.table.take() {
             let bytes = self.bytes.max(self.heap.os.page_bytes());
-            // SAFETY: the reservation of `room`, which nobody else has.
+            // SAFETY: the reservation of `room`, which is this value's own.
             unsafe { self.heap.os.release(table.cast(), bytes) };
         }
     }

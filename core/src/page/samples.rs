@@ -2,16 +2,16 @@
 //!
 //! They answer two questions that would cost more to ask of every page. Is a block that was full full again? And
 //! does anybody use the pages that `calloc` writes zeros to, time after time? For the second they are purged: if
-//! they are populated the next time, somebody touched them since; if not, nobody touches the others either.
+//! they are populated the next time, the program touched them since. If not, it does not touch the others either.
 
 use super::zeroing::Run;
 use crate::base::units::SLICE_BYTES;
 
-/// One sample for so many bytes, at least two.
+/// Bytes for which there is one sample; a run has at least two.
 const APART: usize = 1 << 20;
 const MOST: usize = 16;
 
-/// Every so many samples one slice around it is looked at, to tell whether a block is full.
+/// Of this many samples, the slice around one is looked at, to tell whether a block is full.
 const SLICE_EVERY: usize = 4;
 
 /// The samples of one block.

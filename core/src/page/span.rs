@@ -93,9 +93,9 @@ pub(super) struct Record {
     moved: AtomicU8,
     /// 1 for [`Detail::Blanket`].
     blanket: AtomicU8,
-    /// 1 in a span in use that somebody mapped over; see [`super::moves`].
+    /// 1 in a span in use that the program mapped over; see [`super::moves`].
     foreign: AtomicU8,
-    /// Of the slice, whatever span it is in: 1 when the kernel may back it with a huge page; see [`super::huge`].
+    /// Of the slice, not of its span: 1 when the kernel may back it with a huge page; see [`super::huge`].
     huge: AtomicU8,
 }
 
@@ -162,7 +162,7 @@ impl Record {
         self.stamp.swap(bytes, Relaxed)
     }
 
-    /// What the user of this span in use noted; anything of Neap's own data, or null, if nobody did.
+    /// What the user of this span in use noted; if it noted nothing, null or any of Neap's own data.
     pub(super) fn noted(&self) -> *mut u8 {
         self.older.load(Acquire).cast()
     }
@@ -182,12 +182,12 @@ impl Record {
         self.moved.swap(u8::from(moved), Relaxed) != 0
     }
 
-    /// Whether somebody mapped over this span in use, or fills its pages.
+    /// Whether the program mapped over this span in use, or another process fills its pages.
     pub(super) fn is_foreign(&self) -> bool {
         self.foreign.load(Relaxed) != 0
     }
 
-    /// Notes whether somebody did.
+    /// Notes whether one of them did.
     pub(super) fn set_foreign(&self, foreign: bool) {
         self.foreign.store(u8::from(foreign), Relaxed);
     }

@@ -158,7 +158,7 @@ impl Counts {
         }
     }
 
-    /// Slices go from nobody to spans in use.
+    /// Slices become part of spans in use.
     pub(super) fn take(&mut self, slices: usize) {
         self.used_slices += slices;
         self.peak_slices = self.peak_slices.max(self.used_slices);
@@ -182,18 +182,17 @@ pub struct Mirror {
     pub arenas: &'static [AtomicU64],
 }
 
-/// The mirror is out by less than this part of all spans ...
+/// The mirror is out by less than this part of the slices in use ...
 const MIRROR_PART: usize = 64;
-/// ... or as if there were so many slices.
+/// ... and where fewer than these are in use, by less than this part of these.
 const MIRROR_SLICES: usize = 1024;
 
 /// Words of [`Mirror::figures`].
 pub const MIRROR_WORDS: usize = 1 + 2 * USES + 8;
 
 impl<O: Os> PageHeap<O> {
-    /// From now on the figures are copied there, too, whenever they are out by a sixty-fourth of the spans in use, or by a MiB in
-    /// a small heap, and after a purge.
-    /// `None`: no more.
+    /// From now on the figures are copied there whenever they are out by a sixty-fourth of the spans in use, or by
+    /// a MiB in a small heap, and after a purge. `None`: no more.
     pub fn set_mirror(&self, mirror: Option<Mirror>) {
         let mut locked = self.locked();
         locked.inner.mirror = mirror;
@@ -203,7 +202,7 @@ impl<O: Os> PageHeap<O> {
 
 impl<O: Os> Locked<'_, O> {
     /// Copies the figures to the mirror, if there is one and they are no longer about the same: writing them costs some ns, and
-    /// whoever allocates and frees one large block again and again should not pay them each time.
+    /// a thread that allocates and frees one large block again and again should not pay them each time.
     #[inline]
     pub(super) fn reflect(&mut self) {
         let used = self.inner.counts.used_slices;
@@ -229,10 +228,7 @@ impl<O: Os> Locked<'_, O> {
             word.store(figure as u64, Relaxed);
         }
         mirror.figures[0].store(sequence.wrapping_add(1), Release);
-        let told = mirror.arenas[0].load(Relaxed) as usize;
-        if told != self.heap.arenas().len() {
-            self.reflect_arenas(&mirror);
-        }
+        self.reflect_arenas(&mirror);
     }
 
     fn reflected(&self) -> impl Iterator<Item = usize> {
@@ -254,7 +250,7 @@ impl<O: Os> Locked<'_, O> {
         let arenas = self.heap.arenas();
         for (pair, arena) in mirror.arenas[1..].chunks_exact(2).zip(arenas) {
             pair[0].store(arena.layout().base as u64, Relaxed);
-            pair[1].store((arena.layout().slices * SLICE_BYTES) as u64, Relaxed);
+            pair[1].store((arena.end() * SLICE_BYTES) as u64, Relaxed);
         }
         mirror.arenas[0].store(arenas.len() as u64, Release);
     }

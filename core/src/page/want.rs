@@ -39,6 +39,11 @@ impl Goal<'_> {
             Self::At { slices, .. } => *slices,
         }
     }
+
+    /// Whether the caller asks for resident pages only, and goes without at once if there are none.
+    pub(super) fn is_optional(&self) -> bool {
+        matches!(self, Self::Fit(want) if want.from == From::Dirty)
+    }
 }
 
 /// How much of a span its user is going to touch.
@@ -46,7 +51,7 @@ impl Goal<'_> {
 pub(super) enum Density {
     /// Most of it, sooner or later: a slab.
     Dense,
-    /// Nobody knows.
+    /// Not known.
     Unknown,
 }
 
@@ -59,7 +64,7 @@ pub enum From {
     Dirty,
 }
 
-/// How long nobody has used a span that becomes free.
+/// For how long a span that becomes free was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
     /// It was in use until now.

@@ -31,7 +31,7 @@ pub enum Dirty {
     /// At most this many bytes from the span's start (beyond them: as before).
     Prefix(usize),
     /// Of a span of one slice: at most this many bytes from its start, and not the OS pages `clean` of it, which read
-    /// as zero, whatever they were before.
+    /// as zero now.
     PrefixBut {
         /// Bytes.
         bytes: usize,
@@ -40,7 +40,7 @@ pub enum Dirty {
     },
     /// Anything.
     All,
-    /// All of it reads as zero now, whatever it was before (its pages were moved away or purged).
+    /// All of it reads as zero now (its pages were moved away or purged).
     Zeroed,
 }
 

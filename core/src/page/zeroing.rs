@@ -3,7 +3,7 @@
 //! Pages that the zero state calls zero are left alone. Of the others, short runs are written. For long
 //! ones the kernel is asked which pages are populated, and only those are written, in place: that costs a
 //! twentieth of faulting them in again. Pages in swap are purged, for writing would first read them.
-//! Where nobody can tell, long runs are purged. `docs/zero.md` has the measurements behind the numbers.
+//! Where the kernel does not tell, long runs are purged. `docs/zero.md` has the measurements behind the numbers.
 
 use super::habits::{Finding, Look};
 use super::heap::PageHeap;
@@ -23,7 +23,7 @@ const LEAST_ASKED: usize = 128 << 10;
 /// page that is populated, asking costs a quarter to three fifths of writing. Longer ones have [`Samples`].
 const MOST_UNASKED: usize = 1 << 20;
 
-/// Where nobody can tell, runs at most this long are written: so much is paged in for nothing at worst. Longer
+/// Where the kernel does not tell, runs at most this long are written: no more is paged in for nothing. Longer
 /// ones are purged.
 const MOST_WRITTEN: usize = 4 << 20;
 
@@ -92,8 +92,8 @@ struct Tally {
 }
 
 impl Tally {
-    /// Whether the samples, purged a while ago, are populated so much less than the rest of `whole` bytes that nobody
-    /// can use the rest.
+    /// Whether the samples, purged a while ago, are populated so much less than the rest of `whole` bytes that the
+    /// program cannot be using the rest.
     fn is_idle(&self, whole: usize) -> bool {
         self.sampled * 4 * whole <= self.samples.count() * self.bytes
     }
@@ -200,7 +200,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Remembers what was found in a run, which is zero now. Now and then purges its samples; all of it, if those
-    /// of the last time tell that nobody uses it, so that it is not written again and again.
+    /// of the last time tell that the program does not use it, so that it is not written again and again.
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
@@ -278,7 +278,7 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Makes zero what nobody can tell about: a long run by a purge, which costs little where nothing was touched,
+    /// Makes zero what the kernel does not tell about: a long run by a purge, which costs little where nothing was touched,
     /// while writing would page in all of it.
     ///
     /// # Safety
@@ -304,7 +304,7 @@ impl<O: Os> PageHeap<O> {
         let Some(start) = NonNull::new(run.start as *mut u8) else {
             return false;
         };
-        // SAFETY: the caller's promise; nobody uses the end of the last page either.
+        // SAFETY: the caller's promise; the end of the last page is not in use either.
         let purged = unsafe { self.os.purge(start, bytes) } == Purged::Zero;
         if purged {
             self.zeroing.purged.fetch_add(bytes, Relaxed);
@@ -315,7 +315,7 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - As [`PageHeap::zero_run`].
     unsafe fn write(&self, run: Run) -> usize {
-        // SAFETY: the caller's promise: committed, and nobody else's.
+        // SAFETY: the caller's promise: committed, and no other thread's.
         unsafe { clear(run.start as *mut u8, run.bytes) };
         self.zeroing.written.fetch_add(run.bytes, Relaxed);
         run.bytes

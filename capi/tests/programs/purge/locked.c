@@ -73,9 +73,43 @@ static int locks_within_its_limit(void) {
     return 0;
 }
 
+static long switches;
+
+/* Adds up how often the purge thread went to sleep. */
+static int count_switches(int task) {
+    char path[64], text[4096];
+    if (!is_purge_thread(task)) return 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", task);
+    CHECK(read_file(path, text, sizeof text) > 0);
+    const char *line = strstr(text, "\nvoluntary_ctxt_switches:");
+    CHECK(line != NULL);
+    switches += strtol(strchr(line, ':') + 1, NULL, 10);
+    return 1;
+}
+
+static long switches_so_far(void) {
+    switches = 0;
+    CHECK(count_tasks(count_switches) == 1);
+    return switches;
+}
+
+/* Free pages that are locked are never due, so the thread has no reason to wake for them. */
+static int sleeps_beside_locked_pages(void) {
+    lock_by("all");
+    round_of();
+    CHECK(until(one_lives));
+    nap(1000);
+    long before = switches_so_far();
+    nap(2000);
+    long woken = switches_so_far() - before;
+    if (woken > 20) dprintf(2, "woken %ld times in 2 s\n", woken);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2 && served_by_neap("malloc"));
     if (!strcmp(argv[1], "limited")) return locks_within_its_limit();
+    if (!strcmp(argv[1], "asleep")) return sleeps_beside_locked_pages();
     if (!strcmp(argv[1], "threshold")) {
         CHECK(mallopt(M_TRIM_THRESHOLD, -1) == 1);
         /* The program's own code may be read in late. */

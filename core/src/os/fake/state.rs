@@ -1,10 +1,41 @@
 //! What stands behind a fake system: its reservations, page by page, and what is to fail.
 
-use super::{CALLS, Call, FakeGuard, Huge};
-use core::ptr::NonNull;
-use std::alloc::{Layout, alloc_zeroed};
+use super::Huge;
+#[cfg(doc)]
+use super::Os;
+use core::ptr::{NonNull, null_mut};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::vec::Vec;
+
+/// What can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// [`Os::reserve`].
+    Reserve,
+    /// [`Os::commit`].
+    Commit,
+    /// [`Os::uncommit`].
+    Uncommit,
+    /// [`Os::purge`].
+    Purge,
+    /// [`Os::populated`], by the page.
+    Ask,
+    /// [`Os::install_guard`].
+    InstallGuard,
+    /// [`Os::protect`].
+    Protect,
+}
+const CALLS: usize = 7;
+
+/// What makes an access to a committed page fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FakeGuard {
+    /// [`Os::install_guard`].
+    Advice,
+    /// [`Os::protect`].
+    Mapping,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
@@ -14,6 +45,7 @@ pub(super) enum Page {
 }
 
 pub(super) struct Reservation {
+    /// Null in a hole of an earlier reservation.
     pub(super) allocation: *mut u8,
     pub(super) layout: Layout,
     pub(super) base: usize,
@@ -39,6 +71,11 @@ pub(super) struct State {
     pub(super) committed_pages: usize,
     pub(super) now_ms: u64,
     pub(super) locked: bool,
+    /// Whether a purge is under way.
+    pub(super) purging: bool,
+    pub(super) address_limit: Option<usize>,
+    /// Start and end of what was given back of reservations, for later ones.
+    pub(super) holes: Vec<(usize, usize)>,
     /// Address, bytes, what was said: in the order it was said.
     pub(super) advice: Vec<(usize, usize, Huge)>,
 }
@@ -56,10 +93,15 @@ impl State {
     ) -> Option<NonNull<u8>> {
         // Aligned by hand: an allocation of small alignment is zeroed by the kernel, not by touching it.
         let layout = Layout::from_size_align(bytes + align, 16).ok()?;
-        // SAFETY: the layout is not empty.
-        let allocation = unsafe { alloc_zeroed(layout) };
-        let base = (allocation as usize).next_multiple_of(align);
-        let pages = vec![Page::Reserved { poisoned: false }; bytes / page_bytes];
+        let hole = self.take_hole(bytes, align);
+        let allocation = match hole {
+            Some(_) => null_mut(),
+            // SAFETY: the layout is not empty.
+            None => unsafe { alloc_zeroed(layout) },
+        };
+        let base = hole.unwrap_or((allocation as usize).next_multiple_of(align));
+        let poisoned = hole.is_some();
+        let pages = vec![Page::Reserved { poisoned }; bytes / page_bytes];
         self.reservations.push(Reservation {
             allocation,
             layout,
@@ -69,6 +111,28 @@ impl State {
             pages,
         });
         NonNull::new(base as *mut u8)
+    }
+
+    /// The start of a hole that is long enough, which is none any more.
+    fn take_hole(&mut self, bytes: usize, align: usize) -> Option<usize> {
+        let fits = |&(start, end): &(usize, usize)| start.next_multiple_of(align) + bytes <= end;
+        let index = self.holes.iter().position(fits)?;
+        let (start, _) = self.holes.swap_remove(index);
+        Some(start.next_multiple_of(align))
+    }
+
+    /// Gives back the allocation behind a reservation that is gone.
+    pub(super) fn forget(reservation: Reservation) {
+        if !reservation.allocation.is_null() {
+            // SAFETY: allocated by `reserve` with this layout, and out of use.
+            unsafe { dealloc(reservation.allocation, reservation.layout) };
+        }
+    }
+
+    /// Bytes of reservations that were not given back.
+    pub(super) fn mapped(&self, page_bytes: usize) -> usize {
+        let pages = self.reservations.iter().flat_map(|one| &one.pages);
+        pages.filter(|&&page| page != Page::Released).count() * page_bytes
     }
 
     pub(super) fn fails(&mut self, call: Call) -> bool {
@@ -152,6 +216,7 @@ impl State {
         let reservation = self
             .reservations
             .iter_mut()
+            .rev()
             .find(holds)
             .expect("a range in one reservation");
         let first = (start - reservation.base) / page_bytes;

@@ -1,10 +1,9 @@
 //! Pages that change their address, and memory that is mapped afresh.
 
-use super::super::OutOfMemory;
+use super::super::RemapError;
 use super::super::errno;
-use super::super::fatal::fatal;
 use super::mapping::{RESERVED, map, unmap};
-use super::{limit_of, refused_if, sandbox};
+use super::{limit_of, sandbox};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
@@ -20,24 +19,28 @@ pub(super) unsafe fn move_pages(
     to: NonNull<u8>,
     bytes: usize,
     page: usize,
-) -> Result<(), OutOfMemory> {
-    refused_if(is_limited())?;
+) -> Result<(), RemapError> {
+    // SAFETY: the caller's promise: committed, and used by nobody else.
+    if is_limited() || !unsafe { is_one_mapping(from, bytes, page) } {
+        return Err(RemapError::Refused);
+    }
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
     let (source, target): (*mut c_void, *mut c_void) = (from.as_ptr().cast(), to.as_ptr().cast());
-    // SAFETY: the caller's promise: committed, and used by nobody else.
-    refused_if(!unsafe { is_one_mapping(from, bytes, page) })?;
     // SAFETY: the caller's promise: both ranges are committed, disjoint and used by nobody else.
-    let moved = unsafe { remap(source, bytes, bytes, flags, target) };
-    // EINVAL: before Linux 5.7 there is no such move, and nothing was done.
-    if moved == libc::MAP_FAILED && errno::get() != libc::EINVAL {
-        // SAFETY: the caller's promise.
-        unsafe { restore(target, bytes) };
+    if unsafe { remap(source, bytes, bytes, flags, target) } != libc::MAP_FAILED {
+        return Ok(());
     }
-    refused_if(moved == libc::MAP_FAILED)
+    // EINVAL: before Linux 5.7 there is no such move, and nothing was done. Where the process has no mapping left,
+    // the kernel refuses before it looks at the target. A limit that was lowered since may have cost the
+    // target, and what is mapped there now may be another thread's.
+    let untouched = errno::get() == libc::EINVAL || !is_limited() && is_mapped(target, page);
+    // SAFETY: the caller's promise.
+    Err(unsafe { RemapError::refused_if(untouched || map_again(target, bytes)) })
 }
 
-/// Whether memory of the process is known to be limited: over a limit that was lowered the kernel unmaps the target of a
-/// move, then refuses the move, and to map anything there again. In a sandbox, which may kill for the question, it is not asked.
+/// Whether memory of the process is known to be limited. Over a limit that was lowered the kernel unmaps the target of a
+/// move, then refuses the move, and refuses to map anything there again. In a sandbox, which may kill for the question,
+/// the kernel is not asked.
 fn is_limited() -> bool {
     let resources = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
     !sandbox::is_forbidden() && resources.into_iter().any(|each| limit_of(each).is_some())
@@ -47,17 +50,16 @@ fn is_limited() -> bool {
 ///
 /// # Safety
 /// - The range is committed and nobody uses it.
-pub(super) unsafe fn renew(addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+pub(super) unsafe fn renew(addr: NonNull<u8>, bytes: usize, page: usize) -> Result<(), RemapError> {
     let (start, access): (*mut c_void, _) =
         (addr.as_ptr().cast(), libc::PROT_READ | libc::PROT_WRITE);
     let flags = RESERVED | libc::MAP_FIXED;
     // SAFETY: the caller's promise: replaces memory of ours that nobody uses.
-    let mapped = unsafe { map(start, bytes, access, flags) };
-    if mapped == libc::MAP_FAILED {
-        // SAFETY: the caller's promise.
-        unsafe { restore(start, bytes) };
+    if unsafe { map(start, bytes, access, flags) } != libc::MAP_FAILED {
+        return Ok(());
     }
-    refused_if(mapped == libc::MAP_FAILED)
+    // SAFETY: the caller's promise.
+    Err(unsafe { RemapError::refused_if(is_mapped(start, page) || map_again(start, bytes)) })
 }
 
 /// By number, for libneap.so has an `mremap` of its own, which watches the program's.
@@ -97,27 +99,20 @@ unsafe fn is_one_mapping(from: NonNull<u8>, bytes: usize, page: usize) -> bool {
     true
 }
 
-/// Commits the target of a failed move again, if the kernel had unmapped it already.
-///
-/// # Safety
-/// - The range was committed before the move and is the caller's.
-unsafe fn restore(target: *mut c_void, bytes: usize) {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = RESERVED | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: replaces no mapping.
-    let mapped = unsafe { map(target, bytes, access, flags) };
-    // EEXIST: the target was never unmapped. Where the process has no mapping left, both calls fail
-    // before the kernel looks at the target, so the target has to be looked at.
-    if mapped != target && errno::get() != libc::EEXIST && !is_mapped(target, bytes) {
-        fatal(format_args!("the kernel took memory away in a realloc"));
-    }
+/// Whether the page at `start` is mapped. The kernel unmaps all of a range or nothing.
+fn is_mapped(start: *mut c_void, page: usize) -> bool {
+    // SAFETY: a mapping of an unchanged size that may not move stays as it is.
+    unsafe { remap(start, page, page, 0, start) != libc::MAP_FAILED }
 }
 
-/// Whether every page of a range is mapped.
-fn is_mapped(start: *mut c_void, bytes: usize) -> bool {
-    // By number: the C library's function is a cancellation point.
-    // SAFETY: starts no writing and changes nothing; the kernel only walks the mappings.
-    unsafe { libc::syscall(libc::SYS_msync, start, bytes, libc::MS_ASYNC) == 0 }
+/// Commits a range again that the kernel unmapped. False if it refuses, or something is mapped there.
+///
+/// # Safety
+/// - The range was committed, and is the caller's.
+unsafe fn map_again(start: *mut c_void, bytes: usize) -> bool {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: replaces no mapping.
+    unsafe { map(start, bytes, access, RESERVED | libc::MAP_FIXED_NOREPLACE) == start }
 }
 
 #[cfg(test)]
@@ -148,7 +143,10 @@ mod tests {
             // A program may give advice for a part of its block.
             let part = base.add(half / 2).as_ptr().cast();
             assert_eq!(libc::madvise(part, page, libc::MADV_DONTFORK), 0);
-            assert_eq!(Linux.move_pages(base, target, half), Err(OutOfMemory));
+            assert_eq!(
+                Linux.move_pages(base, target, half),
+                Err(RemapError::Refused)
+            );
             assert_eq!([base.read(), base.add(half - 1).read()], [2, 2]);
             assert_eq!([target.read(), target.add(half - 1).read()], [1, 1]);
             Linux.release(base, BYTES);
@@ -159,13 +157,18 @@ mod tests {
     fn the_target_of_a_failed_move_is_committed_again() {
         let base = reserved(1 << 21);
         let page = Linux.page_bytes();
+        let (first, second): (*mut c_void, *mut c_void) = (
+            base.as_ptr().cast(),
+            base.as_ptr().wrapping_add(page).cast(),
+        );
         // SAFETY: a reservation of ours, used by nobody else.
         unsafe {
             Linux.commit(base, BYTES).unwrap();
             base.as_ptr().write_bytes(1, 2 * page);
             unmap(base.as_ptr(), page);
-            restore(base.as_ptr().cast(), page);
-            restore(base.add(page).as_ptr().cast(), page);
+            assert!(!is_mapped(first, page) && is_mapped(second, page));
+            assert!(map_again(first, page) && !map_again(second, page));
+            assert!(is_mapped(first, page));
             assert_eq!([base.read(), base.add(page).read()], [0, 1]);
             base.write(1);
             Linux.release(base, BYTES);

@@ -1,10 +1,12 @@
 //! Bounds on what the heap holds, who purges, and where huge pages are.
 
 use super::{heap, large};
+use crate::base::sync::plain::{AtomicU64, Ordering::Relaxed};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Huge;
 use crate::os::fake::{Conditions, Fake};
 use crate::page::{Age, Chores, Dirty, From, HugePolicy, PageHeap, Span, Use};
+use crate::page::{MIRROR_WORDS, Mirror};
 use std::boxed::Box;
 use std::vec::Vec;
 
@@ -51,7 +53,7 @@ fn free_pages_give_way_before_the_hard_limit_refuses() {
     let longer = large(&heap, 50).unwrap();
     let held = heap.footprint();
     assert!(held.total() <= 4 * MIB, "{held:?}");
-    // Growing is bounded, too.
+    // Growing is bounded as well.
     // SAFETY: the test's own span.
     assert!(unsafe { heap.grow_in_place(longer.base, 80, 80 * SLICE_BYTES) }.is_none());
     free(&heap, wall, Dirty::AsBefore);
@@ -335,4 +337,24 @@ fn what_is_only_reserved_is_given_up_and_other_arenas_follow() {
         free(&heap, *span, Dirty::All);
     }
     assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn the_mirror_tells_how_long_a_shortened_arena_is() {
+    let heap = roomy();
+    let words = |count| -> &'static [AtomicU64] {
+        Box::leak((0..count).map(|_| AtomicU64::new(0)).collect())
+    };
+    let arenas = words(1 + 2 * 8);
+    let figures = words(MIRROR_WORDS).try_into().unwrap();
+    heap.set_mirror(Some(Mirror { figures, arenas }));
+    let span = large(&heap, 20).unwrap();
+    let told = |word: usize| arenas[word].load(Relaxed) as usize;
+    assert_eq!((told(0), told(2)), (1, heap.totals().reserved));
+    heap.give_up_rest();
+    let end = span.base.as_ptr().addr() + span.slices * SLICE_BYTES;
+    let left = end - told(1)..16 * MIB;
+    assert!(left.contains(&told(2)), "{} bytes told", told(2));
+    let reserved = figures[MIRROR_WORDS - 3].load(Relaxed) as usize;
+    assert_eq!(reserved, heap.totals().reserved);
 }

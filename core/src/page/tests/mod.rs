@@ -5,6 +5,7 @@ mod cases;
 mod model;
 mod real;
 mod refusals;
+mod threads;
 mod zeros;
 
 use super::{PageHeap, Place, Sides, Span, Use};

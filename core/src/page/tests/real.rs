@@ -118,7 +118,7 @@ fn limited_data_is_used_up_and_again() {
             exhaust_twice(&heap, slices) && heap.totals().peak >= bytes / 4 * 3
         }));
     }
-    // SAFETY: the whole reservation, used by nobody.
+    // SAFETY: the whole reservation, which no thread uses.
     unsafe { Linux.release(beside, bytes) };
 }
 

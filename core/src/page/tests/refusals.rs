@@ -1,9 +1,10 @@
 //! What the kernel refuses or limits: purges, commits, address space; one behaviour a test, on the fake system.
 
 use super::{heap, large};
+use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::fake::{Call, Conditions};
-use crate::page::{Dirty, Use, Zero};
+use crate::page::{Dirty, Span, Use, Zero};
 use std::vec::Vec;
 
 const MIB: usize = 1 << 20;
@@ -217,6 +218,81 @@ fn what_a_lowered_limit_does_not_leave_goes_back_and_the_rest_serves() {
     heap.fit_address_limit(limit / 2);
     assert!(large(&heap, 16).is_some());
     assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn a_limit_a_little_above_what_is_mapped_leaves_that_little() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        ..Conditions::default()
+    });
+    let span = large(&heap, 20 * MIB / SLICE_BYTES).unwrap();
+    let mapped = heap.os().mapped();
+    heap.os().set_address_limit(Some(mapped + 64 * MIB));
+    // Once more, as a round of decay does.
+    for _ in 0..2 {
+        heap.note_address_limit();
+        assert_eq!(heap.os().mapped(), mapped, "the reserve counts on");
+    }
+    let one = || large(&heap, MIB / SLICE_BYTES);
+    let spans: Vec<_> = core::iter::from_fn(one).take(1000).collect();
+    assert!((48..=64).contains(&spans.len()), "{} MiB", spans.len());
+    heap.note_address_limit();
+    // SAFETY: the spans are ours.
+    unsafe { heap.free(span.base, Dirty::All) };
+    assert!(
+        core::iter::from_fn(one).take(20).count() >= 19,
+        "what was freed serves"
+    );
+    heap.os().set_address_limit(None);
+    heap.note_address_limit();
+    assert_eq!(core::iter::from_fn(one).take(200).count(), 200);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn an_address_belongs_to_the_arena_that_has_it_now() {
+    let heap = heap(Conditions {
+        most_reserved: 256 * MIB,
+        ..Conditions::default()
+    });
+    let first = large(&heap, 1).unwrap();
+    let former = first.base.as_ptr().addr()..first.base.as_ptr().addr() + 200 * MIB;
+    heap.give_up_rest();
+    // Under a limit, arenas are short enough for what was given up.
+    heap.os().set_address_limit(Some(512 * MIB));
+    let spans: Vec<_> = (0..100).map(|_| large(&heap, 1).unwrap()).collect();
+    let within = |span: &&Span<'_>| former.contains(&span.base.as_ptr().addr());
+    let base = heap.primary_base.load(Relaxed);
+    let tagged = heap.primary_slices.load(Relaxed);
+    let beyond = |span: &&Span<'_>| (span.base.as_ptr().addr() - base) / SLICE_BYTES >= tagged;
+    let inherited: Vec<_> = spans.iter().filter(within).filter(beyond).collect();
+    assert!(heap.totals().arenas > 1 && inherited.len() > 50);
+    for span in inherited {
+        let place = heap.locate(span.base.as_ptr().addr()).unwrap();
+        assert_eq!(place.use_(), Some(Use::Large));
+        // SAFETY: the span is ours.
+        unsafe { heap.free(span.base, Dirty::All) };
+    }
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn free_memory_is_uncommitted_for_a_refused_commit_only_where_commit_is_charged() {
+    for (data_limit, uncommits) in [(None, false), (Some(1 << 30), true)] {
+        let heap = heap(Conditions {
+            data_limit,
+            ..Conditions::default()
+        });
+        let (span, wall) = (large(&heap, 4 * HUGE_SLICES).unwrap(), large(&heap, 1));
+        // SAFETY: the span is ours.
+        unsafe { heap.free(span.base, Dirty::All) };
+        heap.os().fail(Call::Commit, 0, u32::MAX);
+        assert!(wall.is_some() && large(&heap, 5 * HUGE_SLICES).is_none());
+        let uncommitted = heap.totals().calls.uncommit > 0;
+        assert_eq!(uncommitted, uncommits, "{data_limit:?}");
+        assert_eq!(heap.check(), Ok(()));
+    }
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn who_never_touches_is_asked_seldom_and_written_never() {
     assert!(costs.iter().all(|cost| cost.written == 0));
     let asked = costs.iter().map(|cost| cost.asked).sum::<usize>();
     assert!((32..32 + 100 / 8).contains(&asked), "{asked}");
-    // One that touches after all is found out, and not purged for ever.
+    // One that touches after all is found out, and then no longer purged.
     for _ in 0..8 {
         round(&heap, 10 * MIB, |page| page < 16);
     }
@@ -125,7 +125,7 @@ fn what_nobody_uses_any_more_is_purged_soon() {
     }
 }
 
-/// Used in full every so many rounds: no more than samples are given back.
+/// Used in full in one round of a few: no more than samples are given back.
 #[test]
 fn who_uses_a_block_now_and_then_is_not_purged() {
     for period in [2, 3, 4, 6, 8, 16] {
