@@ -235,7 +235,7 @@ impl Cache {
     }
 
     /// In a fork's child: a drainer that had the cache in hand stayed in the parent.
-    pub fn note_no_drainer(&self) {
+    pub(super) fn unpin(&self) {
         // Writes only where it must: in a child a write costs a page.
         if self.pin.load(Ordering::Relaxed) != UNPINNED {
             self.pin.store(UNPINNED, Ordering::Relaxed);
@@ -281,7 +281,7 @@ impl Opened<'_> {
     }
 
     /// In a fork's child, of a cache whose thread stayed in the parent, in the middle of a change: it has nothing to drain.
-    pub fn abandon(&mut self) {
+    pub(super) fn abandon(&mut self) {
         self.inner.is_offering = false;
         self.inner.is_drained = true;
         self.inner.arrays = Default::default();

@@ -17,6 +17,7 @@ pub mod linux;
 pub mod lock;
 #[cfg(loom)]
 mod lock_loom;
+mod machine;
 #[cfg(not(loom))]
 pub mod objects;
 #[cfg(not(loom))]
@@ -26,6 +27,7 @@ pub mod section;
 #[cfg(not(loom))]
 pub mod shared;
 pub mod thread;
+mod waits;
 
 use core::ptr::NonNull;
 
