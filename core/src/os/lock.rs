@@ -5,7 +5,7 @@
 
 pub use super::gate::Rank;
 use super::gate::{FORK, Gate};
-use super::machine::{AtomicUsize, Ordering, Wake, me, sleep_while, wake};
+use super::machine::{AtomicUsize, Ordering, SPINS, Wake, me, sleep_while, wake};
 
 #[cfg(loom)]
 pub use super::lock_loom::{Guard, Lock};
@@ -17,9 +17,6 @@ pub use FutexLock as Lock;
 const FREE: usize = 0;
 /// Added to the holder: threads may sleep on the lock.
 const AWAITED: usize = 1;
-
-/// How often a locker looks again before it sleeps.
-const SPINS: u32 = 64;
 
 /// How long a fork sleeps before it looks again, in ms: whether the holder waits in turn, and whether the wake-up
 /// went to a thread that the gate stops.

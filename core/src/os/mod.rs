@@ -13,6 +13,8 @@ pub mod fatal;
 pub mod fault;
 pub mod futex;
 pub mod gate;
+#[cfg(all(test, loom))]
+mod gate_models;
 pub mod linux;
 pub mod lock;
 #[cfg(loom)]

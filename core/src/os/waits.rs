@@ -9,11 +9,8 @@
 //! no fork is looking. Both sides write, then read, sequentially consistent: one of them sees the other.
 
 use super::lock::FutexLock;
-use super::machine::{AtomicPtr, AtomicUsize, Ordering, me, sleep_while};
+use super::machine::{AtomicPtr, AtomicUsize, Ordering, PLACES, me, sleep_while};
 use core::ptr::{from_ref, null_mut};
-
-/// How many threads can be noted at once. More go unnoted: a fork waits for those among them that it need not wait for.
-const PLACES: usize = 256;
 
 /// Longer chains of waits are not followed: every lock in one stands to the right of the one before.
 const MOST_LINKS: usize = 16;
