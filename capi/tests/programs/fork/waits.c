@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 
 enum { THREADS = 3, SLOTS = 128 };
 static volatile sig_atomic_t forks, wanted, returns, is_child;
@@ -25,9 +26,8 @@ static void on_timer(int number) {
     if (pid == 0) {
         is_child = 1;
         /* A hang ends by this signal, which the parent sees. */
-        signal(SIGVTALRM, SIG_DFL);
         signal(SIGALRM, SIG_DFL);
-        alarm(30);
+        alarm(60);
         if (!returns) _exit(0);
         errno = kept;
         return;
@@ -64,8 +64,12 @@ int main(int count, char **arguments) {
     CHECK(count == 3 && served_by_neap("malloc"));
     wanted = atoi(arguments[1]);
     returns = !strcmp(arguments[2], "return");
-    /* A parent that hangs: its handler takes SIGALRM. */
-    struct itimerval most = {{0, 0}, {200, 0}};
+    /* A parent that hangs ends by a signal that its handler does not mask. */
+    timer_t limit;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+    struct itimerspec most = {.it_value = {.tv_sec = 280}};
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &limit) == 0);
+    CHECK(timer_settime(limit, 0, &most, NULL) == 0);
     sigset_t timer;
     sigemptyset(&timer);
     sigaddset(&timer, SIGALRM);
@@ -74,7 +78,6 @@ int main(int count, char **arguments) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, work, (void *)(i + 1)) == 0);
     }
-    (void)most;
     CHECK(pthread_sigmask(SIG_UNBLOCK, &timer, NULL) == 0);
     struct sigaction action = {.sa_handler = on_timer, .sa_flags = SA_RESTART};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
