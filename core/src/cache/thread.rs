@@ -3,7 +3,7 @@
 use super::colour;
 use super::counted::{Counted, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag};
-use crate::base::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering, UnsafeCell};
+use crate::base::sync::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::base::units::SLICE_BYTES;
 use crate::os::lock::{Guard, Lock, Rank};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
@@ -300,7 +300,8 @@ impl Opened<'_> {
     }
 
     /// Gives a magazine, whose entries are settled, an array of `room` entries, into which the entries are copied. Returns the
-    /// old array and its room, if there was one. For the owner only.
+    /// old array and its room, if there was one. For the owner only. The fast path, a signal handler's, finds
+    /// the magazine empty and full until it is [published](Opened::publish).
     ///
     /// # Safety
     /// - The array is the caller's, and has room for the entries.
@@ -312,6 +313,7 @@ impl Opened<'_> {
     ) -> Option<(NonNull<u8>, usize)> {
         let filled = self.filled(class);
         debug_assert!(filled <= room);
+        self.shut(class);
         self.inner.arrays[class.index() / 64] |= 1 << (class.index() % 64);
         let store = self.store(class);
         debug_assert_eq!(store.base, store.floor);
@@ -385,6 +387,14 @@ impl Opened<'_> {
         self.magazine(class).bottom.store(bottom, Ordering::Relaxed);
         self.counted(class).bottom.store(counted, Ordering::Relaxed);
         self.magazine(class).limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Lets the fast path take nothing of `class`, nor add to it.
+    fn shut(&mut self, class: Class) {
+        let bottoms = [&self.magazine(class).bottom, &self.counted(class).bottom];
+        let closed = |bottom: &AtomicUsize| bottom.store(usize::MAX, Ordering::Relaxed);
+        bottoms.into_iter().for_each(closed);
+        self.magazine(class).limit.store(0, Ordering::Relaxed);
     }
 
     /// What the profiler counts of `class`.
@@ -489,5 +499,26 @@ impl Opened<'_> {
         unsafe { *(top as *mut *mut u8) = block };
         self.magazine(class).top.store(top + 8, Ordering::Release);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A signal handler may allocate between the two.
+    #[test]
+    fn a_new_array_is_not_seen_before_it_is_published() {
+        let (cache, class) = (Cache::new(0), Class::of_size(64));
+        let mut array = [7usize; 16];
+        let mut open = cache.open();
+        let start = NonNull::from(&mut array[1]).cast();
+        // SAFETY: the array has room for fifteen entries, of which there are none, and outlives the cache's use.
+        unsafe { open.set_array(class, start, 15) };
+        let magazine = cache.magazine(Tag::of(class));
+        assert_eq!(magazine.pop(), None);
+        assert!(magazine.top.load(Ordering::Relaxed) >= magazine.limit.load(Ordering::Relaxed));
+        open.publish(class);
+        assert_eq!(magazine.pop(), None);
     }
 }
