@@ -105,6 +105,13 @@ fn a_strict_sandbox_sees_no_call_that_it_does_not_allow() {
     }
 }
 
+#[test]
+fn a_raw_copy_asks_the_kernel_seldom_whose_process_it_is() {
+    if let Some(program) = built("asked") {
+        passes(&program, &[], LONG);
+    }
+}
+
 /// Without a purge thread: with one the C library's own fork takes locks, and touches more of its pages.
 #[test]
 fn a_child_that_does_nothing_takes_few_faults() {
