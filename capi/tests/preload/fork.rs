@@ -49,15 +49,6 @@ fn fork_while_a_thread_flushes_all_streams_and_another_reads_lines() {
 }
 
 #[test]
-fn fork_while_threads_take_and_give_up_all_locks() {
-    if let Some(program) = built("trims") {
-        for variable in [BUSY, NONE] {
-            passes(&program, &[&rounds(300)], variable);
-        }
-    }
-}
-
-#[test]
 fn fork_in_a_handler_that_interrupted_the_heap() {
     let Some(program) = built("handler") else {
         return;
@@ -65,6 +56,18 @@ fn fork_in_a_handler_that_interrupted_the_heap() {
     for children in ["end", "return"] {
         for variable in [BUSY, LONG, NONE] {
             passes(&program, &[&rounds(300), children], variable);
+        }
+    }
+}
+
+#[test]
+fn fork_in_a_handler_while_threads_wait_for_its_locks() {
+    let Some(program) = built("waits") else {
+        return;
+    };
+    for children in ["end", "return"] {
+        for variable in [BUSY, NONE] {
+            passes(&program, &[&rounds(150), children], variable);
         }
     }
 }
@@ -99,6 +102,13 @@ fn a_strict_sandbox_sees_no_call_that_it_does_not_allow() {
     for way in ["prctl", "syscall", "threads"] {
         passes(&program, &[way, "none"], BUSY);
         passes(&program, &[way, "thread"], LONG);
+    }
+}
+
+#[test]
+fn a_raw_copy_asks_the_kernel_seldom_whose_process_it_is() {
+    if let Some(program) = built("asked") {
+        passes(&program, &[], LONG);
     }
 }
 

@@ -191,7 +191,7 @@ fn children_purge_for_themselves() {
 
 #[test]
 fn forks_while_threads_come_and_go() {
-    passes("forks", &["storm", "handlers"], &[SHORT]);
+    passes("forks", &["storm", "handlers", "daemon"], &[SHORT]);
 }
 
 #[test]

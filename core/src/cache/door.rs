@@ -5,7 +5,7 @@
 
 use super::magazine::GUARD;
 use super::thread::Opened;
-use crate::base::sync::Ordering;
+use crate::base::sync::{AtomicUsize, Ordering};
 use crate::slab::class::{Class, TABLE_BYTES};
 
 /// Whether the fast path of a cache may be used.
@@ -37,6 +37,16 @@ impl Opened<'_> {
         self.magazine(class).bottom.store(bottom, Ordering::Relaxed);
         self.counted(class).bottom.store(counted, Ordering::Relaxed);
         self.magazine(class).limit.store(limit, Ordering::Relaxed);
+        self.publish_door();
+    }
+
+    /// Lets the fast path take nothing of `class`, nor add to it, until the class is published.
+    pub(super) fn shut(&mut self, class: Class) {
+        let bottoms = [&self.magazine(class).bottom, &self.counted(class).bottom];
+        let close = |bottom: &AtomicUsize| bottom.store(usize::MAX, Ordering::Relaxed);
+        bottoms.into_iter().for_each(close);
+        self.magazine(class).limit.store(0, Ordering::Relaxed);
+        self.cache.below.store(0, Ordering::Relaxed);
     }
 
     /// Opens or shuts the door of [`super::fast::pop_sized`].
@@ -109,5 +119,42 @@ impl Opened<'_> {
         debug_assert!(floor > self.store(class).base);
         // SAFETY: words of the array and its guard, which the owner only compares with.
         unsafe { (floor as *mut usize).sub(GUARD).write_bytes(0, GUARD) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::fast;
+    use crate::cache::magazine::Tag;
+    use crate::cache::thread::Cache;
+    use core::ptr::NonNull;
+    use std::boxed::Box;
+
+    /// A signal handler may allocate between the two.
+    #[test]
+    fn a_new_array_is_not_seen_before_it_is_published() {
+        let class = Class::of_size(64);
+        let mut place = Box::<Cache>::new_uninit();
+        // SAFETY: a cache's bytes, written by the first line.
+        let cache = unsafe {
+            Cache::put(NonNull::from(&mut *place).cast(), 0);
+            place.assume_init()
+        };
+        let mut array = [7usize; GUARD + 15];
+        let mut open = cache.open();
+        open.publish(class);
+        // SAFETY: the array has room for a guard and fifteen entries, and outlives the cache's use.
+        unsafe { open.set_array(class, NonNull::from(&mut array).cast(), 15) };
+        open.set_filled(class, 1);
+        let magazine = cache.magazine(Tag::of(class));
+        assert_eq!(magazine.pop(), None);
+        assert_eq!(fast::pop_sized(&cache, 64), None);
+        assert!(magazine.top.load(Ordering::Relaxed) >= magazine.limit.load(Ordering::Relaxed));
+        open.publish(class);
+        assert_eq!(
+            fast::pop_sized(&cache, 64).map(|block| block.addr()),
+            Some(7)
+        );
     }
 }

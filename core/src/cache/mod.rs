@@ -18,6 +18,8 @@ pub mod drain;
 #[cfg(not(loom))]
 pub mod fast;
 #[cfg(not(loom))]
+mod fork;
+#[cfg(not(loom))]
 pub mod gather;
 #[cfg(not(loom))]
 pub mod heap;

@@ -3,9 +3,9 @@
 use super::heap::Heap;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::os::futex;
 use crate::os::linux::cgroup::{self, GroupLimit};
 use crate::os::linux::sandbox;
-use crate::os::lock;
 use crate::page::NEAR_PART;
 use crate::slab::depot::Source;
 
@@ -128,14 +128,14 @@ impl Heap {
         let word = &pressure.gathering;
         let taken = word.compare_exchange(AT_REST, AT_WORK, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_err() {
-            lock::wait(word, AT_WORK, WAIT_MS);
+            futex::wait(word, AT_WORK, Some(WAIT_MS));
             return true;
         }
         pressure.relieved.store(freed, Ordering::Relaxed);
         self.gather_free();
         pressure.relieved_at.store(now, Ordering::Relaxed);
         word.store(AT_REST, Ordering::Release);
-        lock::wake(word);
+        futex::wake(word);
         true
     }
 }

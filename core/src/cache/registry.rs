@@ -1,4 +1,4 @@
-//! All caches of the process: who comes, who goes, and what is left of a fork.
+//! All caches of the process: which come and go.
 
 use super::colour;
 use super::door::Door;
@@ -6,7 +6,6 @@ use super::heap::Heap;
 use super::slot;
 use super::thread::{CACHE_BYTES, Cache, GONE, ORPHANED, PINNED, UNPINNED, array_bytes};
 use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
-use crate::os::gate::FORK;
 use crate::os::lock::{Lock, Rank};
 use crate::os::thread::Key;
 use crate::slab::class::{Class, table};
@@ -26,10 +25,10 @@ pub struct Registry {
     pub draining: Lock,
     /// Guards the list and `key`.
     pub lock: Lock,
-    first: AtomicPtr<Cache>,
-    last: AtomicPtr<Cache>,
+    pub(super) first: AtomicPtr<Cache>,
+    pub(super) last: AtomicPtr<Cache>,
     /// Caches in the list. Changes under the lock.
-    count: AtomicUsize,
+    pub(super) count: AtomicUsize,
     /// guarded by: lock
     key: UnsafeCell<Option<Key>>,
     /// Calls counted by caches that are gone: allocations, frees, requested bytes.
@@ -170,7 +169,7 @@ impl Registry {
     }
 
     /// Puts a cache at the end of the list. The caller holds the lock.
-    fn append(&self, cache: &Cache) {
+    pub(super) fn append(&self, cache: &Cache) {
         let own = ptr::from_ref(cache).cast_mut();
         let last = self.last.swap(own, Ordering::Relaxed);
         cache.previous.store(last, Ordering::Relaxed);
@@ -219,38 +218,6 @@ impl Registry {
                 Heir::Drainer
             }
         }
-    }
-
-    /// In a fork's child whose thread was interrupted while it looked at caches: those whose threads were changing them
-    /// stay as they are, and hold nothing for the calling thread, which goes on.
-    fn abandon_others(&self, own: Option<&Cache>) {
-        let mut next = self.first.load(Ordering::Relaxed);
-        // SAFETY: caches in the list are alive; the child has one thread.
-        while let Some(cache) = unsafe { next.as_ref() } {
-            if !own.is_some_and(|own| ptr::eq(own, cache)) && cache.lock().is_left() {
-                cache.lock().free_if_left();
-                cache.open().abandon();
-            }
-            next = cache.next.load(Ordering::Relaxed);
-        }
-    }
-
-    /// In a fork's child: only the calling thread is left. The caches of the others stay behind, with at
-    /// most the bytes that were granted to them. False, and nothing written, if there were no others.
-    fn keep_only(&self, cache: Option<&Cache>) -> bool {
-        let only = cache.map_or(ptr::null_mut(), |cache| ptr::from_ref(cache).cast_mut());
-        let is_only = |cache: &Cache| cache.next.load(Ordering::Relaxed).is_null();
-        if self.first.load(Ordering::Relaxed) == only && cache.is_none_or(is_only) {
-            return false;
-        }
-        self.first.store(ptr::null_mut(), Ordering::Relaxed);
-        self.last.store(ptr::null_mut(), Ordering::Relaxed);
-        self.count
-            .store(usize::from(cache.is_some()), Ordering::Relaxed);
-        if let Some(cache) = cache {
-            self.append(cache);
-        }
-        true
     }
 }
 
@@ -342,56 +309,6 @@ impl Heap {
         let start = NonNull::from(cache).cast::<u8>();
         // SAFETY: where its memory starts; nothing reaches it any more.
         unsafe { self.give_meta(start.byte_sub(shift), CACHE_BYTES) };
-    }
-
-    /// Visits all locks below the front, from the left of the order of locks to the right.
-    fn each_lock(&self, visit: impl FnMut(&Lock)) {
-        let before = [
-            &self.tide.step,
-            &self.pace.lock,
-            &self.registry.draining,
-            &self.registry.lock,
-        ];
-        let depots = self.depots.locks().chain(self.meta.locks());
-        let after = [self.stacks.lock()].into_iter().chain(self.pages.locks());
-        before
-            .into_iter()
-            .chain(depots)
-            .chain(after)
-            .for_each(visit);
-    }
-
-    /// Before a fork: brings all below the front to rest.
-    pub fn close_for_fork(&self) {
-        self.each_lock(|lock| FORK.close(lock.rank(), [lock]));
-    }
-
-    /// In a fork's child: sets free the locks whose holders stayed in the parent.
-    pub fn free_left_locks(&self) {
-        self.each_lock(Lock::free_if_left);
-    }
-
-    /// After a fork, in the child, whose only thread this is. What the thread was changing when a handler of a signal
-    /// interrupted it, and forked, it goes on changing.
-    pub fn after_fork_in_child(&'static self) {
-        // SAFETY: the slot holds a sentinel or the thread's own cache.
-        let cache = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
-        if let Some(cache) = cache {
-            cache.lock().free_if_left();
-        }
-        if self.registry.draining.is_mine() || self.registry.lock.is_mine() {
-            self.registry.abandon_others(cache);
-        }
-        // Whatever this thread does with its own cache: the locks of the others' may be held by who stayed in the parent.
-        let has_left = !self.registry.lock.is_mine() && self.registry.keep_only(cache);
-        if has_left && !cache.is_some_and(|cache| cache.lock().is_mine()) {
-            let granted = cache.map_or(0, |cache| cache.open().inner.granted);
-            self.budget.reset(granted);
-        }
-        if let Some(cache) = cache.filter(|_| !self.registry.draining.is_mine()) {
-            cache.note_no_drainer();
-        }
-        self.pressure.rest();
     }
 }
 

@@ -260,7 +260,7 @@ impl Cache {
     }
 
     /// In a fork's child: a drainer that had the cache in hand stayed in the parent.
-    pub fn note_no_drainer(&self) {
+    pub(super) fn unpin(&self) {
         // Writes only where it must: in a child a write costs a page.
         if self.pin.load(Ordering::Relaxed) != UNPINNED {
             self.pin.store(UNPINNED, Ordering::Relaxed);
@@ -306,7 +306,7 @@ impl Opened<'_> {
     }
 
     /// In a fork's child, of a cache whose thread stayed in the parent, in the middle of a change: it has nothing to drain.
-    pub fn abandon(&mut self) {
+    pub(super) fn abandon(&mut self) {
         self.inner.is_offering = false;
         self.inner.is_drained = true;
         self.inner.arrays = Default::default();
@@ -325,7 +325,8 @@ impl Opened<'_> {
     }
 
     /// Gives a magazine, whose entries are settled, an array of `room` entries, into which the entries are copied. Returns the
-    /// old array and its room, if there was one. For the owner only.
+    /// old array and its room, if there was one. For the owner only. The fast path, a signal handler's, finds
+    /// the magazine empty and full until it is [published](Opened::publish).
     ///
     /// # Safety
     /// - The array is the caller's, of [`array_bytes`], and has room for the entries.
@@ -337,6 +338,7 @@ impl Opened<'_> {
     ) -> Option<(NonNull<u8>, usize)> {
         let filled = self.filled(class);
         debug_assert!(filled <= room);
+        self.shut(class);
         // SAFETY: the caller's promise: the guard and the room.
         let base = unsafe {
             array.cast::<usize>().write_bytes(0, GUARD);

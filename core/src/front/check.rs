@@ -5,7 +5,6 @@ use super::release::{free_found, start_of};
 use crate::base::sync::{AtomicUsize, Ordering, UnsafeCell};
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::misuse::{self, Call};
-use crate::os::gate::FORK;
 use crate::os::lock::{Lock, Rank};
 use crate::slab::class::Class;
 
@@ -131,14 +130,9 @@ pub(super) fn free(address: usize, found: Found) {
     }
 }
 
-/// Brings the quarantine to rest, for a fork.
-pub(super) fn close_for_fork() {
-    FORK.close(Rank::Quarantine, [&QUARANTINE.lock]);
-}
-
-/// In a fork's child: sets the lock free if its holder stayed in the parent.
-pub(super) fn free_left_lock() {
-    QUARANTINE.lock.free_if_left();
+/// The quarantine's lock, for a fork.
+pub(super) fn lock() -> &'static Lock {
+    &QUARANTINE.lock
 }
 
 /// The block's bytes; aborts if none starts here, or if it is free already.

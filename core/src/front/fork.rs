@@ -4,6 +4,30 @@
 //! [`in_child`] lets it go on. The child writes as little as it can, for most children soon `exec` or end: a lock that is free
 //! is not touched, and the child's board comes up on its first slow path.
 //!
+//! # What the child finds
+//!
+//! What its own thread was changing, when a handler of signals interrupted it and forked, it goes on changing: the lock stays
+//! held. Every other lock that is held it sets free. Its holder stood where it waited for another lock (the gate has waited for all
+//! others), and had this half done:
+//!
+//! | lock | half done | in the child |
+//! |---|---|---|
+//! | board | figures, or a board that is put up | that board goes with the parent's |
+//! | quarantine | a free of the oldest block | the block is lost |
+//! | profile | a region that is made | there is none |
+//! | step, draining | slabs to purge, blocks taken from caches | they are lost |
+//! | pace | sampling switched, for some caches | the thread's cache follows the next switch |
+//! | registry | nothing: the list is whole | only the thread's own cache is left in it |
+//! | a cache's | anything | its magazines are lost, and it is out of the list |
+//! | depot, metadata's depot, page heap | no holder waits | |
+//! | stacks | records of stacks that are made | they are lost |
+//! | committing | slices committed, not counted yet | they are committed again when they are needed |
+//! | purging | free pages set aside | they are lost |
+//!
+//! Lost is memory that the child neither uses nor gives back: at most some pieces of a few MiB, most of them not resident. A thread
+//! that was itself draining, or changing the list of caches, finds the other caches there when it goes on; those whose
+//! threads were changing them are [empty for it](crate::cache::thread::Opened::abandon).
+//!
 //! `docs/decisions/0016-fork.md` has the measurements.
 
 use super::{attach, check, profile, purge};
@@ -11,6 +35,7 @@ use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::os::gate::FORK;
 use crate::os::linux::{cgroup, close_inherited_pagemap, locked};
+use crate::os::lock::Lock;
 use crate::os::thread;
 use core::ffi::{c_char, c_void};
 use core::mem::transmute;
@@ -122,10 +147,14 @@ pub unsafe fn prepare(copier: Copier) {
     }
     // SAFETY: the caller's promise.
     unsafe { FORK.begin() };
-    attach::close_for_fork();
-    check::close_for_fork();
-    profile::close_for_fork();
-    HEAP.close_for_fork();
+    each_lock(|lock| FORK.close(lock));
+}
+
+/// Visits all locks but those of caches, from the left of the order of locks to the right.
+fn each_lock(mut visit: impl FnMut(&Lock)) {
+    let fronts = [attach::lock(), check::lock(), profile::lock()];
+    fronts.into_iter().for_each(&mut visit);
+    HEAP.each_lock(visit);
 }
 
 /// Lets the heap go on, in the process that was copied, or was not.
@@ -149,10 +178,9 @@ pub unsafe fn in_parent(copier: Copier) {
 pub unsafe fn in_child(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_child() };
-    attach::free_left_lock();
-    check::free_left_lock();
-    profile::free_left_lock();
-    HEAP.free_left_locks();
+    each_lock(|lock| {
+        lock.free_if_left();
+    });
     HEAP.after_fork_in_child();
     // Before the board, which only the process's own may put up.
     purge::after_fork_in_child(copier);

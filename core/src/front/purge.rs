@@ -11,15 +11,11 @@
 //!
 //! # Locks
 //!
-//! A fork may happen in a handler of signals that interrupted an allocation: its thread then holds a lock of the heap, and waits for the
-//! others. For its sake the thread
+//! A fork waits for the locks of the heap. For its sake the thread
 //!
 //! - takes locks from left to right in the order of `lib.rs`, and none while it sleeps;
 //! - begins a hold of `Tide::step`, the registry or the board anew for every step: one look at files, one slab, one survey;
 //! - never holds two of these three at once.
-//!
-//! It may wait for a lock to the right of one that it holds. That wait does not end while a forker interrupted the holder of the lock: a
-//! forker must not wait in turn for what the purge thread holds.
 
 mod moment;
 mod watch;
@@ -32,9 +28,8 @@ use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering}
 use crate::board::ThreadState;
 use crate::cache::bell::{Ear, Words as _};
 use crate::cache::heap::HEAP;
-use crate::os::gate::FORK;
 use crate::os::linux::sandbox;
-use crate::os::{lock, shared, thread};
+use crate::os::{futex, shared, thread};
 use crate::page::Chores;
 use crate::slab::depot::Source as _;
 use core::ffi::c_void;
@@ -182,8 +177,14 @@ pub fn hold() -> Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        HOLDS.fetch_sub(1, Ordering::SeqCst);
+        give_up_hold();
     }
+}
+
+/// One hold fewer. A handler of signals may have forked since it began: in the child there is none.
+fn give_up_hold() {
+    let less = |holds: usize| holds.checked_sub(1);
+    let _ = HOLDS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
 }
 
 /// Sleeps, so that the thread runs even where its waiter's priority is higher.
@@ -198,7 +199,7 @@ fn await_end() {
                 // This may be a handler of signals that interrupted a ring between its two steps: the bell says
                 // awake, and the thread sleeps.
                 HEAP.tide.bell.words.ring(Ear::Shared);
-                lock::wait(&STATE, state, EXIT_MS);
+                futex::wait(&STATE, state, Some(EXIT_MS));
             }
         }
     }
@@ -207,7 +208,7 @@ fn await_end() {
         ENDED.load(Ordering::SeqCst) + EXIT_MS,
     );
     while last != 0 && HEAP.now_ms() < until && thread::thread_exists(last) {
-        lock::wait(&STATE, AWAY, LOOK_MS);
+        futex::wait(&STATE, AWAY, Some(LOOK_MS));
     }
 }
 
@@ -222,23 +223,11 @@ pub(super) fn is_own_process() -> bool {
     sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == thread::process_id()
 }
 
-/// How many threads are within [`fork_whole`].
-#[unsafe(link_section = "neap_fork")]
-static FORKS: AtomicUsize = AtomicUsize::new(0);
-
-/// Calls `fork`, which runs the program's own handlers before and after it: no thread is started by these.
+/// Calls `fork`, which runs the program's own handlers before and after it: in the parent, no thread is started by these.
 pub fn fork_whole(fork: impl FnOnce() -> i32) -> i32 {
-    FORKS.fetch_add(1, Ordering::SeqCst);
     HOLDS.fetch_add(1, Ordering::SeqCst);
     let child = fork();
-    if child == 0 {
-        // The only thread of its process.
-        FORKS.store(0, Ordering::SeqCst);
-        HOLDS.store(0, Ordering::SeqCst);
-    } else {
-        FORKS.fetch_sub(1, Ordering::SeqCst);
-        HOLDS.fetch_sub(1, Ordering::SeqCst);
-    }
+    give_up_hold();
     child
 }
 
@@ -249,12 +238,13 @@ pub(super) fn before_fork() {
 
 /// After a fork, in the parent.
 pub(super) fn after_fork_in_parent() {
-    HOLDS.fetch_sub(1, Ordering::SeqCst);
+    give_up_hold();
 }
 
-/// After a fork, in the child, which has one thread. It may start a thread if the C library knows of the fork.
+/// After a fork, in the child, which has one thread: those that held it off stayed in the parent. It may start a thread if the C library
+/// knows of the fork.
 pub(super) fn after_fork_in_child(copier: Copier) {
-    HOLDS.store(FORKS.load(Ordering::SeqCst).min(1), Ordering::SeqCst);
+    HOLDS.store(0, Ordering::SeqCst);
     if copier == Copier::CLibrary {
         note_process();
     }
@@ -285,7 +275,7 @@ fn start() -> bool {
         let state = if started { HERE } else { AWAY };
         // The thread may have changed it already.
         let _ = STATE.compare_exchange(STARTING, state, Ordering::SeqCst, Ordering::SeqCst);
-        lock::wake(&STATE);
+        futex::wake(&STATE);
         started
     })
 }
@@ -318,14 +308,12 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     if HOLDS.load(Ordering::SeqCst) == 0 {
         thread::name_thread(c"neap-purge");
         tell_state();
-        FORK.note_purger();
         watch::go_round();
-        FORK.forget_purger();
     }
     HEAP.pages.set_chores(Chores::Callers);
     ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
-    lock::wake(&STATE);
+    futex::wake(&STATE);
     tell_state();
     null_mut()
 }

@@ -4,8 +4,11 @@
 //! cheaper kind, which only one process sees.
 
 use super::errno::keep_errno;
-use super::lock::Word;
+use crate::base::sync::plain::AtomicU32;
 use core::ptr::null;
+
+/// A word that threads sleep on.
+pub type Word = AtomicU32;
 
 /// How a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,18 +17,20 @@
 //!
 //! - The forking thread itself. It forks in a signal handler that interrupted the heap. The operation goes on
 //!   in both processes when the handler returns, and the lock stays held in both.
-//! - The purge thread, if it waits for a lock of the forking thread. It cannot go on before the handler
-//!   returns. It rests between two steps of its work.
+//! - A thread that [waits](super::waits) for a lock of the forking thread, or for one whose holder does. It cannot go on
+//!   before the handler returns. A thread waits for a lock only where all that it changes under others is whole.
 //!
-//! The kernel copies lock words as they are: those of the purge thread, and those of a locker that is
+//! The kernel copies lock words as they are: those of threads that wait, and those of a locker that is
 //! about to step back. Their holders stayed in the parent, so the child
 //! [sets them free](FutexLock::free_if_left).
+//!
+//! `gate_models.rs` has the loom models.
 
 use super::lock::FutexLock;
+use super::machine::{AtomicUsize, Ordering, Wake, sleep_while, wake};
 use super::thread::{SignalMask, mask_signals};
+use super::waits::{Waiting, Waits};
 use crate::base::sync::UnsafeCell;
-use crate::base::sync::plain::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use core::ptr::null_mut;
 
 /// Where a lock stands in the order of locks: a thread that holds one waits only for locks of a higher rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,28 +67,28 @@ pub enum Rank {
 }
 
 /// The low bits of [`Gate::word`] say up to which rank locks are closed, the others count forks.
-const LEVEL: u32 = 15;
-const ONE_FORK: u32 = LEVEL + 1;
+const LEVEL: usize = 15;
+const ONE_FORK: usize = LEVEL + 1;
 
 /// See the head of this file.
 pub(super) struct Gate {
-    word: AtomicU32,
+    word: AtomicUsize,
     /// Threads may sleep on `word`.
-    awaited: AtomicU32,
+    awaited: AtomicUsize,
 }
 
 impl Gate {
     const fn open() -> Gate {
         Gate {
-            word: AtomicU32::new(0),
-            awaited: AtomicU32::new(0),
+            word: AtomicUsize::new(0),
+            awaited: AtomicUsize::new(0),
         }
     }
 
     /// Whether locks of `rank` are closed for the calling thread.
     #[inline]
     pub(super) fn stops(&self, rank: Rank) -> bool {
-        self.word.load(Ordering::SeqCst) & LEVEL >= rank as u32 && !FORK.is_mine()
+        self.word.load(Ordering::SeqCst) & LEVEL >= rank as usize && !FORK.is_mine()
     }
 
     /// Sleeps until locks of `rank` may be open.
@@ -94,19 +96,19 @@ impl Gate {
         while self.stops(rank) {
             let seen = self.word.load(Ordering::SeqCst);
             self.awaited.store(1, Ordering::SeqCst);
-            if seen & LEVEL >= rank as u32 {
-                super::lock::sleep_while(&self.word, seen);
+            if seen & LEVEL >= rank as usize {
+                sleep_while(&self.word, seen, None);
             }
         }
     }
 
-    fn level(&self) -> u32 {
+    fn level(&self) -> usize {
         self.word.load(Ordering::Relaxed) & LEVEL
     }
 
     fn close_to(&self, rank: Rank) {
         let forks = self.word.load(Ordering::Relaxed) & !LEVEL;
-        self.word.store(forks | rank as u32, Ordering::SeqCst);
+        self.word.store(forks | rank as usize, Ordering::SeqCst);
     }
 
     fn open_all(&self) {
@@ -115,7 +117,7 @@ impl Gate {
         self.word
             .store(forks.wrapping_add(ONE_FORK), Ordering::SeqCst);
         if self.awaited.swap(0, Ordering::SeqCst) != 0 {
-            super::lock::wake(&self.word);
+            wake(&self.word, Wake::All);
         }
     }
 }
@@ -127,10 +129,7 @@ pub struct Fork {
     pub(super) gate: Gate,
     /// Held by the thread that forks.
     whole: FutexLock,
-    /// The purge thread, as [`FutexLock`] knows threads; 0 while there is none.
-    purger: AtomicUsize,
-    /// The lock that the purge thread waits for.
-    purger_awaits: AtomicPtr<FutexLock>,
+    pub(super) waits: Waits,
     /// The signals that the forking thread had masked. guarded by: whole
     signals: UnsafeCell<SignalMask>,
 }
@@ -143,8 +142,7 @@ unsafe impl Sync for Fork {}
 pub static FORK: Fork = Fork {
     gate: Gate::open(),
     whole: FutexLock::new(Rank::Apart),
-    purger: AtomicUsize::new(0),
-    purger_awaits: AtomicPtr::new(null_mut()),
+    waits: Waits::none(),
     signals: UnsafeCell::new(SignalMask::NONE),
 };
 
@@ -160,16 +158,15 @@ impl Fork {
         unsafe { *self.signals.get() = signals };
     }
 
-    /// Closes the gate for `rank`, and waits until all `locks`, which are those of this rank, are at rest.
-    pub fn close<'a>(&self, rank: Rank, locks: impl IntoIterator<Item = &'a FutexLock>) {
+    /// Closes the gate for the rank of `lock`, and waits until that is at rest. Called for every lock, from the left of the
+    /// order of locks to the right.
+    pub fn close(&self, lock: &FutexLock) {
         debug_assert!(self.is_mine());
-        if self.gate.level() != rank as u32 {
-            self.gate.close_to(rank);
+        debug_assert!(self.gate.level() <= lock.rank() as usize);
+        if self.gate.level() != lock.rank() as usize {
+            self.gate.close_to(lock.rank());
         }
-        for lock in locks {
-            debug_assert_eq!(lock.rank(), rank);
-            lock.await_rest();
-        }
+        lock.await_rest();
     }
 
     /// Ends a fork, in the parent.
@@ -194,8 +191,7 @@ impl Fork {
     /// - Followed by [`Fork::end_in_child`].
     pub unsafe fn in_child(&self) {
         debug_assert!(self.is_mine());
-        self.purger.store(0, Ordering::Relaxed);
-        self.purger_awaits.store(null_mut(), Ordering::Relaxed);
+        self.waits.keep_own();
         self.gate.open_all();
     }
 
@@ -216,39 +212,9 @@ impl Fork {
         self.whole.is_mine()
     }
 
-    /// Says that the calling thread is the purge thread.
-    pub fn note_purger(&self) {
-        self.purger.store(super::lock::me(), Ordering::SeqCst);
-    }
-
-    /// Says that the purge thread ends.
-    pub fn forget_purger(&self) {
-        self.purger.store(0, Ordering::SeqCst);
-    }
-
-    /// Notes that the purge thread waits for `lock`, if it is the calling thread.
-    pub(super) fn note_waiting(&self, lock: &FutexLock) -> Option<Waiting> {
-        (self.purger.load(Ordering::Relaxed) == super::lock::me()).then(|| {
-            let lock = core::ptr::from_ref(lock).cast_mut();
-            self.purger_awaits.store(lock, Ordering::SeqCst);
-            Waiting
-        })
-    }
-
-    /// Whether `holder` is the purge thread, and waits for a lock of the calling thread.
-    pub(super) fn cuts(&self, holder: usize) -> bool {
-        // SAFETY: null, or a lock that the purge thread waits for. It looks at the locks of threads that end only
-        // under the registry's, which they leave first; then the memory is another cache's, or idle.
-        let awaited = || unsafe { self.purger_awaits.load(Ordering::SeqCst).as_ref() };
-        self.purger.load(Ordering::SeqCst) == holder && awaited().is_some_and(FutexLock::is_mine)
-    }
-}
-
-/// The purge thread waits for a lock as long as this lives.
-pub(super) struct Waiting;
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        FORK.purger_awaits.store(null_mut(), Ordering::SeqCst);
+    /// The calling thread is about to wait for `lock`. A wait for another thread's fork is not noted: the handler that forks
+    /// may have interrupted a change.
+    pub(super) fn note_waiting(&self, lock: &FutexLock) -> Option<Waiting<'_>> {
+        (!core::ptr::eq(lock, &self.whole)).then(|| self.waits.note(lock))
     }
 }

@@ -3,13 +3,9 @@
 //! [`FutexLock`] is the machine's. [`Lock`] is the same, except under a model checker,
 //! where it is one the checker can schedule. What a fork does with locks stands in [`super::gate`].
 
-use super::errno::{self, keep_errno};
 pub use super::gate::Rank;
 use super::gate::{FORK, Gate};
-use crate::base::sync::plain::{AtomicU32, AtomicUsize, Ordering};
-
-/// A word that threads sleep on.
-pub type Word = AtomicU32;
+use super::machine::{AtomicUsize, Ordering, SPINS, Wake, me, sleep_while, wake};
 
 #[cfg(loom)]
 pub use super::lock_loom::{Guard, Lock};
@@ -22,19 +18,9 @@ const FREE: usize = 0;
 /// Added to the holder: threads may sleep on the lock.
 const AWAITED: usize = 1;
 
-/// How often a locker looks again before it sleeps.
-const SPINS: u32 = 64;
-
-/// How long a fork sleeps before it looks again, in ms: whether the purge thread waits in turn, and whether the wake-up
+/// How long a fork sleeps before it looks again, in ms: whether the holder waits in turn, and whether the wake-up
 /// went to a thread that the gate stops.
 const LOOK_MS: u64 = 1;
-
-/// The calling thread: where its `errno` stands, which is unique among threads that live, a multiple of 4, and
-/// the same in a child of fork.
-#[inline]
-pub(super) fn me() -> usize {
-    errno::place()
-}
 
 /// A mutex of one word: [`FREE`], or its holder, with [`AWAITED`].
 #[derive(Debug)]
@@ -78,12 +64,17 @@ impl FutexLock {
         self.take(me())
     }
 
+    /// The thread that holds the lock.
+    pub(super) fn holder(&self) -> Option<usize> {
+        match self.state.load(Ordering::SeqCst) & !AWAITED {
+            FREE => None,
+            holder => Some(holder),
+        }
+    }
+
     /// Whether the calling thread holds the lock.
     pub fn is_mine(&self) -> bool {
-        match self.state.load(Ordering::SeqCst) & !AWAITED {
-            FREE => false,
-            holder => holder == me(),
-        }
+        self.holder().is_some_and(|holder| holder == me())
     }
 
     fn gate() -> &'static Gate {
@@ -128,7 +119,7 @@ impl FutexLock {
                 }
                 held => {
                     super::section::assert_outside();
-                    self.sleep(held, None);
+                    sleep_while(&self.state, held, None);
                 }
             }
         }
@@ -144,15 +135,14 @@ impl FutexLock {
 
     /// For a fork that has closed the lock's rank: waits until nobody holds it whom the fork has to wait for.
     pub(super) fn await_rest(&self) {
-        loop {
-            let holder = self.state.load(Ordering::SeqCst) & !AWAITED;
-            if holder == FREE || holder == me() || FORK.cuts(holder) {
+        while let Some(holder) = self.holder() {
+            if holder == me() || FORK.waits.is_stuck(holder) {
                 return;
             }
             match self.announce() {
                 FREE => {}
                 held => {
-                    self.sleep(held, Some(LOOK_MS));
+                    sleep_while(&self.state, held, Some(LOOK_MS));
                     // The wake-up may have been another sleeper's.
                     self.wake_one();
                 }
@@ -160,53 +150,17 @@ impl FutexLock {
         }
     }
 
-    /// In a child of fork: whether its holder stayed in the parent.
-    pub fn is_left(&self) -> bool {
-        let holder = self.state.load(Ordering::Relaxed) & !AWAITED;
-        holder != FREE && holder != me()
-    }
-
-    /// In a child of fork: sets the lock free if its holder stayed in the parent.
-    pub fn free_if_left(&self) {
-        if self.is_left() {
+    /// In a child of fork: sets the lock free if its holder stayed in the parent. Whether it did.
+    pub fn free_if_left(&self) -> bool {
+        let is_left = self.holder().is_some_and(|holder| holder != me());
+        if is_left {
             self.state.store(FREE, Ordering::Release);
         }
-    }
-
-    /// The half of the state that the kernel compares: the lower one, which has [`AWAITED`].
-    fn half(&self) -> *const u32 {
-        let at = usize::from(cfg!(target_endian = "big"));
-        self.state
-            .as_ptr()
-            .cast::<u32>()
-            .wrapping_add(at)
-            .cast_const()
-    }
-
-    fn sleep(&self, state: usize, ms: Option<u64>) {
-        let time = ms.map(time_of);
-        // SAFETY: the word outlives the call; a spurious return is handled by the caller's loop.
-        keep_errno(|| unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.half(),
-                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                state as u32,
-                time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref),
-            )
-        });
+        is_left
     }
 
     pub(super) fn wake_one(&self) {
-        // SAFETY: FUTEX_WAKE only uses the address as a key.
-        keep_errno(|| unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.half(),
-                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                1,
-            )
-        });
+        wake(&self.state, Wake::One);
     }
 
     /// Gives up the lock on behalf of a guard that was forgotten.
@@ -220,55 +174,6 @@ impl FutexLock {
             self.wake_one();
         }
     }
-}
-
-fn time_of(ms: u64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: (ms / 1000) as libc::time_t,
-        tv_nsec: (ms % 1000 * 1_000_000) as _,
-    }
-}
-
-/// Sleeps while `word` is `value`. May return early.
-pub(super) fn sleep_while(word: &Word, value: u32) {
-    // SAFETY: the word outlives the call.
-    keep_errno(|| unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            value,
-            core::ptr::null::<libc::timespec>(),
-        )
-    });
-}
-
-/// Sleeps while `word` is `value`, for at most `ms` milliseconds. May return early.
-pub fn wait(word: &Word, value: u32, ms: u64) {
-    let time = time_of(ms);
-    // SAFETY: the word and the time outlive the call.
-    keep_errno(|| unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            value,
-            &raw const time,
-        )
-    });
-}
-
-/// Wakes who sleeps on `word`.
-pub fn wake(word: &Word) {
-    // SAFETY: FUTEX_WAKE only uses the address as a key.
-    keep_errno(|| unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-            i32::MAX,
-        )
-    });
 }
 
 impl Drop for FutexGuard<'_> {

@@ -13,10 +13,13 @@ pub mod fatal;
 pub mod fault;
 pub mod futex;
 pub mod gate;
+#[cfg(all(test, loom))]
+mod gate_models;
 pub mod linux;
 pub mod lock;
 #[cfg(loom)]
 mod lock_loom;
+mod machine;
 #[cfg(not(loom))]
 pub mod objects;
 #[cfg(not(loom))]
@@ -26,6 +29,7 @@ pub mod section;
 #[cfg(not(loom))]
 pub mod shared;
 pub mod thread;
+mod waits;
 
 use core::ptr::NonNull;
 

@@ -20,7 +20,6 @@ use crate::board::{self, Head, Refusal, ThreadState};
 use crate::cache::bell::Urgency;
 use crate::cache::heap::HEAP;
 use crate::os::Os;
-use crate::os::gate::FORK;
 use crate::os::linux::{Linux, sandbox};
 use crate::os::lock::{Lock, Rank};
 use crate::os::peek;
@@ -427,14 +426,9 @@ pub(super) fn finish() {
     }
 }
 
-/// Takes the board's lock for a fork.
-pub(super) fn close_for_fork() {
-    FORK.close(Rank::Board, [&BOARD.lock]);
-}
-
-/// In a fork's child: releases the lock if its holder stayed in the parent.
-pub(super) fn free_left_lock() {
-    BOARD.lock.free_if_left();
+/// The board's lock, for a fork.
+pub(super) fn lock() -> &'static Lock {
+    &BOARD.lock
 }
 
 /// In a fork's child: replaces the parent's board. Does so at once if an observer awaits figures or

@@ -236,14 +236,9 @@ pub(super) fn live() -> Option<(u64, u64)> {
     (HEAP.is_sampling() && usable >= enough && bytes <= usable).then_some((usable, bytes))
 }
 
-/// Takes the profile's lock for a fork.
-pub(super) fn close_for_fork() {
-    REGION.close_for_fork();
-}
-
-/// In a fork's child: releases the lock if its holder stayed in the parent.
-pub(super) fn free_left_lock() {
-    REGION.free_left_lock();
+/// The region's lock, for a fork.
+pub(super) fn lock() -> &'static crate::os::lock::Lock {
+    REGION.lock()
 }
 
 /// In a fork's child: replaces the parent's region by a copy.

@@ -8,7 +8,6 @@ use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
 use crate::os::Os;
-use crate::os::gate::FORK;
 use crate::os::linux::{Linux, sandbox};
 use crate::os::lock::{Lock, Rank};
 use crate::os::shared::{self, Shared};
@@ -119,14 +118,9 @@ impl Region {
         )
     }
 
-    /// Takes the region's lock for a fork.
-    pub(super) fn close_for_fork(&self) {
-        FORK.close(Rank::Profile, [&self.lock]);
-    }
-
-    /// In a fork's child: releases the lock if its holder stayed in the parent.
-    pub(super) fn free_left_lock(&self) {
-        self.lock.free_if_left();
+    /// The region's lock, for a fork.
+    pub(super) fn lock(&self) -> &Lock {
+        &self.lock
     }
 
     /// In a fork's child. If the forking thread was taking a sample, the sample continues in the

@@ -8,7 +8,7 @@
 //! The stack tells. The first return address outside of this library is the caller's; a handler shows by the code that it returns to.
 //! A stack that cannot be followed as far as the caller is taken for the C library's.
 
-use super::{AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, START_BYTES, STATE};
+use super::{AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, RETRY_MS, START_BYTES, STATE};
 use super::{is_own_process, start};
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
@@ -122,7 +122,12 @@ fn is_safe(caller: usize) -> bool {
         super::tell_state();
         return false;
     }
-    is_own_process() && has_room() && is_programs_own(caller)
+    if !is_own_process() {
+        // To ask is a system call, and the answer stays.
+        RETRY_AT.store(HEAP.now_ms() + RETRY_MS, Ordering::Relaxed);
+        return false;
+    }
+    has_room() && is_programs_own(caller)
 }
 
 /// Whether the stack goes on below this call: a coroutine has little.

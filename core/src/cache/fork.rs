@@ -1,0 +1,88 @@
+//! A fork, for all below the front: its locks, and what the child keeps of its parent's threads.
+
+use super::heap::Heap;
+use super::registry::Registry;
+use super::slot;
+use super::thread::Cache;
+use crate::base::sync::Ordering;
+use crate::os::lock::Lock;
+use core::ptr;
+
+impl Heap {
+    /// Visits all locks below the front but those of caches, from the left of the order of locks to the right.
+    pub fn each_lock(&self, visit: impl FnMut(&Lock)) {
+        let before = [
+            &self.tide.step,
+            &self.pace.lock,
+            &self.registry.draining,
+            &self.registry.lock,
+        ];
+        let depots = self.depots.locks().chain(self.meta.locks());
+        let after = [self.stacks.lock()].into_iter().chain(self.pages.locks());
+        before
+            .into_iter()
+            .chain(depots)
+            .chain(after)
+            .for_each(visit);
+    }
+
+    /// In a fork's child, whose only thread this is: the caches of the others stay behind. Locks of other kinds are free, or the thread's
+    /// own: what it was changing when a handler of signals interrupted it, and forked, it goes on changing.
+    pub fn after_fork_in_child(&'static self) {
+        // SAFETY: the slot holds a sentinel or the thread's own cache.
+        let own = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
+        if let Some(own) = own {
+            own.lock().free_if_left();
+        }
+        let is_changing = self.registry.lock.is_mine();
+        if is_changing || self.registry.draining.is_mine() {
+            self.registry.abandon_left();
+        }
+        if !is_changing && self.registry.keep_only(own) {
+            match own {
+                // What it was just granted is in the middle of being counted.
+                Some(own) if own.lock().is_mine() => {}
+                own => self
+                    .budget
+                    .reset(own.map_or(0, |own| own.open().inner.granted)),
+            }
+        }
+        self.pressure.rest();
+    }
+}
+
+impl Registry {
+    /// For a thread that was interrupted while it looked at caches: those whose threads were changing them
+    /// stay as they are, and hold nothing for it when it goes on.
+    fn abandon_left(&self) {
+        let mut next = self.first.load(Ordering::Relaxed);
+        // SAFETY: caches in the list are alive; the child has one thread.
+        while let Some(cache) = unsafe { next.as_ref() } {
+            if cache.lock().free_if_left() {
+                cache.open().abandon();
+            }
+            next = cache.next.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Cuts the list down to the calling thread's cache, which no drainer has in hand any more. False, and as little written as can
+    /// be, if it was the only one.
+    fn keep_only(&self, own: Option<&'static Cache>) -> bool {
+        if let Some(own) = own {
+            own.unpin();
+        }
+        let only = own.map_or(ptr::null_mut(), |own| ptr::from_ref(own).cast_mut());
+        let is_last = |own: &Cache| own.next.load(Ordering::Relaxed).is_null();
+        if self.first.load(Ordering::Relaxed) == only && own.is_none_or(is_last) {
+            return false;
+        }
+        self.first.store(ptr::null_mut(), Ordering::Relaxed);
+        self.last.store(ptr::null_mut(), Ordering::Relaxed);
+        self.count
+            .store(usize::from(own.is_some()), Ordering::Relaxed);
+        if let Some(own) = own {
+            self.append(own);
+        }
+        true
+    }
+}

@@ -1,0 +1,65 @@
+//! What locks need of the machine: atomics, a name for the calling thread, and the kernel's sleep on a word.
+//!
+//! `gate_models.rs` puts another machine in its place.
+
+use super::errno::{self, keep_errno};
+pub(super) use crate::base::sync::plain::{AtomicPtr, AtomicUsize, Ordering};
+use core::ptr::null;
+
+/// How often a locker looks again before it sleeps.
+pub(super) const SPINS: u32 = 64;
+
+/// How many threads that wait for locks are noted at once. More go unnoted: a fork waits for those among them that it need not
+/// wait for.
+pub(super) const PLACES: usize = 256;
+
+/// How many sleepers to wake.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wake {
+    One = 1,
+    All = i32::MAX as isize,
+}
+
+/// The calling thread: where its `errno` stands, which is unique among threads that live, a multiple of 4, and
+/// the same in a child of fork.
+#[inline]
+pub(super) fn me() -> usize {
+    errno::place()
+}
+
+/// Sleeps while the lower half of `word` is that of `value`, for at most `ms` milliseconds if there are any. May return early.
+pub(super) fn sleep_while(word: &AtomicUsize, value: usize, ms: Option<u64>) {
+    let time = ms.map(|ms| libc::timespec {
+        tv_sec: (ms / 1000) as libc::time_t,
+        tv_nsec: (ms % 1000 * 1_000_000) as _,
+    });
+    // SAFETY: the word and the time outlive the call.
+    keep_errno(|| unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            half(word),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            value as u32,
+            time.as_ref().map_or(null(), core::ptr::from_ref),
+        )
+    });
+}
+
+/// Wakes who sleeps on `word`.
+pub(super) fn wake(word: &AtomicUsize, sleepers: Wake) {
+    // SAFETY: FUTEX_WAKE only uses the address as a key.
+    keep_errno(|| unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            half(word),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            sleepers as i32,
+        )
+    });
+}
+
+/// The half of a word that the kernel compares.
+fn half(word: &AtomicUsize) -> *const u32 {
+    let at = usize::from(cfg!(target_endian = "big"));
+    word.as_ptr().cast::<u32>().wrapping_add(at).cast_const()
+}
