@@ -73,6 +73,18 @@ fn fork_in_a_handler_while_threads_wait_for_its_locks() {
 }
 
 #[test]
+fn fork_in_handlers_of_several_threads_at_once() {
+    let Some(program) = built("handlers") else {
+        return;
+    };
+    for call in ["fork", "_Fork"] {
+        for variable in [BUSY, NONE] {
+            passes(&program, &[&rounds(300), call], variable);
+        }
+    }
+}
+
+#[test]
 fn fork_in_a_handler_that_interrupted_a_drain() {
     if let Some(program) = built("drained") {
         passes(&program, &[&rounds(30)], NONE);
