@@ -14,11 +14,11 @@
 #![allow(dead_code, unused_imports)]
 
 use super::lock_loom;
+use crate::base::sync::AtomicUsize;
+use crate::base::sync::Ordering::Relaxed;
 use lock::{FutexLock, Rank};
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicUsize;
 use machine::{Flaw, be, interrupt_next_wake};
-use std::sync::atomic::Ordering::Relaxed;
 use std::vec::Vec;
 
 #[path = "gate.rs"]
@@ -53,10 +53,10 @@ mod thread {
 
 /// See the head of this file.
 mod machine {
-    use core::cell::Cell;
-    use loom::sync::atomic::{self as checked, fence};
+    pub(super) use crate::base::sync::Ordering;
+    use crate::base::sync::{self as checked, fence};
     use loom::sync::{Condvar, Mutex};
-    pub(super) use std::sync::atomic::Ordering;
+    use std::cell::Cell;
     use std::vec::Vec;
 
     /// What is left out.
