@@ -119,7 +119,10 @@ impl FutexLock {
                     }
                 }
                 held => {
-                    super::section::assert_outside();
+                    // A fork comes from a handler that may have interrupted a section.
+                    if self.rank != Rank::Fork {
+                        super::section::assert_outside();
+                    }
                     sleep_while(&self.state, held, None);
                 }
             }
