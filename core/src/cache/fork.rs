@@ -32,7 +32,7 @@ impl Heap {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let own = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
         if let Some(own) = own {
-            own.lock().free_if_left();
+            own.lock().free_if_whole();
         }
         let is_changing = self.registry.lock.is_mine();
         if is_changing || self.registry.draining.is_mine() {

@@ -7,8 +7,8 @@
 //! # What the child finds
 //!
 //! What its own thread was changing, when a handler of signals interrupted it and forked, it goes on changing: the lock stays
-//! held. Every other lock that is held it sets free. Its holder stood where it waited for another lock (the gate has waited for all
-//! others), and had this half done:
+//! held. Every other lock that is held it sets free, but for those of a thread that was about to fork in a handler, too: these stay held.
+//! Else the holder stood where it waited for another lock (the gate has waited for all others), and had this half done:
 //!
 //! | lock | half done | in the child |
 //! |---|---|---|
@@ -109,12 +109,14 @@ impl Streams {
         }
     }
 
-    fn take(&self) {
+    /// Whether the C library's fork takes the list: in a process with several threads.
+    fn has_threads(&self) -> bool {
         let single = self.single.load(Ordering::Relaxed);
         // SAFETY: null or a byte, as `note_streams` was promised; other threads may change it, but none does while there is one.
-        if single.is_null() || unsafe { single.read_volatile() } != 0 {
-            return;
-        }
+        !single.is_null() && unsafe { single.read_volatile() } == 0
+    }
+
+    fn take(&self) {
         Self::call(&self.lock);
         TAKEN.store(TAKEN.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -142,11 +144,14 @@ impl Streams {
 /// - Followed by [`in_parent`] or [`in_child`] with the same `copier`, on the same thread. Between them no thread is started.
 pub unsafe fn prepare(copier: Copier) {
     purge::before_fork();
-    if copier == Copier::CLibrary {
+    let has_threads = copier == Copier::CLibrary && STREAMS.has_threads();
+    let coming = has_threads.then(|| FORK.note_coming());
+    if has_threads {
         STREAMS.take();
     }
     // SAFETY: the caller's promise.
     unsafe { FORK.begin() };
+    drop(coming);
     each_lock(|lock| FORK.close(lock));
 }
 
@@ -178,9 +183,7 @@ pub unsafe fn in_parent(copier: Copier) {
 pub unsafe fn in_child(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_child() };
-    each_lock(|lock| {
-        lock.free_if_left();
-    });
+    each_lock(Lock::free_if_whole);
     HEAP.after_fork_in_child();
     // Before the board, which only the process's own may put up.
     purge::after_fork_in_child(copier);

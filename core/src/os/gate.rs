@@ -13,23 +13,26 @@
 //! a lock and waits for one to the right of it is never stopped by the gate, for the fork waits for the first
 //! before it closes the second.
 //!
-//! Two holders are no reason to wait:
+//! Some holders are no reason to wait:
 //!
 //! - The forking thread itself. It forks in a signal handler that interrupted the heap. The operation goes on
 //!   in both processes when the handler returns, and the lock stays held in both.
 //! - A thread that [waits](super::waits) for a lock of the forking thread, or for one whose holder does. It cannot go on
 //!   before the handler returns. A thread waits for a lock only where all that it changes under others is whole.
+//! - A thread that is about to fork itself, in a handler that interrupted a change. Each of two such forks would wait for the other.
+//!   The copy holds half a change then, so its lock stays held there.
 //!
 //! The kernel copies lock words as they are: those of threads that wait, and those of a locker that is
 //! about to step back. Their holders stayed in the parent, so the child
-//! [sets them free](FutexLock::free_if_left).
+//! [sets them free](FutexLock::free_if_whole).
 //!
 //! `gate_models.rs` has the loom models.
 
 use super::lock::FutexLock;
 use super::machine::{AtomicUsize, Ordering, Wake, sleep_while, wake};
 use super::thread::{SignalMask, mask_signals};
-use super::waits::{Waiting, Waits};
+pub use super::waits::Waiting;
+use super::waits::Waits;
 use crate::base::sync::UnsafeCell;
 
 /// Where a lock stands in the order of locks: a thread that holds one waits only for locks of a higher rank.
@@ -62,6 +65,8 @@ pub enum Rank {
     Purging,
     /// The page heap's.
     Pages,
+    /// That of a fork itself. It is never closed.
+    Fork,
     /// Never closed: the holder also holds a lock that is, or the child does without.
     Apart = 15,
 }
@@ -141,12 +146,17 @@ unsafe impl Sync for Fork {}
 #[unsafe(link_section = "neap_fork")]
 pub static FORK: Fork = Fork {
     gate: Gate::open(),
-    whole: FutexLock::new(Rank::Apart),
+    whole: FutexLock::new(Rank::Fork),
     waits: Waits::none(),
     signals: UnsafeCell::new(SignalMask::NONE),
 };
 
 impl Fork {
+    /// The calling thread is about to begin a fork, and waits for a lock that another fork may hold.
+    pub fn note_coming(&self) -> Waiting<'_> {
+        self.waits.note(&self.whole)
+    }
+
     /// Begins a fork: masks signals, so that no handler forks within, and waits for another thread's.
     ///
     /// # Safety
@@ -184,14 +194,13 @@ impl Fork {
     }
 
     /// Opens the gate in the child. What threads held that stayed in the parent is still to be
-    /// [set free](FutexLock::free_if_left).
+    /// [set free](FutexLock::free_if_whole).
     ///
     /// # Safety
     /// - [`Fork::begin`] was called by the thread that this one is the copy of.
     /// - Followed by [`Fork::end_in_child`].
     pub unsafe fn in_child(&self) {
         debug_assert!(self.is_mine());
-        self.waits.keep_own();
         self.gate.open_all();
     }
 
@@ -200,6 +209,7 @@ impl Fork {
     /// # Safety
     /// - As [`Fork::in_child`], which was called before.
     pub unsafe fn end_in_child(&self) {
+        self.waits.keep_own();
         // SAFETY: held since `begin`.
         let signals = unsafe { *self.signals.get() };
         // SAFETY: as above.
@@ -210,11 +220,5 @@ impl Fork {
     /// Whether the calling thread is within a fork.
     pub fn is_mine(&self) -> bool {
         self.whole.is_mine()
-    }
-
-    /// The calling thread is about to wait for `lock`. A wait for another thread's fork is not noted: the handler that forks
-    /// may have interrupted a change.
-    pub(super) fn note_waiting(&self, lock: &FutexLock) -> Option<Waiting<'_>> {
-        (!core::ptr::eq(lock, &self.whole)).then(|| self.waits.note(lock))
     }
 }

@@ -14,11 +14,11 @@
 #![allow(dead_code, unused_imports)]
 
 use super::lock_loom;
+use crate::base::sync::AtomicUsize;
+use crate::base::sync::Ordering::Relaxed;
 use lock::{FutexLock, Rank};
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicUsize;
 use machine::{Flaw, be, interrupt_next_wake};
-use std::sync::atomic::Ordering::Relaxed;
 use std::vec::Vec;
 
 #[path = "gate.rs"]
@@ -53,10 +53,10 @@ mod thread {
 
 /// See the head of this file.
 mod machine {
-    use core::cell::Cell;
-    use loom::sync::atomic::{self as checked, fence};
+    pub(super) use crate::base::sync::Ordering;
+    use crate::base::sync::{self as checked, fence};
     use loom::sync::{Condvar, Mutex};
-    pub(super) use std::sync::atomic::Ordering;
+    use std::cell::Cell;
     use std::vec::Vec;
 
     /// What is left out.
@@ -261,7 +261,7 @@ impl World {
     /// Has the checker see all words before there are two threads.
     fn touch(&self) {
         let locks = [&self.left, &self.middle, &self.right];
-        let waits = locks.map(|lock| gate::FORK.note_waiting(lock));
+        let waits = locks.map(|lock| gate::FORK.waits.note(lock));
         drop(waits);
         self.fork(&locks);
     }
@@ -274,11 +274,24 @@ impl World {
 
     /// Copies the process between closing and opening the gate.
     fn fork(&self, locks: &[&FutexLock]) {
+        self.copy(locks, || self.assert_whole());
+    }
+
+    /// The same in a thread, or beside one, that is in the middle of a change.
+    fn fork_whatever(&self, locks: &[&FutexLock]) {
+        self.copy(locks, || ());
+    }
+
+    fn assert_whole(&self) {
+        let [first, second] = self.steps.each_ref().map(|step| step.load(Relaxed));
+        assert_eq!(first, second, "the copy finds a change half done");
+    }
+
+    fn copy(&self, locks: &[&FutexLock], look: impl FnOnce()) {
         // SAFETY: the gate is opened below, by this thread.
         unsafe { gate::FORK.begin() };
         locks.iter().for_each(|lock| gate::FORK.close(lock));
-        let [first, second] = self.steps.each_ref().map(|step| step.load(Relaxed));
-        assert_eq!(first, second, "the copy finds a change half done");
+        look();
         // SAFETY: begun above.
         unsafe { gate::FORK.in_parent() };
     }
@@ -342,6 +355,14 @@ const FORKS_INSIDE: Part = |world| {
     world.fork(&[&world.left, &world.middle, &world.right]);
 };
 
+/// Forks in a handler that interrupted a change under the right lock.
+const FORKS_RIGHT: Part = |world| {
+    let _right = world.right.lock();
+    world.steps[0].store(1, Relaxed);
+    world.fork_whatever(&[&world.left, &world.right]);
+    world.steps[1].store(1, Relaxed);
+};
+
 #[test]
 fn a_copy_finds_every_change_whole() {
     explore(Flaw::None, [FORKS, CHANGES]);
@@ -376,6 +397,15 @@ fn nor_for_who_waits_for_such_a_thread() {
         world.change();
     };
     explore(Flaw::None, [FORKS_INSIDE, begins, links]);
+}
+
+#[test]
+fn two_threads_may_fork_inside() {
+    let left: Part = |world| {
+        let _left = world.left.lock();
+        world.fork_whatever(&[&world.left, &world.right]);
+    };
+    explore(Flaw::None, [FORKS_RIGHT, left]);
 }
 
 /// The handler comes between giving the right lock up and waking who waits for it.

@@ -6,6 +6,7 @@
 pub use super::gate::Rank;
 use super::gate::{FORK, Gate};
 use super::machine::{AtomicUsize, Ordering, SPINS, Wake, me, sleep_while, wake};
+use super::waits::Stuck;
 
 #[cfg(loom)]
 pub use super::lock_loom::{Guard, Lock};
@@ -97,7 +98,7 @@ impl FutexLock {
 
     #[cold]
     fn lock_contended(&self) -> FutexGuard<'_> {
-        let _waiting = FORK.note_waiting(self);
+        let _waiting = FORK.waits.note(self);
         let mut value = me();
         loop {
             Self::gate().wait(self.rank);
@@ -118,7 +119,10 @@ impl FutexLock {
                     }
                 }
                 held => {
-                    super::section::assert_outside();
+                    // A fork comes from a handler that may have interrupted a section.
+                    if self.rank != Rank::Fork {
+                        super::section::assert_outside();
+                    }
                     sleep_while(&self.state, held, None);
                 }
             }
@@ -136,7 +140,7 @@ impl FutexLock {
     /// For a fork that has closed the lock's rank: waits until nobody holds it whom the fork has to wait for.
     pub(super) fn await_rest(&self) {
         while let Some(holder) = self.holder() {
-            if holder == me() || FORK.waits.is_stuck(holder) {
+            if holder == me() || FORK.waits.stuck(holder).is_some() {
                 return;
             }
             match self.announce() {
@@ -157,6 +161,15 @@ impl FutexLock {
             self.state.store(FREE, Ordering::Release);
         }
         is_left
+    }
+
+    /// The same, unless the holder was interrupted in the middle of a change. Then the lock stays held for good: the child may
+    /// `exec`, or end.
+    pub fn free_if_whole(&self) {
+        let is_whole = |holder| FORK.waits.stuck(holder) != Some(Stuck::Interrupted);
+        if self.holder().is_some_and(is_whole) {
+            self.free_if_left();
+        }
     }
 
     pub(super) fn wake_one(&self) {
