@@ -45,6 +45,11 @@ for name in open open64 openat openat64 close read pread pread64 write writev pw
         fail "the library calls $name, a cancellation point: use core/src/os/calls.rs"
     fi
 done
+# The words that a fork writes stand on one page (core/src/os/gate.rs). A second page costs both processes a fault.
+read -r start bytes < <(readelf --sections --wide "$library" |
+    sed -n 's/^.* neap_fork *PROGBITS *\([0-9a-f]*\) [0-9a-f]* \([0-9a-f]*\) .*/\1 \2/p')
+[ $((0x$start >> 12)) -eq $(((0x$start + 0x$bytes - 1) >> 12)) ] ||
+    fail "the section neap_fork lies on two pages: align it"
 if defined "$dist/neap" malloc; then
     fail "the command defines malloc: the library was linked into it"
 fi

@@ -219,7 +219,7 @@ pub static OPTIONS: &[Declaration] = &[
         kind: SWITCH,
         default: "1",
         bare: None,
-        doc: "Keep a board for `neap stat`, `neap top` and the other tools: a memory file with figures, and a descriptor of it.",
+        doc: "Keep a board for `neap stat`, `neap top` and the other tools: a memory file with figures, and a descriptor of it. 1: from the start, as `neap run` sets it. 0: never. If not set: once the heap has grown by 1 MiB, or 256 calls took a slow path.",
     },
     Declaration {
         name: "answer",

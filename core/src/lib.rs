@@ -34,6 +34,13 @@
 //! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
 //!   [`os::section`] checks it.
 //!
+//! # What a short-lived process pays
+//!
+//! Each page that a process touches costs it a fault, and each of its forks a copied entry. So the
+//! words that every start and every fork writes stand together, in the section `neap_fork` and at
+//! the head of [`cache::heap::Heap`]. Tables that few processes use are mapped at their first use
+//! ([`os::late`]).
+//!
 //! `docs/first-malloc.md` follows the first allocation step by step, `docs/purge.md` the way home.
 
 pub mod base;

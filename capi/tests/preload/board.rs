@@ -7,7 +7,9 @@ use std::process::Output;
 /// Runs one mode; none if there is no compiler.
 fn outcome(mode: &str, variables: &[(&str, &str)]) -> Option<Output> {
     let program = compile("programs/attach/board.c", Artifact::Program, &[])?;
-    Some(run(&program, &[OsStr::new(mode)], variables))
+    let mut all = vec![("NEAP_ATTACH", "1")];
+    all.extend(variables);
+    Some(run(&program, &[OsStr::new(mode)], &all))
 }
 
 fn holds(mode: &str, variables: &[(&str, &str)]) {
@@ -21,6 +23,17 @@ fn every_process_has_a_sealed_board() {
     holds("present", &[]);
     holds("hidden", &[("NEAP_ATTACH", "0")]);
     holds("hidden", &[("NEAP_ASK", "0")]);
+}
+
+/// Every process had a board from its start.
+#[test]
+fn a_board_comes_up_when_the_process_has_done_something() {
+    for mode in ["grows", "works", "forks-early"] {
+        let program = compile("programs/attach/board.c", Artifact::Program, &[]);
+        if let Some(program) = program {
+            succeeds(&run(&program, &[OsStr::new(mode)], &[]), mode);
+        }
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod purge;
 mod scarce;
 mod semantics;
 mod stacks;
+mod start;
 mod support;
 mod symbols;
 mod torture;

@@ -134,11 +134,11 @@ fn runs_within(program: &str, arguments: &[&str], resource: libc::__rlimit_resou
 
 #[test]
 fn perl_and_sh_run_with_little_writable_memory() {
-    for kib in [1200, 1500, 2000, 3000] {
+    for kib in [900, 1200, 1500, 2000, 3000] {
         runs_within("/bin/sh", &["-c", ":"], libc::RLIMIT_DATA, kib);
     }
     if is_here("perl", "perl") {
-        for kib in [2400, 2600, 2800, 3000, 3500, 4000, 6000] {
+        for kib in [1700, 2000, 2400, 2600, 2800, 3000, 3500, 4000, 6000] {
             runs_within("/usr/bin/perl", &["-e", "1"], libc::RLIMIT_DATA, kib);
         }
     }

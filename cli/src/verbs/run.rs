@@ -21,6 +21,7 @@ use std::time::Duration;
 use std::{env, io};
 
 const STATS: &str = "NEAP_STATS";
+const ATTACH: &str = "NEAP_ATTACH";
 const CHILDREN: &str = "NEAP_CHILDREN";
 const STATS_FILE: &str = "NEAP_STATS_FILE";
 
@@ -32,6 +33,10 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         .flatten()
         .cloned()
         .collect();
+    if env::var_os(ATTACH).is_none() {
+        // The user may look at the program, however small it is.
+        set_variables([(ATTACH, OsString::from("1"))]);
+    }
     set_variables(flags::variables(matches));
     if let Some(file) = matches.get_one::<OsString>("classes") {
         set_variables([("NEAP_CLASSES", file_of_classes(Path::new(file))?)]);

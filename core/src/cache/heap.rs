@@ -22,19 +22,15 @@ use crate::stacks::Pool;
 use core::ptr::NonNull;
 
 /// Everything the threads share.
+///
+/// In this order, and aligned, the words that every process writes stand on one page. A further page costs
+/// a short-lived process a fault, and its parent's `fork` another.
+#[repr(C, align(2048))]
 pub struct Heap {
-    /// Spans.
-    pub pages: PageHeap<Linux>,
-    /// Slabs with free blocks, by class.
-    pub depots: Depots,
-    /// Memory for caches and magazine arrays.
-    pub meta: Meta,
-    /// The bounds of the magazines.
-    pub budget: Budget,
-    /// Stacks for coroutines.
-    pub stacks: Pool,
     /// All caches.
     pub registry: Registry,
+    /// The bounds of the magazines.
+    pub budget: Budget,
     mode: AtomicU8,
     decay_ms: AtomicU64,
     /// How often samples are taken, which is not as often as was asked for in a process that allocates very fast.
@@ -45,6 +41,14 @@ pub struct Heap {
     pub pressure: Pressure,
     /// When other threads' magazines were last drained for one that had no capacity, in ms.
     pub(super) reclaimed_at: AtomicU64,
+    /// Spans.
+    pub pages: PageHeap<Linux>,
+    /// Slabs with free blocks, by class.
+    pub depots: Depots,
+    /// Memory for caches and magazine arrays.
+    pub meta: Meta,
+    /// Stacks for coroutines.
+    pub stacks: Pool,
 }
 
 const _: () = assert!(Tag::STACK.0 == crate::stacks::TAG);

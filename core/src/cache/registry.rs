@@ -232,7 +232,8 @@ impl Heap {
     /// at hand goes without.
     #[cold]
     pub fn enter(&'static self) -> Option<&'static Cache> {
-        let Some(key) = self.registry.key() else {
+        // A cache and its magazines take two slabs, too much where writable memory is scant.
+        let Some(key) = self.registry.key().filter(|_| !self.pages.is_scant()) else {
             // SAFETY: a static.
             unsafe { slot::set(&GONE) };
             return None;

@@ -219,7 +219,13 @@ fn take_larger(class: Class) -> *mut u8 {
     if HEAP.mode() != Mode::Plain || HEAP.is_sampling() {
         return ptr::null_mut();
     }
-    let larger = Class::all().filter(|other| other.bytes() > class.bytes());
+    larger(class, usize::MAX)
+}
+
+/// A block of a class larger than `class`, of at most `most` bytes, from a slab that has a free one.
+fn larger(class: Class, most: usize) -> *mut u8 {
+    let sizes = class.bytes() + 1..=most;
+    let larger = Class::all().filter(|other| sizes.contains(&other.bytes()));
     let fitting = larger.filter(|other| other.alignment() >= class.alignment());
     let mut blocks = fitting.map(|other| (HEAP.take_listed(other), other));
     match blocks.find(|(block, _)| !block.is_null()) {
@@ -235,6 +241,23 @@ fn take_larger(class: Class) -> *mut u8 {
     }
 }
 
+/// A block of an existing slab, at most [`SCANT_WASTE`] times as large, or else of a new slab.
+#[cold]
+fn take_scantily(class: Class) -> *mut u8 {
+    match HEAP.take_listed(class) {
+        block if block.is_null() => {}
+        block => return block,
+    }
+    match larger(class, class.bytes() * SCANT_WASTE) {
+        block if block.is_null() => HEAP.take_one(class),
+        block => block,
+    }
+}
+
+/// How many times as large as its class a block may be where writable memory is scant. A new slab would
+/// take 64 KiB.
+const SCANT_WASTE: usize = 8;
+
 fn take(size: usize, class: Class) -> *mut u8 {
     let cache = entered();
     if let (true, Some(cache)) = (HEAP.is_sampling(), cache) {
@@ -242,6 +265,7 @@ fn take(size: usize, class: Class) -> *mut u8 {
     }
     match (HEAP.mode(), cache) {
         (Mode::Checking, _) => check::allocate(class),
+        (_, None) if HEAP.pages.is_scant() => take_scantily(class),
         (_, None) => HEAP.take_one(class),
         (Mode::Plain, Some(cache)) => HEAP.refill(cache, class),
         (Mode::Counting, Some(cache)) => {

@@ -2,11 +2,14 @@
 //! are handed out again, so every second free of one is seen at once.
 
 use super::release::{free_found, start_of};
-use crate::base::sync::{AtomicUsize, Ordering, UnsafeCell};
+use crate::base::sync::{AtomicUsize, Ordering};
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::misuse::{self, Call};
+use crate::os::late::Late;
 use crate::os::lock::{Lock, Rank};
 use crate::slab::class::Class;
+use bytemuck::Zeroable;
+use core::ptr::NonNull;
 
 /// Blocks in quarantine at most.
 const PLACES: usize = 8192;
@@ -17,29 +20,14 @@ const SLOTS: usize = PLACES * 2;
 
 static QUARANTINE: Quarantine = Quarantine {
     lock: Lock::new(Rank::Quarantine),
-    inner: &ROOM,
+    inner: Late::new(),
     held: [const { AtomicUsize::new(0) }; 3],
 };
 
-/// Apart from the lock, whose rank is not zero: 256 KiB of zeros take no room in the file.
-static ROOM: Room = Room(UnsafeCell::new(Inner {
-    ring: [(0, 0); PLACES],
-    first: 0,
-    count: 0,
-    bytes: 0,
-    large: [0; 2],
-    slots: [0; SLOTS],
-}));
-
-struct Room(UnsafeCell<Inner>);
-
-// SAFETY: reached only under the quarantine's lock.
-unsafe impl Sync for Room {}
-
 struct Quarantine {
     lock: Lock,
-    /// guarded by: lock
-    inner: &'static Room,
+    /// 256 KiB, mapped when the first block is freed in the checking mode. guarded by: lock
+    inner: Late<Inner>,
     /// What is held, for statistics: bytes, and of these bytes and blocks of large ones. Written
     /// under `lock`.
     held: [AtomicUsize; 3],
@@ -56,6 +44,9 @@ struct Inner {
     /// The same addresses, hashed, linear probing; 0 is empty.
     slots: [usize; SLOTS],
 }
+
+// SAFETY: integers only, and 0 is a value of each.
+unsafe impl Zeroable for Inner {}
 
 /// A block of `class`, the lowest that is free.
 pub(super) fn allocate(class: Class) -> *mut u8 {
@@ -90,17 +81,20 @@ pub(super) fn held() -> Held {
 pub(super) fn holds(address: usize) -> bool {
     let _guard = QUARANTINE.lock.lock();
     // SAFETY: the lock is held.
-    unsafe { &*QUARANTINE.inner.0.get() }
-        .slot_of(address)
-        .is_ok()
+    let holds = |inner: NonNull<Inner>| unsafe { inner.as_ref() }.slot_of(address).is_ok();
+    QUARANTINE.inner.find().is_some_and(holds)
 }
 
 /// Puts a freed block into quarantine and lets the oldest go. Aborts on a second free.
 pub(super) fn free(address: usize, found: Found) {
     let bytes = bytes_of(address, &found);
     let _guard = QUARANTINE.lock.lock();
+    let Some(mut inner) = QUARANTINE.inner.open() else {
+        // No memory to note what waits: nothing does.
+        return free_found(address, found);
+    };
     // SAFETY: the lock is held to the end of this function.
-    let inner = unsafe { &mut *QUARANTINE.inner.0.get() };
+    let inner = unsafe { inner.as_mut() };
     if !inner.insert(address) {
         misuse::double_free(address, bytes);
     }

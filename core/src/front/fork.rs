@@ -31,7 +31,7 @@
 //! `docs/decisions/0016-fork.md` has the measurements.
 
 use super::{attach, check, profile, purge};
-use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::os::gate::FORK;
 use crate::os::linux::{cgroup, close_inherited_pagemap, locked};
@@ -72,6 +72,12 @@ struct Streams {
 #[unsafe(link_section = "neap_fork")]
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether the process that forks has one thread. Then every lock that is held is that thread's.
+/// guarded by: [`FORK`]
+#[unsafe(link_section = "neap_fork")]
+static ALONE: AtomicBool = AtomicBool::new(false);
+
+#[unsafe(link_section = "neap_fork")]
 static STREAMS: Streams = Streams {
     lock: AtomicPtr::new(null_mut()),
     unlock: AtomicPtr::new(null_mut()),
@@ -109,11 +115,11 @@ impl Streams {
         }
     }
 
-    /// Whether the C library's fork takes the list: in a process with several threads.
-    fn has_threads(&self) -> bool {
+    /// Whether the process has one thread; `None` where the C library does not say.
+    fn is_single(&self) -> Option<bool> {
         let single = self.single.load(Ordering::Relaxed);
         // SAFETY: null or a byte, as `note_streams` was promised; other threads may change it, but none does while there is one.
-        !single.is_null() && unsafe { single.read_volatile() } == 0
+        (!single.is_null()).then(|| unsafe { single.read_volatile() } != 0)
     }
 
     fn take(&self) {
@@ -144,7 +150,8 @@ impl Streams {
 /// - Followed by [`in_parent`] or [`in_child`] with the same `copier`, on the same thread. Between them no thread is started.
 pub unsafe fn prepare(copier: Copier) {
     purge::before_fork();
-    let has_threads = copier == Copier::CLibrary && STREAMS.has_threads();
+    // Then the C library's fork takes its list of streams.
+    let has_threads = copier == Copier::CLibrary && STREAMS.is_single() == Some(false);
     let coming = has_threads.then(|| FORK.note_coming());
     if has_threads {
         STREAMS.take();
@@ -152,7 +159,11 @@ pub unsafe fn prepare(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.begin() };
     drop(coming);
-    each_lock(|lock| FORK.close(lock));
+    let alone = STREAMS.is_single() == Some(true);
+    ALONE.store(alone, Ordering::Relaxed);
+    if !alone {
+        each_lock(|lock| FORK.close(lock));
+    }
 }
 
 /// Visits all locks but those of caches, from the left of the order of locks to the right.
@@ -183,8 +194,11 @@ pub unsafe fn in_parent(copier: Copier) {
 pub unsafe fn in_child(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_child() };
-    each_lock(Lock::free_if_whole);
-    HEAP.after_fork_in_child();
+    // A lone thread left none behind, and the locks stand on a dozen pages.
+    if !ALONE.load(Ordering::Relaxed) {
+        each_lock(Lock::free_if_whole);
+        HEAP.after_fork_in_child();
+    }
     // Before the board, which only the process's own may put up.
     purge::after_fork_in_child(copier);
     if copier == Copier::CLibrary {

@@ -59,13 +59,16 @@ static STARTER: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = "neap_fork")]
 static HOLDS: AtomicUsize = AtomicUsize::new(0);
 /// Whether a thread may be started at all.
+#[unsafe(link_section = "neap_fork")]
 static ENABLED: AtomicBool = AtomicBool::new(false);
 /// Whether it is started from the beginning on, however small the heap is.
+#[unsafe(link_section = "neap_fork")]
 static EAGER: AtomicBool = AtomicBool::new(false);
 /// The process that the library was started in, or that was forked from one.
 #[unsafe(link_section = "neap_fork")]
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 /// No thread is started before this time, in ms: the last attempt was refused.
+#[unsafe(link_section = "neap_fork")]
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
 const RETRY_MS: u64 = 1000;
 
@@ -79,6 +82,7 @@ const STACK_BYTES: usize = 128 << 10;
 const LOOK_MS: u64 = 1;
 
 /// What the option `NEAP_PURGE_THREAD` says.
+#[unsafe(link_section = "neap_fork")]
 static CHOSEN: AtomicU32 = AtomicU32::new(UNSAID);
 const UNSAID: u32 = 0;
 const OFF: u32 = 1;
@@ -95,6 +99,11 @@ pub(super) fn choose(word: &str) {
 /// `NEAP_ANSWER`: the thread is started [at once](start_eagerly), or by the first slow path that can where that is too early.
 pub(super) fn want_from_start() {
     EAGER.store(true, Ordering::Relaxed);
+}
+
+/// Whether the thread is wanted from the start on.
+pub(super) fn is_wanted_from_start() -> bool {
+    EAGER.load(Ordering::Relaxed)
 }
 
 /// The thread is started now, if it is wanted from the start on. The program has one thread, and none of its calls is under way.

@@ -6,8 +6,10 @@
 
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::board::{SIZE_STEP, SIZES, SizeFigure};
+use crate::os::late::Late;
 use crate::slab::class::{CLASSES, Class};
 use crate::stats::ClassFigures;
+use bytemuck::Zeroable;
 
 /// Allocations and their bytes.
 struct Tally {
@@ -36,15 +38,22 @@ impl Tally {
     }
 }
 
-/// As [`crate::board`] describes. Never touched while nothing is counted.
-static BY_SIZE: [Tally; SIZES] = [const { Tally::new() }; SIZES];
+// SAFETY: integers only, and 0 is a value of each.
+unsafe impl Zeroable for Tally {}
+
+/// As [`crate::board`] describes. Mapped when something is counted.
+static BY_SIZE: Late<[Tally; SIZES]> = Late::new();
 /// By class index; 0: those that no slab serves.
 static BY_CLASS: [Tally; CLASSES + 1] = [const { Tally::new() }; CLASSES + 1];
 
 /// Notes a request of `size` bytes, which a slab of `class` serves, or none.
 pub(super) fn note(size: usize, class: Option<Class>) {
     BY_CLASS[class.map_or(0, Class::index)].add(size);
-    BY_SIZE[class.map_or(SIZES - 1, |class| step(size, class))].add(size);
+    if let Some(by_size) = BY_SIZE.open() {
+        // SAFETY: mapped for good, and written by atomics only.
+        let by_size = unsafe { by_size.as_ref() };
+        by_size[class.map_or(SIZES - 1, |class| step(size, class))].add(size);
+    }
 }
 
 /// The entry of a size.
@@ -56,7 +65,12 @@ fn step(size: usize, class: Class) -> usize {
 
 /// Calls `visit` with every entry that holds something: its number, and what it holds.
 pub(super) fn each(mut visit: impl FnMut(usize, SizeFigure)) {
-    for (entry, tally) in BY_SIZE.iter().enumerate() {
+    let Some(by_size) = BY_SIZE.find() else {
+        return;
+    };
+    // SAFETY: as in `note`.
+    let by_size = unsafe { by_size.as_ref() };
+    for (entry, tally) in by_size.iter().enumerate() {
         let figure = tally.figure();
         if figure.count > 0 {
             visit(entry, figure);

@@ -3,6 +3,7 @@
 //! Allocation does not wait for any of this: the first call may come from the dynamic loader, before
 //! any constructor. Options count from the constructor on.
 
+use super::attach::When;
 use super::statistics::{self, Lossy};
 use super::{attach, classes, fork, profile, purge};
 use crate::base::sync::{AtomicBool, Ordering};
@@ -16,6 +17,7 @@ use crate::os::{scratch, thread};
 use crate::page::HugePolicy;
 use core::ffi::{CStr, c_char};
 
+#[unsafe(link_section = "neap_fork")]
 static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
 
 /// Whether `dlopen` is to leave `RTLD_DEEPBIND` in its flags.
@@ -49,6 +51,7 @@ pub(super) unsafe fn begin_on_the_way(envp: *mut *mut c_char) {
 
 /// Whether there is an environment, and nobody has come here with one before.
 fn is_first(envp: *mut *mut c_char) -> bool {
+    #[unsafe(link_section = "neap_fork")]
     static DONE: AtomicBool = AtomicBool::new(false);
     !envp.is_null() && !DONE.swap(true, Ordering::Relaxed)
 }
@@ -64,7 +67,9 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
     }
     // Last: with `NEAP_ASK=0` not even this.
     sandbox::note_start();
-    attach::begin();
+    let watched =
+        HEAP.mode() != Mode::Plain || profile::is_wanted() || purge::is_wanted_from_start();
+    attach::begin(watched);
     profile::begin();
 }
 
@@ -202,7 +207,8 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
             DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
         ("sample", Value::Bytes(rate)) => profile::want(rate),
-        ("attach", Value::Choice("0")) => attach::forbid(),
+        ("attach", Value::Choice("0")) => attach::choose(When::Never),
+        ("attach", Value::Choice("1")) => attach::choose(When::AtStart),
         ("answer", Value::Choice("1")) => purge::want_from_start(),
         // SAFETY: as above.
         ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },

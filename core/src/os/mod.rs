@@ -15,6 +15,7 @@ pub mod futex;
 pub mod gate;
 #[cfg(all(test, loom))]
 mod gate_models;
+pub mod late;
 pub mod linux;
 pub mod lock;
 #[cfg(loom)]

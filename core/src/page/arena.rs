@@ -13,12 +13,16 @@
 use super::span::{RECORD_BYTES, Record};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+use crate::base::units::{HUGE_SLICES, SLICE_BYTES, SLICE_SHIFT};
 use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Slices whose metadata is committed together (fewer in an arena that has fewer).
 const GROUP_SLICES: usize = 1024;
+/// In an arena of this many slices (1 GiB) or more, the slices begin in the middle of 2 MiB. The slices and
+/// the end of the arena's tables then share a page of the kernel's page tables, and a fork copies one
+/// less.
+const AMPLE: usize = (1 << 30) / SLICE_BYTES;
 /// Smallest group: one word of commit bits needs no care for its end.
 const GROUP_MIN: usize = 64;
 
@@ -74,10 +78,14 @@ impl Layout {
         let group_bytes = (far_at + sides.far * group).next_multiple_of(page_bytes);
         let tags = slices.next_multiple_of(page_bytes);
         let tables = tags + slices.div_ceil(group) * group_bytes;
+        let head = tables.div_ceil(SLICE_BYTES);
         Self {
             base: 0,
             slices,
-            head: tables.div_ceil(SLICE_BYTES),
+            head: match slices >= AMPLE {
+                true => head.next_multiple_of(HUGE_SLICES) + HUGE_SLICES / 2,
+                false => head,
+            },
             pages_per_slice: (SLICE_BYTES / page_bytes).max(1),
             group_shift: group.trailing_zeros(),
             group_bytes,

@@ -34,6 +34,7 @@ const NO_BASE: usize = 1 << (usize::BITS - 1);
 ///
 /// The heap must not move once it has given out a span.
 #[derive(Debug)]
+#[repr(C)]
 pub struct PageHeap<O: Os> {
     /// Address of the first arena. Set once.
     pub primary_base: AtomicUsize,
@@ -64,13 +65,18 @@ pub struct PageHeap<O: Os> {
     pub(super) moved_spans: AtomicUsize,
     /// Whether nothing is to be committed ahead.
     thrifty: AtomicBool,
+    /// Whether writable memory has no room for a slab of each class.
+    scant: AtomicBool,
     pub(super) os: O,
     pub(super) sides: Sides,
     /// Never held over a system call; debug builds check it, see [`crate::os::section`].
     lock: FutexLock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
+    /// A small process uses the first only, which stands beside the fields above.
     arenas: [Arena; MAX_ARENAS],
+    /// Where units of huge pages ended. guarded by: lock
+    ended: UnsafeCell<Ended>,
 }
 
 /// What the lock guards, beside the arenas' records and masks of free spans.
@@ -86,8 +92,6 @@ pub(super) struct Inner {
     pub(super) aside: usize,
     /// What purging passed just now.
     pub(super) swept: Swept,
-    /// Where units of huge pages ended.
-    pub(super) ended: Ended,
     pub(super) counts: Counts,
     /// Where others see them.
     pub(super) mirror: Option<Mirror>,
@@ -95,7 +99,7 @@ pub(super) struct Inner {
     pub(super) reflected: usize,
 }
 
-// SAFETY: `inner` is reached only under `lock`; the rest is atomics, constants, and arenas (Sync).
+// SAFETY: `inner` and `ended` are reached only under `lock`; the rest is atomics, constants, and arenas (Sync).
 unsafe impl<O: Os> Sync for PageHeap<O> {}
 // SAFETY: nothing in it is tied to a thread.
 unsafe impl<O: Os + Send> Send for PageHeap<O> {}
@@ -107,6 +111,14 @@ pub(super) struct Locked<'h, O: Os> {
     // Dropped before the guard, which may wake a sleeper.
     _section: Section,
     _guard: FutexGuard<'h>,
+}
+
+impl<O: Os> Locked<'_, O> {
+    /// Where units of huge pages ended.
+    pub(super) fn ended(&mut self) -> &mut Ended {
+        // SAFETY: the lock is held, and this is the only reference.
+        unsafe { &mut *self.heap.ended.get() }
+    }
 }
 
 impl<O: Os> Drop for Locked<'_, O> {
@@ -139,6 +151,7 @@ impl<O: Os> PageHeap<O> {
             calls: CallCounts::new(),
             moved_spans: AtomicUsize::new(0),
             thrifty: AtomicBool::new(false),
+            scant: AtomicBool::new(false),
             os,
             sides,
             lock: FutexLock::new(Rank::Pages),
@@ -148,12 +161,12 @@ impl<O: Os> PageHeap<O> {
                 refused: Queue::new(Queued::Refused),
                 aside: 0,
                 swept: Swept::NOTHING,
-                ended: Ended::new(),
                 counts: Counts::new(),
                 mirror: None,
                 reflected: 0,
             }),
             arenas: [const { Arena::new() }; MAX_ARENAS],
+            ended: UnsafeCell::new(Ended::new()),
         }
     }
 
@@ -211,6 +224,16 @@ impl<O: Os> PageHeap<O> {
     /// From now on nothing is committed ahead of its use.
     pub(super) fn be_thrifty(&self) {
         self.thrifty.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on [`PageHeap::is_scant`] is true.
+    pub(super) fn be_scant(&self) {
+        self.scant.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether writable memory is so limited that it has no room for a slab of each class.
+    pub fn is_scant(&self) -> bool {
+        self.scant.load(Ordering::Relaxed)
     }
 
     /// Whether nothing is to be committed ahead of its use.

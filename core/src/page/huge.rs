@@ -82,8 +82,7 @@ impl<O: Os> PageHeap<O> {
         let unit = start..start + HUGE_BYTES;
         let told = self
             .locked()
-            .inner
-            .ended
+            .ended()
             .include(unit.clone(), arena.layout().range());
         if let Some(range) = told {
             self.advise(range, Huge::Avoid);

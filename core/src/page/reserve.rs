@@ -20,6 +20,9 @@ const LIMIT_PART: usize = 8;
 /// Under a limit below this (64 MiB), on the address space or on writable memory, arenas are small, for so are their tables, and
 /// nothing is committed ahead.
 const AMPLE_SLICES: usize = (64 << 20) / SLICE_BYTES;
+/// Under a limit on writable memory below this (4 MiB), there are no thread caches, and a request may get
+/// a block of a larger class.
+const SCANT_SLICES: usize = (4 << 20) / SLICE_BYTES;
 /// Slices of the first arena where address space has its price (256 MiB); a further one has as many as all before it.
 const DEAR_SLICES: usize = (256 << 20) / SLICE_BYTES;
 /// Slices of the first arena at the end of the program's heap (4 MiB).
@@ -211,6 +214,9 @@ impl<O: Os> PageHeap<O> {
             .map_or(MOST_SLICES, |limit| limit / SLICE_BYTES);
         if data < AMPLE_SLICES || kept < AMPLE_SLICES / LIMIT_PART {
             self.be_thrifty();
+            if data < SCANT_SLICES {
+                self.be_scant();
+            }
             return kept.min(data.max(AMPLE_SLICES / LIMIT_PART));
         }
         let paid = match self.os.reserves_freely() {

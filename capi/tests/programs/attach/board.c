@@ -91,6 +91,49 @@ static void present(void) {
 
 static void hidden(void) { CHECK(descriptor_of("neap-board") == -1); }
 
+static int has_board(void) { return descriptor_of("neap-board") >= 0; }
+
+// By two megabytes, with few calls.
+static void grows(void) {
+    CHECK(!has_board());
+    for (int i = 0; i < 32; i++)
+        CHECK(malloc(64 << 10));
+    CHECK(has_board());
+    present();
+}
+
+// By nothing, with many calls that the fast path cannot serve.
+static void works(void) {
+    CHECK(!has_board());
+    for (int i = 0; i < 300; i++)
+        free(malloc(100 << 10));
+    CHECK(has_board());
+    present();
+}
+
+// The child's counts begin anew, and the parent's board is not its own.
+static void forks_early(void) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        free(malloc(100 << 10));
+        CHECK(!has_board());
+        grows();
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    works();
+    child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 300; i++)
+            free(malloc(100 << 10));
+        present();
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 static void child_has_its_own(int generations) {
     pid_t child = fork();
     CHECK(child >= 0);
@@ -572,6 +615,9 @@ int main(int count, char **arguments) {
     const char *what = count > 1 ? arguments[1] : "";
     if (!strcmp(what, "present")) present();
     else if (!strcmp(what, "hidden")) hidden();
+    else if (!strcmp(what, "grows")) grows();
+    else if (!strcmp(what, "works")) works();
+    else if (!strcmp(what, "forks-early")) forks_early();
     else if (!strcmp(what, "fork")) child_has_its_own(3);
     else if (!strcmp(what, "exec")) exec_again(arguments);
     else if (!strcmp(what, "vfork")) vforked();

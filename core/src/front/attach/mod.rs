@@ -56,11 +56,33 @@ pub enum Frontend {
     Rust = 2,
 }
 
+#[unsafe(link_section = "neap_fork")]
 static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
-static ALLOWED: AtomicBool = AtomicBool::new(true);
+#[unsafe(link_section = "neap_fork")]
+static WHEN: AtomicU8 = AtomicU8::new(When::Worthwhile as u8);
+/// The process has no board yet, and gets one later.
+#[unsafe(link_section = "neap_fork")]
+static ABSENT: AtomicBool = AtomicBool::new(false);
 /// An observer asked at least once, or a monitor was told of the board: write the last figures.
 #[unsafe(link_section = "neap_fork")]
 static AWAITED: AtomicBool = AtomicBool::new(false);
+
+/// When a process gets a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum When {
+    /// Never.
+    Never,
+    /// When its heap has grown, or when it has taken many slow paths (`super::purge::moment`). Most
+    /// processes of a shell script end before that.
+    Worthwhile,
+    /// At the start.
+    AtStart,
+}
+
+/// The board's words.
+#[unsafe(link_section = "neap_fork")]
+static WORDS: Words = Words::none();
 
 /// The process's private state of the board.
 struct Private {
@@ -71,7 +93,6 @@ struct Private {
     /// Path of the socket to tell of the board; empty: none. Written while the process has one
     /// thread.
     monitor: UnsafeCell<Name>,
-    words: Words,
     /// The last requests considered: ask, purge, sample.
     seen: [AtomicU64; 3],
     /// When an allocating thread first saw a pending request, in ms; 0: none.
@@ -118,7 +139,6 @@ static BOARD: Private = Private {
         bytes: [0; NAME_BYTES],
         len: 0,
     }),
-    words: Words::none(),
     seen: [const { AtomicU64::new(0) }; 3],
     asked_at: AtomicU64::new(0),
     next_at: [const { AtomicU64::new(0) }; 2],
@@ -126,16 +146,20 @@ static BOARD: Private = Private {
     act_at: AtomicU64::new(0),
 };
 
-/// Forbids the board.
-pub(super) fn forbid() {
-    ALLOWED.store(false, Ordering::Relaxed);
+/// Sets when the process gets a board.
+pub(super) fn choose(when: When) {
+    WHEN.store(when as u8, Ordering::Relaxed);
+}
+
+fn is(when: When) -> bool {
+    WHEN.load(Ordering::Relaxed) == when as u8
 }
 
 /// Sets the frontend. Without this call before the process [begins](super::begin), it is a Rust
 /// program's own allocator.
 pub fn set_frontend(frontend: Frontend) {
     FRONTEND.store(frontend as u8, Ordering::Relaxed);
-    BOARD.words.write_frontend(frontend as u64);
+    WORDS.write_frontend(frontend as u64);
 }
 
 /// Whether this is libneap.so.
@@ -157,9 +181,14 @@ pub(super) unsafe fn keep_monitor(name: &[u8]) {
     }
 }
 
-/// Creates the board, unless it was forbidden.
-pub(super) fn begin() {
-    if !ALLOWED.load(Ordering::Relaxed) || thread::is_secure() || !sandbox::allows_more() {
+/// Creates the board, unless it was forbidden: now if `wanted`, chosen or awaited, else when it is
+/// [worthwhile](When::Worthwhile).
+pub(super) fn begin(wanted: bool) {
+    if is(When::Never) || thread::is_secure() || !sandbox::allows_more() {
+        return;
+    }
+    if !(wanted || is(When::AtStart) || AWAITED.load(Ordering::Relaxed)) {
+        ABSENT.store(true, Ordering::Relaxed);
         return;
     }
     let _guard = BOARD.lock.lock();
@@ -172,8 +201,8 @@ fn put_up(inner: &mut Inner) {
     let Some(shared) = Shared::create(board::NAME, board::BYTES.next_multiple_of(page)) else {
         return;
     };
-    BOARD.words.set(Some(&shared));
-    BOARD.words.write_head(&Head {
+    WORDS.set(Some(&shared));
+    WORDS.write_head(&Head {
         magic: board::MAGIC,
         version: board::VERSION,
         bytes: board::BYTES as u64,
@@ -187,8 +216,8 @@ fn put_up(inner: &mut Inner) {
         .iter()
         .for_each(|seen| seen.store(0, Ordering::Relaxed));
     note_sampling(HEAP.sampling());
-    HEAP.tide.bell.words.share(BOARD.words.bell());
-    HEAP.pages.set_mirror(BOARD.words.mirror());
+    HEAP.tide.bell.words.share(WORDS.bell());
+    HEAP.pages.set_mirror(WORDS.mirror());
     tell(&shared, board::KIND_BOARD);
     inner.shared = Some(shared);
 }
@@ -201,13 +230,13 @@ fn monitor() -> &'static Name {
 /// Writes to the board whether a thread answers.
 pub(super) fn note_thread(state: ThreadState) {
     if shared::is_mine() {
-        BOARD.words.write_thread(state);
+        WORDS.write_thread(state);
     }
 }
 
 /// Says on the board at which rate the profiler samples.
 pub(super) fn note_sampling(rate: u64) {
-    BOARD.words.write_rate(rate);
+    WORDS.write_rate(rate);
 }
 
 /// Tells the monitor, if there is one, of the profile's region.
@@ -226,7 +255,7 @@ fn tell(shared: &Shared, kind: u64) {
 /// Whether a request is pending that this process has not considered.
 #[inline]
 pub(super) fn is_asked() -> bool {
-    match BOARD.words.asked() {
+    match WORDS.asked() {
         Some(asked) => differs(asked),
         None => false,
     }
@@ -258,7 +287,7 @@ pub(super) fn on_the_way() {
 /// Rings the purge thread for an observer that could not wake it. At most one ring per request.
 pub(super) fn ring_for_observers() {
     static RUNG_FOR: AtomicU64 = AtomicU64::new(0);
-    let Some(asked) = BOARD.words.asked().filter(|&asked| differs(asked)) else {
+    let Some(asked) = WORDS.asked().filter(|&asked| differs(asked)) else {
         return;
     };
     let sum = asked.into_iter().fold(0, u64::wrapping_add);
@@ -274,7 +303,7 @@ pub(super) fn serve_due() -> bool {
 
 /// Time until an observer is to be served, in ms; `None` while no observer asks or watches.
 pub(super) fn due_in_ms() -> Option<u64> {
-    let asked = BOARD.words.asked()?;
+    let asked = WORDS.asked()?;
     let [ask, purge, sample] =
         core::array::from_fn(|word| asked[word] != BOARD.seen[word].load(Ordering::Relaxed));
     let figures = ask.then(|| Reader::Asks.wait_ms());
@@ -322,7 +351,7 @@ fn serve() {
 
 /// Serves the requests, and writes the figures if they are due. True if there was something to do.
 fn serve_now() -> bool {
-    let Some([ask, purge, sample]) = BOARD.words.asked() else {
+    let Some([ask, purge, sample]) = WORDS.asked() else {
         return false;
     };
     let acted = carry_out(purge, sample);
@@ -359,12 +388,12 @@ fn carry_out(purge: u64, sample: u64) -> bool {
             .is_ok();
     if due && purge != BOARD.seen[1].swap(purge, Ordering::Relaxed) {
         let bytes = HEAP.decay_round(Round::All);
-        BOARD.words.write_purged(purge, bytes as u64);
+        WORDS.write_purged(purge, bytes as u64);
     }
     if due && sample != BOARD.seen[2].swap(sample, Ordering::Relaxed) {
-        let rate = BOARD.words.sample_rate();
+        let rate = WORDS.sample_rate();
         let refusal = rate.map_or(Refusal::None, profile::set_rate);
-        BOARD.words.write_sampled(sample, refusal);
+        WORDS.write_sampled(sample, refusal);
     }
     due
 }
@@ -383,9 +412,9 @@ fn write(inner: &mut Inner, ask: u64) {
     survey::survey(&mut inner.figures);
     inner.written += 1;
     inner.cost_ns += inner.figures.cost_ns;
-    BOARD.words.write_figures(&inner.figures);
-    BOARD.words.write_sizes();
-    BOARD.words.write_served(ask, inner.written, inner.cost_ns);
+    WORDS.write_figures(&inner.figures);
+    WORDS.write_sizes();
+    WORDS.write_served(ask, inner.written, inner.cost_ns);
     for reader in [Reader::Asks, Reader::Watches] {
         reader.charge(inner.figures.cost_ns);
     }
@@ -394,7 +423,7 @@ fn write(inner: &mut Inner, ask: u64) {
 
 /// Time until the figures are due, in ms; `u64::MAX` without a watching observer.
 pub(super) fn rest_ms() -> u64 {
-    let Some((lease, interval)) = BOARD.words.lease() else {
+    let Some((lease, interval)) = WORDS.lease() else {
         return u64::MAX;
     };
     let now = HEAP.now_ms();
@@ -408,12 +437,13 @@ pub(super) fn rest_ms() -> u64 {
 
 /// Whether an observer awaits the last figures.
 pub(super) fn is_awaited() -> bool {
-    AWAITED.load(Ordering::Relaxed) || (!is_inherited() && rest_ms() != u64::MAX)
+    AWAITED.load(Ordering::Relaxed) || (is_up() && !is_inherited() && rest_ms() != u64::MAX)
 }
 
 /// Writes the last figures at the process's end, for the observer or monitor.
 pub(super) fn finish() {
-    if !shared::is_mine() || !is_awaited() || !sandbox::allows_more() {
+    // In this order: a fork's child has not touched the page of `shared::is_mine` yet.
+    if !is_awaited() || !shared::is_mine() || !sandbox::allows_more() {
         return;
     }
     let Some(_guard) = BOARD.lock.try_lock() else {
@@ -421,7 +451,7 @@ pub(super) fn finish() {
     };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *BOARD.inner.get() };
-    if let Some([ask, ..]) = BOARD.words.asked() {
+    if let Some([ask, ..]) = WORDS.asked() {
         write(inner, ask);
     }
 }
@@ -444,24 +474,35 @@ pub(super) fn after_fork_in_child() {
 
 /// Whether the process has a board, its own or its parent's.
 fn is_up() -> bool {
-    BOARD.words.is_set()
+    WORDS.is_set()
 }
 
 /// Whether the board is the parent's.
-#[inline]
-pub(super) fn is_inherited() -> bool {
+fn is_inherited() -> bool {
     shared::is_inherited()
 }
 
-/// Replaces the parent's board by the process's own. The caller holds no lock of the heap.
+/// Whether the process has no board of its own yet, and gets one later.
+#[inline]
+pub(super) fn is_missing() -> bool {
+    is_inherited() || ABSENT.load(Ordering::Relaxed)
+}
+
+/// Whether a process without a board gets it on its next slow path.
+pub(super) fn is_wanted_soon() -> bool {
+    is(When::AtStart) || is_awaited() || HEAP.is_sampling()
+}
+
+/// Replaces the parent's board by the process's own, or creates the first. The caller holds no lock of
+/// the heap, and the process is [its own](purge::is_own_process): a child of vfork leaves its parent's
+/// memory alone.
 #[cold]
 pub(super) fn renew() {
-    // A child of vfork leaves its parent's memory alone.
-    if !purge::is_own_process() {
+    // Its holder does this, or was interrupted by the signal handler that this call comes from.
+    let Some(guard) = BOARD.lock.try_lock() else {
         return;
-    }
-    let guard = BOARD.lock.lock();
-    if !is_inherited() {
+    };
+    if !is_missing() {
         return;
     }
     // SAFETY: the lock is held.
@@ -469,17 +510,19 @@ pub(super) fn renew() {
     if let Some(parents) = inner.shared.take() {
         HEAP.pages.set_mirror(None);
         HEAP.tide.bell.words.share(None);
-        BOARD.words.set(None);
+        WORDS.set(None);
         parents.close();
         // SAFETY: no word or list holds its address any longer.
         unsafe { parents.unmap() };
         (inner.written, inner.cost_ns) = (0, 0);
         AWAITED.store(monitor().len > 0, Ordering::Relaxed);
         shared::set_inherited(false);
-        if sandbox::allows_more() {
-            put_up(inner);
-        }
     }
+    if sandbox::allows_more() {
+        put_up(inner);
+    }
+    // Last: a thread that started before would sleep on a word that no observer sees.
+    ABSENT.store(false, Ordering::Relaxed);
     drop(guard);
     purge::tell_state();
 }

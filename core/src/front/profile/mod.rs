@@ -86,6 +86,11 @@ pub(super) fn want(rate: u64) {
     WANTED.store(rate, Ordering::Relaxed);
 }
 
+/// Whether the profiler samples from the start.
+pub(super) fn is_wanted() -> bool {
+    WANTED.load(Ordering::Relaxed) != 0
+}
+
 /// Starts with the process.
 pub(super) fn begin() {
     unwind::prepare();

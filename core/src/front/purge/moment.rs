@@ -10,6 +10,7 @@
 
 use super::{AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, RETRY_MS, START_BYTES, STATE};
 use super::{is_own_process, start};
+use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::front::attach;
@@ -22,6 +23,7 @@ use core::ops::Range;
 
 /// Code from which a call may come with locks of the C library held: from, to. The first is this library's own. Written once, before
 /// `ENABLED`.
+#[unsafe(link_section = "neap_fork")]
 static FORBIDDEN: [[AtomicUsize; 2]; MOST_RANGES] =
     [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST_RANGES];
 
@@ -31,6 +33,15 @@ pub const MOST_RANGES: usize = 8;
 /// How far the heap had grown when the process began, in bytes: a fork's child has its parent's.
 #[unsafe(link_section = "neap_fork")]
 static GROWN_BEFORE: AtomicUsize = AtomicUsize::new(0);
+
+/// How many slow paths the process has taken without a board.
+#[unsafe(link_section = "neap_fork")]
+static PASSED: AtomicU32 = AtomicU32::new(0);
+
+/// A process gets a board when its heap has grown by so many bytes, or when it has taken so many slow
+/// paths. A board takes 50 to 100 µs, a tenth of what the smallest processes take.
+const BOARD_BYTES: usize = 1 << 20;
+const BOARD_PASSES: u32 = 256;
 
 /// Bytes of stack that a start may take.
 const ROOM_BYTES: usize = 16 << 10;
@@ -50,28 +61,55 @@ pub(super) fn forbid(ranges: &[Range<usize>]) {
 /// In a fork's child: what its parent had grown to is no reason to start a thread.
 pub(super) fn start_anew() {
     GROWN_BEFORE.store(HEAP.pages.extent(), Ordering::Relaxed);
+    PASSED.store(0, Ordering::Relaxed);
 }
 
 /// Every slow path ends here, holding no lock: starts the thread if it is missed, and this is a safe moment. `caller` is an address in the
 /// code that made the call; 0: unknown.
 #[inline]
 pub(in crate::front) fn pass_by(caller: usize) {
-    if attach::is_inherited() {
+    if attach::is_missing() && is_worth_a_board() && is_own() {
         attach::renew();
     }
     match STATE.load(Ordering::Relaxed) {
         HERE if shared::is_mine() => attach::ring_for_observers(),
         HERE => disown(),
         AWAY if !ENABLED.load(Ordering::Acquire) => answer_without(),
-        AWAY if is_missed() => start_here(caller),
+        AWAY if is_missed() && !attach::is_missing() => start_here(caller),
         _ => {}
     }
+}
+
+/// By how many bytes the heap has grown since the process began.
+fn grown() -> usize {
+    let before = GROWN_BEFORE.load(Ordering::Relaxed);
+    HEAP.pages.extent().saturating_sub(before)
+}
+
+/// Whether the process, which has no board, is to get one now. Counts the calls.
+#[cold]
+fn is_worth_a_board() -> bool {
+    let passed = PASSED.load(Ordering::Relaxed).saturating_add(1);
+    PASSED.store(passed, Ordering::Relaxed);
+    let worth =
+        passed >= BOARD_PASSES || grown() >= BOARD_BYTES || attach::is_wanted_soon() || is_missed();
+    worth && HEAP.now_ms() >= RETRY_AT.load(Ordering::Relaxed)
+}
+
+/// Whether the process is [its own](is_own_process). To ask is a system call: a no counts for a
+/// second.
+fn is_own() -> bool {
+    let own = is_own_process();
+    if !own {
+        RETRY_AT.store(HEAP.now_ms() + RETRY_MS, Ordering::Relaxed);
+    }
+    own
 }
 
 /// Whether there is work for a thread. A few loads.
 fn is_missed() -> bool {
     let grown = HEAP.pages.extent();
-    let since = grown.saturating_sub(GROWN_BEFORE.load(Ordering::Relaxed));
+    let since = self::grown();
     since >= START_BYTES
         || (grown >= START_BYTES && HEAP.tide.is_wanted())
         || EAGER.load(Ordering::Relaxed)
@@ -122,12 +160,7 @@ fn is_safe(caller: usize) -> bool {
         super::tell_state();
         return false;
     }
-    if !is_own_process() {
-        // To ask is a system call, and the answer stays.
-        RETRY_AT.store(HEAP.now_ms() + RETRY_MS, Ordering::Relaxed);
-        return false;
-    }
-    has_room() && is_programs_own(caller)
+    is_own() && has_room() && is_programs_own(caller)
 }
 
 /// Whether the stack goes on below this call: a coroutine has little.

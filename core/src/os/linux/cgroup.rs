@@ -4,9 +4,10 @@
 //! limit it, too: what counts is the one with the least room. What the group uses is its anonymous memory: pages of
 //! files go by themselves. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the kernel.
 
-use crate::base::sync::UnsafeCell;
+use crate::os::late::Late;
 use crate::os::lock::{FutexLock, Rank};
 use crate::os::thread::read_file;
+use bytemuck::Zeroable;
 use core::ffi::CStr;
 
 /// The limit that leaves a group the least room, in bytes.
@@ -70,29 +71,15 @@ struct Work {
     text: [u8; 4096],
 }
 
-/// The one there is.
-struct Desk {
-    /// guarded by: [`ASKING`]
-    work: UnsafeCell<Work>,
-}
-
-// SAFETY: the cell is reached only under `ASKING`.
-unsafe impl Sync for Desk {}
+// SAFETY: integers only, and 0 is a value of each.
+unsafe impl Zeroable for Work {}
 
 /// Held by who is at the desk.
 #[unsafe(link_section = "neap_fork")]
 static ASKING: FutexLock = FutexLock::new(Rank::Apart);
 
-static DESK: Desk = Desk {
-    work: UnsafeCell::new(Work {
-        group: [0; 2048],
-        path: Path {
-            bytes: [0; PATH_BYTES],
-            len: 0,
-        },
-        text: [0; 4096],
-    }),
-};
+/// guarded by: [`ASKING`]
+static DESK: Late<Work> = Late::new();
 
 /// A path under construction, always with room for the 0 at its end.
 struct Path {
@@ -122,8 +109,9 @@ pub struct Unanswered;
 /// The limit that leaves the process's group the least room; `None` when there is no limit.
 pub fn group_limit() -> Result<Option<GroupLimit>, Unanswered> {
     let _guard = ASKING.try_lock().ok_or(Unanswered)?;
+    let mut desk = DESK.open().ok_or(Unanswered)?;
     // SAFETY: under the lock.
-    let Work { group, path, text } = unsafe { &mut *DESK.work.get() };
+    let Work { group, path, text } = unsafe { desk.as_mut() };
     let read = read_file(c"/proc/self/cgroup", group).ok_or(Unanswered)?;
     let mut tightest = |version| tightest(version, group_in(&group[..read], version)?, path, text);
     let (two, one) = (tightest(Version::Two), tightest(Version::One));

@@ -8,8 +8,11 @@
 
 use super::rule::Rule;
 use crate::base::sync::plain::{AtomicU16, AtomicU64, Ordering};
+use crate::os::late::Late;
+use bytemuck::Zeroable;
+use core::ptr::NonNull;
 
-/// log2 of the number of entries; 64 KiB in all, untouched in a program that takes no profile.
+/// log2 of the number of entries; 64 KiB in all, mapped when the first rule is cached.
 const BITS: u32 = 12;
 /// An odd number without a pattern. Multiplication by it mixes the bits and is invertible.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -21,12 +24,12 @@ struct Entry {
     rule: AtomicU64,
 }
 
-static ENTRIES: [Entry; 1 << BITS] = [const {
-    Entry {
-        check: AtomicU64::new(0),
-        rule: AtomicU64::new(0),
-    }
-}; 1 << BITS];
+type Entries = [Entry; 1 << BITS];
+
+// SAFETY: integers only, and 0 is a value of each.
+unsafe impl Zeroable for Entry {}
+
+static ENTRIES: Late<Entries> = Late::new();
 
 /// Counts how often all entries were invalidated; part of each entry's address.
 static GENERATION: AtomicU16 = AtomicU16::new(1);
@@ -42,22 +45,27 @@ fn key_of(address: usize) -> u64 {
     address as u64 ^ generation << ADDRESS_BITS
 }
 
-fn entry_of(address: usize) -> &'static Entry {
-    &ENTRIES[((address as u64).wrapping_mul(MIX) >> (64 - BITS)) as usize]
+fn entry_of(entries: NonNull<Entries>, address: usize) -> &'static Entry {
+    // SAFETY: from `ENTRIES`: mapped for good, and written by atomics only.
+    let entries: &'static Entries = unsafe { entries.as_ref() };
+    &entries[((address as u64).wrapping_mul(MIX) >> (64 - BITS)) as usize]
 }
 
 /// The cached rule of the code at `address`.
 #[inline]
 pub(super) fn find(address: usize) -> Option<Rule> {
-    let entry = entry_of(address);
+    let entry = entry_of(ENTRIES.find()?, address);
     let rule = entry.rule.load(Ordering::Relaxed);
     let key = entry.check.load(Ordering::Relaxed) ^ rule.wrapping_mul(MIX);
     (key == key_of(address)).then(|| Rule::of_word(rule))
 }
 
-/// Caches a rule, in place of the entry there.
+/// Caches a rule, in place of the entry there. Without memory for the table it caches nothing.
 pub(super) fn keep(address: usize, rule: Rule) {
-    let entry = entry_of(address);
+    let Some(entries) = ENTRIES.open() else {
+        return;
+    };
+    let entry = entry_of(entries, address);
     let word = rule.word();
     entry
         .check
@@ -73,10 +81,14 @@ mod tests {
     // Not canonical, so no test's code is there.
     const HERE: usize = 0xf000_1234_5678;
 
+    fn entry_at(address: usize) -> &'static Entry {
+        entry_of(ENTRIES.open().unwrap(), address)
+    }
+
     #[test]
     fn an_entry_is_its_own_addresss_only() {
         let rule = Rule::simple(Base::Sp, 48, Some(-16));
-        let neighbours = || (HERE + 1..).filter(|at| core::ptr::eq(entry_of(*at), entry_of(HERE)));
+        let neighbours = || (HERE + 1..).filter(|at| core::ptr::eq(entry_at(*at), entry_at(HERE)));
         keep(HERE, rule);
         let other = neighbours().next().unwrap();
         assert_eq!(find(other), None);
@@ -89,7 +101,7 @@ mod tests {
         let at = HERE + 0x1000;
         keep(at, Rule::simple(Base::Sp, 48, Some(-16)));
         let other = Rule::simple(Base::Sp, 56, Some(-16));
-        entry_of(at).rule.store(other.word(), Ordering::Relaxed);
+        entry_at(at).rule.store(other.word(), Ordering::Relaxed);
         assert_eq!(find(at), None);
     }
 }

@@ -1,0 +1,59 @@
+//! What a small and short-lived process costs under the library, in counts.
+
+use crate::support::{Artifact, compile, library, preloaded, succeeds, text};
+use std::env;
+use std::process::{Command, Output};
+
+/// What `programs/start/small.c` prints.
+#[derive(Debug)]
+struct Small {
+    mappings: u64,
+    writable_kib: u64,
+    faults: u64,
+}
+
+/// The least of some runs: where the kernel puts things differs from one to the next.
+fn least(runs: impl Fn() -> Output) -> Small {
+    let one = || {
+        let output = runs();
+        succeeds(&output, "small.c");
+        let said = text(&output.stdout);
+        let numbers = said
+            .split_whitespace()
+            .map(|word| word.parse().expect("a number"));
+        let numbers: Vec<u64> = numbers.collect();
+        Small {
+            mappings: numbers[0],
+            writable_kib: numbers[1],
+            faults: numbers[2],
+        }
+    };
+    (0..20).map(|_| one()).fold(one(), |least, small| Small {
+        mappings: least.mappings.min(small.mappings),
+        writable_kib: least.writable_kib.min(small.writable_kib),
+        faults: least.faults.min(small.faults),
+    })
+}
+
+#[test]
+fn a_small_process_costs_little_more_than_without() {
+    let Some(program) = compile("programs/start/small.c", Artifact::Program, &[]) else {
+        return;
+    };
+    // Both are started in the same way: what happens before `exec` counts.
+    let plain = least(|| Command::new(&*program).output().expect("it starts"));
+    let neap = least(|| preloaded(&program, &[]).output().expect("it starts"));
+    println!("{neap:?} under {}, {plain:?} without", library().display());
+    // The tests' own library is not optimised as a whole, so its code and data are spread over more
+    // pages, and it loads one more library.
+    let (mappings, faults) = match env::var_os("LIBRARY_UNDER_TEST") {
+        Some(_) => (7, 34),
+        None => (12, 80),
+    };
+    assert!(neap.mappings <= plain.mappings + mappings, "mappings");
+    assert!(neap.faults <= plain.faults + faults, "page faults");
+    assert!(
+        neap.writable_kib <= plain.writable_kib + 2200,
+        "writable memory"
+    );
+}
