@@ -3,7 +3,7 @@
 //! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples, the counted one. Pops for a size
 //! compare with [`super::thread::Cache::below`] only.
 
-use super::magazine::GUARD;
+use super::magazine::{GUARD, no_entries};
 use super::thread::Opened;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::slab::class::{Class, TABLE_BYTES};
@@ -37,16 +37,19 @@ impl Opened<'_> {
         self.magazine(class).bottom.store(bottom, Ordering::Relaxed);
         self.counted(class).bottom.store(counted, Ordering::Relaxed);
         self.magazine(class).limit.store(limit, Ordering::Relaxed);
-        self.publish_door();
     }
 
-    /// Lets the fast path take nothing of `class`, nor add to it, until the class is published.
+    /// Lets the fast path of a signal handler take nothing of `class`, nor add to it, until its top is set and the
+    /// class is published. The owner has counted the entries. Other classes stay as they are.
     pub(super) fn shut(&mut self, class: Class) {
         let bottoms = [&self.magazine(class).bottom, &self.counted(class).bottom];
         let close = |bottom: &AtomicUsize| bottom.store(usize::MAX, Ordering::Relaxed);
         bottoms.into_iter().for_each(close);
         self.magazine(class).limit.store(0, Ordering::Relaxed);
-        self.cache.below.store(0, Ordering::Relaxed);
+        // Release: not before the limit, for a handler must not push there.
+        self.magazine(class)
+            .top
+            .store(no_entries(), Ordering::Release);
     }
 
     /// Opens or shuts the door of [`super::fast::pop_sized`].
@@ -120,6 +123,16 @@ impl Opened<'_> {
         // SAFETY: words of the array and its guard, which the owner only compares with.
         unsafe { (floor as *mut usize).sub(GUARD).write_bytes(0, GUARD) };
     }
+
+    /// In a fork's child: a drainer that stayed in the parent may have raised a floor without a guard below it.
+    pub fn guard_floors(&mut self) {
+        for class in self.classes() {
+            let store = self.store(class);
+            if store.floor > store.base {
+                self.guard_floor(class);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -131,30 +144,65 @@ mod tests {
     use core::ptr::NonNull;
     use std::boxed::Box;
 
-    /// A signal handler may allocate between the two.
-    #[test]
-    fn a_new_array_is_not_seen_before_it_is_published() {
-        let class = Class::of_size(64);
+    fn new_cache() -> Box<Cache> {
         let mut place = Box::<Cache>::new_uninit();
         // SAFETY: a cache's bytes, written by the first line.
-        let cache = unsafe {
+        unsafe {
             Cache::put(NonNull::from(&mut *place).cast(), 0);
             place.assume_init()
-        };
-        let mut array = [7usize; GUARD + 15];
+        }
+    }
+
+    /// Gives the magazine of `class` an array of `COUNT` words that holds `filled` entries, all of them 7.
+    fn fill<const COUNT: usize>(
+        open: &mut Opened<'_>,
+        class: Class,
+        array: &mut [usize; COUNT],
+        filled: usize,
+    ) {
+        // SAFETY: the array has room for a guard and the other entries, and outlives the cache's use.
+        unsafe { open.set_array(class, NonNull::from(array).cast(), COUNT - GUARD) };
+        open.set_filled(class, filled);
+        open.set_door(Door::Open);
+    }
+
+    #[test]
+    fn a_handler_takes_nothing_of_a_class_that_gets_a_new_array() {
+        let (cache, class, other) = (new_cache(), Class::of_size(64), Class::of_size(128));
+        let (mut array, mut others) = ([7; 18], [7; 18]);
         let mut open = cache.open();
-        open.publish(class);
-        // SAFETY: the array has room for a guard and fifteen entries, and outlives the cache's use.
-        unsafe { open.set_array(class, NonNull::from(&mut array).cast(), 15) };
-        open.set_filled(class, 1);
+        fill(&mut open, class, &mut array, 1);
+        fill(&mut open, other, &mut others, 1);
+        open.shut(class);
         let magazine = cache.magazine(Tag::of(class));
         assert_eq!(magazine.pop(), None);
         assert_eq!(fast::pop_sized(&cache, 64), None);
         assert!(magazine.top.load(Ordering::Relaxed) >= magazine.limit.load(Ordering::Relaxed));
+        assert_eq!(
+            fast::pop_sized(&cache, 128).map(|block| block.addr()),
+            Some(7)
+        );
+        open.set_filled(class, 1);
         open.publish(class);
         assert_eq!(
             fast::pop_sized(&cache, 64).map(|block| block.addr()),
             Some(7)
         );
+    }
+
+    #[test]
+    fn a_child_guards_the_floor_that_a_drainer_of_its_parent_raised() {
+        let (cache, class) = (new_cache(), Class::of_size(64));
+        let mut array = [0; 18];
+        for (number, word) in array.iter_mut().enumerate() {
+            *word = 1 + number;
+        }
+        let mut open = cache.open();
+        fill(&mut open, class, &mut array, 8);
+        let store = open.store(class);
+        store.floor = store.base + 8 * 8;
+        open.guard_floors();
+        open.set_door(Door::Open);
+        assert_eq!(fast::pop_sized(&cache, 64), None);
     }
 }

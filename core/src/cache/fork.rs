@@ -31,8 +31,8 @@ impl Heap {
     pub fn after_fork_in_child(&'static self) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let own = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
-        if let Some(own) = own {
-            own.lock().free_if_whole();
+        if let Some(own) = own.filter(|own| own.lock().free_if_whole()) {
+            own.open().guard_floors();
         }
         let is_changing = self.registry.lock.is_mine();
         if is_changing || self.registry.draining.is_mine() {

@@ -147,20 +147,30 @@ impl Heap {
     }
 }
 
-/// Powers of two, so that few slabs serve all arrays.
+/// Callers ask for few sizes, so few slabs serve all metadata.
 fn class_for(bytes: usize) -> Class {
-    Class::serving(bytes.next_power_of_two().max(LEAST_BYTES))
+    Class::serving(bytes.max(LEAST_BYTES))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cache::heap::{Found, HEAP};
+    use crate::cache::thread::array_bytes;
     use std::vec::Vec;
 
     /// Slices in use for metadata.
     fn slices() -> usize {
         HEAP.pages.totals().by_use[Use::Meta as usize - 1].slices
+    }
+
+    #[test]
+    fn an_array_takes_little_more_than_its_entries_and_guard() {
+        for room in (4..12).map(|bits| 1 << bits) {
+            let bytes = array_bytes(room);
+            let taken = class_for(bytes).bytes();
+            assert!(taken - bytes <= bytes / 7, "{bytes} take {taken}");
+        }
     }
 
     #[test]

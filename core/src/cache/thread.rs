@@ -325,8 +325,8 @@ impl Opened<'_> {
     }
 
     /// Gives a magazine, whose entries are settled, an array of `room` entries, into which the entries are copied. Returns the
-    /// old array and its room, if there was one. For the owner only. The fast path, a signal handler's, finds
-    /// the magazine empty and full until it is [published](Opened::publish).
+    /// old array and its room, if there was one. For the owner only. The fast path of a signal handler
+    /// finds the magazine empty meanwhile, and full until it is [published](Opened::publish).
     ///
     /// # Safety
     /// - The array is the caller's, of [`array_bytes`], and has room for the entries.

@@ -196,7 +196,9 @@ pub unsafe fn in_child(copier: Copier) {
     unsafe { FORK.in_child() };
     // A lone thread left none behind, and the locks stand on a dozen pages.
     if !ALONE.load(Ordering::Relaxed) {
-        each_lock(Lock::free_if_whole);
+        each_lock(|lock| {
+            lock.free_if_whole();
+        });
         HEAP.after_fork_in_child();
     }
     // Before the board, which only the process's own may put up.

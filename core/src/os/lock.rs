@@ -165,11 +165,9 @@ impl FutexLock {
 
     /// The same, unless the holder was interrupted in the middle of a change. Then the lock stays held for good: the child may
     /// `exec`, or end.
-    pub fn free_if_whole(&self) {
+    pub fn free_if_whole(&self) -> bool {
         let is_whole = |holder| FORK.waits.stuck(holder) != Some(Stuck::Interrupted);
-        if self.holder().is_some_and(is_whole) {
-            self.free_if_left();
-        }
+        self.holder().is_some_and(is_whole) && self.free_if_left()
     }
 
     pub(super) fn wake_one(&self) {

@@ -137,7 +137,8 @@ impl<O: Os> PageHeap<O> {
             };
             match missed {
                 Missed::Again => {}
-                Missed::Refused if tries.hidden => tries.settled = true,
+                // Once: in a fork's child the pieces that other threads had set aside never come back.
+                Missed::Refused if tries.hidden && !tries.settled => tries.settled = true,
                 Missed::Refused => return None,
             }
         }
@@ -193,8 +194,10 @@ impl<O: Os> PageHeap<O> {
 
     /// The heap, locked, with no piece of it set aside. The caller holds `committing`.
     fn settled(&self) -> Locked<'_, O> {
-        let _alone = self.purging.lock();
-        self.locked()
+        let alone = self.purging.lock();
+        let mut locked = self.locked();
+        locked.given_up_after(alone);
+        locked
     }
 
     /// Commits a stretch, then puts it where requests find it. Returns the heap, locked, and the room that was made.

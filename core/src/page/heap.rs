@@ -111,9 +111,16 @@ pub(super) struct Locked<'h, O: Os> {
     // Dropped before the guard, which may wake a sleeper.
     _section: Section,
     _guard: FutexGuard<'h>,
+    // After the heap's: giving it up may wake a sleeper by a system call.
+    _before: Option<FutexGuard<'h>>,
 }
 
-impl<O: Os> Locked<'_, O> {
+impl<'h, O: Os> Locked<'h, O> {
+    /// Gives up `before`, which was taken before the heap's lock, right after that lock.
+    pub(super) fn given_up_after(&mut self, before: FutexGuard<'h>) {
+        self._before = Some(before);
+    }
+
     /// Where units of huge pages ended.
     pub(super) fn ended(&mut self) -> &mut Ended {
         // SAFETY: the lock is held, and this is the only reference.
@@ -268,6 +275,7 @@ impl<O: Os> PageHeap<O> {
             inner,
             _section: Section::enter(),
             _guard,
+            _before: None,
         }
     }
 

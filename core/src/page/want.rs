@@ -40,9 +40,13 @@ impl Goal<'_> {
         }
     }
 
-    /// Whether the caller asks for resident pages only, and goes without at once if there are none.
+    /// Whether the caller has another way if there is no room at once: it asks for resident pages only,
+    /// or for a certain place, beside a span that can move.
     pub(super) fn is_optional(&self) -> bool {
-        matches!(self, Self::Fit(want) if want.from == From::Dirty)
+        match self {
+            Self::Fit(want) => want.from == From::Dirty,
+            Self::At { .. } => true,
+        }
     }
 }
 

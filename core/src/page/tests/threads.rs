@@ -4,6 +4,7 @@ use super::{heap, large};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
 use crate::page::{Dirty, From, PageHeap, Use};
+use core::ptr::NonNull;
 use std::boxed::Box;
 use std::thread;
 use std::time::Duration;
@@ -64,4 +65,29 @@ fn a_request_for_resident_pages_waits_for_no_purge() {
         (resident.is_none(), heap.os().is_purging())
     });
     assert_eq!(answered, (true, true));
+}
+
+/// A realloc of a large block that cannot grow in place moves it. That must not wait for the kernel.
+#[test]
+fn a_block_that_cannot_grow_in_place_waits_for_no_purge() {
+    let heap = with_free_slices();
+    let (block, wall) = (large(&heap, 4).unwrap(), large(&heap, 80));
+    assert!(wall.is_some());
+    let address = block.base.expose_provenance();
+    let answered = during_a_purge(&heap, || {
+        let base = NonNull::with_exposed_provenance(address);
+        // SAFETY: the span is ours.
+        let grown = unsafe { heap.grow_in_place(base, 8, 8 * SLICE_BYTES) };
+        (grown.is_none(), heap.os().is_purging())
+    });
+    assert_eq!(answered, (true, true));
+}
+
+/// In a fork's child a piece that another thread had set aside never comes back.
+#[test]
+fn a_request_is_refused_though_a_piece_never_comes_back() {
+    let heap = with_free_slices();
+    heap.locked().inner.aside += 1;
+    heap.limits().set_hard(66 * SLICE_BYTES);
+    assert!(large(&heap, 70).is_none());
 }
