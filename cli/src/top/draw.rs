@@ -4,7 +4,6 @@ use super::feed::{Look, Rates};
 use super::list::Entry;
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
-use crate::attach::Silence;
 use crate::attach::of_whom;
 use crate::failure::shown;
 use crate::view::text::difference;
@@ -102,7 +101,7 @@ fn process(frame: &mut Frame, area: Rect, one: &One) {
         let text = format!(
             "{}\npending: {}\nresident {}",
             one.title(),
-            Silence::of(&look.view.served).why,
+            look.view.silence.why,
             Bytes(look.view.kernel.process_rss)
         );
         let paragraph = Paragraph::new(text).wrap(Wrap { trim: true });
