@@ -7,6 +7,9 @@ use crate::attach::{Board, Process};
 pub const PYTHON: &str = "CPython keeps objects of up to 512 bytes to itself, in arenas from mmap, \
                           so they are not in these figures; run it with PYTHONMALLOC=malloc";
 
+/// [`PYTHON`], for a column.
+pub const SHORT: &str = "resident, elsewhere; Python: set PYTHONMALLOC=malloc";
+
 /// The hint for a process most of whose resident memory is not in the heap.
 pub fn of_board(board: &Board, kernel: KernelView) -> Option<&'static str> {
     let mostly_foreign = kernel.foreign_rss() > kernel.process_rss / 2;

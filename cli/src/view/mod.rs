@@ -107,7 +107,20 @@ impl View {
     /// The process has ended.
     pub fn glance(board: &Board, state: State, figures: Option<Snapshot>) -> Result<View, Failure> {
         let kernel = kernel::whole_of_board(board)?;
-        Ok(View::of(board, state, figures, kernel))
+        let hint = figures.as_ref().and_then(|figures| {
+            let arenas_rss = figures.ledger.resident;
+            hint::of_board(
+                board,
+                KernelView {
+                    arenas_rss,
+                    ..kernel
+                },
+            )
+        });
+        Ok(View {
+            hint,
+            ..View::of(board, state, figures, kernel)
+        })
     }
 
     fn of(board: &Board, state: State, figures: Option<Snapshot>, kernel: KernelView) -> View {
