@@ -6,7 +6,7 @@ mod text;
 
 pub use bytes::Bytes;
 pub use json::Json;
-pub use text::{LedgerText, Row, Text, Zeros};
+pub use text::{LedgerText, Row, Text, Zeros, ending};
 
 use crate::ledger::Ledger;
 use crate::page::USES;

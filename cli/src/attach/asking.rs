@@ -6,7 +6,10 @@
 use super::board::Board;
 use super::reach::ended;
 use crate::failure::Failure;
-use neap::board::{CONTROL_AT, Control, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served, ThreadState};
+use crate::view::slices;
+use neap::board::{
+    CONTROL_AT, Coarse, Control, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served, ThreadState,
+};
 use neap::stats::Snapshot;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -168,7 +171,11 @@ impl Board {
 
     /// Why the process has not answered in time, and a remedy.
     pub fn silence(&self) -> Silence {
-        Silence::of(&self.served())
+        let heap = match self.is_own_heap() {
+            true => Heap::OfRust,
+            false => Heap::of_library(self.coarse().as_ref()),
+        };
+        Silence::of(&self.served(), heap)
     }
 
     /// Why the board can no longer be reached.
@@ -213,8 +220,37 @@ impl Board {
     }
 }
 
-/// Why a process has not answered.
+/// Below this many bytes, the library starts no thread (`START_BYTES` of the purge thread).
+const SMALL: u64 = 4 << 20;
+
+/// The heap of a process that has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heap {
+    /// A Rust program's own.
+    OfRust,
+    /// The library's, below [`SMALL`].
+    Small,
+    /// The library's, at least [`SMALL`].
+    Large,
+}
+
+impl Heap {
+    /// The library's heap, by the page heap's own figures. A process without them has not grown.
+    fn of_library(coarse: Option<&Coarse>) -> Heap {
+        let used = coarse.map_or(0, |coarse| {
+            let spans = coarse.spans.iter();
+            let taken = spans.fold(0_u64, |sum, span| sum.saturating_add(slices(span.slices)));
+            taken.saturating_add(coarse.free_dirty)
+        });
+        match used < SMALL {
+            true => Heap::Small,
+            false => Heap::Large,
+        }
+    }
+}
+
+/// Why a process has not answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Silence {
     /// What the process lacks.
     pub why: &'static str,
@@ -223,8 +259,9 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// Derived from what the process says of its thread.
-    pub fn of(served: &Served) -> Silence {
+    /// Derived from what the process says of its thread. A process that never answered has said
+    /// nothing; then its heap tells.
+    fn of(served: &Served, heap: Heap) -> Silence {
         let is = |state: ThreadState| served.thread == state as u64;
         let (why, remedy) = match () {
             () if is(ThreadState::Here) => (
@@ -235,16 +272,21 @@ impl Silence {
                 "it was started without the thread that answers (NEAP_PURGE_THREAD=0), so only its own calls of the allocator do",
                 Some("start it without --no-purge-thread"),
             ),
-            () if is(ThreadState::NotAsked) => (
-                "this Rust program has not asked for the thread that answers, so only its own calls of the allocator do",
-                Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=1"),
-            ),
             () if is(ThreadState::Sandboxed) => (
                 "it forbade itself system calls, or Neap was told to make no unusual ones",
                 None,
             ),
-            () => (
+            () if is(ThreadState::NotAsked) || heap == Heap::OfRust => (
+                "a Rust program with Neap as its own allocator has no thread that answers unless it asks for one, so only \
+                 its own calls of the allocator do",
+                Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=1"),
+            ),
+            () if heap == Heap::Small => (
                 "its heap is small, so it has no thread that answers, only its own calls of the allocator do",
+                Some("start it with neap run --answer"),
+            ),
+            () => (
+                "it has found no safe moment yet to start the thread that answers, so only its own calls of the allocator do",
                 Some("start it with neap run --answer"),
             ),
         };
@@ -347,6 +389,34 @@ mod tests {
             assert_eq!(board.purge(LONG).unwrap(), Purge::Done(4096));
             assert_eq!(board.sample(512, LONG).unwrap(), Sampling::InForce(512));
         });
+    }
+
+    #[test]
+    fn silence_has_the_reason_of_its_heap() {
+        use neap::board::{COARSE_AT, Head};
+        let why = |forged: &Forged| forged.open().silence();
+        let forged = Forged::board();
+        assert!(why(&forged).why.starts_with("its heap is small"));
+        let mut coarse = Coarse {
+            sequence: 2,
+            free_dirty: 1 << 20,
+            ..Coarse::default()
+        };
+        coarse.spans[0].slices = (3 << 20) >> neap::base::units::SLICE_SHIFT;
+        forged.write(COARSE_AT, bytes_of(&coarse));
+        let large = why(&forged);
+        assert!(large.why.contains("no safe moment"), "{}", large.why);
+        let frontend = offset_of!(Head, frontend);
+        forged.write(frontend, &2_u64.to_ne_bytes());
+        let rust = why(&forged);
+        assert!(rust.why.starts_with("a Rust program"), "{}", rust.why);
+        assert!(rust.remedy.unwrap().contains("enable_thread"));
+        let served = Served {
+            thread: ThreadState::Off as u64,
+            ..Served::default()
+        };
+        forged.write(SERVED_AT, bytes_of(&served));
+        assert!(why(&forged).why.contains("NEAP_PURGE_THREAD=0"));
     }
 
     #[test]

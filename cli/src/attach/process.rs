@@ -65,6 +65,13 @@ impl Process {
         }
     }
 
+    /// The file name of its program, through all links; `None` if the user may not see it.
+    pub fn program(&self) -> Option<String> {
+        let path = rustix::fs::readlinkat(&self.directory, "exe", Vec::new()).ok()?;
+        let path = path.to_string_lossy();
+        path.rsplit('/').next().map(str::to_owned)
+    }
+
     /// Whether it has ended: it is gone, or a zombie.
     pub fn has_ended(&self) -> bool {
         let Ok(status) = self.text("stat") else {

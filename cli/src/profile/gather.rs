@@ -4,8 +4,9 @@
 use super::model::Profile;
 use super::patience::Patience;
 use super::session::{Ended, Session};
-use crate::attach::{Board, Region, Sampling, Target};
+use crate::attach::{Board, Region, Sampling, Target, kernel};
 use crate::failure::{Failure, say};
+use crate::view::hint;
 use indicatif::{ProgressBar, ProgressStyle};
 use neap::stats::Bytes;
 use std::time::{Duration, Instant};
@@ -48,6 +49,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// called its allocator.
 pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     let board = Board::open(target.pid)?;
+    if wish.talk == Talk::Progress {
+        kept_out(&board);
+    }
     let region = Region::find(target.pid)?;
     let rate = rate_in_force(region.as_ref())?;
     let profile = match (region, wish.time) {
@@ -56,6 +60,14 @@ pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
         (region, _) => finished(target, sampled(target, &board, region, wish)?)?,
     };
     Ok(profile.called(&target.name))
+}
+
+/// Says what the process keeps out of a profile, if that is known.
+fn kept_out(board: &Board) {
+    let kernel = kernel::of_board(board).ok();
+    if let Some(hint) = kernel.and_then(|kernel| hint::of_board(board, kernel)) {
+        say(&format!("hint: {hint}"));
+    }
 }
 
 /// A process's sampling rate in bytes; 0: sampling is off. Reads it from the region, because the
@@ -157,8 +169,8 @@ fn leave(target: &Target, board: &Board, good: bool) {
 
 fn silent(target: &Target) -> Failure {
     Failure::own(format!(
-        "pending: {} has not called its allocator in this time, so there is nothing to see; wait longer (--seconds), or \
-         start it with neap run --profile",
+        "pending: {} has not called its allocator in this time, and only allocations after sampling was switched on \
+         are seen; wait longer (--seconds), or sample from the start with neap run --sample -- PROGRAM",
         target.title()
     ))
 }

@@ -4,7 +4,7 @@ use super::calls::{Grouping, Place, places};
 use super::model::{Extent, Figures, Profile, Value};
 use super::summary::{amount, apart, objects, percent, phrase, rounding, summary};
 use super::tree::described;
-use neap::stats::Bytes;
+use neap::stats::{Bytes, ending};
 use std::fmt::Write;
 
 /// Most places printed.
@@ -25,10 +25,11 @@ pub fn leaks(profile: &Profile, value: Value) -> String {
     let shown = places.len().min(PLACES);
     let _ = writeln!(
         text,
-        "\n{}, sorted by {}: {} places, {shown} shown",
+        "\n{}, sorted by {}: {} place{}, {shown} shown",
         title(profile.extent),
         phrase(profile, value),
-        places.len()
+        places.len(),
+        ending(places.len() as u64, "s")
     );
     for place in &places[..shown] {
         one(&mut text, place, profile.extent, value, whole);

@@ -127,7 +127,7 @@ fn sampling(profile: &Profile) -> String {
         (0, _) => String::new(),
         (rate, 0) => format!(" (every {} on average)", Bytes(rate)),
         (rate, _) => format!(
-            " (every {} on average at last; since sampling was first switched on, {seconds:.1} s before)",
+            " (every {} on average; sampling began {seconds:.1} s earlier)",
             Bytes(rate)
         ),
     }
@@ -148,9 +148,10 @@ fn largest(profile: &Profile, value: Value) -> String {
     let total = value.of(&profile.total());
     match places(profile, value, Grouping::Innermost).first() {
         None => format!(
-            "The profile has no {}{}.\n",
+            "The profile has no {}{}.\n{}",
             phrase(profile, value),
-            elsewhere(profile)
+            elsewhere(profile),
+            unseen(profile)
         ),
         Some(place) => format!(
             "The largest part of the {}, {} ({}), comes from {}: {}.\n",
@@ -168,6 +169,17 @@ fn elsewhere(profile: &Profile) -> &'static str {
     match profile.total().alloc_bytes {
         0 => "",
         _ => ": --value=alloc_space shows what was allocated",
+    }
+}
+
+/// Why the profile of a process has no allocation, and how to get one that has.
+fn unseen(profile: &Profile) -> &'static str {
+    match (profile.pid, profile.total().alloc_bytes) {
+        (1.., 0) => {
+            "Neap sees only allocations after sampling was switched on. `neap run --sample -- PROGRAM` samples from the \
+             start.\n"
+        }
+        _ => "",
     }
 }
 

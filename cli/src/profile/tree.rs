@@ -41,10 +41,13 @@ fn calls(tree: &Tree<'_>, value: Value, phrase: &str) -> String {
     }
     if left_out > 0 {
         let part = percent(1, LEAST_PART);
-        let _ = writeln!(
-            text,
-            "  ({left_out} calls with less than {part} each are left out)"
-        );
+        let _ = match left_out {
+            1 => writeln!(text, "  (1 call with less than {part} is left out)"),
+            _ => writeln!(
+                text,
+                "  ({left_out} calls with less than {part} each are left out)"
+            ),
+        };
     }
     text
 }

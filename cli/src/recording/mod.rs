@@ -16,7 +16,7 @@ mod machine;
 mod reader;
 mod writer;
 
-pub use format::{Head, Record};
+pub use format::{Head, Record, START};
 pub use machine::Machine;
 pub use reader::{Recording, read};
 pub use writer::Writer;

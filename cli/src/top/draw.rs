@@ -4,11 +4,10 @@ use super::feed::{Look, Rates};
 use super::list::Entry;
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
-use crate::attach::Silence;
 use crate::attach::of_whom;
 use crate::failure::shown;
 use crate::view::text::difference;
-use crate::view::{self, live, slices, total};
+use crate::view::{self, hint, live, slices, total};
 use neap::ledger::{Ledger, Sign};
 use neap::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES};
 use ratatui::Frame;
@@ -102,7 +101,7 @@ fn process(frame: &mut Frame, area: Rect, one: &One) {
         let text = format!(
             "{}\npending: {}\nresident {}",
             one.title(),
-            Silence::of(&look.view.served).why,
+            look.view.silence.why,
             Bytes(look.view.kernel.process_rss)
         );
         let paragraph = Paragraph::new(text).wrap(Wrap { trim: true });
@@ -262,7 +261,10 @@ fn ledger_rows(ledger: &Ledger, look: &Look) -> Vec<Row<'static>> {
         "",
         "not ours",
         difference(whole, ledger.resident),
-        "resident, elsewhere in the process",
+        match look.view.hint {
+            Some(_) => hint::SHORT,
+            None => "resident, elsewhere in the process",
+        },
     ));
     rows
 }
@@ -410,6 +412,16 @@ mod tests {
         let rates = Rates::default();
         one.look = Some(Look { view, rates });
         one
+    }
+
+    #[test]
+    fn python_is_told_how_to_bring_its_objects_in() {
+        for (hint, is_told) in [(None, false), (Some(hint::PYTHON), true)] {
+            let mut view = view_at_rest();
+            view.hint = hint;
+            let text = drawn(Page::One(Box::new(one_of(view))), 200, 40);
+            assert_eq!(text.contains("PYTHONMALLOC=malloc"), is_told, "{text}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::attach::Target;
 use crate::failure::{Failure, shown};
 use crate::output::print;
 use crate::profile::{self, Profile, Talk, Value, Wish, pprof};
+use crate::recording;
 use clap::ArgMatches;
 use std::ffi::OsString;
 use std::fs::File;
@@ -139,6 +140,30 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
     File::open(path)
         .and_then(|file| file.take(MOST).read_to_end(&mut bytes))
         .map_err(|error| Failure::own(format!("cannot read {}: {error}", shown(path))))?;
-    Profile::from_file(&bytes)
-        .map_err(|failure| Failure::own(format!("{}: {failure}", shown(path))))
+    if bytes.starts_with(recording::START) {
+        return Err(Failure::own(format!(
+            "{} is a recording of `neap run --record`: use `neap report {0}`",
+            shown(path)
+        )));
+    }
+    Profile::from_file(&bytes).map_err(|failure| match is_alien(&bytes) {
+        true => Failure::own(format!(
+            "{} is no pprof profile: give a file of `neap run --profile`, of `neap profile --pprof` or of another tool \
+             that writes pprof's format",
+            shown(path)
+        )),
+        false => Failure::own(format!("{}: {failure}", shown(path))),
+    })
+}
+
+/// Whether the bytes of a file were never a profile, rather than a damaged one: they begin neither
+/// as a compressed file nor with a profile's first field nor as a region, and are no message.
+fn is_alien(bytes: &[u8]) -> bool {
+    const GZIP: &[u8] = &[0x1f, 0x8b];
+    const FIRST_FIELD: &[u8] = &[0x0a];
+    let region = neap::sites::MAGIC.to_le_bytes();
+    let starts = [GZIP, FIRST_FIELD, &region];
+    let begins_well = starts.iter().any(|start| bytes.starts_with(start));
+    let is_too_long = bytes.len() > pprof::MOST;
+    !begins_well && !is_too_long && !pprof::is_message(bytes)
 }

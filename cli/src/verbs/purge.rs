@@ -44,28 +44,34 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     })
 }
 
-/// What was given back, and the kernel's count before and after. The program runs on meanwhile.
+/// The kernel's count before and after, and what the process says that it gave back. These differ:
+/// the program runs on meanwhile, and the process also counts pages that were not resident.
 fn done(title: &str, bytes: u64, before: KernelView, after: KernelView) -> String {
+    let [was, is] = [before, after].map(|view| Bytes(view.process_rss).to_string());
     let mut page = match bytes {
         0 => format!("{title} had no free memory to give back\n"),
-        bytes => format!(
-            "{title} gave {} of free memory back to the kernel\n",
-            Bytes(bytes)
-        ),
+        _ => format!("{title} purged: {was} resident before, {is} after\n"),
     };
-    for (name, figure) in [
-        ("resident before", Bytes(before.process_rss).to_string()),
-        ("resident after", Bytes(after.process_rss).to_string()),
+    let change = difference(after.process_rss, before.process_rss);
+    let arenas = difference(after.arenas_rss, before.arenas_rss);
+    for (name, figure, meaning) in [
         (
-            "difference",
-            difference(after.process_rss, before.process_rss),
+            "resident before",
+            was,
+            "the whole process, as the kernel counts",
         ),
+        ("resident after", is, ""),
+        ("difference", change, ""),
+        ("of the arenas", arenas, "Neap's part of the difference"),
         (
-            "of the arenas",
-            difference(after.arenas_rss, before.arenas_rss),
+            "given back",
+            Bytes(bytes).to_string(),
+            "pages, as the process counts: resident or not",
         ),
     ] {
-        page += &format!("  {name:<16} {figure:>11}\n");
+        let line = format!("  {name:<16} {figure:>11}  {meaning}");
+        page += line.trim_end();
+        page.push('\n');
     }
     page
 }

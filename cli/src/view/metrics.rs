@@ -181,6 +181,8 @@ mod tests {
             coarse: None,
             kernel: KernelView::default(),
             served: neap::board::Served::default(),
+            silence: crate::attach::Silence::default(),
+            hint: None,
             taken_ms: 0,
         }
     }

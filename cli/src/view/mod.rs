@@ -3,6 +3,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `hint` | memory that a runtime keeps out of the figures |
 //! | `text` | tables for people |
 //! | `json` | one object for tools |
 //! | `metrics` | the metrics for Prometheus, each declared once |
@@ -11,12 +12,13 @@
 //! The figures are untrusted, so sums saturate.
 
 pub mod exposition;
+pub mod hint;
 pub mod json;
 pub mod metrics;
 pub mod text;
 
 use crate::attach::kernel::{self, KernelView};
-use crate::attach::{Answer, Board, now_ms};
+use crate::attach::{Answer, Board, Silence, now_ms};
 use crate::failure::Failure;
 use neap::board::{Coarse, Served};
 use neap::stats::{ClassFigures, Snapshot};
@@ -39,6 +41,10 @@ pub struct View {
     pub kernel: KernelView,
     /// The requests that it served.
     pub served: Served,
+    /// Why it does not answer, while it does not.
+    pub silence: Silence,
+    /// What it keeps out of these figures, if that is known.
+    pub hint: Option<&'static str>,
     /// When the view was taken, in ms of `CLOCK_MONOTONIC`.
     pub taken_ms: u64,
 }
@@ -87,7 +93,10 @@ impl View {
 
     fn take(board: &Board, state: State, figures: Option<Snapshot>) -> Result<View, Failure> {
         let kernel = kernel::of_board(board)?;
-        Ok(View::of(board, state, figures, kernel))
+        Ok(View {
+            hint: hint::of_board(board, kernel),
+            ..View::of(board, state, figures, kernel)
+        })
     }
 
     /// Like [`View::look`] for frequent use: of the kernel's counts only the cheap one, of the
@@ -98,7 +107,20 @@ impl View {
     /// The process has ended.
     pub fn glance(board: &Board, state: State, figures: Option<Snapshot>) -> Result<View, Failure> {
         let kernel = kernel::whole_of_board(board)?;
-        Ok(View::of(board, state, figures, kernel))
+        let hint = figures.as_ref().and_then(|figures| {
+            let arenas_rss = figures.ledger.resident;
+            hint::of_board(
+                board,
+                KernelView {
+                    arenas_rss,
+                    ..kernel
+                },
+            )
+        });
+        Ok(View {
+            hint,
+            ..View::of(board, state, figures, kernel)
+        })
     }
 
     fn of(board: &Board, state: State, figures: Option<Snapshot>, kernel: KernelView) -> View {
@@ -111,6 +133,8 @@ impl View {
             coarse: board.coarse(),
             kernel,
             served: board.served(),
+            silence: board.silence(),
+            hint: None,
             taken_ms: now_ms(),
         }
     }
@@ -181,6 +205,8 @@ pub mod tests {
             coarse: coarse.map(|words| bytemuck::pod_read_unaligned(bytemuck::cast_slice(&words))),
             kernel: KernelView::default(),
             served: Served::default(),
+            silence: Silence::default(),
+            hint: None,
             taken_ms: 1,
         })
     }
@@ -195,6 +221,8 @@ pub mod tests {
             coarse: None,
             kernel: KernelView::default(),
             served: Served::default(),
+            silence: Silence::default(),
+            hint: None,
             taken_ms: 1,
         }
     }

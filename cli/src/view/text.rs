@@ -1,10 +1,9 @@
 //! A process at one moment, as tables for people.
 
 use super::{State, View, live, slices, total, used};
-use crate::attach::Silence;
 use crate::classes::waste;
 use anstyle::{AnsiColor, Style};
-use neap::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, Zeros};
+use neap::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, Zeros, ending};
 use std::fmt::Write;
 
 /// Width of the column of names.
@@ -74,6 +73,10 @@ fn rest(out: &mut String, view: &View) {
         let meaning = format!("the whole process, swapped out; {ours} of this of the arenas");
         line(out, "swapped out", kernel.process_swap, &meaning);
     }
+    if let Some(hint) = view.hint {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "    hint: {hint}");
+    }
 }
 
 /// The difference, with a sign.
@@ -110,15 +113,7 @@ fn memo(figures: &Snapshot, view: &View) -> String {
             "purges",
             format!("{}, {} in all", figures.purges, Bytes(figures.purged_bytes)),
         ),
-        (
-            "threads",
-            format!(
-                "{}; {} refills and {} flushes of their magazines",
-                figures.threads,
-                total(figures, |class| class.refills),
-                total(figures, |class| class.flushes)
-            ),
-        ),
+        ("threads", magazines(figures)),
         (
             "stacks",
             format!(
@@ -143,10 +138,23 @@ fn memo(figures: &Snapshot, view: &View) -> String {
     out
 }
 
+fn magazines(figures: &Snapshot) -> String {
+    let refills = total(figures, |class| class.refills);
+    let flushes = total(figures, |class| class.flushes);
+    format!(
+        "{}; {refills} refill{} and {flushes} flush{} of magazines",
+        figures.threads,
+        ending(refills, "s"),
+        ending(flushes, "es")
+    )
+}
+
 fn cost(figures: &Snapshot, view: &View) -> String {
     let (one, all) = (micros(figures.cost_ns), micros(view.served.cost_ns));
-    let times = view.served.written;
-    format!("cost the process {one} µs, and all {times} so far {all} µs")
+    match view.served.written {
+        0 | 1 => format!("cost the process {one} µs"),
+        times => format!("cost the process {one} µs; all {times} so far together, {all} µs"),
+    }
 }
 
 fn micros(ns: u64) -> u64 {
@@ -215,7 +223,7 @@ fn heading(name: &str, columns: &str) -> String {
 
 fn pending(view: &View, advice: &str) -> String {
     let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
-    let why = Silence::of(&view.served).why;
+    let why = view.silence.why;
     let mut out = format!(
         "{yellow}pending: {why}; showing what the page heap and the kernel know{yellow:#}\n{advice}\n"
     );
@@ -276,6 +284,8 @@ mod tests {
             coarse: Some(coarse),
             kernel: KernelView::default(),
             served: Served::default(),
+            silence: crate::attach::Silence::default(),
+            hint: None,
             taken_ms: 1,
         };
         let text = page(&view, "");

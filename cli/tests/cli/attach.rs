@@ -92,23 +92,70 @@ fn a_process_that_sleeps_is_pending() {
     assert_eq!(object["state"], "pending");
 }
 
+#[test]
+fn a_rust_program_that_sleeps_is_told_what_it_lacks() {
+    let fake = Fake::board();
+    fake.write(
+        std::mem::offset_of!(neap::board::Head, frontend),
+        &2_u64.to_ne_bytes(),
+    );
+    for arguments in [&["stat", "--timeout=0.05"], &["purge", "--timeout=0.05"]] {
+        let page = printed(&fake.neap(arguments));
+        let why = "has no thread that answers unless it asks for one";
+        let advice = "call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=1)\n";
+        assert!(page.contains(why) && page.contains(advice), "{page}");
+        assert!(
+            !page.contains("small") && !page.contains("--answer"),
+            "{page}"
+        );
+    }
+}
+
+#[test]
+fn python_is_told_where_its_small_objects_are() {
+    for (setting, is_told) in [(None, true), (Some("malloc"), false)] {
+        let fake = Fake::of_python(setting);
+        let page = printed(&fake.answering(&["stat", "--timeout=60"]));
+        let hint = "\n    hint: CPython keeps objects of up to 512 bytes to itself";
+        assert_eq!(page.contains(hint), is_told, "{page}");
+        let profile = said(&fake.neap(&["profile", "--seconds=0.05"]));
+        let hint = "neap: hint: CPython keeps objects";
+        assert_eq!(profile.contains(hint), is_told, "{profile}");
+        let quiet = said(&fake.neap(&["profile", "--seconds=0.05", "--quiet"]));
+        assert!(!quiet.contains("hint"), "{quiet}");
+    }
+}
+
+#[test]
+fn one_writing_of_figures_is_not_added_up() {
+    let fake = Fake::with_figures(&figures());
+    let page = printed(&fake.answering(&["stat", "--timeout=60"]));
+    assert!(!page.contains("so far"), "{page}");
+}
+
 /// The figure in a line of `neap purge`.
 fn figure<'a>(page: &'a str, name: &str) -> &'a str {
     let line = page
         .lines()
         .find_map(|line| line.trim_start().strip_prefix(name));
-    line.unwrap_or_else(|| panic!("no {name} in {page}")).trim()
+    let line = line.unwrap_or_else(|| panic!("no {name} in {page}")).trim();
+    line.split("  ").next().unwrap()
 }
 
 #[test]
 fn a_purge_says_how_much_went_back() {
     let fake = Fake::board();
     let page = printed(&fake.answering(&["purge", "--timeout=60"]));
+    let (before, after) = (
+        figure(&page, "resident before"),
+        figure(&page, "resident after"),
+    );
     let first = format!(
-        "sleep ({}) gave 5.0 MiB of free memory back to the kernel\n",
+        "sleep ({}) purged: {before} resident before, {after} after\n",
         fake.pid()
     );
     assert!(page.starts_with(&first), "{page}");
+    assert_eq!(figure(&page, "given back"), "5.0 MiB");
     // The process sleeps.
     assert_eq!(
         figure(&page, "resident before"),

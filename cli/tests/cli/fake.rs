@@ -49,6 +49,24 @@ impl Fake {
         fake
     }
 
+    /// A sleeping process with figures that calls itself python3, with this `PYTHONMALLOC`.
+    pub fn of_python(setting: Option<&str>) -> Fake {
+        let file = memory_file(board::NAME, board::BYTES);
+        let seals = SealFlags::SHRINK | SealFlags::GROW;
+        rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+        let room = tempfile::tempdir().unwrap();
+        let python = room.path().join("python3");
+        std::fs::copy("/bin/sleep", &python).unwrap();
+        let mut command = Command::new(&python);
+        command.env_remove("PYTHONMALLOC");
+        command.envs(setting.map(|setting| ("PYTHONMALLOC", setting)));
+        let fake = Fake::run(command, file);
+        fake.write(board::HEAD_AT, bytes_of(&fake.head()));
+        fake.write(board::FIGURES_AT + 8, bytes_of(&figures()));
+        fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
+        fake
+    }
+
     fn run(mut command: Command, file: File) -> Fake {
         let child = command
             .arg("1000")

@@ -218,8 +218,28 @@ fn what_is_no_profile_is_named() {
     let room = room();
     let noise = room.path().join("noise");
     fs::write(&noise, [7; 1000]).unwrap();
+    let program = room.path().join("script");
+    fs::write(&program, "#!/bin/sh\nexit 0\n").unwrap();
+    let recording = room.path().join("true.neap");
+    fs::write(
+        &recording,
+        "{\"head\":{\"format\":\"neap-recording\",\"version\":1}}\n",
+    )
+    .unwrap();
+    let cut = room.path().join("cut");
+    fs::write(&cut, [0x0a, 9, 1]).unwrap();
+    let report = format!(
+        "{0} is a recording of `neap run --record`: use `neap report {0}`",
+        recording.display()
+    );
     for (arguments, why) in [
-        (vec![noise.to_str().unwrap()], "no pprof profile"),
+        (vec![noise.to_str().unwrap()], "noise is no pprof profile: "),
+        (
+            vec![program.to_str().unwrap()],
+            "script is no pprof profile: ",
+        ),
+        (vec![recording.to_str().unwrap()], &report),
+        (vec![cut.to_str().unwrap()], "or a damaged one"),
         (vec!["/dev/zero"], "64 MiB"),
         (vec!["/no/such/file"], "No such file"),
         (vec!["/"], "directory"),

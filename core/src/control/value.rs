@@ -62,12 +62,14 @@ fn within(value: Option<u64>, min: u64, max: u64) -> Option<u64> {
 }
 
 fn bytes(text: &[u8]) -> Option<u64> {
-    let (last, digits) = text.split_last()?;
+    let stem = text.strip_suffix(b"iB");
+    let (last, digits) = stem.unwrap_or(text).split_last()?;
     match last.to_ascii_uppercase() {
         b'K' => number(digits)?.checked_mul(1 << 10),
         b'M' => number(digits)?.checked_mul(1 << 20),
         b'G' => number(digits)?.checked_mul(1 << 30),
         b'T' => number(digits)?.checked_mul(1 << 40),
+        // "64iB" has no letter before its "iB".
         _ => number(text),
     }
 }
@@ -82,7 +84,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The accepted values in words: `0 or 1`, `0 to 1G bytes (suffix K, M, G or T)`.
+/// The accepted values in words: `0 or 1`, `1M to 64T bytes (suffix K, M, G or T, or KiB to TiB)`.
 impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -90,7 +92,7 @@ impl fmt::Display for Kind {
             Self::Bytes { min, max } => {
                 write!(
                     out,
-                    "{} to {} bytes (suffix K, M, G or T)",
+                    "{} to {} bytes (suffix K, M, G or T, or KiB to TiB)",
                     Short(min),
                     Short(max)
                 )
@@ -158,6 +160,9 @@ mod tests {
         assert_eq!(parse(SIZE, b"4k"), Ok(Value::Bytes(4096)));
         assert_eq!(parse(SIZE, b"512M"), Ok(Value::Bytes(512 << 20)));
         assert_eq!(parse(SIZE, b"1G"), Ok(Value::Bytes(1 << 30)));
+        assert_eq!(parse(SIZE, b"4KiB"), Ok(Value::Bytes(4096)));
+        assert_eq!(parse(SIZE, b"100MiB"), Ok(Value::Bytes(100 << 20)));
+        assert_eq!(parse(SIZE, b"1GiB"), Ok(Value::Bytes(1 << 30)));
         for wrong in [
             "",
             "K",
@@ -167,6 +172,14 @@ mod tests {
             "+5K",
             "4 K",
             "4KB",
+            "100MB",
+            "0.5G",
+            "iB",
+            "KiB",
+            "8192iB",
+            "8192B",
+            "4K iB",
+            "4KiBiB",
             "0x1000",
             "99999999999999999999",
             "18446744073709551615G",
@@ -186,7 +199,7 @@ mod tests {
         assert_eq!(parse(kind, b"64t"), Ok(Value::Bytes(1 << 46)));
         assert!(parse(kind, b"65T").is_err());
         let says = format!("{kind}");
-        assert_eq!(says, "1M to 64T bytes (suffix K, M, G or T)");
+        assert_eq!(says, "1M to 64T bytes (suffix K, M, G or T, or KiB to TiB)");
     }
 
     #[test]
@@ -222,7 +235,7 @@ mod tests {
         assert_eq!(says(SWITCH, "2"), "expected 0 or 1");
         assert_eq!(
             says(SIZE, "1"),
-            "expected 4K to 1G bytes (suffix K, M, G or T)"
+            "expected 4K to 1G bytes (suffix K, M, G or T, or KiB to TiB)"
         );
         assert_eq!(
             says(Kind::Millis { min: 5, max: 9 }, "x"),

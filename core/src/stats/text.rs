@@ -107,14 +107,25 @@ fn calls(out: &mut fmt::Formatter<'_>, figures: &Snapshot) -> fmt::Result {
     }
     writeln!(
         out,
-        "  questions      {} to the kernel about touched pages; {} times it could not tell",
-        figures.questions, figures.unanswered
+        "  questions      {} to the kernel about touched pages; {} time{} it could not tell",
+        figures.questions,
+        figures.unanswered,
+        ending(figures.unanswered, "s")
     )?;
     writeln!(
         out,
-        "  magazines      {refills} refills, {flushes} flushes, {} threads now",
-        figures.threads
+        "  magazines      {refills} refill{}, {flushes} flush{}, {} thread{} now",
+        ending(refills, "s"),
+        ending(flushes, "es"),
+        figures.threads,
+        ending(figures.threads, "s")
     )
+}
+
+/// The ending of a noun after its number.
+#[must_use]
+pub const fn ending(count: u64, plural: &'static str) -> &'static str {
+    if count == 1 { "" } else { plural }
 }
 
 fn classes(out: &mut fmt::Formatter<'_>, figures: &Snapshot) -> fmt::Result {
@@ -146,6 +157,22 @@ fn classes(out: &mut fmt::Formatter<'_>, figures: &Snapshot) -> fmt::Result {
 mod tests {
     use super::*;
     use std::format;
+
+    #[test]
+    fn nouns_agree_with_their_numbers() {
+        let mut figures = Snapshot {
+            threads: 1,
+            unanswered: 1,
+            ..Snapshot::default()
+        };
+        figures.classes[0].flushes = 1;
+        let text = format!("{}", Text(&figures));
+        assert!(
+            text.contains(" 0 refills, 1 flush, 1 thread now\n"),
+            "{text}"
+        );
+        assert!(text.contains("; 1 time it could not tell\n"), "{text}");
+    }
 
     #[test]
     fn the_ledger_ends_with_its_sum() {

@@ -11,6 +11,7 @@ mod wire;
 pub use decode::decode;
 pub use encode::encode;
 pub use unzip::MOST;
+pub use wire::is_message;
 
 /// Prefix of the comment for [`super::model::Extent::Session`]; a number of bytes follows.
 const SESSION: &str =

@@ -57,6 +57,11 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
+/// Whether `bytes` are fields to their end. Almost no text is.
+pub fn is_message(bytes: &[u8]) -> bool {
+    Fields::of(bytes).all(|field| field.is_ok())
+}
+
 /// An error for a malformed file.
 pub fn damaged(why: impl std::fmt::Display) -> Failure {
     Failure::own(format!("this is no pprof profile, or a damaged one: {why}"))

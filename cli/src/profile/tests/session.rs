@@ -227,7 +227,7 @@ The largest part of the growth of live bytes, 100.0 MiB (78.2 %), comes from dow
     assert!(text.contains("\nCalls by growth of live bytes\n"), "{text}");
     let text = leaks(&of_session(0), Value::Waste);
     assert!(text.contains("more are live than before.\n"), "{text}");
-    let title = "More live than before, sorted by growth of the bytes that size classes add to live objects: 1 places";
+    let title = "More live than before, sorted by growth of the bytes that size classes add to live objects: 1 place";
     assert!(text.contains(title), "{text}");
     assert_eq!(json(&of_session(7))["session"]["shrunk_space"], 7);
     assert!(json(&planted())["session"].is_null());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const PARAGRAPH: &str = "\
 planted, process 77: 127.9 MiB live in 1,049,577 objects, of 134.9 MiB in 1,049,584 objects allocated while it was \
-sampled (every 512.0 KiB on average at last; since sampling was first switched on, 2.5 s before).
+sampled (every 512.0 KiB on average; sampling began 2.5 s earlier).
 The largest part of the live bytes, 100.0 MiB (78.2 %), comes from download (planted.c:10), called by main \
 (planted.c:1): 1 object of 100.0 MiB.
 Size classes add 8.0 MiB, 8.0 MiB of it in fresh_node (planted.c:20), called by add_node (planted.c:25): 24 bytes \
@@ -67,7 +67,7 @@ fn small_calls_are_left_out_and_counted() {
     profile.stacks[2].figures.live_bytes = 1;
     let text = tree(&profile, Value::LiveSpace);
     assert!(
-        text.contains("(1 calls with less than 0.5 % each are left out)"),
+        text.contains("(1 call with less than 0.5 % is left out)"),
         "{text}"
     );
 }
@@ -79,6 +79,16 @@ fn a_profile_of_nothing_says_so() {
         assert!(tree(&Profile::default(), value).contains(&nothing));
         assert!(leaks(&Profile::default(), value).contains(&nothing));
     }
+    let session = Profile {
+        pid: 7,
+        ..Profile::default()
+    };
+    let text = tree(&session, Value::LiveSpace);
+    assert!(
+        text.contains("only allocations after sampling was switched on"),
+        "{text}"
+    );
+    assert!(text.contains("`neap run --sample -- PROGRAM`"), "{text}");
     let failure = flamegraph(&Profile::default(), Value::Waste).unwrap_err();
     assert!(failure.to_string().contains("no waste"), "{failure}");
 }
@@ -114,7 +124,7 @@ fn equal_places_are_summed_up() {
     let mut profile = planted();
     profile.stacks.extend(planted().stacks);
     let text = leaks(&profile, Value::Waste);
-    assert!(text.contains("1 places, 1 shown\n\n  16.0 MiB, 100.0 %: 24 bytes asked for, 32 usable, in each of 2,097,152"));
+    assert!(text.contains("1 place, 1 shown\n\n  16.0 MiB, 100.0 %: 24 bytes asked for, 32 usable, in each of 2,097,152"));
 }
 
 #[test]

@@ -10,6 +10,10 @@ use neap::stats::Bytes;
 /// Most findings in the first paragraph.
 const TOLD: usize = 5;
 
+/// Why no place in the program is among the findings.
+const NOT_SAMPLED: &str = "Places in the program were not sampled: record with `neap run --record=FILE --sample -- PROGRAM` to \
+                           see them.";
+
 /// The prose for `subject` and its findings.
 pub fn text(subject: &Subject, findings: &[Finding]) -> String {
     let history = subject.history();
@@ -169,6 +173,9 @@ fn seconds(ms: u64) -> String {
 fn rest(subject: &Subject, peak_is_known: bool, findings: usize) -> Option<String> {
     match findings {
         0 if subject.profile.is_none() && !peak_is_known => None,
+        0 if subject.profile.is_none() => Some(format!(
+            "No line of the heap passes its threshold. {NOT_SAMPLED}"
+        )),
         0 if peak_is_known => Some(
             "Nothing stands out: no line of the heap and no place in the program passes its threshold.".to_owned(),
         ),

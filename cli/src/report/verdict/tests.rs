@@ -92,13 +92,25 @@ fn calm() -> Ledger {
 
 #[test]
 fn nothing_stands_out_of_a_calm_heap() {
-    let verdict = of_ledger(calm());
+    let ledger = calm();
+    let resident = u64::try_from(ledger.sum()).unwrap();
+    let ledger = Ledger { resident, ..ledger };
+    let even = (0..100).map(|number| stack(&format!("f{number}"), blocks(1, 64, 64)));
+    let verdict = verdict(&[sample(100, resident + MB, ledger)], even.collect());
     assert_eq!(kinds(&verdict), [""; 0]);
     assert!(
         verdict.opening.contains("Nothing stands out"),
         "{}",
         verdict.opening
     );
+}
+
+#[test]
+fn places_that_were_not_sampled_are_not_called_inconspicuous() {
+    let opening = of_ledger(calm()).opening;
+    assert!(!opening.contains("no place"), "{opening}");
+    let said = "Places in the program were not sampled: record with `neap run --record=FILE --sample -- PROGRAM` to see them.";
+    assert!(opening.ends_with(said), "{opening}");
 }
 
 #[test]
