@@ -75,7 +75,7 @@ unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: usize)
 /// Gives a block back; null does nothing. Keeps `errno`.
 ///
 /// # Safety
-/// - `block` is null or a live block of this library that nobody uses any more.
+/// - `block` is null or a live block of this library that no thread uses any more.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the caller's promise is the same.

@@ -210,7 +210,7 @@ extern "C" fn malloc_stats() {
         let mut page = Pieces::new(to_standard_error);
         let written =
             writeln!(page, "neap: the heap now").and_then(|()| write!(page, "{}", Text(heap)));
-        // A closed or full descriptor loses the report: there is nobody to tell.
+        // A closed or full descriptor loses the report: nothing could read it.
         let _ = written.and_then(|()| page.flush());
     });
     crate::errno::set(errno);

@@ -49,7 +49,7 @@ unsafe fn borrowed(stack: *const StackOut) -> Option<ManuallyDrop<Stack>> {
 /// Gives a stack back. Null does nothing, nor does a null top.
 ///
 /// # Safety
-/// - `stack` is null or filled by [`neap_stack_alloc`], and nobody runs on that stack any more.
+/// - `stack` is null or filled by [`neap_stack_alloc`], and no thread runs on that stack any more.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn neap_stack_free(stack: *mut StackOut) {
     // SAFETY: the caller's promise.

@@ -109,7 +109,7 @@ pub struct StackFigures {
     pub used: u64,
     /// Ended and kept warm.
     pub parked: u64,
-    /// Cells that nobody has and that hold no memory.
+    /// Cells that no thread has and that hold no memory.
     pub free: u64,
     /// Bytes of address space of all of these.
     pub address: u64,

@@ -27,7 +27,7 @@ fn alone(name: &str) -> bool {
 }
 
 fn touch(stack: &Stack) {
-    // SAFETY: in a stack that nobody runs on.
+    // SAFETY: in a stack that no thread runs on.
     unsafe { stack.top().as_ptr().sub(8).cast::<u64>().write(1) };
 }
 
@@ -134,7 +134,7 @@ fn the_heap_gets_the_pages_of_ended_stacks() {
 #[test]
 fn trimming_keeps_what_is_above_the_stack_pointer() {
     let stack = Stack::new(256 * KIB).unwrap();
-    // SAFETY: nobody runs on the stack; all addresses are in it.
+    // SAFETY: no thread runs on the stack; all addresses are in it.
     unsafe {
         stack.limit().as_ptr().write_bytes(7, stack.bytes());
         let pointer = stack.top().as_ptr().sub(10_000);

@@ -85,7 +85,7 @@ impl Group {
         text.trim().parse().expect("a number")
     }
 
-    /// The least that the group uses until somebody's patience ends, or it is no more than `enough`.
+    /// The least that the group uses until the test's patience ends, or it is no more than `enough`.
     fn settles_at(&self, enough: u64) -> u64 {
         let (begin, mut least) = (Instant::now(), self.used());
         while least > enough && begin.elapsed() < PATIENCE {

@@ -173,14 +173,14 @@ mod machine {
     }
 
     impl Pair {
-        /// From now on this is the shared word; `None`: there is none. Nobody sleeps meanwhile.
+        /// From now on this is the shared word; `None`: there is none. No thread sleeps meanwhile.
         pub fn share(&self, word: Option<&'static plain::AtomicU32>) {
             let word = word.map_or(null_mut(), |word| core::ptr::from_ref(word).cast_mut());
             self.shared.store(word, Ordering::Release);
         }
 
         fn word(&self, ear: Ear) -> &plain::AtomicU32 {
-            // SAFETY: null, or the word of a board that stays mapped as long as somebody may sleep or ring.
+            // SAFETY: null, or the word of a board that stays mapped as long as a thread may sleep or ring.
             match unsafe { self.shared.load(Ordering::Acquire).as_ref() } {
                 Some(word) if ear == Ear::Shared => word,
                 _ => &self.own,

@@ -1,4 +1,4 @@
-//! Rounds of decay: what nobody used for a while goes home, step by step.
+//! Rounds of decay: memory that no thread used for a while goes back to the kernel, step by step.
 //!
 //! A round empties the magazines of threads that idle, lets empty slabs go, purges pages inside slabs that hold nothing
 //! but free blocks, and purges free spans that are past their time. Each step is bounded, and none holds a lock
@@ -19,7 +19,7 @@ use core::ptr::NonNull;
 /// From so many freed bytes on it is worth to start looking after them: a thread costs some 15 µs.
 const FLOOR_BYTES: usize = 2 << 20;
 
-/// So many bytes are worth to wake somebody for.
+/// Freed bytes that are worth waking the purge thread for.
 const LEAST_WAY: usize = 4 << 20;
 
 /// Least time between the rounds that callers do on their way, in ms.
@@ -37,7 +37,7 @@ pub struct Tide {
     pub step: Lock,
     /// Bytes that went back past a magazine so far; wraps.
     freed: AtomicUsize,
-    /// What `freed` was when somebody last looked after it.
+    /// What `freed` was when a thread last dealt with it.
     attended: AtomicUsize,
     /// More than the floor was freed since.
     wanted: AtomicBool,
@@ -118,14 +118,14 @@ impl Tide {
         }
     }
 
-    /// Somebody should look after what is freed, however little that is: the thread, if it is parked.
+    /// A thread should deal with what is freed, however little that is: the purge thread, if it is parked.
     #[cold]
     pub fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
         self.bell.ring(Urgency::Soon);
     }
 
-    /// Whether enough was freed that somebody should look after it.
+    /// Whether enough was freed that a thread should deal with it.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
@@ -141,7 +141,7 @@ impl Tide {
         self.freed.load(Ordering::Relaxed)
     }
 
-    /// Somebody looks after all that was freed so far, or gives up on it.
+    /// A thread deals with all that was freed so far, or gives up on it.
     pub fn attend(&self) {
         self.attended.store(self.freed(), Ordering::Relaxed);
         self.wanted.store(false, Ordering::Relaxed);
@@ -188,7 +188,7 @@ impl Default for Tide {
     }
 }
 
-/// The heap as the source of slabs for blocks that nobody used for long: their slabs may be purged at once.
+/// The heap as the source of slabs for blocks that no thread used for long: their slabs may be purged at once.
 struct Old(&'static Heap);
 
 impl Source for Old {
@@ -222,7 +222,7 @@ impl Source for Old {
 }
 
 impl Heap {
-    /// Hears that somebody is about to fault in `bytes` bytes, which nobody had before. What is free and resident gives way, from the
+    /// A caller is about to fault in `bytes` bytes that the process did not hold before. What is free and resident gives way, from the
     /// oldest on, so that the process does not grow by more than it has to: if a thread is there to do it meanwhile.
     pub fn make_way(&self, bytes: usize) {
         if bytes < LEAST_WAY || self.pages.chores() == Chores::Callers {
@@ -292,7 +292,7 @@ impl Heap {
         self.step_on_the_way(pressed);
     }
 
-    /// Memory may become short while the thread is parked: while somebody allocates, it is woken once a second to look.
+    /// Memory may become short while the thread is parked. Threads that allocate wake it once a second to look.
     fn wake_for_pressure(&self, pressed: bool) {
         if pressed && !self.tide.is_wanted() {
             self.tide.want();

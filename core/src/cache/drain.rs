@@ -151,7 +151,7 @@ impl Heap {
     }
 
     /// Takes what a batch has offered, as far as it still stands, until `most` blocks were taken. What is left goes back.
-    /// Takes the grants of caches that nobody has used since the offer. An owner that works keeps its grants: without
+    /// Takes the grants of caches that no thread has used since the offer. An owner that works keeps its grants: without
     /// them it would miss and learn anew. `most` is `None` if the kernel refused the barrier: then only grants are
     /// taken. Out of line, so that callers on small stacks hold what it needs only once.
     #[inline(never)]

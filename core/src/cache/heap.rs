@@ -329,7 +329,7 @@ impl Source for Heap {
         let base = unsafe { slab.as_ref() }.base();
         units.byte_runs().all(|run| {
             NonNull::new((base + run.start) as *mut u8)
-                // SAFETY: the caller's promise: nobody uses these pages of a span in use.
+                // SAFETY: the caller's promise: no thread uses these pages of a span in use.
                 .is_some_and(|start| unsafe { self.pages.purge_in_use(start, run.len()) })
         })
     }

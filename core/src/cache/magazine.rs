@@ -204,7 +204,7 @@ impl Magazine {
         if top >= self.limit.load(Ordering::Relaxed) {
             return false;
         }
-        // SAFETY: below limit the array has room, and nobody but the owner writes at or above top.
+        // SAFETY: below limit the array has room, and only the owner writes at or above top.
         unsafe { *(top as *mut *mut u8) = block };
         // Release: a drainer that sees the new top sees the entry.
         self.top.store(top + 8, Ordering::Release);

@@ -245,7 +245,7 @@ impl Heap {
         // SAFETY: the memory is large enough, the place in it aligned to a word, and ours.
         unsafe { Cache::put(block, shift) };
         if table::is_replaced() {
-            // SAFETY: initialised just now, and nobody else has it yet.
+            // SAFETY: initialised just now, and no other thread has it yet.
             unsafe { &mut *block.as_ptr() }.follow_classes();
         }
         // SAFETY: initialised above; lives until `retire_cache`.

@@ -205,7 +205,7 @@ impl Cache {
     /// - `place` is aligned, holds a cache's bytes, and is the caller's.
     pub unsafe fn put(place: NonNull<Cache>, shift: usize) {
         debug_assert!(place.is_aligned());
-        // SAFETY: the caller's promise; sentinels are never written, and nobody else has the copy
+        // SAFETY: the caller's promise; sentinels are never written, and no other thread has the copy
         // yet.
         let cache = unsafe {
             ptr::copy_nonoverlapping(&raw const EMPTY, place.as_ptr(), 1);
@@ -267,7 +267,7 @@ impl Cache {
         }
     }
 
-    /// Whether nobody holds the cache's lock now.
+    /// Whether the cache's lock is free now.
     pub fn is_quiet(&self) -> bool {
         self.is_sentinel() || self.lock.try_lock().is_some()
     }

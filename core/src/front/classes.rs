@@ -42,7 +42,7 @@ pub(super) unsafe fn follow(path: &[u8]) {
     }
 }
 
-/// Whether nobody has a cache or a block.
+/// Whether no thread has a cache or a block.
 fn is_untouched() -> bool {
     let slabs = HEAP.pages.totals().by_use[Use::Slab as usize - 1].slices;
     HEAP.registry.is_empty() && slabs == 0

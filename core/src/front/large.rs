@@ -36,7 +36,7 @@ pub(super) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
     };
     match span.zero {
         Zero::AllZero => HEAP.pages.note_spared(size),
-        // SAFETY: the span is ours, committed, and in nobody's use.
+        // SAFETY: the span is ours, committed, and in no thread's use.
         Zero::MaybeDirty => unsafe { HEAP.pages.zero_dirty(span.base, span.place.bytes()) },
     }
     span.base.as_ptr()
@@ -101,7 +101,7 @@ pub(super) fn free(place: &Place<'_>, address: usize, tag: Tag) {
 /// Resizes a large block: in place where its end may move, else by moving its pages, else by copying.
 ///
 /// # Safety
-/// - `block` starts the large block of `place`, is not given back, and nobody uses it meanwhile.
+/// - `block` starts the large block of `place`, is not given back, and no thread uses it meanwhile.
 pub(super) unsafe fn reallocate(
     place: &Place<'static>,
     block: *mut u8,
@@ -164,7 +164,7 @@ unsafe fn resize_in_place(
 /// Gives the contents a new span, by moving pages if the kernel can, else by copying.
 ///
 /// # Safety
-/// - `base` starts a large block of `held` bytes that nobody uses meanwhile.
+/// - `base` starts a large block of `held` bytes that no thread uses meanwhile.
 unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) -> *mut u8 {
     let Some(span) = plain_span(size, align) else {
         return ptr::null_mut();

@@ -1,4 +1,4 @@
-//! The purge thread: gives back what nobody uses, in a process that does nothing, too, and answers those who look from outside.
+//! The purge thread: gives back what no thread uses, even in an idle process, and answers observers in other processes.
 //!
 //! It is started once, when the heap has grown past [`START_BYTES`], at the first [safe moment](moment), and then stays: parked, while
 //! there is nothing to do, where [`crate::cache::bell`] wakes it. So a small program never has it, and nothing wakes in a process that
@@ -53,7 +53,7 @@ static THREAD: AtomicI32 = AtomicI32::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 /// After this long, a live thread with this number is a different one, in ms.
 const EXIT_MS: u64 = 1000;
-/// Who is starting a thread, as the C library names it; 0 while nobody is.
+/// Who is starting a thread, as the C library names it; 0 while no thread is.
 static STARTER: AtomicUsize = AtomicUsize::new(0);
 /// How many want no thread to be started now.
 #[unsafe(link_section = "neap_fork")]
@@ -114,7 +114,7 @@ pub fn start_eagerly() {
     }
 }
 
-/// In a Rust program with [`crate::Neap`] as its allocator: from now on a thread gives back what nobody uses, in a process
+/// In a Rust program with [`crate::Neap`] as its allocator: from now on a thread gives back what no thread uses, in a process
 /// that does nothing, too, and answers `neap stat`. Without it callers do that on their way. `NEAP_PURGE_THREAD` decides, if it is set.
 ///
 /// Not for programs whose C library calls this heap's `free`, too: there libneap.so knows what to do.

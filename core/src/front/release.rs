@@ -16,7 +16,7 @@ use crate::slab::class::{Class, MAX_BLOCK};
 /// Takes a block back. Null is allowed.
 ///
 /// # Safety
-/// - `block` is null or came from this heap and was not given back since; nobody uses it any more.
+/// - `block` is null or came from this heap and was not given back since; no thread uses it any more.
 ///   Where this is broken, the call aborts, or a later one does: see `docs/misuse.md`.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {

@@ -15,7 +15,7 @@ use core::ptr;
 /// Null when out of memory: then the block is as it was.
 ///
 /// # Safety
-/// - `block` is a block of this heap that is not given back; nobody uses it meanwhile.
+/// - `block` is a block of this heap that is not given back; no thread uses it meanwhile.
 pub unsafe fn reallocate(block: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     unsafe { reallocate_layout(block, size, 16) }
@@ -115,7 +115,7 @@ fn is_quarantined(address: usize) -> bool {
 /// Moves a block's contents to a new one of `size` bytes.
 ///
 /// # Safety
-/// - `block` holds `held` bytes, is not given back, and nobody uses it meanwhile.
+/// - `block` holds `held` bytes, is not given back, and no thread uses it meanwhile.
 pub(super) unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
     let moved = allocate_layout(size, align);
     if moved.is_null() {

@@ -98,7 +98,7 @@ impl Stack {
     /// Takes up the ownership that [`Stack::into_raw`] gave up. Aborts if no stack in use ends at `top`.
     ///
     /// # Safety
-    /// - `top` came from [`Stack::into_raw`], and nobody else took it up.
+    /// - `top` came from [`Stack::into_raw`], and no other code took it up.
     pub unsafe fn from_raw(top: NonNull<u8>) -> Self {
         match Pool::stack_in_use(&HEAP.pages, top.as_ptr().addr()) {
             Some(record) => Self { record },
@@ -117,7 +117,7 @@ impl Drop for Stack {
     }
 }
 
-/// So many stacks went to the page heap: somebody may have to look after their pages.
+/// Stacks went to the page heap: a thread may have to deal with their pages.
 #[cold]
 fn look_after(stacks: usize) {
     HEAP.tide.note_freed(stacks * STACK_BYTES);

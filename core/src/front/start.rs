@@ -49,7 +49,7 @@ pub(super) unsafe fn begin_on_the_way(envp: *mut *mut c_char) {
     }
 }
 
-/// Whether there is an environment, and nobody has come here with one before.
+/// Whether there is an environment, and this is the first call with one.
 fn is_first(envp: *mut *mut c_char) -> bool {
     #[unsafe(link_section = "neap_fork")]
     static DONE: AtomicBool = AtomicBool::new(false);
@@ -116,7 +116,7 @@ enum Fate {
 /// Calls `apply` with every string of an environment.
 ///
 /// # Safety
-/// - `envp` is null or an array of C strings that ends in null and that nobody else uses meanwhile.
+/// - `envp` is null or an array of C strings that ends in null and that no other thread uses meanwhile.
 unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, &[u8]) -> Fate) {
     let mut next = envp;
     // SAFETY: the caller's promise; `next` never passes the null.
@@ -129,7 +129,7 @@ unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, 
             // SAFETY: as above.
             let string = unsafe { *next };
             if let (Fate::Emptied(at), true) = (fate, thread::is_of_the_kernel(string)) {
-                // SAFETY: within the string, of which nobody has kept anything; on the stack, where the kernel wrote it.
+                // SAFETY: within the string, of which no code has kept anything; on the stack, where the kernel wrote it.
                 unsafe { *string.add(at) = 0 };
             }
         }
@@ -241,7 +241,7 @@ unsafe fn leave_preload(envp: *mut *mut c_char) {
     let mut next = envp;
     // SAFETY: the environment is an array of C strings that ends in null.
     while unsafe { !(*next).is_null() } {
-        // SAFETY: as above; nobody else uses the string while there is one thread.
+        // SAFETY: as above; no other thread uses the string while there is one thread.
         let entry = unsafe { CStr::from_ptr(*next) };
         let length = entry.to_bytes().len();
         // SAFETY: as above.

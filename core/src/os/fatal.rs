@@ -57,7 +57,7 @@ pub fn fatal(args: fmt::Arguments<'_>) -> ! {
 #[cold]
 #[inline(never)]
 pub fn warn(args: fmt::Arguments<'_>) {
-    // A closed standard error is no reason to fail: there is nobody to tell.
+    // A closed standard error is no reason to fail: nothing could read the line.
     let _ = write_all(libc::STDERR_FILENO, Line::format(args).bytes());
 }
 

@@ -73,7 +73,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
     // SAFETY: written before this handler was in force.
     let report = unsafe { *WATCH.report.get() };
-    // Codes of 0 and below are not the kernel's: somebody sent the signal.
+    // Codes of 0 and below are not the kernel's: a program sent the signal.
     let is_fault = code > 0;
     if is_fault && report.is_some_and(|report| report(address)) {
         return set_default(signal);

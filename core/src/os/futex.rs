@@ -15,7 +15,7 @@ pub type Word = AtomicU32;
 pub enum Woken {
     /// Its time was over.
     ByTime,
-    /// Before that: somebody woke it, the word had changed, or the kernel gave no reason.
+    /// Before that: a thread woke it, the word had changed, or the kernel gave no reason.
     Early,
 }
 

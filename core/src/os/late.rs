@@ -51,7 +51,7 @@ impl<T: Zeroable> Late<T> {
                 .compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok();
         if !published {
-            // SAFETY: the whole reservation, which nobody else has seen.
+            // SAFETY: the whole reservation, which no other thread has seen.
             unsafe { Linux.release(base, bytes) };
         }
         self.find()

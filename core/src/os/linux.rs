@@ -102,7 +102,7 @@ impl Os for Linux {
         // A new mapping, not `mprotect`: only that returns the commit charge.
         let flags = RESERVED | libc::MAP_FIXED;
         let at: *mut c_void = addr.as_ptr().cast();
-        // SAFETY: the caller's promise: the range lies in one reservation and nobody uses it.
+        // SAFETY: the caller's promise: the range lies in one reservation and no thread uses it.
         let mapped = keep_errno(|| unsafe { map(at, bytes, libc::PROT_NONE, flags) });
         refused_if(mapped == libc::MAP_FAILED)
     }
@@ -112,7 +112,7 @@ impl Os for Linux {
         if locked::is_locked() {
             return Purged::MaybeDirty;
         }
-        // SAFETY: the caller's promise: committed, and nobody uses the contents.
+        // SAFETY: the caller's promise: committed, and no thread uses the contents.
         unsafe { discard(addr, bytes, libc::MADV_DONTNEED) }
     }
 
@@ -256,7 +256,7 @@ static MOST_MAPPINGS: AtomicUsize = AtomicUsize::new(0);
 const USUAL_MAPPINGS: usize = 65_530;
 
 /// # Safety
-/// - The range is committed and nobody uses it.
+/// - The range is committed and no thread uses it.
 unsafe fn discard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Purged {
     // SAFETY: the caller's promise.
     match keep_errno(|| unsafe { libc::madvise(addr.as_ptr().cast(), bytes, advice) }) {
@@ -292,7 +292,7 @@ fn ask_most_mappings() -> usize {
 /// Advice about guards. Interrupted or short of memory for a moment, the kernel says so, and may be asked again.
 ///
 /// # Safety
-/// - The range is committed; with [`MADV_GUARD_INSTALL`], nobody uses it.
+/// - The range is committed; with [`MADV_GUARD_INSTALL`], no thread uses it.
 unsafe fn advise_guard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Result<(), GuardRefused> {
     assert_outside();
     const TRIES: usize = 8;
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn purged_and_recommitted_memory_is_zero() {
         let base = reserved(1 << 21);
-        // SAFETY: a reservation of ours, used by nobody else.
+        // SAFETY: a reservation of ours, used by no other thread.
         unsafe {
             Linux.commit(base, BYTES).unwrap();
             base.as_ptr().write_bytes(1, BYTES);
@@ -423,7 +423,7 @@ mod tests {
     fn locked_memory_is_purged_too() {
         let base = reserved(1 << 21);
         let page = Linux.page_bytes();
-        // SAFETY: a reservation of ours, used by nobody else.
+        // SAFETY: a reservation of ours, used by no other thread.
         unsafe {
             Linux.commit(base, BYTES).unwrap();
             base.write(1);

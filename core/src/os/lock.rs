@@ -129,7 +129,7 @@ impl FutexLock {
         }
     }
 
-    /// Marks a held lock as awaited. What it says then; [`FREE`] if nobody holds it.
+    /// Marks a held lock as awaited. What it says then; [`FREE`] if no thread holds it.
     fn announce(&self) -> usize {
         let mark = |state| (state != FREE).then_some(state | AWAITED);
         self.state
@@ -137,7 +137,7 @@ impl FutexLock {
             .map_or(FREE, |held| held | AWAITED)
     }
 
-    /// For a fork that has closed the lock's rank: waits until nobody holds it whom the fork has to wait for.
+    /// For a fork that has closed the lock's rank: waits until no thread that the fork has to wait for holds it.
     pub(super) fn await_rest(&self) {
         while let Some(holder) = self.holder() {
             if holder == me() || FORK.waits.stuck(holder).is_some() {

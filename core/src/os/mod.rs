@@ -102,7 +102,7 @@ pub struct Populated {
     pub backing: Backing,
 }
 
-/// Nobody can say which pages are populated, from an address on.
+/// The kernel cannot say which pages are populated, from an address on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// Everything before it was told.
@@ -120,7 +120,7 @@ pub trait Os: Sync {
     /// Gives a whole reservation back.
     ///
     /// # Safety
-    /// - `base` and `bytes` are exactly one earlier reservation that nobody uses any more.
+    /// - `base` and `bytes` are exactly one earlier reservation that no thread uses any more.
     unsafe fn release(&self, base: NonNull<u8>, bytes: usize);
     /// Like [`Os::reserve`], where no mapping can be added: by moving the end of the program's heap (`brk`), which makes an
     /// existing mapping longer. The range is committed at once. Never given back.
@@ -140,13 +140,13 @@ pub trait Os: Sync {
     /// Takes a range back to the state after `reserve`: contents lost, commit charge returned.
     ///
     /// # Safety
-    /// - The range lies in one reservation and nobody uses it.
+    /// - The range lies in one reservation and no thread uses it.
     unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
     /// Gives the pages of a committed range back to the kernel; the range stays committed. Refused where the program locked
     /// memory.
     ///
     /// # Safety
-    /// - The range is committed and nobody uses it.
+    /// - The range is committed and no thread uses it.
     unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged;
     /// The same, locked or not.
     ///
@@ -175,7 +175,7 @@ pub trait Os: Sync {
     /// the contents of `from` are what they were.
     ///
     /// # Safety
-    /// - Both ranges are committed, `bytes` long, disjoint, and nobody else uses either.
+    /// - Both ranges are committed, `bytes` long, disjoint, and no other thread uses either.
     unsafe fn move_pages(
         &self,
         from: NonNull<u8>,
@@ -186,13 +186,13 @@ pub trait Os: Sync {
     /// its neighbours'. On an error its contents are unknown.
     ///
     /// # Safety
-    /// - The range is committed and nobody uses it.
+    /// - The range is committed and no thread uses it.
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError>;
     /// Makes every access to a committed range fault, without a mapping of its own; its contents are lost. [`Os::purge`]
     /// leaves it so. [`Os::populated`] tells of it as if it were in swap.
     ///
     /// # Safety
-    /// - The range is committed and nobody uses it.
+    /// - The range is committed and no thread uses it.
     unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused>;
     /// Takes back what [`Os::install_guard`] did anywhere in a committed range; the guards' pages read as zero. What is
     /// no guard stays what it is.
@@ -203,7 +203,7 @@ pub trait Os: Sync {
     /// Makes every access to a committed range fault, by a mapping of its own. [`Os::commit`] takes it back.
     ///
     /// # Safety
-    /// - The range is committed and nobody uses it.
+    /// - The range is committed and no thread uses it.
     unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
     /// How many mappings the process may have (`vm.max_map_count`).
     fn most_mappings(&self) -> usize;

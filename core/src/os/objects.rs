@@ -19,7 +19,7 @@ struct Found {
 
 type Find = unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int;
 
-/// `_dl_find_object`, null where there is none or nobody looked.
+/// `_dl_find_object`, null where there is none or none was looked for.
 static FIND: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// An object in memory: the program, a library.
@@ -45,7 +45,7 @@ pub fn look_up() -> bool {
     !FIND.load(Ordering::Relaxed).is_null()
 }
 
-/// The object that `address` lies in; `None` if none does, if it has no such table, or if nobody can tell. Takes no lock,
+/// The object that `address` lies in; `None` if none does, if it has no such table, or if the C library cannot tell. Takes no lock,
 /// allocates nothing, may be called from a handler of signals.
 pub fn object_at(address: usize) -> Option<Object> {
     let find = FIND.load(Ordering::Relaxed);

@@ -68,9 +68,9 @@ pub struct Slab {
     /// Blocks that read as zero and were never claimed since carving. Only in classes that have
     /// [`Class::tells_fresh`]; else 0. Bits of free blocks only change from 1 to 0, by who claims the block.
     fresh: AtomicU16,
-    /// [`Units`] whose blocks are withheld: claimed by nobody, their bits 0. Changes under the depot's lock.
+    /// [`Units`] whose blocks are withheld: claimed by no thread, their bits 0. Changes under the depot's lock.
     withheld: AtomicU16,
-    /// 1 if nothing was claimed or given since somebody set it. A hint.
+    /// 1 if nothing was claimed or given since it was set. A hint.
     idle: AtomicU8,
     /// 1 while spare pages of it are on their way to the kernel: it neither retires nor offers what it withholds, for a block may
     /// lie in such a page and in one that was withheld before. Changes under the depot's lock.

@@ -93,7 +93,7 @@ impl Source for Pool {
 struct World {
     depots: Depots,
     pool: Pool,
-    /// For every block of every slab the class whose caller holds it, 0 if nobody does.
+    /// For every block of every slab the class whose caller holds it, 0 if none does.
     held: Mutex<Vec<[u64; 2]>>,
 }
 
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// Nobody holds a block: every slab is whole, listed, or back in the pool.
+    /// No caller holds a block: every slab is whole, listed, or back in the pool.
     fn check_at_rest(&self, most_slabs: usize) {
         let in_pool = self.pool.free.lock().unwrap().len();
         assert!(

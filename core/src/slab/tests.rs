@@ -258,7 +258,7 @@ fn blocks_are_fresh_until_they_are_handed_out() {
         give(&depots, &slices, class, (1 << 16) + block * 8192).unwrap();
     }
     depots.cool(u64::MAX, &slices);
-    // Only the first four blocks were ever in somebody's hands.
+    // Only the first four blocks were ever in a caller's hands.
     assert_eq!(*slices.touched.borrow(), [4 * 8192]);
 }
 

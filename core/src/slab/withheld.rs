@@ -2,7 +2,7 @@
 //!
 //! A slab may be carved from a slice of which only some pages are resident, and pages that hold nothing but free blocks
 //! may be purged while others are in use. The blocks that touch such pages are claimed by the slab itself: their bits
-//! are 0 and nobody holds them, until the class has no other free block and no resident slice is to be had. So what is
+//! are 0 and no thread holds them, until the class has no other free block and no resident slice is left. So what is
 //! resident is used first, and a purged page stays away as long as it can.
 //!
 //! Pages are counted in units of 4 KiB whatever the OS page is, 16 to a slice.
@@ -215,7 +215,7 @@ impl Slab {
     pub(super) fn withhold(&self, class: Class, units: Units) {
         let all = self.withheld().and(units);
         self.withheld.store(all.0, Ordering::Relaxed);
-        // Blocks that lie in purged pages alone read as zero, and nobody can claim them now.
+        // Blocks that lie in purged pages alone read as zero, and no thread can claim them now.
         self.fresh
             .fetch_or(class.fresh_blocks(units.0, UNITS), Ordering::Relaxed);
     }

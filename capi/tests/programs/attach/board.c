@@ -485,7 +485,7 @@ static void twice(void) {
     puts("no abort");
 }
 
-// A filter that nobody told the library of: what a survey asks for kills.
+// A filter that the library was not told of: what a survey asks for kills.
 static void enter_sandbox(void) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -547,7 +547,7 @@ static void *small_worker(void *unused) {
     return 0;
 }
 
-// A thread with the smallest stack there is comes by while somebody asks.
+// A thread with the smallest stack there is comes by while an observer asks.
 static void small_stack(void) {
     _Atomic uint64_t *words = board();
     words[ASK] = 5;

@@ -12,7 +12,7 @@ static void forbids(void) {
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
 }
 
-/* Nobody but the child itself gives back what it frees. */
+/* Only the child itself gives back what it frees. */
 static void frees(void) {
     size_t before = resident();
     empty(fill(2 * FILLED));

@@ -32,7 +32,7 @@ static int enter_mounts(void) {
     return enter("/proc/self/ns/mnt", CLONE_NEWNS);
 }
 
-/* A user namespace of another process: nobody may enter its own. */
+/* A user namespace of another process: no process may enter its own. */
 static int enter_user(void) {
     int ready[2], end[2], result, error;
     char byte, path[64];

@@ -1,4 +1,4 @@
-/* Stacks that ended are enough for somebody to look after them: nothing else is freed. */
+/* Stacks that ended are enough for a thread to deal with them: nothing else is freed. */
 #include "purge.h"
 #include "../../../include/neap.h"
 

@@ -9,7 +9,7 @@ static void *nothing(void *unused) {
     return unused;
 }
 
-/* As a user of whom nobody is counted: root may start as many as it likes. */
+/* As a user who has no other process: root may start as many as it likes. */
 static void refuse_threads(void) {
     struct rlimit one = {1, 1};
     pthread_t thread;

@@ -1,4 +1,4 @@
-//! Nobody knows the return address.
+//! Fallback: the return address is unavailable on this architecture.
 
 use crate::front::release::free_slow_from;
 

@@ -37,7 +37,7 @@ const NONE: u64 = 0;
 const OPENING: u64 = 1;
 const FIRST: u64 = 2;
 
-/// How often a process opens the file before it gives up: somebody closes it again and again, or it cannot
+/// How often a process opens the file before it gives up: the program closes it again and again, or it cannot
 /// be opened.
 const MOST_ATTEMPTS: u32 = 64;
 
@@ -209,7 +209,7 @@ fn open_pagemap() -> Option<(i32, FileIdentity)> {
     None
 }
 
-/// The page that fork wipes, and behind it one that nobody touches; `None` where the kernel cannot (before Linux 4.14).
+/// The page that fork wipes, and behind it one that no code touches; `None` where the kernel cannot (before Linux 4.14).
 fn kept(page: usize) -> Option<&'static Kept> {
     // SAFETY: null, or a mapping made below and never unmapped; zeros are a valid `Kept`.
     match unsafe { KEPT.load(Ordering::Acquire).as_ref() } {
@@ -234,7 +234,7 @@ fn make_kept(page: usize) -> Option<&'static Kept> {
     let kept = match made {
         Ok(_) => pages.as_ptr(),
         Err(earlier) => {
-            // SAFETY: mapped just above and shown to nobody.
+            // SAFETY: mapped just above and shown to no other thread.
             unsafe { super::mapping::unmap(pages.as_ptr().cast(), 2 * page) };
             earlier
         }

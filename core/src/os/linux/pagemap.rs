@@ -111,7 +111,7 @@ fn ask(
     Ok(())
 }
 
-/// Which way of asking tells the truth: that the page at `written` is populated and the one after it, which nobody ever
+/// Which way of asking tells the truth: that the page at `written` is populated and the one after it, which no code ever
 /// touched, is not. An emulator's pagemap may be about other addresses than ours, and tells neither.
 pub(super) fn truthful_way(number: i32, written: usize, page: usize) -> Option<Way> {
     let is_true = |way: &Way| {

@@ -1,7 +1,7 @@
 //! Whether the kernel may be asked what other allocators do not ask: a sandbox may kill for it.
 //!
 //! The program says so (an option, a system call that libneap.so sees), or it is noticed: a process that had no filter of
-//! system calls at its start and has one now entered a sandbox by a way that nobody saw. A filter from before the start tells nothing:
+//! system calls at its start and has one now entered a sandbox in a way that Neap did not see. A filter from before the start tells nothing:
 //! containers have one, and do not kill.
 
 use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};
@@ -9,7 +9,7 @@ use crate::os::errno::keep_errno;
 
 #[unsafe(link_section = "neap_fork")]
 static ALLOWED: AtomicBool = AtomicBool::new(true);
-/// The kernel's answer at the start; less than 0 while nobody asked.
+/// The kernel's answer at the start; less than 0 until it is asked.
 static AT_START: AtomicI8 = AtomicI8::new(-1);
 
 /// `PR_GET_SECCOMP`: 0 without a filter. By number: libneap.so watches `prctl`.

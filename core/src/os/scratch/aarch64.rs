@@ -6,7 +6,7 @@ use core::ffi::c_void;
 /// switch by the table that the directives make.
 ///
 /// # Safety
-/// - Below `top`, a multiple of 16, there is stack enough for `work`, which nobody else uses.
+/// - Below `top`, a multiple of 16, there is stack enough for `work`, which no other thread uses.
 /// - `work` does not unwind, and may be called with `argument`.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn call_on(

@@ -28,7 +28,7 @@ const STACK_BYTES: usize = 64 << 10;
 pub fn with<T: Zeroable, R>(work: impl FnOnce(&mut T) -> R) -> Option<R> {
     const { assert!(align_of::<T>() <= 4096) };
     let room = Room::new(size_of::<T>())?;
-    // SAFETY: new pages read as zero, which is a value; they are large enough, aligned, and nobody
+    // SAFETY: new pages read as zero, which is a value; they are large enough, aligned, and no other code
     // else's.
     let value = unsafe { room.value().cast::<T>().as_mut() };
     Some(room.call(|| work(value)))
@@ -74,7 +74,7 @@ impl Room {
             result: None,
         };
         let top = self.value().as_ptr();
-        // SAFETY: the stack below `top` is committed, aligned to a page, and nobody runs on it;
+        // SAFETY: the stack below `top` is committed, aligned to a page, and no thread runs on it;
         // `run` gets the call it is made for.
         unsafe { machine::call_on(top, run::<W, R>, (&raw mut call).cast()) };
         match call.result {

@@ -68,7 +68,7 @@ impl Table {
     /// The table for [`replace`].
     fn of(sizes: &[u16]) -> Table {
         debug_assert!(sizes.len() <= CLASSES && sizes.last() == Some(&(MAX_BLOCK as u16)));
-        // Classes beyond the last one are as it is, and nobody asks for them.
+        // Classes beyond the last one are as it is, and no code asks for them.
         let mut all = [MAX_BLOCK as u16; CLASSES + 1];
         all[0] = 0;
         all[1..=sizes.len()].copy_from_slice(sizes);

@@ -26,7 +26,7 @@ pub trait Source {
     fn keeps_pages(&self, round: Round) -> bool;
     /// OS pages in a slice.
     fn pages(&self) -> usize;
-    /// Gives the pages of these units of a slab back to the kernel. Nobody uses them. False if it refuses.
+    /// Gives the pages of these units of a slab back to the kernel. No thread uses them. False if it refuses.
     fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool;
     /// Monotonic time in ms.
     fn now_ms(&self) -> u64;

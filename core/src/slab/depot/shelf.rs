@@ -90,7 +90,7 @@ impl Shelf {
         Some(reserved)
     }
 
-    /// Whether `slab` is a listed slab of this class with all blocks free, and nobody is about it.
+    /// Whether `slab` is a listed slab of this class with all blocks free, and no thread is about to use it.
     pub(super) fn is_empty_slab(&self, slab: NonNull<Slab>, class: Class) -> bool {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { slab.as_ref() };

@@ -1,6 +1,6 @@
 //! Purging the pages inside partly used slabs that hold nothing but free blocks.
 //!
-//! Round after round, about half a decay time apart: a slab that nobody claimed from or gave to since the last round has
+//! Round after round, about half a decay time apart: a slab that no thread claimed from or gave to since the last round has
 //! its spare pages claimed, under the depot's lock; purged, without it, the claimed bits pinning the slab; and withheld,
 //! under the lock again. Meanwhile the slab is marked: it does not retire, and offers nothing that it withholds. A claimer or giver meanwhile finds blocks missing, as if another thread held them; so at the end the
 //! slab is looked at once more: it may be empty, or exhausted and to be reserved.
