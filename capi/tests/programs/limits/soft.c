@@ -3,8 +3,9 @@
    live than that, and what is freed beside it does not stay. */
 #include "../purge/purge.h"
 
-/* What is no block's: records of slabs, and the kernel counts pages in batches. */
-enum { SMALL = 2 * MIB };
+/* What is no block's: records of slabs, and what comes up after the start (the board, the purge thread, tables). The
+   kernel counts pages in batches. */
+enum { SMALL = 3 * MIB };
 
 static size_t at_start, limit;
 static unsigned state = 1;
