@@ -32,8 +32,8 @@ pub(crate) extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     }
 }
 
-/// `size` bytes at a multiple of `align`; null and `EINVAL` if that is no power of two, as C17 and glibc 2.38 have it. Every
-/// `size` is accepted.
+/// `size` bytes at a multiple of `align`; null and `EINVAL` if that is no power of two, as C17 and
+/// glibc 2.38 have it. Every `size` is accepted.
 #[unsafe(no_mangle)]
 extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     match align.is_power_of_two() {
@@ -42,9 +42,9 @@ extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     }
 }
 
-/// Stores a block at a multiple of `align` in `*out` and returns 0, or returns `EINVAL` (not a power
-/// of two times `sizeof(void *)`) or `ENOMEM` and leaves `*out` alone. `ENOMEM` is in `errno` as well,
-/// as in glibc: programs print it.
+/// Stores a block at a multiple of `align` in `*out` and returns 0, or returns `EINVAL` (not a
+/// power of two times `sizeof(void *)`) or `ENOMEM` and leaves `*out` alone. `ENOMEM` is in `errno`
+/// as well, as in glibc: programs print it.
 ///
 /// # Safety
 /// - `out` may be written.

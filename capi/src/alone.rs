@@ -1,5 +1,5 @@
-//! Calls of the C library that ask for a process with one thread, or around which none is started: the purge thread goes, or
-//! waits. Its place is taken by the program's own calls meanwhile.
+//! Calls of the C library that ask for a process with one thread, or around which none is started:
+//! the purge thread goes, or waits. Its place is taken by the program's own calls meanwhile.
 
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};
@@ -28,7 +28,8 @@ pub(crate) fn begin() {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     let _alone = purge::hold();
-    // SAFETY: null, or the C library's function of this name and so of this type; the caller's promise.
+    // SAFETY: null, or the C library's function of this name and so of this type; the caller's
+    // promise.
     unsafe {
         match transmute::<*mut c_void, Option<Unshare>>(UNSHARE.get()) {
             Some(next) => next(flags),

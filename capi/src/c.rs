@@ -33,7 +33,8 @@ pub(crate) extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     }
 }
 
-/// [`calloc`] past the magazine, as [`malloc_miss`]. More bytes than there are addresses are refused there.
+/// [`calloc`] past the magazine, as [`malloc_miss`]. More bytes than there are addresses are
+/// refused there.
 #[cold]
 #[inline(never)]
 fn calloc_miss(bytes: usize) -> *mut c_void {

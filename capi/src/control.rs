@@ -15,9 +15,9 @@ extern "C" fn malloc_trim(keep: usize) -> c_int {
 /// `M_TRIM_THRESHOLD`: free memory beyond so many bytes goes back to the kernel.
 const TRIM_THRESHOLD: c_int = -1;
 
-/// Accepts the parameters that glibc knows and returns 1; 0 for others. `M_TRIM_THRESHOLD` sets how many bytes of free
-/// pages stay resident, -1 all; the others are ignored, for they tune mechanisms that Neap does not have (its own options
-/// are `NEAP_*`).
+/// Accepts the parameters that glibc knows and returns 1; 0 for others. `M_TRIM_THRESHOLD` sets how
+/// many bytes of free pages stay resident, -1 all; the others are ignored, for they tune mechanisms
+/// that Neap does not have (its own options are `NEAP_*`).
 #[unsafe(no_mangle)]
 extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     if parameter == TRIM_THRESHOLD {

@@ -29,13 +29,15 @@ pub(crate) fn inside(library: &CStr, name: &CStr) -> Option<NonNull<c_void>> {
     }
 }
 
-/// The loaded objects that one of `addresses` lies in: from where to where. Those that are not there are left empty.
+/// The loaded objects that one of `addresses` lies in: from where to where. Those that are not
+/// there are left empty.
 pub(crate) fn objects_of<const N: usize>(addresses: [usize; N]) -> [Range<usize>; N] {
     let mut search = Search {
         addresses,
         found: [const { 0..0 }; N],
     };
-    // SAFETY: the callback has the type that is asked for, and gets the search, which outlives the call.
+    // SAFETY: the callback has the type that is asked for, and gets the search, which outlives the
+    // call.
     unsafe { libc::dl_iterate_phdr(Some(look_at::<N>), (&raw mut search).cast()) };
     search.found
 }

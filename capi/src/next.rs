@@ -5,7 +5,8 @@ use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 use neap::base::sync::{AtomicPtr, Ordering};
 
-/// A function of the next library in the search order; null until it was looked for, or if there is none.
+/// A function of the next library in the search order; null until it was looked for, or if there is
+/// none.
 pub(crate) struct Next {
     name: &'static CStr,
     found: AtomicPtr<c_void>,

@@ -3,10 +3,12 @@
 use core::ffi::c_void;
 use neap::front;
 
-/// Frees a block of `malloc`, `calloc` or `realloc` that was asked for with `size` bytes; null does nothing.
+/// Frees a block of `malloc`, `calloc` or `realloc` that was asked for with `size` bytes; null does
+/// nothing.
 ///
 /// # Safety
-/// - `block` is null or a live block that no thread uses any more, and `size` is what was asked for.
+/// - `block` is null or a live block that no thread uses any more, and `size` is what was asked
+///   for.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
     // SAFETY: the caller's promise is the same.
@@ -16,7 +18,8 @@ unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
 /// Frees a block of `aligned_alloc(align, size)`; null does nothing.
 ///
 /// # Safety
-/// - `block` is null or a live block that no thread uses any more, and `align` and `size` are what was asked for.
+/// - `block` is null or a live block that no thread uses any more, and `align` and `size` are what
+///   was asked for.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, size: usize) {
     // SAFETY: the caller's promise is the same.

@@ -18,8 +18,9 @@ unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *
     copies::begin();
     set_frontend(Frontend::C);
     note_streams();
-    // SAFETY: the C library hands constructors the environment, and this one runs before all others, in
-    // the process's only thread (unless the library is opened late, and then reads it as any library would).
+    // SAFETY: the C library hands constructors the environment, and this one runs before all
+    // others, in the process's only thread (unless the library is opened late, and then reads it as
+    // any library would).
     unsafe { front::begin(envp) };
     front::open();
     purge::enable(&loader::objects_of(unsafe_callers()));
@@ -39,8 +40,8 @@ fn note_streams() {
     unsafe { front::fork::note_streams(found) };
 }
 
-/// An address in the code of this library, and of every object that may allocate with locks held that starting a thread takes, too: the C
-/// library (and its parts, where it has some), the loader.
+/// An address in the code of this library, and of every object that may allocate with locks held
+/// that starting a thread takes, too: the C library (and its parts, where it has some), the loader.
 fn unsafe_callers() -> [usize; 5] {
     let address_of = |name| loader::next(name).map_or(0, |found| found.as_ptr().addr());
     [

@@ -1,9 +1,9 @@
-//! Calls of the C library that Neap must know of: who maps over the heap or fills its pages, who locks
-//! its memory, who enters a sandbox, and who limits the address space.
+//! Calls of the C library that Neap must know of: who maps over the heap or fills its pages, who
+//! locks its memory, who enters a sandbox, and who limits the address space.
 //!
-//! Each goes on to the next library's, found once by the constructor, or straight to the kernel before that. They
-//! take no lock and allocate nothing, so they may be called wherever those may: in a signal handler, in a child
-//! of `vfork`.
+//! Each goes on to the next library's, found once by the constructor, or straight to the kernel
+//! before that. They take no lock and allocate nothing, so they may be called wherever those may:
+//! in a signal handler, in a child of `vfork`.
 
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
@@ -48,8 +48,8 @@ pub(crate) fn begin() {
     watched.into_iter().for_each(Next::look);
 }
 
-/// Maps memory. What the program maps over a block (a file, shared memory) is no memory of the heap, and must not
-/// come back from `calloc` when the block was freed.
+/// Maps memory. What the program maps over a block (a file, shared memory) is no memory of the
+/// heap, and must not come back from `calloc` when the block was freed.
 ///
 /// # Safety
 /// - As `mmap(2)`.
@@ -62,7 +62,8 @@ unsafe extern "C" fn mmap(
     file: c_int,
     offset: c_long,
 ) -> *mut c_void {
-    // SAFETY: null, or the C library's function of this name and so of this type; the caller's promise.
+    // SAFETY: null, or the C library's function of this name and so of this type; the caller's
+    // promise.
     let mapped = unsafe {
         match transmute::<*mut c_void, Option<Mmap>>(MMAP.get()) {
             Some(next) => next(address, bytes, access, flags, file, offset),
@@ -96,7 +97,8 @@ unsafe extern "C" fn mmap64(
 
 /// Moves a mapping, perhaps over a block.
 ///
-/// C declares the last argument as variable; on the machines that Neap runs on it comes in the same register.
+/// C declares the last argument as variable; on the machines that Neap runs on it comes in the same
+/// register.
 ///
 /// # Safety
 /// - As `mremap(2)`.
@@ -122,8 +124,9 @@ unsafe extern "C" fn mremap(
     mapped
 }
 
-/// Attaches shared memory, perhaps over a block (`SHM_REMAP`). How long it is only the kernel knows; what is marked
-/// is the span it begins in, for a program may attach it only over memory of its own, which is one block.
+/// Attaches shared memory, perhaps over a block (`SHM_REMAP`). How long it is only the kernel
+/// knows; what is marked is the span it begins in, for a program may attach it only over memory of
+/// its own, which is one block.
 ///
 /// # Safety
 /// - As `shmat(2)`.
@@ -156,13 +159,15 @@ struct Range {
     bytes: u64,
 }
 
-/// `UFFDIO_REGISTER`: `_IOWR(0xaa, 0, struct uffdio_register)`, which is 32 bytes long. The kernel looks at 32 bits.
+/// `UFFDIO_REGISTER`: `_IOWR(0xaa, 0, struct uffdio_register)`, which is 32 bytes long. The kernel
+/// looks at 32 bits.
 const UFFDIO_REGISTER: u32 = 3 << 30 | 32 << 16 | 0xaa << 8;
 
-/// Asks a device. Pages that the program fills itself (userfaultfd) do not read as zero when they are
-/// absent, so blocks with such pages are mapped afresh when they are freed.
+/// Asks a device. Pages that the program fills itself (userfaultfd) do not read as zero when they
+/// are absent, so blocks with such pages are mapped afresh when they are freed.
 ///
-/// C declares the third argument as variable; on the machines that Neap runs on it comes in the same register.
+/// C declares the third argument as variable; on the machines that Neap runs on it comes in the
+/// same register.
 ///
 /// # Safety
 /// - As `ioctl(2)`.
@@ -183,8 +188,8 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
     answer
 }
 
-/// Locks the process's memory. A program that does so wants no page fault afterwards, so nothing goes back to the kernel
-/// from then on.
+/// Locks the process's memory. A program that does so wants no page fault afterwards, so nothing
+/// goes back to the kernel from then on.
 ///
 /// # Safety
 /// - None: it takes no pointers. Unsafe as all functions here, which C calls.
@@ -233,11 +238,12 @@ unsafe extern "C" fn munlockall() -> c_int {
     answer
 }
 
-/// Does something to the process. A program that is about to forbid itself system calls knows nothing of the
-/// questions to `/proc/self/pagemap`; a filter may kill for them, so they end before it.
+/// Does something to the process. A program that is about to forbid itself system calls knows
+/// nothing of the questions to `/proc/self/pagemap`; a filter may kill for them, so they end before
+/// it.
 ///
-/// C declares the arguments after the first as variable; on the machines that Neap runs on they come in
-/// the same registers.
+/// C declares the arguments after the first as variable; on the machines that Neap runs on they
+/// come in the same registers.
 ///
 /// # Safety
 /// - As `prctl(2)`.
@@ -264,7 +270,8 @@ unsafe extern "C" fn prctl(
     }
 }
 
-/// Limits the process. The heap's reserved address space counts against a limit on that, so what is not used of it goes back.
+/// Limits the process. The heap's reserved address space counts against a limit on that, so what is
+/// not used of it goes back.
 ///
 /// # Safety
 /// - As `setrlimit(2)`.

@@ -1,4 +1,5 @@
-//! What a coroutine costs to create and end, on its crate's own stacks and on Neap's: ns each, best of some rounds.
+//! What a coroutine costs to create and end, on its crate's own stacks and on Neap's: ns each, best
+//! of some rounds.
 //!
 //! `cargo run --release -p neap --features corosensei --example stack_cost`
 

@@ -1,8 +1,8 @@
-//! What a walk up the stack costs: ns each at two depths, with rules that were met before and with none; how many frames each way
-//! finds; how much stack it takes.
+//! What a walk up the stack costs: ns each at two depths, with rules that were met before and with
+//! none; how many frames each way finds; how much stack it takes.
 //!
-//! `cargo run --release -p neap --example unwind_cost`, and for the chain of frame pointers the same with
-//! `RUSTFLAGS=-Cforce-frame-pointers=yes`.
+//! `cargo run --release -p neap --example unwind_cost`, and for the chain of frame pointers the
+//! same with `RUSTFLAGS=-Cforce-frame-pointers=yes`.
 
 use neap::os::peek::{self, Peek};
 use std::ffi::c_void;

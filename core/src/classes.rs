@@ -8,8 +8,9 @@
 //! 32768
 //! ```
 //!
-//! One block size a line, in bytes, smallest first: multiples of 16, the last one the largest block of a slab. A first one of 8 is
-//! allowed: it serves requests of up to 8 bytes, which need no alignment of 16.
+//! One block size a line, in bytes, smallest first: multiples of 16, the last one the largest block
+//! of a slab. A first one of 8 is allowed: it serves requests of up to 8 bytes, which need no
+//! alignment of 16.
 
 use crate::slab::class::{CLASSES, MAX_BLOCK};
 use core::fmt;

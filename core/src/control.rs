@@ -15,7 +15,8 @@ pub use value::{Rejected, Value, parse};
 pub enum Kind {
     /// One of the listed words.
     Choice(&'static [&'static str]),
-    /// A number of bytes, with an optional suffix `K`, `M`, `G` or `T`, or `KiB` to `TiB` (powers of 1,024), within the range.
+    /// A number of bytes, with an optional suffix `K`, `M`, `G` or `T`, or `KiB` to `TiB` (powers
+    /// of 1,024), within the range.
     Bytes {
         /// Smallest accepted value, in bytes.
         min: u64,

@@ -14,23 +14,27 @@
 //! | [`os`] | the only room that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
-//! Beside them, plain data that all may read: [`stats`], [`ledger`], [`control`], [`classes`]; and what other processes read: [`board`], [`sites`].
-//! `tests/layers.rs` fails on an upward edge.
+//! Beside them, plain data that all may read: [`stats`], [`ledger`], [`control`], [`classes`]; and
+//! what other processes read: [`board`], [`sites`]. `tests/layers.rs` fails on an upward edge.
 //!
 //! # Where each invariant stands
 //!
 //! - Which blocks of a slab are free: [`slab`], with the protocol and its models.
-//! - Who may write a magazine: [`cache::magazine`]; how another thread empties one: [`cache::drain`].
+//! - Who may write a magazine: [`cache::magazine`]; how another thread empties one:
+//!   [`cache::drain`].
 //! - Where guards are, and that none is left in a free span: [`stacks`].
 //! - Which OS pages are zero: [`page`], carried through every change of hands.
-//! - Which pages of a slab in use are not resident: [`slab::withheld`]; how they are purged: `slab::depot::spare`.
+//! - Which pages of a slab in use are not resident: [`slab::withheld`]; how they are purged:
+//!   `slab::depot::spare`.
 //! - When a thread that purges may be started: [`purge`].
-//! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts: [`cache::counted`].
-//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::decay`]), the
-//!   profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache (no rank), depot,
-//!   metadata's depots, stacks, committing, purging, page heap. A thread that holds one takes one to the
-//!   left of it only by `try_lock`. A lock's rank says where it stands ([`os::gate::Rank`]), and a fork
-//!   closes them in this order. The C library's list of streams comes before all.
+//! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts:
+//!   [`cache::counted`].
+//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::decay`]),
+//!   the profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache (no
+//!   rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread that holds
+//!   one takes one to the left of it only by `try_lock`. A lock's rank says where it stands
+//!   ([`os::gate::Rank`]), and a fork closes them in this order. The C library's list of streams
+//!   comes before all.
 //! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
 //!   [`os::section`] checks it.
 //!

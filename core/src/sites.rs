@@ -1,7 +1,8 @@
 //! Plain data: the region that holds a heap profile, as other processes read it.
 //!
-//! A memory file of the process, sealed against a change of its size. Whoever has it open reads it after the process has
-//! died, too. All fields are 64-bit words, so that any bytes are some value; none of them may be trusted.
+//! A memory file of the process, sealed against a change of its size. Whoever has it open reads it
+//! after the process has died, too. All fields are 64-bit words, so that any bytes are some value;
+//! none of them may be trusted.
 //!
 //! ```text
 //!   0          Head
@@ -29,7 +30,8 @@ pub const MAPS_BYTES: usize = SITES_AT - MAPS_AT;
 pub const SITES_AT: usize = 256 << 10;
 /// Bytes of the whole region.
 pub const BYTES: usize = (SITES_AT + MOST_SITES * size_of::<Site>()).next_multiple_of(64 << 10);
-/// Objects are counted in parts of so many: one sample stands for a number of objects that is not whole.
+/// Objects are counted in parts of so many: one sample stands for a number of objects that is not
+/// whole.
 pub const PARTS: u64 = 1 << 16;
 
 /// The head of the region.
@@ -60,8 +62,8 @@ pub struct Head {
     pub changed_ms: u64,
 }
 
-/// One place in the program that allocates: a stack of calls, and estimates of what it allocated. Bytes are what
-/// samples stand for, not what was sampled.
+/// One place in the program that allocates: a stack of calls, and estimates of what it allocated.
+/// Bytes are what samples stand for, not what was sampled.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Site {

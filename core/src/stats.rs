@@ -1,4 +1,5 @@
-//! Plain data: the figures of the heap at one moment. Their two written forms are in `text` and `json`.
+//! Plain data: the figures of the heap at one moment. Their two written forms are in `text` and
+//! `json`.
 
 mod bytes;
 mod json;
@@ -13,7 +14,8 @@ use crate::page::USES;
 use crate::slab::class::CLASSES;
 use bytemuck::{Pod, Zeroable};
 
-/// The heap at one moment. Bytes unless said otherwise. 64-bit words only: it travels as it stands (see [`crate::board`]).
+/// The heap at one moment. Bytes unless said otherwise. 64-bit words only: it travels as it stands
+/// (see [`crate::board`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
@@ -71,9 +73,11 @@ pub struct Snapshot {
     pub zeroed: u64,
     /// Asked for as zero in large blocks, and known to be zero, so not written.
     pub zero_spared: u64,
-    /// Given back to the kernel instead, so that they read as zero; not in `purged_bytes`, which is about free spans.
+    /// Given back to the kernel instead, so that they read as zero; not in `purged_bytes`, which is
+    /// about free spans.
     pub zero_purged: u64,
-    /// Times the kernel was asked which pages of a reused block, or of samples of it, are populated.
+    /// Times the kernel was asked which pages of a reused block, or of samples of it, are
+    /// populated.
     pub questions: u64,
     /// Times it could not be asked, or did not tell all.
     pub unanswered: u64,

@@ -100,8 +100,8 @@ fn a_trimmed_coroutine_goes_on() {
     };
     let top = (pointer / BYTES + 1) * BYTES;
     let top = std::ptr::NonNull::new(top as *mut u8).unwrap();
-    // SAFETY: the coroutine keeps the stack; this value is forgotten below. It is parked, and `suspend` and what it
-    // calls need less than a page and a half below its locals.
+    // SAFETY: the coroutine keeps the stack; this value is forgotten below. It is parked, and
+    // `suspend` and what it calls need less than a page and a half below its locals.
     let given = unsafe {
         let stack = Stack::from_raw(top);
         let given = stack.trim((pointer - 6144) as *const u8);
@@ -147,7 +147,8 @@ fn an_overflow_is_reported() {
     assert!(text.contains(" bytes (owner \"the diver\")\n"), "{text}");
 }
 
-/// Return addresses as Neap finds them, and as libgcc does, but for the two innermost: those differ by where they were asked.
+/// Return addresses as Neap finds them, and as libgcc does, but for the two innermost: those differ
+/// by where they were asked.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #[inline(never)]
 fn frames() -> [Vec<u64>; 2] {

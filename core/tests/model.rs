@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;
 
-/// Operations a run: enough to go through every class and many large blocks. `MODEL_OPERATIONS` overrides.
+/// Operations a run: enough to go through every class and many large blocks. `MODEL_OPERATIONS`
+/// overrides.
 fn operations() -> usize {
     std::env::var("MODEL_OPERATIONS")
         .ok()
@@ -203,7 +204,8 @@ fn free_all(model: &mut Model) {
         .for_each(free);
 }
 
-/// Nothing is live: everything must have come home. The two tests share one heap, so they run in turn.
+/// Nothing is live: everything must have come home. The two tests share one heap, so they run in
+/// turn.
 fn check_at_rest() {
     front::trim(0);
     front::check_consistency().unwrap();

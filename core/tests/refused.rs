@@ -4,7 +4,8 @@ use neap::cache::heap::HEAP;
 use neap::front;
 use neap::slab::class::Class;
 
-/// What is granted to the calling thread's cache, and how often its magazine of `class` was refilled.
+/// What is granted to the calling thread's cache, and how often its magazine of `class` was
+/// refilled.
 fn own(class: Class) -> (usize, u32) {
     let own = neap::cache::slot::get();
     let mut found = (0, 0);

@@ -8,7 +8,8 @@ use std::process::Command;
 const KIB: usize = 1 << 10;
 const BURST: usize = 50_000;
 
-/// Runs one test of this file again, alone in a process: the heap and its figures are the process's.
+/// Runs one test of this file again, alone in a process: the heap and its figures are the
+/// process's.
 fn alone(name: &str) -> bool {
     const MARK: &str = "STACKS_TEST_ALONE";
     if std::env::var_os(MARK).is_some() {

@@ -1,8 +1,10 @@
-//! Copies of the process past the C library's `fork`: a raw `clone` without shared memory, as sandboxes make, and `_Fork`.
+//! Copies of the process past the C library's `fork`: a raw `clone` without shared memory, as
+//! sandboxes make, and `_Fork`.
 //!
-//! No handler of `fork` runs for these, so another thread could hold a lock of the heap in the copy for ever. The functions
-//! here bring the heap to rest before, and let it go on after, in both processes. What shares memory (threads, `vfork`) passes
-//! through. A program that speaks to the kernel by instructions of its own is not seen.
+//! No handler of `fork` runs for these, so another thread could hold a lock of the heap in the copy
+//! for ever. The functions here bring the heap to rest before, and let it go on after, in both
+//! processes. What shares memory (threads, `vfork`) passes through. A program that speaks to the
+//! kernel by instructions of its own is not seen.
 //!
 //! `syscall` also tells of a program that enters a sandbox by number.
 
@@ -53,10 +55,12 @@ pub(crate) fn begin() {
     }
 }
 
-/// Flags of a copy that shares the caller's memory, or whose thread is not the caller's copy to the C library.
+/// Flags of a copy that shares the caller's memory, or whose thread is not the caller's copy to the
+/// C library.
 const SHARING: u64 = (libc::CLONE_VM | libc::CLONE_SETTLS) as u64;
 
-/// What the child of a [`clone`] runs. It stands on the parent's stack, of which the child has a copy.
+/// What the child of a [`clone`] runs. It stands on the parent's stack, of which the child has a
+/// copy.
 struct Start {
     body: Body,
     argument: *mut c_void,
@@ -73,7 +77,8 @@ unsafe extern "C" fn begin_child(start: *mut c_void) -> c_int {
 
 /// Makes a process or a thread that runs `body`.
 ///
-/// C declares the last three arguments as variable; on the machines that Neap runs on they come in the same places.
+/// C declares the last three arguments as variable; on the machines that Neap runs on they come in
+/// the same places.
 ///
 /// # Safety
 /// - As `clone(2)`.
@@ -102,7 +107,8 @@ unsafe extern "C" fn clone(
     };
     let mut start = Start { body, argument };
     let start = (&raw mut start).cast();
-    // SAFETY: the caller's promise; the child begins with its own handler, and the parent goes on after the call.
+    // SAFETY: the caller's promise; the child begins with its own handler, and the parent goes on
+    // after the call.
     unsafe {
         fork::prepare(Copier::Raw);
         let child = next(
@@ -146,7 +152,8 @@ unsafe fn next_syscall([number, a, b, c, d, e, f]: [c_long; 7]) -> c_long {
     unsafe { next(number, a, b, c, d, e, f) }
 }
 
-/// What [`machine`]'s `syscall` hands over: copies of the process, and calls by which one enters a sandbox.
+/// What [`machine`]'s `syscall` hands over: copies of the process, and calls by which one enters a
+/// sandbox.
 ///
 /// # Safety
 /// - As `syscall(2)`.
@@ -176,7 +183,8 @@ unsafe extern "C" fn seen(
     call()
 }
 
-/// Whether a call copies the process, and the copy goes on where the call returns: on the same stack.
+/// Whether a call copies the process, and the copy goes on where the call returns: on the same
+/// stack.
 ///
 /// # Safety
 /// - As `syscall(2)`.

@@ -1,4 +1,5 @@
-//! The board and the profile, seen from inside the process: `programs/attach/board.c` says what each mode does.
+//! The board and the profile, seen from inside the process: `programs/attach/board.c` says what
+//! each mode does.
 
 use crate::support::{Artifact, aborted, compile, run, run_limited, succeeds};
 use std::ffi::OsStr;

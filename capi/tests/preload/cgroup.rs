@@ -1,5 +1,5 @@
-//! In a control group with little memory, that the test makes for itself below its own: alive, and no
-//! nearer to the limit than under the C library.
+//! In a control group with little memory, that the test makes for itself below its own: alive, and
+//! no nearer to the limit than under the C library.
 
 use crate::support::{self, Artifact, compile_strictly, text};
 use std::ffi::OsStr;
@@ -48,8 +48,8 @@ impl Group {
         Ok(group)
     }
 
-    /// The folder of this process's own group, where a group below it can have a limit, and the names of the
-    /// files of the limit and of what is used. Nothing of the group itself is changed.
+    /// The folder of this process's own group, where a group below it can have a limit, and the
+    /// names of the files of the limit and of what is used. Nothing of the group itself is changed.
     fn place() -> io::Result<(PathBuf, &'static str, &'static str)> {
         let groups = fs::read_to_string("/proc/self/cgroup")?;
         let below = |root: &str, path: &str| Path::new(root).join(path.trim_start_matches('/'));
@@ -74,7 +74,8 @@ impl Group {
         let tasks = self.folder.join("cgroup.procs");
         let file = fs::OpenOptions::new().write(true).open(&tasks);
         let mut file = file.expect("the group takes processes");
-        // SAFETY: one write of a constant to an open file: async-signal-safe, and allocates nothing.
+        // SAFETY: one write of a constant to an open file: async-signal-safe, and allocates
+        // nothing.
         unsafe { command.pre_exec(move || file.write_all(b"0")) };
         command.spawn().expect("the program starts")
     }
@@ -85,7 +86,8 @@ impl Group {
         text.trim().parse().expect("a number")
     }
 
-    /// The least that the group uses until the test's patience ends, or it is no more than `enough`.
+    /// The least that the group uses until the test's patience ends, or it is no more than
+    /// `enough`.
     fn settles_at(&self, enough: u64) -> u64 {
         let (begin, mut least) = (Instant::now(), self.used());
         while least > enough && begin.elapsed() < PATIENCE {
@@ -114,7 +116,8 @@ enum Heap {
 }
 
 impl Heap {
-    /// `program` under this heap; the C library is preloaded in front of what the program was linked with.
+    /// `program` under this heap; the C library is preloaded in front of what the program was
+    /// linked with.
     fn command(self, program: &Path, arguments: &[&OsStr]) -> Command {
         let mut command = support::preloaded(program, arguments);
         if let Heap::Glibc = self {

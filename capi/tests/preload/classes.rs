@@ -1,5 +1,5 @@
-//! Other size classes (`NEAP_CLASSES`): programs run under random ones as under those that are built in, and a file that is none
-//! changes nothing.
+//! Other size classes (`NEAP_CLASSES`): programs run under random ones as under those that are
+//! built in, and a file that is none changes nothing.
 
 use crate::support::{Artifact, Built, compile, library, run, succeeds, text};
 use std::ffi::OsStr;

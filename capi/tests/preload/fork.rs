@@ -1,6 +1,8 @@
-//! Copies of the process while the heap is at work: no copy hangs, and a copy costs next to nothing.
+//! Copies of the process while the heap is at work: no copy hangs, and a copy costs next to
+//! nothing.
 //!
-//! `FORK_ROUNDS` says how often each program forks (`ci/full.sh`: 10,000; raw copies twice as often).
+//! `FORK_ROUNDS` says how often each program forks (`ci/full.sh`: 10,000; raw copies twice as
+//! often).
 
 use crate::support::{
     Artifact, Built, compile, compile_strictly, library, run, succeeds, succeeds_or_skips, text,
@@ -128,7 +130,8 @@ fn a_raw_copy_asks_the_kernel_seldom_whose_process_it_is() {
     }
 }
 
-/// Without a purge thread: with one the C library's own fork takes locks, and touches more of its pages.
+/// Without a purge thread: with one the C library's own fork takes locks, and touches more of its
+/// pages.
 #[test]
 fn a_child_that_does_nothing_takes_few_faults() {
     let Some(program) = compile("programs/fork/faults.c", Artifact::Program, &[]) else {

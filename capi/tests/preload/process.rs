@@ -23,7 +23,8 @@ fn a_closed_library_stays() {
     support::succeeds(&output, "unload");
 }
 
-/// The library is linked to the program, so its constructor would run first if the order were the loader's usual one.
+/// The library is linked to the program, so its constructor would run first if the order were the
+/// loader's usual one.
 #[test]
 fn fork_handlers_of_libraries_allocate() {
     let Some(library) = compile("programs/atfork_library.c", Artifact::Plugin, &[]) else {
@@ -95,7 +96,8 @@ fn constructors_and_exit_handlers_allocate() {
     assert_eq!(support::text(&output.stdout), "exited\ndestroyed\n");
 }
 
-/// Preloads are initialised from last to first: a second one allocates before the library's own constructors.
+/// Preloads are initialised from last to first: a second one allocates before the library's own
+/// constructors.
 #[test]
 fn the_first_call_comes_before_any_constructor() {
     let Some(second) = compile("programs/first_call.c", Artifact::Plugin, &[]) else {

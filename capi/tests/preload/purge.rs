@@ -1,4 +1,5 @@
-//! What is freed goes home by itself, through a thread that large programs have, and that they do not notice.
+//! What is freed goes home by itself, through a thread that large programs have, and that they do
+//! not notice.
 
 use crate::support::{
     Artifact, Built, compile, compile_strictly, library, run, start, succeeds, succeeds_or_skips,
@@ -151,7 +152,8 @@ fn a_sandbox_that_was_entered_unseen() {
 
 #[test]
 fn a_sandbox_from_before_the_start() {
-    // A filter that is there at the start is usually a container's, which kills for nothing: this one must be told of.
+    // A filter that is there at the start is usually a container's, which kills for nothing: this
+    // one must be told of.
     let options = [("NEAP_DECAY", "50"), ("NEAP_ASK", "0")];
     passes("sandbox", &["inherited"], &options);
 }

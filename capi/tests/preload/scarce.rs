@@ -1,4 +1,5 @@
-//! Where address space, mappings or writable memory are scarce, programs go on as they do under the C library's own `malloc`.
+//! Where address space, mappings or writable memory are scarce, programs go on as they do under the
+//! C library's own `malloc`.
 
 use crate::support::{
     Artifact, compile, library, preloaded, run, run_limited, succeeds, succeeds_or_skips,

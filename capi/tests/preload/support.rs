@@ -154,7 +154,8 @@ fn fresh_path(source: &Path) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// Runs `program` under the library, with these variables and no other of Neap's, and no core files.
+/// Runs `program` under the library, with these variables and no other of Neap's, and no core
+/// files.
 pub fn run(program: &Path, arguments: &[&OsStr], variables: &[(&str, &str)]) -> Output {
     let mut command = preloaded(program, arguments);
     command.envs(variables.iter().copied());
@@ -162,7 +163,8 @@ pub fn run(program: &Path, arguments: &[&OsStr], variables: &[(&str, &str)]) -> 
     command.output().expect("the program starts")
 }
 
-/// Starts `program` under the library, as [`run`] does, and leaves it to the caller; it writes where the test writes.
+/// Starts `program` under the library, as [`run`] does, and leaves it to the caller; it writes
+/// where the test writes.
 pub fn start(program: &Path, arguments: &[&OsStr], variables: &[(&str, &str)]) -> Child {
     let mut command = preloaded(program, arguments);
     command.envs(variables.iter().copied());
@@ -254,7 +256,8 @@ pub fn succeeds_or_skips(output: &Output, name: &str) {
     }
 }
 
-/// Asserts that the program died by SIGABRT, and gives what it wrote on stderr, each address as `ADDR`.
+/// Asserts that the program died by SIGABRT, and gives what it wrote on stderr, each address as
+/// `ADDR`.
 pub fn aborted(output: &Output, name: &str) -> String {
     let stderr = text(&output.stderr);
     let signal = output.status.signal();

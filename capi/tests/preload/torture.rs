@@ -15,7 +15,8 @@ fn built(name: &str, artifact: Artifact) -> Option<Built> {
     compile_strictly(&format!("programs/torture/{name}.c"), artifact, &flags)
 }
 
-/// Runs each mode by several threads, and by one beside the purge thread: it may allocate after a raw clone.
+/// Runs each mode by several threads, and by one beside the purge thread: it may allocate after a
+/// raw clone.
 fn survives(modes: &[&str]) -> Vec<Output> {
     let mut outputs = Vec::new();
     let Some(program) = built("torture", Artifact::Program) else {

@@ -1,14 +1,18 @@
-//! How the purge thread sleeps and is woken: no wake-up is lost, and none costs a system call while the thread is awake.
+//! How the purge thread sleeps and is woken: no wake-up is lost, and none costs a system call while
+//! the thread is awake.
 //!
-//! Whoever has work publishes it first, then rings. The thread says that it sleeps, then looks for work once more, then sleeps.
-//! A full barrier stands between the two steps on either side, so one of them sees the other.
+//! Whoever has work publishes it first, then rings. The thread says that it sleeps, then looks for
+//! work once more, then sleeps. A full barrier stands between the two steps on either side, so one
+//! of them sees the other.
 //!
-//! Rings go to a *shared* word, which stands on the board where there is one: an observer in another process rings by adding to it and
-//! waking its sleepers. The thread reads the word before it says that it sleeps, and the kernel puts it to sleep only while the word
-//! still has that value. A second word is the process's own. The thread sleeps on it, and only for a bounded time, after the shared
-//! one woke it in vain: strangers may do that as often as they like.
+//! Rings go to a *shared* word, which stands on the board where there is one: an observer in
+//! another process rings by adding to it and waking its sleepers. The thread reads the word before
+//! it says that it sleeps, and the kernel puts it to sleep only while the word still has that
+//! value. A second word is the process's own. The thread sleeps on it, and only for a bounded time,
+//! after the shared one woke it in vain: strangers may do that as often as they like.
 //!
-//! `state` is private. What strangers write to the shared word ends a sleep early, and changes nothing else.
+//! `state` is private. What strangers write to the shared word ends a sleep early, and changes
+//! nothing else.
 //!
 //! `bell_models.rs` has the loom model.
 
@@ -50,9 +54,9 @@ pub trait Words {
 pub enum Rest {
     /// It has a round or a purge of its own to do, this many ms from now.
     Doze(u64),
-    /// Nothing of its own is planned. An observer may want figures so many ms from now.
+    /// Nothing of its own is planned. An observer may want figures this many ms from now.
     Park(Option<u64>),
-    /// It was woken in vain: for so many ms no observer wakes it.
+    /// It was woken in vain: for this many ms no observer wakes it.
     Deaf(u64),
 }
 
@@ -73,8 +77,8 @@ pub struct Bell<W> {
 }
 
 impl<W: Words> Bell<W> {
-    /// Wakes the thread if it sleeps. The work has been published. Safe everywhere: takes no lock, makes at most one system call, or two if
-    /// the thread is deaf.
+    /// Wakes the thread if it sleeps. The work has been published. Safe everywhere: takes no lock,
+    /// makes at most one system call, or two if the thread is deaf.
     #[inline]
     pub fn ring(&self, urgency: Urgency) {
         fence(Ordering::SeqCst);
@@ -102,7 +106,8 @@ impl<W: Words> Bell<W> {
         }
     }
 
-    /// Sleeps, unless `has_work`, which is asked once everybody can see that the thread sleeps. For the one thread.
+    /// Sleeps, unless `has_work`, which is asked once everybody can see that the thread sleeps. For
+    /// the one thread.
     pub fn rest(&self, rest: Rest, has_work: impl FnOnce() -> bool) -> Woken {
         let (state, ear, ms) = match rest {
             Rest::Doze(ms) => (DOZING, Ear::Shared, Some(ms)),
@@ -180,7 +185,8 @@ mod machine {
         }
 
         fn word(&self, ear: Ear) -> &plain::AtomicU32 {
-            // SAFETY: null, or the word of a board that stays mapped as long as a thread may sleep or ring.
+            // SAFETY: null, or the word of a board that stays mapped as long as a thread may sleep
+            // or ring.
             match unsafe { self.shared.load(Ordering::Acquire).as_ref() } {
                 Some(word) if ear == Ear::Shared => word,
                 _ => &self.own,

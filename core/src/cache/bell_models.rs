@@ -1,9 +1,12 @@
-//! Models of the purge thread's sleep, explored by loom: wakers publish work and ring while the thread goes to sleep.
+//! Models of the purge thread's sleep, explored by loom: wakers publish work and ring while the
+//! thread goes to sleep.
 //!
-//! The bell is the real one. The kernel's futex is a mutex and a condition variable: it compares and puts to sleep in one step. No sleep
-//! has a limit, so that none hides a lost wake-up. When all wakers are done a sleeper is let out, and that it had to be is the failure.
+//! The bell is the real one. The kernel's futex is a mutex and a condition variable: it compares
+//! and puts to sleep in one step. No sleep has a limit, so that none hides a lost wake-up. When all
+//! wakers are done a sleeper is let out, and that it had to be is the failure.
 //!
-//! Bounds: one sleeper, one or two wakers with one ring each; all interleavings, those of two wakers within [`PREEMPTIONS`].
+//! Bounds: one sleeper, one or two wakers with one ring each; all interleavings, those of two
+//! wakers within [`PREEMPTIONS`].
 //!
 //! The last tests break the rules on purpose and expect that a wake-up is lost.
 
@@ -127,7 +130,7 @@ impl World {
         self.bell.words.wake(Ear::Shared);
     }
 
-    /// The thread, until it has seen the work of so many wakers.
+    /// The thread, until it has seen the work of this many wakers.
     fn sleep(&self, rest: Rest, wakers: usize) {
         let looks = self.bell.words.flaw != Flaw::LastLook;
         loop {

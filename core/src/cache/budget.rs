@@ -93,7 +93,8 @@ impl Budget {
         self.granted.load(Ordering::Relaxed)
     }
 
-    /// Whether `bytes` more may be granted to one of `threads` threads, which has `held`. If so, they are.
+    /// Whether `bytes` more may be granted to one of `threads` threads, which has `held`. If so,
+    /// they are.
     ///
     /// Near the process's bound only threads that have less than their share get more.
     pub fn grant(&self, held: usize, bytes: usize, threads: usize) -> Verdict {
@@ -111,8 +112,8 @@ impl Budget {
         Verdict::Granted
     }
 
-    /// Grants a first capacity of `bytes` to a thread that has `held`, whatever the other threads have; false if the
-    /// thread's bound would be passed.
+    /// Grants a first capacity of `bytes` to a thread that has `held`, whatever the other threads
+    /// have; false if the thread's bound would be passed.
     pub fn grant_first(&self, held: usize, bytes: usize) -> bool {
         let fits = held + bytes <= self.thread.load(Ordering::Relaxed);
         if fits {
@@ -121,14 +122,16 @@ impl Budget {
         fits
     }
 
-    /// Whether one of `threads` threads, which has `held`, should make room for those that have less.
+    /// Whether one of `threads` threads, which has `held`, should make room for those that have
+    /// less.
     pub fn owes(&self, held: usize, threads: usize) -> bool {
         let total = self.granted();
         let most = self.bound(total);
         total > most - most / RESERVE_PART && held > most / threads.max(1)
     }
 
-    /// The process's bound, if `total` bytes are granted. Only beyond the least default it asks the machine, once.
+    /// The process's bound, if `total` bytes are granted. Only beyond the least default it asks the
+    /// machine, once.
     fn bound(&self, total: usize) -> usize {
         let set = self.process.load(Ordering::Relaxed);
         if set != DEFAULT {

@@ -1,10 +1,12 @@
 //! Where in its memory a thread's cache begins.
 //!
-//! A processor that looks whether a load must wait for an earlier store compares the low twelve bits of their addresses first. Each `malloc`
-//! and `free` ends by storing a magazine's top, and the next one begins by loading the thread's slot and the page heap's bounds: if
-//! the low bits of one of these are those of the top, each call waits for the one before (measured on Zen: 17 % of a pair, for the class
-//! concerned). So a cache begins a word or two later if its tops would meet a word that the fast path loads.
-//! Agner Fog, "The microarchitecture of Intel, AMD and VIA CPUs", on false store forwarding.
+//! A processor that looks whether a load must wait for an earlier store compares the low twelve
+//! bits of their addresses first. Each `malloc` and `free` ends by storing a magazine's top, and
+//! the next one begins by loading the thread's slot and the page heap's bounds: if the low bits of
+//! one of these are those of the top, each call waits for the one before (measured on Zen: 17 % of
+//! a pair, for the class concerned). So a cache begins a word or two later if its tops would meet a
+//! word that the fast path loads. Agner Fog, "The microarchitecture of Intel, AMD and VIA CPUs", on
+//! false store forwarding.
 
 use super::heap::HEAP;
 use super::magazine::Magazine;
@@ -41,8 +43,8 @@ fn shift_for(memory: usize, loaded: &[usize]) -> usize {
     shifts.min_by_key(cost).unwrap_or(0)
 }
 
-/// What it costs that a top of a cache at `cache` looks like the word at `word`, if one does: more for a smaller class, of which there are
-/// more blocks.
+/// What it costs that a top of a cache at `cache` looks like the word at `word`, if one does: more
+/// for a smaller class, of which there are more blocks.
 fn cost(cache: usize, word: usize) -> usize {
     let distance = word.wrapping_sub(cache) % ALIKE / WORD * WORD;
     let class = distance / size_of::<Magazine>();

@@ -1,16 +1,19 @@
 //! How the profiler counts allocations without an instruction on the fast path while it is off.
 //!
-//! While it samples, the magazines' bottoms are published out of reach: every pop of the fast path misses, every push still
-//! hits. What missed pops here first, from the same magazine, by a bottom that stands apart and a number that says how many blocks may be
-//! given out before the next sample: two instructions more than the fast path has, no lock, last in first out as ever
+//! While it samples, the magazines' bottoms are published out of reach: every pop of the fast path
+//! misses, every push still hits. What missed pops here first, from the same magazine, by a bottom
+//! that stands apart and a number that says how many blocks may be given out before the next
+//! sample: two instructions more than the fast path has, no lock, last in first out as ever
 //! ([`super::fast::pop_counted`]). When the number is spent, the slow path has its sample.
 //!
-//! Which block is sampled: every byte given out is a sample with the same small chance, independent of all others (a Poisson
-//! process over bytes), and a block is sampled if one of its bytes is. For blocks of `s` bytes and a mean of `rate` bytes between
-//! samples that is a chance of `p = 1 - exp(-s / rate)` each, so the number of blocks before the next sampled one is geometric:
-//! `floor(E * rate / s)` with `E` exponential of mean 1 (Devroye, "Non-Uniform Random Variate Generation", 1986, X.2). The processes of
-//! classes and threads are independent, and one with another they are one process over all bytes. A sampled block stands for
-//! `1 / p` blocks: that makes every total unbiased, whatever the sizes.
+//! Which block is sampled: every byte given out is a sample with the same small chance, independent
+//! of all others (a Poisson process over bytes), and a block is sampled if one of its bytes is. For
+//! blocks of `s` bytes and a mean of `rate` bytes between samples that is a chance of `p = 1 -
+//! exp(-s / rate)` each, so the number of blocks before the next sampled one is geometric: `floor(E
+//! * rate / s)` with `E` exponential of mean 1 (Devroye, "Non-Uniform Random Variate Generation",
+//! 1986, X.2). The processes of classes and threads are independent, and one with another they are
+//! one process over all bytes. A sampled block stands for `1 / p` blocks: that makes every total
+//! unbiased, whatever the sizes.
 
 use super::heap::Heap;
 use super::magazine::{Magazine, Tag};
@@ -20,15 +23,18 @@ use crate::base::sync::{AtomicUsize, Ordering};
 use crate::os::thread::now_ns;
 use crate::slab::class::{CLASSES, Class};
 
-/// What is counted of one class of a cache. As long as a magazine, so that a tag finds it without a shift.
+/// What is counted of one class of a cache. As long as a magazine, so that a tag finds it without a
+/// shift.
 #[repr(C)]
 pub struct Counted {
-    /// Entries of the magazine at and above this address may be popped by [`super::fast::pop_counted`]; out of reach unless the door is
+    /// Entries of the magazine at and above this address may be popped by
+    /// [`super::fast::pop_counted`]; out of reach unless the door is
     /// [`super::door::Door::Sampling`]. Written under the cache's lock.
     pub bottom: AtomicUsize,
-    /// Blocks to be given out before the next sample; below 0, that one is due. Written by the owner, and by who switches sampling, under
-    /// the cache's lock, while `bottom` is out of the owner's reach. (An owner that had it in reach just before may yet write what it
-    /// counted down from: one draw too many or too few.)
+    /// Blocks to be given out before the next sample; below 0, that one is due. Written by the
+    /// owner, and by who switches sampling, under the cache's lock, while `bottom` is out of the
+    /// owner's reach. (An owner that had it in reach just before may yet write what it counted down
+    /// from: one draw too many or too few.)
     pub ahead: AtomicI32,
     /// Refills and flushes since the shrinking hand last came by. Under the cache's lock.
     misses: AtomicU32,
@@ -40,11 +46,13 @@ pub struct Counted {
 
 const _: () = assert!(size_of::<Counted>() == size_of::<Magazine>());
 
-/// Blocks of so many bytes are sampled by the rate that was asked for, however fast the process allocates.
+/// Blocks of this many bytes or more are sampled by the rate that was asked for, however fast the
+/// process allocates.
 const HUGE: usize = 1 << 20;
 
-/// What a cache's draws were made by, and what lies ahead of blocks of no class. Written by the owner, and under the cache's
-/// lock when sampling is switched: as with [`Counted::ahead`], either may stay.
+/// What a cache's draws were made by, and what lies ahead of blocks of no class. Written by the
+/// owner, and under the cache's lock when sampling is switched: as with [`Counted::ahead`], either
+/// may stay.
 pub struct Drawn {
     /// The rate, in bytes.
     rate: AtomicU64,
@@ -160,15 +168,16 @@ impl Heap {
         self.pace.asked()
     }
 
-    /// Switches sampling on (mean bytes between two samples) or off (0), for all threads. The caller holds no lock of the heap.
+    /// Switches sampling on (mean bytes between two samples) or off (0), for all threads. The
+    /// caller holds no lock of the heap.
     pub fn set_sampling(&'static self, rate: u64) {
         let _guard = self.pace.lock.lock();
         self.pace.restart(rate, now_ns());
         let door = self.door();
         self.registry.for_each(|cache| {
             let mut open = cache.open();
-            // Before the owner may count by it; one that counts already follows the new rate by itself, for it may
-            // be about to write what it counted by the old one.
+            // Before the owner may count by it; one that counts already follows the new rate by
+            // itself, for it may be about to write what it counted by the old one.
             if rate == 0 || cache.drawn.rate() == 0 {
                 self.begin_counting(&mut open);
             }
@@ -181,8 +190,8 @@ impl Heap {
         open.draw_all(self.pace.rate());
     }
 
-    /// Whether the next block of `class` is to be sampled: then, by what rate, and the one after that is drawn. Else it counts as
-    /// given out. For the owner of the cache, in its slow path.
+    /// Whether the next block of `class` is to be sampled: then, by what rate, and the one after
+    /// that is drawn. Else it counts as given out. For the owner of the cache, in its slow path.
     pub fn samples_next(&self, cache: &Cache, class: Class) -> Option<u64> {
         let counted = &cache.counted[class.index()];
         if counted.pass() {
@@ -199,7 +208,8 @@ impl Heap {
         Some(rate)
     }
 
-    /// Whether a block of `bytes` bytes, of no class, is to be sampled, and by what rate. For the owner of the cache.
+    /// Whether a block of `bytes` bytes, of no class, is to be sampled, and by what rate. For the
+    /// owner of the cache.
     pub fn samples_large(&self, cache: &Cache, bytes: usize) -> Option<u64> {
         if bytes >= HUGE {
             let rate = self.sampling();
@@ -218,8 +228,8 @@ impl Heap {
         Some(rate)
     }
 
-    /// One more block is sampled: the rate that it was drawn by. `None` if sampling was switched off meanwhile. Who switches it
-    /// comes to this cache before its lock was taken or after.
+    /// One more block is sampled: the rate that it was drawn by. `None` if sampling was switched
+    /// off meanwhile. Who switches it comes to this cache before its lock was taken or after.
     fn note_sample(&self, open: &mut Opened<'_>) -> Option<u64> {
         self.note_sample_at(open, now_ns())
     }
@@ -234,7 +244,8 @@ impl Heap {
         Some(rate)
     }
 
-    /// Nothing was sampled for a while, perhaps because the process was fast before. For the owner of the cache.
+    /// Nothing was sampled for a while, perhaps because the process was fast before. For the owner
+    /// of the cache.
     fn follow(&self, cache: &Cache) {
         if self.pace.is_raised() {
             self.pace.look(now_ns());
@@ -245,7 +256,7 @@ impl Heap {
     }
 }
 
-/// The chance that a block of so many bytes is sampled.
+/// The chance that a block of this many bytes is sampled.
 pub fn chance(bytes: usize, rate: u64) -> f64 {
     -libm::expm1(-(bytes as f64) / rate as f64)
 }
@@ -276,7 +287,8 @@ impl Opened<'_> {
         -libm::log(self.random()) * self.cache.drawn.rate() as f64
     }
 
-    /// A uniform number in (0, 1] (xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016).
+    /// A uniform number in (0, 1] (xorshift64*: Vigna, "An experimental exploration of Marsaglia's
+    /// xorshift generators", 2016).
     fn random(&mut self) -> f64 {
         let mut state = match self.inner.random {
             0 => (now_ns() ^ core::ptr::from_ref(self.cache).addr() as u64) | 1,
@@ -318,8 +330,8 @@ mod tests {
     const PHASE: usize = 200 << 20;
     const PHASES: usize = 10;
 
-    /// A process that allocates [`PHASE`] bytes fast, then as many slowly, and so on: what its samples say of all of it, and how many
-    /// of them were coarse ones.
+    /// A process that allocates [`PHASE`] bytes fast, then as many slowly, and so on: what its
+    /// samples say of all of it, and how many of them were coarse ones.
     fn told(heap: &Heap, cache: &Cache, class: Class, asked: u64) -> (f64, u32) {
         let bytes = class.bytes();
         let (mut now, mut total, mut coarse) = (1, 0.0, 0);

@@ -1,9 +1,10 @@
 //! Rounds of decay: memory that no thread used for a while goes back to the kernel, step by step.
 //!
-//! A round empties the magazines of threads that idle, lets empty slabs go, purges pages inside slabs that hold nothing
-//! but free blocks, and purges free spans that are past their time. Each step is bounded, and none holds a lock
-//! while the kernel works, but for [`Tide::step`], for which only a fork and other rounds wait. Who calls the rounds
-//! is not decided here: a thread of its own, a caller on its way, or a request to trim.
+//! A round empties the magazines of threads that idle, lets empty slabs go, purges pages inside
+//! slabs that hold nothing but free blocks, and purges free spans that are past their time. Each
+//! step is bounded, and none holds a lock while the kernel works, but for [`Tide::step`], for which
+//! only a fork and other rounds wait. Who calls the rounds is not decided here: a thread of its
+//! own, a caller on its way, or a request to trim.
 
 use super::bell::{Bell, Pair, Urgency};
 use super::heap::Heap;
@@ -16,7 +17,7 @@ use crate::slab::depot::{Cursor, Pages, Round, Source, Touched};
 use crate::slab::withheld::Units;
 use core::ptr::NonNull;
 
-/// From so many freed bytes on it is worth to start looking after them: a thread costs some 15 µs.
+/// Freed bytes that are worth starting the purge thread: a thread costs some 15 µs.
 const FLOOR_BYTES: usize = 2 << 20;
 
 /// Freed bytes that are worth waking the purge thread for.
@@ -28,7 +29,7 @@ const LEAST_ROUND_MS: u64 = 4;
 /// Steps of a round on the way when memory is short: some 50 µs.
 const PRESSED_STEPS: usize = 16;
 
-/// A round that gains so many bytes is followed by the next one at once when memory is short.
+/// A round that gains this many bytes is followed by the next one at once when memory is short.
 const WORTH_BYTES: usize = 64 << 10;
 
 /// What the rounds of decay need to know of the heap's life.
@@ -62,7 +63,7 @@ pub enum Told {
     Nothing,
     /// To end.
     End,
-    /// To give free pages back at once, until so many bytes of them are resident.
+    /// To give free pages back at once, until at most this many bytes of them are resident.
     MakeWay {
         /// Bytes.
         stay: usize,
@@ -118,7 +119,8 @@ impl Tide {
         }
     }
 
-    /// A thread should deal with what is freed, however little that is: the purge thread, if it is parked.
+    /// A thread should deal with what is freed, however little that is: the purge thread, if it is
+    /// parked.
     #[cold]
     pub fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
@@ -159,7 +161,8 @@ impl Tide {
         self.bell.ring(Urgency::Now);
     }
 
-    /// Tells the thread to give free pages back now, until at most `stay` bytes of them are resident.
+    /// Tells the thread to give free pages back now, until at most `stay` bytes of them are
+    /// resident.
     fn make_way(&self, stay: usize) {
         self.stay.store(stay, Ordering::Relaxed);
         self.bell.ring(Urgency::Now);
@@ -188,7 +191,8 @@ impl Default for Tide {
     }
 }
 
-/// The heap as the source of slabs for blocks that no thread used for long: their slabs may be purged at once.
+/// The heap as the source of slabs for blocks that no thread used for long: their slabs may be
+/// purged at once.
 struct Old(&'static Heap);
 
 impl Source for Old {
@@ -222,8 +226,9 @@ impl Source for Old {
 }
 
 impl Heap {
-    /// A caller is about to fault in `bytes` bytes that the process did not hold before. What is free and resident gives way, from the
-    /// oldest on, so that the process does not grow by more than it has to: if a thread is there to do it meanwhile.
+    /// A caller is about to fault in `bytes` bytes that the process did not hold before. What is
+    /// free and resident gives way, from the oldest on, so that the process does not grow by more
+    /// than it has to: if a thread is there to do it meanwhile.
     pub fn make_way(&self, bytes: usize) {
         if bytes < LEAST_WAY || self.pages.chores() == Chores::Callers {
             return;
@@ -235,7 +240,8 @@ impl Heap {
         }
     }
 
-    /// A round over everything that idled since the last one, or over all. Returns how many bytes went back.
+    /// A round over everything that idled since the last one, or over all. Returns how many bytes
+    /// went back.
     pub fn decay_round(&'static self, round: Round) -> usize {
         let source = Old(self);
         let now = self.now_ms();
@@ -257,8 +263,9 @@ impl Heap {
             }
     }
 
-    /// Makes free spans of what magazines, empty slabs and idle stacks hold. Pages go back to the kernel only where a limit on
-    /// what may be resident counts them: a refused request needs room, and free pages are room.
+    /// Makes free spans of what magazines, empty slabs and idle stacks hold. Pages go back to the
+    /// kernel only where a limit on what may be resident counts them: a refused request needs room,
+    /// and free pages are room.
     pub(super) fn gather_free(&'static self) {
         self.drain_all();
         self.stacks.release_idle(&self.pages, u64::MAX);
@@ -268,7 +275,8 @@ impl Heap {
         }
     }
 
-    /// Gives back free spans that reach the decay time before the next round, a quarter of it later.
+    /// Gives back free spans that reach the decay time before the next round, a quarter of it
+    /// later.
     pub fn purge_free(&self) -> usize {
         let young = self.decay_ms() - self.decay_ms() / 4;
         match self.now_ms().checked_sub(young) {
@@ -277,8 +285,9 @@ impl Heap {
         }
     }
 
-    /// What a caller does on its way, holding no lock: some steps of a round where no thread does them, or where memory is short, for then
-    /// those who take it must not be faster than one who gives it back.
+    /// What a caller does on its way, holding no lock: some steps of a round where no thread does
+    /// them, or where memory is short, for then those who take it must not be faster than one who
+    /// gives it back.
     pub(super) fn decay_on_the_way(&'static self) {
         self.pages.tend();
         let pressed = self.is_pressed();
@@ -292,7 +301,8 @@ impl Heap {
         self.step_on_the_way(pressed);
     }
 
-    /// Memory may become short while the thread is parked. Threads that allocate wake it once a second to look.
+    /// Memory may become short while the thread is parked. Threads that allocate wake it once a
+    /// second to look.
     fn wake_for_pressure(&self, pressed: bool) {
         if pressed && !self.tide.is_wanted() {
             self.tide.want();

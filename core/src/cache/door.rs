@@ -1,7 +1,8 @@
-//! Which pops and pushes a cache lets its owner make by the fast path, and what it offers to a drainer ([`super::drain`]).
+//! Which pops and pushes a cache lets its owner make by the fast path, and what it offers to a
+//! drainer ([`super::drain`]).
 //!
-//! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples, the counted one. Pops for a size
-//! compare with [`super::thread::Cache::below`] only.
+//! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples,
+//! the counted one. Pops for a size compare with [`super::thread::Cache::below`] only.
 
 use super::magazine::{GUARD, no_entries};
 use super::thread::Opened;
@@ -13,14 +14,15 @@ use crate::slab::class::{Class, TABLE_BYTES};
 pub enum Door {
     /// Bounds are published: the fast path works.
     Open,
-    /// Blocks are pushed by the fast path, and popped by [`super::fast::pop_counted`] only: the profiler counts them.
+    /// Blocks are pushed by the fast path, and popped by [`super::fast::pop_counted`] only: the
+    /// profiler counts them.
     Sampling,
     /// Every call takes the slow path (counting, checking).
     Closed,
 }
 
-/// How many blocks an owner takes by its slow path before it ends what a drainer offers: that one may sleep, or may have stayed in a
-/// fork's parent.
+/// How many blocks an owner takes by its slow path before it ends what a drainer offers: that one
+/// may sleep, or may have stayed in a fork's parent.
 const PATIENCE: u8 = 64;
 
 impl Opened<'_> {
@@ -39,8 +41,9 @@ impl Opened<'_> {
         self.magazine(class).limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Lets the fast path of a signal handler take nothing of `class`, nor add to it, until its top is set and the
-    /// class is published. The owner has counted the entries. Other classes stay as they are.
+    /// Lets the fast path of a signal handler take nothing of `class`, nor add to it, until its top
+    /// is set and the class is published. The owner has counted the entries. Other classes stay as
+    /// they are.
     pub(super) fn shut(&mut self, class: Class) {
         let bottoms = [&self.magazine(class).bottom, &self.counted(class).bottom];
         let close = |bottom: &AtomicUsize| bottom.store(usize::MAX, Ordering::Relaxed);
@@ -69,7 +72,8 @@ impl Opened<'_> {
         self.set_offering(false);
     }
 
-    /// Says whether a drainer offers what the magazines hold. The owner's pops see it from the next barrier on.
+    /// Says whether a drainer offers what the magazines hold. The owner's pops see it from the next
+    /// barrier on.
     pub fn set_offering(&mut self, is_offering: bool) {
         self.inner.is_offering = is_offering;
         self.inner.patience = PATIENCE;
@@ -87,8 +91,8 @@ impl Opened<'_> {
         }
     }
 
-    /// A drainer's first step: publishes a bottom that leaves the newest block of `class` to the owner. `None` if there is nothing to
-    /// take below it.
+    /// A drainer's first step: publishes a bottom that leaves the newest block of `class` to the
+    /// owner. `None` if there is nothing to take below it.
     pub fn offer(&mut self, class: Class) -> Option<usize> {
         let floor = self.store(class).floor;
         let magazine = self.magazine(class);
@@ -104,7 +108,8 @@ impl Opened<'_> {
         }
     }
 
-    /// The bottom that a drainer offered and that has not been put back since; `None` if there is none.
+    /// The bottom that a drainer offered and that has not been put back since; `None` if there is
+    /// none.
     pub fn offered(&mut self, class: Class) -> Option<usize> {
         let floor = self.store(class).floor;
         let magazine = self.magazine(class);
@@ -116,7 +121,8 @@ impl Opened<'_> {
         (bottom > floor).then_some(bottom)
     }
 
-    /// The entries of an array below the new floor went to a drainer: its last ones become the guard.
+    /// The entries of an array below the new floor went to a drainer: its last ones become the
+    /// guard.
     pub fn guard_floor(&mut self, class: Class) {
         let floor = self.store(class).floor;
         debug_assert!(floor > self.store(class).base);
@@ -124,7 +130,8 @@ impl Opened<'_> {
         unsafe { (floor as *mut usize).sub(GUARD).write_bytes(0, GUARD) };
     }
 
-    /// In a fork's child: a drainer that stayed in the parent may have raised a floor without a guard below it.
+    /// In a fork's child: a drainer that stayed in the parent may have raised a floor without a
+    /// guard below it.
     pub fn guard_floors(&mut self) {
         for class in self.classes() {
             let store = self.store(class);
@@ -153,14 +160,16 @@ mod tests {
         }
     }
 
-    /// Gives the magazine of `class` an array of `COUNT` words that holds `filled` entries, all of them 7.
+    /// Gives the magazine of `class` an array of `COUNT` words that holds `filled` entries, all of
+    /// them 7.
     fn fill<const COUNT: usize>(
         open: &mut Opened<'_>,
         class: Class,
         array: &mut [usize; COUNT],
         filled: usize,
     ) {
-        // SAFETY: the array has room for a guard and the other entries, and outlives the cache's use.
+        // SAFETY: the array has room for a guard and the other entries, and outlives the cache's
+        // use.
         unsafe { open.set_array(class, NonNull::from(array).cast(), COUNT - GUARD) };
         open.set_filled(class, filled);
         open.set_door(Door::Open);

@@ -1,30 +1,38 @@
 //! Draining threads' magazines from another thread, at no price to the fast path.
 //!
-//! A magazine is not atomic, and its owner may sleep for ever. A drainer takes its oldest blocks:
+//! A magazine is not atomic, and its owner may sleep indefinitely. A drainer takes its oldest
+//! blocks:
 //!
-//! 1. *Offer*: it publishes a new `bottom` just below the newest block, under the cache's lock, and shuts the cache's door
-//!    ([`Opened::publish_door`]) for the pops that look at no bottom ([`super::fast::pop_sized`]).
+//! 1. *Offer*: it publishes a new `bottom` just below the newest block, under the cache's lock, and
+//!    shuts the cache's door ([`Opened::publish_door`]) for the pops that look at no bottom
+//!    ([`super::fast::pop_sized`]).
 //! 2. A heavy barrier (`membarrier`, private expedited): every thread that runs has passed a full
 //!    barrier since, every other one passed one when it was switched out. So every pop that begins
-//!    from now on sees the new bottom and stays above it, or sees the door shut and takes the slow path.
-//! 3. *Collect*, under the cache's lock again. A pop under way may have read the old bottom, but it takes the one
-//!    entry below the `top` it read, and writes `top` once. So if `top` still stands above the new bottom after the
-//!    barrier, that pop too ends at or above the new bottom: what lies below it is the drainer's. If not,
-//!    the old bottom is put back and nothing was taken. What was taken leaves a guard below the new floor
-//!    ([`Opened::guard_floor`]), and the door opens.
+//!    from now on sees the new bottom and stays above it, or sees the door shut and takes the slow
+//!    path.
+//! 3. *Collect*, under the cache's lock again. A pop under way may have read the old bottom, but it
+//!    takes the one entry below the `top` it read, and writes `top` once. So if `top` still stands
+//!    above the new bottom after the barrier, that pop too ends at or above the new bottom: what
+//!    lies below it is the drainer's. If not, the old bottom is put back and nothing was taken.
+//!    What was taken leaves a guard below the new floor ([`Opened::guard_floor`]), and the door
+//!    opens.
 //!
-//! One barrier serves a batch of caches, and no lock but [`Registry::draining`](super::registry::Registry) is held
-//! meanwhile: threads start, end, refill and flush as ever. So between offer and collect an owner may take its slow
-//! path. It puts the old bottom back ([`Opened::settle`]), by which the drainer sees that its offer no longer stands.
-//! Since only one thread drains at a time, a bottom above the floor is always one that was offered before the barrier.
+//! One barrier serves a batch of caches, and no lock but
+//! [`Registry::draining`](super::registry::Registry) is held meanwhile: threads start, end, refill
+//! and flush as ever. So between offer and collect an owner may take its slow path. It puts the old
+//! bottom back ([`Opened::settle`]), by which the drainer sees that its offer no longer stands.
+//! Since only one thread drains at a time, a bottom above the floor is always one that was offered
+//! before the barrier.
 //!
-//! The door is shut from offer to collect only. An owner that comes by often meanwhile ends the offer
-//! ([`Opened::lose_patience`]).
+//! The door is shut from offer to collect only. An owner that comes by often meanwhile ends the
+//! offer ([`Opened::lose_patience`]).
 //!
-//! A pop by a bottom is one load of `top`, one of `bottom`, and one store: no flag, no fence. A pop for a size looks at
-//! the door in the compare that bounds the size, so it has no instruction more either. While the profiler samples, its pops
-//! read a bottom that stands apart ([`super::counted`]): that one is published. Behind a closed door it does nothing without the lock.
-//! `magazine_models.rs` has the loom model; `docs/decisions/0003-draining.md` the prices of the alternatives.
+//! A pop by a bottom is one load of `top`, one of `bottom`, and one store: no flag, no fence. A pop
+//! for a size looks at the door in the compare that bounds the size, so it has no instruction more
+//! either. While the profiler samples, its pops read a bottom that stands apart
+//! ([`super::counted`]): that one is published. Behind a closed door it does nothing without the
+//! lock. `magazine_models.rs` has the loom model; `docs/decisions/0003-draining.md` the prices of
+//! the alternatives.
 
 use super::gather::Gather;
 use super::heap::Heap;
@@ -46,7 +54,7 @@ const RECLAIM_MS: u64 = 10;
 struct Effort {
     /// Most caches that are looked at.
     caches: usize,
-    /// No magazine is emptied once so many blocks were taken.
+    /// No magazine is emptied once this many blocks were taken.
     blocks: usize,
 }
 
@@ -64,7 +72,8 @@ impl Effort {
 }
 
 impl Heap {
-    /// Empties all magazines, but for one block of each of other threads'. Blocks go to their slabs.
+    /// Empties all magazines, but for one block of each of other threads'. Blocks go to their
+    /// slabs.
     pub fn drain_all(&'static self) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let own = unsafe { &*slot::get() };
@@ -85,8 +94,9 @@ impl Heap {
         }
     }
 
-    /// Takes the older blocks of other threads' magazines, and what was granted for them: of those that have not used
-    /// them since a drainer last came by, or of all. Slabs that are empty then go to `source`.
+    /// Takes the older blocks of other threads' magazines, and what was granted for them: of those
+    /// that have not used them since a drainer last came by, or of all. Slabs that are empty then
+    /// go to `source`.
     pub(super) fn drain<S: Source>(&'static self, round: Round, source: &S) {
         let mut rest = self.registry.count();
         while rest > 0 {
@@ -100,15 +110,15 @@ impl Heap {
         }
     }
 
-    /// A small part of [`Heap::drain`] with [`Round::Idle`], for callers on their way. Returns how many caches it looked
-    /// at; `None` if another thread is draining.
+    /// A small part of [`Heap::drain`] with [`Round::Idle`], for callers on their way. Returns how
+    /// many caches it looked at; `None` if another thread is draining.
     pub(super) fn drain_some<S: Source>(&'static self, source: &S) -> Option<usize> {
         let _alone = self.registry.draining.try_lock()?;
         Some(self.drain_batch(Round::Idle, Effort::ON_THE_WAY, source))
     }
 
-    /// Drains the caches that no drainer has looked at for longest. Returns how many it looked at. The caller holds
-    /// `draining`.
+    /// Drains the caches that no drainer has looked at for longest. Returns how many it looked at.
+    /// The caller holds `draining`.
     fn drain_batch<S: Source>(&'static self, round: Round, effort: Effort, source: &S) -> usize {
         let batch = self.registry.pin(effort.caches);
         let offering = self.offer_batch(&batch, round);
@@ -121,7 +131,8 @@ impl Heap {
         batch.count()
     }
 
-    /// Offers what the caches of a batch hold. Returns the places of those that hold something, a bit each.
+    /// Offers what the caches of a batch hold. Returns the places of those that hold something, a
+    /// bit each.
     #[inline(never)]
     fn offer_batch(&'static self, batch: &Batch, round: Round) -> u32 {
         let own = slot::get();
@@ -134,7 +145,8 @@ impl Heap {
         })
     }
 
-    /// Offers all magazines of a cache; false if there is nothing to take. What was granted for no block goes at once.
+    /// Offers all magazines of a cache; false if there is nothing to take. What was granted for no
+    /// block goes at once.
     fn offer_all(&'static self, open: &mut Opened<'_>) -> bool {
         let mut any = false;
         for class in open.classes() {
@@ -150,10 +162,11 @@ impl Heap {
         any
     }
 
-    /// Takes what a batch has offered, as far as it still stands, until `most` blocks were taken. What is left goes back.
-    /// Takes the grants of caches that no thread has used since the offer. An owner that works keeps its grants: without
-    /// them it would miss and learn anew. `most` is `None` if the kernel refused the barrier: then only grants are
-    /// taken. Out of line, so that callers on small stacks hold what it needs only once.
+    /// Takes what a batch has offered, as far as it still stands, until `most` blocks were taken.
+    /// What is left goes back. Takes the grants of caches that no thread has used since the offer.
+    /// An owner that works keeps its grants: without them it would miss and learn anew. `most` is
+    /// `None` if the kernel refused the barrier: then only grants are taken. Out of line, so that
+    /// callers on small stacks hold what it needs only once.
     #[inline(never)]
     fn collect_batch<S: Source>(
         &'static self,
@@ -188,7 +201,8 @@ impl Heap {
         gather.finish();
     }
 
-    /// Lowers a capacity to the first one. The array keeps its room, so a push under way stays inside it.
+    /// Lowers a capacity to the first one. The array keeps its room, so a push under way stays
+    /// inside it.
     fn take_grant_back(&self, open: &mut Opened<'_>, class: Class) {
         let store = open.store(class);
         let capacity = store.capacity as usize;
@@ -200,8 +214,8 @@ impl Heap {
         open.publish(class);
     }
 
-    /// For a thread that gets no capacity, because others hold all that the process may: drains some of those that
-    /// sleep. The caller holds no cache's lock.
+    /// For a thread that gets no capacity, because others hold all that the process may: drains
+    /// some of those that sleep. The caller holds no cache's lock.
     pub fn reclaim(&'static self) {
         let now = self.now_ms();
         let last = self.reclaimed_at.load(Ordering::Relaxed);
@@ -216,7 +230,8 @@ impl Heap {
     }
 }
 
-/// Takes the entries from the floor to the bottom that was offered, which is the floor from now on. Returns how many.
+/// Takes the entries from the floor to the bottom that was offered, which is the floor from now on.
+/// Returns how many.
 fn collect<S: Source>(open: &mut Opened<'_>, class: Class, gather: &mut Gather<'_, S>) -> usize {
     let offered = open.offered(class);
     let Some(bottom) = offered.filter(|&bottom| open.magazine(class).is_ceded(bottom)) else {
@@ -225,7 +240,8 @@ fn collect<S: Source>(open: &mut Opened<'_>, class: Class, gather: &mut Gather<'
     let store = open.store(class);
     let (floor, count) = (store.floor as *const usize, (bottom - store.floor) / 8);
     store.floor = bottom;
-    // SAFETY: entries of the array below the published bottom: the owner does not touch them (see above).
+    // SAFETY: entries of the array below the published bottom: the owner does not touch them (see
+    // above).
     gather.add(unsafe { core::slice::from_raw_parts(floor, count) });
     open.guard_floor(class);
     count
@@ -308,9 +324,8 @@ mod tests {
         }
     }
 
-    /// What the cache of a thread is granted before it is drained, and after. Between offer and collection the thread
-    /// calls `work`.
-    /// Also whether nothing is left to take.
+    /// What the cache of a thread is granted before it is drained, and after. Between offer and
+    /// collection the thread calls `work`. Also whether nothing is left to take.
     fn grants_around_a_drain(work: impl FnOnce(&Cache) + Send) -> (usize, usize, bool) {
         let [filled, offered, worked, done] = [2; 4].map(Barrier::new);
         let own = OnceLock::new();

@@ -9,7 +9,8 @@ use crate::os::lock::Lock;
 use core::ptr;
 
 impl Heap {
-    /// Visits all locks below the front but those of caches, from the left of the order of locks to the right.
+    /// Visits all locks below the front but those of caches, from the left of the order of locks to
+    /// the right.
     pub fn each_lock(&self, visit: impl FnMut(&Lock)) {
         let before = [
             &self.tide.step,
@@ -26,8 +27,9 @@ impl Heap {
             .for_each(visit);
     }
 
-    /// In a fork's child, whose only thread this is: the caches of the others stay behind. Locks of other kinds are free, or the thread's
-    /// own: what it was changing when a handler of signals interrupted it, and forked, it goes on changing.
+    /// In a fork's child, whose only thread this is: the caches of the others stay behind. Locks of
+    /// other kinds are free, or the thread's own: what it was changing when a handler of signals
+    /// interrupted it, and forked, it goes on changing.
     pub fn after_fork_in_child(&'static self) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let own = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
@@ -52,8 +54,8 @@ impl Heap {
 }
 
 impl Registry {
-    /// For a thread that was interrupted while it looked at caches: those whose threads were changing them
-    /// stay as they are, and hold nothing for it when it goes on.
+    /// For a thread that was interrupted while it looked at caches: those whose threads were
+    /// changing them stay as they are, and hold nothing for it when it goes on.
     fn abandon_left(&self) {
         let mut next = self.first.load(Ordering::Relaxed);
         // SAFETY: caches in the list are alive; the child has one thread.
@@ -65,8 +67,8 @@ impl Registry {
         }
     }
 
-    /// Cuts the list down to the calling thread's cache, which no drainer has in hand any more. False, and as little written as can
-    /// be, if it was the only one.
+    /// Cuts the list down to the calling thread's cache, which no drainer has in hand any more.
+    /// False, and as little written as can be, if it was the only one.
     fn keep_only(&self, own: Option<&'static Cache>) -> bool {
         if let Some(own) = own {
             own.unpin();

@@ -1,4 +1,5 @@
-//! Gathering: a flush collects freed blocks by slab and word, so that each word costs one atomic operation.
+//! Gathering: a flush collects freed blocks by slab and word, so that each word costs one atomic
+//! operation.
 
 use super::heap::{Found, Heap};
 use super::misuse::{self, Call};
@@ -45,8 +46,8 @@ impl<'s, S: Source> Gather<'s, S> {
         }
     }
 
-    /// Adds blocks as long as they are of one slab, those of one word after the other in a register.
-    /// Returns how many.
+    /// Adds blocks as long as they are of one slab, those of one word after the other in a
+    /// register. Returns how many.
     fn add_run(&mut self, slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
         let base = slab.base();
         let starts = class.starts();
@@ -155,8 +156,8 @@ fn refuse_run(slab: &Slab, class: Class, blocks: &[usize]) -> usize {
     checked
 }
 
-/// Whether the next 64 freed blocks are the 64 blocks from `first` on, in order: so they come when a
-/// program frees in the order of allocation. A loop without branches, which compilers make wide.
+/// Whether the next 64 freed blocks are the 64 blocks from `first` on, in order: so they come when
+/// a program frees in the order of allocation. A loop without branches, which compilers make wide.
 fn is_whole_word(class: Class, first: usize, blocks: &[usize]) -> bool {
     let Some(blocks) = blocks.first_chunk::<64>() else {
         return false;

@@ -23,8 +23,8 @@ use core::ptr::NonNull;
 
 /// Everything the threads share.
 ///
-/// In this order, and aligned, the words that every process writes stand on one page. A further page costs
-/// a short-lived process a fault, and its parent's `fork` another.
+/// In this order, and aligned, the words that every process writes stand on one page. A further
+/// page costs a short-lived process a fault, and its parent's `fork` another.
 #[repr(C, align(2048))]
 pub struct Heap {
     /// All caches.
@@ -33,7 +33,8 @@ pub struct Heap {
     pub budget: Budget,
     mode: AtomicU8,
     decay_ms: AtomicU64,
-    /// How often samples are taken, which is not as often as was asked for in a process that allocates very fast.
+    /// How often samples are taken, which is not as often as was asked for in a process that
+    /// allocates very fast.
     pub(super) pace: Pace,
     /// What the rounds of decay need to know.
     pub tide: Tide,
@@ -138,7 +139,8 @@ impl Heap {
         }
     }
 
-    /// Changes how calls are served. Caches made from now on follow; see [`Registry`] for those that exist.
+    /// Changes how calls are served. Caches made from now on follow; see [`Registry`] for those
+    /// that exist.
     pub fn set_mode(&self, mode: Mode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
@@ -232,7 +234,8 @@ impl Heap {
         // SAFETY: as in `slab_of`.
         let slab = unsafe { place.side().cast::<Slab>().as_ref() };
         let far = place.far_side().cast::<FarWords>();
-        // SAFETY: side entries live as long as the arenas, and this one is of the right size, aligned to 64, zero at first.
+        // SAFETY: side entries live as long as the arenas, and this one is of the right size,
+        // aligned to 64, zero at first.
         unsafe {
             slab.carve(
                 class,
@@ -251,7 +254,8 @@ impl Heap {
     }
 }
 
-/// The class of a sampled block, whose span was asked for with its bytes; `None` if it was freed meanwhile.
+/// The class of a sampled block, whose span was asked for with its bytes; `None` if it was freed
+/// meanwhile.
 pub fn sampled_class(place: &Place<'_>) -> Option<Class> {
     match place.bytes() {
         bytes @ 1..=MAX_BLOCK => Some(Class::of_block(bytes)),

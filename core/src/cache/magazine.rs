@@ -6,9 +6,10 @@
 //!     +--------------------------------------------------------------------+
 //! ```
 //!
-//! Who may touch what: `top` is written by the owner only, in its fast path with one store. `bottom`
-//! and `limit` are written under the cache's lock only, by the owner's slow path or by a drainer
-//! ([`super::drain`]); the fast path reads them. Closed, a magazine sends every call to the slow path.
+//! Who may touch what: `top` is written by the owner only, in its fast path with one store.
+//! `bottom` and `limit` are written under the cache's lock only, by the owner's slow path or by a
+//! drainer ([`super::drain`]); the fast path reads them. Closed, a magazine sends every call to the
+//! slow path.
 
 use crate::base::sync::{AtomicUsize, Ordering, light_barrier};
 use crate::slab::class::table::BUILT_IN;
@@ -105,11 +106,13 @@ pub fn no_entries() -> usize {
     NO_ENTRIES.as_ptr_range().end.addr()
 }
 
-/// One class's stack of free blocks. All zero: empty and full, for pops that look at the bottom first.
+/// One class's stack of free blocks. All zero: empty and full, for pops that look at the bottom
+/// first.
 ///
-/// A pop refuses a block that lies again two entries below. Below the oldest entry are [`GUARD`] words that read 0, so an empty
-/// magazine reads as one whose newest block, 0, lies again two entries below: one compare tells both. `free` compares with the
-/// newest entry, so a block freed twice in a row is not pushed.
+/// A pop refuses a block that lies again two entries below. Below the oldest entry are [`GUARD`]
+/// words that read 0, so an empty magazine reads as one whose newest block, 0, lies again two
+/// entries below: one compare tells both. `free` compares with the newest entry, so a block freed
+/// twice in a row is not pushed.
 #[repr(C)]
 pub struct Magazine {
     /// Address past the newest entry.
@@ -137,7 +140,8 @@ impl Magazine {
         self.pop_above(self.bottom.load(Ordering::Relaxed))
     }
 
-    /// Takes the newest block if it lies at or above `bottom`, which was published since this thread's last pop or before.
+    /// Takes the newest block if it lies at or above `bottom`, which was published since this
+    /// thread's last pop or before.
     #[inline(always)]
     pub fn pop_above(&self, bottom: usize) -> Option<*mut u8> {
         let top = self.top.load(Ordering::Relaxed);
@@ -212,8 +216,8 @@ impl Magazine {
         true
     }
 
-    /// A drainer's first step, under the cache's lock: publishes a bottom that leaves the newest block
-    /// to the owner. `None` if there is nothing to take above `floor`.
+    /// A drainer's first step, under the cache's lock: publishes a bottom that leaves the newest
+    /// block to the owner. `None` if there is nothing to take above `floor`.
     pub fn offer(&self, floor: usize) -> Option<usize> {
         let bottom = self.to_offer(floor)?;
         self.bottom.store(bottom, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Memory for Neap's own data: caches, magazine arrays, samples.
 //!
-//! These are blocks of slabs, as a program's are, in depots of their own. Their slices carry no tag, so `free` refuses
-//! their addresses. A slice whose blocks are all free goes back to the page heap: what ended threads leave behind
-//! serves any other use, or decays.
+//! These are blocks of slabs, as a program's are, in depots of their own. Their slices carry no
+//! tag, so `free` refuses their addresses. A slice whose blocks are all free goes back to the page
+//! heap: what ended threads leave behind serves any other use, or decays.
 
 use super::heap::Heap;
 use super::misuse;
@@ -82,8 +82,8 @@ impl Default for Meta {
 }
 
 impl Heap {
-    /// Metadata of at least `bytes` bytes (at most 32 KiB) at a multiple of 8; contents undefined. `None` when out of
-    /// memory.
+    /// Metadata of at least `bytes` bytes (at most 32 KiB) at a multiple of 8; contents undefined.
+    /// `None` when out of memory.
     pub fn take_meta(&'static self, bytes: usize) -> Option<NonNull<u8>> {
         let class = class_for(bytes);
         let source = Metadata {
@@ -122,7 +122,8 @@ impl Heap {
         }
     }
 
-    /// Lets slabs go that have held no metadata since `before` (ms) or longer, and purges pages of others that hold none.
+    /// Lets slabs go that have held no metadata since `before` (ms) or longer, and purges pages of
+    /// others that hold none.
     pub(super) fn decay_meta(&'static self, round: Round, before: u64) -> usize {
         let source = Metadata {
             heap: self,

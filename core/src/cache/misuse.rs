@@ -1,4 +1,5 @@
-//! What the heap says to a program that misuses it, before it aborts. `docs/misuse.md` quotes these lines.
+//! What the heap says to a program that misuses it, before it aborts. `docs/misuse.md` quotes these
+//! lines.
 
 use crate::os::fatal::fatal;
 use core::fmt;

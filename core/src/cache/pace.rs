@@ -1,29 +1,34 @@
 //! How often a process is sampled when it allocates very fast.
 //!
-//! A sample has a price, about a microsecond with its free. A process that allocates tens of gigabytes a second would spend a fifth of
-//! its time on samples, and learn nothing from so many. So there is the rate that was asked for, and one that is coarser
-//! once the process has had [`CREDIT`] samples at more than [`BYTES_PER_NS`]. It changes on what was seen so far only, and what
-//! is ahead is drawn anew when it does: each block is sampled with a chance that was known before, and weighted by that chance, so totals
-//! stay unbiased.
+//! A sample has a price, about a microsecond with its free. A process that allocates tens of
+//! gigabytes a second would spend a fifth of its time on samples, and learn nothing from so many.
+//! So there is the rate that was asked for, and one that is coarser once the process has had
+//! [`CREDIT`] samples at more than [`BYTES_PER_NS`]. It changes on what was seen so far only, and
+//! what is ahead is drawn anew when it does: each block is sampled with a chance that was known
+//! before, and weighted by that chance, so totals stay unbiased.
 
 use crate::base::sync::plain::{AtomicU64, Ordering::Relaxed};
 use crate::os::lock::{Lock, Rank};
 
-/// A process that allocates faster for long is sampled as often as if it allocated that fast: 3,815 times a second at 512 KiB.
+/// A process that allocates faster for long is sampled as often as if it allocated that fast: 3,815
+/// times a second at 512 KiB.
 const BYTES_PER_NS: u64 = 2;
-/// So many samples a process has by the rate that was asked for, however fast it allocates: 2 GiB of them at 512 KiB.
+/// So many samples a process has by the rate that was asked for, however fast it allocates: 2 GiB
+/// of them at 512 KiB.
 const CREDIT: u64 = 4096;
-/// The speed of a process that is sampled more coarsely is taken over so many samples, or the time that they would take at
-/// [`BYTES_PER_NS`].
+/// The speed of a process that is sampled more coarsely is taken over so many samples, or the time
+/// that they would take at [`BYTES_PER_NS`].
 const WINDOW: u64 = 32;
 /// The coarsest rate, in bytes: the coarsest that may be asked for.
 const COARSEST: u64 = 1 << 30;
 
 /// The rate in force, and the samples by which it is set.
 pub struct Pace {
-    /// Held by who switches sampling, all the while, and by who sets the rate; the latter does not wait for it.
+    /// Held by who switches sampling, all the while, and by who sets the rate; the latter does not
+    /// wait for it.
     pub(super) lock: Lock,
-    /// Mean bytes between two samples, as it was asked for; 0: none are taken. Written under the lock.
+    /// Mean bytes between two samples, as it was asked for; 0: none are taken. Written under the
+    /// lock.
     asked: AtomicU64,
     /// The same as it is now. Written under the lock.
     rate: AtomicU64,
@@ -72,7 +77,8 @@ impl Pace {
         self.samples.fetch_add(1, Relaxed);
     }
 
-    /// Looks at the window at `now`, in ns; if it is over, sets the rate for the next one. Any thread may, at any time.
+    /// Looks at the window at `now`, in ns; if it is over, sets the rate for the next one. Any
+    /// thread may, at any time.
     pub(super) fn look(&self, now: u64) {
         if !self.is_over(now) {
             return;
@@ -103,7 +109,8 @@ impl Pace {
         (self.asked() / BYTES_PER_NS).max(1)
     }
 
-    /// Sets the rate that gives one sample in every [`Pace::least`], and begins a window. The caller holds the lock.
+    /// Sets the rate that gives one sample in every [`Pace::least`], and begins a window. The
+    /// caller holds the lock.
     fn set_rate(&self, now: u64) {
         let (asked, rate) = (self.asked(), self.rate());
         let took = self.samples.load(Relaxed);
@@ -130,7 +137,8 @@ mod tests {
 
     const ASKED: u64 = 512 << 10;
 
-    /// A process that allocates so many bytes a ns, for so many samples, exactly as often as its rate says.
+    /// A process that allocates so many bytes a ns, for so many samples, exactly as often as its
+    /// rate says.
     fn run(pace: &Pace, now: &mut u64, bytes_per_ns: u64, samples: u32) -> u32 {
         let mut changes = 0;
         for _ in 0..samples {

@@ -15,10 +15,12 @@ const ASK_MS: u64 = 1000;
 /// The part of its group's limit that the heap leaves to what it knows nothing of.
 const GROUP_PART: usize = 16;
 
-/// Share of the last ten seconds, in hundredths of a percent, that tasks waited for memory, from which on the machine is short of it.
+/// Share of the last ten seconds, in hundredths of a percent, that tasks waited for memory, from
+/// which on the machine is short of it.
 const SHORT: usize = 1000;
 
-/// So long after a vain attempt to gather free memory another is made, though nothing was freed past a magazine, in ms.
+/// So long after a vain attempt to gather free memory another is made, though nothing was freed
+/// past a magazine, in ms.
 const RELIEF_MS: u64 = 100;
 
 /// Fewer bytes than this, freed since a vain attempt, are no reason for another.
@@ -79,8 +81,8 @@ impl Default for Pressure {
 }
 
 impl Heap {
-    /// Asks the control group and the machine, at most once a second. The caller holds [`super::decay::Tide::step`], so that no
-    /// fork's child inherits a file that is open for it.
+    /// Asks the control group and the machine, at most once a second. The caller holds
+    /// [`super::decay::Tide::step`], so that no fork's child inherits a file that is open for it.
     pub fn look_around(&self) {
         let now = self.now_ms();
         if !self.pressure.is_outdated(now) {
@@ -112,9 +114,10 @@ impl Heap {
         self.pressure.short.load(Ordering::Relaxed) || is_near()
     }
 
-    /// Gathers free memory for a request of `bytes` that was refused: from magazines, slabs and stacks. False if that
-    /// cannot help, or was vain a moment ago and little was freed since. One thread gathers at a time; who comes
-    /// meanwhile waits for it, a moment at most, and tries its request again. The caller holds no lock.
+    /// Gathers free memory for a request of `bytes` that was refused: from magazines, slabs and
+    /// stacks. False if that cannot help, or was vain a moment ago and little was freed since. One
+    /// thread gathers at a time; who comes meanwhile waits for it, a moment at most, and tries its
+    /// request again. The caller holds no lock.
     #[cold]
     pub fn relieve(&'static self, bytes: usize) -> bool {
         let pressure = &self.pressure;
@@ -140,9 +143,9 @@ impl Heap {
     }
 }
 
-/// What a group's limit leaves a heap that counts `held` bytes, when all others stay as they are, and from how many bytes on
-/// that is near. As much as it counts now, and the room that the group has: much of what it counts may never have been
-/// touched, and that the group does not count.
+/// What a group's limit leaves a heap that counts `held` bytes, when all others stay as they are,
+/// and from how many bytes on that is near. As much as it counts now, and the room that the group
+/// has: much of what it counts may never have been touched, and that the group does not count.
 fn share_of(group: GroupLimit, held: usize) -> (usize, usize) {
     let most = (group.limit - group.limit / GROUP_PART).saturating_add(held);
     let most = most.saturating_sub(group.used);

@@ -20,8 +20,8 @@ const _: () = assert!(BATCH <= u32::BITS as usize);
 
 /// The list of caches and the key that ends them.
 pub struct Registry {
-    /// Held while a thread drains the caches of others, so that a cache is offered to one drainer at a time. Taken
-    /// before `lock`.
+    /// Held while a thread drains the caches of others, so that a cache is offered to one drainer
+    /// at a time. Taken before `lock`.
     pub draining: Lock,
     /// Guards the list and `key`.
     pub lock: Lock,
@@ -84,8 +84,8 @@ impl Registry {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Pins the first `most` caches of the list and moves them to its end, so that the next batch is of others. The
-    /// caller holds `draining`.
+    /// Pins the first `most` caches of the list and moves them to its end, so that the next batch
+    /// is of others. The caller holds `draining`.
     #[inline(never)]
     pub(super) fn pin(&self, most: usize) -> Batch {
         debug_assert!(most <= BATCH && self.draining.try_lock().is_none());
@@ -106,8 +106,8 @@ impl Registry {
         batch
     }
 
-    /// Ends what [`Registry::pin`] began. Calls `release` with caches whose threads have ended since, which nothing
-    /// else reaches any more.
+    /// Ends what [`Registry::pin`] began. Calls `release` with caches whose threads have ended
+    /// since, which nothing else reaches any more.
     pub(super) fn unpin(&self, batch: &Batch, mut release: impl FnMut(&'static Cache)) {
         let orphaned = self.take_orphans(batch);
         let left = |place: &usize| orphaned >> place & 1 != 0;
@@ -287,7 +287,8 @@ impl Heap {
         }
     }
 
-    /// Gives back all that the calling thread's cache holds. It stays empty: its thread no longer reaches it.
+    /// Gives back all that the calling thread's cache holds. It stays empty: its thread no longer
+    /// reaches it.
     fn empty(&'static self, cache: &Cache) {
         let mut open = cache.open();
         for class in Class::all() {
@@ -296,7 +297,8 @@ impl Heap {
             self.flush(&mut open, class, filled);
             let array = open.take_array(class);
             if let Some((array, room)) = array {
-                // SAFETY: the array was allocated for this room; drainers are locked out and find none from now on.
+                // SAFETY: the array was allocated for this room; drainers are locked out and find
+                // none from now on.
                 unsafe { self.give_meta(array, array_bytes(room)) };
             }
         }
@@ -304,7 +306,8 @@ impl Heap {
         self.budget.restore(granted);
     }
 
-    /// Gives back the memory of an empty cache that is in no thread's slot, not in the list, and not pinned.
+    /// Gives back the memory of an empty cache that is in no thread's slot, not in the list, and
+    /// not pinned.
     pub(super) fn release_cache(&'static self, cache: &'static Cache) {
         let shift = cache.open().inner.shift as usize;
         let start = NonNull::from(cache).cast::<u8>();

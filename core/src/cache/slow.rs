@@ -10,13 +10,14 @@ use crate::slab::class::Class;
 use crate::slab::{Grain, LINE_BLOCKS};
 use core::ptr;
 
-/// After so many slow events one magazine is looked at for shrinking, and the clock is read.
+/// After this many slow events one magazine is looked at for shrinking, and the clock is read.
 const TIDY_EVERY: u32 = 64;
 
 /// The same, of the clock alone, while memory is short.
 const PRESSED_EVERY: u32 = 2;
 
-/// The least room of an array, in entries: small arrays are of one size, so that a small program touches one page of them.
+/// The least room of an array, in entries: small arrays are of one size, so that a small program
+/// touches one page of them.
 const LEAST_ROOM: usize = 16;
 
 /// The same, of a thread that has more than its share of what the process may hold.
@@ -44,8 +45,8 @@ enum Paced {
 }
 
 impl Heap {
-    /// Fills the magazine of `class` to half of its capacity and takes one block. Null when out of memory. Aborts if the newest
-    /// block was freed twice.
+    /// Fills the magazine of `class` to half of its capacity and takes one block. Null when out of
+    /// memory. Aborts if the newest block was freed twice.
     pub fn refill(&'static self, cache: &Cache, class: Class) -> *mut u8 {
         let mut open = cache.open();
         open.settle(class);
@@ -110,7 +111,8 @@ impl Heap {
         self.tide.note_freed(count * class.bytes());
         let base = store.base as *mut usize;
         let mut gather = Gather::new(self, self);
-        // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their number.
+        // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their
+        // number.
         gather.add(unsafe { core::slice::from_raw_parts(base, count) });
         gather.finish();
         // SAFETY: as above, of the entries that stay.
@@ -121,8 +123,8 @@ impl Heap {
         open.set_filled(class, rest);
     }
 
-    /// Fills an empty magazine to about half of its capacity: with whole cache lines where it has room, so that no two
-    /// threads' refills share one.
+    /// Fills an empty magazine to about half of its capacity: with whole cache lines where it has
+    /// room, so that no two threads' refills share one.
     fn fill(&self, open: &mut Opened<'_>, class: Class) {
         let capacity = open.store(class).capacity as usize;
         let want = (capacity / 2).max(1);
@@ -195,7 +197,8 @@ impl Heap {
         Verdict::Granted
     }
 
-    /// Asks the budget for `more` bytes. A first capacity of small blocks every thread gets, whatever the others have.
+    /// Asks the budget for `more` bytes. A first capacity of small blocks every thread gets,
+    /// whatever the others have.
     fn judge(&self, held: usize, class: Class, wanted: usize, more: usize) -> Verdict {
         let is_first = class.bytes() <= FIRST_BYTES && wanted <= first_capacity(class);
         match is_first && self.budget.grant_first(held, more) {
@@ -312,12 +315,12 @@ mod tests {
     use std::sync::Barrier;
     use std::vec::Vec;
 
-    /// Several slabs of metadata hold the arrays of so many threads.
+    /// Several slabs of metadata hold the arrays of this many threads.
     const THREADS: usize = 300;
     const CAPACITY: usize = 128;
 
-    /// Lets the calling thread's magazine of blocks of 64 bytes miss until it should hold [`CAPACITY`] blocks. Returns
-    /// what it holds.
+    /// Lets the calling thread's magazine of blocks of 64 bytes miss until it should hold
+    /// [`CAPACITY`] blocks. Returns what it holds.
     fn grown_capacity(grown: &Barrier) -> usize {
         let (cache, class) = (HEAP.enter().expect("a cache"), Class::of_size(64));
         for _ in 0..8 {

@@ -18,14 +18,15 @@ pub struct Cache {
     pub starts: [Start; MAGAZINES],
     /// By size. Likewise.
     pub tags: [Tag; TABLE_BYTES + 1],
-    /// Requests of fewer bytes are served by [`super::fast::pop_sized`]; 0 unless the door is open and no drainer is
-    /// at work. Written under the lock.
+    /// Requests of fewer bytes are served by [`super::fast::pop_sized`]; 0 unless the door is open
+    /// and no drainer is at work. Written under the lock.
     pub below: AtomicUsize,
     /// By class index: what the profiler counts.
     pub counted: [Counted; CLASSES + 1],
     /// By what rate that was drawn, and what lies ahead of large blocks.
     pub drawn: Drawn,
-    /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the magazines.
+    /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the
+    /// magazines.
     lock: Lock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
@@ -45,7 +46,8 @@ pub struct Inner {
     pub stores: [Store; CLASSES + 1],
     /// The classes that have an array, by index.
     arrays: [u64; CLASSES / 64 + 1],
-    /// Bytes of blocks that the magazines together may hold (their capacities), granted by the budget.
+    /// Bytes of blocks that the magazines together may hold (their capacities), granted by the
+    /// budget.
     pub granted: usize,
     /// Slow-path events so far; paces the shrinking of idle magazines.
     pub events: u32,
@@ -90,7 +92,8 @@ impl Store {
         }
     }
 
-    /// Where the memory of the array begins, and how many entries it has room for; `None` without one.
+    /// Where the memory of the array begins, and how many entries it has room for; `None` without
+    /// one.
     fn array(&self) -> Option<(NonNull<u8>, usize)> {
         let start = self.base - array_bytes(0);
         let array = NonNull::new(start as *mut u8).filter(|_| self.room != 0)?;
@@ -141,7 +144,8 @@ impl Default for Counts {
     }
 }
 
-// SAFETY: cells are reached under `lock`; the magazines are atomics with the protocol of `magazine`.
+// SAFETY: cells are reached under `lock`; the magazines are atomics with the protocol of
+// `magazine`.
 unsafe impl Sync for Cache {}
 
 /// What a thread's slot holds before its first slow call: always empty, always full, never written.
@@ -205,8 +209,8 @@ impl Cache {
     /// - `place` is aligned, holds a cache's bytes, and is the caller's.
     pub unsafe fn put(place: NonNull<Cache>, shift: usize) {
         debug_assert!(place.is_aligned());
-        // SAFETY: the caller's promise; sentinels are never written, and no other thread has the copy
-        // yet.
+        // SAFETY: the caller's promise; sentinels are never written, and no other thread has the
+        // copy yet.
         let cache = unsafe {
             ptr::copy_nonoverlapping(&raw const EMPTY, place.as_ptr(), 1);
             &mut *place.as_ptr()
@@ -245,7 +249,8 @@ impl Cache {
         let offset = tag.0 as usize * 8;
         debug_assert!(offset + size_of::<Magazine>() <= MAGAZINES * size_of::<Magazine>());
         debug_assert!(offset.is_multiple_of(size_of::<Magazine>()));
-        // SAFETY: tags are multiples of the stride and none is larger than LARGE, whose magazine is the last.
+        // SAFETY: tags are multiples of the stride and none is larger than LARGE, whose magazine is
+        // the last.
         unsafe { &*self.magazines.as_ptr().byte_add(offset) }
     }
 
@@ -305,7 +310,8 @@ impl Opened<'_> {
         &mut self.inner.stores[class.index()]
     }
 
-    /// In a fork's child, of a cache whose thread stayed in the parent, in the middle of a change: it has nothing to drain.
+    /// In a fork's child, of a cache whose thread stayed in the parent, in the middle of a change:
+    /// it has nothing to drain.
     pub(super) fn abandon(&mut self) {
         self.inner.is_offering = false;
         self.inner.is_drained = true;
@@ -324,9 +330,10 @@ impl Opened<'_> {
         })
     }
 
-    /// Gives a magazine, whose entries are settled, an array of `room` entries, into which the entries are copied. Returns the
-    /// old array and its room, if there was one. For the owner only. The fast path of a signal handler
-    /// finds the magazine empty meanwhile, and full until it is [published](Opened::publish).
+    /// Gives a magazine, whose entries are settled, an array of `room` entries, into which the
+    /// entries are copied. Returns the old array and its room, if there was one. For the owner
+    /// only. The fast path of a signal handler finds the magazine empty meanwhile, and full until
+    /// it is [published](Opened::publish).
     ///
     /// # Safety
     /// - The array is the caller's, of [`array_bytes`], and has room for the entries.
@@ -362,8 +369,8 @@ impl Opened<'_> {
         self.cache.magazine(Tag::of(class))
     }
 
-    /// A number that changes when the owner allocates or frees, most likely: where its magazines stand, and how often it
-    /// took the slow path.
+    /// A number that changes when the owner allocates or frees, most likely: where its magazines
+    /// stand, and how often it took the slow path.
     pub fn traces(&self) -> usize {
         let tops = self
             .classes()
@@ -412,15 +419,16 @@ impl Opened<'_> {
         &self.cache.counted[class.index()]
     }
 
-    /// Moves the entries down to the array's start, and puts back a bottom that a drainer has offered. For the owner only: it
-    /// writes `top`.
+    /// Moves the entries down to the array's start, and puts back a bottom that a drainer has
+    /// offered. For the owner only: it writes `top`.
     pub fn settle(&mut self, class: Class) {
         let filled = self.filled(class);
         let store = self.store(class);
         let (from, to) = (store.floor, store.base);
         if from != to {
             store.floor = to;
-            // SAFETY: both ranges lie in the array; the owner is in its slow path and drainers are locked out.
+            // SAFETY: both ranges lie in the array; the owner is in its slow path and drainers are
+            // locked out.
             unsafe { ptr::copy(from as *const usize, to as *mut usize, filled) };
             self.magazine(class)
                 .top
@@ -429,12 +437,14 @@ impl Opened<'_> {
         self.publish(class);
     }
 
-    /// Takes the array of an empty magazine away, and how many entries it has room for. For the owner only.
+    /// Takes the array of an empty magazine away, and how many entries it has room for. For the
+    /// owner only.
     pub fn take_array(&mut self, class: Class) -> Option<(NonNull<u8>, usize)> {
         debug_assert_eq!(self.filled(class), 0);
         self.inner.arrays[class.index() / 64] &= !(1 << (class.index() % 64));
         let store = core::mem::replace(self.store(class), Store::none(no_entries()));
-        // A handler that frees finds the magazine full from here on, one that allocates finds it empty.
+        // A handler that frees finds the magazine full from here on, one that allocates finds it
+        // empty.
         self.magazine(class).limit.store(0, Ordering::Relaxed);
         self.magazine(class)
             .top
@@ -453,12 +463,14 @@ impl Opened<'_> {
         Some(unsafe { *((top - 8 * (above + 1)) as *const *mut u8) })
     }
 
-    /// Whether a block is one of the two newest ones: freed once more, it was freed twice. For the owner only.
+    /// Whether a block is one of the two newest ones: freed once more, it was freed twice. For the
+    /// owner only.
     pub fn is_newest(&mut self, class: Class, block: *mut u8) -> bool {
         (0..2).any(|above| self.below(class, above) == Some(block))
     }
 
-    /// The newest block if it lies again among the two below it: it was freed twice. For the owner only.
+    /// The newest block if it lies again among the two below it: it was freed twice. For the owner
+    /// only.
     pub fn repeated(&mut self, class: Class) -> Option<*mut u8> {
         let newest = self.below(class, 0)?;
         let is_below = (1..3).any(|above| self.below(class, above) == Some(newest));

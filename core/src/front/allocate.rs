@@ -20,8 +20,8 @@ pub fn allocate(size: usize) -> *mut u8 {
     }
 }
 
-/// What [`allocate`] can serve from the calling thread's magazine alone, counted by the profiler or not, else `None`. For
-/// frontends that keep all else off their hot path.
+/// What [`allocate`] can serve from the calling thread's magazine alone, counted by the profiler or
+/// not, else `None`. For frontends that keep all else off their hot path.
 #[inline(always)]
 pub fn allocate_hit(size: usize) -> Option<*mut u8> {
     let cache = current();
@@ -64,7 +64,7 @@ pub fn allocate_zeroed_hit(size: usize) -> Option<*mut u8> {
     let cache = current();
     let block = fast::pop_sized(cache, size)?;
     let bytes = cache.start(cache.tags[size]).bytes as usize;
-    // SAFETY: a fresh block of so many bytes.
+    // SAFETY: a fresh block of that many bytes.
     unsafe { ptr::write_bytes(block, 0, bytes) };
     Some(block)
 }
@@ -212,8 +212,8 @@ fn allocate_slow(size: usize, class: Class) -> *mut u8 {
     block
 }
 
-/// Where no slab of `class` can be made, a block of a larger class that has a free one is better than none. Its place is
-/// a multiple of all that a block of `class` is a multiple of.
+/// Where no slab of `class` can be made, a block of a larger class that has a free one is better
+/// than none. Its place is a multiple of all that a block of `class` is a multiple of.
 #[cold]
 fn take_larger(class: Class) -> *mut u8 {
     if HEAP.mode() != Mode::Plain || HEAP.is_sampling() {
@@ -222,7 +222,8 @@ fn take_larger(class: Class) -> *mut u8 {
     larger(class, usize::MAX)
 }
 
-/// A block of a class larger than `class`, of at most `most` bytes, from a slab that has a free one.
+/// A block of a class larger than `class`, of at most `most` bytes, from a slab that has a free
+/// one.
 fn larger(class: Class, most: usize) -> *mut u8 {
     let sizes = class.bytes() + 1..=most;
     let larger = Class::all().filter(|other| sizes.contains(&other.bytes()));
@@ -254,8 +255,8 @@ fn take_scantily(class: Class) -> *mut u8 {
     }
 }
 
-/// How many times as large as its class a block may be where writable memory is scant. A new slab would
-/// take 64 KiB.
+/// How many times as large as its class a block may be where writable memory is scant. A new slab
+/// would take 64 KiB.
 const SCANT_WASTE: usize = 8;
 
 fn take(size: usize, class: Class) -> *mut u8 {
@@ -280,8 +281,8 @@ pub(super) fn entered() -> Option<&'static Cache> {
     let cache = current();
     if ptr::eq(cache, &EMPTY) {
         let entered = HEAP.enter();
-        // After it, for registering may allocate.
-        // SAFETY: the C library's own array; the process's first call comes before `main`, from one thread.
+        // After it, for registering may allocate. SAFETY: the C library's own array; the process's
+        // first call comes before `main`, from one thread.
         unsafe { start::begin_on_the_way(thread::environment()) };
         return entered;
     }

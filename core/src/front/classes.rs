@@ -36,7 +36,8 @@ pub(super) unsafe fn follow(path: &[u8]) {
         return ignored(format_args!("the file cannot be read"));
     };
     match classes::parse(&text[..read]) {
-        // SAFETY: no slab and no cache, just seen, and one thread by the caller's promise; it is libneap.so.
+        // SAFETY: no slab and no cache, just seen, and one thread by the caller's promise; it is
+        // libneap.so.
         Ok(sizes) => unsafe { table::replace(sizes.list()) },
         Err(rejected) => ignored(format_args!("{rejected}")),
     }

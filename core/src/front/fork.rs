@@ -1,14 +1,17 @@
-//! What happens around a copy of the process: the C library's `fork`, and raw copies that the C frontend sees.
+//! What happens around a copy of the process: the C library's `fork`, and raw copies that the C
+//! frontend sees.
 //!
-//! Before the kernel copies, [`prepare`] brings the whole heap to rest ([`crate::os::gate`]). Then [`in_parent`] or
-//! [`in_child`] lets it go on. The child writes as little as it can, for most children soon `exec` or end: a lock that is free
-//! is not touched, and the child's board comes up on its first slow path.
+//! Before the kernel copies, [`prepare`] brings the whole heap to rest ([`crate::os::gate`]). Then
+//! [`in_parent`] or [`in_child`] lets it go on. The child writes as little as it can, for most
+//! children soon `exec` or end: a lock that is free is not touched, and the child's board comes up
+//! on its first slow path.
 //!
 //! # What the child finds
 //!
-//! What its own thread was changing, when a handler of signals interrupted it and forked, it goes on changing: the lock stays
-//! held. Every other lock that is held it sets free, but for those of a thread that was about to fork in a handler, too: these stay held.
-//! Else the holder stood where it waited for another lock (the gate has waited for all others), and had this half done:
+//! What its own thread was changing, when a handler of signals interrupted it and forked, it goes
+//! on changing: the lock stays held. Every other lock that is held it sets free, but for those of a
+//! thread that was about to fork in a handler, too: these stay held. Else the holder stood where it
+//! waited for another lock (the gate has waited for all others), and had this half done:
 //!
 //! | lock | half done | in the child |
 //! |---|---|---|
@@ -24,9 +27,10 @@
 //! | committing | slices committed, not counted yet | they are committed again when they are needed |
 //! | purging | free pages set aside | they are lost |
 //!
-//! Lost is memory that the child neither uses nor gives back: at most some pieces of a few MiB, most of them not resident. A thread
-//! that was itself draining, or changing the list of caches, finds the other caches there when it goes on; those whose
-//! threads were changing them are [empty for it](crate::cache::thread::Opened::abandon).
+//! Lost is memory that the child neither uses nor gives back: at most some pieces of a few MiB,
+//! most of them not resident. A thread that was itself draining, or changing the list of caches,
+//! finds the other caches there when it goes on; those whose threads were changing them are [empty
+//! for it](crate::cache::thread::Opened::abandon).
 //!
 //! `docs/decisions/0016-fork.md` has the measurements.
 
@@ -57,8 +61,8 @@ pub(super) fn begin() {
 
 /// The C library's lock on its list of streams, which its `fork` takes after all handlers.
 ///
-/// A thread that holds it waits for streams (`fflush(NULL)`), and a thread that holds a stream allocates (`getline`). So it
-/// comes before every lock of the heap.
+/// A thread that holds it waits for streams (`fflush(NULL)`), and a thread that holds a stream
+/// allocates (`getline`). So it comes before every lock of the heap.
 struct Streams {
     lock: AtomicPtr<c_void>,
     unlock: AtomicPtr<c_void>,
@@ -67,8 +71,8 @@ struct Streams {
     single: AtomicPtr<c_char>,
 }
 
-/// How often the fork under way took it: twice where a handler of signals forked before the first closed the gate.
-/// guarded by: the lock itself
+/// How often the fork under way took it: twice where a handler of signals forked before the first
+/// closed the gate. guarded by: the lock itself
 #[unsafe(link_section = "neap_fork")]
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -88,11 +92,12 @@ static STREAMS: Streams = Streams {
 /// A function without arguments.
 type Call = unsafe extern "C" fn();
 
-/// Says where glibc keeps `_IO_list_lock`, `_IO_list_unlock`, `_IO_list_resetlock` and `__libc_single_threaded`. Null for all
-/// of them where the C library is another.
+/// Says where glibc keeps `_IO_list_lock`, `_IO_list_unlock`, `_IO_list_resetlock` and
+/// `__libc_single_threaded`. Null for all of them where the C library is another.
 ///
 /// # Safety
-/// - The first three are null or functions without arguments and results, the last is null or a byte.
+/// - The first three are null or functions without arguments and results, the last is null or a
+///   byte.
 /// - The process has one thread.
 pub unsafe fn note_streams([lock, unlock, reset, single]: [*mut c_void; 4]) {
     if [lock, unlock, reset, single].contains(&null_mut()) {
@@ -118,7 +123,8 @@ impl Streams {
     /// Whether the process has one thread; `None` where the C library does not say.
     fn is_single(&self) -> Option<bool> {
         let single = self.single.load(Ordering::Relaxed);
-        // SAFETY: null or a byte, as `note_streams` was promised; other threads may change it, but none does while there is one.
+        // SAFETY: null or a byte, as `note_streams` was promised; other threads may change it, but
+        // none does while there is one.
         (!single.is_null()).then(|| unsafe { single.read_volatile() } != 0)
     }
 
@@ -147,7 +153,8 @@ impl Streams {
 /// Brings the heap to rest.
 ///
 /// # Safety
-/// - Followed by [`in_parent`] or [`in_child`] with the same `copier`, on the same thread. Between them no thread is started.
+/// - Followed by [`in_parent`] or [`in_child`] with the same `copier`, on the same thread. Between
+///   them no thread is started.
 pub unsafe fn prepare(copier: Copier) {
     purge::before_fork();
     // Then the C library's fork takes its list of streams.
@@ -180,7 +187,8 @@ fn each_lock(mut visit: impl FnMut(&Lock)) {
 pub unsafe fn in_parent(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_parent() };
-    // Who copies past the C library has not taken it: another thread, which is about to fork, may have.
+    // Who copies past the C library has not taken it: another thread, which is about to fork, may
+    // have.
     if copier == Copier::CLibrary {
         STREAMS.give_back();
     }
@@ -216,7 +224,8 @@ pub unsafe fn in_child(copier: Copier) {
     unsafe { FORK.end_in_child() };
 }
 
-/// Copies the process by `copy`, which returns 0 in the copy, and both times on the stack that it was called on.
+/// Copies the process by `copy`, which returns 0 in the copy, and both times on the stack that it
+/// was called on.
 pub fn around(copy: impl FnOnce() -> i64) -> i64 {
     // SAFETY: followed by one of the two below.
     unsafe { prepare(Copier::Raw) };

@@ -98,7 +98,8 @@ pub(super) fn free(place: &Place<'_>, address: usize, tag: Tag) {
     }
 }
 
-/// Resizes a large block: in place where its end may move, else by moving its pages, else by copying.
+/// Resizes a large block: in place where its end may move, else by moving its pages, else by
+/// copying.
 ///
 /// # Safety
 /// - `block` starts the large block of `place`, is not given back, and no thread uses it meanwhile.
@@ -189,7 +190,8 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
     span.base.as_ptr()
 }
 
-/// Leaves a span in use for good that the kernel took away: no block is there, and nothing is written to it.
+/// Leaves a span in use for good that the kernel took away: no block is there, and nothing is
+/// written to it.
 #[cold]
 fn abandon(span: &Span<'_>) {
     profile::note_freed(&span.place);

@@ -1,20 +1,25 @@
-//! The purge thread: gives back what no thread uses, even in an idle process, and answers observers in other processes.
+//! The purge thread: gives back what no thread uses, even in an idle process, and answers observers
+//! in other processes.
 //!
-//! It is started once, when the heap has grown past [`START_BYTES`], at the first [safe moment](moment), and then stays: parked, while
-//! there is nothing to do, where [`crate::cache::bell`] wakes it. So a small program never has it, and nothing wakes in a process that
-//! sleeps. It allocates nothing, handles no signal of the program's, and keeps no process alive. It ends where a process must have one
-//! thread (`unshare`, `setns`), before a sandbox, and with the last thread that allocates; it is started again when it may be.
-//! Where there can be no thread, callers do its work on their way.
+//! It is started once, when the heap has grown past [`START_BYTES`], at the first [safe
+//! moment](moment), and then stays: parked, while there is nothing to do, where
+//! [`crate::cache::bell`] wakes it. So a small program never has it, and nothing wakes in a process
+//! that sleeps. It allocates nothing, handles no signal of the program's, and keeps no process
+//! alive. It ends where a process must have one thread (`unshare`, `setns`), before a sandbox, and
+//! with the last thread that allocates; it is started again when it may be. Where there can be no
+//! thread, callers do its work on their way.
 //!
-//! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`. A compare-exchange makes the first change, so that one of several callers wins. Every
-//! signal is masked from before it until the thread is `HERE`. `HOLDS` counts who wants no thread.
+//! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`. A compare-exchange makes the first change,
+//! so that one of several callers wins. Every signal is masked from before it until the thread is
+//! `HERE`. `HOLDS` counts who wants no thread.
 //!
 //! # Locks
 //!
 //! A fork waits for the locks of the heap. For its sake the thread
 //!
 //! - takes locks from left to right in the order of `lib.rs`, and none while it sleeps;
-//! - begins a hold of `Tide::step`, the registry or the board anew for every step: one look at files, one slab, one survey;
+//! - begins a hold of `Tide::step`, the registry or the board anew for every step: one look at
+//!   files, one slab, one survey;
 //! - never holds two of these three at once.
 
 mod moment;
@@ -72,7 +77,8 @@ static PROCESS: AtomicI32 = AtomicI32::new(0);
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
 const RETRY_MS: u64 = 1000;
 
-/// Once the heap has grown by so much, a thread's price (some 50 µs and 20 KiB) is below a hundredth of the program's.
+/// Once the heap has grown by so much, a thread's price (some 50 µs and 20 KiB) is below a
+/// hundredth of the program's.
 const START_BYTES: usize = 4 << 20;
 
 /// Bytes of the thread's stack that are its own: its deepest frame is a gather of some KiB.
@@ -96,7 +102,8 @@ pub(super) fn choose(word: &str) {
     }
 }
 
-/// `NEAP_ANSWER`: the thread is started [at once](start_eagerly), or by the first slow path that can where that is too early.
+/// `NEAP_ANSWER`: the thread is started [at once](start_eagerly), or by the first slow path that
+/// can where that is too early.
 pub(super) fn want_from_start() {
     EAGER.store(true, Ordering::Relaxed);
 }
@@ -106,7 +113,8 @@ pub(super) fn is_wanted_from_start() -> bool {
     EAGER.load(Ordering::Relaxed)
 }
 
-/// The thread is started now, if it is wanted from the start on. The program has one thread, and none of its calls is under way.
+/// The thread is started now, if it is wanted from the start on. The program has one thread, and
+/// none of its calls is under way.
 pub fn start_eagerly() {
     let eager = EAGER.load(Ordering::Relaxed) && ENABLED.load(Ordering::Acquire);
     if eager && entered().is_some() {
@@ -114,19 +122,21 @@ pub fn start_eagerly() {
     }
 }
 
-/// In a Rust program with [`crate::Neap`] as its allocator: from now on a thread gives back what no thread uses, in a process
-/// that does nothing, too, and answers `neap stat`. Without it callers do that on their way. `NEAP_PURGE_THREAD` decides, if it is set.
+/// In a Rust program with [`crate::Neap`] as its allocator: from now on a thread gives back what no
+/// thread uses, in a process that does nothing, too, and answers `neap stat`. Without it callers do
+/// that on their way. `NEAP_PURGE_THREAD` decides, if it is set.
 ///
-/// Not for programs whose C library calls this heap's `free`, too: there libneap.so knows what to do.
+/// Not for programs whose C library calls this heap's `free`, too: there libneap.so knows what to
+/// do.
 pub fn enable_thread() {
     enable(&[]);
 }
 
-/// From now on a thread is started once the heap has grown, unless the call that finds it comes from code in
-/// `forbidden`, at most [`MOST_RANGES`] ranges of addresses.
+/// From now on a thread is started once the heap has grown, unless the call that finds it comes
+/// from code in `forbidden`, at most [`MOST_RANGES`] ranges of addresses.
 ///
-/// For the C frontend these are its own, the C library's and the loader's. A Rust program whose C library has another heap
-/// than its Rust code has none.
+/// For the C frontend these are its own, the C library's and the loader's. A Rust program whose C
+/// library has another heap than its Rust code has none.
 pub fn enable(forbidden: &[Range<usize>]) {
     moment::forbid(forbidden);
     // Who was told to ask no more, or to start none, stays so.
@@ -173,11 +183,13 @@ pub fn disable() {
 #[derive(Debug)]
 pub struct Hold(());
 
-/// Waits until there is no thread, and keeps it away: some system calls ask that the process has but one.
+/// Waits until there is no thread, and keeps it away: some system calls ask that the process has
+/// but one.
 #[must_use]
 pub fn hold() -> Hold {
     HOLDS.fetch_add(1, Ordering::SeqCst);
-    // A child that no handler of ours heard of finds the state of its parent, whose thread it does not have.
+    // A child that no handler of ours heard of finds the state of its parent, whose thread it does
+    // not have.
     if is_own_process() {
         await_end();
     }
@@ -205,8 +217,8 @@ fn await_end() {
             STARTING if is_starter() => return,
             state => {
                 HEAP.tide.end_soon();
-                // This may be a handler of signals that interrupted a ring between its two steps: the bell says
-                // awake, and the thread sleeps.
+                // This may be a handler of signals that interrupted a ring between its two steps:
+                // the bell says awake, and the thread sleeps.
                 HEAP.tide.bell.words.ring(Ear::Shared);
                 futex::wait(&STATE, state, Some(EXIT_MS));
             }
@@ -226,13 +238,14 @@ pub(super) fn is_here() -> bool {
     STATE.load(Ordering::Relaxed) != AWAY
 }
 
-/// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox, which may kill for the question,
-/// the process is taken for the one that entered it.
+/// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox,
+/// which may kill for the question, the process is taken for the one that entered it.
 pub(super) fn is_own_process() -> bool {
     sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == thread::process_id()
 }
 
-/// Calls `fork`, which runs the program's own handlers before and after it: in the parent, no thread is started by these.
+/// Calls `fork`, which runs the program's own handlers before and after it: in the parent, no
+/// thread is started by these.
 pub fn fork_whole(fork: impl FnOnce() -> i32) -> i32 {
     HOLDS.fetch_add(1, Ordering::SeqCst);
     let child = fork();
@@ -250,8 +263,8 @@ pub(super) fn after_fork_in_parent() {
     give_up_hold();
 }
 
-/// After a fork, in the child, which has one thread: those that held it off stayed in the parent. It may start a thread if the C library
-/// knows of the fork.
+/// After a fork, in the child, which has one thread: those that held it off stayed in the parent.
+/// It may start a thread if the C library knows of the fork.
 pub(super) fn after_fork_in_child(copier: Copier) {
     HOLDS.store(0, Ordering::SeqCst);
     if copier == Copier::CLibrary {
@@ -270,9 +283,11 @@ pub(super) fn after_fork_in_child(copier: Copier) {
     HEAP.pages.set_chores(Chores::Callers);
 }
 
-/// Starts the thread. False if another caller does, a hold keeps it off, or the C library or the kernel refuses.
+/// Starts the thread. False if another caller does, a hold keeps it off, or the C library or the
+/// kernel refuses.
 fn start() -> bool {
-    // A handler of signals that waits for the thread's end would wait for the start below it on the stack.
+    // A handler of signals that waits for the thread's end would wait for the start below it on the
+    // stack.
     thread::with_signals_masked(|| {
         let exchange = STATE.compare_exchange(AWAY, STARTING, Ordering::SeqCst, Ordering::SeqCst);
         if exchange.is_err() {
@@ -291,8 +306,9 @@ fn start() -> bool {
 
 fn start_masked() -> bool {
     HEAP.tide.begin();
-    // Whoever holds it off counts first, then looks at the state; here it is the other way round. And where no thread is left that
-    // allocates, one of ours would keep the process alive: who leaves last tells the thread, or is seen here.
+    // Whoever holds it off counts first, then looks at the state; here it is the other way round.
+    // And where no thread is left that allocates, one of ours would keep the process alive: who
+    // leaves last tells the thread, or is seen here.
     if HOLDS.load(Ordering::SeqCst) > 0 || HEAP.registry.is_empty() {
         return false;
     }
@@ -305,7 +321,8 @@ fn start_masked() -> bool {
     started
 }
 
-/// Whether the calling thread is starting ours: what the C library allocates then is not the program's doing.
+/// Whether the calling thread is starting ours: what the C library allocates then is not the
+/// program's doing.
 pub(super) fn is_starter() -> bool {
     let starter = STARTER.load(Ordering::Relaxed);
     starter != 0 && starter == thread::own_name()

@@ -16,8 +16,8 @@ use crate::slab::class::{Class, MAX_BLOCK};
 /// Takes a block back. Null is allowed.
 ///
 /// # Safety
-/// - `block` is null or came from this heap and was not given back since; no thread uses it any more.
-///   Where this is broken, the call aborts, or a later one does: see `docs/misuse.md`.
+/// - `block` is null or came from this heap and was not given back since; no thread uses it any
+///   more. Where this is broken, the call aborts, or a later one does: see `docs/misuse.md`.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
     // SAFETY: the caller's promise.
@@ -27,7 +27,8 @@ pub unsafe fn free(block: *mut u8) {
     free_slow(block);
 }
 
-/// Takes back a block whose requested size the caller states. Aborts if the block cannot be of that size.
+/// Takes back a block whose requested size the caller states. Aborts if the block cannot be of that
+/// size.
 ///
 /// # Safety
 /// - As [`free`].
@@ -50,8 +51,8 @@ pub unsafe fn free_aligned_sized(block: *mut u8, align: usize, size: usize) {
 }
 
 /// Takes back a block whose size and alignment a C++ compiler states. Deleting through a base class
-/// without a virtual destructor states the wrong size, is common, and harms nothing here: so the size
-/// is looked at in the checking mode only, and costs the plain mode a compare.
+/// without a virtual destructor states the wrong size, is common, and harms nothing here: so the
+/// size is looked at in the checking mode only, and costs the plain mode a compare.
 ///
 /// # Safety
 /// - As [`free`].
@@ -111,7 +112,8 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
             let exact = by_size && SIZES_ARE_EXACT.load(Ordering::Relaxed);
             (if exact { class.least_request() } else { 0 }, class.bytes())
         }
-        // A large block's alignment may have made it large, whatever its size, or a realloc without memory.
+        // A large block's alignment may have made it large, whatever its size, or a realloc without
+        // memory.
         Found::Large(place) => {
             let bytes = large::bytes(Call::Free, &place, address);
             (

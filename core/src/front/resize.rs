@@ -11,8 +11,8 @@ use crate::slab::Slab;
 use crate::slab::class::Class;
 use core::ptr;
 
-/// Resizes a block of [`super::allocate`], moving it if need be; the common part of the contents stays.
-/// Null when out of memory: then the block is as it was.
+/// Resizes a block of [`super::allocate`], moving it if need be; the common part of the contents
+/// stays. Null when out of memory: then the block is as it was.
 ///
 /// # Safety
 /// - `block` is a block of this heap that is not given back; no thread uses it meanwhile.
@@ -39,7 +39,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
             if Class::of_layout(size, align) == Some(class) {
                 return block;
             }
-            // SAFETY: the caller's promise; a slab block of this class holds so many bytes.
+            // SAFETY: the caller's promise; a slab block of this class holds that many bytes.
             unsafe { move_block(block, class.bytes(), size, align) }
         }
         // SAFETY: the caller's promise.
@@ -56,7 +56,8 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
     }
 }
 
-/// [`reallocate_layout`] of a block that the profiler sampled: of a class, but in a span of its own.
+/// [`reallocate_layout`] of a block that the profiler sampled: of a class, but in a span of its
+/// own.
 ///
 /// # Safety
 /// - As [`reallocate`].
@@ -77,11 +78,12 @@ unsafe fn reallocate_sampled(
         note_kept(size, class);
         return block;
     }
-    // SAFETY: the caller's promise; the block has so many usable bytes.
+    // SAFETY: the caller's promise; the block has that many usable bytes.
     unsafe { move_block(block, held, size, align) }
 }
 
-/// Aborts if the block is seen to be free: its bit is set, or it lies on top of this thread's magazine.
+/// Aborts if the block is seen to be free: its bit is set, or it lies on top of this thread's
+/// magazine.
 fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     let number = start_of(Call::Realloc, slab, class, block.addr());
     if slab.is_free(class, number) || current().magazine(Tag::of(class)).newest() == Some(block) {

@@ -1,8 +1,9 @@
-//! The sizes that the program asks for, counted in the counting mode: what the best size classes for it are is computed from them
-//! (`neap tune`).
+//! The sizes that the program asks for, counted in the counting mode: what the best size classes
+//! for it are is computed from them (`neap tune`).
 //!
-//! A request whose alignment leads to a larger block than its size alone counts as one for that block, for no smaller one would
-//! be aligned: so whoever makes classes of the sizes makes room for it.
+//! A request whose alignment leads to a larger block than its size alone counts as one for that
+//! block, for no smaller one would be aligned: so whoever makes classes of the sizes makes room for
+//! it.
 
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::board::{SIZE_STEP, SIZES, SizeFigure};

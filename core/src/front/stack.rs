@@ -6,8 +6,9 @@
 //! # Ok::<(), neap::stack::StackError>(())
 //! ```
 //!
-//! A stack costs an OS page for every page that was used, and address space for the rest. Dropped, it stays warm
-//! for the next one of its size; its pages are the heap's soon after. `docs/stacks.md` has the whole story.
+//! A stack costs an OS page for every page that was used, and address space for the rest. Dropped,
+//! it stays warm for the next one of its size; its pages are the heap's soon after.
+//! `docs/stacks.md` has the whole story.
 
 #[cfg(feature = "corosensei")]
 mod corosensei;
@@ -36,14 +37,14 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// A stack that takes `bytes` bytes of address space, its guard included: rounded up to 8, 16 or 32 KiB or a multiple
-    /// of 64 KiB. Its contents are undefined.
+    /// A stack that takes `bytes` bytes of address space, its guard included: rounded up to 8, 16
+    /// or 32 KiB or a multiple of 64 KiB. Its contents are undefined.
     ///
     /// # Errors
     /// - [`StackError::Size`]: not between 8 KiB and 8 MiB.
     /// - [`StackError::OutOfMemory`]: refused by the kernel or a limit.
-    /// - [`StackError::OutOfMappings`]: the kernel is older than 6.13, or the process's memory is locked, and there are too many
-    ///   stacks already.
+    /// - [`StackError::OutOfMappings`]: the kernel is older than 6.13, or the process's memory is
+    ///   locked, and there are too many stacks already.
     pub fn new(bytes: usize) -> Result<Self, StackError> {
         if let Some(record) = HEAP.stacks.recycle(&HEAP.pages, bytes)? {
             return Ok(Self { record });
@@ -77,12 +78,13 @@ impl Stack {
         self.record.set_owner(name.as_ptr());
     }
 
-    /// Gives back the whole pages below a parked coroutine's stack pointer (on x86-64, below the 128 bytes under it). Returns
-    /// how many bytes that was, as far as the kernel tells; they read as zero from then on.
+    /// Gives back the whole pages below a parked coroutine's stack pointer (on x86-64, below the
+    /// 128 bytes under it). Returns how many bytes that was, as far as the kernel tells; they read
+    /// as zero from then on.
     ///
     /// # Safety
-    /// - `pointer` is the stack pointer of the coroutine on this stack, which is not running and does not run before this
-    ///   returns; nothing below it is used any more.
+    /// - `pointer` is the stack pointer of the coroutine on this stack, which is not running and
+    ///   does not run before this returns; nothing below it is used any more.
     pub unsafe fn trim(&self, pointer: *const u8) -> usize {
         // SAFETY: the caller's promise.
         unsafe { Pool::trim(&Linux, self.record, pointer.addr()) }
@@ -95,7 +97,8 @@ impl Stack {
         top
     }
 
-    /// Takes up the ownership that [`Stack::into_raw`] gave up. Aborts if no stack in use ends at `top`.
+    /// Takes up the ownership that [`Stack::into_raw`] gave up. Aborts if no stack in use ends at
+    /// `top`.
     ///
     /// # Safety
     /// - `top` came from [`Stack::into_raw`], and no other code took it up.
@@ -135,7 +138,8 @@ pub fn totals() -> StackTotals {
     HEAP.stacks.totals()
 }
 
-/// Gives up all idle stacks: their pages are the heap's at once. Returns how many bytes of address that was.
+/// Gives up all idle stacks: their pages are the heap's at once. Returns how many bytes of address
+/// that was.
 pub fn release_idle() -> usize {
     HEAP.stacks.release_all(&HEAP.pages)
 }

@@ -1,7 +1,7 @@
 //! What happens once a process: options are read, fork is prepared for.
 //!
-//! Allocation does not wait for any of this: the first call may come from the dynamic loader, before
-//! any constructor. Options count from the constructor on.
+//! Allocation does not wait for any of this: the first call may come from the dynamic loader,
+//! before any constructor. Options count from the constructor on.
 
 use super::attach::When;
 use super::statistics::{self, Lossy};
@@ -29,7 +29,8 @@ pub fn deepbind_kept() -> bool {
 /// constructor; in a Rust program the first call that needs a cache does, before `main`.
 ///
 /// # Safety
-/// - `envp` is null (then nothing is done) or the process's environment, which no other thread changes meanwhile.
+/// - `envp` is null (then nothing is done) or the process's environment, which no other thread
+///   changes meanwhile.
 pub unsafe fn begin(envp: *mut *mut c_char) {
     if is_first(envp) {
         // SAFETY: the caller's promise.
@@ -73,9 +74,9 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
     profile::begin();
 }
 
-/// From now on the kernel is asked nothing new: the program forbids itself system calls, or is about to, and
-/// knows nothing of ours. What is left are those that every allocator makes. In a child of `vfork` this is for the
-/// parent, too.
+/// From now on the kernel is asked nothing new: the program forbids itself system calls, or is
+/// about to, and knows nothing of ours. What is left are those that every allocator makes. In a
+/// child of `vfork` this is for the parent, too.
 pub fn ask_no_more() {
     forbid_pagemap();
     thread::forbid_barrier();
@@ -85,21 +86,23 @@ pub fn ask_no_more() {
     Linux.strict_commit();
 }
 
-/// Takes hold of the heap's address space, so that what the program maps before its first allocation cannot keep it from that.
+/// Takes hold of the heap's address space, so that what the program maps before its first
+/// allocation cannot keep it from that.
 pub fn open() {
     HEAP.pages.open();
 }
 
-/// Hears that the limit on the process's address space changed. In a child of `vfork`, which has limits of its own and its
-/// parent's memory, nothing is done.
+/// Hears that the limit on the process's address space changed. In a child of `vfork`, which has
+/// limits of its own and its parent's memory, nothing is done.
 pub fn note_address_limit() {
     if purge::is_noted_process() {
         HEAP.pages.note_address_limit();
     }
 }
 
-/// Notes that the program mapped something of its own over `bytes` bytes at `address`, or fills these pages itself. The
-/// spans of the blocks that it covers, which are the caller's, are mapped afresh when they are freed. Takes no lock.
+/// Notes that the program mapped something of its own over `bytes` bytes at `address`, or fills
+/// these pages itself. The spans of the blocks that it covers, which are the caller's, are mapped
+/// afresh when they are freed. Takes no lock.
 pub fn note_mapped_over(address: usize, bytes: usize) {
     HEAP.pages.note_foreign(address, bytes);
 }
@@ -108,15 +111,16 @@ pub fn note_mapped_over(address: usize, bytes: usize) {
 enum Fate {
     /// It stays as it is.
     Kept,
-    /// Its value, which begins here, is taken out. It was wrong, and that has been said: the programs that this one starts
-    /// inherit the variable, and would each say it again.
+    /// Its value, which begins here, is taken out. It was wrong, and that has been said: the
+    /// programs that this one starts inherit the variable, and would each say it again.
     Emptied(usize),
 }
 
 /// Calls `apply` with every string of an environment.
 ///
 /// # Safety
-/// - `envp` is null or an array of C strings that ends in null and that no other thread uses meanwhile.
+/// - `envp` is null or an array of C strings that ends in null and that no other thread uses
+///   meanwhile.
 unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, &[u8]) -> Fate) {
     let mut next = envp;
     // SAFETY: the caller's promise; `next` never passes the null.
@@ -129,7 +133,8 @@ unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, 
             // SAFETY: as above.
             let string = unsafe { *next };
             if let (Fate::Emptied(at), true) = (fate, thread::is_of_the_kernel(string)) {
-                // SAFETY: within the string, of which no code has kept anything; on the stack, where the kernel wrote it.
+                // SAFETY: within the string, of which no code has kept anything; on the stack,
+                // where the kernel wrote it.
                 unsafe { *string.add(at) = 0 };
             }
         }

@@ -21,7 +21,8 @@ struct Request {
 struct Place {
     /// A path that ends in 0, empty for standard error.
     path: [u8; PATH_BYTES],
-    /// What standard error was at the start: a program may have closed it and opened something else there.
+    /// What standard error was at the start: a program may have closed it and opened something else
+    /// there.
     standard_error: Option<FileIdentity>,
     /// A descriptor of ours on the same file: many programs close theirs before they end.
     ours: i32,
@@ -97,9 +98,9 @@ extern "C" fn at_end() {
     attach::finish();
 }
 
-/// The process ends without its exit handlers (`_exit`, as shells do): writes the statistics all the
-/// same, if that is safe. It is not in a vfork's child, nor in a signal handler that interrupted the
-/// heap, whose locks this thread then holds.
+/// The process ends without its exit handlers (`_exit`, as shells do): writes the statistics all
+/// the same, if that is safe. It is not in a vfork's child, nor in a signal handler that
+/// interrupted the heap, whose locks this thread then holds.
 pub fn ends_at_once() {
     let form = FORM.load(Ordering::Relaxed);
     let wanted = form != OFF || attach::is_awaited();

@@ -1,8 +1,8 @@
 //! System calls by number, where the C library's function of the name is a cancellation point.
 //!
-//! `malloc` and its kin are none: a thread cancelled inside one would leave locks held, and memory that no code owns. POSIX names
-//! the functions that are (`open`, `read`, `write`, `close` …). `tests/layers.rs` keeps them out of
-//! this crate.
+//! `malloc` and its kin are none: a thread cancelled inside one would leave locks held, and memory
+//! that no code owns. POSIX names the functions that are (`open`, `read`, `write`, `close` …).
+//! `tests/layers.rs` keeps them out of this crate.
 //!
 //! Results and `errno` are those of the C library's functions.
 

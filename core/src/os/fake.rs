@@ -1,4 +1,5 @@
-//! An operating system for tests: real memory behind it, every rule of [`Os`] checked, failures on demand.
+//! An operating system for tests: real memory behind it, every rule of [`Os`] checked, failures on
+//! demand.
 
 mod state;
 
@@ -360,7 +361,8 @@ impl Os for Fake {
             .push((addr.as_ptr().addr(), bytes, huge));
     }
 
-    /// Populated is what is not zero, or was not when it was asked about before; every third of these is in swap.
+    /// Populated is what is not zero, or was not when it was asked about before; every third of
+    /// these is in swap.
     unsafe fn populated(
         &self,
         addr: NonNull<u8>,

@@ -9,11 +9,12 @@ use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::{NonNull, null_mut};
 
-/// Says whether a fault at an address was its own, and wrote about it. Runs in the handler: it must be fit for that.
+/// Says whether a fault at an address was its own, and wrote about it. Runs in the handler: it must
+/// be fit for that.
 pub type Report = fn(address: usize) -> bool;
 
-/// What was in force before us, and whom we ask. Written once, by who brings the state from [`NONE`] to [`BEGUN`], before our
-/// handler is in force.
+/// What was in force before us, and whom we ask. Written once, by who brings the state from
+/// [`NONE`] to [`BEGUN`], before our handler is in force.
 struct Watch {
     state: AtomicU8,
     before: UnsafeCell<MaybeUninit<libc::sigaction>>,
@@ -35,16 +36,18 @@ static WATCH: Watch = Watch {
     spent: AtomicBool::new(false),
 };
 
-/// Puts a handler of SIGSEGV in front of the program's own: `report` is asked first. If the fault is its own, the default
-/// action follows; else the program's handler is called, or what it set instead comes about. Later calls change nothing, and do
-/// not wait for the first. False if the kernel refuses.
+/// Puts a handler of SIGSEGV in front of the program's own: `report` is asked first. If the fault
+/// is its own, the default action follows; else the program's handler is called, or what it set
+/// instead comes about. Later calls change nothing, and do not wait for the first. False if the
+/// kernel refuses.
 pub fn watch(report: Report) -> bool {
     let (state, order) = (&WATCH.state, Ordering::Relaxed);
     if state.compare_exchange(NONE, BEGUN, order, order).is_err() {
         return true;
     }
     let before = WATCH.before.get();
-    // SAFETY: no other call gets here, no handler reads the cells yet; the buffer is as large as the kernel's answer.
+    // SAFETY: no other call gets here, no handler reads the cells yet; the buffer is as large as
+    // the kernel's answer.
     let known = keep_errno(|| unsafe {
         *WATCH.report.get() = Some(report);
         libc::sigaction(libc::SIGSEGV, core::ptr::null(), before.cast()) == 0
@@ -57,7 +60,8 @@ pub fn watch(report: Report) -> bool {
     done
 }
 
-/// Puts our handler into force, with what the program's asked for: which signals wait, and whether SIGSEGV does.
+/// Puts our handler into force, with what the program's asked for: which signals wait, and whether
+/// SIGSEGV does.
 fn install(before: &libc::sigaction) -> bool {
     let mut ours = *before;
     ours.sa_sigaction = on_fault as *const () as usize;
@@ -82,8 +86,8 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     unsafe { pass_on(signal, info, context, is_fault) };
 }
 
-/// The default action comes about as soon as the handler returns and the access faults again: with the right registers in the
-/// core file, and the right signal in the exit status.
+/// The default action comes about as soon as the handler returns and the access faults again: with
+/// the right registers in the core file, and the right signal in the exit status.
 fn set_default(signal: c_int) {
     let mut default = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: zeros are a valid structure, and SIG_DFL is 0 (said again for who reads).
@@ -125,8 +129,8 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
 fn die(signal: c_int, is_fault: bool) {
     set_default(signal);
     if !is_fault {
-        // Nothing will fault again: the signal is sent again. It waits until the handler has returned.
-        // SAFETY: plain numbers.
+        // Nothing will fault again: the signal is sent again. It waits until the handler has
+        // returned. SAFETY: plain numbers.
         keep_errno(|| unsafe { libc::raise(signal) });
     }
 }

@@ -1,7 +1,7 @@
 //! Sleeping on a word that other processes may share.
 //!
-//! The kernel finds a sleeper by the page behind the word, so a waker in another process maps the same file. [`super::lock`] has the
-//! cheaper kind, which only one process sees.
+//! The kernel finds a sleeper by the page behind the word, so a waker in another process maps the
+//! same file. [`super::lock`] has the cheaper kind, which only one process sees.
 
 use super::errno::keep_errno;
 use crate::base::sync::plain::AtomicU32;

@@ -1,30 +1,32 @@
 //! The gate that a fork closes: while the kernel copies the process, no thread is inside the heap.
 //!
-//! A fork that took every lock would write to every page they stand on, and its child would pay a page
-//! fault for each of these. So a fork takes none. Every [lock](super::lock) has a [`Rank`], and the gate
-//! says up to which rank locks are closed:
+//! A fork that took every lock would write to every page they stand on, and its child would pay a
+//! page fault for each of these. So a fork takes none. Every [lock](super::lock) has a [`Rank`],
+//! and the gate says up to which rank locks are closed:
 //!
-//! - A locker takes the lock's word, then looks at the gate. If the gate is closed for the lock's rank,
-//!   the locker steps back and waits until it opens.
-//! - A fork closes the gate for one rank after the other, from the left of the order of locks to the right.
-//!   After each step it waits until every lock of that rank is free.
+//! - A locker takes the lock's word, then looks at the gate. If the gate is closed for the lock's
+//!   rank, the locker steps back and waits until it opens.
+//! - A fork closes the gate for one rank after the other, from the left of the order of locks to
+//!   the right. After each step it waits until every lock of that rank is free.
 //!
-//! Both sides write, then read, sequentially consistent: one of them sees the other. A thread that holds
-//! a lock and waits for one to the right of it is never stopped by the gate, for the fork waits for the first
-//! before it closes the second.
+//! Both sides write, then read, sequentially consistent: one of them sees the other. A thread that
+//! holds a lock and waits for one to the right of it is never stopped by the gate, for the fork
+//! waits for the first before it closes the second.
 //!
 //! Some holders are no reason to wait:
 //!
-//! - The forking thread itself. It forks in a signal handler that interrupted the heap. The operation goes on
-//!   in both processes when the handler returns, and the lock stays held in both.
-//! - A thread that [waits](super::waits) for a lock of the forking thread, or for one whose holder does. It cannot go on
-//!   before the handler returns. A thread waits for a lock only where all that it changes under others is whole.
-//! - A thread that is about to fork itself, in a handler that interrupted a change. Each of two such forks would wait for the other.
-//!   The copy holds half a change then, so its lock stays held there.
+//! - The forking thread itself. It forks in a signal handler that interrupted the heap. The
+//!   operation goes on in both processes when the handler returns, and the lock stays held in both.
+//! - A thread that [waits](super::waits) for a lock of the forking thread, or for one whose holder
+//!   does. It cannot go on before the handler returns. A thread waits for a lock only where all
+//!   that it changes under others is whole.
+//! - A thread that is about to fork itself, in a handler that interrupted a change. Each of two
+//!   such forks would wait for the other. The copy holds half a change then, so its lock stays held
+//!   there.
 //!
-//! The kernel copies lock words as they are: those of threads that wait, and those of a locker that is
-//! about to step back. Their holders stayed in the parent, so the child
-//! [sets them free](FutexLock::free_if_whole).
+//! The kernel copies lock words as they are: those of threads that wait, and those of a locker that
+//! is about to step back. Their holders stayed in the parent, so the child [sets them
+//! free](FutexLock::free_if_whole).
 //!
 //! `gate_models.rs` has the loom models.
 
@@ -35,7 +37,8 @@ pub use super::waits::Waiting;
 use super::waits::Waits;
 use crate::base::sync::UnsafeCell;
 
-/// Where a lock stands in the order of locks: a thread that holds one waits only for locks of a higher rank.
+/// Where a lock stands in the order of locks: a thread that holds one waits only for locks of a
+/// higher rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rank {
@@ -127,8 +130,8 @@ impl Gate {
     }
 }
 
-/// All that a fork writes, in one place: every page of it costs the child a fault. So do words of other files that a fork's
-/// child reads or writes: they stand in the same section, `neap_fork`.
+/// All that a fork writes, in one place: every page of it costs the child a fault. So do words of
+/// other files that a fork's child reads or writes: they stand in the same section, `neap_fork`.
 #[repr(C, align(64))]
 pub struct Fork {
     pub(super) gate: Gate,
@@ -152,12 +155,14 @@ pub static FORK: Fork = Fork {
 };
 
 impl Fork {
-    /// The calling thread is about to begin a fork, and waits for a lock that another fork may hold.
+    /// The calling thread is about to begin a fork, and waits for a lock that another fork may
+    /// hold.
     pub fn note_coming(&self) -> Waiting<'_> {
         self.waits.note(&self.whole)
     }
 
-    /// Begins a fork: masks signals, so that no handler forks within, and waits for another thread's.
+    /// Begins a fork: masks signals, so that no handler forks within, and waits for another
+    /// thread's.
     ///
     /// # Safety
     /// - Followed by [`Fork::in_parent`] or [`Fork::in_child`], on the same thread.
@@ -168,8 +173,8 @@ impl Fork {
         unsafe { *self.signals.get() = signals };
     }
 
-    /// Closes the gate for the rank of `lock`, and waits until that is at rest. Called for every lock, from the left of the
-    /// order of locks to the right.
+    /// Closes the gate for the rank of `lock`, and waits until that is at rest. Called for every
+    /// lock, from the left of the order of locks to the right.
     pub fn close(&self, lock: &FutexLock) {
         debug_assert!(self.is_mine());
         debug_assert!(self.gate.level() <= lock.rank() as usize);

@@ -1,7 +1,7 @@
 //! Tables that are mapped at their first use.
 //!
-//! A table in the library's own data counts as writable memory in every process, touched or not, and
-//! `RLIMIT_DATA` bounds writable memory. So tables that few processes use are mapped late.
+//! A table in the library's own data counts as writable memory in every process, touched or not,
+//! and `RLIMIT_DATA` bounds writable memory. So tables that few processes use are mapped late.
 
 use super::Os;
 use super::linux::Linux;

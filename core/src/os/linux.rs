@@ -58,7 +58,8 @@ impl Os for Linux {
             }
             // SAFETY: mapped just above, not used by anybody.
             unsafe { unmap(first.as_ptr(), bytes) };
-            // Just below it there is room, as a rule, and so nothing over the limit on the address space is asked for.
+            // Just below it there is room, as a rule, and so nothing over the limit on the address
+            // space is asked for.
             reserve_below(first, bytes, align)
                 .or_else(|| reserve_and_trim(bytes, align, self.page_bytes()))
         })
@@ -141,8 +142,8 @@ impl Os for Linux {
             Huge::Want => advise(addr, bytes, libc::MADV_HUGEPAGE),
             Huge::Avoid => advise(addr, bytes, libc::MADV_NOHUGEPAGE),
             Huge::Split => (0..bytes).step_by(HUGE_BYTES).for_each(|at| {
-                // The kernel splits a huge page of which a part is to be cold: 0.16 ms each, measured.
-                // SAFETY: within the range.
+                // The kernel splits a huge page of which a part is to be cold: 0.16 ms each,
+                // measured. SAFETY: within the range.
                 advise(unsafe { addr.add(at) }, self.page_bytes(), libc::MADV_COLD);
             }),
         }
@@ -289,7 +290,8 @@ fn ask_most_mappings() -> usize {
     answer
 }
 
-/// Advice about guards. Interrupted or short of memory for a moment, the kernel says so, and may be asked again.
+/// Advice about guards. Interrupted or short of memory for a moment, the kernel says so, and may be
+/// asked again.
 ///
 /// # Safety
 /// - The range is committed; with [`MADV_GUARD_INSTALL`], no thread uses it.
@@ -311,8 +313,9 @@ unsafe fn advise_guard(addr: NonNull<u8>, bytes: usize, advice: i32) -> Result<(
     })
 }
 
-/// Reserves a little, and looks how long that takes: 2 µs by the kernel, 260 to 1,060 by qemu-user 7.2, which notes
-/// every page. A thread that waits for a processor meanwhile must not be mistaken for that, so it is tried more than once.
+/// Reserves a little, and looks how long that takes: 2 µs by the kernel, 260 to 1,060 by qemu-user
+/// 7.2, which notes every page. A thread that waits for a processor meanwhile must not be mistaken
+/// for that, so it is tried more than once.
 #[cold]
 fn ask_freely() -> bool {
     const TRIES: usize = 3;

@@ -19,8 +19,8 @@ const FREE: usize = 0;
 /// Added to the holder: threads may sleep on the lock.
 const AWAITED: usize = 1;
 
-/// How long a fork sleeps before it looks again, in ms: whether the holder waits in turn, and whether the wake-up
-/// went to a thread that the gate stops.
+/// How long a fork sleeps before it looks again, in ms: whether the holder waits in turn, and
+/// whether the wake-up went to a thread that the gate stops.
 const LOOK_MS: u64 = 1;
 
 /// A mutex of one word: [`FREE`], or its holder, with [`AWAITED`].
@@ -110,7 +110,8 @@ impl FutexLock {
                 }
                 core::hint::spin_loop();
             }
-            // Who has slept was woken alone: the lock counts as awaited from then on, one wake too many, never one too few.
+            // Who has slept was woken alone: the lock counts as awaited from then on, one wake too
+            // many, never one too few.
             value |= AWAITED;
             match self.announce() {
                 FREE => {
@@ -137,7 +138,8 @@ impl FutexLock {
             .map_or(FREE, |held| held | AWAITED)
     }
 
-    /// For a fork that has closed the lock's rank: waits until no thread that the fork has to wait for holds it.
+    /// For a fork that has closed the lock's rank: waits until no thread that the fork has to wait
+    /// for holds it.
     pub(super) fn await_rest(&self) {
         while let Some(holder) = self.holder() {
             if holder == me() || FORK.waits.stuck(holder).is_some() {
@@ -163,8 +165,8 @@ impl FutexLock {
         is_left
     }
 
-    /// The same, unless the holder was interrupted in the middle of a change. Then the lock stays held for good: the child may
-    /// `exec`, or end.
+    /// The same, unless the holder was interrupted in the middle of a change. Then the lock stays
+    /// held for good: the child may `exec`, or end.
     pub fn free_if_whole(&self) -> bool {
         let is_whole = |holder| FORK.waits.stuck(holder) != Some(Stuck::Interrupted);
         self.holder().is_some_and(is_whole) && self.free_if_left()

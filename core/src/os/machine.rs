@@ -1,4 +1,5 @@
-//! What locks need of the machine: atomics, a name for the calling thread, and the kernel's sleep on a word.
+//! What locks need of the machine: atomics, a name for the calling thread, and the kernel's sleep
+//! on a word.
 //!
 //! `gate_models.rs` puts another machine in its place.
 
@@ -9,8 +10,8 @@ use core::ptr::null;
 /// How often a locker looks again before it sleeps.
 pub(super) const SPINS: u32 = 64;
 
-/// How many threads that wait for locks are noted at once. More go unnoted: a fork waits for those among them that it need not
-/// wait for.
+/// How many threads that wait for locks are noted at once. More go unnoted: a fork waits for those
+/// among them that it need not wait for.
 pub(super) const PLACES: usize = 256;
 
 /// How many sleepers to wake.
@@ -20,14 +21,15 @@ pub(super) enum Wake {
     All = i32::MAX as isize,
 }
 
-/// The calling thread: where its `errno` stands, which is unique among threads that live, a multiple of 4, and
-/// the same in a child of fork.
+/// The calling thread: where its `errno` stands, which is unique among threads that live, a
+/// multiple of 4, and the same in a child of fork.
 #[inline]
 pub(super) fn me() -> usize {
     errno::place()
 }
 
-/// Sleeps while the lower half of `word` is that of `value`, for at most `ms` milliseconds if there are any. May return early.
+/// Sleeps while the lower half of `word` is that of `value`, for at most `ms` milliseconds if there
+/// are any. May return early.
 pub(super) fn sleep_while(word: &AtomicUsize, value: usize, ms: Option<u64>) {
     let time = ms.map(|ms| libc::timespec {
         tv_sec: (ms / 1000) as libc::time_t,

@@ -43,8 +43,8 @@ pub struct OutOfMemory;
 pub enum RemapError {
     /// The kernel refused. All ranges stay committed.
     Refused,
-    /// The kernel refused, but had unmapped the target. Another thread may have mapped something there since, so no one may
-    /// use the target any more.
+    /// The kernel refused, but had unmapped the target. Another thread may have mapped something
+    /// there since, so no one may use the target any more.
     Lost,
 }
 
@@ -75,8 +75,8 @@ pub enum Huge {
     Want,
     /// `MADV_NOHUGEPAGE`.
     Avoid,
-    /// Huge pages that are there become ordinary ones at once: else the parts of one that is given back by
-    /// parts stay the process's, whatever is said to be resident, until memory is short.
+    /// Huge pages that are there become ordinary ones at once: else the parts of one that is given
+    /// back by parts stay the process's, whatever is said to be resident, until memory is short.
     Split,
 }
 
@@ -115,24 +115,28 @@ pub struct Unknown {
 pub trait Os: Sync {
     /// Bytes in an OS page (4, 16 or 64 KiB), constant for the process.
     fn page_bytes(&self) -> usize;
-    /// Reserves `bytes` of address space at a multiple of `align` (a power of two): no access, no commit charge.
+    /// Reserves `bytes` of address space at a multiple of `align` (a power of two): no access, no
+    /// commit charge.
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
     /// Gives a whole reservation back.
     ///
     /// # Safety
     /// - `base` and `bytes` are exactly one earlier reservation that no thread uses any more.
     unsafe fn release(&self, base: NonNull<u8>, bytes: usize);
-    /// Like [`Os::reserve`], where no mapping can be added: by moving the end of the program's heap (`brk`), which makes an
-    /// existing mapping longer. The range is committed at once. Never given back.
+    /// Like [`Os::reserve`], where no mapping can be added: by moving the end of the program's heap
+    /// (`brk`), which makes an existing mapping longer. The range is committed at once. Never given
+    /// back.
     fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
     /// Gives a part of a reservation back, for good.
     ///
     /// # Safety
     /// - The range lies in one reservation, and is neither in use nor will be.
     unsafe fn release_part(&self, addr: NonNull<u8>, bytes: usize);
-    /// Whether reserved address space costs next to nothing. Not so under an emulator that notes every page of it.
+    /// Whether reserved address space costs next to nothing. Not so under an emulator that notes
+    /// every page of it.
     fn reserves_freely(&self) -> bool;
-    /// Makes a reserved range readable and writable; it reads as zero if it never was committed since reserve or uncommit.
+    /// Makes a reserved range readable and writable; it reads as zero if it never was committed
+    /// since reserve or uncommit.
     ///
     /// # Safety
     /// - The range lies in one reservation.
@@ -142,8 +146,8 @@ pub trait Os: Sync {
     /// # Safety
     /// - The range lies in one reservation and no thread uses it.
     unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
-    /// Gives the pages of a committed range back to the kernel; the range stays committed. Refused where the program locked
-    /// memory.
+    /// Gives the pages of a committed range back to the kernel; the range stays committed. Refused
+    /// where the program locked memory.
     ///
     /// # Safety
     /// - The range is committed and no thread uses it.
@@ -160,8 +164,8 @@ pub trait Os: Sync {
     /// # Safety
     /// - The range lies in one reservation.
     unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge);
-    /// Calls `visit` with every run of populated pages of a committed range, in the order of addresses. All
-    /// others read as zero.
+    /// Calls `visit` with every run of populated pages of a committed range, in the order of
+    /// addresses. All others read as zero.
     ///
     /// # Safety
     /// - The range is committed.
@@ -171,8 +175,8 @@ pub trait Os: Sync {
         bytes: usize,
         visit: impl FnMut(Populated),
     ) -> Result<(), Unknown>;
-    /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero. On an error
-    /// the contents of `from` are what they were.
+    /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero. On
+    /// an error the contents of `from` are what they were.
     ///
     /// # Safety
     /// - Both ranges are committed, `bytes` long, disjoint, and no other thread uses either.
@@ -182,25 +186,26 @@ pub trait Os: Sync {
         to: NonNull<u8>,
         bytes: usize,
     ) -> Result<(), RemapError>;
-    /// Maps a committed range afresh: it stays committed and reads as zero, and its mapping can merge with
-    /// its neighbours'. On an error its contents are unknown.
+    /// Maps a committed range afresh: it stays committed and reads as zero, and its mapping can
+    /// merge with its neighbours'. On an error its contents are unknown.
     ///
     /// # Safety
     /// - The range is committed and no thread uses it.
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError>;
-    /// Makes every access to a committed range fault, without a mapping of its own; its contents are lost. [`Os::purge`]
-    /// leaves it so. [`Os::populated`] tells of it as if it were in swap.
+    /// Makes every access to a committed range fault, without a mapping of its own; its contents
+    /// are lost. [`Os::purge`] leaves it so. [`Os::populated`] tells of it as if it were in swap.
     ///
     /// # Safety
     /// - The range is committed and no thread uses it.
     unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused>;
-    /// Takes back what [`Os::install_guard`] did anywhere in a committed range; the guards' pages read as zero. What is
-    /// no guard stays what it is.
+    /// Takes back what [`Os::install_guard`] did anywhere in a committed range; the guards' pages
+    /// read as zero. What is no guard stays what it is.
     ///
     /// # Safety
     /// - The range is committed.
     unsafe fn remove_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused>;
-    /// Makes every access to a committed range fault, by a mapping of its own. [`Os::commit`] takes it back.
+    /// Makes every access to a committed range fault, by a mapping of its own. [`Os::commit`] takes
+    /// it back.
     ///
     /// # Safety
     /// - The range is committed and no thread uses it.
@@ -213,8 +218,8 @@ pub trait Os: Sync {
     fn strict_commit(&self) -> bool;
     /// `RLIMIT_AS` in bytes, if there is one.
     fn address_limit(&self) -> Option<usize>;
-    /// Bytes of the process's address space that are mapped: what counts against that limit. `None` when the kernel does not
-    /// tell, or may not be asked.
+    /// Bytes of the process's address space that are mapped: what counts against that limit. `None`
+    /// when the kernel does not tell, or may not be asked.
     fn mapped_bytes(&self) -> Option<usize>;
     /// `RLIMIT_DATA` in bytes, if there is one: all writable private memory counts against it.
     fn data_limit(&self) -> Option<usize>;

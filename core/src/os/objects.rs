@@ -6,7 +6,8 @@ use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::null_mut;
 
-/// What glibc fills in (`<dlfcn.h>`, glibc 2.35, without the two fields that only old machines have).
+/// What glibc fills in (`<dlfcn.h>`, glibc 2.35, without the two fields that only old machines
+/// have).
 #[repr(C)]
 struct Found {
     flags: u64,
@@ -33,8 +34,8 @@ pub struct Object {
     pub eh_frame_hdr: usize,
 }
 
-/// Looks for the C library's function, so that [`object_at`] can answer. True if it is there. Not under a lock of the heap:
-/// `dlsym` takes the loader's lock and may allocate.
+/// Looks for the C library's function, so that [`object_at`] can answer. True if it is there. Not
+/// under a lock of the heap: `dlsym` takes the loader's lock and may allocate.
 pub fn look_up() -> bool {
     if FIND.load(Ordering::Relaxed).is_null() {
         // SAFETY: a C string; RTLD_DEFAULT is a handle that dlsym knows.
@@ -45,8 +46,8 @@ pub fn look_up() -> bool {
     !FIND.load(Ordering::Relaxed).is_null()
 }
 
-/// The object that `address` lies in; `None` if none does, if it has no such table, or if the C library cannot tell. Takes no lock,
-/// allocates nothing, may be called from a handler of signals.
+/// The object that `address` lies in; `None` if none does, if it has no such table, or if the C
+/// library cannot tell. Takes no lock, allocates nothing, may be called from a handler of signals.
 pub fn object_at(address: usize) -> Option<Object> {
     let find = FIND.load(Ordering::Relaxed);
     if find.is_null() {

@@ -1,8 +1,9 @@
-//! Sections of code that must not call the kernel: what one thread does under a lock for which all others wait.
+//! Sections of code that must not call the kernel: what one thread does under a lock for which all
+//! others wait.
 //!
-//! Debug builds check it. [`Section`] notes which thread is in one, and every call of [`super::Os`] that may enter the
-//! kernel ends the process there, as does sleeping for a lock. Exempt is what costs no system call: the clock, and
-//! the size of a page.
+//! Debug builds check it. [`Section`] notes which thread is in one, and every call of [`super::Os`]
+//! that may enter the kernel ends the process there, as does sleeping for a lock. Exempt is what
+//! costs no system call: the clock, and the size of a page.
 
 #[cfg(debug_assertions)]
 use crate::base::sync::plain::{AtomicUsize, Ordering};

@@ -1,18 +1,20 @@
 //! Which thread waits for which lock.
 //!
-//! A fork in a signal handler that interrupted the heap holds locks of the heap itself. Another thread may hold a lock that the
-//! fork closes, and wait for one of these: it cannot go on before the handler returns. So the fork must not wait for it.
-//! Every thread that is about to sleep for a lock says which lock, and the fork [follows](Waits::stuck) these words from
-//! thread to thread.
+//! A fork in a signal handler that interrupted the heap holds locks of the heap itself. Another
+//! thread may hold a lock that the fork closes, and wait for one of these: it cannot go on before
+//! the handler returns. So the fork must not wait for it. Every thread that is about to sleep for a
+//! lock says which lock, and the fork [follows](Waits::stuck) these words from thread to thread.
 //!
-//! The lock that a thread waits for stays in memory while the thread waits, and no longer. So who leaves its place waits until
-//! no fork is looking. Both sides write, then read, sequentially consistent: one of them sees the other.
+//! The lock that a thread waits for stays in memory while the thread waits, and no longer. So who
+//! leaves its place waits until no fork is looking. Both sides write, then read, sequentially
+//! consistent: one of them sees the other.
 
 use super::lock::{FutexLock, Rank};
 use super::machine::{AtomicPtr, AtomicUsize, Ordering, PLACES, me, sleep_while};
 use core::ptr::{from_ref, null_mut};
 
-/// Longer chains of waits are not followed: every lock in one stands to the right of the one before.
+/// Longer chains of waits are not followed: every lock in one stands to the right of the one
+/// before.
 const MOST_LINKS: usize = 16;
 
 /// How long a thread sleeps before it looks again whether a fork is looking, in ms.
@@ -23,7 +25,8 @@ const LOOK_MS: u64 = 1;
 pub(super) enum Stuck {
     /// It waits for a lock: what it changes is whole.
     AtRest,
-    /// It is about to fork itself. If it holds locks, it does so in a handler that interrupted a change.
+    /// It is about to fork itself. If it holds locks, it does so in a handler that interrupted a
+    /// change.
     Interrupted,
 }
 
@@ -90,7 +93,8 @@ impl Waits {
         NOTED.iter().take(self.end.load(Ordering::SeqCst))
     }
 
-    /// For a fork: why `thread` cannot go on before the calling thread gives a lock up, if so it is.
+    /// For a fork: why `thread` cannot go on before the calling thread gives a lock up, if so it
+    /// is.
     pub(super) fn stuck(&self, thread: usize) -> Option<Stuck> {
         self.looking.store(1, Ordering::SeqCst);
         let stuck = self.follow(thread, MOST_LINKS);
@@ -98,8 +102,8 @@ impl Waits {
         stuck
     }
 
-    /// Looks at every link twice, the last one first the second time. A thread that was stuck at the second look is
-    /// stuck for good, so what it holds it holds, and who waits for that waits.
+    /// Looks at every link twice, the last one first the second time. A thread that was stuck at
+    /// the second look is stuck for good, so what it holds it holds, and who waits for that waits.
     fn follow(&self, thread: usize, links: usize) -> Option<Stuck> {
         let is_forks = |lock: &&FutexLock| lock.rank() == Rank::Fork;
         if self.awaited_by(thread).any(|lock| is_forks(&lock)) {
@@ -113,7 +117,8 @@ impl Waits {
         let holds = match holder {
             Some(holder) if holder == me() => true,
             Some(holder) => links > 0 && self.follow(holder, links - 1).is_some(),
-            // The handler may have interrupted its thread between giving the lock up and waking who waits.
+            // The handler may have interrupted its thread between giving the lock up and waking who
+            // waits.
             None => {
                 lock.wake_one();
                 false
@@ -125,7 +130,8 @@ impl Waits {
         is_stuck.then_some(Stuck::AtRest)
     }
 
-    /// The lock that a thread waits for. `None` if it waits for none, or for two: a handler of signals runs on top of a wait.
+    /// The lock that a thread waits for. `None` if it waits for none, or for two: a handler of
+    /// signals runs on top of a wait.
     fn only_awaited_by(&self, thread: usize) -> Option<&FutexLock> {
         let mut locks = self.awaited_by(thread);
         let (lock, None) = (locks.next()?, locks.next()) else {
@@ -137,7 +143,8 @@ impl Waits {
     fn awaited_by(&self, thread: usize) -> impl Iterator<Item = &FutexLock> {
         let of_thread = move |place: &&Place| place.thread.load(Ordering::SeqCst) == thread;
         let places = self.noted().filter(of_thread);
-        // SAFETY: null, or a lock that its waiter keeps in memory: it does not go on while `looking` is set.
+        // SAFETY: null, or a lock that its waiter keeps in memory: it does not go on while
+        // `looking` is set.
         places.filter_map(|place| unsafe { place.lock.load(Ordering::SeqCst).as_ref() })
     }
 

@@ -19,9 +19,9 @@ use core::ptr::NonNull;
 
 /// Slices whose metadata is committed together (fewer in an arena that has fewer).
 const GROUP_SLICES: usize = 1024;
-/// In an arena of this many slices (1 GiB) or more, the slices begin in the middle of 2 MiB. The slices and
-/// the end of the arena's tables then share a page of the kernel's page tables, and a fork copies one
-/// less.
+/// In an arena of this many slices (1 GiB) or more, the slices begin in the middle of 2 MiB. The
+/// slices and the end of the arena's tables then share a page of the kernel's page tables, and a
+/// fork copies one less.
 const AMPLE: usize = (1 << 30) / SLICE_BYTES;
 /// Smallest group: one word of commit bits needs no care for its end.
 const GROUP_MIN: usize = 64;
@@ -96,7 +96,8 @@ impl Layout {
         }
     }
 
-    /// The smallest plan with at least `usable` slices beside the tables; `None` beyond the address space.
+    /// The smallest plan with at least `usable` slices beside the tables; `None` beyond the address
+    /// space.
     pub(super) fn plan_for(usable: usize, sides: Sides, page_bytes: usize) -> Option<Self> {
         let mut plan = Self::plan(usable, sides, page_bytes);
         while plan.slices - plan.head.min(plan.slices) < usable {
@@ -174,24 +175,29 @@ pub(super) struct Step {
 
 /// One reserved address range.
 ///
-/// Invariant: `head <= frontier <= ready <= slices`, `frontier <= tagged`, `frontier <= end <= slices`; tags below `tagged` and
-/// group data of slices in `head..ready` are committed and never given back.
+/// Invariant: `head <= frontier <= ready <= slices`, `frontier <= tagged`, `frontier <= end <=
+/// slices`; tags below `tagged` and group data of slices in `head..ready` are committed and never
+/// given back.
 #[derive(Debug)]
 pub struct Arena {
     /// Written once, before `tagged` first becomes non-zero.
     layout: UnsafeCell<Layout>,
-    /// Slices whose tag may be read; 0 before the arena is published. Written by the holder of `committing`.
+    /// Slices whose tag may be read; 0 before the arena is published. Written by the holder of
+    /// `committing`.
     tagged: AtomicUsize,
     /// Slices whose group data may be used. Written by the holder of `committing`.
     ready: AtomicUsize,
-    /// The lowest slice that never was in a span. Written by the holder of `committing`, under the heap's lock.
+    /// The lowest slice that never was in a span. Written by the holder of `committing`, under the
+    /// heap's lock.
     frontier: AtomicUsize,
-    /// Slices that may be used: all of the reservation, or as many as were left of it. Written under the heap's lock.
+    /// Slices that may be used: all of the reservation, or as many as were left of it. Written
+    /// under the heap's lock.
     end: AtomicUsize,
 }
 
-// SAFETY: `layout` is written once, by the holder of `committing`, before `tagged` is stored with release order, and
-// read only after `tagged` (or the heap's count of arenas) was seen non-zero with acquire order.
+// SAFETY: `layout` is written once, by the holder of `committing`, before `tagged` is stored with
+// release order, and read only after `tagged` (or the heap's count of arenas) was seen non-zero
+// with acquire order.
 unsafe impl Sync for Arena {}
 // SAFETY: plain numbers and addresses, tied to no thread.
 unsafe impl Send for Arena {}
@@ -246,8 +252,8 @@ impl Arena {
         self.end.store(index, Ordering::Relaxed);
     }
 
-    /// Where the tables stand that slices below `index` need, and those that are committed: the end address of the tags,
-    /// and the address of the last group.
+    /// Where the tables stand that slices below `index` need, and those that are committed: the end
+    /// address of the tags, and the address of the last group.
     pub(super) fn tables(&self, index: usize) -> (usize, usize) {
         let layout = self.layout();
         let tags = self.tagged().max(index);
@@ -276,7 +282,8 @@ impl Arena {
             return None;
         }
         let page = layout.page_bytes();
-        // The table is bytes, so slices and bytes are one number; generous, for it costs nothing untouched.
+        // The table is bytes, so slices and bytes are one number; generous, for it costs nothing
+        // untouched.
         let generous = index
             .max(2 * tagged)
             .max(layout.head + SLICE_BYTES)
@@ -292,7 +299,8 @@ impl Arena {
         })
     }
 
-    /// What to commit so that the group data of slices below `index` can be used; `None` when it can.
+    /// What to commit so that the group data of slices below `index` can be used; `None` when it
+    /// can.
     pub(super) fn groups_step(&self, index: usize) -> Option<Step> {
         let layout = self.layout();
         if index <= self.ready() {

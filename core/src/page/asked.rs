@@ -1,6 +1,6 @@
-//! Freeing spans of which little was touched, at places not known: the kernel is asked which pages are populated, and
-//! just these are dirty from then on. Neighbours are asked about in one go, for the question costs ten times what a
-//! further span in it does.
+//! Freeing spans of which little was touched, at places not known: the kernel is asked which pages
+//! are populated, and just these are dirty from then on. Neighbours are asked about in one go, for
+//! the question costs ten times what a further span in it does.
 
 use super::arena::Arena;
 use super::heap::PageHeap;
@@ -22,12 +22,13 @@ struct Stretch<'h> {
 }
 
 impl<O: Os> PageHeap<O> {
-    /// Takes neighbouring whole spans back, `bytes` bytes of them. As [`PageHeap::free`], but what is dirty is asked of
-    /// the kernel; what it does not tell about is dirty. `age` says for how long they were not used.
+    /// Takes neighbouring whole spans back, `bytes` bytes of them. As [`PageHeap::free`], but what
+    /// is dirty is asked of the kernel; what it does not tell about is dirty. `age` says for how
+    /// long they were not used.
     ///
     /// # Safety
-    /// - At `base` a span in use begins, `bytes` bytes later one ends, those between are in use, and no thread uses any of
-    ///   them any more.
+    /// - At `base` a span in use begins, `bytes` bytes later one ends, those between are in use,
+    ///   and no thread uses any of them any more.
     pub unsafe fn free_asked(&self, base: NonNull<u8>, bytes: usize, age: Age) {
         let (mut at, end) = (base.as_ptr().addr(), base.as_ptr().addr() + bytes);
         while let Some(place) = self.locate(at).filter(|_| at < end) {
@@ -48,8 +49,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Sets the zero state of spans in use to what is populated. Without the lock: the zero state of a span in use is its
-    /// user's, and asking takes long.
+    /// Sets the zero state of spans in use to what is populated. Without the lock: the zero state
+    /// of a span in use is its user's, and asking takes long.
     ///
     /// # Safety
     /// - No thread uses the spans any more.

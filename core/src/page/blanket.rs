@@ -1,9 +1,9 @@
 //! The zero state of whole spans: in their slices' masks, or as one blanket over a large one.
 //!
-//! A large block that is freed may be dirty anywhere. To say so in its masks would cost time for every
-//! slice, at every free, and to count them at every reuse; so its record says it for all, and the masks
-//! are out of date until they are needed: a part of the span that is too small for a blanket, a merge with
-//! spans of which more is known, a purge, a move.
+//! A large block that is freed may be dirty anywhere. To say so in its masks would cost time for
+//! every slice, at every free, and to count them at every reuse; so its record says it for all, and
+//! the masks are out of date until they are needed: a part of the span that is too small for a
+//! blanket, a merge with spans of which more is known, a purge, a move.
 
 use super::arena::{Arena, Commit};
 use super::heap::Locked;
@@ -127,8 +127,8 @@ impl<'h, O: Os> Locked<'h, O> {
         rest
     }
 
-    /// Makes the details of neighbours, which are in no order and no count now, the same, so that they can be
-    /// merged. Returns it.
+    /// Makes the details of neighbours, which are in no order and no count now, the same, so that
+    /// they can be merged. Returns it.
     pub(super) fn agree(&self, parts: &[Option<&'h Record>; 3]) -> Detail {
         let parts = || parts.iter().flatten();
         let slices_of = |detail| {

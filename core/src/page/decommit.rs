@@ -1,5 +1,6 @@
-//! How commit goes back to the kernel, where the kernel charges it: under strict overcommit, and under a limit on
-//! writable memory. Whole huge pages of free spans are uncommitted, so that mappings stay few.
+//! How commit goes back to the kernel, where the kernel charges it: under strict overcommit, and
+//! under a limit on writable memory. Whole huge pages of free spans are uncommitted, so that
+//! mappings stay few.
 
 use super::arena::{Arena, Commit};
 use super::heap::{Locked, PageHeap};
@@ -24,8 +25,8 @@ struct Cursor {
 }
 
 impl<O: Os> PageHeap<O> {
-    /// Uncommits a part that was set aside, then puts it back. Returns how many bytes of commit went back; when the
-    /// kernel refuses, the part stays set aside.
+    /// Uncommits a part that was set aside, then puts it back. Returns how many bytes of commit
+    /// went back; when the kernel refuses, the part stays set aside.
     pub(super) fn uncommit_part(&self, part: &Record) -> Result<usize, OutOfMemory> {
         let arena = &self.arenas()[part.arena()];
         let (from, to) = (part.index.get(), part.end());
@@ -41,8 +42,9 @@ impl<O: Os> PageHeap<O> {
         Ok(returned * SLICE_BYTES)
     }
 
-    /// Uncommits the whole huge pages of free spans, but for what the program locked. Returns how many bytes of commit
-    /// went back: none where the kernel charges no commit, for then its refusal was not about what is committed.
+    /// Uncommits the whole huge pages of free spans, but for what the program locked. Returns how
+    /// many bytes of commit went back: none where the kernel charges no commit, for then its
+    /// refusal was not about what is committed.
     pub(super) fn relinquish(&self) -> usize {
         if !self.os.strict_commit() && self.os.data_limit().is_none() {
             return 0;
@@ -98,8 +100,8 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 }
 
-/// The first whole huge pages among free slices that are committed at least in part, as slices: at most
-/// [`MOST_UNITS`] of them.
+/// The first whole huge pages among free slices that are committed at least in part, as slices: at
+/// most [`MOST_UNITS`] of them.
 pub(super) fn committed_units(arena: &Arena, slices: Range<usize>) -> Option<(usize, usize)> {
     // An arena's base is a multiple of a huge page, so slice numbers tell the boundaries.
     let end = slices.end / HUGE_SLICES * HUGE_SLICES;

@@ -1,9 +1,11 @@
-//! Where units of huge pages ended, as ranges of addresses that the kernel was told to use no huge pages for.
+//! Where units of huge pages ended, as ranges of addresses that the kernel was told to use no huge
+//! pages for.
 //!
-//! Every such range among units that go on is a mapping of its own, and parts its neighbours. A process may have
-//! some 65,000 mappings, so ranges are few: beyond [`MOST_RANGES`] a unit that ends is joined to the nearest range,
-//! with what lies between. The units there keep the huge pages that they have until they end themselves; what is
-//! faulted in there later comes as ordinary pages.
+//! Every such range among units that go on is a mapping of its own, and parts its neighbours. A
+//! process may have some 65,000 mappings, so ranges are few: beyond [`MOST_RANGES`] a unit that
+//! ends is joined to the nearest range, with what lies between. The units there keep the huge pages
+//! that they have until they end themselves; what is faulted in there later comes as ordinary
+//! pages.
 
 use super::heap::MAX_ARENAS;
 use core::ops::Range;
@@ -27,7 +29,8 @@ impl Ended {
         }
     }
 
-    /// Takes in a unit of an arena. Returns what the kernel is to be told of; `None` if it was told.
+    /// Takes in a unit of an arena. Returns what the kernel is to be told of; `None` if it was
+    /// told.
     pub(super) fn include(
         &mut self,
         unit: Range<usize>,

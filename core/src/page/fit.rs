@@ -1,7 +1,8 @@
 //! Which free span serves a request; splitting and merging.
 //!
-//! Policy: warm spans (mostly resident) before tepid ones (partly), these before cold ones, then the smallest that
-//! fits, then the lowest place; then the frontier of each arena; then a new arena.
+//! Policy: warm spans (mostly resident) before tepid ones (partly), these before cold ones, then
+//! the smallest that fits, then the lowest place; then the frontier of each arena; then a new
+//! arena.
 
 use super::arena::{Arena, Commit};
 use super::grow::Room;
@@ -14,7 +15,8 @@ use crate::base::tree::Node;
 use crate::os::Os;
 use core::ptr::{self, NonNull};
 
-/// How many free spans that may be too short for an alignment are looked at before one that cannot be.
+/// How many free spans that may be too short for an alignment are looked at before one that cannot
+/// be.
 const ALIGNED_TRIES: usize = 8;
 
 impl<'h, O: Os> Locked<'h, O> {
@@ -84,7 +86,8 @@ impl<'h, O: Os> Locked<'h, O> {
         (at + want.slices <= free.end()).then_some(at)
     }
 
-    /// Moves the frontier up to `to`, if it is not there yet. What it passes over becomes free: returns the span.
+    /// Moves the frontier up to `to`, if it is not there yet. What it passes over becomes free:
+    /// returns the span.
     pub(super) fn pass_frontier(&mut self, id: usize, to: usize) -> Option<&'h Record> {
         let arena = self.arena(id);
         let old = arena.frontier();
@@ -129,8 +132,9 @@ impl<'h, O: Os> Locked<'h, O> {
             .set(slices - 1);
     }
 
-    /// Cuts the slices `at..at + slices` out of a free span; what is left before and after them stays free and
-    /// as old as it was. Returns the record of what was cut out, complete but for a state.
+    /// Cuts the slices `at..at + slices` out of a free span; what is left before and after them
+    /// stays free and as old as it was. Returns the record of what was cut out, complete but for a
+    /// state.
     pub(super) fn carve(&mut self, free: &'h Record, at: usize, slices: usize) -> &'h Record {
         let arena = self.arena(free.arena());
         let (first, cut, end) = (free.index.get(), at + slices, free.end());
@@ -164,8 +168,8 @@ impl<'h, O: Os> Locked<'h, O> {
         part
     }
 
-    /// Cuts slices out of a free span for the kernel to work on without the lock. Until [`Locked::put_back`] no
-    /// request finds them, but they count as free.
+    /// Cuts slices out of a free span for the kernel to work on without the lock. Until
+    /// [`Locked::put_back`] no request finds them, but they count as free.
     pub(super) fn set_aside(&mut self, free: &'h Record, at: usize, slices: usize) -> &'h Record {
         let part = self.carve(free, at, slices);
         part.set_state(State::Aside);
@@ -202,8 +206,8 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// Makes slices that are in no span a free span, merged with its free neighbours.
     ///
-    /// The result is as old as its part with the most dirty pages: small spans that come and go beside a
-    /// large one must not keep it young. Returns it.
+    /// The result is as old as its part with the most dirty pages: small spans that come and go
+    /// beside a large one must not keep it young. Returns it.
     pub(super) fn add_free(&mut self, span: &'h Record, age: Age) -> &'h Record {
         let arena = self.arena(span.arena());
         if span.dirty.get() > 0 {
@@ -249,7 +253,8 @@ impl<'h, O: Os> Locked<'h, O> {
         merged
     }
 
-    /// Puts a merged span into the queue in the place of its heir, if it has one, and its parts out of it.
+    /// Puts a merged span into the queue in the place of its heir, if it has one, and its parts out
+    /// of it.
     fn inherit(
         &mut self,
         neighbours: [Option<&'h Record>; 2],
@@ -296,7 +301,8 @@ impl<'h, O: Os> Locked<'h, O> {
         let pages = free.slices.get() * self.arena(free.arena()).layout().pages_per_slice;
         free.set_state(State::Free);
         free.note_warmth(pages);
-        // SAFETY: not in the tree; records stay in place; a place has one span, so no key comes twice.
+        // SAFETY: not in the tree; records stay in place; a place has one span, so no key comes
+        // twice.
         unsafe { self.inner.fit.insert(NonNull::from(free)) };
         self.inner.counts.free_slices += free.slices.get();
         self.inner.counts.free_dirty_pages += free.dirty.get();
@@ -327,7 +333,8 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn record(&self, found: Option<NonNull<Record>>) -> Option<&'h Record> {
-        // SAFETY: nodes of the tree are records of this heap's arenas, which stay in place as long as it.
+        // SAFETY: nodes of the tree are records of this heap's arenas, which stay in place as long
+        // as it.
         found.map(|record| unsafe { record.as_ref() })
     }
 }

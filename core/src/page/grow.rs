@@ -1,11 +1,12 @@
 //! What is committed when.
 //!
-//! Commits go by units of 2 MiB, larger ones as the heap grows unless every commit is charged; what the
-//! kernel refuses is asked for again in the exact size. A failure leaves bits and tables as they are.
+//! Commits go by units of 2 MiB, larger ones as the heap grows unless every commit is charged; what
+//! the kernel refuses is asked for again in the exact size. A failure leaves bits and tables as
+//! they are.
 //!
 //! No system call is made under the heap's lock. One thread at a time commits; it holds
-//! [`PageHeap::committing`] meanwhile, and what it works on is no other thread's: a piece of a free span that was set
-//! aside, and everything at and beyond an arena's frontier.
+//! [`PageHeap::committing`] meanwhile, and what it works on is no other thread's: a piece of a free
+//! span that was set aside, and everything at and beyond an arena's frontier.
 
 use super::Use;
 use super::arena::{Arena, Commit, Step};
@@ -62,7 +63,8 @@ pub(super) struct Stretch<'h> {
     pub(super) part: Option<&'h Record>,
     pub(super) from: usize,
     pub(super) to: usize,
-    /// Up to where as much may be committed as is worth a system call; `None`: as far as there are tables.
+    /// Up to where as much may be committed as is worth a system call; `None`: as far as there are
+    /// tables.
     limit: Option<usize>,
     /// How many units of huge pages they are to be; 0: ordinary slices.
     pub(super) units: usize,
@@ -108,10 +110,12 @@ impl<O: Os> PageHeap<O> {
         self.make_room(goal, use_)
     }
 
-    /// [`PageHeap::room_for`] for a request that finds no committed room, or that a limit does not grant at once.
+    /// [`PageHeap::room_for`] for a request that finds no committed room, or that a limit does not
+    /// grant at once.
     ///
-    /// A purge may have the only room that would serve, or the pages that keep the request from a limit. So before it
-    /// refuses a request, the heap is looked at once more at a moment when no piece of it is set aside.
+    /// A purge may have the only room that would serve, or the pages that keep the request from a
+    /// limit. So before it refuses a request, the heap is looked at once more at a moment when no
+    /// piece of it is set aside.
     #[cold]
     fn make_room(&self, goal: &Goal<'_>, use_: Use) -> Option<Found<'_, O>> {
         let _alone = self.committing.lock();
@@ -137,7 +141,8 @@ impl<O: Os> PageHeap<O> {
             };
             match missed {
                 Missed::Again => {}
-                // Once: in a fork's child the pieces that other threads had set aside never come back.
+                // Once: in a fork's child the pieces that other threads had set aside never come
+                // back.
                 Missed::Refused if tries.hidden && !tries.settled => tries.settled = true,
                 Missed::Refused => return None,
             }
@@ -156,8 +161,8 @@ impl<O: Os> PageHeap<O> {
         let made = match (lack, goal) {
             (Lack::Slices(stretch), _) => {
                 let (locked, room) = self.commit_stretch(stretch);
-                // Room that was made is taken at once: no other thread comes between, and whether it is found
-                // again depends on what else is free.
+                // Room that was made is taken at once: no other thread comes between, and whether
+                // it is found again depends on what else is free.
                 let granted = locked.judge(goal.slices(), use_) == Verdict::Granted;
                 match room {
                     Ok(room) if granted => return Ok((locked, room)),
@@ -170,8 +175,8 @@ impl<O: Os> PageHeap<O> {
         Err(tries.after(lack, made, || self.relinquish() > 0))
     }
 
-    /// What a request finds. The frame ends before that of [`PageHeap::make`] begins, for stacks may be small. The
-    /// caller holds `committing`.
+    /// What a request finds. The frame ends before that of [`PageHeap::make`] begins, for stacks
+    /// may be small. The caller holds `committing`.
     #[inline(never)]
     fn look(&self, goal: &Goal<'_>, use_: Use, tries: &mut Tries) -> Look<'_, O> {
         let mut locked = match tries.settled {
@@ -200,7 +205,8 @@ impl<O: Os> PageHeap<O> {
         locked
     }
 
-    /// Commits a stretch, then puts it where requests find it. Returns the heap, locked, and the room that was made.
+    /// Commits a stretch, then puts it where requests find it. Returns the heap, locked, and the
+    /// room that was made.
     fn commit_stretch<'h>(
         &'h self,
         stretch: &Stretch<'h>,
@@ -225,8 +231,8 @@ impl<O: Os> PageHeap<O> {
         (locked, room)
     }
 
-    /// Commits the slices `from..to`, and when that takes a system call at the end, as many after them as a
-    /// unit has, below `limit`. What was not committed is clean.
+    /// Commits the slices `from..to`, and when that takes a system call at the end, as many after
+    /// them as a unit has, below `limit`. What was not committed is clean.
     fn commit(
         &self,
         arena: &Arena,
@@ -286,8 +292,9 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
-    /// Commits those of the slices `from..to` that have no tables yet, and their tables. The slices first:
-    /// tables are never given back, so a request that is refused must not have paid for them.
+    /// Commits those of the slices `from..to` that have no tables yet, and their tables. The slices
+    /// first: tables are never given back, so a request that is refused must not have paid for
+    /// them.
     fn commit_with_tables(&self, id: usize, from: usize, to: usize) -> Result<(), OutOfMemory> {
         let arena = &self.arenas()[id];
         let from = from.max(arena.ready());
@@ -308,8 +315,8 @@ impl<O: Os> PageHeap<O> {
     fn take_back(&self, address: usize, bytes: usize) {
         self.calls.note_uncommit();
         if let Some(start) = NonNull::new(address as *mut u8) {
-            // SAFETY: slices beyond the tables are in no span. If the kernel refuses, they stay readable,
-            // and are committed once more when they are needed.
+            // SAFETY: slices beyond the tables are in no span. If the kernel refuses, they stay
+            // readable, and are committed once more when they are needed.
             let _ = unsafe { self.os.uncommit(start, bytes) };
         }
     }
@@ -359,7 +366,8 @@ impl<'h, O: Os> Locked<'h, O> {
         self.inner.counts.committed_slices += arena.note(from, to, Commit::Yes);
     }
 
-    /// How far a commit that ends at `to` may go on: to the end of the unit, `limit`, or what is committed.
+    /// How far a commit that ends at `to` may go on: to the end of the unit, `limit`, or what is
+    /// committed.
     fn widen(&self, arena: &Arena, to: usize, limit: usize) -> usize {
         let unit = if self.heap.is_thrifty() {
             1
@@ -375,8 +383,8 @@ impl<'h, O: Os> Locked<'h, O> {
             .max(to)
     }
 
-    /// What a request lacks that finds no committed room; `None` when it cannot be met. What is to be committed of a
-    /// free span is set aside.
+    /// What a request lacks that finds no committed room; `None` when it cannot be met. What is to
+    /// be committed of a free span is set aside.
     fn find_lack(&mut self, goal: &Goal<'_>, units: usize) -> Option<Lack<'h>> {
         if let Some((free, at)) = self.find_free(goal) {
             return Some(Lack::Slices(self.stretch_in(free, at, goal.slices())));
@@ -417,7 +425,8 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Slices at the frontier of an arena, the end of a free span before it among them. `None` if it ends too soon.
+    /// Slices at the frontier of an arena, the end of a free span before it among them. `None` if
+    /// it ends too soon.
     fn stretch_at_frontier(&mut self, id: usize, want: &Want) -> Option<Stretch<'h>> {
         let arena = self.arena(id);
         let frontier = arena.frontier();
@@ -429,7 +438,8 @@ impl<'h, O: Os> Locked<'h, O> {
         self.stretch_over_frontier(id, at, want.slices)
     }
 
-    /// Slices from `at` on, where a free span that reaches up to the frontier begins, or the frontier is.
+    /// Slices from `at` on, where a free span that reaches up to the frontier begins, or the
+    /// frontier is.
     fn stretch_behind(&mut self, id: usize, at: usize, slices: usize) -> Option<Stretch<'h>> {
         let arena = self.arena(id);
         let free = self.free_at(arena, at);
@@ -465,7 +475,8 @@ impl<'h, O: Os> Locked<'h, O> {
         })
     }
 
-    /// Moves the frontier over what is committed beyond it. Returns the free span that it begins, if there is any.
+    /// Moves the frontier over what is committed beyond it. Returns the free span that it begins,
+    /// if there is any.
     fn open_stretch(&mut self, stretch: &Stretch<'h>) -> Option<&'h Record> {
         match stretch.units {
             0 => self.pass_frontier(stretch.id, stretch.to),

@@ -1,15 +1,18 @@
-//! What large reused blocks of about one size were found to be of late: untouched, or written all over.
+//! What large reused blocks of about one size were found to be of late: untouched, or written all
+//! over.
 //!
-//! Programs repeat themselves: a buffer that is asked for again and again is mostly used in the same
-//! way. After some findings in a row the next is expected to be the same; every [`LOOK_EVERY`]th time
-//! the kernel is asked all the same. A wrong expectation costs time, never correctness.
+//! Programs repeat themselves: a buffer that is asked for again and again is mostly used in the
+//! same way. After some findings in a row the next is expected to be the same; every
+//! [`LOOK_EVERY`]th time the kernel is asked all the same. A wrong expectation costs time, never
+//! correctness.
 
 use crate::base::sync::plain::{AtomicI8, AtomicU8, Ordering::Relaxed};
 
 /// Findings of [`Finding::Full`] in a row that make a habit: to be wrong costs a write.
 const SURELY_FULL: i8 = 4;
-/// Findings of [`Finding::Untouched`] in a row that make one: to be wrong throws away pages, which cost some 40 times
-/// as much to fault in as to write. Who uses a block every 32nd time or more often never gets there.
+/// Findings of [`Finding::Untouched`] in a row that make one: to be wrong throws away pages, which
+/// cost some 40 times as much to fault in as to write. Who uses a block every 32nd time or more
+/// often never gets there.
 const SURELY_UNTOUCHED: i8 = 32;
 /// How often a habit is looked at again.
 const LOOK_EVERY: i8 = 8;
@@ -44,17 +47,18 @@ pub(super) enum Look {
 
 /// Of this many long blocks with populated pages, the samples of one are purged.
 const PROBE_EVERY: u8 = 4;
-/// From here on samples were purged; what is above counts how often they were found untouched since.
+/// From here on samples were purged; what is above counts how often they were found untouched
+/// since.
 const PROBED: u8 = 64;
-/// This many times in a row make a block idle: until then it was written for as much as it costs to fault a part
-/// of it in again.
+/// This many times in a row make a block idle: until then it was written for as much as it costs to
+/// fault a part of it in again.
 const SURELY_IDLE: u8 = 16;
 
 /// A memory of findings, by size. Zeroed, it remembers nothing.
 #[derive(Debug)]
 pub(super) struct Habits {
-    /// Below [`PROBED`]: how many times [`Habits::next_look`] was asked. The samples of the blocks of one size are
-    /// not told apart.
+    /// Below [`PROBED`]: how many times [`Habits::next_look`] was asked. The samples of the blocks
+    /// of one size are not told apart.
     looks: [AtomicU8; SIZES],
     /// How many findings in a row: above 0 of [`Finding::Untouched`], below 0 of [`Finding::Full`].
     rows: [AtomicI8; SIZES],
@@ -102,7 +106,8 @@ impl Habits {
         enough
     }
 
-    /// What a block of this size is expected to be; [`Finding::Mixed`] when the kernel is to be asked.
+    /// What a block of this size is expected to be; [`Finding::Mixed`] when the kernel is to be
+    /// asked.
     pub(super) fn expected(&self, bytes: usize) -> Finding {
         let row = self.row(bytes);
         let count = row.load(Relaxed);

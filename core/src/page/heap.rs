@@ -27,7 +27,8 @@ pub(super) const MAX_ARENAS: usize = 256;
 /// How long a free page stays resident unless told otherwise, in ms.
 const DEFAULT_DECAY_MS: u64 = 1000;
 
-/// `primary_base` before the first arena: from here, no user address is within any number of slices.
+/// `primary_base` before the first arena: from here, no user address is within any number of
+/// slices.
 const NO_BASE: usize = 1 << (usize::BITS - 1);
 
 /// Memory by the slice: everything Neap gives out is a span of a page heap.
@@ -38,12 +39,13 @@ const NO_BASE: usize = 1 << (usize::BITS - 1);
 pub struct PageHeap<O: Os> {
     /// Address of the first arena. Set once.
     pub primary_base: AtomicUsize,
-    /// How many slices of the first arena have a tag that may be read, at `primary_base` plus the slice's
-    /// number; grows. While it is 0, whichever of the two is seen first, no address passes the test
-    /// `(address - primary_base) / SLICE_BYTES < primary_slices`.
+    /// How many slices of the first arena have a tag that may be read, at `primary_base` plus the
+    /// slice's number; grows. While it is 0, whichever of the two is seen first, no address passes
+    /// the test `(address - primary_base) / SLICE_BYTES < primary_slices`.
     pub primary_slices: AtomicUsize,
     arenas_in_use: AtomicUsize,
-    /// How many of the first arenas grow no more, though they have room. Written by the holder of `committing`.
+    /// How many of the first arenas grow no more, though they have room. Written by the holder of
+    /// `committing`.
     pub(super) closed: AtomicUsize,
     pub(super) decay_ms: AtomicU64,
     /// A [`super::Chores`].
@@ -53,9 +55,11 @@ pub struct PageHeap<O: Os> {
     pub(super) absent: AtomicIsize,
     /// A [`Policy`].
     pub(super) huge: AtomicU8,
-    /// Held by the one thread that reserves and commits memory, over its system calls. Taken before `purging`.
+    /// Held by the one thread that reserves and commits memory, over its system calls. Taken before
+    /// `purging`.
     pub(super) committing: FutexLock,
-    /// Held while a piece of a free span is on its way to the kernel, so that a fork finds none. Taken before `lock`.
+    /// Held while a piece of a free span is on its way to the kernel, so that a fork finds none.
+    /// Taken before `lock`.
     pub(super) purging: FutexLock,
     /// What large reused blocks were found to be.
     pub(super) habits: Habits,
@@ -99,7 +103,8 @@ pub(super) struct Inner {
     pub(super) reflected: usize,
 }
 
-// SAFETY: `inner` and `ended` are reached only under `lock`; the rest is atomics, constants, and arenas (Sync).
+// SAFETY: `inner` and `ended` are reached only under `lock`; the rest is atomics, constants, and
+// arenas (Sync).
 unsafe impl<O: Os> Sync for PageHeap<O> {}
 // SAFETY: nothing in it is tied to a thread.
 unsafe impl<O: Os + Send> Send for PageHeap<O> {}
@@ -217,8 +222,8 @@ impl<O: Os> PageHeap<O> {
         self.arenas().iter().map(slices).sum::<usize>() << SLICE_SHIFT
     }
 
-    /// Calls `visit` with the first slice of every span of one use. The lock is held: `visit` must not call
-    /// back into the heap, nor allocate.
+    /// Calls `visit` with the first slice of every span of one use. The lock is held: `visit` must
+    /// not call back into the heap, nor allocate.
     pub fn for_each_span(&self, use_: Use, mut visit: impl FnMut(Place<'_>)) {
         let locked = self.locked();
         locked.for_each_record(|place, record| {
@@ -268,7 +273,8 @@ impl<O: Os> PageHeap<O> {
     }
 
     fn with<'h>(&'h self, _guard: FutexGuard<'h>) -> Locked<'h, O> {
-        // SAFETY: the lock is held as long as the reference lives: guard and reference are in one value.
+        // SAFETY: the lock is held as long as the reference lives: guard and reference are in one
+        // value.
         let inner = unsafe { &mut *self.inner.get() };
         Locked {
             heap: self,
@@ -284,7 +290,8 @@ impl<O: Os> PageHeap<O> {
         &self.arenas[..self.arenas_in_use.load(Ordering::Acquire)]
     }
 
-    /// The next arena to open; `None` when there are as many as can be. The caller holds `committing`.
+    /// The next arena to open; `None` when there are as many as can be. The caller holds
+    /// `committing`.
     pub(super) fn unopened(&self) -> Option<(usize, &Arena)> {
         let id = self.arenas_in_use.load(Ordering::Relaxed);
         Some((id, self.arenas.get(id)?))
@@ -300,7 +307,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Tells the fast path how many tags of the first arena may be read. The caller holds `committing`.
+    /// Tells the fast path how many tags of the first arena may be read. The caller holds
+    /// `committing`.
     pub(super) fn publish_tags(&self) {
         self.primary_slices.store(
             self.arenas[0].tagged().min(self.arenas[0].end()),

@@ -1,14 +1,15 @@
 //! Huge pages, where a process fills them.
 //!
-//! The kernel makes a huge page resident in a sixth of the time of its 512 pages, and all of them at once. So it is asked for
-//! them in *units* only: whole huge pages at the frontier that slabs are carved from once the process has many slabs. These
-//! are filled from the lowest address on, so at most the last one is part empty. Slices of a unit are marked one by
-//! one; the free ones that were never touched go to slabs only, and merge with nothing beyond the unit. Before any page of a unit is
-//! purged it is split, and an ordinary part of the arena for good: the kernel would keep what is left of a huge page as a whole, and put
-//! back together what it was asked to take apart.
+//! The kernel makes a huge page resident in a sixth of the time of its 512 pages, and all of them
+//! at once. So it is asked for them in *units* only: whole huge pages at the frontier that slabs
+//! are carved from once the process has many slabs. These are filled from the lowest address on, so
+//! at most the last one is part empty. Slices of a unit are marked one by one; the free ones that
+//! were never touched go to slabs only, and merge with nothing beyond the unit. Before any page of
+//! a unit is purged it is split, and an ordinary part of the arena for good: the kernel would keep
+//! what is left of a huge page as a whole, and put back together what it was asked to take apart.
 //!
-//! Advice parts mappings, whose number is limited. So units are opened in batches that grow with the
-//! slabs, and [`super::ended`] bounds the ranges in which they ended.
+//! Advice parts mappings, whose number is limited. So units are opened in batches that grow with
+//! the slabs, and [`super::ended`] bounds the ranges in which they ended.
 
 use super::Use;
 use super::arena::Arena;
@@ -23,7 +24,8 @@ use crate::os::{Huge, Os};
 use core::ops::Range;
 use core::ptr::NonNull;
 
-/// From this size of all slabs on, new slabs come from units: the last unit, part empty, is at most a thirtieth of them.
+/// From this size of all slabs on, new slabs come from units: the last unit, part empty, is at most
+/// a thirtieth of them.
 const LEAST_SLAB_BYTES: usize = 64 << 20;
 
 /// A batch of units is this part of all slabs ...
@@ -71,8 +73,9 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Makes the unit that a slice is in an ordinary part of the arena, if it is one. Free spans in it that were dirty count as old
-    /// from now on. The lock is not held while the kernel splits the huge page; meanwhile the unit's spans come and go.
+    /// Makes the unit that a slice is in an ordinary part of the arena, if it is one. Free spans in
+    /// it that were dirty count as old from now on. The lock is not held while the kernel splits
+    /// the huge page; meanwhile the unit's spans come and go.
     pub(super) fn end_unit(&self, place: Place<'_>) {
         if !place.record().is_huge() {
             return;
@@ -93,7 +96,8 @@ impl<O: Os> PageHeap<O> {
 
     fn advise(&self, range: Range<usize>, advice: Huge) {
         if let Some(start) = NonNull::new(range.start as *mut u8) {
-            // SAFETY: all callers name ranges of one arena, which is one reservation; advice changes no contents.
+            // SAFETY: all callers name ranges of one arena, which is one reservation; advice
+            // changes no contents.
             unsafe { self.os.advise_huge(start, range.len(), advice) };
         }
     }
@@ -117,7 +121,8 @@ pub(super) fn may_merge(before: &Record, after: &Record) -> bool {
 }
 
 impl<'h, O: Os> Locked<'h, O> {
-    /// At most `most` units at the frontier of an arena for a request that suits them, if the policy has it so.
+    /// At most `most` units at the frontier of an arena for a request that suits them, if the
+    /// policy has it so.
     pub(super) fn stretch_of_units(&self, want: &Want, most: usize) -> Option<Stretch<'h>> {
         let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
         let wanted = match self.heap.huge_policy() {
@@ -176,8 +181,8 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Makes the unit at slice `from` an ordinary part of the arena, if it is one. Free spans in it that were dirty
-    /// count as old from now on.
+    /// Makes the unit at slice `from` an ordinary part of the arena, if it is one. Free spans in it
+    /// that were dirty count as old from now on.
     pub(super) fn make_ordinary(&mut self, arena: &'h Arena, from: usize) {
         if !arena.record(from).is_huge() {
             return;

@@ -1,11 +1,11 @@
 //! Bounds on what the heap holds: of dirty free pages, and of everything.
 //!
-//! What may be resident counts: spans in use and the dirty pages of free ones, those included that are being
-//! purged. Pages that slabs keep away do not count. A coroutine stack counts as [`STACK_BYTES`], for most of
-//! it is never touched. Tables of the heap's own do not count.
+//! What may be resident counts: spans in use and the dirty pages of free ones, those included that
+//! are being purged. Pages that slabs keep away do not count. A coroutine stack counts as
+//! [`STACK_BYTES`], for most of it is never touched. Tables of the heap's own do not count.
 //!
-//! Near the soft limit free pages are given back before their time, down to all of them. A request that would
-//! pass the hard limit with every free page given back is refused.
+//! Near the soft limit free pages are given back before their time, down to all of them. A request
+//! that would pass the hard limit with every free page given back is refused.
 
 use super::Use;
 use super::heap::{Locked, PageHeap};
@@ -14,7 +14,8 @@ use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 
-/// What a stack in use counts as, in bytes, however long its span: a parked coroutine touches a page or two.
+/// What a stack in use counts as, in bytes, however long its span: a parked coroutine touches a
+/// page or two.
 pub const STACK_BYTES: usize = 8 << 10;
 
 /// From this part of a limit on it is near.
@@ -67,8 +68,8 @@ impl Limits {
         self.soft.store(bytes, Relaxed);
     }
 
-    /// Sets what the process's control group leaves the heap, in bytes: a soft limit beside the other; and from how many
-    /// bytes on the heap is near it.
+    /// Sets what the process's control group leaves the heap, in bytes: a soft limit beside the
+    /// other; and from how many bytes on the heap is near it.
     pub fn set_group(&self, bytes: usize, near: usize) {
         self.group.store(bytes, Relaxed);
         self.group_near.store(near, Relaxed);
@@ -79,8 +80,8 @@ impl Limits {
         self.dirty.store(bytes, Relaxed);
     }
 
-    /// Sets how many bytes of free pages stay resident at any age; `usize::MAX`: all. The other bounds, and a
-    /// request to purge, take them all the same.
+    /// Sets how many bytes of free pages stay resident at any age; `usize::MAX`: all. The other
+    /// bounds, and a request to purge, take them all the same.
     pub fn set_kept(&self, bytes: usize) {
         self.kept.store(bytes, Relaxed);
     }
@@ -116,13 +117,14 @@ impl<O: Os> PageHeap<O> {
         &self.limits
     }
 
-    /// Hears that `bytes` more bytes (fewer, if negative) of spans in use are not resident, and stay away for now.
+    /// Hears that `bytes` more bytes (fewer, if negative) of spans in use are not resident, and
+    /// stay away for now.
     pub fn note_absent(&self, bytes: isize) {
         self.absent.fetch_add(bytes, Relaxed);
     }
 
-    /// Whether a refused request for `bytes` could be served if every slab and every stack were empty and all that is
-    /// free stood together. If not, gathering free memory is vain.
+    /// Whether a refused request for `bytes` could be served if every slab and every stack were
+    /// empty and all that is free stood together. If not, gathering free memory is vain.
     pub fn may_gain(&self, bytes: usize) -> bool {
         let locked = self.locked();
         let counts = &locked.inner.counts;
@@ -194,7 +196,8 @@ impl<O: Os> Locked<'_, O> {
             .and_then(|room| room.checked_sub(wanted))
         {
             None => Verdict::Refused,
-            // Dirty pages that the request takes over count twice here: at worst it purges a little early.
+            // Dirty pages that the request takes over count twice here: at worst it purges a little
+            // early.
             Some(room) if held.dirty > room => Verdict::AfterPurge(room),
             Some(_) => Verdict::Granted,
         }

@@ -2,10 +2,10 @@
 //!
 //! Pages that the kernel moved keep the offset of the place they come from, so their mapping cannot
 //! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
-//! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once, and mapped afresh when
-//! they are freed: that gives their pages back to the kernel and lets the mappings merge again.
-//! Spans that the program mapped something over are marked in the same way.
-//! Where every commit is charged nothing is moved, for there mapping afresh may be refused.
+//! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once, and mapped afresh
+//! when they are freed: that gives their pages back to the kernel and lets the mappings merge
+//! again. Spans that the program mapped something over are marked in the same way. Where every
+//! commit is charged nothing is moved, for there mapping afresh may be refused.
 
 use super::heap::{Locked, PageHeap};
 use super::place::Place;
@@ -20,10 +20,11 @@ use core::ptr::NonNull;
 const MOST_MOVED: usize = 4096;
 
 impl<O: Os> PageHeap<O> {
-    /// Moves the pages of the first `bytes` bytes (a multiple of the OS page) from one span to another without
-    /// copying. The source then reads as zero there and counts as asked for 0 bytes, so that its free with
-    /// [`Dirty::Prefix`] of [`Place::bytes`] has nothing to add. Nothing changes on an error, but a target that is
-    /// [`RemapError::Lost`] stays in use for good.
+    /// Moves the pages of the first `bytes` bytes (a multiple of the OS page) from one span to
+    /// another without copying. The source then reads as zero there and counts as asked for 0
+    /// bytes, so that its free with [`Dirty::Prefix`] of [`Place::bytes`] has nothing to add.
+    /// Nothing changes on an error, but a target that is [`RemapError::Lost`] stays in use for
+    /// good.
     ///
     /// # Safety
     /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
@@ -60,11 +61,12 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
-    /// Maps a span afresh that pages were moved into, or that the program mapped over. The lock is not held: giving
-    /// pages back takes long, and the span is still the caller's.
+    /// Maps a span afresh that pages were moved into, or that the program mapped over. The lock is
+    /// not held: giving pages back takes long, and the span is still the caller's.
     ///
     /// # Safety
-    /// - `base` is the first byte of a span in use, and no thread uses what is beyond the first `kept` slices any more.
+    /// - `base` is the first byte of a span in use, and no thread uses what is beyond the first
+    ///   `kept` slices any more.
     pub(super) unsafe fn renew_from(&self, base: NonNull<u8>, kept: usize) -> Renewal {
         let Some(place) = self.locate(base.as_ptr() as usize) else {
             return Renewal::NoNeed;
@@ -101,9 +103,10 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Notes that the program mapped a range anew, or that another process fills it: the spans in use that it
-    /// touches, which are the caller's, are no longer what the kernel says of anonymous memory, and are mapped afresh when they
-    /// are freed. Takes no lock. Outside of the arenas it costs a comparison for each of them.
+    /// Notes that the program mapped a range anew, or that another process fills it: the spans in
+    /// use that it touches, which are the caller's, are no longer what the kernel says of anonymous
+    /// memory, and are mapped afresh when they are freed. Takes no lock. Outside of the arenas it
+    /// costs a comparison for each of them.
     pub fn note_foreign(&self, address: usize, bytes: usize) {
         let Some(place) = self.locate(address) else {
             return;
@@ -137,7 +140,8 @@ pub(super) enum Renewal {
 }
 
 impl<'h, O: Os> Locked<'h, O> {
-    /// The first `bytes` bytes of a span in use read as zero; the rest of what was asked for does not.
+    /// The first `bytes` bytes of a span in use read as zero; the rest of what was asked for does
+    /// not.
     fn note_moved(&mut self, place: Place<'h>, bytes: usize) {
         let asked = place.bytes();
         self.note_writes(place, Dirty::Prefix(asked));

@@ -11,8 +11,9 @@ use crate::os::Os;
 use core::ptr::NonNull;
 
 impl<O: Os> PageHeap<O> {
-    /// A span of `slices` slices at a multiple of `align_slices` slices (a power of two), for a user who asks for
-    /// `bytes` of it. `None` when the kernel or a limit refuses memory; then nothing has changed.
+    /// A span of `slices` slices at a multiple of `align_slices` slices (a power of two), for a
+    /// user who asks for `bytes` of it. `None` when the kernel or a limit refuses memory; then
+    /// nothing has changed.
     pub fn alloc(
         &self,
         slices: usize,
@@ -59,8 +60,8 @@ impl<O: Os> PageHeap<O> {
         })
     }
 
-    /// Takes a whole span back. Its tag becomes 0. A span that the program mapped over, and that the kernel refuses
-    /// to map afresh, stays in use for good.
+    /// Takes a whole span back. Its tag becomes 0. A span that the program mapped over, and that
+    /// the kernel refuses to map afresh, stays in use for good.
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, which no thread uses any more.
@@ -88,8 +89,8 @@ impl<O: Os> PageHeap<O> {
         self.end(locked);
     }
 
-    /// Makes a span longer, to `new_slices` slices (more than it has), if what follows it is free; sets the bytes asked for. Nothing
-    /// changes on `None`.
+    /// Makes a span longer, to `new_slices` slices (more than it has), if what follows it is free;
+    /// sets the bytes asked for. Nothing changes on `None`.
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, and the caller's.
@@ -117,7 +118,8 @@ impl<O: Os> PageHeap<O> {
         Some(grown)
     }
 
-    /// Gives the end of a span back so that `new_slices` slices (at least one) remain; sets the bytes asked for.
+    /// Gives the end of a span back so that `new_slices` slices (at least one) remain; sets the
+    /// bytes asked for.
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, the caller's, of at least `new_slices` slices.

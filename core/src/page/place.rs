@@ -36,8 +36,9 @@ impl Place<'_> {
         self.arena.tag(self.index).swap(0, Relaxed)
     }
 
-    /// The slice's entry in the side table, [`super::Sides::near`] bytes long. All zero until its user writes to it; the page
-    /// heap never does, not even between two spans. Only for slices of a span, of today or before.
+    /// The slice's entry in the side table, [`super::Sides::near`] bytes long. All zero until its
+    /// user writes to it; the page heap never does, not even between two spans. Only for slices of
+    /// a span, of today or before.
     #[inline]
     pub fn side(&self) -> NonNull<u8> {
         self.arena.side(self.index)
@@ -48,14 +49,16 @@ impl Place<'_> {
         self.arena.far_side(self.index)
     }
 
-    /// What its user noted for the span in use that starts here. Of other spans, and before the user notes something, null or a
-    /// pointer to 64 bytes of Neap's own tables. Only for slices of a span, of today or before.
+    /// What its user noted for the span in use that starts here. Of other spans, and before the
+    /// user notes something, null or a pointer to 64 bytes of Neap's own tables. Only for slices of
+    /// a span, of today or before.
     #[inline]
     pub fn noted(&self) -> *mut u8 {
         self.record().noted()
     }
 
-    /// Notes a pointer for the span in use that starts here. Unlike the side table it costs no memory.
+    /// Notes a pointer for the span in use that starts here. Unlike the side table it costs no
+    /// memory.
     #[inline]
     pub fn note(&self, pointer: *mut u8) {
         self.record().note(pointer);
@@ -82,8 +85,9 @@ impl Place<'_> {
         self.used().map_or(0, |(record, _)| record.bytes())
     }
 
-    /// Which OS pages of the slice that starts this span may hold old data, the lowest page in the lowest bit.
-    /// While the span is in use: as it was when the span was given out. All ones outside of spans.
+    /// Which OS pages of the slice that starts this span may hold old data, the lowest page in the
+    /// lowest bit. While the span is in use: as it was when the span was given out. All ones
+    /// outside of spans.
     pub fn dirty_mask(&self) -> u16 {
         if self.has_record() && self.record().detail() == Detail::Masks {
             self.arena.mask(self.index).load(Relaxed)

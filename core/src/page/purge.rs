@@ -1,10 +1,11 @@
 //! When and how free pages go back to the kernel.
 //!
-//! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first: by the purge
-//! thread, by a caller on its way (one piece of work at most), or by a request for all. A piece is cut out of
-//! its span, set aside, and purged without the heap's lock, so that no other thread waits for the kernel.
-//! Meanwhile it counts as free and dirty. Where every commit is charged, whole huge pages are uncommitted
-//! instead. What the kernel refuses to purge stays dirty, out of the queue.
+//! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first:
+//! by the purge thread, by a caller on its way (one piece of work at most), or by a request for
+//! all. A piece is cut out of its span, set aside, and purged without the heap's lock, so that no
+//! other thread waits for the kernel. Meanwhile it counts as free and dirty. Where every commit is
+//! charged, whole huge pages are uncommitted instead. What the kernel refuses to purge stays dirty,
+//! out of the queue.
 
 use super::decommit::committed_units;
 use super::heap::{Locked, PageHeap};
@@ -17,22 +18,24 @@ use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, OutOfMemory, Populated, Purged};
 use core::ptr::NonNull;
 
-/// Most bytes of one piece: 2,048 pages of 4 KiB, for which the kernel needs 0.1 to 0.4 ms. Where few pages of each slice are dirty, as
-/// after coroutines, it spans as many slices.
+/// Most bytes of one piece: 2,048 pages of 4 KiB, for which the kernel needs 0.1 to 0.4 ms. Where
+/// few pages of each slice are dirty, as after coroutines, it spans as many slices.
 const MOST_BYTES: usize = 8 << 20;
 
-/// A free span with more dirty bytes than this may never have been touched in most of its pages: the kernel is asked.
+/// A free span with more dirty bytes than this may never have been touched in most of its pages:
+/// the kernel is asked.
 const LONG_BYTES: usize = 64 << 20;
 
-/// Most bytes of a piece in which the kernel finds few pages. Asking about a piece that is populated throughout takes
-/// 0.5 ms at this size.
+/// Most bytes of a piece in which the kernel finds few pages. Asking about a piece that is
+/// populated throughout takes 0.5 ms at this size.
 const MOST_SPARSE: usize = 512 << 20;
 
 /// Most pieces that a caller purges on its way when a bound is passed.
 const MOST_ON_THE_WAY: usize = 8;
 
-/// Slices of an arena that the last piece of work passed: the free ones among them are clean. A span of millions of slices is purged by
-/// thousands of pieces, each of which would begin with a look at all that is clean by now.
+/// Slices of an arena that the last piece of work passed: the free ones among them are clean. A
+/// span of millions of slices is purged by thousands of pieces, each of which would begin with a
+/// look at all that is clean by now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Swept {
     arena: usize,
@@ -109,7 +112,8 @@ impl<O: Os> PageHeap<O> {
         self.purge_by_pieces(|_| Due::Until(time))
     }
 
-    /// Gives back free pages, oldest first, until at most `bytes` of them may be resident. Returns how many bytes.
+    /// Gives back free pages, oldest first, until at most `bytes` of them may be resident. Returns
+    /// how many bytes.
     pub fn purge_above(&self, bytes: usize) -> usize {
         let most = bytes / self.os.page_bytes();
         self.purge_by_pieces(|_| Due::Above(most))
@@ -126,14 +130,15 @@ impl<O: Os> PageHeap<O> {
         uncommitted + self.purge_by_pieces(|_| Due::All)
     }
 
-    /// Gives back all free pages, locked or not: for a program that asks for it. Returns how many bytes.
+    /// Gives back all free pages, locked or not: for a program that asks for it. Returns how many
+    /// bytes.
     pub fn purge_locked(&self) -> usize {
         self.locked().forgive();
         self.purge_by_pieces(|_| Due::Locked)
     }
 
-    /// Gives pages of a span in use back; false if the kernel refuses, or if they are not the heap's any more, for the
-    /// program mapped something over them.
+    /// Gives pages of a span in use back; false if the kernel refuses, or if they are not the
+    /// heap's any more, for the program mapped something over them.
     ///
     /// # Safety
     /// - Whole OS pages of one span in use, which no thread uses.
@@ -157,7 +162,8 @@ impl<O: Os> PageHeap<O> {
         self.decay_ms.store(ms, Relaxed);
     }
 
-    /// Says who purges what is past the decay time: callers on their way, or a thread that calls [`PageHeap::purge_due`].
+    /// Says who purges what is past the decay time: callers on their way, or a thread that calls
+    /// [`PageHeap::purge_due`].
     pub fn set_chores(&self, chores: Chores) {
         self.chores.store(chores as u8, Relaxed);
     }
@@ -170,8 +176,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// When the oldest free dirty pages became free, in ms; `None` when none will be purged by their age: the kernel
-    /// refused them, the program locked its memory, or all of them may stay.
+    /// When the oldest free dirty pages became free, in ms; `None` when none will be purged by
+    /// their age: the kernel refused them, the program locked its memory, or all of them may stay.
     pub fn oldest_dirty(&self) -> Option<u64> {
         let locked = self.locked();
         let oldest = locked.next_due(Due::Until(u64::MAX));
@@ -190,7 +196,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// What a caller does on its way, when it has given up the lock. It does nothing while another thread purges.
+    /// What a caller does on its way, when it has given up the lock. It does nothing while another
+    /// thread purges.
     pub(super) fn do_chores(&self, due: Due) {
         let pieces = match due {
             Due::Nothing => return,
@@ -203,12 +210,13 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Purges one piece of at most `reach` bytes; `None` when nothing is due. The caller holds `purging`, so that a fork finds no
-    /// piece on its way.
+    /// Purges one piece of at most `reach` bytes; `None` when nothing is due. The caller holds
+    /// `purging`, so that a fork finds no piece on its way.
     ///
-    /// The masks of a large block that was freed call all of it dirty, however little of it was touched. So the kernel
-    /// is asked about long spans. While it finds few pages, `reach` is long: a free TiB is then a matter of some thousand
-    /// calls. A long piece that is populated after all is purged for its first [`MOST_BYTES`] only.
+    /// The masks of a large block that was freed call all of it dirty, however little of it was
+    /// touched. So the kernel is asked about long spans. While it finds few pages, `reach` is long:
+    /// a free TiB is then a matter of some thousand calls. A long piece that is populated after all
+    /// is purged for its first [`MOST_BYTES`] only.
     fn purge_piece(
         &self,
         due: &impl Fn(&Locked<'_, O>) -> Due,
@@ -231,7 +239,8 @@ impl<O: Os> PageHeap<O> {
         })
     }
 
-    /// Purges the dirty pages of a part that was set aside, then puts it back. Returns how many bytes.
+    /// Purges the dirty pages of a part that was set aside, then puts it back. Returns how many
+    /// bytes.
     fn purge_part(
         &self,
         part: &Record,
@@ -298,8 +307,8 @@ impl<O: Os> PageHeap<O> {
 
     fn purge_run(&self, run: &DirtyRun, due: Due) -> Purged {
         match NonNull::new(run.address as *mut u8) {
-            // SAFETY: cut out of a free span, so no thread uses it; dirty slices are committed, and the run holds
-            // only such.
+            // SAFETY: cut out of a free span, so no thread uses it; dirty slices are committed, and
+            // the run holds only such.
             Some(start) if due == Due::Locked => unsafe { self.os.purge_locked(start, run.bytes) },
             // SAFETY: as above.
             Some(start) => unsafe { self.os.purge(start, run.bytes) },
@@ -384,8 +393,8 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Cuts the next piece out of the oldest span that is due: at most `reach` dirty bytes where the
-    /// kernel is asked about them, else at most [`MOST_BYTES`].
+    /// Cuts the next piece out of the oldest span that is due: at most `reach` dirty bytes where
+    /// the kernel is asked about them, else at most [`MOST_BYTES`].
     fn cut_piece(&mut self, due: Due, reach: usize) -> Option<Piece<'h>> {
         let span = self.next_due(due)?;
         let arena = self.arena(span.arena());

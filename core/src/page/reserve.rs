@@ -12,18 +12,20 @@ use crate::os::{Os, OutOfMemory};
 use core::ops::Range;
 use core::ptr::NonNull;
 
-/// Slices of the arenas we would like best (1 TiB), and of the smallest worth a system call (1 MiB).
+/// Slices of the arenas we would like best (1 TiB), and of the smallest worth a system call (1
+/// MiB).
 const MOST_SLICES: usize = (1 << 40) / SLICE_BYTES;
 const LEAST_SLICES: usize = (1 << 20) / SLICE_BYTES;
 /// An arena takes at most this part of a limited address space, unless one request needs more.
 const LIMIT_PART: usize = 8;
-/// Under a limit below this (64 MiB), on the address space or on writable memory, arenas are small, for so are their tables, and
-/// nothing is committed ahead.
+/// Under a limit below this (64 MiB), on the address space or on writable memory, arenas are small,
+/// for so are their tables, and nothing is committed ahead.
 const AMPLE_SLICES: usize = (64 << 20) / SLICE_BYTES;
-/// Under a limit on writable memory below this (4 MiB), there are no thread caches, and a request may get
-/// a block of a larger class.
+/// Under a limit on writable memory below this (4 MiB), there are no thread caches, and a request
+/// may get a block of a larger class.
 const SCANT_SLICES: usize = (4 << 20) / SLICE_BYTES;
-/// Slices of the first arena where address space has its price (256 MiB); a further one has as many as all before it.
+/// Slices of the first arena where address space has its price (256 MiB); a further one has as many
+/// as all before it.
 const DEAR_SLICES: usize = (256 << 20) / SLICE_BYTES;
 /// Slices of the first arena at the end of the program's heap (4 MiB).
 const BREAK_SLICES: usize = (4 << 20) / SLICE_BYTES;
@@ -55,17 +57,18 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Hears that the limit on the process's address space may have changed: what is reserved and
-    /// not used counts against it, and keeps threads from starting. Does not wait for the heap's locks
-    /// for long: the caller may have interrupted their holder.
+    /// not used counts against it, and keeps threads from starting. Does not wait for the heap's
+    /// locks for long: the caller may have interrupted their holder.
     pub fn note_address_limit(&self) {
         self.fit_address_limit(self.os.address_limit().unwrap_or(usize::MAX));
     }
 
     /// Makes arenas that are too long for a limit of `limit` bytes of address space fit it.
     ///
-    /// The limit of a program that adds a little to the size of its address space counts the reserve as used. These
-    /// arenas keep what they reserved and grow no more, and the kernel bounds what is opened beside them. For any
-    /// other limit, they give back what is reserved and not used.
+    /// The limit of a program that adds a little to the size of its address space counts the
+    /// reserve as used. These arenas keep what they reserved and grow no more, and the kernel
+    /// bounds what is opened beside them. For any other limit, they give back what is reserved and
+    /// not used.
     pub(super) fn fit_address_limit(&self, limit: usize) {
         let kept = kept_slices(limit);
         let is_long = |arena: &Arena| arena.end() > arena.layout().head + kept;
@@ -113,9 +116,9 @@ impl<O: Os> PageHeap<O> {
         rest.sum::<usize>() * SLICE_BYTES
     }
 
-    /// Ends an arena where nothing uses it any more, but for `kept` slices. Returns the addresses that it
-    /// does not need any more. Concurrent frees see nothing of it: tags and tables of slices that were
-    /// ever used stay. The caller holds `committing`.
+    /// Ends an arena where nothing uses it any more, but for `kept` slices. Returns the addresses
+    /// that it does not need any more. Concurrent frees see nothing of it: tags and tables of
+    /// slices that were ever used stay. The caller holds `committing`.
     fn shorten(&self, arena: &Arena, kept: usize) -> Option<[Range<usize>; 3]> {
         let mut locked = (0..LOCK_TRIES).find_map(|_| self.try_locked())?;
         let (layout, old) = (arena.layout(), arena.end());
@@ -146,14 +149,14 @@ impl<O: Os> PageHeap<O> {
 
     fn release_range(&self, range: Range<usize>) {
         if let Some(start) = NonNull::new(range.start as *mut u8).filter(|_| !range.is_empty()) {
-            // SAFETY: of one arena; no span was ever there, nor tables that are committed, and none will be:
-            // the arena ends before.
+            // SAFETY: of one arena; no span was ever there, nor tables that are committed, and none
+            // will be: the arena ends before.
             unsafe { self.os.release_part(start, range.len()) };
         }
     }
 
-    /// Opens a new arena in which the request fits. An error when there is no address space, or when the kernel refused
-    /// to commit its tables.
+    /// Opens a new arena in which the request fits. An error when there is no address space, or
+    /// when the kernel refused to commit its tables.
     pub(super) fn open_arena(&self, want: &Want) -> Result<(), Refusal> {
         // Asked once, and not first under the lock, for the answer stands in a file.
         let _ = self.os.strict_commit();
@@ -174,16 +177,18 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
-    /// Gives up what is reserved and was never used, for it counts where the bytes that the process may lock are
-    /// limited. Later requests open arenas of what size the kernel then grants. Nothing happens where half of all arenas are
-    /// open: a program may ask again and again, in vain.
+    /// Gives up what is reserved and was never used, for it counts where the bytes that the process
+    /// may lock are limited. Later requests open arenas of what size the kernel then grants.
+    /// Nothing happens where half of all arenas are open: a program may ask again and again, in
+    /// vain.
     pub fn give_up_rest(&self) {
         if self.arenas().len() < MAX_ARENAS / 2 {
             self.fit_address_limit(0);
         }
     }
 
-    /// Reserves an arena: of the size we like best, else smaller and smaller, down to what the request needs.
+    /// Reserves an arena: of the size we like best, else smaller and smaller, down to what the
+    /// request needs.
     fn reserve(&self, want: &Want) -> Option<Layout> {
         let page = self.os.page_bytes().min(SLICE_BYTES);
         let usable = want.slices.checked_add(want.align - 1)?;
@@ -250,8 +255,8 @@ impl<O: Os> PageHeap<O> {
             .reserve(slices.checked_mul(SLICE_BYTES)?, HUGE_BYTES)
     }
 
-    /// Commits the first tables of an arena; the first slices, their neighbours, in the same call if the
-    /// kernel lets us.
+    /// Commits the first tables of an arena; the first slices, their neighbours, in the same call
+    /// if the kernel lets us.
     fn open_tables(&self, arena: &Arena) -> Result<(), OutOfMemory> {
         let head = arena.layout().head;
         let (Some(tags), Some(group)) = (arena.tags_step(head + 1), arena.groups_step(head + 1))

@@ -1,4 +1,5 @@
-//! Which OS pages of the arenas are in RAM, slice by slice: what a ledger needs to tell every byte's place.
+//! Which OS pages of the arenas are in RAM, slice by slice: what a ledger needs to tell every
+//! byte's place.
 
 use super::Use;
 use super::heap::{MAX_ARENAS, PageHeap};
@@ -32,11 +33,13 @@ pub enum Part {
     Beyond,
 }
 
-/// The kernel's answer about all arenas, at one moment. Holds memory of its own, outside of the arenas.
+/// The kernel's answer about all arenas, at one moment. Holds memory of its own, outside of the
+/// arenas.
 #[derive(Debug)]
 pub struct Residence<'h, O: Os> {
     heap: &'h PageHeap<O>,
-    /// One entry a slice, arena by arena; `None` if there was no memory for it or the kernel did not tell.
+    /// One entry a slice, arena by arena; `None` if there was no memory for it or the kernel did
+    /// not tell.
     table: Option<NonNull<Pages>>,
     bytes: usize,
     /// How many slices of each arena are in the table.
@@ -83,8 +86,8 @@ impl<O: Os> Residence<'_, O> {
             .map(|table| unsafe { table.add(index).as_ptr().read() })
     }
 
-    /// Calls `visit` with every slice of every arena, in order, and what it is part of. Takes no lock: what changes meanwhile is seen as
-    /// it was or as it is.
+    /// Calls `visit` with every slice of every arena, in order, and what it is part of. Takes no
+    /// lock: what changes meanwhile is seen as it was or as it is.
     pub fn for_each_slice(&self, mut visit: impl FnMut(Place<'_>, Part)) {
         for (arena, &covered) in self.heap.arenas().iter().zip(&self.covered) {
             let head = arena.layout().head;
@@ -136,7 +139,8 @@ impl<O: Os> Residence<'_, O> {
     fn ask_about(&mut self, number: usize) -> bool {
         let layout = *self.heap.arenas()[number].layout();
         let end = layout.base + ((self.covered[number] as usize) << SLICE_SHIFT);
-        // Between the tags and the groups nothing is committed, and what stands there may be another's mapping.
+        // Between the tags and the groups nothing is committed, and what stands there may be
+        // another's mapping.
         let (tags, groups) = self.heap.arenas()[number].tables(0);
         let (heap, page) = (self.heap, layout.page_bytes());
         let mut visit = |run: Populated| {
@@ -149,7 +153,8 @@ impl<O: Os> Residence<'_, O> {
                 let Some(start) = NonNull::new(from as *mut u8).filter(|_| from < to) else {
                     return true;
                 };
-                // SAFETY: tables, or spans; pages of an arena that are only reserved are not populated.
+                // SAFETY: tables, or spans; pages of an arena that are only reserved are not
+                // populated.
                 unsafe { heap.os.populated(start, to - from, &mut visit) }.is_ok()
             })
     }
@@ -213,7 +218,8 @@ fn slices_of(record: &Record) -> usize {
     }
 }
 
-/// Visits the slices of the span that starts at `place`; returns the index of the first slice after it.
+/// Visits the slices of the span that starts at `place`; returns the index of the first slice after
+/// it.
 fn part_of(place: Place<'_>, end: usize, visit: &mut impl FnMut(Place<'_>, Part)) -> usize {
     let (arena, first) = (place.arena, place.index);
     if first >= arena.frontier() {

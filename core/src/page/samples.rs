@@ -1,8 +1,9 @@
 //! A few OS pages of a long block, evenly spread, that stand for all of it.
 //!
-//! They answer two questions that would cost more to ask of every page. Is a block that was full full again? And
-//! does anybody use the pages that `calloc` writes zeros to, time after time? For the second they are purged: if
-//! they are populated the next time, the program touched them since. If not, it does not touch the others either.
+//! They answer two questions that would cost more to ask of every page. Is a block that was full
+//! full again? And does anybody use the pages that `calloc` writes zeros to, time after time? For
+//! the second they are purged: if they are populated the next time, the program touched them since.
+//! If not, it does not touch the others either.
 
 use super::zeroing::Run;
 use crate::base::units::SLICE_BYTES;
@@ -49,7 +50,8 @@ impl Samples {
         }
     }
 
-    /// Another page of its slice for every sample, for programs like to touch pages at even distances.
+    /// Another page of its slice for every sample, for programs like to touch pages at even
+    /// distances.
     fn page(&self, number: usize) -> Run {
         let pages = (SLICE_BYTES / self.page).max(1);
         Run {

@@ -2,7 +2,8 @@
 //!
 //! A span's facts stand in the record of its first slice; the record of its last slice says how far
 //! back the first is. The records between are blank. All fields are words of their own, so that an
-//! address from nowhere may be looked at without the lock: the answer is then stale, never undefined.
+//! address from nowhere may be looked at without the lock: the answer is then stale, never
+//! undefined.
 
 use super::Use;
 use crate::base::sync::plain::{
@@ -34,7 +35,8 @@ pub(super) enum State {
     Blank,
     /// First slice of a free span.
     Free,
-    /// First slice of a piece of a free span that was set aside: the kernel works on it, without the heap's lock.
+    /// First slice of a piece of a free span that was set aside: the kernel works on it, without
+    /// the heap's lock.
     Aside,
     /// First slice of a span in use.
     Used(Use),
@@ -61,8 +63,8 @@ pub(super) enum Queued {
 pub(super) enum Detail {
     /// In its slices' masks.
     Masks,
-    /// Every page counts as dirty, and the masks are out of date: a large span is freed and taken again without
-    /// a look at them. See [`super::blanket`].
+    /// Every page counts as dirty, and the masks are out of date: a large span is freed and taken
+    /// again without a look at them. See [`super::blanket`].
     Blanket,
 }
 
@@ -95,7 +97,8 @@ pub(super) struct Record {
     blanket: AtomicU8,
     /// 1 in a span in use that the program mapped over; see [`super::moves`].
     foreign: AtomicU8,
-    /// Of the slice, not of its span: 1 when the kernel may back it with a huge page; see [`super::huge`].
+    /// Of the slice, not of its span: 1 when the kernel may back it with a huge page; see
+    /// [`super::huge`].
     huge: AtomicU8,
 }
 
@@ -162,7 +165,8 @@ impl Record {
         self.stamp.swap(bytes, Relaxed)
     }
 
-    /// What the user of this span in use noted; if it noted nothing, null or any of Neap's own data.
+    /// What the user of this span in use noted; if it noted nothing, null or any of Neap's own
+    /// data.
     pub(super) fn noted(&self) -> *mut u8 {
         self.older.load(Acquire).cast()
     }
@@ -240,8 +244,8 @@ impl Record {
         self.index.get() + self.slices.get()
     }
 
-    /// Notes how many of the span's `pages` are dirty, which is its place in the order. To be called before the
-    /// span goes into the tree.
+    /// Notes how many of the span's `pages` are dirty, which is its place in the order. To be
+    /// called before the span goes into the tree.
     pub(super) fn note_warmth(&self, pages: usize) {
         let warmth = match self.dirty.get() {
             0 if self.is_huge() => Warmth::Huge,

@@ -175,8 +175,9 @@ impl<O: Os> PageHeap<O> {
 /// Where the running figures are copied to, for other processes to see: one word each.
 #[derive(Clone, Copy, Debug)]
 pub struct Mirror {
-    /// A sequence number, odd while the rest is being written; spans and slices by use; bytes of large blocks, free spans, their pages
-    /// that may be resident, tables, committed, reserved; times that pages were given back; bytes of these.
+    /// A sequence number, odd while the rest is being written; spans and slices by use; bytes of
+    /// large blocks, free spans, their pages that may be resident, tables, committed, reserved;
+    /// times that pages were given back; bytes of these.
     pub figures: &'static [AtomicU64; MIRROR_WORDS],
     /// How many arenas, then first address and bytes of each.
     pub arenas: &'static [AtomicU64],
@@ -191,8 +192,8 @@ const MIRROR_SLICES: usize = 1024;
 pub const MIRROR_WORDS: usize = 1 + 2 * USES + 8;
 
 impl<O: Os> PageHeap<O> {
-    /// From now on the figures are copied there whenever they are out by a sixty-fourth of the spans in use, or by
-    /// a MiB in a small heap, and after a purge. `None`: no more.
+    /// From now on the figures are copied there whenever they are out by a sixty-fourth of the
+    /// spans in use, or by a MiB in a small heap, and after a purge. `None`: no more.
     pub fn set_mirror(&self, mirror: Option<Mirror>) {
         let mut locked = self.locked();
         locked.inner.mirror = mirror;
@@ -201,8 +202,9 @@ impl<O: Os> PageHeap<O> {
 }
 
 impl<O: Os> Locked<'_, O> {
-    /// Copies the figures to the mirror, if there is one and they are no longer about the same: writing them costs some ns, and
-    /// a thread that allocates and frees one large block again and again should not pay them each time.
+    /// Copies the figures to the mirror, if there is one and they are no longer about the same:
+    /// writing them costs some ns, and a thread that allocates and frees one large block again and
+    /// again should not pay them each time.
     #[inline]
     pub(super) fn reflect(&mut self) {
         let used = self.inner.counts.used_slices;

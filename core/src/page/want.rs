@@ -40,8 +40,8 @@ impl Goal<'_> {
         }
     }
 
-    /// Whether the caller has another way if there is no room at once: it asks for resident pages only,
-    /// or for a certain place, beside a span that can move.
+    /// Whether the caller has another way if there is no room at once: it asks for resident pages
+    /// only, or for a certain place, beside a span that can move.
     pub(super) fn is_optional(&self) -> bool {
         match self {
             Self::Fit(want) => want.from == From::Dirty,

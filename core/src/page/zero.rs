@@ -30,8 +30,8 @@ pub enum Dirty {
     AsBefore,
     /// At most this many bytes from the span's start (beyond them: as before).
     Prefix(usize),
-    /// Of a span of one slice: at most this many bytes from its start, and not the OS pages `clean` of it, which read
-    /// as zero now.
+    /// Of a span of one slice: at most this many bytes from its start, and not the OS pages `clean`
+    /// of it, which read as zero now.
     PrefixBut {
         /// Bytes.
         bytes: usize,
@@ -83,8 +83,8 @@ impl Arena {
         }
     }
 
-    /// Notes that the first `pages` OS pages of the slices `from..to` may be dirty. Returns how many
-    /// were not before.
+    /// Notes that the first `pages` OS pages of the slices `from..to` may be dirty. Returns how
+    /// many were not before.
     pub(super) fn mark_dirty(&self, from: usize, to: usize, pages: usize) -> usize {
         let per_slice = self.layout().pages_per_slice;
         let full = self.layout().full_mask();
@@ -106,8 +106,8 @@ impl Arena {
         added
     }
 
-    /// Notes that the first `pages` OS pages of the slices `from..to` are zero. Returns how many were
-    /// dirty.
+    /// Notes that the first `pages` OS pages of the slices `from..to` are zero. Returns how many
+    /// were dirty.
     pub(super) fn clear_prefix(&self, from: usize, to: usize, pages: usize) -> usize {
         let per_slice = self.layout().pages_per_slice;
         let whole = (pages / per_slice).min(to - from);
@@ -127,8 +127,9 @@ impl Arena {
         Some(from + masks.position(|mask| mask.load(Relaxed) != 0)?)
     }
 
-    /// The next dirty pages in the slices `from..to`, at most `most` of them (but all of the first slice), over at most as many slices. Clean
-    /// pages between dirty ones are in the run where they are few: purging absent pages costs less than another call.
+    /// The next dirty pages in the slices `from..to`, at most `most` of them (but all of the first
+    /// slice), over at most as many slices. Clean pages between dirty ones are in the run where
+    /// they are few: purging absent pages costs less than another call.
     pub(super) fn next_dirty(&self, from: usize, to: usize, most: usize) -> Option<DirtyRun> {
         let dirty = |index: usize| self.mask(index).load(Relaxed).count_ones() as usize;
         let first = self.first_dirty(from, to)?;
@@ -158,8 +159,9 @@ impl Arena {
 }
 
 impl Place<'_> {
-    /// Calls `visit` with the offset and the length of every run of pages among the first `bytes` bytes of the
-    /// span that starts here that its masks call dirty. The last run may end within a page.
+    /// Calls `visit` with the offset and the length of every run of pages among the first `bytes`
+    /// bytes of the span that starts here that its masks call dirty. The last run may end within a
+    /// page.
     pub(super) fn each_dirty_run(&self, bytes: usize, mut visit: impl FnMut(usize, usize)) {
         let (page, per_slice) = (
             self.arena.layout().page_bytes(),

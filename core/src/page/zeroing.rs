@@ -1,9 +1,10 @@
 //! How `calloc` makes a span zero without touching what is zero.
 //!
-//! Pages that the zero state calls zero are left alone. Of the others, short runs are written. For long
-//! ones the kernel is asked which pages are populated, and only those are written, in place: that costs a
-//! twentieth of faulting them in again. Pages in swap are purged, for writing would first read them.
-//! Where the kernel does not tell, long runs are purged. `docs/zero.md` has the measurements behind the numbers.
+//! Pages that the zero state calls zero are left alone. Of the others, short runs are written. For
+//! long ones the kernel is asked which pages are populated, and only those are written, in place:
+//! that costs a twentieth of faulting them in again. Pages in swap are purged, for writing would
+//! first read them. Where the kernel does not tell, long runs are purged. `docs/zero.md` has the
+//! measurements behind the numbers.
 
 use super::habits::{Finding, Look};
 use super::heap::PageHeap;
@@ -19,12 +20,13 @@ pub(super) use super::habits::Habits;
 /// Runs shorter than this are written: asking costs as much.
 const LEAST_ASKED: usize = 128 << 10;
 
-/// Runs at most this long are written without asking where that is what asking led to of late: for each
-/// page that is populated, asking costs a quarter to three fifths of writing. Longer ones have [`Samples`].
+/// Runs at most this long are written without asking where that is what asking led to of late: for
+/// each page that is populated, asking costs a quarter to three fifths of writing. Longer ones have
+/// [`Samples`].
 const MOST_UNASKED: usize = 1 << 20;
 
-/// Where the kernel does not tell, runs at most this long are written: no more is paged in for nothing. Longer
-/// ones are purged.
+/// Where the kernel does not tell, runs at most this long are written: no more is paged in for
+/// nothing. Longer ones are purged.
 const MOST_WRITTEN: usize = 4 << 20;
 
 /// What making spans zero has cost and spared, in bytes unless said otherwise.
@@ -74,7 +76,8 @@ impl Zeroing {
     }
 }
 
-/// A run of bytes that are to read as zero: its ends lie at a page's start, or where the block ends.
+/// A run of bytes that are to read as zero: its ends lie at a page's start, or where the block
+/// ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) start: usize,
@@ -92,13 +95,14 @@ struct Tally {
 }
 
 impl Tally {
-    /// Whether the samples, purged a while ago, are populated so much less than the rest of `whole` bytes that the
-    /// program cannot be using the rest.
+    /// Whether the samples, purged a while ago, are populated so much less than the rest of `whole`
+    /// bytes that the program cannot be using the rest.
     fn is_idle(&self, whole: usize) -> bool {
         self.sampled * 4 * whole <= self.samples.count() * self.bytes
     }
 
-    /// Whether most of the samples are populated where the rest is: only then can they tell anything later.
+    /// Whether most of the samples are populated where the rest is: only then can they tell
+    /// anything later.
     fn is_telling(&self, whole: usize) -> bool {
         !self.huge && self.sampled * 2 * whole >= self.samples.count() * self.bytes
     }
@@ -108,7 +112,8 @@ impl<O: Os> PageHeap<O> {
     /// Makes the first `bytes` bytes of a span just given out zero.
     ///
     /// # Safety
-    /// - `base` is the first byte of a span in use, the caller's, at least `bytes` long and unused so far.
+    /// - `base` is the first byte of a span in use, the caller's, at least `bytes` long and unused
+    ///   so far.
     pub unsafe fn zero_dirty(&self, base: NonNull<u8>, bytes: usize) {
         let start = base.as_ptr().addr();
         let Some(place) = self.locate(start) else {
@@ -199,8 +204,9 @@ impl<O: Os> PageHeap<O> {
         run.bytes.next_multiple_of(self.os.page_bytes())
     }
 
-    /// Remembers what was found in a run, which is zero now. Now and then purges its samples; all of it, if those
-    /// of the last time tell that the program does not use it, so that it is not written again and again.
+    /// Remembers what was found in a run, which is zero now. Now and then purges its samples; all
+    /// of it, if those of the last time tell that the program does not use it, so that it is not
+    /// written again and again.
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
@@ -250,7 +256,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Whether a run that is expected to be full seems to be. Wrong at most about holes between two samples.
+    /// Whether a run that is expected to be full seems to be. Wrong at most about holes between two
+    /// samples.
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
@@ -278,8 +285,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Makes zero what the kernel does not tell about: a long run by a purge, which costs little where nothing was touched,
-    /// while writing would page in all of it.
+    /// Makes zero what the kernel does not tell about: a long run by a purge, which costs little
+    /// where nothing was touched, while writing would page in all of it.
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
@@ -295,7 +302,8 @@ impl<O: Os> PageHeap<O> {
         rest.bytes
     }
 
-    /// Gives the pages of a run back to the kernel, the rest of its last page included. False if it refused.
+    /// Gives the pages of a run back to the kernel, the rest of its last page included. False if it
+    /// refused.
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].

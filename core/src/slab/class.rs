@@ -3,9 +3,9 @@
 //! Up to 128 bytes there is a class every 8 bytes; those that are not a multiple of 16 serve only
 //! callers who state an alignment of 8 or less (Rust's `Layout`), because C callers may store
 //! 16-byte vectors in any block of 16 bytes and more. From 128 bytes to 32 KiB there are 8 classes
-//! a doubling, so a block wastes less than an eighth of itself. The tables are computed by
-//! `const fn` and checked at compile time ([`table`]). libneap.so may run with others, see there: what is `const` here is of the
-//! built-in ones, for callers whose compiler knows the size.
+//! a doubling, so a block wastes less than an eighth of itself. The tables are computed by `const
+//! fn` and checked at compile time ([`table`]). libneap.so may run with others, see there: what is
+//! `const` here is of the built-in ones, for callers whose compiler knows the size.
 
 mod divisor;
 pub mod table;
@@ -22,7 +22,8 @@ pub struct Class(u8);
 pub const CLASSES: usize = 80;
 /// The largest block of a slab, in bytes.
 pub const MAX_BLOCK: usize = 32 << 10;
-/// Most blocks of one slab: the bits of its bitmap. Blocks of 8 bytes leave half of their slice unused (untouched, so it costs no RAM).
+/// Most blocks of one slab: the bits of its bitmap. Blocks of 8 bytes leave half of their slice
+/// unused (untouched, so it costs no RAM).
 pub const MAX_BLOCKS: usize = 4096;
 /// Blocks from this many bytes on are noted as fresh until they are handed out.
 pub const FRESH_BYTES: usize = 4 << 10;
@@ -68,8 +69,8 @@ impl Class {
         }
     }
 
-    /// The class in force for `size` bytes (at most [`MAX_BLOCK`]) at the alignment that `malloc` promises: 16, or 8 for sizes up
-    /// to 8 where there is a class for them.
+    /// The class in force for `size` bytes (at most [`MAX_BLOCK`]) at the alignment that `malloc`
+    /// promises: 16, or 8 for sizes up to 8 where there is a class for them.
     #[inline(always)]
     pub fn serving(size: usize) -> Class {
         debug_assert!(size <= MAX_BLOCK);
@@ -87,8 +88,9 @@ impl Class {
         }
     }
 
-    /// The class for `size` bytes at any power-of-two `align`; `None` if no slab serves it. An alignment of 16 is the one that
-    /// `malloc` promises, see [`Class::serving`]; one of 8 or less only a Rust program's own allocator asks for.
+    /// The class for `size` bytes at any power-of-two `align`; `None` if no slab serves it. An
+    /// alignment of 16 is the one that `malloc` promises, see [`Class::serving`]; one of 8 or less
+    /// only a Rust program's own allocator asks for.
     #[inline]
     pub fn of_layout(size: usize, align: usize) -> Option<Class> {
         debug_assert!(align.is_power_of_two());
@@ -148,15 +150,16 @@ impl Class {
         in_force().blocks[self.0 as usize] as usize
     }
 
-    /// Whether slabs of this class note which blocks were never handed out: from 4 KiB on, finding that out costs
-    /// `calloc` less than zeros do. At most 16 blocks.
+    /// Whether slabs of this class note which blocks were never handed out: from 4 KiB on, finding
+    /// that out costs `calloc` less than zeros do. At most 16 blocks.
     #[inline]
     pub fn tells_fresh(self) -> bool {
         self.bytes() >= FRESH_BYTES
     }
 
-    /// The blocks of which every OS page is among those of `zero`, if this class [tells](Class::tells_fresh).
-    /// `pages` is the number of OS pages in a slice: the bits of `zero` that count.
+    /// The blocks of which every OS page is among those of `zero`, if this class
+    /// [tells](Class::tells_fresh). `pages` is the number of OS pages in a slice: the bits of
+    /// `zero` that count.
     pub fn fresh_blocks(self, zero: u16, pages: usize) -> u16 {
         let page = SLICE_BYTES / pages;
         let reads_zero = |block: &usize| {
@@ -207,8 +210,8 @@ impl Class {
         in_force().least[self.0 as usize] as usize
     }
 
-    /// The constant `test` and the limit of the test, see [`Divisor`]: a block starts at byte `offset` of a
-    /// slab iff `offset * test` modulo 2^32 is below the limit.
+    /// The constant `test` and the limit of the test, see [`Divisor`]: a block starts at byte
+    /// `offset` of a slab iff `offset * test` modulo 2^32 is below the limit.
     pub fn start_test(self) -> (u32, u32) {
         in_force().start_test(self.index())
     }

@@ -5,14 +5,18 @@
 //! - A set bit is a free block that the slab holds. Claiming is one `fetch_and` on a word, giving
 //!   back is one `fetch_or`. A claimed bit pins its slab: it cannot retire while the block is out.
 //! - [`Slab`] records are type-stable: one per slice, never freed, all bits zero while the slice is
-//!   no slab. So a claimer may hold a stale slab: if its claim gives bits, the slab is pinned and its
-//!   class can be read; if the class is another by now, the bits go back and the claimer looks again.
+//!   no slab. So a claimer may hold a stale slab: if its claim gives bits, the slab is pinned and
+//!   its class can be read; if the class is another by now, the bits go back and the claimer looks
+//!   again.
 //! - A [`depot::Depot`] is all that one class shares: the slab to claim from, and the set of slabs
 //!   known to have free blocks. Only changing the set takes its lock.
-//! - A slab leaves the set in two steps: mark it unlisted, then look at its words once more. A give-back
-//!   sets its bits, then looks at the mark. With full barriers between, one of the two sees the other.
-//! - Retiring is claiming everything: swap every word with 0. Unless all blocks came, put them back.
-//! - Blocks in pages that are not resident are withheld by the slab itself ([`withheld`]): "all" means all others.
+//! - A slab leaves the set in two steps: mark it unlisted, then look at its words once more. A
+//!   give-back sets its bits, then looks at the mark. With full barriers between, one of the two
+//!   sees the other.
+//! - Retiring is claiming everything: swap every word with 0. Unless all blocks came, put them
+//!   back.
+//! - Blocks in pages that are not resident are withheld by the slab itself ([`withheld`]): "all"
+//!   means all others.
 
 pub mod class;
 pub mod depot;
@@ -36,8 +40,9 @@ pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
 /// Words of a bitmap that stand in the record itself: enough for blocks of 512 bytes and more.
 const NEAR_WORDS: usize = 2;
 
-/// A bitmap that is too long for the record: one per slice, at a place of its own, so that a page of records serves 64 slices. A
-/// slab of which one page is used (see [`withheld`]) then costs next to nothing beside it.
+/// A bitmap that is too long for the record: one per slice, at a place of its own, so that a page
+/// of records serves 64 slices. A slab of which one page is used (see [`withheld`]) then costs next
+/// to nothing beside it.
 pub type FarWords = [AtomicU64; WORDS];
 
 /// Where a slab stands: in no set of its depot, for it has no free block.
@@ -46,34 +51,41 @@ const UNLISTED: u8 = 0;
 const LISTED: u8 = 1;
 /// Among those that have none, but withhold some.
 const RESERVED: u8 = 2;
-/// Carved by a thread that is about to list it, which alone may do so. A claimer that remembers the slab's former life
-/// may find its blocks before that, and give them back.
+/// Carved by a thread that is about to list it, which alone may do so. A claimer that remembers the
+/// slab's former life may find its blocks before that, and give them back.
 const FETCHED: u8 = 3;
 
-/// A slab's record, one per slice of an arena, zero but for `base` and `far` while the slice is no slab.
+/// A slab's record, one per slice of an arena, zero but for `base` and `far` while the slice is no
+/// slab.
 #[repr(C, align(64))]
 pub struct Slab {
     /// The links of the depot's sets; guarded by the depot's lock.
     links: [plain::AtomicPtr<Slab>; 2],
     /// Address of the first block: the slice's, so the same in every life of the record.
     base: plain::AtomicUsize,
-    /// The class number, 0 while the slice is no slab. Changes only while no block is out and no bit is set.
+    /// The class number, 0 while the slice is no slab. Changes only while no block is out and no
+    /// bit is set.
     class: AtomicU8,
-    /// [`UNLISTED`], [`LISTED`], [`RESERVED`] or [`FETCHED`]; changes under the depot's lock, but for the last.
+    /// [`UNLISTED`], [`LISTED`], [`RESERVED`] or [`FETCHED`]; changes under the depot's lock, but
+    /// for the last.
     listed: AtomicU8,
     /// A hint: no word below this one has free blocks, most likely.
     lowest: AtomicU16,
-    /// Words from this one up were never claimed from since carving, so their blocks were never touched.
+    /// Words from this one up were never claimed from since carving, so their blocks were never
+    /// touched.
     high_water: AtomicU16,
     /// Blocks that read as zero and were never claimed since carving. Only in classes that have
-    /// [`Class::tells_fresh`]; else 0. Bits of free blocks only change from 1 to 0, by who claims the block.
+    /// [`Class::tells_fresh`]; else 0. Bits of free blocks only change from 1 to 0, by who claims
+    /// the block.
     fresh: AtomicU16,
-    /// [`Units`] whose blocks are withheld: claimed by no thread, their bits 0. Changes under the depot's lock.
+    /// [`Units`] whose blocks are withheld: claimed by no thread, their bits 0. Changes under the
+    /// depot's lock.
     withheld: AtomicU16,
     /// 1 if nothing was claimed or given since it was set. A hint.
     idle: AtomicU8,
-    /// 1 while spare pages of it are on their way to the kernel: it neither retires nor offers what it withholds, for a block may
-    /// lie in such a page and in one that was withheld before. Changes under the depot's lock.
+    /// 1 while spare pages of it are on their way to the kernel: it neither retires nor offers what
+    /// it withholds, for a block may lie in such a page and in one that was withheld before.
+    /// Changes under the depot's lock.
     purging: AtomicU8,
     /// The slice's far words, the same in every life of the record; null before the first.
     far: plain::AtomicPtr<FarWords>,
@@ -106,7 +118,8 @@ pub const LINE_BLOCKS: usize = 8;
 pub enum Grain {
     /// After any block.
     Blocks,
-    /// Before a multiple of [`LINE_BLOCKS`], so that no two claims share a cache line. Takes up to that many more, less one.
+    /// Before a multiple of [`LINE_BLOCKS`], so that no two claims share a cache line. Takes up to
+    /// that many more, less one.
     Lines,
 }
 
@@ -154,9 +167,10 @@ impl Slab {
         }
     }
 
-    /// Turns the record of a fresh slice into a slab of `class` with all blocks free, or all in resident pages. Not yet listed. In
-    /// `zero` a set bit is an OS page of the slice that reads as zero and is not resident, the slice has `pages` of them.
-    /// `far` are the slice's far words, all zero, always the same.
+    /// Turns the record of a fresh slice into a slab of `class` with all blocks free, or all in
+    /// resident pages. Not yet listed. In `zero` a set bit is an OS page of the slice that reads as
+    /// zero and is not resident, the slice has `pages` of them. `far` are the slice's far words,
+    /// all zero, always the same.
     ///
     /// # Safety
     /// - `far` stays valid for ever.
@@ -181,8 +195,8 @@ impl Slab {
         self.listed.store(FETCHED, Ordering::Relaxed);
         self.class.store(class.index() as u8, Ordering::Relaxed);
         for (word, bits) in self.words(class).iter().enumerate() {
-            // Release: whoever claims a bit sees class and base. A swap, not a store: it shows that no
-            // bit was set, and loom 0.7 may read past a thread's own plain store.
+            // Release: whoever claims a bit sees class and base. A swap, not a store: it shows that
+            // no bit was set, and loom 0.7 may read past a thread's own plain store.
             let stray = bits.swap(self.offered_word(class, word), Ordering::AcqRel);
             debug_assert_eq!(stray, 0, "a bit was set while the slice was no slab");
         }
@@ -194,7 +208,8 @@ impl Slab {
         self.base.load(Ordering::Relaxed)
     }
 
-    /// The class, or `None` while the slice is no slab. Certain only while the caller holds a block of the slab.
+    /// The class, or `None` while the slice is no slab. Certain only while the caller holds a block
+    /// of the slab.
     #[inline]
     pub fn class(&self) -> Option<Class> {
         match self.class.load(Ordering::Relaxed) {
@@ -216,7 +231,8 @@ impl Slab {
 
     /// Whether the next block to be claimed is known to read as zero, or there is none. A hint.
     pub fn next_is_fresh(&self) -> bool {
-        // Blocks of classes that tell have their bits in the first near word; others have none fresh.
+        // Blocks of classes that tell have their bits in the first near word; others have none
+        // fresh.
         let free = self.near[0].load(Ordering::Relaxed);
         let next = free & free.wrapping_neg();
         free == 0 || u64::from(self.fresh.load(Ordering::Relaxed)) & next != 0
@@ -382,8 +398,8 @@ fn claim_bits(word: &AtomicU64, want: usize, grain: Grain) -> u64 {
     word.fetch_and(!mask, Ordering::AcqRel) & mask
 }
 
-/// All bits up to the end of the lines in which the blocks of `bits` end. Blocks are multiples of 8 bytes, so 8 of them are
-/// whole cache lines.
+/// All bits up to the end of the lines in which the blocks of `bits` end. Blocks are multiples of 8
+/// bytes, so 8 of them are whole cache lines.
 fn up_to_line(bits: u64) -> u64 {
     let last = (u64::BITS - 1 - bits.leading_zeros()) | (LINE_BLOCKS as u32 - 1);
     u64::MAX >> (u64::BITS - 1 - last)

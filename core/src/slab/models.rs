@@ -1,10 +1,11 @@
 //! Models of the protocol, explored by loom: every interleaving within the stated bounds.
 //!
-//! Bounds: two threads (three in one model, with two preemptions), five preemptions (`PREEMPTIONS`), one or two slabs of one word (64 blocks
-//! of 1,024 bytes, or 128 blocks of 512 in two words), a pool of slices that all classes share.
-//! What each model checks at every step: no block is in two hands, no give-back is taken for a double
-//! free; and at the end: no block is lost, every slab with free blocks is in its depot's set, and an
-//! empty slab beyond the warm one went back to the pool.
+//! Bounds: two threads (three in one model, with two preemptions), five preemptions
+//! (`PREEMPTIONS`), one or two slabs of one word (64 blocks of 1,024 bytes, or 128 blocks of 512 in
+//! two words), a pool of slices that all classes share. What each model checks at every step: no
+//! block is in two hands, no give-back is taken for a double free; and at the end: no block is
+//! lost, every slab with free blocks is in its depot's set, and an empty slab beyond the warm one
+//! went back to the pool.
 
 use super::class::Class;
 use super::depot::{Cursor, Depots, Pages, Round, Source, Touched};
@@ -341,7 +342,8 @@ fn purging_meets_a_refill() {
         let class = kilobyte();
         let kept = world.take(class, 60);
         let other = world.clone();
-        // Finds the slab exhausted while its spare page is on the way, and takes from what is withheld.
+        // Finds the slab exhausted while its spare page is on the way, and takes from what is
+        // withheld.
         let thread = loom::thread::spawn(move || {
             let hand = other.take(class, 4);
             other.give(class, hand);
@@ -361,7 +363,8 @@ fn purging_meets_a_give_back() {
         let (kept, last) = (world.take(class, 60), world.take(class, 4));
         let first = last[..].to_vec();
         let other = world.clone();
-        // The page is spare as soon as its bits are set: it may be withheld before the giver has looked about.
+        // The page is spare as soon as its bits are set: it may be withheld before the giver has
+        // looked about.
         let thread = loom::thread::spawn(move || other.give(class, first));
         world.purge_spare(class);
         thread.join().unwrap();
@@ -393,7 +396,8 @@ fn purging_in_vain_meets_the_last_give_back() {
         let (warm, last) = (world.take(class, 64), world.take(class, 4));
         world.give(class, warm);
         let other = world.clone();
-        // Takes one of the blocks that the purge is about to claim, and gives all back before it has given up.
+        // Takes one of the blocks that the purge is about to claim, and gives all back before it
+        // has given up.
         let thread = loom::thread::spawn(move || {
             let hand = other.take(class, 1);
             other.give(class, hand);

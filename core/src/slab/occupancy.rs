@@ -6,7 +6,8 @@ use crate::base::sync::Ordering;
 use core::ops::Range;
 
 impl Slab {
-    /// Bytes of a range of the slab that belong to free blocks, withheld ones among them. Offsets from the slab's start. A snapshot.
+    /// Bytes of a range of the slab that belong to free blocks, withheld ones among them. Offsets
+    /// from the slab's start. A snapshot.
     pub fn free_bytes(&self, class: Class, range: Range<usize>) -> usize {
         let size = class.bytes();
         let last = range.end.min(class.blocks() * size);

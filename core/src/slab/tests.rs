@@ -11,7 +11,8 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
-/// Slices without memory behind them: only their addresses count, and which of their pages would be resident.
+/// Slices without memory behind them: only their addresses count, and which of their pages would be
+/// resident.
 struct Slices {
     slabs: Vec<Slab>,
     far: Vec<FarWords>,

@@ -1,9 +1,10 @@
 //! Blocks that a slab withholds, because the OS pages they lie in are not resident.
 //!
-//! A slab may be carved from a slice of which only some pages are resident, and pages that hold nothing but free blocks
-//! may be purged while others are in use. The blocks that touch such pages are claimed by the slab itself: their bits
-//! are 0 and no thread holds them, until the class has no other free block and no resident slice is left. So what is
-//! resident is used first, and a purged page stays away as long as it can.
+//! A slab may be carved from a slice of which only some pages are resident, and pages that hold
+//! nothing but free blocks may be purged while others are in use. The blocks that touch such pages
+//! are claimed by the slab itself: their bits are 0 and no thread holds them, until the class has
+//! no other free block and no resident slice is left. So what is resident is used first, and a
+//! purged page stays away as long as it can.
 //!
 //! Pages are counted in units of 4 KiB whatever the OS page is, 16 to a slice.
 
@@ -148,8 +149,8 @@ impl Slab {
         class.full_word(word) & !self.withheld_bits(class, word)
     }
 
-    /// What a slab of `class` withholds when of its slice the units `resident` are resident: nothing if they hold no
-    /// whole block.
+    /// What a slab of `class` withholds when of its slice the units `resident` are resident:
+    /// nothing if they hold no whole block.
     pub(super) fn to_withhold(class: Class, resident: Units) -> Units {
         let cold = resident.others();
         let offered = |word: usize| class.full_word(word) & !bits_over(class, cold, word) != 0;
@@ -160,8 +161,8 @@ impl Slab {
         }
     }
 
-    /// The OS pages, as units, of which every block is free or withheld, but for those that are withheld already. A slice has `pages`
-    /// OS pages. A snapshot.
+    /// The OS pages, as units, of which every block is free or withheld, but for those that are
+    /// withheld already. A slice has `pages` OS pages. A snapshot.
     pub(super) fn spare(&self, class: Class, pages: usize) -> Units {
         let withheld = self.withheld();
         let mut free = [0; WORDS];
@@ -180,8 +181,8 @@ impl Slab {
         Units::of_pages(spare.whole_pages(pages), pages).without(withheld)
     }
 
-    /// Claims all blocks that touch `units`, for the slab itself; returns the units of the runs that could be had whole.
-    /// Until [`Slab::withhold`] or [`Slab::give_up`] they pin the slab.
+    /// Claims all blocks that touch `units`, for the slab itself; returns the units of the runs
+    /// that could be had whole. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the slab.
     pub(super) fn claim_units(&self, class: Class, units: Units) -> Units {
         units.runs().fold(Units::NONE, |had, run| {
             let whole = Units((((1u32 << run.len()) - 1) << run.start) as u16);
@@ -220,7 +221,8 @@ impl Slab {
             .fetch_or(class.fresh_blocks(units.0, UNITS), Ordering::Relaxed);
     }
 
-    /// Makes the blocks of claimed units free again, which could not be purged. Under the depot's lock.
+    /// Makes the blocks of claimed units free again, which could not be purged. Under the depot's
+    /// lock.
     pub(super) fn give_up(&self, class: Class, units: Units) {
         let withheld = self.withheld();
         for word in 0..class.words() {

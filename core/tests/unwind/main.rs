@@ -1,4 +1,5 @@
-//! The walk up the stack on real frames: compared with libgcc's, counted where the depth is known, on stacks that lie.
+//! The walk up the stack on real frames: compared with libgcc's, counted where the depth is known,
+//! on stacks that lie.
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
 mod allocator;
@@ -39,8 +40,8 @@ fn libgcc_frames() -> Vec<u64> {
     frames.iter().map(|frame| frame.addr() as u64).collect()
 }
 
-/// The callback: walks its own stack in both ways. The first two frames of each walk (the helper and this function) differ
-/// by where they called.
+/// The callback: walks its own stack in both ways. The first two frames of each walk (the helper
+/// and this function) differ by where they called.
 #[inline(never)]
 extern "C" fn look() {
     let (ours, theirs) = (frames(), libgcc_frames());
@@ -122,7 +123,8 @@ fn begins(all: &[u64], start: &[u64]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Where tables tell everything, the walk is libgcc's to the last frame; without them, it goes on where libgcc stops.
+    /// Where tables tell everything, the walk is libgcc's to the last frame; without them, it goes
+    /// on where libgcc stops.
     #[test]
     fn the_walk_is_libgccs(kinds in proptest::collection::vec(0..6_u8, 0..40)) {
         for build in [Build::Tables, Build::Both, Build::Pointers] {

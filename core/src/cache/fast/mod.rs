@@ -1,6 +1,6 @@
-//! The fast path, the algorithm once and a file a machine: [`pop_sized`] takes a block for a size from its magazine, [`pop`] from a
-//! magazine that the caller knows, [`pop_counted`] while the profiler counts; [`release`] finds a freed block's magazine and
-//! pushes it.
+//! The fast path, the algorithm once and a file a machine: [`pop_sized`] takes a block for a size
+//! from its magazine, [`pop`] from a magazine that the caller knows, [`pop_counted`] while the
+//! profiler counts; [`release`] finds a freed block's magazine and pushes it.
 //!
 //! Compilers do not fold the atomic loads of the portable form into compares, which costs six
 //! instructions a pair, so x86-64 has its own. Both run in the tests below.

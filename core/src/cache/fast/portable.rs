@@ -7,8 +7,8 @@ use crate::cache::magazine::Tag;
 use crate::cache::slot;
 use crate::cache::thread::Cache;
 
-/// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice, if requests of that size are
-/// not in the table, or if the door is shut.
+/// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice,
+/// if requests of that size are not in the table, or if the door is shut.
 #[inline(always)]
 pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     // Acquire: the guards that were written before the door was opened are seen.
@@ -20,15 +20,15 @@ pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     unsafe { magazine.take(magazine.top.load(Ordering::Relaxed)) }
 }
 
-/// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries below, or if the magazine is
-/// closed.
+/// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries
+/// below, or if the magazine is closed.
 #[inline(always)]
 pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     cache.magazine(tag).pop()
 }
 
-/// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this one is to be sampled, if
-/// there is none, or if nothing is counted. For the owner only.
+/// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this
+/// one is to be sampled, if there is none, or if nothing is counted. For the owner only.
 #[inline(always)]
 pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     let counted = cache.counted_of(tag);
@@ -45,8 +45,9 @@ pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     magazine.pop_above(bottom)
 }
 
-/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow path:
-/// not in the primary arena, no block of a slab, no room, no cache, or freed by the call before.
+/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow
+/// path: not in the primary arena, no block of a slab, no room, no cache, or freed by the call
+/// before.
 ///
 /// # Safety
 /// - `block` is a block of this heap that is not given back, or no block of it at all.

@@ -30,8 +30,8 @@ use core::mem::offset_of;
 const BASE_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_base);
 const SLICES_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_slices);
 
-/// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice, if requests of that size are
-/// not in the table, or if the door is shut.
+/// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice,
+/// if requests of that size are not in the table, or if the door is shut.
 #[inline(always)]
 pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     // SAFETY: only reads the cache's own word.
@@ -53,12 +53,13 @@ pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     take(cache, tag, top(cache, tag))
 }
 
-/// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries below, or if the magazine is
-/// closed.
+/// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries
+/// below, or if the magazine is closed.
 #[inline(always)]
 pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     let top = top(cache, tag);
-    // SAFETY: only reads the magazine's bottom; the tag is one of a magazine (see `Cache::magazine`).
+    // SAFETY: only reads the magazine's bottom; the tag is one of a magazine (see
+    // `Cache::magazine`).
     unsafe {
         asm!(
             "cmp {top}, qword ptr [{cache} + {tag}*8 + 8]",
@@ -73,15 +74,16 @@ pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     take(cache, tag, top)
 }
 
-/// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this one is to be sampled, if
-/// there is none, or if nothing is counted. For the owner only.
+/// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this
+/// one is to be sampled, if there is none, or if nothing is counted. For the owner only.
 #[inline(always)]
 pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     let counted = cache.counted_of(tag);
     debug_assert!(!cache.is_sentinel() || counted.bottom.load(Ordering::Relaxed) == 0);
     let top = top(cache, tag);
-    // SAFETY: reads what is counted of the tag's class (see `Cache::counted_of`), and writes the owner's own number, which
-    // a sentinel's bottom keeps from being reached: its magazines are empty.
+    // SAFETY: reads what is counted of the tag's class (see `Cache::counted_of`), and writes the
+    // owner's own number, which a sentinel's bottom keeps from being reached: its magazines are
+    // empty.
     unsafe {
         asm!(
             "cmp {top}, qword ptr [{cache} + {tag}*8 + {bottom_at}]",
@@ -100,7 +102,8 @@ pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     take(cache, tag, top)
 }
 
-/// A magazine's top. By hand, or compilers keep the offset in a register of its own for the next form of pop.
+/// A magazine's top. By hand, or compilers keep the offset in a register of its own for the next
+/// form of pop.
 #[inline(always)]
 fn top(cache: &Cache, tag: Tag) -> usize {
     debug_assert!(core::ptr::from_ref(cache.magazine(tag)).is_aligned());
@@ -118,13 +121,14 @@ fn top(cache: &Cache, tag: Tag) -> usize {
     top
 }
 
-/// The newest block of a magazine whose top is `top`, and stands above an entry or the guard; `None` if it lies again two entries
-/// below, as in an empty magazine.
+/// The newest block of a magazine whose top is `top`, and stands above an entry or the guard;
+/// `None` if it lies again two entries below, as in an empty magazine.
 #[inline(always)]
 fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
     // SAFETY: entries between bottom and top are the owner's (see `Magazine::take`).
     let block = unsafe { *((top - 8) as *const *mut u8) };
-    // SAFETY: only reads a word, an entry or one of the guard. By hand, for a drainer may be writing a guard there.
+    // SAFETY: only reads a word, an entry or one of the guard. By hand, for a drainer may be
+    // writing a guard there.
     unsafe {
         asm!(
             "cmp {block}, qword ptr [{top} - {depth}]",
@@ -149,17 +153,18 @@ fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
     Some(block)
 }
 
-/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow path:
-/// not in the primary arena, no block of a slab, no room, no cache, or freed by the call before.
+/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow
+/// path: not in the primary arena, no block of a slab, no room, no cache, or freed by the call
+/// before.
 ///
 /// # Safety
 /// - `block` is a block of this heap that is not given back, or no block of it at all.
 #[inline(always)]
 pub unsafe fn release(block: *mut u8) -> bool {
-    // SAFETY: reads the arena's tag only if the slice is one of the arena's, whose table begins at its
-    // base; reads the word below the top of the thread's own magazine, an entry or one of the
-    // guard (see `Magazine`); writes the entry only below the limit, then the top. The
-    // cache in the slot is a sentinel (always full) or the thread's own.
+    // SAFETY: reads the arena's tag only if the slice is one of the arena's, whose table begins at
+    // its base; reads the word below the top of the thread's own magazine, an entry or one of the
+    // guard (see `Magazine`); writes the entry only below the limit, then the top. The cache in the
+    // slot is a sentinel (always full) or the thread's own.
     unsafe {
         asm!(
             // Which slice?

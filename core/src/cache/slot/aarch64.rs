@@ -1,4 +1,5 @@
-//! The slot on aarch64: `tpidr_el0` holds the thread pointer, the global offset table the slot's distance from it.
+//! The slot on aarch64: `tpidr_el0` holds the thread pointer, the global offset table the slot's
+//! distance from it.
 
 use crate::cache::thread::{Cache, EMPTY};
 use core::arch::{asm, global_asm};

@@ -1,4 +1,5 @@
-//! The thread's one pointer: an initial-exec slot of thread-local storage, read in two instructions.
+//! The thread's one pointer: an initial-exec slot of thread-local storage, read in two
+//! instructions.
 //!
 //! It starts out at [`super::thread::EMPTY`], so that no caller tests for null. The symbol carries
 //! the version: two versions in one program must not meet.

@@ -493,9 +493,9 @@ pub(super) fn is_wanted_soon() -> bool {
     is(When::AtStart) || is_awaited() || HEAP.is_sampling()
 }
 
-/// Replaces the parent's board by the process's own, or creates the first. The caller holds no lock of
-/// the heap, and the process is [its own](purge::is_own_process): a child of vfork leaves its parent's
-/// memory alone.
+/// Replaces the parent's board by the process's own, or creates the first. The caller holds no lock
+/// of the heap, and the process is [its own](purge::is_own_process): a child of vfork leaves its
+/// parent's memory alone.
 #[cold]
 pub(super) fn renew() {
     // Its holder does this, or was interrupted by the signal handler that this call comes from.

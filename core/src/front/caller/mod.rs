@@ -1,7 +1,9 @@
-//! Who called `free`: a library's slow path cannot ask, so its first instruction notes the return address.
+//! Who called `free`: a library's slow path cannot ask, so its first instruction notes the return
+//! address.
 //!
-//! `free` ends in a jump to its slow path, so there the top of the stack is the return address into the program. Where a
-//! build makes a call of it, the address lies in this library, and [`super::purge`] takes it for what it is: unknown.
+//! `free` ends in a jump to its slow path, so there the top of the stack is the return address into
+//! the program. Where a build makes a call of it, the address lies in this library, and
+//! [`super::purge`] takes it for what it is: unknown.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -1,12 +1,15 @@
 //! When a thread may be started: the one place that decides it.
 //!
-//! `pthread_create` takes locks of the C library. So a safe moment is the end of a slow path of a call that the program's own code
-//! made, outside of every lock of the heap: not the C library or the loader, which may hold these locks; not a handler of signals, for
-//! what it interrupted may hold them; not around a fork, nor in a child that shares or copied another process's memory; not in a
-//! sandbox, which may kill for it; and not on a stack that has no room for the C library's part.
+//! `pthread_create` takes locks of the C library. So a safe moment is the end of a slow path of a
+//! call that the program's own code made, outside of every lock of the heap: not the C library or
+//! the loader, which may hold these locks; not a handler of signals, for what it interrupted may
+//! hold them; not around a fork, nor in a child that shares or copied another process's memory; not
+//! in a sandbox, which may kill for it; and not on a stack that has no room for the C library's
+//! part.
 //!
-//! The stack tells. The first return address outside of this library is the caller's; a handler shows by the code that it returns to.
-//! A stack that cannot be followed as far as the caller is taken for the C library's.
+//! The stack tells. The first return address outside of this library is the caller's; a handler
+//! shows by the code that it returns to. A stack that cannot be followed as far as the caller is
+//! taken for the C library's.
 
 use super::{AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, RETRY_MS, START_BYTES, STATE};
 use super::{is_own_process, start};
@@ -21,8 +24,8 @@ use crate::slab::depot::Source as _;
 use crate::unwind;
 use core::ops::Range;
 
-/// Code from which a call may come with locks of the C library held: from, to. The first is this library's own. Written once, before
-/// `ENABLED`.
+/// Code from which a call may come with locks of the C library held: from, to. The first is this
+/// library's own. Written once, before `ENABLED`.
 #[unsafe(link_section = "neap_fork")]
 static FORBIDDEN: [[AtomicUsize; 2]; MOST_RANGES] =
     [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST_RANGES];
@@ -38,15 +41,16 @@ static GROWN_BEFORE: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = "neap_fork")]
 static PASSED: AtomicU32 = AtomicU32::new(0);
 
-/// A process gets a board when its heap has grown by so many bytes, or when it has taken so many slow
-/// paths. A board takes 50 to 100 µs, a tenth of what the smallest processes take.
+/// A process gets a board when its heap has grown by this many bytes, or when it has taken this
+/// many slow paths. A board takes 50 to 100 µs, a tenth of what the smallest processes take.
 const BOARD_BYTES: usize = 1 << 20;
 const BOARD_PASSES: u32 = 256;
 
 /// Bytes of stack that a start may take.
 const ROOM_BYTES: usize = 16 << 10;
 
-/// Frames that are looked at: a handler of signals is not deeper than that above what it allocates by.
+/// Frames that are looked at: a handler of signals is not deeper than that above what it allocates
+/// by.
 const FRAMES: usize = 48;
 
 /// From now on calls from these ranges start nothing.
@@ -64,8 +68,8 @@ pub(super) fn start_anew() {
     PASSED.store(0, Ordering::Relaxed);
 }
 
-/// Every slow path ends here, holding no lock: starts the thread if it is missed, and this is a safe moment. `caller` is an address in the
-/// code that made the call; 0: unknown.
+/// Every slow path ends here, holding no lock: starts the thread if it is missed, and this is a
+/// safe moment. `caller` is an address in the code that made the call; 0: unknown.
 #[inline]
 pub(in crate::front) fn pass_by(caller: usize) {
     if attach::is_missing() && is_worth_a_board() && is_own() {
@@ -139,8 +143,8 @@ fn start_here(caller: usize) {
     answer_without();
 }
 
-/// Whether it is worth to look closer, which takes some microseconds. A known caller tells at once. Others are looked at once in a tick
-/// of the coarse clock: all of them may be the C library.
+/// Whether it is worth to look closer, which takes some microseconds. A known caller tells at once.
+/// Others are looked at once in a tick of the coarse clock: all of them may be the C library.
 fn may_look(caller: usize) -> bool {
     static LOOKED_AT: AtomicU64 = AtomicU64::new(0);
     let now = HEAP.now_ms();
@@ -171,7 +175,8 @@ fn has_room() -> bool {
     !peek::is_reliable() || pages.all(|below| peek::is_readable(at(below)))
 }
 
-/// Whether the program's own code made the call, outside of a handler of signals. Without ranges the C library calls another heap.
+/// Whether the program's own code made the call, outside of a handler of signals. Without ranges
+/// the C library calls another heap.
 fn is_programs_own(caller: usize) -> bool {
     let mut frames = [0; FRAMES];
     let depth = unwind::capture(&mut frames);

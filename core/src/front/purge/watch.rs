@@ -1,8 +1,10 @@
-//! What the purge thread does while it is there: it sleeps until something of its own is due, or until it is woken.
+//! What the purge thread does while it is there: it sleeps until something of its own is due, or
+//! until it is woken.
 //!
-//! Two things are its own. *Free spans* are purged when the oldest reaches the decay time, together with those that reach it within a
-//! quarter of that. *Rounds* over magazines, warm slabs, stacks and pages inside slabs come half a decay time apart, from the moment
-//! that more than a floor was freed (`Tide::is_wanted`) until [`IDLE_ROUNDS`] found nothing.
+//! Two things are its own. *Free spans* are purged when the oldest reaches the decay time, together
+//! with those that reach it within a quarter of that. *Rounds* over magazines, warm slabs, stacks
+//! and pages inside slabs come half a decay time apart, from the moment that more than a floor was
+//! freed (`Tide::is_wanted`) until [`IDLE_ROUNDS`] found nothing.
 
 use super::attach;
 use crate::cache::bell::Rest;
@@ -15,12 +17,14 @@ use crate::slab::depot::{Round, Source};
 
 /// Least time between two purges, in ms.
 const LEAST_MS: u64 = 10;
-/// Time between two rounds under pressure, in ms; twice as long after each that gained less than [`WORTH_BYTES`].
+/// Time between two rounds under pressure, in ms; twice as long after each that gained less than
+/// [`WORTH_BYTES`].
 const PRESSED_MS: u64 = 25;
 const WORTH_BYTES: usize = 1 << 20;
 /// So many rounds without anything to do, and there are no more.
 const IDLE_ROUNDS: u32 = 2;
-/// How long it is deaf after it was woken in vain, in ms; twice as long after each further time, up to 64 times.
+/// How long it is deaf after it was woken in vain, in ms; twice as long after each further time, up
+/// to 64 times.
 const DEAF_MS: u64 = 1;
 const MOST_DOUBLINGS: u32 = 6;
 
@@ -97,7 +101,8 @@ impl Watch {
         looked || purges
     }
 
-    /// The clock is coarse: what is due within so many ms is due now for who slept until then.
+    /// The clock is coarse: what is due within this many ms is due now for a thread that slept
+    /// until then.
     fn early_ms(&self) -> u64 {
         match self.slept {
             Some((Rest::Doze(_) | Rest::Park(_), Woken::ByTime)) => LEAST_MS,
@@ -173,8 +178,8 @@ fn purge_at() -> Option<u64> {
     Some(freed_at + HEAP.decay_ms())
 }
 
-/// Asks what presses for memory, at most once a second. Files are read for it: not while the process forks, or the child would have
-/// them open.
+/// Asks what presses for memory, at most once a second. Files are read for it: not while the
+/// process forks, or the child would have them open.
 fn look_around() -> bool {
     if !HEAP.pressure.is_outdated(HEAP.now_ms()) {
         return false;

@@ -4,8 +4,9 @@ use super::Stack;
 use core::num::NonZeroUsize;
 use corosensei::stack::StackPointer;
 
-// SAFETY: there is a guard page at the low end, an OS page of 4,096 bytes at least above it (the smallest stack has two),
-// both ends are OS page boundaries, and the memory is this value's alone until it is dropped.
+// SAFETY: there is a guard page at the low end, an OS page of 4,096 bytes at least above it (the
+// smallest stack has two), both ends are OS page boundaries, and the memory is this value's alone
+// until it is dropped.
 unsafe impl corosensei::stack::Stack for Stack {
     fn base(&self) -> StackPointer {
         self.top().addr()

@@ -12,16 +12,18 @@ use core::ffi::{CStr, c_void};
 use core::fmt;
 use core::ptr::NonNull;
 
-/// Address space of the alternate stack that a thread gets: the kernel puts up to 12 KiB of registers on it.
+/// Address space of the alternate stack that a thread gets: the kernel puts up to 12 KiB of
+/// registers on it.
 const ALTERNATE_BYTES: usize = 32 << 10;
 
-/// From now on an access to the guard of a stack writes one line that says so, with the stack's size and its owner's
-/// name, before the process dies of SIGSEGV as it would have. A handler that the program had before stays in force
-/// for all other faults; one that it sets later must call this one on, or takes its place.
+/// From now on an access to the guard of a stack writes one line that says so, with the stack's
+/// size and its owner's name, before the process dies of SIGSEGV as it would have. A handler that
+/// the program had before stays in force for all other faults; one that it sets later must call
+/// this one on, or takes its place.
 ///
-/// The handler needs a stack that is not the full one: the calling thread gets an alternate stack (`sigaltstack(2)`) if it has
-/// none. Threads of Rust's standard library have one; others that run coroutines call this, too. False if
-/// there was no memory for that, or the kernel refused.
+/// The handler needs a stack that is not the full one: the calling thread gets an alternate stack
+/// (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; others that run
+/// coroutines call this, too. False if there was no memory for that, or the kernel refused.
 pub fn report_overflows() -> bool {
     fault::watch(report) && has_alternate_stack()
 }
@@ -41,7 +43,8 @@ impl Overflow {
         if self.owner.is_null() {
             return b"";
         }
-        // SAFETY: whoever named the stack promised a string that lives as long as the stack is in use.
+        // SAFETY: whoever named the stack promised a string that lives as long as the stack is in
+        // use.
         unsafe { CStr::from_ptr(self.owner) }.to_bytes()
     }
 }
@@ -70,8 +73,8 @@ impl fmt::Display for Line {
     }
 }
 
-/// The number, plus one, of the key whose destructor takes a thread's alternate stack back; 0 before the first need. No lock: a child
-/// forked meanwhile would find it taken.
+/// The number, plus one, of the key whose destructor takes a thread's alternate stack back; 0
+/// before the first need. No lock: a child forked meanwhile would find it taken.
 static KEY: AtomicU64 = AtomicU64::new(0);
 
 fn key() -> Option<Key> {
@@ -95,7 +98,8 @@ fn has_alternate_stack() -> bool {
     let (Some(key), Ok(stack)) = (key(), Stack::new(ALTERNATE_BYTES)) else {
         return false;
     };
-    // SAFETY: the stack is this thread's until `at_thread_end`, or dropped here if it did not become its own.
+    // SAFETY: the stack is this thread's until `at_thread_end`, or dropped here if it did not
+    // become its own.
     let ours = unsafe { fault::set_alternate_stack(stack.limit(), stack.bytes()) };
     if ours && !key.set(stack.top().as_ptr().cast()) {
         fault::drop_alternate_stack(stack.limit());

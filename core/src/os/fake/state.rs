@@ -50,8 +50,8 @@ pub(super) struct Reservation {
     pub(super) layout: Layout,
     pub(super) base: usize,
     pub(super) pages: Vec<Page>,
-    /// Pages that a question found to be populated, and that were not given back since: what zeros are written
-    /// to stays populated.
+    /// Pages that a question found to be populated, and that were not given back since: what zeros
+    /// are written to stays populated.
     pub(super) populated: Vec<bool>,
     pub(super) guards: BTreeMap<usize, FakeGuard>,
 }
@@ -91,7 +91,8 @@ impl State {
         align: usize,
         page_bytes: usize,
     ) -> Option<NonNull<u8>> {
-        // Aligned by hand: an allocation of small alignment is zeroed by the kernel, not by touching it.
+        // Aligned by hand: an allocation of small alignment is zeroed by the kernel, not by
+        // touching it.
         let layout = Layout::from_size_align(bytes + align, 16).ok()?;
         let hole = self.take_hole(bytes, align);
         let allocation = match hole {

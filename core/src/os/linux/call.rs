@@ -1,5 +1,5 @@
-//! System calls by instructions of our own: a fork's child that only ends would pay a page fault for each part of the C
-//! library that it touches.
+//! System calls by instructions of our own: a fork's child that only ends would pay a page fault
+//! for each part of the C library that it touches.
 
 /// Calls the kernel. The negative number of an error, else the answer. Leaves `errno` alone.
 ///

@@ -1,8 +1,11 @@
-//! The memory limits of the control group that the process is in, and the pressure that the kernel tells of.
+//! The memory limits of the control group that the process is in, and the pressure that the kernel
+//! tells of.
 //!
-//! Both versions of control groups: 2 with `memory.max` and `memory.high`, 1 with `memory.limit_in_bytes`. A group's ancestors
-//! limit it, too: what counts is the one with the least room. What the group uses is its anonymous memory: pages of
-//! files go by themselves. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the kernel.
+//! Both versions of control groups: 2 with `memory.max` and `memory.high`, 1 with
+//! `memory.limit_in_bytes`. A group's ancestors limit it, too: what counts is the one with the
+//! least room. What the group uses is its anonymous memory: pages of files go by themselves. See
+//! cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the
+//! kernel.
 
 use crate::os::late::Late;
 use crate::os::lock::{FutexLock, Rank};
@@ -40,7 +43,8 @@ enum Version {
 }
 
 impl Version {
-    /// Where its groups are mounted on every system that Neap was seen on; mixed systems have the second at a place of its own.
+    /// Where its groups are mounted on every system that Neap was seen on; mixed systems have the
+    /// second at a place of its own.
     fn mounts(self) -> &'static [&'static [u8]] {
         match self {
             Version::One => &[b"/sys/fs/cgroup/memory"],
@@ -124,7 +128,8 @@ pub fn forget_who_asks() {
     ASKING.free_if_left();
 }
 
-/// The group's path in `/proc/self/cgroup`: lines of `number:controllers:path`, version 2 without controllers.
+/// The group's path in `/proc/self/cgroup`: lines of `number:controllers:path`, version 2 without
+/// controllers.
 fn group_in(text: &[u8], version: Version) -> Option<&[u8]> {
     text.split(|&byte| byte == b'\n').find_map(|line| {
         let mut fields = line.splitn(3, |&byte| byte == b':');
@@ -195,8 +200,8 @@ fn number(text: &[u8]) -> Option<usize> {
     core::str::from_utf8(&text[..digits]).ok()?.parse().ok()
 }
 
-/// How much of the last ten seconds some task of the machine waited for memory, in hundredths of a percent; `None` where the
-/// kernel does not tell.
+/// How much of the last ten seconds some task of the machine waited for memory, in hundredths of a
+/// percent; `None` where the kernel does not tell.
 pub fn memory_pressure() -> Option<usize> {
     let mut text = [0; 256];
     let read = read_file(c"/proc/pressure/memory", &mut text)?;

@@ -2,15 +2,17 @@
 //!
 //! What goes wrong with a kept descriptor, and what stands against it:
 //!
-//! - After `fork` or a raw `clone` it describes the parent, for which a page that the child wrote may be
-//!   untouched. Its number therefore stands in a page of its own with `MADV_WIPEONFORK`: a child
-//!   that has its own memory finds zeros there, and opens its own.
-//! - Programs close numbers that they do not know, and open other files under them. So device and inode
-//!   are compared before every use and after it: every `pagemap` file of every process has an inode of its own, which
-//!   no other file gets while ours is open. A number that is not ours any more is forgotten, never closed.
+//! - After `fork` or a raw `clone` it describes the parent, for which a page that the child wrote
+//!   may be untouched. Its number therefore stands in a page of its own with `MADV_WIPEONFORK`: a
+//!   child that has its own memory finds zeros there, and opens its own.
+//! - Programs close numbers that they do not know, and open other files under them. So device and
+//!   inode are compared before every use and after it: every `pagemap` file of every process has an
+//!   inode of its own, which no other file gets while ours is open. A number that is not ours any
+//!   more is forgotten, never closed.
 //! - A child that shares the memory but not the descriptors (`vfork`) may have closed its copy. It
 //!   must not replace the parent's number, so only the process that opened opens again.
-//! - There may be no `/proc`, no right to open it, no free number, or a sandbox that kills who asks.
+//! - There may be no `/proc`, no right to open it, no free number, or a sandbox that kills who
+//!   asks.
 
 use super::super::thread::{self, FileIdentity};
 use super::pagemap::{self, Way};
@@ -21,7 +23,8 @@ use core::ptr::{NonNull, null_mut};
 /// What is known of the descriptor. All zero in a new page, and in a child after fork.
 #[repr(C)]
 struct Kept {
-    /// [`NONE`], [`OPENING`], or the number plus [`FIRST`]. Release: `device`, `inode` and `owner` were written before.
+    /// [`NONE`], [`OPENING`], or the number plus [`FIRST`]. Release: `device`, `inode` and `owner`
+    /// were written before.
     number: AtomicU64,
     device: AtomicU64,
     inode: AtomicU64,
@@ -37,13 +40,13 @@ const NONE: u64 = 0;
 const OPENING: u64 = 1;
 const FIRST: u64 = 2;
 
-/// How often a process opens the file before it gives up: the program closes it again and again, or it cannot
-/// be opened.
+/// How often a process opens the file before it gives up: the program closes it again and again, or
+/// it cannot be opened.
 const MOST_ATTEMPTS: u32 = 64;
 
-/// The numbers that ours shall lie above, best first: programs use low ones. Below 64, for more makes the kernel enlarge the
-/// process's table of descriptors, and wait 7 to 19 ms with that while threads share it (measured). Never one of the three that
-/// programs close and open again.
+/// The numbers that ours shall lie above, best first: programs use low ones. Below 64, for more
+/// makes the kernel enlarge the process's table of descriptors, and wait 7 to 19 ms with that while
+/// threads share it (measured). Never one of the three that programs close and open again.
 const ABOVE: [i32; 3] = [48, 16, 3];
 
 const PATH: &CStr = c"/proc/self/pagemap";
@@ -57,8 +60,8 @@ static LAST: AtomicU64 = AtomicU64::new(NONE);
 static LAST_DEVICE: AtomicU64 = AtomicU64::new(0);
 static LAST_INODE: AtomicU64 = AtomicU64::new(0);
 
-/// Closes the parent's descriptor, in a child that `fork` made, if its number still is the parent's pagemap: or every
-/// generation would inherit one more.
+/// Closes the parent's descriptor, in a child that `fork` made, if its number still is the parent's
+/// pagemap: or every generation would inherit one more.
 pub fn close_inherited() {
     if LAST.load(Ordering::Relaxed) == NONE {
         return;
@@ -73,8 +76,8 @@ pub fn close_inherited() {
     }
 }
 
-/// Never asks again, in this process and its children to come: no system call that the program may have
-/// forbidden itself.
+/// Never asks again, in this process and its children to come: no system call that the program may
+/// have forbidden itself.
 pub fn forbid() {
     ALLOWED.store(false, Ordering::Relaxed);
 }
@@ -94,7 +97,8 @@ impl Proven {
     }
 }
 
-/// The process's pagemap, opened at the first need. `None` when there is none to be had. An OS page has `page` bytes.
+/// The process's pagemap, opened at the first need. `None` when there is none to be had. An OS page
+/// has `page` bytes.
 pub(super) fn proven(page: usize) -> Option<Proven> {
     if !ALLOWED.load(Ordering::Relaxed) {
         return None;
@@ -179,8 +183,8 @@ impl Kept {
         opened.map(|(number, _)| self.proven(number))
     }
 
-    /// Whether the file just opened tells the truth about this page, which was written, and the next, which never
-    /// was. Closes it if not.
+    /// Whether the file just opened tells the truth about this page, which was written, and the
+    /// next, which never was. Closes it if not.
     fn accepts(&self, number: i32, page: usize) -> bool {
         let way = pagemap::truthful_way(number, core::ptr::from_ref(self).addr(), page);
         self.reads.store(way == Some(Way::Read), Ordering::Relaxed);
@@ -199,7 +203,8 @@ fn open_pagemap() -> Option<(i32, FileIdentity)> {
         .find_map(|least| thread::duplicate_above(low, least));
     thread::close(low);
     let number = high?;
-    // By its name too, for another thread may have replaced it already; it is not ours to close then.
+    // By its name too, for another thread may have replaced it already; it is not ours to close
+    // then.
     let identity = thread::file_identity(number)
         .filter(|&found| thread::path_identity(PATH) == Some(found))?;
     if thread::is_proc(number) {
@@ -209,7 +214,8 @@ fn open_pagemap() -> Option<(i32, FileIdentity)> {
     None
 }
 
-/// The page that fork wipes, and behind it one that no code touches; `None` where the kernel cannot (before Linux 4.14).
+/// The page that fork wipes, and behind it one that no code touches; `None` where the kernel cannot
+/// (before Linux 4.14).
 fn kept(page: usize) -> Option<&'static Kept> {
     // SAFETY: null, or a mapping made below and never unmapped; zeros are a valid `Kept`.
     match unsafe { KEPT.load(Ordering::Acquire).as_ref() } {

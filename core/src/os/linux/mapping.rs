@@ -6,7 +6,8 @@ use core::ptr::NonNull;
 /// How reserved memory is mapped.
 pub(super) const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// Anonymous memory. By number, for libneap.so has an `mmap` of its own, which watches the program's.
+/// Anonymous memory. By number, for libneap.so has an `mmap` of its own, which watches the
+/// program's.
 ///
 /// # Safety
 /// - As `mmap(2)`.
@@ -32,7 +33,8 @@ pub(super) fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
 /// Memory at the end of the program's heap, at a multiple of `align`. Readable and writable.
 pub(super) fn at_break(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let more = libc::intptr_t::try_from(bytes.checked_add(align)?).ok()?;
-    // SAFETY: growing the heap takes nothing from others; the C library's own allocator expects gaps.
+    // SAFETY: growing the heap takes nothing from others; the C library's own allocator expects
+    // gaps.
     let start = unsafe { libc::sbrk(more) };
     if start.addr() == usize::MAX {
         return None;
@@ -40,7 +42,7 @@ pub(super) fn at_break(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     NonNull::new(start.addr().next_multiple_of(align) as *mut u8)
 }
 
-/// What reserving so many bytes takes, in ns; `None` if it is refused.
+/// What reserving this many bytes takes, in ns; `None` if it is refused.
 pub(super) fn price_ns(bytes: usize) -> Option<u64> {
     let begin = now_ns();
     let at = map_reserved(bytes)?;

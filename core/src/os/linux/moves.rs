@@ -26,21 +26,22 @@ pub(super) unsafe fn move_pages(
     }
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
     let (source, target): (*mut c_void, *mut c_void) = (from.as_ptr().cast(), to.as_ptr().cast());
-    // SAFETY: the caller's promise: both ranges are committed and disjoint, and no other thread uses them.
+    // SAFETY: the caller's promise: both ranges are committed and disjoint, and no other thread
+    // uses them.
     if unsafe { remap(source, bytes, bytes, flags, target) } != libc::MAP_FAILED {
         return Ok(());
     }
-    // EINVAL: before Linux 5.7 there is no such move, and nothing was done. Where the process has no mapping left,
-    // the kernel refuses before it looks at the target. A limit that was lowered since may have cost the
-    // target, and what is mapped there now may be another thread's.
+    // EINVAL: before Linux 5.7 there is no such move, and nothing was done. Where the process has
+    // no mapping left, the kernel refuses before it looks at the target. A limit that was lowered
+    // since may have cost the target, and what is mapped there now may be another thread's.
     let untouched = errno::get() == libc::EINVAL || !is_limited() && is_mapped(target, page);
     // SAFETY: the caller's promise.
     Err(unsafe { RemapError::refused_if(untouched || map_again(target, bytes)) })
 }
 
-/// Whether memory of the process is known to be limited. Over a limit that was lowered the kernel unmaps the target of a
-/// move, then refuses the move, and refuses to map anything there again. In a sandbox, which may kill for the question,
-/// the kernel is not asked.
+/// Whether memory of the process is known to be limited. Over a limit that was lowered the kernel
+/// unmaps the target of a move, then refuses the move, and refuses to map anything there again. In
+/// a sandbox, which may kill for the question, the kernel is not asked.
 fn is_limited() -> bool {
     let resources = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
     !sandbox::is_forbidden() && resources.into_iter().any(|each| limit_of(each).is_some())
@@ -78,18 +79,19 @@ unsafe fn remap(
     unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, bytes, flags, new) as *mut c_void }
 }
 
-/// Whether a range is one mapping of the kernel's, which is all that Linux before 6.17 can move. It must be
-/// known before: `MREMAP_FIXED` unmaps the target first and looks at the source then. Mappings part where
-/// pages were moved to, and where the program locked or advised its memory.
+/// Whether a range is one mapping of the kernel's, which is all that Linux before 6.17 can move. It
+/// must be known before: `MREMAP_FIXED` unmaps the target first and looks at the source then.
+/// Mappings part where pages were moved to, and where the program locked or advised its memory.
 ///
-/// A growth that may not move fails for several mappings (`EFAULT`) before anything else is looked at, for
-/// one because what follows is mapped.
+/// A growth that may not move fails for several mappings (`EFAULT`) before anything else is looked
+/// at, for one because what follows is mapped.
 ///
 /// # Safety
 /// - The range is committed and no other thread uses it.
 unsafe fn is_one_mapping(from: NonNull<u8>, bytes: usize, page: usize) -> bool {
     let start: *mut c_void = from.as_ptr().cast();
-    // SAFETY: changes nothing but where the address space beyond the range is free, and that is undone.
+    // SAFETY: changes nothing but where the address space beyond the range is free, and that is
+    // undone.
     unsafe {
         if remap(start, bytes, bytes + page, 0, start) == libc::MAP_FAILED {
             return errno::get() == libc::ENOMEM || errno::get() == libc::EAGAIN;
@@ -99,14 +101,15 @@ unsafe fn is_one_mapping(from: NonNull<u8>, bytes: usize, page: usize) -> bool {
     true
 }
 
-/// Whether the page at `start` is mapped. The kernel unmaps all of a range or nothing. An `mremap` to the same size
-/// would not tell: before Linux 5.16 it succeeds in a hole.
+/// Whether the page at `start` is mapped. The kernel unmaps all of a range or nothing. An `mremap`
+/// to the same size would not tell: before Linux 5.16 it succeeds in a hole.
 fn is_mapped(start: *mut c_void, page: usize) -> bool {
     // SAFETY: the advice is what each mapping of ours has already, so nothing changes.
     unsafe { libc::madvise(start, page, libc::MADV_NORMAL) == 0 }
 }
 
-/// Commits a range again that the kernel unmapped. False if it refuses, or something is mapped there.
+/// Commits a range again that the kernel unmapped. False if it refuses, or something is mapped
+/// there.
 ///
 /// # Safety
 /// - The range was committed, and is the caller's.

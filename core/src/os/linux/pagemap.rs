@@ -54,8 +54,8 @@ const MOST_WORDS: usize = 128;
 const WORD_PRESENT: u64 = 1 << 63;
 const WORD_SWAPPED: u64 = 1 << 62;
 
-/// Calls `visit` with every run of populated pages of a range, in the order of addresses. They count only if the
-/// result does.
+/// Calls `visit` with every run of populated pages of a range, in the order of addresses. They
+/// count only if the result does.
 ///
 /// # Safety
 /// - The range is mapped by this process, and page-aligned.
@@ -75,7 +75,8 @@ pub(super) unsafe fn populated(
         page,
         &mut visit,
     );
-    // Another thread may have put another file there while it was asked: then nothing of this counts.
+    // Another thread may have put another file there while it was asked: then nothing of this
+    // counts.
     if answered.is_ok() && !proven.still_holds() {
         return Err(Unknown { from });
     }
@@ -111,8 +112,9 @@ fn ask(
     Ok(())
 }
 
-/// Which way of asking tells the truth: that the page at `written` is populated and the one after it, which no code ever
-/// touched, is not. An emulator's pagemap may be about other addresses than ours, and tells neither.
+/// Which way of asking tells the truth: that the page at `written` is populated and the one after
+/// it, which no code ever touched, is not. An emulator's pagemap may be about other addresses than
+/// ours, and tells neither.
 pub(super) fn truthful_way(number: i32, written: usize, page: usize) -> Option<Way> {
     let is_true = |way: &Way| {
         let (mut found, end) = (0, written + 2 * page);
@@ -143,8 +145,8 @@ fn scan(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -
         returned: SWAPPED | HUGE,
         ..Scan::default()
     };
-    // By number, for libneap.so has an `ioctl` of its own, which watches the program's.
-    // SAFETY: the kernel writes the struct and at most `most_regions` regions; both are ours. The descriptor
+    // By number, for libneap.so has an `ioctl` of its own, which watches the program's. SAFETY: the
+    // kernel writes the struct and at most `most_regions` regions; both are ours. The descriptor
     // was proven to be a pagemap, whose ioctl writes nothing else.
     let count = unsafe { libc::syscall(libc::SYS_ioctl, number, PAGEMAP_SCAN, &mut scan) };
     if count < 0 {

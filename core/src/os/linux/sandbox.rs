@@ -1,8 +1,9 @@
 //! Whether the kernel may be asked what other allocators do not ask: a sandbox may kill for it.
 //!
-//! The program says so (an option, a system call that libneap.so sees), or it is noticed: a process that had no filter of
-//! system calls at its start and has one now entered a sandbox in a way that Neap did not see. A filter from before the start tells nothing:
-//! containers have one, and do not kill.
+//! The program says so (an option, a system call that libneap.so sees), or it is noticed: a process
+//! that had no filter of system calls at its start and has one now entered a sandbox in a way that
+//! Neap did not see. A filter from before the start tells nothing: containers have one, and do not
+//! kill.
 
 use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};
 use crate::os::errno::keep_errno;

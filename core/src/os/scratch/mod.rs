@@ -28,8 +28,8 @@ const STACK_BYTES: usize = 64 << 10;
 pub fn with<T: Zeroable, R>(work: impl FnOnce(&mut T) -> R) -> Option<R> {
     const { assert!(align_of::<T>() <= 4096) };
     let room = Room::new(size_of::<T>())?;
-    // SAFETY: new pages read as zero, which is a value; they are large enough, aligned, and no other code
-    // else's.
+    // SAFETY: new pages read as zero, which is a value; they are large enough, aligned, and no
+    // other code else's.
     let value = unsafe { room.value().cast::<T>().as_mut() };
     Some(room.call(|| work(value)))
 }

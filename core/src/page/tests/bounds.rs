@@ -311,7 +311,8 @@ fn units_that_no_slab_came_to_are_given_up_for_a_commit() {
     });
     let slabs = 64 * MIB / SLICE_BYTES + 1;
     assert!((0..slabs).all(|_| slab(&heap).is_some()));
-    // A batch of four units was opened. The room that is left does not do without the three that are untouched.
+    // A batch of four units was opened. The room that is left does not do without the three that
+    // are untouched.
     let left = 100 * MIB - heap.totals().committed;
     assert!(large(&heap, left / SLICE_BYTES + HUGE_SLICES).is_some());
     assert_eq!(heap.check(), Ok(()));

@@ -1,4 +1,5 @@
-//! Tests of the page heap: against a naive model, case by case on a fake system, and on the real one.
+//! Tests of the page heap: against a naive model, case by case on a fake system, and on the real
+//! one.
 
 mod bounds;
 mod cases;

@@ -19,8 +19,9 @@ fn with_free_slices() -> Box<PageHeap<Fake>> {
     heap
 }
 
-/// What `request` answers that another thread makes while a purge of all free pages waits in the kernel. The purge goes on
-/// when the request waits for it; if it does not, or comes too late, the answer tells.
+/// What `request` answers that another thread makes while a purge of all free pages waits in the
+/// kernel. The purge goes on when the request waits for it; if it does not, or comes too late, the
+/// answer tells.
 fn during_a_purge<T: Send>(heap: &PageHeap<Fake>, request: impl FnOnce() -> T + Send) -> T {
     let gate = heap.os().stop_purges();
     thread::scope(|scope| {
@@ -67,7 +68,8 @@ fn a_request_for_resident_pages_waits_for_no_purge() {
     assert_eq!(answered, (true, true));
 }
 
-/// A realloc of a large block that cannot grow in place moves it. That must not wait for the kernel.
+/// A realloc of a large block that cannot grow in place moves it. That must not wait for the
+/// kernel.
 #[test]
 fn a_block_that_cannot_grow_in_place_waits_for_no_purge() {
     let heap = with_free_slices();

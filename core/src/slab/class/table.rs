@@ -1,7 +1,8 @@
 //! The tables of the size classes: the one built in, and the one in force.
 //!
-//! The one in force is the one built in, unless `NEAP_CLASSES` names a file: then libneap.so's constructor puts that file's into
-//! force, before the first slab exists. Never in a Rust program's own allocator, whose compiler knows the built-in one.
+//! The one in force is the one built in, unless `NEAP_CLASSES` names a file: then libneap.so's
+//! constructor puts that file's into force, before the first slab exists. Never in a Rust program's
+//! own allocator, whose compiler knows the built-in one.
 
 use super::divisor::Divisor;
 use super::{CLASSES, Class, FINE, FINE_BYTES, MAX_BLOCK, MAX_BLOCKS};
@@ -23,8 +24,8 @@ pub struct Table {
     pub divisors: [Divisor; CLASSES + 1],
     /// The fewest bytes that a caller at an alignment of 16 asks for to be given the class.
     pub least: [u16; CLASSES + 1],
-    /// The class for a caller at an alignment of 16 (8 for sizes up to 8, where there is a class of 8 bytes and callers
-    /// at 16 may have it), by size in steps.
+    /// The class for a caller at an alignment of 16 (8 for sizes up to 8, where there is a class of
+    /// 8 bytes and callers at 16 may have it), by size in steps.
     by_step: [u8; STEPS],
 }
 
@@ -52,8 +53,8 @@ pub fn is_replaced() -> bool {
     REPLACED.load(Ordering::Relaxed)
 }
 
-/// Puts other classes into force: their block sizes, smallest first, each a multiple of 16 but for one of 8, the last one
-/// [`MAX_BLOCK`], at most [`CLASSES`].
+/// Puts other classes into force: their block sizes, smallest first, each a multiple of 16 but for
+/// one of 8, the last one [`MAX_BLOCK`], at most [`CLASSES`].
 ///
 /// # Safety
 /// - No slab exists, no thread has a cache, and no other thread uses the heap meanwhile.
@@ -75,8 +76,8 @@ impl Table {
         Table::new(&all, STEP)
     }
 
-    /// The table of these block sizes, smallest first. Classes of fewer than `first` bytes, and those that are no multiple of 16,
-    /// serve only callers who state an alignment of 8.
+    /// The table of these block sizes, smallest first. Classes of fewer than `first` bytes, and
+    /// those that are no multiple of 16, serve only callers who state an alignment of 8.
     const fn new(sizes: &[u16; CLASSES + 1], first: usize) -> Table {
         let mut table = Table {
             sizes: *sizes,
@@ -85,7 +86,8 @@ impl Table {
             least: [0; CLASSES + 1],
             by_step: [0; STEPS],
         };
-        // The largest class so far that callers at an alignment of 16 may have, and the steps that have their class.
+        // The largest class so far that callers at an alignment of 16 may have, and the steps that
+        // have their class.
         let (mut before, mut step) = (0, 0);
         let mut index = 1;
         while index <= CLASSES {
@@ -228,7 +230,8 @@ mod tests {
             let blocks = usize::from(table.blocks[1]);
             assert!(blocks <= MAX_BLOCKS && blocks * size <= SLICE_BYTES);
             let (test, limit) = table.start_test(1);
-            // Near every multiple, and what lies between by a step that has no factor in common with it.
+            // Near every multiple, and what lies between by a step that has no factor in common
+            // with it.
             let near = (0..SLICE_BYTES / size + 2)
                 .flat_map(|n| [n * size, n * size + 1, n * size + size - 1]);
             for offset in near.chain((0..SLICE_BYTES).step_by(37)) {

@@ -15,18 +15,20 @@ pub use spare::{Cursor, Round};
 
 /// Where slabs come from and go to.
 pub trait Source {
-    /// A carved slab of `class`, not listed; `None` when out of memory, or when it is to be of resident pages and
-    /// there are none.
+    /// A carved slab of `class`, not listed; `None` when out of memory, or when it is to be of
+    /// resident pages and there are none.
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>>;
-    /// Takes back the slice of a slab of which all blocks were claimed and whose record is no slab any more.
+    /// Takes back the slice of a slab of which all blocks were claimed and whose record is no slab
+    /// any more.
     fn retire(&self, slab: NonNull<Slab>, touched: Touched);
-    /// Hears that slabs withhold so many more bytes of pages than before (or fewer).
+    /// Hears that slabs withhold this many more bytes of pages than before (or fewer).
     fn note_withheld(&self, bytes: isize);
     /// Whether no page may go in such a round.
     fn keeps_pages(&self, round: Round) -> bool;
     /// OS pages in a slice.
     fn pages(&self) -> usize;
-    /// Gives the pages of these units of a slab back to the kernel. No thread uses them. False if it refuses.
+    /// Gives the pages of these units of a slab back to the kernel. No thread uses them. False if
+    /// it refuses.
     fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool;
     /// Monotonic time in ms.
     fn now_ms(&self) -> u64;
@@ -44,7 +46,7 @@ pub enum Pages {
 /// What of a slab that retires may have been written since it was carved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
-    /// At most so many bytes from its start,
+    /// At most this many bytes from its start,
     pub bytes: usize,
     /// but for these units, which read as zero.
     pub clean: Units,
@@ -130,11 +132,11 @@ impl Depots {
         &self.by_class[class.index() % DEPOTS]
     }
 
-    /// Claims at most `want` blocks of `class`, lowest addresses first, and hands each word's share to
-    /// `sink`. Returns how many; 0 only when out of memory.
+    /// Claims at most `want` blocks of `class`, lowest addresses first, and hands each word's share
+    /// to `sink`. Returns how many; 0 only when out of memory.
     ///
-    /// Costs one atomic operation for each word with free blocks and a load of the shared `current`;
-    /// when a slab is exhausted, the depot's lock and a step in its set.
+    /// Costs one atomic operation for each word with free blocks and a load of the shared
+    /// `current`; when a slab is exhausted, the depot's lock and a step in its set.
     pub fn take<S: Source>(
         &self,
         class: Class,
@@ -145,7 +147,8 @@ impl Depots {
         self.take_by(Grain::Blocks, class, want, source, sink)
     }
 
-    /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::LINE_BLOCKS) more, less one.
+    /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::LINE_BLOCKS) more,
+    /// less one.
     pub fn take_by<S: Source>(
         &self,
         grain: Grain,
@@ -197,14 +200,16 @@ impl Depots {
         }
     }
 
-    /// Whether the next block of `class` will most likely be one that is known to read as zero. A hint.
+    /// Whether the next block of `class` will most likely be one that is known to read as zero. A
+    /// hint.
     pub fn next_is_fresh(&self, class: Class) -> bool {
         let current = self.of(class).current.load(Ordering::Acquire);
         // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
         unsafe { current.as_ref() }.is_none_or(Slab::next_is_fresh)
     }
 
-    /// Gives the blocks `bits` of `word` back. `Err` holds the bits that were free already (a double free).
+    /// Gives the blocks `bits` of `word` back. `Err` holds the bits that were free already (a
+    /// double free).
     pub fn give<S: Source>(
         &self,
         slab: &Slab,
@@ -279,8 +284,9 @@ impl Depot {
 
     /// Makes another slab current after `seen` was found exhausted. False: there is none.
     ///
-    /// A fresh slab is fetched without the lock, for the page heap may have to ask the kernel. Several threads may do so at
-    /// once: each gets a slab of its own, and what one leaves in it the others find later.
+    /// A fresh slab is fetched without the lock, for the page heap may have to ask the kernel.
+    /// Several threads may do so at once: each gets a slab of its own, and what one leaves in it
+    /// the others find later.
     fn advance<S: Source>(&self, seen: *mut Slab, class: Class, source: &S, fresh: Fresh) -> bool {
         let pages = match self.step(seen, class, fresh) {
             Step::Done => return true,
@@ -291,7 +297,8 @@ impl Depot {
             self.adopt(slab, source);
             return true;
         }
-        // Blocks that another thread gave back meanwhile, or fetched, then those that slabs withhold.
+        // Blocks that another thread gave back meanwhile, or fetched, then those that slabs
+        // withhold.
         let Open { shelf, .. } = &mut self.open();
         let next = shelf.set.first();
         let next = next.or_else(|| shelf.offer_reserved(class, source));

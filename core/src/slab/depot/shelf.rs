@@ -42,7 +42,8 @@ impl Shelf {
         true
     }
 
-    /// Puts a slab that is in no set where its withheld blocks are found, if it has such and may offer them.
+    /// Puts a slab that is in no set where its withheld blocks are found, if it has such and may
+    /// offer them.
     pub(super) fn reserve_if_withheld(&mut self, slab: NonNull<Slab>) {
         // SAFETY: slab records are type-stable.
         let record = unsafe { slab.as_ref() };
@@ -66,8 +67,8 @@ impl Shelf {
         unsafe { self.set.insert(slab) };
     }
 
-    /// Which slices a fresh slab is to be carved from when the set has no slab: resident ones only while there are withheld
-    /// blocks to fall back on.
+    /// Which slices a fresh slab is to be carved from when the set has no slab: resident ones only
+    /// while there are withheld blocks to fall back on.
     pub(super) fn wanted_pages(&self) -> Pages {
         match self.reserve.first() {
             Some(_) => Pages::Resident,
@@ -90,7 +91,8 @@ impl Shelf {
         Some(reserved)
     }
 
-    /// Whether `slab` is a listed slab of this class with all blocks free, and no thread is about to use it.
+    /// Whether `slab` is a listed slab of this class with all blocks free, and no thread is about
+    /// to use it.
     pub(super) fn is_empty_slab(&self, slab: NonNull<Slab>, class: Class) -> bool {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { slab.as_ref() };

@@ -1,9 +1,11 @@
 //! Purging the pages inside partly used slabs that hold nothing but free blocks.
 //!
-//! Round after round, about half a decay time apart: a slab that no thread claimed from or gave to since the last round has
-//! its spare pages claimed, under the depot's lock; purged, without it, the claimed bits pinning the slab; and withheld,
-//! under the lock again. Meanwhile the slab is marked: it does not retire, and offers nothing that it withholds. A claimer or giver meanwhile finds blocks missing, as if another thread held them; so at the end the
-//! slab is looked at once more: it may be empty, or exhausted and to be reserved.
+//! Round after round, about half a decay time apart: a slab that no thread claimed from or gave to
+//! since the last round has its spare pages claimed, under the depot's lock; purged, without it,
+//! the claimed bits pinning the slab; and withheld, under the lock again. Meanwhile the slab is
+//! marked: it does not retire, and offers nothing that it withholds. A claimer or giver meanwhile
+//! finds blocks missing, as if another thread held them; so at the end the slab is looked at once
+//! more: it may be empty, or exhausted and to be reserved.
 
 use super::{Depot, Depots, Source};
 use crate::base::sync::{Ordering, full_barrier_after_rmw};
@@ -84,8 +86,9 @@ impl Cursor {
 }
 
 impl Depots {
-    /// A step of a round, bounded in time: looks at some slabs, and purges the spare pages of one of them if it has such.
-    /// Returns how many bytes; `None` at the end. The caller lets no fork come between.
+    /// A step of a round, bounded in time: looks at some slabs, and purges the spare pages of one
+    /// of them if it has such. Returns how many bytes; `None` at the end. The caller lets no fork
+    /// come between.
     pub fn purge_spare<S: Source>(
         &self,
         round: Round,
@@ -104,9 +107,9 @@ impl Depots {
 }
 
 impl Depot {
-    /// Looks at slabs from the address `key` on, until one has spare pages, which it claims, or is empty: while blocks were
-    /// claimed in vain, whoever gave the last one back did not see that it was. Also the address to go on from; `None` at
-    /// the end.
+    /// Looks at slabs from the address `key` on, until one has spare pages, which it claims, or is
+    /// empty: while blocks were claimed in vain, whoever gave the last one back did not see that it
+    /// was. Also the address to go on from; `None` at the end.
     fn find_spare(
         &self,
         class: Class,
@@ -137,8 +140,8 @@ impl Depot {
         (None, next.map(|slab| unsafe { slab.as_ref() }.base()))
     }
 
-    /// Purges claimed units and withholds their blocks, then lets the slab go if it is empty. Returns how many bytes were
-    /// purged.
+    /// Purges claimed units and withholds their blocks, then lets the slab go if it is empty.
+    /// Returns how many bytes were purged.
     fn purge_found<S: Source>(&self, class: Class, found: &Found, source: &S) -> usize {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { found.slab.as_ref() };
@@ -171,7 +174,8 @@ impl Depot {
         } else {
             slab.give_up(class, units);
         }
-        // Whoever gives a block back sets its bit, then looks at what is withheld; here it is the other way round.
+        // Whoever gives a block back sets its bit, then looks at what is withheld; here it is the
+        // other way round.
         full_barrier_after_rmw();
         if slab.listed.load(Ordering::Relaxed) != UNLISTED {
             return;
