@@ -8,12 +8,12 @@
 //!
 //! Which block is sampled: every byte given out is a sample with the same small chance, independent
 //! of all others (a Poisson process over bytes), and a block is sampled if one of its bytes is. For
-//! blocks of `s` bytes and a mean of `rate` bytes between samples that is a chance of `p = 1 -
-//! exp(-s / rate)` each, so the number of blocks before the next sampled one is geometric: `floor(E
-//! * rate / s)` with `E` exponential of mean 1 (Devroye, "Non-Uniform Random Variate Generation",
-//! 1986, X.2). The processes of classes and threads are independent, and one with another they are
-//! one process over all bytes. A sampled block stands for `1 / p` blocks: that makes every total
-//! unbiased, whatever the sizes.
+//! blocks of `s` bytes and a mean of `rate` bytes between samples that is a chance of
+//! `p = 1 - exp(-s / rate)` each. So the number of blocks before the next sampled one is geometric:
+//! `floor(E * rate / s)` with `E` exponential of mean 1 (Devroye, "Non-Uniform Random Variate
+//! Generation", 1986, X.2). The processes of classes and threads are independent, and together they
+//! are one process over all bytes. A sampled block stands for `1 / p` blocks, which makes every
+//! total unbiased at all sizes.
 
 use super::heap::Heap;
 use super::magazine::{Magazine, Tag};

@@ -3,11 +3,11 @@
 //!
 //! The kernel's `membarrier` is a fence on both sides here: the drainer's own, and one that the
 //! owner passes after each of its steps (`light_barrier`). The magazine is the real one; what the
-//! cache does with it (`Opened::{publish, publish_door, offer, offered, set_door, settle,
-//! guard_floor, pop}`, `Heap::{offer_all, collect_batch}`, `fast::{pop_sized, pop_counted}`) is
-//! written down once more below, for a cache has constants that the checker's atomics cannot be in.
-//! What is not here: the number of blocks before a sample, which only says when a pop takes the
-//! slow path.
+//! cache does with it
+//! (`Opened::{publish, publish_door, offer, offered, set_door, settle, guard_floor, pop}`,
+//! `Heap::{offer_all, collect_batch}`, `fast::{pop_sized, pop_counted}`) is written down once more
+//! below, for a cache has constants that the checker's atomics cannot be in. What is not here: the
+//! number of blocks before a sample, which only says when a pop takes the slow path.
 //!
 //! Bounds: one owner with three to five steps, one drainer with one attempt, one switch of the
 //! door, a magazine of three blocks; all interleavings, those with a switch within [`PREEMPTIONS`].

@@ -175,9 +175,9 @@ pub(super) struct Step {
 
 /// One reserved address range.
 ///
-/// Invariant: `head <= frontier <= ready <= slices`, `frontier <= tagged`, `frontier <= end <=
-/// slices`; tags below `tagged` and group data of slices in `head..ready` are committed and never
-/// given back.
+/// Invariant: `head <= frontier <= ready <= slices`, `frontier <= tagged`,
+/// `frontier <= end <= slices`; tags below `tagged` and group data of slices in `head..ready` are
+/// committed and never given back.
 #[derive(Debug)]
 pub struct Arena {
     /// Written once, before `tagged` first becomes non-zero.

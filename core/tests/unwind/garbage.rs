@@ -107,8 +107,8 @@ proptest! {
     }
 }
 
-/// Code that was made at run time, with a frame pointer: `push rbp; mov rbp, rsp; call rdi; pop
-/// rbp; ret`.
+/// Code that was made at run time, with a frame pointer:
+/// `push rbp; mov rbp, rsp; call rdi; pop rbp; ret`.
 const MADE: [u8; 9] = [0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3, 0x90];
 
 #[test]
