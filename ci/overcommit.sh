@@ -12,7 +12,7 @@ fi
 before=$(cat "$setting")
 trap 'echo "$before" > "$setting"' EXIT
 
-cargo test -q -p neap --test model --no-run
+cargo test -q -p neap-heap --test model --no-run
 program='
 import json, os, threading
 assert os.environ["LD_PRELOAD"] in open("/proc/self/maps").read()
@@ -30,6 +30,6 @@ assert os.waitpid(child, 0)[1] == 0
 for mode in 0 1 2; do
     echo "$mode" > "$setting"
     LD_PRELOAD=$library timeout 100 /usr/bin/python3 -c "$program"
-    MODEL_OPERATIONS=200000 cargo test -q -p neap --test model
+    MODEL_OPERATIONS=200000 cargo test -q -p neap-heap --test model
     echo "overcommit_memory $mode: ok"
 done

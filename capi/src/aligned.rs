@@ -3,9 +3,9 @@
 use crate::errno::{fail, or_enomem, set};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use neap::front;
+use neap_heap::front;
 
-/// The largest alignment that `neap::front` serves: 1 GiB. Beyond it there is no memory.
+/// The largest alignment that `neap_heap::front` serves: 1 GiB. Beyond it there is no memory.
 const LARGEST: usize = 1 << 30;
 /// What every block has anyway: there may be a size class of 8 bytes (`NEAP_CLASSES`).
 const LEAST: usize = 8;

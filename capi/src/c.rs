@@ -3,7 +3,7 @@
 use crate::errno::{fail, or_enomem};
 use core::ffi::c_void;
 use core::ptr::null_mut;
-use neap::front;
+use neap_heap::front;
 
 /// `size` bytes at a multiple of 16; `malloc(0)` gives a block of its own.
 #[unsafe(no_mangle)]

@@ -1,7 +1,7 @@
 //! glibc's control functions.
 
 use core::ffi::c_int;
-use neap::front;
+use neap_heap::front;
 
 /// The parameters of `mallopt` in glibc's `<malloc.h>`: 1 to 4, and -1 to -8.
 const PARAMETERS: [core::ops::RangeInclusive<c_int>; 2] = [1..=4, -8..=-1];

@@ -2,8 +2,8 @@
 //! speak for them too.
 
 use core::ffi::c_int;
-use neap::front;
-use neap::os::thread;
+use neap_heap::front;
+use neap_heap::os::thread;
 
 /// Ends the process at once, after the statistics that were asked for.
 #[unsafe(no_mangle)]

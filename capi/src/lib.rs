@@ -1,7 +1,7 @@
 //! libneap.so: the C and C++ names.
 //!
 //! Every exported symbol stands in one of these files, and every hot one is a
-//! straight inline of [`neap::front`]:
+//! straight inline of [`neap_heap::front`]:
 //!
 //! | file | names |
 //! |---|---|
@@ -21,7 +21,7 @@
 //! | `watch.rs` | `mmap` `mmap64` `mremap` `shmat` `ioctl` `prctl`: who maps over the heap or fills its pages, and who enters a sandbox |
 //!
 //! `errno` follows one rule: a C entry point that fails to get memory sets
-//! `ENOMEM`; nothing else touches it (`neap::front` keeps it).
+//! `ENOMEM`; nothing else touches it (`neap_heap::front` keeps it).
 //!
 //! The shipped build is `panic = "abort"` and then `no_std`; other builds link
 //! `std`, so that plain `cargo build` and `cargo test` work.

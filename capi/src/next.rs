@@ -3,7 +3,7 @@
 use crate::loader;
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
-use neap::base::sync::{AtomicPtr, Ordering};
+use neap_heap::base::sync::{AtomicPtr, Ordering};
 
 /// A function of the next library in the search order; null until it was looked for, or if there is
 /// none.

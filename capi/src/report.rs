@@ -8,9 +8,9 @@
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use libc::FILE;
-use neap::front::{self, Brief};
-use neap::os::{linux, thread};
-use neap::stats::Text;
+use neap_heap::front::{self, Brief};
+use neap_heap::os::{linux, thread};
+use neap_heap::stats::Text;
 
 /// The heap in glibc's terms, in bytes except `large_blocks`.
 struct Glibc {

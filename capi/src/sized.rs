@@ -1,7 +1,7 @@
 //! C23's pair: the caller says again what it asked for, and a lie is a misuse.
 
 use core::ffi::c_void;
-use neap::front;
+use neap_heap::front;
 
 /// Frees a block of `malloc`, `calloc` or `realloc` that was asked for with `size` bytes; null does
 /// nothing.

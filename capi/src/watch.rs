@@ -8,9 +8,9 @@
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
-use neap::front;
-use neap::os::errno;
-use neap::os::linux::locked;
+use neap_heap::front;
+use neap_heap::os::errno;
+use neap_heap::os::linux::locked;
 
 static MMAP: Next = Next::new(c"mmap");
 static MREMAP: Next = Next::new(c"mremap");

@@ -11,9 +11,9 @@
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::transmute;
-use neap::base::sync::{AtomicPtr, Ordering};
-use neap::front;
-use neap::front::fork::{self, Copier};
+use neap_heap::base::sync::{AtomicPtr, Ordering};
+use neap_heap::front;
+use neap_heap::front::fork::{self, Copier};
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

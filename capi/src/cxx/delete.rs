@@ -7,7 +7,7 @@ use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::NonNull;
-use neap::front;
+use neap_heap::front;
 
 /// A reference to `std::nothrow`: it chooses the form and is never read.
 type Nothrow = *const c_void;

@@ -9,7 +9,7 @@ use crate::cxx::runtime;
 use crate::loader;
 use core::ffi::{CStr, c_void};
 use core::ptr::{NonNull, null_mut};
-use neap::base::sync::{AtomicPtr, AtomicU8, Ordering};
+use neap_heap::base::sync::{AtomicPtr, AtomicU8, Ordering};
 
 /// Not checked yet.
 const UNKNOWN: u8 = 0;

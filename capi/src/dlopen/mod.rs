@@ -7,7 +7,7 @@
 use crate::loader;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{NonNull, null_mut};
-use neap::base::sync::{AtomicPtr, Ordering};
+use neap_heap::base::sync::{AtomicPtr, Ordering};
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
@@ -29,8 +29,8 @@ struct Plan {
 /// Where a `dlopen` with `mode` goes, and with which mode.
 extern "C" fn plan(mode: c_int) -> Plan {
     // What is loaded may come to lie where something else lay before.
-    neap::unwind::forget();
-    let stripped = if neap::front::deepbind_kept() {
+    neap_heap::unwind::forget();
+    let stripped = if neap_heap::front::deepbind_kept() {
         mode
     } else {
         mode & !libc::RTLD_DEEPBIND

@@ -112,9 +112,9 @@ const GPERFTOOLS_SOURCE: &str =
     "gperftools 2.10 common.cc, SizeMap::Init: 8 KiB pages, an eighth of a doubling, merged";
 const GLIBC_SOURCE: &str =
     "glibc malloc.c: chunks of 32 bytes and every 16, of which 8 are the header";
-const NEAP_SOURCE: &str = "core/src/slab/class.rs at an alignment of 16, which C has";
+const NEAP_SOURCE: &str = "heap/src/slab/class.rs at an alignment of 16, which C has";
 const NEAP_RUST_SOURCE: &str =
-    "core/src/slab/class.rs at an alignment of 8, which Rust's Layout states";
+    "heap/src/slab/class.rs at an alignment of 8, which Rust's Layout states";
 
 /// A version of Go's table.
 #[derive(Clone, Copy, PartialEq, Eq)]

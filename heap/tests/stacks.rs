@@ -1,7 +1,7 @@
 //! Stacks on the real system: many at once, their guards, what the heap gets of them, fork.
 
-use neap::front;
-use neap::stack::{self, Stack, StackError};
+use neap_heap::front;
+use neap_heap::stack::{self, Stack, StackError};
 use std::fs;
 use std::process::Command;
 

@@ -1,10 +1,10 @@
 //! What a walk up the stack costs: ns each at two depths, with rules that were met before and with
 //! none; how many frames each way finds; how much stack it takes.
 //!
-//! `cargo run --release -p neap --example unwind_cost`, and for the chain of frame pointers the
+//! `cargo run --release -p neap-heap --example unwind_cost`, and for the chain of frame pointers the
 //! same with `RUSTFLAGS=-Cforce-frame-pointers=yes`.
 
-use neap::os::peek::{self, Peek};
+use neap_heap::os::peek::{self, Peek};
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr::null_mut;
@@ -28,7 +28,7 @@ fn on_top(frames: usize, top: &mut dyn FnMut()) {
 /// Frames under `main`, and those of the walk's own callers.
 fn frames_below() -> usize {
     let mut frames = [0; MOST];
-    neap::unwind::capture(black_box(&mut frames))
+    neap_heap::unwind::capture(black_box(&mut frames))
 }
 
 /// Median of the ns that `walk` takes, and how many frames it finds.
@@ -88,7 +88,7 @@ extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
 }
 
 extern "C" fn one_walk(_: *mut c_void) -> *mut c_void {
-    neap::unwind::capture(black_box(&mut [0; MOST]));
+    neap_heap::unwind::capture(black_box(&mut [0; MOST]));
     null_mut()
 }
 
@@ -114,18 +114,18 @@ fn main() {
     for depth in DEPTHS {
         line("frame pointers alone", depth, || {}, frames_below);
     }
-    neap::unwind::prepare();
+    neap_heap::unwind::prepare();
     for depth in DEPTHS {
         line(
             "tables, nothing met before",
             depth,
-            neap::unwind::forget,
+            neap_heap::unwind::forget,
             frames_below,
         );
         line("tables, all met before", depth, || {}, frames_below);
         line("libgcc's backtrace", depth, || {}, libgcc);
     }
-    neap::unwind::forget();
+    neap_heap::unwind::forget();
     let walk = stack_of(one_walk);
     println!(
         "stack: {} bytes beyond a thread's {}",

@@ -1,9 +1,9 @@
 //! Stacks for coroutines: spans of the heap, each with a guard at its low end.
 //!
 //! ```
-//! let stack = neap::stack::Stack::new(64 << 10)?;
+//! let stack = neap_heap::stack::Stack::new(64 << 10)?;
 //! assert_eq!(stack.bytes(), (64 << 10) - 4096); // the lowest page is the guard
-//! # Ok::<(), neap::stack::StackError>(())
+//! # Ok::<(), neap_heap::stack::StackError>(())
 //! ```
 //!
 //! A stack costs an OS page for every page that was used, and address space for the rest. Dropped,

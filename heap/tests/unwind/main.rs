@@ -8,7 +8,7 @@ mod library;
 mod stacks;
 
 use library::{Build, Library};
-use neap::unwind::capture;
+use neap_heap::unwind::capture;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -84,7 +84,7 @@ fn a_recursion_has_the_depth_it_has() {
 
 #[test]
 fn no_more_is_written_than_there_is_room() {
-    neap::unwind::prepare();
+    neap_heap::unwind::prepare();
     assert_eq!(capture(&mut []), 0);
     let mut frames = [7; 4];
     assert_eq!(capture(&mut frames[..2]), 2);

@@ -1,13 +1,13 @@
 //! Threads that are refused capacity, because the process's bound is used up.
 
-use neap::cache::heap::HEAP;
-use neap::front;
-use neap::slab::class::Class;
+use neap_heap::cache::heap::HEAP;
+use neap_heap::front;
+use neap_heap::slab::class::Class;
 
 /// What is granted to the calling thread's cache, and how often its magazine of `class` was
 /// refilled.
 fn own(class: Class) -> (usize, u32) {
-    let own = neap::cache::slot::get();
+    let own = neap_heap::cache::slot::get();
     let mut found = (0, 0);
     HEAP.registry.for_each(|cache| {
         if std::ptr::eq(cache, own) {

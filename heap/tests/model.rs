@@ -1,6 +1,6 @@
 //! The whole API against a naive model: a map from address to what stands there.
 
-use neap::front;
+use neap_heap::front;
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;

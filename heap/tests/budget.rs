@@ -1,7 +1,7 @@
 //! The process's bound on magazines, and threads that sleep on what they were granted.
 
-use neap::cache::heap::HEAP;
-use neap::front;
+use neap_heap::cache::heap::HEAP;
+use neap_heap::front;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn churn(size: usize) {
 
 /// Bytes granted to the calling thread's cache.
 fn own_grant() -> usize {
-    let own = neap::cache::slot::get();
+    let own = neap_heap::cache::slot::get();
     let mut granted = 0;
     HEAP.registry.for_each(|cache| {
         if std::ptr::eq(cache, own) {

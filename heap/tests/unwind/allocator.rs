@@ -1,7 +1,7 @@
 //! A walk allocates nothing, and keeps `errno`.
 
 use super::library::{Build, Library};
-use neap::unwind::capture;
+use neap_heap::unwind::capture;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

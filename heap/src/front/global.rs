@@ -7,7 +7,7 @@ use core::alloc::{GlobalAlloc, Layout};
 ///
 /// ```
 /// #[global_allocator]
-/// static ALLOCATOR: neap::Neap = neap::Neap;
+/// static ALLOCATOR: neap_heap::Neap = neap_heap::Neap;
 ///
 /// let words: Vec<String> = "from Neap's page heap".split(' ').map(String::from).collect();
 /// assert_eq!(words.concat(), "fromNeap'spageheap");

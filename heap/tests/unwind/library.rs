@@ -48,8 +48,8 @@ impl Library {
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         assert!(!handle.is_null(), "{path:?} cannot be loaded");
         std::fs::remove_file(path).unwrap();
-        neap::unwind::prepare();
-        neap::unwind::forget();
+        neap_heap::unwind::prepare();
+        neap_heap::unwind::forget();
         Some(Library(handle))
     }
 
