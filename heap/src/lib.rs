@@ -5,7 +5,7 @@
 //!
 //! | room | what it does | what it does not know |
 //! |---|---|---|
-//! | [`front`] | the entry points every frontend shares, [`Neap`], options, fork, the purge thread, statistics at exit | |
+//! | [`front`] | the entry points every frontend shares, options, fork, the purge thread, statistics at exit | |
 //! | [`cache`] | magazines: fast path, refill, flush, draining, thread end; rounds of decay, pressure for memory | |
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
@@ -16,6 +16,8 @@
 //!
 //! Beside them, plain data that all may read: [`stats`], [`ledger`], [`control`], [`classes`]; and
 //! what other processes read: [`board`], [`sites`]. `tests/layers.rs` fails on an upward edge.
+//!
+//! [`glossary`] explains the terms.
 //!
 //! # Where each invariant stands
 //!
@@ -56,6 +58,8 @@ pub mod classes;
 pub mod control;
 #[cfg(not(loom))]
 pub mod front;
+#[doc = include_str!("../GLOSSARY.md")]
+pub mod glossary {}
 #[cfg(not(loom))]
 pub mod ledger;
 pub mod os;
@@ -72,4 +76,4 @@ pub mod stats;
 pub mod unwind;
 
 #[cfg(not(loom))]
-pub use front::{Neap, purge, stack};
+pub use front::{purge, stack};
