@@ -64,7 +64,3 @@ pub use allocator::{Neap, usable_size};
 pub use kernel::{note_mapped_over, prepare_for_sandbox};
 #[doc(inline)]
 pub use neap_heap::glossary;
-
-// For the command and the lab, until these layouts have a crate of their own.
-#[doc(hidden)]
-pub use neap_heap::{base, board, classes, control, ledger, page, sites, slab};

@@ -13,9 +13,9 @@
 //! The samples are in memory that other processes of the same user read: `neap profile PID` and
 //! `neap report PID` show them, also after [`stop`].
 
-use neap_heap::board::Refusal;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::front::{self, profile};
+use neap_shared::board::Refusal;
 
 /// Why the profiler did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use neap_heap::stack as heap;
 #[doc(inline)]
 pub use neap_heap::stacks::StackError;
 #[doc(inline)]
-pub use neap_heap::stats::StackFigures;
+pub use neap_shared::stats::StackFigures;
 
 /// A stack for a coroutine that its owner runs on it. The heap takes it back when it is dropped.
 #[derive(Debug)]

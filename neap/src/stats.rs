@@ -12,15 +12,11 @@
 use neap_heap::front;
 
 #[doc(inline)]
-pub use neap_heap::ledger::{Ledger, Line, Requested, Sign};
+pub use neap_shared::ledger::{Ledger, Line, Requested, Sign};
 #[doc(inline)]
-pub use neap_heap::stats::{
+pub use neap_shared::stats::{
     Bytes, ClassFigures, Counted, Json, Snapshot, SpanFigures, Text, USE_NAMES,
 };
-
-// The layouts that the command reads; a crate of their own soon.
-#[doc(hidden)]
-pub use neap_heap::stats::{LedgerText, Row, StackFigures, Zeros, ending};
 
 /// Takes the figures of the heap. Visits all slabs and asks the kernel about all pages, which takes
 /// milliseconds per GiB: for reports, not for hot paths. Exact while no other thread allocates.

@@ -32,7 +32,7 @@ impl Item {
 }
 
 /// Folders of the crates that items are re-exported from.
-const CRATES: &[(&str, &str)] = &[("neap_heap", "heap")];
+const CRATES: &[(&str, &str)] = &[("neap_heap", "heap"), ("neap_shared", "shared")];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -149,9 +149,6 @@ fn of_file(text: &str, prefix: &str, found: &mut Vec<Item>) {
             found.push(item);
             methods(&lines, &name, prefix, found);
         } else if let Some(first) = line.strip_prefix("pub use ") {
-            if at > 0 && lines[at - 1] == "#[doc(hidden)]" {
-                continue;
-            }
             let rest = lines[at + 1..].iter().copied();
             let statement: String = std::iter::once(first).chain(rest).collect();
             for path in paths(statement.split(';').next().unwrap()) {
