@@ -24,8 +24,8 @@
 //!   [`cache::drain`].
 //! - Where guards are, and that none is left in a free span: [`stacks`].
 //! - Which OS pages are zero: [`page`], carried through every change of hands.
-//! - Which pages of a slab in use are not resident: [`slab::withheld`]; how they are purged:
-//!   `slab::depot::spare`.
+//! - Which pages of a slab in use are not resident: [`slab::page_set`]; how they are purged:
+//!   [`slab::decommitted`].
 //! - When a thread that purges may be started: [`purge`].
 //! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts:
 //!   [`cache::counted`].
@@ -68,6 +68,8 @@ pub mod slab;
 pub mod stacks;
 #[cfg(not(loom))]
 pub mod stats;
+#[cfg(test)]
+mod testing;
 #[cfg(not(loom))]
 pub mod unwind;
 

@@ -108,7 +108,7 @@ fn files() -> Vec<(String, String)> {
     let text_of = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap();
         let code = text
-            .split("#[cfg(test)]\nmod tests {")
+            .split("\nmod tests {")
             .next()
             .unwrap()
             .to_string();
@@ -159,7 +159,7 @@ fn no_room_names_one_above_it() {
     let mut wrong = Vec::new();
     for (file, text) in files() {
         let room = room_of(&file);
-        if room == "lib" {
+        if ["lib", "testing"].contains(&room) {
             continue;
         }
         let (_, allowed) = ROOMS

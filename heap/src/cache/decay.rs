@@ -11,10 +11,11 @@ use super::heap::Heap;
 use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
 use crate::page::{Age, Chores};
-use crate::slab::Slab;
+
 use crate::slab::class::Class;
-use crate::slab::depot::{Cursor, Pages, Round, Source, Touched};
-use crate::slab::withheld::Units;
+use crate::slab::decommitted::Cursor;
+use crate::slab::page_set::Units;
+use crate::slab::{Pages, Round, Slab, Source, Touched};
 use core::ptr::NonNull;
 
 /// Freed bytes that are worth starting the purge thread: a thread costs some 15 µs.

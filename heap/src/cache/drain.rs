@@ -43,7 +43,7 @@ use super::thread::{Cache, Opened};
 use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
 use crate::slab::class::Class;
-use crate::slab::depot::{Round, Source};
+use crate::slab::{Round, Source};
 use core::ptr;
 
 /// Least time between two batches that threads without capacity drain, in ms.

@@ -5,8 +5,8 @@ use super::heap::{Found, Heap};
 use super::misuse::{self, Call};
 use crate::base::units::SLICE_BYTES;
 use crate::slab::Slab;
+use crate::slab::Source;
 use crate::slab::class::Class;
-use crate::slab::depot::Source;
 
 /// Words under collection. Direct-mapped: a word that another one pushes out is given back early.
 const PLACES: usize = 32;

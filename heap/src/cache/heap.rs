@@ -15,9 +15,9 @@ use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::page::{Age, Dirty, From, PageHeap, Place, Sides, Use};
 use crate::slab::class::{Class, MAX_BLOCK};
-use crate::slab::depot::{Depots, Pages, Round, Source, Touched};
-use crate::slab::withheld::Units;
-use crate::slab::{FarWords, Slab};
+use crate::slab::depot::Depots;
+use crate::slab::page_set::Units;
+use crate::slab::{FarWords, Pages, Round, Slab, Source, Touched};
 use crate::stacks::Pool;
 use core::ptr::NonNull;
 

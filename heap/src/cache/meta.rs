@@ -9,10 +9,11 @@ use super::misuse;
 use crate::base::units::SLICE_BYTES;
 use crate::os::lock::Lock;
 use crate::page::{Age, Use};
-use crate::slab::Slab;
 use crate::slab::class::Class;
-use crate::slab::depot::{Cursor, Depots, Pages, Round, Source, Touched};
-use crate::slab::withheld::Units;
+use crate::slab::decommitted::Cursor;
+use crate::slab::depot::Depots;
+use crate::slab::page_set::Units;
+use crate::slab::{Pages, Round, Slab, Source, Touched};
 use core::ptr::NonNull;
 
 /// The least block, in bytes.

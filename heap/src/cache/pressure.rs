@@ -7,7 +7,7 @@ use crate::os::futex;
 use crate::os::linux::cgroup::{self, GroupLimit};
 use crate::os::linux::sandbox;
 use crate::page::NEAR_PART;
-use crate::slab::depot::Source;
+use crate::slab::Source;
 
 /// How often the group and the machine are asked, in ms.
 const ASK_MS: u64 = 1000;

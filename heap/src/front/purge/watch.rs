@@ -13,7 +13,7 @@ use crate::cache::heap::HEAP;
 use crate::os::futex::Woken;
 use crate::os::linux::sandbox;
 use crate::page::Chores;
-use crate::slab::depot::{Round, Source};
+use crate::slab::{Round, Source};
 
 /// Least time between two purges, in ms.
 const LEAST_MS: u64 = 10;

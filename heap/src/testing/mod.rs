@@ -1,0 +1,7 @@
+//! What the tests of several files share: models of parts of the heap, and the loom models of its
+//! protocols.
+
+#[cfg(not(loom))]
+pub(crate) mod slab_model;
+#[cfg(loom)]
+mod slab_models;
