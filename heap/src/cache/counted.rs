@@ -4,7 +4,7 @@
 //! misses, every push still hits. What missed pops here first, from the same magazine, by a bottom
 //! that stands apart and a number that says how many blocks may be given out before the next
 //! sample: two instructions more than the fast path has, no lock, last in first out as ever
-//! ([`super::fast::pop_counted`]). When the number is spent, the slow path has its sample.
+//! ([`super::machine::pop_counted`]). When the number is spent, the slow path has its sample.
 //!
 //! Which block is sampled: every byte given out is a sample with the same small chance, independent
 //! of all others (a Poisson process over bytes), and a block is sampled if one of its bytes is. For
@@ -17,7 +17,7 @@
 
 use super::heap::Heap;
 use super::magazine::{Magazine, Tag};
-use super::thread::{Cache, Opened};
+use super::thread_cache::{Cache, Opened};
 use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::os::thread::now_ns;
@@ -28,7 +28,7 @@ use crate::slab::class::{CLASSES, Class};
 #[repr(C)]
 pub struct Counted {
     /// Entries of the magazine at and above this address may be popped by
-    /// [`super::fast::pop_counted`]; out of reach unless the door is
+    /// [`super::machine::pop_counted`]; out of reach unless the door is
     /// [`super::door::Door::Sampling`]. Written under the cache's lock.
     pub bottom: AtomicUsize,
     /// Blocks to be given out before the next sample; below 0, that one is due. Written by the

@@ -5,7 +5,7 @@
 //!
 //! 1. *Offer*: it publishes a new `bottom` just below the newest block, under the cache's lock, and
 //!    shuts the cache's door ([`Opened::publish_door`]) for the pops that look at no bottom
-//!    ([`super::fast::pop_sized`]).
+//!    ([`super::machine::pop_sized`]).
 //! 2. A heavy barrier (`membarrier`, private expedited): every thread that runs has passed a full
 //!    barrier since, every other one passed one when it was switched out. So every pop that begins
 //!    from now on sees the new bottom and stays above it, or sees the door shut and takes the slow
@@ -34,12 +34,12 @@
 //! lock. `magazine_models.rs` has the loom model; `docs/decisions/0003-draining.md` the prices of
 //! the alternatives.
 
-use super::gather::Gather;
+use super::flush::Gather;
 use super::heap::Heap;
+use super::machine;
+use super::refill::first_capacity;
 use super::registry::{BATCH, Batch};
-use super::slot;
-use super::slow::first_capacity;
-use super::thread::{Cache, Opened};
+use super::thread_cache::{Cache, Opened};
 use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
 use crate::slab::class::Class;
@@ -76,7 +76,7 @@ impl Heap {
     /// slabs.
     pub fn drain_all(&'static self) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
-        let own = unsafe { &*slot::get() };
+        let own = unsafe { &*machine::slot() };
         if !own.is_sentinel() {
             self.flush_all(own);
         }
@@ -135,7 +135,7 @@ impl Heap {
     /// bit each.
     #[inline(never)]
     fn offer_batch(&'static self, batch: &Batch, round: Round) -> u32 {
-        let own = slot::get();
+        let own = machine::slot();
         let others = batch.caches().filter(|(_, cache)| !ptr::eq(*cache, own));
         others.fold(0, |offering, (place, cache)| {
             let mut open = cache.open();
@@ -250,10 +250,10 @@ fn collect<S: Source>(open: &mut Opened<'_>, class: Class, gather: &mut Gather<'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::fast;
     use crate::cache::heap::HEAP;
+    use crate::cache::machine;
     use crate::cache::magazine::Tag;
-    use crate::cache::thread::ORPHANED;
+    use crate::cache::thread_cache::ORPHANED;
     use std::sync::{Barrier, OnceLock};
     use std::vec::Vec;
 
@@ -264,7 +264,7 @@ mod tests {
         HEAP.refill(cache, class);
         cache.open().set_offering(true);
         let mut slow = 0;
-        while fast::pop_sized(cache, 328).is_none() {
+        while machine::pop_sized(cache, 328).is_none() {
             assert!(slow < 1000, "the door stays shut");
             let block = HEAP.refill(cache, class);
             HEAP.put(cache, class, block);
@@ -277,7 +277,7 @@ mod tests {
     /// front, whose fork handlers would then run in other tests.
     fn fill_magazine(size: usize, count: usize) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
-        let own = unsafe { &*slot::get() };
+        let own = unsafe { &*machine::slot() };
         let cache = match own.is_sentinel() {
             true => HEAP.enter().expect("a cache"),
             false => own,
@@ -333,11 +333,11 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 (0..4).for_each(|_| fill_magazine(48, 100));
-                own.get_or_init(|| slot::get().addr());
+                own.get_or_init(|| machine::slot().addr());
                 filled.wait();
                 offered.wait();
                 // SAFETY: the thread's own cache.
-                work(unsafe { &*slot::get() });
+                work(unsafe { &*machine::slot() });
                 worked.wait();
                 done.wait();
             });
@@ -393,7 +393,7 @@ mod tests {
                 fill_magazine(64, 12);
                 entered.wait();
                 end.wait();
-                slot::get().addr()
+                machine::slot().addr()
             });
             entered.wait();
             // One after the other: a thread in the list comes before any is pinned twice.

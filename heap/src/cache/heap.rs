@@ -3,12 +3,12 @@
 use super::budget::Budget;
 use super::decay::Tide;
 use super::door::Door;
+use super::machine;
 use super::magazine::Tag;
 use super::meta::Meta;
 use super::pace::Pace;
 use super::pressure::Pressure;
 use super::registry::Registry;
-use super::slot;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
@@ -149,7 +149,7 @@ impl Heap {
     /// interrupted their holder. Others hold them for moments, so it looks more than once.
     pub fn is_quiet(&self) -> bool {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
-        let own = unsafe { &*slot::get() };
+        let own = unsafe { &*machine::slot() };
         let quiet = || {
             self.registry.lock.try_lock().is_some()
                 && own.is_quiet()

@@ -158,7 +158,7 @@ fn class_for(bytes: usize) -> Class {
 mod tests {
     use super::*;
     use crate::cache::heap::{Found, HEAP};
-    use crate::cache::thread::array_bytes;
+    use crate::cache::thread_cache::array_bytes;
     use std::vec::Vec;
 
     /// Slices in use for metadata.

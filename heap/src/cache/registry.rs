@@ -3,8 +3,8 @@
 use super::colour;
 use super::door::Door;
 use super::heap::Heap;
-use super::slot;
-use super::thread::{CACHE_BYTES, Cache, GONE, ORPHANED, PINNED, UNPINNED, array_bytes};
+use super::machine;
+use super::thread_cache::{CACHE_BYTES, Cache, GONE, ORPHANED, PINNED, UNPINNED, array_bytes};
 use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
 use crate::os::thread::Key;
@@ -235,7 +235,7 @@ impl Heap {
         // A cache and its magazines take two slabs, too much where writable memory is scant.
         let Some(key) = self.registry.key().filter(|_| !self.pages.is_scant()) else {
             // SAFETY: a static.
-            unsafe { slot::set(&GONE) };
+            unsafe { machine::set_slot(&GONE) };
             return None;
         };
         let memory = self.take_meta(CACHE_BYTES)?;
@@ -263,7 +263,7 @@ impl Heap {
         drop(open);
         // From here on calls from inside `key.set` find the cache.
         // SAFETY: the cache lives until the thread's end, where the slot is set again.
-        unsafe { slot::set(cache) };
+        unsafe { machine::set_slot(cache) };
         if !key.set(block.as_ptr().cast()) {
             self.retire_cache(block);
             return None;
@@ -275,7 +275,7 @@ impl Heap {
     fn retire_cache(&'static self, block: NonNull<Cache>) {
         // Destructors that run after this one are served without a cache.
         // SAFETY: a static.
-        unsafe { slot::set(&GONE) };
+        unsafe { machine::set_slot(&GONE) };
         // SAFETY: the thread's own cache, alive until it is released below.
         let cache = unsafe { block.as_ref() };
         self.empty(cache);

@@ -18,7 +18,7 @@ use crate::board::Refusal;
 use crate::cache::counted::chance;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
-use crate::cache::thread::Cache;
+use crate::cache::thread_cache::Cache;
 use crate::os::linux::sandbox;
 use crate::page::{Place, Use};
 use crate::sites::{FRAMES, PARTS};

@@ -18,7 +18,7 @@ pub struct Cache {
     pub starts: [Start; MAGAZINES],
     /// By size. Likewise.
     pub tags: [Tag; TABLE_BYTES + 1],
-    /// Requests of fewer bytes are served by [`super::fast::pop_sized`]; 0 unless the door is open
+    /// Requests of fewer bytes are served by [`super::machine::pop_sized`]; 0 unless the door is open
     /// and no drainer is at work. Written under the lock.
     pub below: AtomicUsize,
     /// By class index: what the profiler counts.
