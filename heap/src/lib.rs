@@ -29,7 +29,7 @@
 //! - When a thread that purges may be started: [`purge`].
 //! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts:
 //!   [`cache::counted`].
-//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::decay`]),
+//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::reclaim`]),
 //!   the profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache (no
 //!   rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread that holds
 //!   one takes one to the left of it only by `try_lock`. A lock's rank says where it stands

@@ -16,8 +16,6 @@ use crate::slab::class::CLASSES;
 /// Where a cache may begin, in words after the start of its memory: tops stand three words apart.
 const SHIFTS: usize = size_of::<Magazine>() / WORD;
 const WORD: usize = size_of::<usize>();
-/// Most bytes that a cache is moved.
-pub const ROOM: usize = (SHIFTS - 1) * WORD;
 /// Bytes whose addresses differ by a multiple of this look alike.
 const ALIKE: usize = 4096;
 

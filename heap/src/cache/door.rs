@@ -4,22 +4,10 @@
 //! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples,
 //! the counted one. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
 
-use super::magazine::{GUARD, no_entries};
+use super::magazine::{Door, GUARD, no_entries};
 use super::thread_cache::Opened;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::slab::class::{Class, TABLE_BYTES};
-
-/// Whether the fast path of a cache may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// Bounds are published: the fast path works.
-    Open,
-    /// Blocks are pushed by the fast path, and popped by [`super::machine::pop_counted`] only: the
-    /// profiler counts them.
-    Sampling,
-    /// Every call takes the slow path (counting, checking).
-    Closed,
-}
 
 /// How many blocks an owner takes by its slow path before it ends what a drainer offers: that one
 /// may sleep, or may have stayed in a fork's parent.

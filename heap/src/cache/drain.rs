@@ -35,15 +35,16 @@
 //! the alternatives.
 
 use super::flush::Gather;
-use super::heap::Heap;
+use super::heap::{Heap, Origin};
 use super::machine;
 use super::refill::first_capacity;
 use super::registry::{BATCH, Batch};
 use super::thread_cache::{Cache, Opened};
 use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
+use crate::page::Age;
+use crate::slab::Round;
 use crate::slab::class::Class;
-use crate::slab::{Round, Source};
 use core::ptr;
 
 /// Least time between two batches that threads without capacity drain, in ms.
@@ -80,7 +81,7 @@ impl Heap {
         if !own.is_sentinel() {
             self.flush_all(own);
         }
-        self.drain(Round::All, self);
+        self.drain(Round::All, Origin::blocks(self, Age::New));
     }
 
     /// Empties the calling thread's own magazines.
@@ -97,7 +98,7 @@ impl Heap {
     /// Takes the older blocks of other threads' magazines, and what was granted for them: of those
     /// that have not used them since a drainer last came by, or of all. Slabs that are empty then
     /// go to `source`.
-    pub(super) fn drain<S: Source>(&'static self, round: Round, source: &S) {
+    pub(super) fn drain(&'static self, round: Round, source: Origin) {
         let mut rest = self.registry.count();
         while rest > 0 {
             let alone = self.registry.draining.lock();
@@ -112,14 +113,14 @@ impl Heap {
 
     /// A small part of [`Heap::drain`] with [`Round::Idle`], for callers on their way. Returns how
     /// many caches it looked at; `None` if another thread is draining.
-    pub(super) fn drain_some<S: Source>(&'static self, source: &S) -> Option<usize> {
+    pub(super) fn drain_some(&'static self, source: Origin) -> Option<usize> {
         let _alone = self.registry.draining.try_lock()?;
         Some(self.drain_batch(Round::Idle, Effort::ON_THE_WAY, source))
     }
 
     /// Drains the caches that no drainer has looked at for longest. Returns how many it looked at.
     /// The caller holds `draining`.
-    fn drain_batch<S: Source>(&'static self, round: Round, effort: Effort, source: &S) -> usize {
+    fn drain_batch(&'static self, round: Round, effort: Effort, source: Origin) -> usize {
         let batch = self.registry.pin(effort.caches);
         let offering = self.offer_batch(&batch, round);
         if offering != 0 {
@@ -168,14 +169,14 @@ impl Heap {
     /// `None` if the kernel refused the barrier: then only grants are taken. Out of line, so that
     /// callers on small stacks hold what it needs only once.
     #[inline(never)]
-    fn collect_batch<S: Source>(
+    fn collect_batch(
         &'static self,
         batch: &Batch,
         offering: u32,
         most: Option<usize>,
-        source: &S,
+        source: Origin,
     ) {
-        let mut gather = Gather::new(self, source);
+        let mut gather = Gather::new(source);
         let mut left = most;
         for (_, cache) in batch
             .caches()
@@ -225,14 +226,14 @@ impl Heap {
                 .compare_exchange(old, now, Ordering::Relaxed, Ordering::Relaxed)
         };
         if due && exchange(last).is_ok() {
-            self.drain_some(self);
+            self.drain_some(Origin::blocks(self, Age::New));
         }
     }
 }
 
 /// Takes the entries from the floor to the bottom that was offered, which is the floor from now on.
 /// Returns how many.
-fn collect<S: Source>(open: &mut Opened<'_>, class: Class, gather: &mut Gather<'_, S>) -> usize {
+fn collect(open: &mut Opened<'_>, class: Class, gather: &mut Gather) -> usize {
     let offered = open.offered(class);
     let Some(bottom) = offered.filter(|&bottom| open.magazine(class).is_ceded(bottom)) else {
         return 0;
@@ -303,7 +304,9 @@ mod tests {
             }
             filled.wait();
             assert!(HEAP.registry.count() >= THREADS);
-            let looked_at = HEAP.drain_some(&HEAP).unwrap_or(0);
+            let looked_at = HEAP
+                .drain_some(Origin::blocks(&HEAP, Age::New))
+                .unwrap_or(0);
             assert!(looked_at <= Effort::ON_THE_WAY.caches, "{looked_at}");
             done.wait();
         });
@@ -352,7 +355,7 @@ mod tests {
             let most = heavy_barrier().then_some(usize::MAX);
             offered.wait();
             worked.wait();
-            HEAP.collect_batch(&batch, offering, most, &HEAP);
+            HEAP.collect_batch(&batch, offering, most, Origin::blocks(&HEAP, Age::New));
             let after = granted();
             let is_drained = batch
                 .caches()

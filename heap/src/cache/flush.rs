@@ -1,14 +1,14 @@
 //! Flush: the slow path of `free`. Blocks that leave a magazine are gathered by slab and word, so
 //! that each word costs one atomic operation.
 
-use super::counted::Miss;
-use super::heap::{Found, Heap};
+use super::countdown::Miss;
+use super::heap::{Found, Heap, Origin};
 use super::misuse::{self, Call};
 use super::refill::Paced;
 use super::thread_cache::{Cache, Opened};
 use crate::base::units::SLICE_BYTES;
+use crate::page::Age;
 use crate::slab::Slab;
-use crate::slab::Source;
 use crate::slab::class::Class;
 use core::ptr;
 
@@ -57,7 +57,7 @@ impl Heap {
         let store = open.store(class);
         self.tide.note_freed(count * class.bytes());
         let base = store.base as *mut usize;
-        let mut gather = Gather::new(self, self);
+        let mut gather = Gather::new(Origin::blocks(self, Age::New));
         // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their
         // number.
         gather.add(unsafe { core::slice::from_raw_parts(base, count) });
@@ -80,19 +80,17 @@ struct Word {
 }
 
 /// Blocks on their way back to their slabs. Give back the rest with [`Gather::finish`].
-pub struct Gather<'s, S: Source> {
-    heap: &'static Heap,
+pub struct Gather {
     /// Where slabs go that are empty then.
-    source: &'s S,
+    origin: Origin,
     places: [Option<Word>; PLACES],
 }
 
-impl<'s, S: Source> Gather<'s, S> {
+impl Gather {
     /// Nothing gathered yet.
-    pub fn new(heap: &'static Heap, source: &'s S) -> Self {
+    pub(super) fn new(origin: Origin) -> Self {
         Gather {
-            heap,
-            source,
+            origin,
             places: [None; PLACES],
         }
     }
@@ -100,7 +98,7 @@ impl<'s, S: Source> Gather<'s, S> {
     /// Adds freed blocks. Aborts if one is no block or was added twice.
     pub fn add(&mut self, mut blocks: &[usize]) {
         while let Some(&first) = blocks.first() {
-            let (slab, class) = slab_at(self.heap, first);
+            let (slab, class) = slab_at(self.origin.heap, first);
             let added = self.add_run(slab, class, blocks);
             blocks = &blocks[added..];
         }
@@ -162,7 +160,7 @@ impl<'s, S: Source> Gather<'s, S> {
             }
             _ => {
                 if let Some(evicted) = place.replace(new) {
-                    give(self.heap, evicted, self.source);
+                    give(evicted, self.origin);
                 }
             }
         }
@@ -172,7 +170,7 @@ impl<'s, S: Source> Gather<'s, S> {
     /// that may be a coroutine's.
     pub fn finish(&mut self) {
         for word in self.places.iter_mut().filter_map(Option::take) {
-            give(self.heap, word, self.source);
+            give(word, self.origin);
         }
     }
 }
@@ -255,16 +253,13 @@ fn refuse_twice(word: Word, twice: u64) -> ! {
 pub fn give_one(heap: &'static Heap, address: usize) {
     let (slab, class) = slab_at(heap, address);
     let (word, bits) = place_in(class, address);
-    give(
-        heap,
-        Word {
-            slab,
-            class,
-            word,
-            bits,
-        },
-        heap,
-    );
+    let freed = Word {
+        slab,
+        class,
+        word,
+        bits,
+    };
+    give(freed, Origin::blocks(heap, Age::New));
 }
 
 fn place_of(slab: &Slab, word: usize) -> usize {
@@ -284,11 +279,12 @@ fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
     }
 }
 
-fn give<S: Source>(heap: &'static Heap, word: Word, source: &S) {
-    if let Err(twice) =
-        heap.depots
-            .give(word.slab, word.class, word.word as usize, word.bits, source)
-    {
+fn give(word: Word, origin: Origin) {
+    let Word {
+        slab, class, bits, ..
+    } = word;
+    let depots = &origin.heap.depots;
+    if let Err(twice) = depots.give(slab, class, word.word as usize, bits, &origin) {
         refuse_twice(word, twice);
     }
 }

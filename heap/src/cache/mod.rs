@@ -8,6 +8,8 @@ pub mod budget;
 #[cfg(not(loom))]
 mod colour;
 #[cfg(not(loom))]
+pub mod countdown;
+#[cfg(not(loom))]
 pub mod counted;
 #[cfg(not(loom))]
 pub mod decay;
@@ -15,6 +17,8 @@ pub mod decay;
 pub mod door;
 #[cfg(not(loom))]
 pub mod drain;
+#[cfg(not(loom))]
+mod entry;
 #[cfg(not(loom))]
 pub mod flush;
 #[cfg(not(loom))]
@@ -25,8 +29,6 @@ pub mod heap;
 pub mod machine;
 pub mod magazine;
 #[cfg(not(loom))]
-pub mod meta;
-#[cfg(not(loom))]
 pub mod misuse;
 #[cfg(not(loom))]
 pub mod pace;
@@ -34,6 +36,8 @@ pub mod pace;
 pub mod portable;
 #[cfg(not(loom))]
 pub mod pressure;
+#[cfg(not(loom))]
+pub mod reclaim;
 #[cfg(not(loom))]
 pub mod refill;
 #[cfg(not(loom))]

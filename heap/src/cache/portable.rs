@@ -8,10 +8,13 @@
 
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+#[cfg(target_arch = "aarch64")]
+use crate::cache::aarch64::slot;
 use crate::cache::heap::HEAP;
-use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::thread_cache::Cache;
+#[cfg(target_arch = "x86_64")]
+use crate::cache::x86_64::slot;
 
 /// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice,
 /// if requests of that size are not in the table, or if the door is shut.
@@ -67,7 +70,7 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
     // SAFETY: the primary arena begins with its tag table, a byte a slice.
     let tag = unsafe { *((base + slice) as *const u8) };
     // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
-    let cache = unsafe { &*machine::slot() };
+    let cache = unsafe { &*slot() };
     // A slab is one slice at a multiple of its size: the product tells whether a block starts here.
     let start = cache.start(Tag(tag));
     let offset = (block.addr() % SLICE_BYTES) as u32;

@@ -1,10 +1,11 @@
 //! Refill: the slow path of `malloc`, and learning how much each magazine should hold.
 
 use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict};
-use super::counted::Miss;
-use super::heap::Heap;
+use super::countdown::Miss;
+use super::heap::{Heap, Origin};
 use super::misuse;
 use super::thread_cache::{Cache, Opened, array_bytes};
+use crate::page::Age;
 use crate::slab::class::Class;
 use crate::slab::{Grain, LINE_BLOCKS};
 use core::ptr;
@@ -70,7 +71,7 @@ impl Heap {
 
     /// Fills an empty magazine to about half of its capacity: with whole cache lines where it has
     /// room, so that no two threads' refills share one.
-    fn fill(&self, open: &mut Opened<'_>, class: Class) {
+    fn fill(&'static self, open: &mut Opened<'_>, class: Class) {
         let capacity = open.store(class).capacity as usize;
         let want = (capacity / 2).max(1);
         let (grain, most) = match want + LINE_BLOCKS - 1 {
@@ -81,12 +82,14 @@ impl Heap {
         // Written downwards, so that the lowest address comes out first.
         // SAFETY: at most the capacity, for which the array has room.
         let mut at = unsafe { base.add(most) };
-        let depots = &self.depots;
-        let got = depots.take_by(grain, class, want, self, &mut |slab, claim| {
-            let first = slab.base() + claim.word * 64 * class.bytes();
-            // SAFETY: no more than `most` bits come in all.
-            at = unsafe { write_down(at, first, class.bytes(), claim.bits) };
-        });
+        let origin = Origin::blocks(self, Age::New);
+        let got = self
+            .depots
+            .take_by(grain, class, want, &origin, &mut |slab, claim| {
+                let first = slab.base() + claim.word * 64 * class.bytes();
+                // SAFETY: no more than `most` bits come in all.
+                at = unsafe { write_down(at, first, class.bytes(), claim.bits) };
+            });
         open.counted(class).note(Miss::Refill);
         if at != base {
             // SAFETY: the entries written are [at, at + got), inside the array.

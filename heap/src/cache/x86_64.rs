@@ -21,7 +21,7 @@
 //! in one program must not meet.
 
 use crate::base::sync::{Ordering, light_barrier};
-use crate::cache::counted::Counted;
+use crate::cache::countdown::Counted;
 use crate::cache::heap::{HEAP, Heap};
 use crate::cache::magazine::{GUARD, Start, Tag};
 use crate::cache::thread_cache::{Cache, EMPTY};

@@ -21,6 +21,8 @@
 pub mod class;
 pub mod decommitted;
 pub mod depot;
+#[cfg(not(loom))]
+pub mod metadata;
 mod occupancy;
 pub mod page_set;
 mod sets;

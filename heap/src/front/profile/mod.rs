@@ -22,7 +22,6 @@ use crate::cache::thread_cache::Cache;
 use crate::os::linux::sandbox;
 use crate::page::{Place, Use};
 use crate::sites::{FRAMES, PARTS};
-use crate::slab::Source;
 use crate::slab::class::Class;
 use crate::unwind;
 use core::ops::RangeInclusive;
