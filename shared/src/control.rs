@@ -1,8 +1,8 @@
 //! The options, each declared once.
 //!
-//! The environment parser in [`crate::front`], the CLI's flags and help, and
-//! `docs/options.md` all derive from [`OPTIONS`]. Nothing here allocates: the
-//! library reads its options before the first block exists.
+//! The library's parser of the environment, the CLI's flags and help, and `docs/options.md` all
+//! derive from [`OPTIONS`]. Nothing here allocates: the library reads its options before the first
+//! block exists.
 
 mod nearest;
 mod value;
