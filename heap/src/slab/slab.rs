@@ -1,6 +1,7 @@
 //! A slab: the record beside a slice, with the bitmap of its free blocks.
 
-use super::class::{Class, MAX_BLOCKS};
+use super::class::Class;
+use super::class_table::MAX_BLOCKS;
 use super::page_set::{Units, bits_over, to_withhold};
 use crate::base::sync::plain;
 use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
