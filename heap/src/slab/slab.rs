@@ -42,7 +42,7 @@ pub struct Slab {
     class: AtomicU8,
     /// [`UNLISTED`], [`LISTED`], [`RESERVED`] or [`FETCHED`]; changes under the depot's lock, but
     /// for the last.
-    pub(super) listed: AtomicU8,
+    pub(crate) listed: AtomicU8,
     /// A hint: no word below this one has free blocks, most likely.
     pub(super) lowest: AtomicU16,
     /// Words from this one up were never claimed from since carving, so their blocks were never
