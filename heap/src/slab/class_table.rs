@@ -4,16 +4,18 @@
 //! constructor puts that file's into force, before the first slab exists. Never in a Rust program's
 //! own allocator, whose compiler knows the built-in one.
 
-use super::divisor::Divisor;
-use super::{CLASSES, Class, FINE_BYTES, MAX_BLOCK, MAX_BLOCKS};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, Ordering};
 use crate::base::units::SLICE_BYTES;
+pub use neap_shared::classes::{CLASSES, MAX_BLOCK};
 
 /// The steps by which a size finds its class, in bytes.
 const STEP: usize = 8;
 const STEPS: usize = MAX_BLOCK / STEP + 1;
 
+/// Most blocks of one slab: the bits of its bitmap. Blocks of 8 bytes leave half of their slice
+/// unused (untouched, so it costs no RAM).
+pub const MAX_BLOCKS: usize = 4096;
 /// What is known of every class, by its number; 0 is no class.
 pub struct Table {
     /// Bytes of a block, smallest first.
@@ -109,13 +111,13 @@ impl Table {
         table
     }
 
-    /// The class for `size` bytes at an alignment of 16.
+    /// The number of the class for `size` bytes at an alignment of 16.
     #[inline(always)]
-    pub fn serving(&self, size: usize) -> Class {
-        Class(self.by_step[size.div_ceil(STEP)])
+    pub const fn serving(&self, size: usize) -> u8 {
+        self.by_step[size.div_ceil(STEP)]
     }
 
-    /// See [`Class::start_test`].
+    /// See `Class::start_test`.
     pub const fn start_test(&self, index: usize) -> (u32, u32) {
         let test = self.divisors[index].0;
         let step = test.wrapping_mul(self.sizes[index] as u32);
@@ -132,22 +134,53 @@ const fn blocks_of(bytes: usize) -> u16 {
     }
 }
 
-const _: () = {
-    let mut size = 0;
-    while size <= MAX_BLOCK {
-        let class = Class::of_size(size);
-        assert!(BUILT_IN.by_step[size.div_ceil(STEP)] == class.0);
-        let bytes = BUILT_IN.sizes[class.index()] as usize;
-        assert!(bytes >= size && bytes.is_multiple_of(16));
-        let fine = Class::of_size_align8(size).index();
-        let fine_bytes = BUILT_IN.sizes[fine] as usize;
-        assert!(fine_bytes >= size && fine_bytes.is_multiple_of(8));
-        assert!(fine == 1 || (BUILT_IN.sizes[fine - 1] as usize) < size);
-        assert!(size <= 64 || (fine_bytes - size) * 8 <= fine_bytes);
-        assert!(size <= FINE_BYTES || (bytes - size) * 8 <= bytes);
-        size += if size < 4096 { 1 } else { 61 };
+/// Tests divisibility by a constant with one multiplication (after Lemire, Kaser, Kurz: "Faster
+/// remainder by direct computation", 2019). With `c = floor(2^32 / d) + 1` and `e = c * d - 2^32`,
+/// `n * c` modulo 2^32 is `k * e` for `n = k * d`, and at least `c` where `n` leaves a rest. So one
+/// compare with `b * e` tells whether `n` is one of the first `b` multiples.
+#[derive(Clone, Copy)]
+pub struct Divisor(pub(super) u32);
+
+impl Divisor {
+    pub(super) const fn new(divisor: u32) -> Divisor {
+        Divisor(((1 << 32) / divisor as u64 + 1) as u32)
     }
-};
+
+    /// `n / divisor` if that leaves no rest. `n` is at most a slice's bytes.
+    ///
+    /// The low half of the product tells whether there is a rest. If there is none, the high half
+    /// is the quotient: rounding the constant up added less than `n`, so less than 2^32, to the
+    /// product.
+    #[inline(always)]
+    pub const fn divide_exactly(self, n: u32) -> Option<u32> {
+        let product = n as u64 * self.0 as u64;
+        if (product as u32) < self.0 {
+            Some((product >> 32) as u32)
+        } else {
+            None
+        }
+    }
+}
+
+/// Where the blocks of a class's slabs start.
+#[derive(Clone, Copy)]
+pub struct Starts {
+    pub(super) divisor: Divisor,
+    pub(super) blocks: u32,
+}
+
+impl Starts {
+    /// Which block of its slab starts at byte `offset` (below a slice's bytes); `None` if none
+    /// does.
+    #[inline(always)]
+    pub const fn block_at(self, offset: usize) -> Option<usize> {
+        debug_assert!(offset < SLICE_BYTES);
+        match self.divisor.divide_exactly(offset as u32) {
+            Some(block) if block < self.blocks => Some(block as usize),
+            _ => None,
+        }
+    }
+}
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -191,13 +224,13 @@ mod tests {
             let sizes = random(&mut state);
             let table = Table::of(&sizes);
             for size in 0..=MAX_BLOCK {
-                let class = table.serving(size).index();
+                let class = usize::from(table.serving(size));
                 assert_eq!(class, naive(&sizes, size.max(1)), "{size} of {sizes:?}");
                 assert!(size >= usize::from(table.least[class]));
             }
             for index in 1..=sizes.len() {
                 let least = usize::from(table.least[index]);
-                assert_eq!(table.serving(least).index(), index, "{sizes:?}");
+                assert_eq!(usize::from(table.serving(least)), index, "{sizes:?}");
             }
         }
     }
