@@ -131,11 +131,10 @@ pub fn refuse_free(heap: &'static Heap, mut blocks: &[usize]) {
 fn refuse_run(slab: &Slab, class: Class, blocks: &[usize]) -> usize {
     let (base, starts) = (slab.base(), class.starts());
     let (mut word, mut free) = (0, slab.free_bits(class, 0));
-    let mut checked = 0;
-    while let Some(&address) = blocks.get(checked) {
+    for (checked, &address) in blocks.iter().enumerate() {
         let offset = address.wrapping_sub(base);
         if offset >= SLICE_BYTES {
-            break;
+            return checked;
         }
         let Some(block) = starts.block_at(offset) else {
             misuse::interior(Call::Free, address, class.bytes())
@@ -144,16 +143,11 @@ fn refuse_run(slab: &Slab, class: Class, blocks: &[usize]) -> usize {
             word = block / 64;
             free = slab.free_bits(class, word);
         }
-        if free == 0 && block % 64 == 0 && is_whole_word(class, block, &blocks[checked..]) {
-            checked += 64;
-            continue;
-        }
         if free & 1 << (block % 64) != 0 {
             misuse::double_free(address, class.bytes());
         }
-        checked += 1;
     }
-    checked
+    blocks.len()
 }
 
 /// Whether the next 64 freed blocks are the 64 blocks from `first` on, in order: so they come when
