@@ -14,7 +14,6 @@
 //! | `memory` | the steps of the tour of virtual memory |
 //! | `prices/` | the cost of detecting and making zeroed memory on this machine |
 //! | `retention`, `fragmentation` | what freed memory still costs: in a sleeping process, and between live blocks |
-//! | `mesh/` | what sharing physical pages among half-empty ones would save |
 //! | `profile/` | the accuracy and the cost of the sampling profiler |
 //! | `figures/` | bytes and counts by case: their record and tables |
 //! | `bench`, `stats`, `summary` | interleaved rounds and their statistics |
@@ -33,7 +32,6 @@ mod identity;
 mod machine;
 mod memory;
 mod memory_file;
-mod mesh;
 mod peers;
 mod plot;
 mod prices;
@@ -85,8 +83,6 @@ enum Verb {
     Retention(verbs::retention::Arguments),
     /// The cost of holes between live blocks: 90 % freed, then the same bytes in larger blocks
     Fragmentation(verbs::fragmentation::Arguments),
-    /// What sharing physical pages among half-empty ones would save under Neap
-    Mesh(verbs::mesh::Arguments),
     /// The write-up's five steps: what heap and coroutine stacks take, share and give back
     Tide(verbs::tide::Arguments),
     /// The write-up's size classes: what a block takes beyond the requested bytes, and what classes
@@ -113,7 +109,6 @@ fn main() -> ExitCode {
         Verb::Download(arguments) => verbs::download::run(&arguments),
         Verb::Retention(arguments) => verbs::retention::run(&arguments),
         Verb::Fragmentation(arguments) => verbs::fragmentation::run(&arguments),
-        Verb::Mesh(arguments) => verbs::mesh::run(&arguments),
         Verb::Tide(arguments) => verbs::tide::run(&arguments),
         Verb::Classes(arguments) => verbs::classes::run(&arguments),
         Verb::Sizes(arguments) => verbs::sizes::run(&arguments),

@@ -1,6 +1,6 @@
 //! Figures that a process reports, case by case: their record and their tables.
 //!
-//! The results of `retention`, `fragmentation`, `mesh`, `classes` and `profile` have no base to be
+//! The results of `retention`, `fragmentation`, `classes` and `profile` have no base to be
 //! compared with. They are bytes, counts, shares and times, at named moments of named cases.
 
 pub mod tables;

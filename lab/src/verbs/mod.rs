@@ -9,7 +9,6 @@ mod figured;
 pub mod fragmentation;
 pub mod golden;
 pub mod memory;
-pub mod mesh;
 pub mod peers;
 pub mod prices;
 pub mod profile;
