@@ -1,18 +1,16 @@
 //! `retention` and `fragmentation` as a user runs them, with small sizes: every figure is
 //! present, and those that hold on every machine are checked. No assertion depends on time.
 
-use crate::stage::{json, lab, text};
+use crate::stage::{figure, json, lab, text};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The value of one figure of a case.
-fn value(json: &Value, case: &str, figure: &str) -> f64 {
-    let figures = json["figures"].as_array().expect("no figures");
-    let is_it = |row: &&Value| row["case"] == case && row["figure"] == figure;
-    let row = figures.iter().find(is_it);
-    let row = row.unwrap_or_else(|| panic!("no {figure:?} of {case:?} in {json:#}"));
-    row["value"].as_f64().expect("no number")
+/// The value of one figure of a case under the C library.
+fn value(json: &Value, case: &str, name: &str) -> f64 {
+    figure(json, case, "glibc", name)
+        .as_f64()
+        .expect("no number")
 }
 
 const PATTERNS: [&str; 5] = ["own", "other", "idle-owner", "eight", "large"];
