@@ -8,7 +8,7 @@ use crate::failure::{Failure, say};
 use crate::patience::Patience;
 use crate::progress::{Line, bar};
 use crate::view::hint;
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 use std::time::{Duration, Instant};
 
 /// The options of a profile.

@@ -4,7 +4,7 @@ use super::Watched;
 use super::http::{Response, Status};
 use crate::view::View;
 use askama::Template;
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 
 #[derive(Template)]
 #[template(path = "serve.html")]

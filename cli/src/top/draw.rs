@@ -12,8 +12,8 @@ use crate::failure::shown;
 use crate::table::folded;
 use crate::view::text::difference;
 use crate::view::{self, hint, live, slices, total};
-use neap::ledger::{Ledger, Sign};
-use neap::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES};
+use neap_shared::ledger::{Ledger, Sign};
+use neap_shared::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES};
 
 /// Lines of the sparkline, including its title.
 const SPARKLINE: u16 = 4;

@@ -74,11 +74,11 @@ fn clients(server: &Server, text: &mut String) {
 
 /// `used_memory` is the memory that Neap has allocated. Names that begin with `neap_` and `stacks_`
 /// are Neap's own; see the documentation of `neap::stats::Snapshot` and of
-/// `neap::stack::StackTotals`.
+/// `neap::stack::StackFigures`.
 fn memory(server: &Server, text: &mut String) {
     let version = env!("CARGO_PKG_VERSION");
     let _ = write!(text, "mem_allocator:neap-{version}\r\n");
-    let (heap, stacks) = (neap::front::snapshot(), neap::stack::totals());
+    let (heap, stacks) = (neap::stats::snapshot(), neap::stack::figures());
     let all = [
         ("used_memory", heap.live),
         ("used_memory_rss", heap.resident),
@@ -88,9 +88,8 @@ fn memory(server: &Server, text: &mut String) {
         ("neap_committed", heap.committed),
         ("neap_free_dirty", heap.free_dirty),
         ("neap_purged_bytes", heap.purged_bytes),
-        ("stacks_used", stacks.used as u64),
-        ("stacks_idle", stacks.idle as u64),
-        ("stacks_lost", stacks.lost as u64),
+        ("stacks_used", stacks.used),
+        ("stacks_idle", stacks.parked),
         (
             "stacks_trimmed_bytes",
             server.stats.trimmed_bytes.load(Relaxed),
