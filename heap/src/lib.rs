@@ -51,6 +51,8 @@ pub mod base;
 pub mod cache;
 #[cfg(not(loom))]
 pub mod front;
+#[cfg(not(loom))]
+pub mod hook;
 pub mod os;
 #[cfg(not(loom))]
 pub mod page;

@@ -12,11 +12,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("stacks", &["stacks", "page", "os", "base"]),
     ("slab", &["slab", "os", "base"]),
     ("cache", &["cache", "slab", "stacks", "page", "os", "base"]),
+    ("hook", &["cache", "slab", "page", "os", "base"]),
     (
         "front",
         &[
-            "front", "cache", "slab", "stacks", "page", "os", "base", "stats", "ledger", "control",
-            "board", "sites", "classes", "unwind",
+            "hook", "front", "cache", "slab", "stacks", "page", "os", "base", "stats", "ledger",
+            "control", "board", "sites", "classes", "unwind",
         ],
     ),
 ];

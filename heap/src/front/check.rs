@@ -1,13 +1,13 @@
 //! The checking mode (`NEAP_CHECK=1`): no magazines, and freed blocks wait in quarantine before
 //! they are handed out again, so every second free of one is seen at once.
 
-use super::release::{free_found, start_of};
+use super::{free_found, large_bytes, start_of};
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::misuse::{self, Call};
+use crate::hook;
 use crate::os::late::Late;
 use crate::os::lock::{Lock, Rank};
-use crate::slab::class::Class;
 use bytemuck::Zeroable;
 use core::ptr::NonNull;
 
@@ -48,11 +48,6 @@ struct Inner {
 // SAFETY: integers only, and 0 is a value of each.
 unsafe impl Zeroable for Inner {}
 
-/// A block of `class`, the lowest that is free.
-pub(super) fn allocate(class: Class) -> *mut u8 {
-    HEAP.take_one(class)
-}
-
 /// What waits in quarantine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
@@ -85,22 +80,22 @@ pub(super) fn holds(address: usize) -> bool {
     QUARANTINE.inner.find().is_some_and(holds)
 }
 
-/// Puts a freed block into quarantine and lets the oldest go. Aborts on a second free.
-pub(super) fn free(address: usize, found: Found) {
-    let bytes = bytes_of(address, &found);
+/// Puts a freed block into quarantine and lets the oldest go. Aborts on a second free. False if
+/// there is no memory to note what waits: then nothing does.
+pub(super) fn hold(address: usize, found: &Found) -> bool {
+    let bytes = bytes_of(address, found);
     let _guard = QUARANTINE.lock.lock();
     let Some(mut inner) = QUARANTINE.inner.open() else {
-        // No memory to note what waits: nothing does.
-        return free_found(address, found);
+        return false;
     };
     // SAFETY: the lock is held to the end of this function.
     let inner = unsafe { inner.as_mut() };
     if !inner.insert(address) {
         misuse::double_free(address, bytes);
     }
-    if let Found::Large(place) | Found::Sampled(place) = &found {
+    if let Found::Large(place) | Found::Sampled(place) = found {
         // For the profile it is free, though it waits.
-        super::profile::note_freed(place);
+        hook::large_freed(place);
     }
     inner.push(address, bytes);
     if let Found::Large(_) = found {
@@ -112,7 +107,8 @@ pub(super) fn free(address: usize, found: Found) {
         if let Found::Large(_) = found {
             inner.large = [inner.large[0] - bytes, inner.large[1] - 1];
         }
-        free_found(oldest, found);
+        // SAFETY: freed by the program, and in quarantine since.
+        unsafe { free_found(oldest, found) };
     }
     let [large_bytes, large_blocks] = inner.large;
     for (held, now) in QUARANTINE
@@ -122,12 +118,11 @@ pub(super) fn free(address: usize, found: Found) {
     {
         held.store(now, Ordering::Relaxed);
     }
+    true
 }
 
 /// The quarantine's lock, for a fork.
-pub(super) fn lock() -> &'static Lock {
-    &QUARANTINE.lock
-}
+pub(super) static LOCK: &Lock = &QUARANTINE.lock;
 
 /// The block's bytes; aborts if none starts here, or if it is free already.
 fn bytes_of(address: usize, found: &Found) -> usize {
@@ -139,9 +134,7 @@ fn bytes_of(address: usize, found: &Found) -> usize {
             }
             class.bytes()
         }
-        Found::Large(place) | Found::Sampled(place) => {
-            super::large::bytes(Call::Free, place, address)
-        }
+        Found::Large(place) | Found::Sampled(place) => large_bytes(Call::Free, place, address),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
     }

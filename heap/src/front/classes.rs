@@ -1,10 +1,9 @@
 //! Other size classes from the start, for `NEAP_CLASSES`.
 
-use super::attach;
-use super::statistics::Lossy;
+use super::start::{Frontend, frontend};
 use crate::cache::heap::HEAP;
 use crate::classes;
-use crate::os::fatal::warn;
+use crate::os::fatal::{Lossy, warn};
 use crate::os::thread;
 use crate::page::Use;
 use crate::slab::class::table;
@@ -23,7 +22,7 @@ pub(super) unsafe fn follow(path: &[u8]) {
             Lossy(path)
         ));
     };
-    if !attach::is_library() {
+    if frontend() != Frontend::C {
         return ignored(format_args!(
             "only libneap.so follows it, no program with Neap built in"
         ));

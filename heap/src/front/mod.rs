@@ -9,6 +9,7 @@ mod check;
 mod classes;
 pub mod fork;
 mod global;
+mod instruments;
 mod large;
 pub mod profile;
 pub mod purge;
@@ -23,12 +24,18 @@ mod trim;
 
 pub use allocate::{
     allocate, allocate_aligned, allocate_hit, allocate_layout, allocate_layout_zeroed,
-    allocate_missed, allocate_zeroed, allocate_zeroed_hit, allocate_zeroed_missed,
+    allocate_missed, allocate_zeroed, allocate_zeroed_hit, allocate_zeroed_missed, entered,
 };
 pub use global::Neap;
-pub use release::{free, free_aligned_sized, free_deleted, free_sized, usable_size};
+pub use large::bytes as large_bytes;
+pub use release::{
+    free, free_aligned_sized, free_deleted, free_found, free_sized, start_of, usable_size,
+};
 pub use resize::{reallocate, reallocate_layout};
-pub use start::{ask_no_more, begin, deepbind_kept, note_address_limit, note_mapped_over, open};
+pub use start::{
+    Frontend, ask_no_more, begin, deepbind_kept, frontend, note_address_limit, note_mapped_over,
+    open, set_frontend,
+};
 pub use statistics::ends_at_once;
 pub use survey::{Brief, brief, snapshot, with_snapshot};
 pub use trim::{check_consistency, give_up_rest, keep_free, trim};
