@@ -10,7 +10,6 @@
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
 //! | [`page`] | the page heap: spans, zero state, fit, purge, limits, huge pages | size classes |
-//! | [`unwind`] | which calls led to an allocation | the heap |
 //! | [`os`] | the only room that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
@@ -59,8 +58,6 @@ pub mod page;
 pub mod slab;
 #[cfg(not(loom))]
 pub mod stacks;
-#[cfg(not(loom))]
-pub mod unwind;
 
 #[cfg(not(loom))]
 pub use front::{Neap, purge, stack};

@@ -2,6 +2,7 @@
 
 use neap_heap::front;
 use neap_heap::stack::{self, Stack, StackError};
+use neap_instruments::survey::snapshot;
 use std::fs;
 use std::process::Command;
 
@@ -110,7 +111,7 @@ fn the_heap_gets_the_pages_of_ended_stacks() {
     stacks.iter().for_each(touch);
     drop(stacks);
     let page = 4 * KIB as u64;
-    let figures = front::snapshot();
+    let figures = snapshot();
     let dirty = figures.free_dirty / page;
     assert!(
         (BURST as u64 - 64..=BURST as u64 + 64).contains(&dirty),
@@ -121,7 +122,7 @@ fn the_heap_gets_the_pages_of_ended_stacks() {
     let block = front::allocate(256 << 20);
     assert!(!block.is_null());
     assert_eq!(
-        front::snapshot().committed,
+        snapshot().committed,
         committed,
         "nothing new from the kernel"
     );

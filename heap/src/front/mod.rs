@@ -3,23 +3,16 @@
 //! All of them keep `errno`, return null when out of memory, and abort with one line on misuse.
 
 mod allocate;
-pub mod attach;
 mod caller;
-mod check;
 mod classes;
 pub mod fork;
 mod global;
-mod instruments;
 mod large;
-pub mod profile;
 pub mod purge;
 mod release;
 mod resize;
-mod sizes;
 pub mod stack;
 mod start;
-mod statistics;
-mod survey;
 mod trim;
 
 pub use allocate::{
@@ -36,8 +29,6 @@ pub use start::{
     Frontend, ask_no_more, begin, deepbind_kept, frontend, note_address_limit, note_mapped_over,
     open, set_frontend,
 };
-pub use statistics::ends_at_once;
-pub use survey::{Brief, brief, snapshot, with_snapshot};
 pub use trim::{check_consistency, give_up_rest, keep_free, trim};
 
 /// No block is larger: pointer differences inside it must fit `isize`.
