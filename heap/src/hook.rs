@@ -9,7 +9,7 @@
 
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::cache::heap::Found;
-use crate::cache::thread::Cache;
+use crate::cache::thread_cache::Cache;
 use crate::os::lock::Lock;
 use crate::os::shared;
 use crate::page::Place;

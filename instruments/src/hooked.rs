@@ -3,7 +3,7 @@
 use crate::{attach, check, peek, profile, sizes, statistics, unwind};
 use attach::When;
 use neap_heap::cache::heap::Found;
-use neap_heap::cache::thread::Cache;
+use neap_heap::cache::thread_cache::Cache;
 use neap_heap::hook::{Instruments, install};
 use neap_heap::os::lock::Lock;
 use neap_heap::page::Place;

@@ -3,10 +3,8 @@
 //! All of them keep `errno`, return null when out of memory, and abort with one line on misuse.
 
 mod allocate;
-mod caller;
 mod classes;
 pub mod fork;
-mod global;
 mod large;
 pub mod purge;
 mod release;
@@ -18,8 +16,8 @@ mod trim;
 pub use allocate::{
     allocate, allocate_aligned, allocate_hit, allocate_layout, allocate_layout_zeroed,
     allocate_missed, allocate_zeroed, allocate_zeroed_hit, allocate_zeroed_missed, entered,
+    initialize,
 };
-pub use global::Neap;
 pub use large::bytes as large_bytes;
 pub use release::{
     free, free_aligned_sized, free_deleted, free_found, free_sized, start_of, usable_size,
@@ -29,7 +27,7 @@ pub use start::{
     Frontend, ask_no_more, begin, deepbind_kept, frontend, note_address_limit, note_mapped_over,
     open, set_frontend,
 };
-pub use trim::{check_consistency, give_up_rest, keep_free, trim};
+pub use trim::{check_consistency, give_up_rest, keep_free, purge_all};
 
 /// No block is larger: pointer differences inside it must fit `isize`.
 pub const MAX_BYTES: usize = isize::MAX as usize;

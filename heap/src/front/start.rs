@@ -5,8 +5,8 @@
 
 use super::{classes, fork, purge};
 use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
-use crate::cache::door::Door;
 use crate::cache::heap::{HEAP, Mode};
+use crate::cache::magazine::Door;
 use crate::control::{self, Value};
 use crate::hook;
 use crate::os::Os;
@@ -94,6 +94,10 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
     }
     // Last: with `NEAP_ASK=0` not even this.
     sandbox::note_start();
+    // Now, while the process has one thread. A filter from before the start may kill for it.
+    if sandbox::started_free() {
+        thread::prepare_barrier();
+    }
     hook::instruments().begin();
 }
 

@@ -11,7 +11,7 @@ use neap_heap::os::Os;
 use neap_heap::os::linux::{Linux, sandbox};
 use neap_heap::os::{shared, thread};
 use neap_heap::purge;
-use neap_heap::slab::depot::{Round, Source};
+use neap_heap::slab::Round;
 use neap_shared::board::{self, Refusal};
 
 /// Periodic surveys for a watching observer take at most one part in this many of a core's time.
@@ -151,7 +151,7 @@ fn carry_out(purge: u64, sample: u64) -> bool {
 }
 
 pub(super) fn write(inner: &mut Inner, ask: u64) {
-    survey::survey(&mut inner.figures);
+    survey::snapshot_into(&mut inner.figures);
     inner.written += 1;
     inner.cost_ns += inner.figures.cost_ns;
     WORDS.write_figures(&inner.figures);

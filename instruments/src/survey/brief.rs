@@ -4,7 +4,7 @@ use super::class_of;
 use crate::check;
 use neap_heap::cache::heap::{HEAP, sampled_class};
 use neap_heap::cache::magazine::Tag;
-use neap_heap::cache::thread::Opened;
+use neap_heap::cache::thread_cache::Opened;
 use neap_heap::page::{Place, Use};
 use neap_heap::slab::Slab;
 

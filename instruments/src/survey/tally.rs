@@ -7,7 +7,7 @@ use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::base::units::SLICE_BYTES;
 use neap_heap::cache::heap::{HEAP, Heap, sampled_class};
 use neap_heap::cache::magazine::Tag;
-use neap_heap::cache::thread::Opened;
+use neap_heap::cache::thread_cache::Opened;
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
 use neap_heap::page::{Pages, Part, Place, Residence, Use};

@@ -21,7 +21,6 @@ use crate::hook::{self, REQUESTS};
 use crate::os::linux::sandbox;
 use crate::os::shared;
 use crate::page::Chores;
-use crate::slab::depot::Source as _;
 use core::ops::Range;
 
 /// Code from which a call may come with locks of the C library held: from, to. The first is this
