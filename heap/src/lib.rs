@@ -70,4 +70,3 @@ mod testing;
 
 #[cfg(not(loom))]
 pub use front::{purge, stack};
-pub use neap_shared::{board, classes, control, ledger, sites, stats};

@@ -15,8 +15,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "front",
         &[
-            "hook", "front", "cache", "slab", "stacks", "page", "os", "base", "stats", "ledger",
-            "control", "board", "sites", "classes",
+            "hook", "front", "cache", "slab", "stacks", "page", "os", "base",
         ],
     ),
 ];

@@ -2,12 +2,12 @@
 
 use super::start::{Frontend, frontend};
 use crate::cache::heap::HEAP;
-use crate::classes;
 use crate::os::fatal::{Lossy, warn};
 use crate::os::thread;
 use crate::page::Use;
 use crate::slab::class_table;
 use core::ffi::CStr;
+use neap_shared::classes;
 
 const PATH_BYTES: usize = 4096;
 

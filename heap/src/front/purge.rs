@@ -29,7 +29,6 @@ use super::allocate::entered;
 use super::fork::Copier;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use crate::board::ThreadState;
 use crate::cache::bell::{Ear, Words as _};
 use crate::cache::heap::HEAP;
 use crate::hook;
@@ -39,6 +38,7 @@ use crate::page::Chores;
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;
+use neap_shared::board::ThreadState;
 
 pub use moment::MOST_RANGES;
 pub(super) use moment::pass_by;

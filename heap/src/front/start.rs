@@ -7,7 +7,6 @@ use super::{classes, fork, purge};
 use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Door;
-use crate::control::{self, Value};
 use crate::hook;
 use crate::os::Os;
 use crate::os::fatal::{Lossy, warn};
@@ -15,6 +14,7 @@ use crate::os::linux::{Linux, forbid_pagemap, sandbox};
 use crate::os::{scratch, thread};
 use crate::page::HugePolicy;
 use core::ffi::{CStr, c_char};
+use neap_shared::control::{self, Value};
 
 #[unsafe(link_section = "neap_fork")]
 static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
