@@ -12,7 +12,8 @@ mod pace;
 mod region;
 mod table;
 
-use crate::{attach, unwind};
+use crate::attach::words::WORDS;
+use crate::unwind;
 use core::ops::RangeInclusive;
 use core::ptr::{self, NonNull};
 use draws::{SAMPLER, chance};
@@ -29,7 +30,7 @@ use neap_heap::purge;
 use neap_heap::slab::class::Class;
 use neap_shared::board::Refusal;
 use neap_shared::sites::{FRAMES, PARTS};
-use region::REGION;
+use region::{REGION, Weight};
 
 /// Allowed rates, in bytes. At a lower rate, almost every block would get a span of its own. At a
 /// higher one, the number of small blocks between two samples would overflow 32 bits.
@@ -55,24 +56,6 @@ struct Sample {
     /// The block.
     base: usize,
     weight: Weight,
-}
-
-/// What a sample adds to its site, and its free subtracts again.
-#[derive(Clone, Copy)]
-struct Weight {
-    site: u32,
-    /// In [`PARTS`].
-    objects: u64,
-    /// Bytes asked for.
-    bytes: u64,
-    /// Usable bytes.
-    usable: u64,
-}
-
-impl Weight {
-    fn amounts(&self) -> [u64; 3] {
-        [self.objects, self.bytes, self.usable]
-    }
 }
 
 impl Sample {
@@ -115,7 +98,7 @@ pub fn set_rate(rate: u64) -> Refusal {
     begin_sampling();
     SAMPLER.set_rate(rate);
     REGION.note_rate(rate);
-    attach::note_sampling(rate);
+    WORDS.write_rate(rate);
     Refusal::None
 }
 
