@@ -152,10 +152,15 @@ pub(super) fn note_freed(place: &Place<'_>) {
 
 /// Records that the block at `place` was sampled at `rate` bytes.
 fn record(place: &Place<'_>, size: usize, usable: usize, rate: u64) {
-    let room = HEAP.take_meta(size_of::<Sample>());
-    let Some(sample) = room.map(NonNull::cast::<Sample>) else {
-        return;
-    };
+    if let Some(room) = HEAP.take_meta(size_of::<Sample>()) {
+        fill(room.cast(), place, [size, usable], rate);
+    }
+}
+
+/// Fills a new sample in. A call of its own: the frames do not stand on the stack while memory for
+/// the sample is made, which is the deepest that an allocation goes.
+#[inline(never)]
+fn fill(sample: NonNull<Sample>, place: &Place<'_>, [size, usable]: [usize; 2], rate: u64) {
     let mut frames = [0; FRAMES];
     let depth = match may_look() {
         true => unwind::capture(&mut frames),
