@@ -25,7 +25,7 @@ use neap_heap::front::entered;
 use neap_heap::hook::begin_sampling;
 use neap_heap::os::linux::sandbox;
 use neap_heap::os::lock::Lock;
-use neap_heap::page::{Place, Use};
+use neap_heap::page::Place;
 use neap_heap::purge;
 use neap_heap::slab::class::Class;
 use neap_shared::board::Refusal;
@@ -114,7 +114,7 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> Option<*mut u8> 
 }
 
 fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
-    let span = HEAP.pages.alloc(1, 1, Use::Large, class.bytes())?;
+    let span = HEAP.take_apart(class)?;
     span.place.note(ptr::null_mut());
     record(&span.place, size, class.bytes(), rate);
     span.place.set_tag(Tag::SAMPLED.0);
