@@ -4,11 +4,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::identity;
 use crate::peers::Ready;
 use crate::programs::which;
 use crate::run;
 use crate::work::count::Counted;
+use crate::work::identity;
 use crate::workloads::Workload;
 
 /// Why instructions cannot be counted here; `None` if they can.

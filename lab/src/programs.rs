@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::identity;
 use crate::machine;
 use crate::peers::Ready;
 use crate::run::{self, Sample};
+use crate::work::identity;
 use crate::workloads::{Shape, Workload};
 
 /// Runs a program's workload once under `peer`.

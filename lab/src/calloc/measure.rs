@@ -9,7 +9,8 @@ use super::cells::{Cell, Contender};
 use crate::engine::figure::{Figure, Unit};
 use crate::programs::which;
 use crate::work::calloc::{Account, MARK, Timed};
-use crate::{identity, run};
+use crate::work::identity;
+use crate::{report, run};
 
 /// The names of the figures: of the timed process, and of the accounts.
 const PAIRS: &str = "pairs";
@@ -80,7 +81,7 @@ pub fn timed(cell: &Cell, contender: &Contender, time: Duration) -> anyhow::Resu
 }
 
 fn parse_timed(report: &str) -> anyhow::Result<Vec<Figure>> {
-    let number = |key| anyhow::Ok(run::needed(report, key)?.parse::<f64>()?);
+    let number = |key| anyhow::Ok(report::needed(report, key)?.parse::<f64>()?);
     Ok(vec![
         Figure::new(PAIRS, Unit::Count, number("pairs")?),
         Figure::nanoseconds(TIME, number("ns_median")?),
@@ -108,7 +109,9 @@ pub fn accounted(cell: &Cell, contender: &Contender, pairs: u64) -> anyhow::Resu
         }
     };
     run::ensure_heap(&report, &contender.peer.library)?;
-    let zeroed = run::field(&report, "zeroed").map(str::parse).transpose()?;
+    let zeroed = report::field(&report, "zeroed")
+        .map(str::parse)
+        .transpose()?;
     let calls = trace.as_deref().map(calls_between_marks).transpose()?;
     let calls = calls.map(|calls| (100.0 * calls as f64 / pairs as f64).round() / 100.0);
     let unknown = |name| Figure::text(name, UNKNOWN);

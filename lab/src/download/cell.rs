@@ -12,7 +12,8 @@ use super::server::Server;
 use crate::engine::campaign::Named;
 use crate::engine::figure::{Figure, Unit};
 use crate::peers::Ready;
-use crate::{identity, run};
+use crate::run;
+use crate::work::identity;
 
 /// Bytes in a MB of this experiment: the report of 2016 requested `100 * 2 ** 20`.
 pub const MB: u64 = 1 << 20;

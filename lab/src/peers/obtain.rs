@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
-use super::locate::{built_library, counted_library, locate_source};
-use super::{Archive, Build, Peer, Places, Ready, Root, Source};
+use super::list::{Archive, Build, Peer, Root, Source};
+use super::locate::{Places, Ready, built_library, counted_library, locate_source};
 
 /// The first available source of the peer, built if necessary. Announces its work through `say`.
 ///

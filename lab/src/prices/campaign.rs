@@ -14,7 +14,7 @@ use crate::engine::record::Record;
 use crate::engine::settings::{JSON, QUICK, RECORDS, SECONDS, Setting, Settings};
 use crate::engine::table::{duration, section};
 use crate::machine;
-use crate::work::pagemap::page_size;
+use crate::pagemap::page_size;
 
 /// The cost of detecting zeroed memory, and of zeroing it.
 pub const EXPERIMENT: Experiment = Experiment {

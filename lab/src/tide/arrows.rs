@@ -15,7 +15,7 @@
 use super::follow::Seen;
 use super::observed::Observed;
 use super::steps::{Run, Step};
-use crate::work::pagemap::page_size;
+use crate::pagemap::page_size;
 
 /// A giver or taker of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

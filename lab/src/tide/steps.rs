@@ -1,6 +1,6 @@
 //! The steps of a run and their order.
 
-use super::protocol::Action;
+use crate::work::tide::protocol::Action;
 
 /// A step, named as in the write-up after what was just done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

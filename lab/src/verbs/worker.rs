@@ -8,14 +8,15 @@ use clap::{Args, Subcommand};
 
 use crate::calloc::measure;
 use crate::tide::campaign;
-use crate::tide::sizes::{Blocks, Sizes};
 use crate::work::calloc::{self, PolicyName, Touch, Work};
 use crate::work::heap::Questioned;
+use crate::work::identity;
 use crate::work::retention::Pattern;
 use crate::work::tide::prices::{self, Times};
+use crate::work::tide::sizes::{Blocks, Sizes};
 use crate::work::tide::stacks::StackKind;
-use crate::work::{self, boxed, count, fragmentation, retention, sites, tide, tour, usable};
-use crate::{identity, machine, run, workloads};
+use crate::work::{boxed, count, fragmentation, retention, shapes, sites, tide, tour, usable};
+use crate::{machine, run, workloads};
 
 /// The arguments of `worker`.
 #[derive(Args)]
@@ -168,7 +169,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.job {
         Job::Run(named) => {
             let workload = workloads::find(&named.name).context("no such workload")?;
-            run::report(&work::carry_out(workload.shape, named.ops)?)?;
+            run::report(&shapes::carry_out(workload.shape, named.ops)?)?;
         }
         Job::Count(named) => {
             let counted = count::find(&named.name).context("no such count")?;

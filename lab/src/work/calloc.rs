@@ -6,19 +6,10 @@ use clap::ValueEnum;
 
 use super::heap;
 use super::libmalloc116::{Kernel, Libmalloc116};
-use super::pagemap::page_size;
+use super::policy::Policy;
 use super::written::{self, Watch};
 use crate::machine;
-
-/// An implementation of `calloc` and `free`.
-pub trait Policy {
-    /// A zeroed block; null if memory is short.
-    fn calloc(&mut self, size: usize) -> *mut u8;
-
-    /// # Safety
-    /// - This policy's `calloc` gave `p`; it has not been freed since, and is no longer in use.
-    unsafe fn free(&mut self, p: *mut u8);
-}
+use crate::pagemap::page_size;
 
 /// A worker's policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

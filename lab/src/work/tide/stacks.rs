@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 
+use crate::pagemap::page_size;
 use crate::work::heap;
-use crate::work::pagemap::page_size;
 
 /// A kind of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, ensure};
 
 use crate::machine;
-use crate::work::pagemap::page_size;
+use crate::pagemap::page_size;
 
 /// A megabyte in the write-up's figures.
 pub const MB: u64 = 1 << 20;

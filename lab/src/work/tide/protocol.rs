@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 
-use crate::run::needed;
+use crate::report::needed;
 
 /// An action of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
