@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn straces_total_is_read() {
-        let table = "    calls syscall\n--------- -------\n       23 mmap\n--------- -------\n      103 total\n";
+        let table = "    calls syscall\n--------- -------\n       23 mmap\n\
+                     --------- -------\n      103 total\n";
         assert_eq!(total_calls(table), Some(103));
         assert_eq!(total_calls("nothing"), None);
     }

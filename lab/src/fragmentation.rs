@@ -13,7 +13,8 @@ use crate::{report, run};
 /// The cost of holes between live blocks.
 pub const EXPERIMENT: Experiment = Experiment {
     name: "fragmentation",
-    about: "The cost of holes between live blocks: 90 % freed, then the same bytes in larger blocks",
+    about: "The cost of holes between live blocks: 90 % freed, then the same bytes in larger \
+        blocks",
     settings: &[
         NEAP,
         PEERS,

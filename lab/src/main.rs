@@ -9,7 +9,7 @@
 //! | `download/` | the published download through pyOpenSSL |
 //! | `prices/` | the cost of detecting and making zeroed memory on this machine |
 //! | `tide/` | the published five steps: the heap, the stacks and the system |
-//! | `retention`, `fragmentation` | what freed memory still costs: in a sleeping process, and in holes |
+//! | `retention`, `fragmentation` | what freed memory still costs |
 //! | `classes/` | the published size classes, and the sizes that programs request |
 //! | `profile/` | the accuracy and the cost of the sampling profiler |
 //! | `memory` | the steps of the tour of virtual memory |

@@ -14,7 +14,7 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::figure::Figure;
 use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, Setting, Settings};
 use crate::peers::Ready;
-use crate::work::retention::{MOMENTS, PATTERNS, Pattern};
+use crate::work::retention::{MOMENTS, Pattern};
 use crate::{machine, report, run};
 
 /// How much of its freed memory a sleeping process keeps.
@@ -74,7 +74,7 @@ impl Terms {
 /// almost all the time, and bytes do not depend on the processor.
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let peers = available_peers(settings)?;
-    let patterns = settings.chosen(("only", "pattern"), &PATTERNS, Pattern::name)?;
+    let patterns = settings.chosen(("only", "pattern"), &Pattern::ALL, Pattern::name)?;
     let (rounds, quick) = (settings.rounds(1), settings.is_quick());
     let mib = match quick {
         true => settings.number("mib").min(QUICK_MIB),

@@ -49,7 +49,6 @@ pub fn report(outcome: &Outcome) -> anyhow::Result<()> {
     if let Some(bytes) = outcome.bytes_per_block {
         println!("bytes_per_block={bytes}");
     }
-    println!("heap={}", identity::own_heap()?.display());
     Ok(())
 }
 

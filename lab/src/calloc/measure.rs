@@ -9,7 +9,6 @@ use super::cells::{Cell, Contender};
 use crate::engine::figure::{Figure, Unit};
 use crate::programs::which;
 use crate::work::calloc::{Account, MARK, Timed};
-use crate::work::identity;
 use crate::{report, run};
 
 /// The names of the figures: of the timed process, and of the accounts.
@@ -24,10 +23,7 @@ pub const CALLS: &str = "system calls";
 const UNKNOWN: &str = "unknown";
 
 /// Prints, in the worker, what [`timed`] reads in the harness.
-///
-/// # Errors
-/// If the process's heap cannot be determined.
-pub fn report_timed(timed: &Timed) -> anyhow::Result<()> {
+pub fn report_timed(timed: &Timed) {
     let Timed {
         pairs,
         ns_median,
@@ -37,22 +33,15 @@ pub fn report_timed(timed: &Timed) -> anyhow::Result<()> {
     } = timed;
     println!("pairs={pairs}\nns_median={ns_median:.1}\nns_least={ns_least:.1}");
     println!("minor_faults={minor_faults:.4}\nmajor_faults={major_faults:.4}");
-    println!("heap={}", identity::own_heap()?.display());
-    Ok(())
 }
 
 /// Prints, in the worker, what [`accounted`] reads in the harness.
-///
-/// # Errors
-/// If the process's heap cannot be determined.
-pub fn report_account(account: &Account) -> anyhow::Result<()> {
+pub fn report_account(account: &Account) {
     match &account.zeroed {
         Ok(bytes) => println!("zeroed={bytes}"),
         Err(reason) => eprintln!("the zeroed bytes are unknown: {reason:#}"),
     }
     println!("pairs={}", account.pairs);
-    println!("heap={}", identity::own_heap()?.display());
-    Ok(())
 }
 
 fn worker(cell: &Cell, contender: &Contender) -> anyhow::Result<Command> {

@@ -30,7 +30,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     settings: &[
         NEAP,
         PEERS.about(
-            "Only these engines: go, go-freed, a peer (coroutines on corosensei's stacks), neap-heap \
+            "Only these engines: go, go-freed, a peer (coroutines on corosensei's stacks), \
+                neap-heap \
              (the same under Neap), neap (heap and stacks)",
         ),
         Setting::names("only", "Only these runs: waited, at-once, stacks-first"),
@@ -58,7 +59,9 @@ pub const EXPERIMENT: Experiment = Experiment {
         )
         .without(&["peers", "only", "at-once", "no-prices"]),
         Setting::switch("no-prices", "Skip the prices"),
-        ROUNDS.default("11").about("Interleaved rounds of the prices"),
+        ROUNDS
+            .default("11")
+            .about("Interleaved rounds of the prices"),
         Setting::number("burst", "NUMBER", (1, 30_000))
             .default("5000")
             .about("Coroutines per burst of the prices"),

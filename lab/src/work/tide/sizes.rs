@@ -97,7 +97,8 @@ impl Sizes {
         let (needed, available) = (self.most_bytes(), machine::available_bytes()?);
         ensure!(
             needed <= available,
-            "{} coroutines and {} MB need {} MB of memory, and {} MB are available: {} MB are missing",
+            "{} coroutines and {} MB need {} MB of memory, and {} MB are available: {} MB are \
+                missing",
             self.coroutines,
             self.heap_bytes as u64 / MB,
             needed / MB,
