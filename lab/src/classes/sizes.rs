@@ -176,7 +176,7 @@ impl Program {
             .env("NEAP_COUNT", "1")
             // A monitored process writes its table once more at its end, even if no monitor
             // listens.
-            .env("NEAP_MONITOR", "/nobody/listens")
+            .env("NEAP_MONITOR", "/no/monitor")
             .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
