@@ -1,6 +1,7 @@
 //! The allocations of each place, and the profile's figures for them: the line that a worker
 //! prints.
 
+use crate::names::named;
 use anyhow::{Context as _, bail, ensure};
 use neap_shared::sites::{PARTS, Site};
 
@@ -9,30 +10,19 @@ pub const SIZES: [usize; 9] = [
     8, 24, 100, 1_000, 4_096, 30_000, 100_000, 1_000_000, 10_000_000,
 ];
 
-/// What happens to a place's blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// All stay live.
-    Kept,
-    /// All are freed.
-    Freed,
-    /// Every second one is freed.
-    Half,
+named! {
+    /// What happens to a place's blocks.
+    pub enum Part {
+        /// All stay live.
+        Kept = "kept",
+        /// All are freed.
+        Freed = "freed",
+        /// Every second one is freed.
+        Half = "half",
+    }
 }
 
 impl Part {
-    /// All parts, in the order of the report.
-    pub const ALL: [Part; 3] = [Part::Kept, Part::Freed, Part::Half];
-
-    /// Its name in the record.
-    pub fn name(self) -> &'static str {
-        match self {
-            Part::Kept => "kept",
-            Part::Freed => "freed",
-            Part::Half => "half",
-        }
-    }
-
     /// Whether block `number` stays live.
     pub fn keeps(self, number: usize) -> bool {
         match self {

@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn the_loaders_log_is_understood() {
-        let line = "  77:\tbinding file /bin/x [0] to /lib/libc.so.6 [0]: normal symbol `malloc' [GLIBC_2.2.5]";
+        let line = "  77:\tbinding file /bin/x [0] to /lib/libc.so.6 [0]: normal symbol `malloc' \
+            [GLIBC_2.2.5]";
         assert_eq!(malloc_target(line), Some("/lib/libc.so.6"));
         assert_eq!(malloc_target(&line.replace("malloc", "malloc_trim")), None);
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, ensure};
 
 use crate::machine;
-use crate::work::pagemap::page_size;
+use crate::pagemap::page_size;
 
 /// A megabyte in the write-up's figures.
 pub const MB: u64 = 1 << 20;
@@ -97,7 +97,8 @@ impl Sizes {
         let (needed, available) = (self.most_bytes(), machine::available_bytes()?);
         ensure!(
             needed <= available,
-            "{} coroutines and {} MB need {} MB of memory, and {} MB are available: {} MB are missing",
+            "{} coroutines and {} MB need {} MB of memory, and {} MB are available: {} MB are \
+                missing",
             self.coroutines,
             self.heap_bytes as u64 / MB,
             needed / MB,

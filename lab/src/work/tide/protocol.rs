@@ -2,42 +2,20 @@
 
 use anyhow::{Context as _, ensure};
 
-use crate::run::needed;
+use crate::names::named;
+use crate::report::needed;
 
-/// An action of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Allocate the heap's bytes, touch them, drop them.
-    Allocate,
-    /// Create the coroutines; each touches its stack and parks.
-    Create,
-    /// End all coroutines.
-    Close,
-    /// Report the heap's own figures.
-    Tell,
-}
-
-impl Action {
-    const ALL: [Action; 4] = [
-        Action::Allocate,
-        Action::Create,
-        Action::Close,
-        Action::Tell,
-    ];
-
-    /// Its word in the line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Action::Allocate => "allocate",
-            Action::Create => "create",
-            Action::Close => "close",
-            Action::Tell => "tell",
-        }
-    }
-
-    /// The action for that word.
-    pub fn find(name: &str) -> Option<Action> {
-        Action::ALL.into_iter().find(|action| action.name() == name)
+named! {
+    /// An action of a worker.
+    pub enum Action {
+        /// Allocate the heap's bytes, touch them, drop them.
+        Allocate = "allocate",
+        /// Create the coroutines; each touches its stack and parks.
+        Create = "create",
+        /// End all coroutines.
+        Close = "close",
+        /// Report the heap's own figures.
+        Tell = "tell",
     }
 }
 

@@ -1,12 +1,6 @@
 //! The allocators to compare, as data: where each is found, or what it is built from.
 
-mod locate;
-mod obtain;
-
 use crate::names::choose;
-
-pub use locate::{Places, Ready, locate};
-pub use obtain::obtain;
 
 /// An allocator.
 pub struct Peer {
