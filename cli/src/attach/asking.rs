@@ -269,8 +269,8 @@ impl Silence {
                 None,
             ),
             () if is(ThreadState::Off) => (
-                "it was started without the thread that answers (NEAP_PURGE_THREAD=0), so only its own calls of the allocator do",
-                Some("start it without --no-purge-thread"),
+                "it was started without the thread that answers (NEAP_PURGE_THREAD=never), so only its own calls of the allocator do",
+                Some("start it without --purge-thread never"),
             ),
             () if is(ThreadState::Sandboxed) => (
                 "it forbade itself system calls, or Neap was told to make no unusual ones",
@@ -279,15 +279,15 @@ impl Silence {
             () if is(ThreadState::NotAsked) || heap == Heap::OfRust => (
                 "a Rust program with Neap as its own allocator has no thread that answers unless it asks for one, so only \
                  its own calls of the allocator do",
-                Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=1"),
+                Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=always"),
             ),
             () if heap == Heap::Small => (
                 "its heap is small, so it has no thread that answers, only its own calls of the allocator do",
-                Some("start it with neap run --answer"),
+                Some("start it with neap run --purge-thread always"),
             ),
             () => (
                 "it has found no safe moment yet to start the thread that answers, so only its own calls of the allocator do",
-                Some("start it with neap run --answer"),
+                Some("start it with neap run --purge-thread always"),
             ),
         };
         Silence { why, remedy }
@@ -416,7 +416,7 @@ mod tests {
             ..Served::default()
         };
         forged.write(SERVED_AT, bytes_of(&served));
-        assert!(why(&forged).why.contains("NEAP_PURGE_THREAD=0"));
+        assert!(why(&forged).why.contains("NEAP_PURGE_THREAD=never"));
     }
 
     #[test]

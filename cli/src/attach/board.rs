@@ -187,8 +187,8 @@ fn absent(process: &Process, fault: Option<Fault>) -> Failure {
              only watches that process"
         ),
         None if has_library() => format!(
-            "{title} runs under Neap without a board: it has done too little so far (neap run and NEAP_ATTACH=1 make \
-             a board at the start), was started with NEAP_ATTACH=0, or could not make one"
+            "{title} runs under Neap without a board: it has done too little so far (neap run and NEAP_STATUS_PAGE=1 make \
+             a board at the start), was started with NEAP_STATUS_PAGE=0, or could not make one"
         ),
         None => format!("{title} does not run under Neap: start it with neap run"),
     })

@@ -6,6 +6,7 @@ use super::patience::Patience;
 use super::session::{Ended, Session};
 use crate::attach::{Board, Region, Sampling, Target, kernel};
 use crate::failure::{Failure, say};
+use crate::progress::Talk;
 use crate::view::hint;
 use indicatif::{ProgressBar, ProgressStyle};
 use neap::stats::Bytes;
@@ -21,15 +22,6 @@ pub struct Wish {
     pub rate: Option<u64>,
     /// Whether to show progress on standard error.
     pub talk: Talk,
-}
-
-/// Whether progress is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Talk {
-    /// Shown.
-    Progress,
-    /// Not shown.
-    Quiet,
 }
 
 /// The default time to sample.
@@ -49,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// called its allocator.
 pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     let board = Board::open(target.pid)?;
-    if wish.talk == Talk::Progress {
+    if wish.talk == Talk::Normal {
         kept_out(&board);
     }
     let region = Region::find(target.pid)?;
@@ -99,7 +91,7 @@ fn running(
 ) -> Result<Profile, Failure> {
     if wish.rate.is_some_and(|wanted| wanted != rate) {
         return Err(Failure::own(format!(
-            "{} samples already, every {} on average: leave --rate out",
+            "{} samples already, every {} on average: leave --sample out",
             target.title(),
             Bytes(rate)
         )));
@@ -170,7 +162,8 @@ fn leave(target: &Target, board: &Board, good: bool) {
 fn silent(target: &Target) -> Failure {
     Failure::own(format!(
         "pending: {} has not called its allocator in this time, and only allocations after sampling was switched on \
-         are seen; wait longer (--seconds), or sample from the start with neap run --sample -- PROGRAM",
+         are seen; wait longer (--for 1m), or sample from the start with \
+         neap run --sample 512K -- PROGRAM",
         target.title()
     ))
 }
@@ -202,9 +195,9 @@ fn progress(target: &Target, rate: u64, time: Duration, talk: Talk) -> ProgressB
     );
     let bar = match talk {
         Talk::Quiet => ProgressBar::hidden(),
-        Talk::Progress => ProgressBar::new(whole_ms(time)),
+        Talk::Normal => ProgressBar::new(whole_ms(time)),
     };
-    if talk == Talk::Progress && bar.is_hidden() {
+    if talk == Talk::Normal && bar.is_hidden() {
         say(&format!("{what}, for {:.1} s", time.as_secs_f64()));
     }
     if let Ok(style) =

@@ -40,7 +40,7 @@ mod tests;
 mod tree;
 
 pub use collapsed::{collapsed, flamegraph};
-pub use gather::{Talk, Wish, gather, rate_in_force};
+pub use gather::{Wish, gather, rate_in_force};
 pub use json::json;
 pub use leaks::leaks;
 pub use listing::{check_pattern, listing};

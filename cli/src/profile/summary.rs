@@ -168,7 +168,7 @@ fn largest(profile: &Profile, value: Value) -> String {
 fn elsewhere(profile: &Profile) -> &'static str {
     match profile.total().alloc_bytes {
         0 => "",
-        _ => ": --value=alloc_space shows what was allocated",
+        _ => ": --value alloc_space shows what was allocated",
     }
 }
 
@@ -176,7 +176,7 @@ fn elsewhere(profile: &Profile) -> &'static str {
 fn unseen(profile: &Profile) -> &'static str {
     match (profile.pid, profile.total().alloc_bytes) {
         (1.., 0) => {
-            "Neap sees only allocations after sampling was switched on. `neap run --sample -- PROGRAM` samples from the \
+            "Neap sees only allocations after sampling was switched on. `neap run --sample 512K -- PROGRAM` samples from the \
              start.\n"
         }
         _ => "",

@@ -32,6 +32,8 @@ use watched::Watched;
 const MONITOR: &str = "NEAP_MONITOR";
 /// The variable that switches sampling on.
 const SAMPLE: &str = "NEAP_SAMPLE";
+/// Bytes between two samples if no option says otherwise, the same as Go's.
+const USUAL_RATE: &str = "512K";
 /// Makes a process keep the thread that answers.
 const ANSWER: &str = "NEAP_ANSWER";
 /// Most processes sampled at one time. For further ones, only the beginning and the end are
@@ -110,8 +112,7 @@ impl Session {
     /// Makes the program sample from its start, unless a variable or a flag sets a rate.
     pub fn sample_by_default() {
         if env::var_os(SAMPLE).is_none_or(|rate| rate.is_empty()) {
-            let rate = neap::control::find(SAMPLE.as_bytes()).and_then(|option| option.bare);
-            set_variables(rate.map(|rate| (SAMPLE, OsString::from(rate))));
+            set_variables([(SAMPLE, OsString::from(USUAL_RATE))]);
         }
     }
 

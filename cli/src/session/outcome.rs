@@ -234,7 +234,7 @@ impl Session {
     fn tell_profile(&self, file: &Path, profile: &Profile) {
         let file = argument(file);
         self.talk.say(&format!(
-            "wrote {file} ({}); next, one of:\n  neap profile {file} --tree\n  neap report {file}\n  go tool pprof -http=: {file}",
+            "wrote {file} ({}); next, one of:\n  neap profile {file}\n  neap report {file}\n  go tool pprof -http=: {file}",
             shown(&profile.program)
         ));
     }
@@ -268,7 +268,7 @@ impl Session {
 fn no_sample(rate: u64) -> String {
     let finer = match rate {
         0..=FINEST => "",
-        _ => "; sample more finely, up to --sample=4K",
+        _ => "; sample more finely, up to --sample 4K",
     };
     format!(
         "what ran was sampled every {} on average, and allocated so little that no sample fell{finer}",

@@ -1,8 +1,9 @@
 //! `neap completions`: shell completions.
 
 use crate::failure::Failure;
+use crate::failure::Outcome;
+use crate::grammar;
 use crate::output::print;
-use crate::{Outcome, command};
 use clap::ArgMatches;
 use clap_complete::{Shell, generate};
 
@@ -13,6 +14,6 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         .expect("clap requires the shell");
     let shell: Shell = name.parse().map_err(Failure::own)?;
     let mut script = Vec::new();
-    generate(shell, &mut command::neap(), "neap", &mut script);
+    generate(shell, &mut grammar::neap(), "neap", &mut script);
     print(&String::from_utf8_lossy(&script))
 }

@@ -7,7 +7,6 @@ mod fake;
 mod hostile;
 mod identity;
 mod live;
-mod options_page;
 mod profile;
 mod prometheus;
 mod record;

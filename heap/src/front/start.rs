@@ -66,7 +66,7 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
         // SAFETY: the caller's promise.
         unsafe { each_entry(envp, apply) };
     }
-    // Last: with `NEAP_ASK=0` not even this.
+    // Last: with `NEAP_KERNEL_QUERIES=0` not even this.
     sandbox::note_start();
     let watched =
         HEAP.mode() != Mode::Plain || profile::is_wanted() || purge::is_wanted_from_start();
@@ -157,13 +157,17 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
         warn_unknown(name);
         return Fate::Kept;
     };
+    // SAFETY: the caller's promise.
+    if name != option.env.as_bytes() && unsafe { is_set(envp, option.env) } {
+        return Fate::Kept;
+    }
     match control::parse(option.kind, text) {
         // SAFETY: the caller's promise.
         Ok(value) => unsafe { set(envp, option.name, value) },
         Err(rejected) if !text.is_empty() => {
             warn(format_args!(
                 "{}={} is ignored: {rejected}",
-                option.env,
+                Lossy(name),
                 Lossy(text)
             ));
             return Fate::Emptied(equals + 1);
@@ -171,6 +175,28 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
         Err(_) => {}
     }
     Fate::Kept
+}
+
+/// Whether the environment has the variable `name`.
+///
+/// # Safety
+/// - As [`apply`].
+unsafe fn is_set(envp: *mut *mut c_char, name: &str) -> bool {
+    let mut next = envp;
+    // SAFETY: the environment is an array of C strings that ends in null.
+    while unsafe { !(*next).is_null() } {
+        // SAFETY: as above; not past the null.
+        let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
+        if entry
+            .strip_prefix(name.as_bytes())
+            .is_some_and(|rest| rest.starts_with(b"="))
+        {
+            return true;
+        }
+        // SAFETY: as above.
+        next = unsafe { next.add(1) };
+    }
+    false
 }
 
 fn warn_unknown(name: &[u8]) {
@@ -205,21 +231,21 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
             "always" => HugePolicy::Always,
             _ => HugePolicy::Auto,
         }),
-        ("dirty-max", Value::Bytes(bytes)) => HEAP.pages.limits().set_dirty(bytes as usize),
+        ("limit-dirty", Value::Bytes(bytes)) => HEAP.pages.limits().set_dirty(bytes as usize),
         ("limit", Value::Bytes(bytes)) => HEAP.pages.limits().set_hard(bytes as usize),
         ("limit-soft", Value::Bytes(bytes)) => HEAP.pages.limits().set_soft(bytes as usize),
         ("deepbind", Value::Choice(word)) => {
             DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
         ("sample", Value::Bytes(rate)) => profile::want(rate),
-        ("attach", Value::Choice("0")) => attach::choose(When::Never),
-        ("attach", Value::Choice("1")) => attach::choose(When::AtStart),
+        ("status-page", Value::Choice("0")) => attach::choose(When::Never),
+        ("status-page", Value::Choice("1")) => attach::choose(When::AtStart),
         ("answer", Value::Choice("1")) => purge::want_from_start(),
         // SAFETY: as above.
         ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
         // SAFETY: the caller's promise.
         ("classes", Value::Path(path)) => unsafe { classes::follow(path) },
-        ("ask", Value::Choice("0")) => ask_no_more(),
+        ("kernel-queries", Value::Choice("0")) => ask_no_more(),
         // SAFETY: as above.
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
         _ => {}

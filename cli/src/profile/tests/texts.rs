@@ -88,7 +88,10 @@ fn a_profile_of_nothing_says_so() {
         text.contains("only allocations after sampling was switched on"),
         "{text}"
     );
-    assert!(text.contains("`neap run --sample -- PROGRAM`"), "{text}");
+    assert!(
+        text.contains("`neap run --sample 512K -- PROGRAM`"),
+        "{text}"
+    );
     let failure = flamegraph(&Profile::default(), Value::Waste).unwrap_err();
     assert!(failure.to_string().contains("no waste"), "{failure}");
 }

@@ -47,7 +47,7 @@ const RULES: [Rule; 10] = [
         least: 0.25,
         what: "was free memory, not yet given back to the kernel",
         why: "The program freed it a short while before; Neap keeps such pages for the decay time (1 s unless set), because taking them again is cheaper than asking the kernel.",
-        remedy: "If it stays for longer than the decay time, see whether the purge thread runs. To hold less: `--decay 100`, or a bound by `--dirty-max 16M`; `neap purge PID` gives it back at once.",
+        remedy: "If it stays for longer than the decay time, see whether the purge thread runs. To hold less: `--decay 100ms`, or a bound by `--limit-dirty 16M`; `neap purge PID` gives it back at once.",
     },
     Rule {
         kind: "fragmentation",
@@ -133,7 +133,7 @@ const RULES: [Rule; 10] = [
         least: 0.10,
         what: "was the pages around sampled blocks",
         why: "While the heap is profiled, every sampled block stands on pages of its own.",
-        remedy: "Sample less often (`--sample=2M`); without a profile these bytes are not there.",
+        remedy: "Sample less often (`--sample 2M`); without a profile these bytes are not there.",
     },
 ];
 

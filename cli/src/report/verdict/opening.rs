@@ -11,7 +11,7 @@ use neap::stats::Bytes;
 const TOLD: usize = 5;
 
 /// Why no place in the program is among the findings.
-const NOT_SAMPLED: &str = "Places in the program were not sampled: record with `neap run --record=FILE --sample -- PROGRAM` to \
+const NOT_SAMPLED: &str = "Places in the program were not sampled: record with `neap run --record --sample 512K -- PROGRAM` to \
                            see them.";
 
 /// The prose for `subject` and its findings.
@@ -156,12 +156,12 @@ fn silence(gap: &Gap, frontend: Frontend) -> String {
 fn reasons(frontend: Frontend) -> &'static str {
     match frontend {
         Frontend::Library => {
-            "The process had no purge thread (its heap stayed below 4 MiB, or `NEAP_PURGE_THREAD=0`) and \
-             slept, ran in a sandbox or with `NEAP_ATTACH=0`, or ended too soon"
+            "The process had no purge thread (its heap stayed below 4 MiB, or `NEAP_PURGE_THREAD=never`) and \
+             slept, ran in a sandbox or with `NEAP_STATUS_PAGE=0`, or ended too soon"
         }
         Frontend::Rust => {
             "A Rust program with Neap as its own allocator has no thread that answers unless it calls \
-             `neap::purge::enable_thread()`, or runs with `NEAP_PURGE_THREAD=1`"
+             `neap::purge::enable_thread()`, or runs with `NEAP_PURGE_THREAD=always`"
         }
     }
 }

@@ -1,0 +1,216 @@
+//! The tables as clap's commands.
+
+use super::library;
+use super::verbs::VERBS;
+use super::words::{Count, Library, Operand, Opt, Takes, Verb};
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser, ValueParser};
+use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
+use neap::control::Group;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+
+/// The whole command line.
+pub fn neap() -> Command {
+    Command::new("neap")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Run programs under the Neap memory system and see where memory goes")
+        .disable_help_subcommand(true)
+        .subcommands(VERBS.iter().map(command))
+}
+
+fn command(verb: &'static Verb) -> Command {
+    let takes_all = |operand: &Operand| operand.count == Count::Rest;
+    let command = Command::new(verb.name)
+        .about(verb.about)
+        .args(options(verb))
+        .args(verb.operands.iter().map(operand))
+        .disable_help_flag(verb.operands.iter().any(takes_all));
+    let command = match verb.notes {
+        "" => command,
+        notes => command.after_help(notes),
+    };
+    match verb.usage {
+        [] => command,
+        lines => {
+            let lines: Vec<_> = lines
+                .iter()
+                .map(|line| format!("neap {} {line}", verb.name))
+                .collect();
+            command.override_usage(lines.join("\n       "))
+        }
+    }
+}
+
+/// The options of a verb, by group: its own before the library's. Those without a group come last,
+/// as `--help` does.
+fn options(verb: &'static Verb) -> Vec<Arg> {
+    let own = |group| {
+        verb.options
+            .iter()
+            .filter(move |option| option.group == group)
+    };
+    if verb.library == Library::None {
+        return verb.options.iter().map(option).collect();
+    }
+    let mut all = Vec::new();
+    for group in Group::ALL {
+        let theirs = library::arguments(group);
+        let arguments = own(Some(group)).map(option).chain(theirs);
+        all.extend(arguments.map(|argument| argument.help_heading(group.title())));
+    }
+    all.extend(own(None).map(option));
+    all
+}
+
+fn option(option: &'static Opt) -> Arg {
+    let argument = Arg::new(option.name)
+        .long(option.name)
+        .help(option.help)
+        .conflicts_with_all(option.excludes);
+    let argument = match option.short {
+        Some(letter) => argument.short(letter),
+        None => argument,
+    };
+    let argument = match option.needs {
+        Some(other) => argument.requires(other),
+        None => argument,
+    };
+    taking(argument, option.takes)
+}
+
+fn taking(argument: Arg, takes: Takes) -> Arg {
+    let path = |argument: Arg, hint| {
+        argument
+            .value_parser(value_parser!(OsString))
+            .value_hint(hint)
+    };
+    match takes {
+        Takes::Nothing => argument.action(ArgAction::SetTrue),
+        Takes::File => path(argument, ValueHint::FilePath).value_name("FILE"),
+        Takes::Directory => path(argument, ValueHint::DirPath).value_name("DIRECTORY"),
+        Takes::OptionalFile => path(argument, ValueHint::FilePath)
+            .value_name("FILE")
+            .value_parser(OsStringValueParser::new().try_map(no_format))
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value(""),
+        Takes::Words(words, default) => argument
+            .value_name("WORD")
+            .value_parser(PossibleValuesParser::new(words))
+            .default_values(default),
+        Takes::Time(least, most, default) => {
+            valued(argument, "TIME", library::time(least, most)).default_values(default)
+        }
+        Takes::Rate => valued(argument, "SIZE", ValueParser::new(library::rate)),
+        Takes::Number => valued(argument, "N", value_parser!(u64).range(1..).into()),
+        Takes::Regex => argument.value_name("REGEX"),
+        Takes::Address(default) => argument
+            .value_name("ADDRESS:PORT")
+            .value_parser(value_parser!(SocketAddr))
+            .default_value(default),
+    }
+}
+
+/// With negative numbers as values, so that the error states the range, instead of how to pass an
+/// argument that begins with a dash.
+fn valued(argument: Arg, name: &'static str, parser: ValueParser) -> Arg {
+    argument
+        .value_name(name)
+        .value_parser(parser)
+        .allow_negative_numbers(true)
+}
+
+/// Earlier releases took a format here. A file of that name has a directory: `./json`.
+fn no_format(file: OsString) -> Result<OsString, String> {
+    match file.to_str() {
+        Some(word @ ("text" | "json")) => Err(format!(
+            "the file stands here: use --stats --format {word} (or =./{word} for a file)"
+        )),
+        Some("off") => Err("the file stands here: to have none, leave the option out".to_owned()),
+        _ => Ok(file),
+    }
+}
+
+fn operand(operand: &'static Operand) -> Arg {
+    let argument = Arg::new(operand.name)
+        .help(operand.help)
+        .value_parser(value_parser!(OsString));
+    let program = |argument: Arg| {
+        argument
+            .num_args(1..)
+            .value_hint(ValueHint::CommandWithArguments)
+    };
+    match operand.count {
+        Count::One => argument.required(true),
+        Count::Optional => argument,
+        Count::Any => argument.num_args(0..),
+        Count::Program => program(argument).trailing_var_arg(true).required(true),
+        Count::OptionalProgram => program(argument).trailing_var_arg(true),
+        Count::ProgramAfterDashes => program(argument).last(true),
+        Count::Rest => program(argument)
+            .trailing_var_arg(true)
+            .allow_hyphen_values(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classes;
+    use crate::profile::Value;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        neap().debug_assert();
+    }
+
+    #[test]
+    fn the_bounds_of_tune_are_those_of_the_library() {
+        let bounds = format!("[{} to {1}; default: {1}]", classes::least(), classes::MOST);
+        let tune = VERBS.iter().find(|verb| verb.name == "tune").unwrap();
+        assert!(
+            tune.options
+                .iter()
+                .any(|option| option.help.contains(&bounds)),
+            "{bounds}"
+        );
+    }
+
+    #[test]
+    fn the_values_of_a_profile_are_known() {
+        let profile = VERBS.iter().find(|verb| verb.name == "profile").unwrap();
+        let value = profile
+            .options
+            .iter()
+            .find(|option| option.name == "value")
+            .unwrap();
+        let Takes::Words(words, default) = value.takes else {
+            panic!("--value takes a word");
+        };
+        assert_eq!(words, Value::ALL.map(Value::word));
+        assert_eq!(default, Some(Value::default().word()));
+    }
+
+    /// Each word has one kind of value wherever it stands.
+    #[test]
+    fn a_word_has_one_meaning() {
+        let kind = |takes| match takes {
+            Takes::Nothing => "a switch",
+            Takes::File | Takes::OptionalFile => "a file",
+            Takes::Directory => "a directory",
+            Takes::Words(..) => "a word",
+            Takes::Time(..) => "a time",
+            Takes::Rate => "a size",
+            Takes::Number => "a number",
+            Takes::Regex => "an expression",
+            Takes::Address(_) => "an address",
+        };
+        let all = || VERBS.iter().flat_map(|verb| verb.options);
+        for one in all() {
+            for other in all().filter(|other| other.name == one.name) {
+                assert_eq!(kind(one.takes), kind(other.takes), "--{}", one.name);
+                assert_eq!(one.short, other.short, "--{}", one.name);
+            }
+        }
+    }
+}
