@@ -14,8 +14,8 @@
 //! | [`os`] | the only room that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
-//! Beside them, plain data that all may read: [`stats`], [`ledger`], [`control`], [`classes`]; and
-//! what other processes read: [`board`], [`sites`]. `tests/layers.rs` fails on an upward edge.
+//! Plain data that other processes read as well stand in the crate `neap_shared`.
+//! `tests/layers.rs` fails on an upward edge.
 //!
 //! # Where each invariant stands
 //!
@@ -48,28 +48,18 @@
 //! `docs/first-malloc.md` follows the first allocation step by step, `docs/purge.md` the way home.
 
 pub mod base;
-#[cfg(not(loom))]
-pub mod board;
 pub mod cache;
 #[cfg(not(loom))]
-pub mod classes;
-pub mod control;
-#[cfg(not(loom))]
 pub mod front;
-#[cfg(not(loom))]
-pub mod ledger;
 pub mod os;
 #[cfg(not(loom))]
 pub mod page;
-#[cfg(not(loom))]
-pub mod sites;
 pub mod slab;
 #[cfg(not(loom))]
 pub mod stacks;
-#[cfg(not(loom))]
-pub mod stats;
 #[cfg(not(loom))]
 pub mod unwind;
 
 #[cfg(not(loom))]
 pub use front::{Neap, purge, stack};
+pub use neap_shared::{board, classes, control, ledger, sites, stats};

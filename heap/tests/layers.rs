@@ -19,12 +19,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "board", "sites", "classes", "unwind",
         ],
     ),
-    ("stats", &["page", "slab", "base", "ledger"]),
-    ("ledger", &[]),
-    ("board", &["stats", "page", "slab"]),
-    ("sites", &[]),
-    ("control", &[]),
-    ("classes", &["slab"]),
 ];
 
 /// Functions of the C library that are cancellation points: no call of `malloc`'s family may be

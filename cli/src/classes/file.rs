@@ -9,7 +9,7 @@ use std::path::Path;
 pub fn file(sizes: &[u16], program: &str) -> String {
     let mut text = format!(
         "{}\n# for {}, by neap tune\n",
-        neap::classes::FIRST_LINE,
+        neap_shared::classes::FIRST_LINE,
         program.replace(char::is_control, "?")
     );
     for size in sizes {
@@ -33,7 +33,7 @@ pub fn absolute(file: &Path) -> Result<OsString, Failure> {
         ))
     };
     let text = std::fs::read(file).map_err(|error| refused(&error))?;
-    neap::classes::parse(&text).map_err(|error| refused(&error))?;
+    neap_shared::classes::parse(&text).map_err(|error| refused(&error))?;
     let absolute = std::path::absolute(file).map_err(|error| refused(&error))?;
     Ok(absolute.into_os_string())
 }

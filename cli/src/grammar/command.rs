@@ -5,7 +5,7 @@ use super::verbs::VERBS;
 use super::words::{Count, Library, Operand, Opt, Takes, Verb};
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
-use neap::control::Group;
+use neap_shared::control::Group;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 

@@ -3,7 +3,7 @@
 use clap::builder::{OsStringValueParser, PossibleValuesParser, StringValueParser};
 use clap::builder::{TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, ValueHint};
-use neap::control::{self, Declaration, Flag, Group, Kind, OPTIONS, Value};
+use neap_shared::control::{self, Declaration, Flag, Group, Kind, OPTIONS, Value};
 use std::ffi::OsString;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 
 use super::verbs::VERBS;
 use super::words::{Opt, Takes};
-use neap::control::{Declaration, Flag, Group, OPTIONS};
+use neap_shared::control::{Declaration, Flag, Group, OPTIONS};
 use std::fmt::Write;
 use std::{env, fs};
 

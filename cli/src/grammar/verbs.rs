@@ -1,7 +1,7 @@
 //! The table of verbs.
 
 use super::words::{Count, LONGEST_MS, Library, Operand, Opt, Takes, Verb};
-use neap::control::Group;
+use neap_shared::control::Group;
 
 /// What `neap` says when nothing else stands on the command line.
 pub const OVERVIEW: &str = "\

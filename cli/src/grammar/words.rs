@@ -1,6 +1,6 @@
 //! What a verb, an operand and an option are.
 
-use neap::control::Group;
+use neap_shared::control::Group;
 
 /// A verb of the command line.
 pub struct Verb {

@@ -9,7 +9,7 @@ use crate::failure::{Failure, say};
 use crate::progress::Talk;
 use crate::view::hint;
 use indicatif::{ProgressBar, ProgressStyle};
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 use std::time::{Duration, Instant};
 
 /// The options of a profile.

@@ -253,7 +253,7 @@ fn options() -> BTreeMap<String, String> {
     env::vars_os()
         .map(|(name, value)| (text(name), text(value)))
         .filter(|(name, value)| {
-            name.starts_with(neap::control::PREFIX) && name != MONITOR && !value.is_empty()
+            name.starts_with(neap_shared::control::PREFIX) && name != MONITOR && !value.is_empty()
         })
         .collect()
 }

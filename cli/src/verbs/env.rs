@@ -6,7 +6,7 @@ use crate::grammar;
 use crate::library::{self, PRELOAD};
 use crate::report::quoted;
 use clap::ArgMatches;
-use neap::control;
+use neap_shared::control;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 

@@ -45,6 +45,7 @@ pub use arena::Sides;
 pub use heap::PageHeap;
 pub use huge::Policy as HugePolicy;
 pub use limits::{Footprint, Limits, NEAR_PART, STACK_BYTES};
+pub use neap_shared::stats::{USES, Use};
 pub use place::{Extension, Place, Span};
 pub use purge::Chores;
 pub use residence::{Pages, Part, Residence};
@@ -52,32 +53,3 @@ pub use totals::{Calls, MIRROR_WORDS, Mirror, Totals, UseTotals};
 pub use want::{Age, From};
 pub use zero::{Dirty, Zero};
 pub use zeroing::ZeroingTotals;
-
-/// What a span is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Use {
-    /// One slice cut into equal blocks.
-    Slab = 1,
-    /// One large block.
-    Large = 2,
-    /// A coroutine stack.
-    Stack = 3,
-    /// Neap's own data.
-    Meta = 4,
-}
-
-/// How many uses there are.
-pub const USES: usize = 4;
-
-impl Use {
-    fn from_code(code: u8) -> Option<Self> {
-        match code {
-            1 => Some(Self::Slab),
-            2 => Some(Self::Large),
-            3 => Some(Self::Stack),
-            4 => Some(Self::Meta),
-            _ => None,
-        }
-    }
-}

@@ -3,8 +3,8 @@
 //! Up to 128 bytes there is a class every 8 bytes; those that are not a multiple of 16 serve only
 //! callers who state an alignment of 8 or less (Rust's `Layout`), because C callers may store
 //! 16-byte vectors in any block of 16 bytes and more. From 128 bytes to 32 KiB there are 8 classes
-//! a doubling, so a block wastes less than an eighth of itself. The tables are computed by
-//! `const fn` and checked at compile time ([`table`]). libneap.so may run with others, see there:
+//! a doubling, so a block wastes less than an eighth of itself. The sizes stand in `neap_shared`; the
+//! tables are computed by `const fn` and checked at compile time ([`table`]). libneap.so may run with others, see there:
 //! what is `const` here is of the built-in ones, for callers whose compiler knows the size.
 
 mod divisor;
@@ -12,16 +12,14 @@ pub mod table;
 
 use crate::base::units::SLICE_BYTES;
 pub use divisor::{Divisor, Starts};
+pub use neap_shared::classes::{CLASSES, MAX_BLOCK};
+use neap_shared::classes::{FINE, FINE_BYTES};
 use table::in_force;
 
 /// A size class: 1 to [`CLASSES`]; 0 is no class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class(u8);
 
-/// How many size classes there are.
-pub const CLASSES: usize = 80;
-/// The largest block of a slab, in bytes.
-pub const MAX_BLOCK: usize = 32 << 10;
 /// Most blocks of one slab: the bits of its bitmap. Blocks of 8 bytes leave half of their slice
 /// unused (untouched, so it costs no RAM).
 pub const MAX_BLOCKS: usize = 4096;
@@ -29,10 +27,6 @@ pub const MAX_BLOCKS: usize = 4096;
 pub const FRESH_BYTES: usize = 4 << 10;
 /// Requests up to this many bytes find their class in a table.
 pub const TABLE_BYTES: usize = 1024;
-
-/// Classes up to 128 bytes, one every 8.
-const FINE: usize = 16;
-const FINE_BYTES: usize = 128;
 
 impl Class {
     /// The largest class.

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use neap::board::{self, SizeFigure};
+use neap_shared::board::{self, SizeFigure};
 
 use super::recorded::{Sizes, Step};
 use crate::memory_file;

@@ -131,7 +131,7 @@ type Side = (&'static str, fn(&Reading) -> Totals, Totals, usize);
 /// adds an error of up to one part.
 fn deviation(known: &Known, objects: usize, rate: u64) -> f64 {
     let p = -(-(known.usable as f64) / rate as f64).exp_m1();
-    let rounding = 1.0 / neap::sites::PARTS as f64;
+    let rounding = 1.0 / neap_shared::sites::PARTS as f64;
     let of_one = (1.0 - p) / p + rounding * rounding;
     (objects as f64 * of_one).sqrt()
 }

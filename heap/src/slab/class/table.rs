@@ -5,7 +5,7 @@
 //! own allocator, whose compiler knows the built-in one.
 
 use super::divisor::Divisor;
-use super::{CLASSES, Class, FINE, FINE_BYTES, MAX_BLOCK, MAX_BLOCKS};
+use super::{CLASSES, Class, FINE_BYTES, MAX_BLOCK, MAX_BLOCKS};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, Ordering};
 use crate::base::units::SLICE_BYTES;
@@ -30,7 +30,7 @@ pub struct Table {
 }
 
 /// The classes that are built in.
-pub const BUILT_IN: Table = Table::new(&built_in_sizes(), 2 * STEP);
+pub const BUILT_IN: Table = Table::new(&neap_shared::classes::BUILT_IN, 2 * STEP);
 
 struct InForce(UnsafeCell<Table>);
 
@@ -132,24 +132,6 @@ const fn blocks_of(bytes: usize) -> u16 {
     }
 }
 
-const fn built_in_sizes() -> [u16; CLASSES + 1] {
-    let mut sizes = [0; CLASSES + 1];
-    let mut index = 1;
-    while index <= CLASSES {
-        sizes[index] = size_of_class(index) as u16;
-        index += 1;
-    }
-    sizes
-}
-
-const fn size_of_class(index: usize) -> usize {
-    if index <= FINE {
-        return index * 8;
-    }
-    let (group, eighth) = ((index - FINE - 1) / 8, (index - FINE - 1) % 8);
-    (FINE_BYTES << group) + ((eighth + 1) << (group + 4))
-}
-
 const _: () = {
     let mut size = 0;
     while size <= MAX_BLOCK {
@@ -165,7 +147,6 @@ const _: () = {
         assert!(size <= FINE_BYTES || (bytes - size) * 8 <= bytes);
         size += if size < 4096 { 1 } else { 61 };
     }
-    assert!(size_of_class(CLASSES) == MAX_BLOCK);
 };
 
 #[cfg(all(test, not(loom)))]

@@ -9,9 +9,8 @@ pub use bytes::Bytes;
 pub use json::Json;
 pub use text::{LedgerText, Row, Text, Zeros, ending};
 
+use crate::classes::CLASSES;
 use crate::ledger::Ledger;
-use crate::page::USES;
-use crate::slab::class::CLASSES;
 use bytemuck::{Pod, Zeroable};
 
 /// The heap at one moment. Bytes unless said otherwise. 64-bit words only: it travels as it stands
@@ -83,7 +82,7 @@ pub struct Snapshot {
     pub unanswered: u64,
     /// Threads that have a cache.
     pub threads: u64,
-    /// By [`crate::page::Use`], in its order.
+    /// By [`Use`], in its order.
     pub spans: [SpanFigures; USES],
     /// By class, smallest first.
     pub classes: [ClassFigures; CLASSES],
@@ -175,6 +174,38 @@ impl ClassFigures {
 impl Default for Snapshot {
     fn default() -> Snapshot {
         Snapshot::zeroed()
+    }
+}
+
+/// What a span is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Use {
+    /// One slice cut into equal blocks.
+    Slab = 1,
+    /// One large block.
+    Large = 2,
+    /// A coroutine stack.
+    Stack = 3,
+    /// Neap's own data.
+    Meta = 4,
+}
+
+/// How many uses there are.
+pub const USES: usize = 4;
+
+impl Use {
+    /// The use whose number is `code`.
+    #[inline]
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Slab),
+            2 => Some(Self::Large),
+            3 => Some(Self::Stack),
+            4 => Some(Self::Meta),
+            _ => None,
+        }
     }
 }
 

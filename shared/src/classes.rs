@@ -1,4 +1,4 @@
-//! Plain data: size classes as a file says them, which `neap tune` writes and `NEAP_CLASSES` names.
+//! Plain data: the built-in size classes, and others as a file says them, which `neap tune` writes and `NEAP_CLASSES` names.
 //!
 //! ```text
 //! neap classes 1
@@ -12,8 +12,43 @@
 //! of a slab. A first one of 8 is allowed: it serves requests of up to 8 bytes, which need no
 //! alignment of 16.
 
-use crate::slab::class::{CLASSES, MAX_BLOCK};
 use core::fmt;
+
+/// How many size classes there are.
+pub const CLASSES: usize = 80;
+/// The largest block of a slab, in bytes.
+pub const MAX_BLOCK: usize = 32 << 10;
+/// Of the built-in classes, the first ones are [`FINE_STEP`] apart; there are this many of them.
+pub const FINE: usize = 16;
+/// Bytes between two neighbours of these.
+pub const FINE_STEP: usize = 8;
+/// The largest of these, in bytes. Above it there are 8 classes a doubling.
+pub const FINE_BYTES: usize = FINE * FINE_STEP;
+
+/// Block sizes of the built-in classes by their numbers, in bytes, smallest first. Classes count
+/// from 1; entry 0 is 0. Those that are no multiple of 16 serve only callers who state an alignment
+/// of 8.
+pub const BUILT_IN: [u16; CLASSES + 1] = built_in();
+
+const fn built_in() -> [u16; CLASSES + 1] {
+    let mut sizes = [0; CLASSES + 1];
+    let mut index = 1;
+    while index <= CLASSES {
+        sizes[index] = size_of_class(index) as u16;
+        index += 1;
+    }
+    sizes
+}
+
+const fn size_of_class(index: usize) -> usize {
+    if index <= FINE {
+        return index * FINE_STEP;
+    }
+    let (group, eighth) = ((index - FINE - 1) / 8, (index - FINE - 1) % 8);
+    (FINE_BYTES << group) + ((eighth + 1) << (group + 4))
+}
+
+const _: () = assert!(BUILT_IN[CLASSES] as usize == MAX_BLOCK);
 
 /// The first line of a file.
 pub const FIRST_LINE: &str = "neap classes 1";

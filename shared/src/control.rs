@@ -1,6 +1,6 @@
 //! The options, each declared once.
 //!
-//! The environment parser in [`crate::front`], the CLI's flags, help and man pages, and
+//! The library's parser of the environment, the CLI's flags, help and man pages, and
 //! `docs/options.md` all derive from [`OPTIONS`]. Nothing here allocates: the library reads its
 //! options before the first block exists.
 

@@ -21,7 +21,7 @@ impl fmt::Display for Text<'_> {
         calls(out, figures)?;
         writeln!(out, "\n  spans          number     bytes")?;
         for (name, figure) in USE_NAMES.iter().zip(&figures.spans) {
-            let bytes = figure.slices << crate::base::units::SLICE_SHIFT;
+            let bytes = figure.slices << crate::units::SLICE_SHIFT;
             writeln!(out, "  {name:<14} {:>6} {:>9}", figure.spans, Bytes(bytes))?;
         }
         classes(out, figures)

@@ -20,7 +20,8 @@
 //! A sequence number is odd while its writer changes the data behind it. A reader loads it before
 //! and after reading. If it was odd or has changed, the reader tries again.
 
-use crate::stats::{Snapshot, SpanFigures};
+use crate::classes::MAX_BLOCK;
+use crate::stats::{Snapshot, SpanFigures, USES};
 use bytemuck::{Pod, Zeroable};
 
 /// The memory file's name.
@@ -51,7 +52,7 @@ pub const BYTES: usize = (SIZES_AT + SIZES * size_of::<SizeFigure>()).next_multi
 pub const SIZE_STEP: usize = 8;
 /// Entries of the table of sizes. Entry `n` counts sizes over `8 * (n - 1)` and up to `8 * n`
 /// bytes; the last one counts all sizes that no slab serves.
-pub const SIZES: usize = crate::slab::class::MAX_BLOCK / SIZE_STEP + 2;
+pub const SIZES: usize = MAX_BLOCK / SIZE_STEP + 2;
 
 /// Written once, before the board can be found.
 #[repr(C)]
@@ -181,8 +182,8 @@ impl Default for Arenas {
 pub struct Coarse {
     /// See the head of this file.
     pub sequence: u64,
-    /// By [`crate::page::Use`], in its order.
-    pub spans: [SpanFigures; crate::page::USES],
+    /// By [`crate::stats::Use`], in its order.
+    pub spans: [SpanFigures; USES],
     /// Bytes of large blocks.
     pub large_bytes: u64,
     /// Bytes of free spans.
