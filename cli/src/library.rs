@@ -111,7 +111,10 @@ fn nameable(library: &Path) -> Result<PathBuf, Failure> {
     if is_plain(library) {
         return Ok(library.to_owned());
     }
-    rooms_for_links().iter().filter(|room| is_plain(room)).find_map(|room| link(room, library).ok()).ok_or_else(|| {
+    let rooms = rooms_for_links();
+    let mut plain = rooms.iter().filter(|room| is_plain(room));
+    let linked = plain.find_map(|room| link(room, library).ok());
+    linked.ok_or_else(|| {
         Failure::own(format!(
             "the dynamic loader cannot preload {}: its path has a space, a colon or a dollar sign, \
              and no directory for a link was found; put the library elsewhere",

@@ -5,13 +5,13 @@
 //! | `grammar/` | the table of verbs and their options, and what derives from it |
 //! | `verbs/` | one file per verb |
 //! | `library` | where the library is, and its name for the loader |
-//! | `program/` | which files a command line executes, and whether the loader accepts a preload for them |
-//! | `launch`, `supervise`, `statistics` | become the program, or wait for it and print its statistics |
+//! | `program/` | which files a command line executes, and whether they can be preloaded |
+//! | `launch`, `supervise`, `statistics` | become the program, or wait and print its statistics |
 //! | `classes/` | size classes: what they waste, and which ones would suit a program |
 //! | `attach/` | inspects a running process |
 //! | `probe/` | tries out what this kernel offers |
 //! | `profile/` | heap profiles: reads and symbolises them, writes other tools' formats |
-//! | `recording/`, `session/`, `report/` | the heap over time: its file, the run that writes it, the report on it |
+//! | `recording/`, `session/`, `report/` | the heap over time: its file, its run, its report |
 //! | `progress` | shows progress, or stays silent on request |
 //! | `output` | standard output |
 //! | `table` | findings as a table or as JSON |

@@ -213,7 +213,8 @@ impl Board {
                 format!("{title} cannot sample: there is no memory for the profile")
             }
             _ if why == Refusal::Sandbox as u64 => format!(
-                "{title} cannot sample: it has forbidden itself the system calls that sampling needs"
+                "{title} cannot sample: it has forbidden itself the system calls that sampling \
+                 needs"
             ),
             _ => format!("{title} refuses to sample for a reason that this neap does not know"),
         })
@@ -269,7 +270,8 @@ impl Silence {
                 None,
             ),
             () if is(ThreadState::Off) => (
-                "it was started without the thread that answers (NEAP_PURGE_THREAD=never), so only its own calls of the allocator do",
+                "it was started without the thread that answers (NEAP_PURGE_THREAD=never), so only \
+                 its own calls of the allocator do",
                 Some("start it without --purge-thread never"),
             ),
             () if is(ThreadState::Sandboxed) => (
@@ -277,16 +279,19 @@ impl Silence {
                 None,
             ),
             () if is(ThreadState::NotAsked) || heap == Heap::OfRust => (
-                "a Rust program with Neap as its own allocator has no thread that answers unless it asks for one, so only \
+                "a Rust program with Neap as its own allocator has no thread that answers unless \
+                 it asks for one, so only \
                  its own calls of the allocator do",
                 Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=always"),
             ),
             () if heap == Heap::Small => (
-                "its heap is small, so it has no thread that answers, only its own calls of the allocator do",
+                "its heap is small, so it has no thread that answers, only its own calls of the \
+                 allocator do",
                 Some("start it with neap run --purge-thread always"),
             ),
             () => (
-                "it has found no safe moment yet to start the thread that answers, so only its own calls of the allocator do",
+                "it has found no safe moment yet to start the thread that answers, so only its own \
+                 calls of the allocator do",
                 Some("start it with neap run --purge-thread always"),
             ),
         };

@@ -70,7 +70,8 @@ pub fn best(histogram: &Histogram, most: usize) -> Result<Vec<u16>, Failure> {
     let least = least();
     if !(least..=MOST).contains(&most) {
         return Err(Failure::own(format!(
-            "--max-classes {most}: the library holds {MOST}, and fewer than {least} would waste more on other \
+            "--max-classes {most}: the library holds {MOST}, and fewer than {least} would waste \
+             more on other \
              sizes than the built-in classes"
         )));
     }

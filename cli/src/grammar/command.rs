@@ -14,20 +14,26 @@ pub fn neap() -> Command {
     Command::new("neap")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Run programs under the Neap memory system and see where memory goes")
+        .max_term_width(100)
         .disable_help_subcommand(true)
         .subcommands(VERBS.iter().map(command))
 }
 
 fn command(verb: &'static Verb) -> Command {
+    let groups = verb.library == Library::Options;
     let takes_all = |operand: &Operand| operand.count == Count::Rest;
     let command = Command::new(verb.name)
         .about(verb.about)
         .args(options(verb))
         .args(verb.operands.iter().map(operand))
-        .disable_help_flag(verb.operands.iter().any(takes_all));
+        .disable_help_flag(groups || verb.operands.iter().any(takes_all));
     let command = match verb.notes {
-        "" => command,
-        notes => command.after_help(notes),
+        [] => command,
+        notes => command.after_help(notes.join(
+            "
+
+",
+        )),
     };
     match verb.usage {
         [] => command,
@@ -41,8 +47,8 @@ fn command(verb: &'static Verb) -> Command {
     }
 }
 
-/// The options of a verb, by group: its own before the library's. Those without a group come last,
-/// as `--help` does.
+/// The options of a verb. Where it has the library's as well: those without a group, then by group
+/// its own before the library's, and the help last.
 fn options(verb: &'static Verb) -> Vec<Arg> {
     let own = |group| {
         verb.options
@@ -52,13 +58,18 @@ fn options(verb: &'static Verb) -> Vec<Arg> {
     if verb.library == Library::None {
         return verb.options.iter().map(option).collect();
     }
-    let mut all = Vec::new();
+    let mut all: Vec<Arg> = own(None).map(option).collect();
     for group in Group::ALL {
-        let theirs = library::arguments(group);
-        let arguments = own(Some(group)).map(option).chain(theirs);
+        let arguments = own(Some(group))
+            .map(option)
+            .chain(library::arguments(group));
         all.extend(arguments.map(|argument| argument.help_heading(group.title())));
     }
-    all.extend(own(None).map(option));
+    let help = Arg::new("help")
+        .long("help")
+        .short('h')
+        .action(ArgAction::Help);
+    all.push(help.help("Print help").help_heading("Other"));
     all
 }
 
@@ -124,9 +135,9 @@ fn valued(argument: Arg, name: &'static str, parser: ValueParser) -> Arg {
 fn no_format(file: OsString) -> Result<OsString, String> {
     match file.to_str() {
         Some(word @ ("text" | "json")) => Err(format!(
-            "the file stands here: use --stats --format {word} (or =./{word} for a file)"
+            "a file stands here; for this format, use --stats --format {word}"
         )),
-        Some("off") => Err("the file stands here: to have none, leave the option out".to_owned()),
+        Some("off") => Err("a file stands here; leave the option out".to_owned()),
         _ => Ok(file),
     }
 }
@@ -146,71 +157,12 @@ fn operand(operand: &'static Operand) -> Arg {
         Count::Any => argument.num_args(0..),
         Count::Program => program(argument).trailing_var_arg(true).required(true),
         Count::OptionalProgram => program(argument).trailing_var_arg(true),
+        Count::ProgramOrFrom => program(argument)
+            .trailing_var_arg(true)
+            .required_unless_present("from"),
         Count::ProgramAfterDashes => program(argument).last(true),
         Count::Rest => program(argument)
             .trailing_var_arg(true)
             .allow_hyphen_values(true),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::classes;
-    use crate::profile::Value;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        neap().debug_assert();
-    }
-
-    #[test]
-    fn the_bounds_of_tune_are_those_of_the_library() {
-        let bounds = format!("[{} to {1}; default: {1}]", classes::least(), classes::MOST);
-        let tune = VERBS.iter().find(|verb| verb.name == "tune").unwrap();
-        assert!(
-            tune.options
-                .iter()
-                .any(|option| option.help.contains(&bounds)),
-            "{bounds}"
-        );
-    }
-
-    #[test]
-    fn the_values_of_a_profile_are_known() {
-        let profile = VERBS.iter().find(|verb| verb.name == "profile").unwrap();
-        let value = profile
-            .options
-            .iter()
-            .find(|option| option.name == "value")
-            .unwrap();
-        let Takes::Words(words, default) = value.takes else {
-            panic!("--value takes a word");
-        };
-        assert_eq!(words, Value::ALL.map(Value::word));
-        assert_eq!(default, Some(Value::default().word()));
-    }
-
-    /// Each word has one kind of value wherever it stands.
-    #[test]
-    fn a_word_has_one_meaning() {
-        let kind = |takes| match takes {
-            Takes::Nothing => "a switch",
-            Takes::File | Takes::OptionalFile => "a file",
-            Takes::Directory => "a directory",
-            Takes::Words(..) => "a word",
-            Takes::Time(..) => "a time",
-            Takes::Rate => "a size",
-            Takes::Number => "a number",
-            Takes::Regex => "an expression",
-            Takes::Address(_) => "an address",
-        };
-        let all = || VERBS.iter().flat_map(|verb| verb.options);
-        for one in all() {
-            for other in all().filter(|other| other.name == one.name) {
-                assert_eq!(kind(one.takes), kind(other.takes), "--{}", one.name);
-                assert_eq!(one.short, other.short, "--{}", one.name);
-            }
-        }
     }
 }

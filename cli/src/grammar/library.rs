@@ -79,13 +79,17 @@ fn valued(argument: Arg, option: &'static Declaration) -> Arg {
 }
 
 fn help(option: &Declaration) -> String {
-    let doc = option.doc.trim_end_matches('.');
+    // A flag of a switch has one meaning, and the doc's further sentences explain the variable's.
+    let doc = match (option.flag, option.doc.split_once(". ")) {
+        (Flag::Off, Some((first, _))) => first,
+        _ => option.doc.trim_end_matches('.'),
+    };
     match (option.flag, option.kind) {
         (Flag::Off, _) => format!("Do not {}", in_a_sentence(doc)),
         (Flag::On, _) | (_, Kind::Path | Kind::Socket) => doc.to_owned(),
         (_, Kind::Choice(_)) => format!("{doc} [default: {}]", option.default),
-        (_, kind) if option.default.is_empty() => format!("{doc} [{kind}]"),
-        (_, kind) => format!("{doc} [{kind}; default: {}]", option.default),
+        (_, kind) if option.default.is_empty() => format!("{doc} [{kind:#}]"),
+        (_, kind) => format!("{doc} [{kind:#}; default: {}]", option.default),
     }
 }
 

@@ -8,13 +8,13 @@
 //! | `command` | the tables as clap's commands |
 //! | `library` | the library's options as flags and variables |
 //! | `refused` | words of earlier releases, and tips for mistyped ones |
-//! | `page` | `docs/options.md` |
+//! | `tests` | `docs/options.md`, which says what the tables say |
 
 mod command;
 mod library;
-#[cfg(test)]
-mod page;
 mod refused;
+#[cfg(test)]
+mod tests;
 mod verbs;
 mod words;
 

@@ -16,8 +16,8 @@ pub struct Verb {
     pub options: &'static [Opt],
     /// Whether it has the library's options as well.
     pub library: Library,
-    /// What help says after the options.
-    pub notes: &'static str,
+    /// What help says after the options, one paragraph each.
+    pub notes: &'static [&'static str],
 }
 
 /// Whether a verb has the library's options.
@@ -30,6 +30,7 @@ pub enum Library {
 }
 
 /// A word without dashes.
+#[derive(Clone, Copy)]
 pub struct Operand {
     /// Its name, in capitals.
     pub name: &'static str,
@@ -52,6 +53,8 @@ pub enum Count {
     Program,
     /// Like [`Count::Program`], and may be left out.
     OptionalProgram,
+    /// Like [`Count::Program`], unless there is `--from`.
+    ProgramOrFrom,
     /// A program and its arguments, which stand after `--`, instead of another operand.
     ProgramAfterDashes,
     /// All words from here on, those with dashes as well.
@@ -105,49 +108,62 @@ pub enum Takes {
 /// The longest time on a command line, in ms: about eleven days.
 pub const LONGEST_MS: u64 = 1_000_000_000;
 
+#[rustfmt::skip]
+impl Verb {
+    /// A verb with nothing but its name.
+    pub const fn new(name: &'static str, about: &'static str) -> Self {
+        let (usage, operands, options, notes) = (&[], &[], &[], &[]);
+        Self { name, about, usage, operands, options, library: Library::None, notes }
+    }
+}
+
+#[rustfmt::skip]
+impl Operand {
+    /// An operand.
+    pub const fn new(name: &'static str, count: Count, help: &'static str) -> Self {
+        Self { name, count, help }
+    }
+
+    /// Another number of times.
+    pub const fn times(self, count: Count) -> Self {
+        Self { count, ..self }
+    }
+
+    /// With another help.
+    pub const fn saying(self, help: &'static str) -> Self {
+        Self { help, ..self }
+    }
+}
+
+#[rustfmt::skip]
 impl Opt {
     /// An option.
     pub const fn new(name: &'static str, takes: Takes, help: &'static str) -> Self {
-        Self {
-            name,
-            short: None,
-            takes,
-            group: None,
-            needs: None,
-            excludes: &[],
-            help,
-        }
+        Self { name, short: None, takes, group: None, needs: None, excludes: &[], help }
     }
 
     /// With a letter.
     pub const fn short(self, letter: char) -> Self {
-        Self {
-            short: Some(letter),
-            ..self
-        }
+        Self { short: Some(letter), ..self }
     }
 
     /// Under the heading of `group`.
     pub const fn of(self, group: Group) -> Self {
-        Self {
-            group: Some(group),
-            ..self
-        }
+        Self { group: Some(group), ..self }
     }
 
     /// Only with the option or operand `other`.
     pub const fn needs(self, other: &'static str) -> Self {
-        Self {
-            needs: Some(other),
-            ..self
-        }
+        Self { needs: Some(other), ..self }
     }
 
     /// Never with one of `others`.
     pub const fn without(self, others: &'static [&'static str]) -> Self {
-        Self {
-            excludes: others,
-            ..self
-        }
+        Self { excludes: others, ..self }
+    }
+
+    /// With another help.
+    pub const fn saying(self, help: &'static str) -> Self {
+        Self { help, ..self }
     }
 }

@@ -161,7 +161,8 @@ fn leave(target: &Target, board: &Board, good: bool) {
 
 fn silent(target: &Target) -> Failure {
     Failure::own(format!(
-        "pending: {} has not called its allocator in this time, and only allocations after sampling was switched on \
+        "pending: {} has not called its allocator in this time, and only allocations after \
+         sampling was switched on \
          are seen; wait longer (--for 1m), or sample from the start with \
          neap run --sample 512K -- PROGRAM",
         target.title()

@@ -87,8 +87,9 @@ fn found() -> Result<PathBuf, Failure> {
     let library = library::find()?;
     if library::is_of_a_build(&library) {
         say(&format!(
-            "note: {0} belongs to a build, and changes with the next one; for a path that stays, \
-             install -m 755 {0} /usr/local/lib/libneap.so and name it with --library",
+            "note: {0} is a file of a build, which the next build replaces; for a path that stays: \
+             install -m 755 {0} /usr/local/lib/libneap.so, then neap env --library \
+             /usr/local/lib/libneap.so",
             quoted(&library.to_string_lossy())
         ));
     }

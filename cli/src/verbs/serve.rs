@@ -57,7 +57,8 @@ async fn serve(watched: Arc<Watched>, address: SocketAddr) -> Outcome {
     ));
     if !address.ip().is_loopback() {
         say(&format!(
-            "warning: {address} is no loopback address: everyone who reaches it can read the figures and heap profiles, and \
+            "warning: {address} is no loopback address: everyone who reaches it can read the \
+             figures and heap profiles, and \
              switch sampling on"
         ));
     }

@@ -236,7 +236,8 @@ impl Counting {
         }
         match self.processes {
             [0, 0] => Err(Failure::own(format!(
-                "{program} did not run under Neap, so nothing was counted: neap doctor -- {program} may tell why"
+                "{program} did not run under Neap, so nothing was counted: neap doctor -- \
+                 {program} may tell why"
             ))),
             [0, _] => Err(Failure::own(format!(
                 "{program} has Neap built in: its size classes were fixed when it was compiled"

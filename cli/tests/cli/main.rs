@@ -4,6 +4,7 @@ mod attach;
 mod doctor;
 mod env;
 mod fake;
+mod grammar;
 mod hostile;
 mod identity;
 mod live;

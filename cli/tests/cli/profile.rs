@@ -318,7 +318,8 @@ fn pprof_opens_the_file() {
     let pprof =
         |arguments: &[&str]| pprof(planted.room.path(), &[arguments, &[file]].concat()).unwrap();
     let raw = pprof(&["-raw"]);
-    let types = "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt] waste_space/bytes";
+    let types = "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt] \
+                 waste_space/bytes";
     assert!(
         raw.contains(types) && raw.contains("PeriodType: space bytes\nPeriod: 4096\n"),
         "{raw}"

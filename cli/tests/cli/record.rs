@@ -161,7 +161,8 @@ fn what_is_still_live_is_printed_and_not_among_the_programs_output() {
 #[test]
 fn when_neap_is_killed_what_it_recorded_is_readable() {
     let room = room();
-    let program = "import time, sys\nx = bytearray(50_000_000)\ntime.sleep(0.5)\nprint('ready', flush=True)\ntime.sleep(60)";
+    let program = "import time, sys\nx = bytearray(50_000_000)\ntime.sleep(0.5)\nprint('ready', \
+                   flush=True)\ntime.sleep(60)";
     let mut child = neap()
         .current_dir(room.path())
         .args(["run", "--record=r", "--", "/usr/bin/python3", "-c", program])

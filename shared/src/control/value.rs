@@ -107,24 +107,30 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// The accepted values in words: `0 or 1`, `1M to 64T bytes (suffix K, M, G or T, or KiB to TiB)`.
+/// In the alternate form (`{:#}`) without units: `1M to 64T`.
 impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Choice(words) => list(words, out),
             Self::Bytes { min, max } => {
-                write!(
-                    out,
-                    "{} to {} bytes (suffix K, M, G or T, or KiB to TiB)",
-                    Short(min),
-                    Short(max)
-                )
+                write!(out, "{} to {}", Short(min), Short(max))?;
+                full(out, " bytes (suffix K, M, G or T, or KiB to TiB)")
             }
             Self::Time { min, max } => {
-                write!(out, "{} to {} (unit ms, s, m or h)", Brief(min), Brief(max))
+                write!(out, "{} to {}", Brief(min), Brief(max))?;
+                full(out, " (unit ms, s, m or h)")
             }
             Self::Path => out.write_str("a file path"),
             Self::Socket => out.write_str("a socket's path"),
         }
+    }
+}
+
+/// Writes `text`, except in the alternate form.
+fn full(out: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    match out.alternate() {
+        true => Ok(()),
+        false => out.write_str(text),
     }
 }
 
@@ -237,6 +243,7 @@ mod tests {
         assert!(parse(kind, b"65T").is_err());
         let says = format!("{kind}");
         assert_eq!(says, "1M to 64T bytes (suffix K, M, G or T, or KiB to TiB)");
+        assert_eq!(format!("{kind:#}"), "1M to 64T");
     }
 
     #[test]

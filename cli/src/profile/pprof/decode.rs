@@ -321,7 +321,10 @@ impl Columns {
             self.at.map(|at| at.map_or(0, |at| values[at]));
         let counted = |value: i64| {
             u64::try_from(value).map_err(|_| {
-                Failure::own("this is the difference of two profiles: open it with pprof, or give neap one of the two")
+                Failure::own(
+                    "this is the difference of two profiles: open it with pprof, or give \
+                              neap one of the two",
+                )
             })
         };
         let live_bytes = counted(live_bytes)?;

@@ -109,7 +109,8 @@ fn nothing_stands_out_of_a_calm_heap() {
 fn places_that_were_not_sampled_are_not_called_inconspicuous() {
     let opening = of_ledger(calm()).opening;
     assert!(!opening.contains("no place"), "{opening}");
-    let said = "Places in the program were not sampled: record with `neap run --record --sample 512K -- PROGRAM` to see them.";
+    let said = "Places in the program were not sampled: record with `neap run --record --sample \
+                512K -- PROGRAM` to see them.";
     assert!(opening.ends_with(said), "{opening}");
 }
 

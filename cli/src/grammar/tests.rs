@@ -1,8 +1,11 @@
-//! `docs/options.md` says what the tables say. After a change there:
+//! Tests of the tables, and `docs/options.md`, which says what they say. After a change there:
 //! `UPDATE_DOCS=1 cargo test -p neap-cli options_page`.
 
+use super::command::neap;
 use super::verbs::VERBS;
 use super::words::{Opt, Takes};
+use crate::classes;
+use crate::profile::Value;
 use neap_shared::control::{Declaration, Flag, Group, OPTIONS};
 use std::fmt::Write;
 use std::{env, fs};
@@ -45,7 +48,8 @@ fn page() -> String {
             .filter(|option| option.group == group)
             .for_each(|option| page += &declared(option));
     }
-    page += "\n## Options of each command\n\nA PROCESS is a PID, or a name if only one process under \
+    page += "\n## Options of each command\n\nA PROCESS is a PID, or a name if only one process \
+             under \
              Neap has it.\n";
     for verb in VERBS.iter().filter(|verb| !verb.options.is_empty()) {
         write!(
@@ -114,4 +118,59 @@ fn the_options_page_is_what_is_declared() {
     }
     let found = fs::read_to_string(PAGE).unwrap_or_default();
     assert_eq!(found, page(), "see the head of this file");
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    neap().debug_assert();
+}
+
+#[test]
+fn the_bounds_of_tune_are_those_of_the_library() {
+    let bounds = format!("[{} to {1}; default: {1}]", classes::least(), classes::MOST);
+    let tune = VERBS.iter().find(|verb| verb.name == "tune").unwrap();
+    assert!(
+        tune.options
+            .iter()
+            .any(|option| option.help.contains(&bounds)),
+        "{bounds}"
+    );
+}
+
+#[test]
+fn the_values_of_a_profile_are_known() {
+    let profile = VERBS.iter().find(|verb| verb.name == "profile").unwrap();
+    let value = profile
+        .options
+        .iter()
+        .find(|option| option.name == "value")
+        .unwrap();
+    let Takes::Words(words, default) = value.takes else {
+        panic!("--value takes a word");
+    };
+    assert_eq!(words, Value::ALL.map(Value::word));
+    assert_eq!(default, Some(Value::default().word()));
+}
+
+/// Each word has one kind of value wherever it stands.
+#[test]
+fn a_word_has_one_meaning() {
+    let kind = |takes| match takes {
+        Takes::Nothing => "a switch",
+        Takes::File | Takes::OptionalFile => "a file",
+        Takes::Directory => "a directory",
+        Takes::Words(..) => "a word",
+        Takes::Time(..) => "a time",
+        Takes::Rate => "a size",
+        Takes::Number => "a number",
+        Takes::Regex => "an expression",
+        Takes::Address(_) => "an address",
+    };
+    let all = || VERBS.iter().flat_map(|verb| verb.options);
+    for one in all() {
+        for other in all().filter(|other| other.name == one.name) {
+            assert_eq!(kind(one.takes), kind(other.takes), "--{}", one.name);
+            assert_eq!(one.short, other.short, "--{}", one.name);
+        }
+    }
 }
