@@ -18,12 +18,11 @@ use crate::board::Refusal;
 use crate::cache::counted::chance;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
-use crate::cache::thread::Cache;
+use crate::cache::thread_cache::Cache;
 use crate::os::linux::sandbox;
 use crate::page::{Place, Use};
 use crate::sites::{FRAMES, PARTS};
 use crate::slab::class::Class;
-use crate::slab::depot::Source;
 use crate::unwind;
 use core::ops::RangeInclusive;
 use core::ptr::{self, NonNull};
@@ -102,7 +101,7 @@ pub(super) fn begin() {
 
 /// Switches sampling on, with one sample every `rate` bytes on average, or off (0). The caller
 /// holds no lock of the heap.
-pub(super) fn set_rate(rate: u64) -> Refusal {
+pub fn set_rate(rate: u64) -> Refusal {
     if rate != 0 && !RATES.contains(&rate) {
         return Refusal::Rate;
     }
