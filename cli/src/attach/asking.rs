@@ -6,11 +6,11 @@
 use super::board::Board;
 use super::reach::ended;
 use crate::failure::Failure;
-use crate::view::slices;
 use neap_shared::board::{
     CONTROL_AT, Coarse, Control, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served, ThreadState,
 };
 use neap_shared::stats::Snapshot;
+use neap_shared::units::SLICE_SHIFT;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::mem::offset_of;
@@ -240,7 +240,9 @@ impl Heap {
     fn of_library(coarse: Option<&Coarse>) -> Heap {
         let used = coarse.map_or(0, |coarse| {
             let spans = coarse.spans.iter();
-            let taken = spans.fold(0_u64, |sum, span| sum.saturating_add(slices(span.slices)));
+            let taken = spans.fold(0_u64, |sum, span| {
+                sum.saturating_add(span.slices.saturating_mul(1 << SLICE_SHIFT))
+            });
             taken.saturating_add(coarse.free_dirty)
         });
         match used < SMALL {

@@ -19,4 +19,4 @@ pub use histogram::Histogram;
 pub use page::{Comparison, json, text};
 #[cfg(test)]
 pub use plan::least;
-pub use plan::{MOST, best, built_in};
+pub use plan::{MOST, best};

@@ -1,6 +1,6 @@
 //! Writes the profiles and leaks after the program's end, and says where they are.
 
-use super::Session;
+use super::run::Session;
 use super::watched::Watched;
 use crate::attach::Region;
 use crate::failure::{Failure, shown};

@@ -1,10 +1,9 @@
 //! Reads the format as Neap, Go and others that count objects and bytes write it.
 
 use super::budget::Budget;
-use super::messages::{Function, Location, Mapping, Sample, ValueType};
+use super::messages::{Function, Location, Mapping, SESSION, SWITCHED, Sample, ValueType};
 use super::unzip::unzip;
 use super::wire::{Field, Fields, damaged};
-use super::{SESSION, SWITCHED};
 use crate::failure::Failure;
 use crate::profile::model::{self, Extent, Figures, Frame, Profile, Stack, Switched};
 use crate::profile::symbols::clean;

@@ -1,7 +1,8 @@
 //! Writes the format.
 
-use super::messages::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
-use super::{SESSION, SWITCHED, VALUES};
+use super::messages::{
+    Function, Label, Line, Location, Mapping, Profile, SESSION, SWITCHED, Sample, VALUES, ValueType,
+};
 use crate::profile::model::{self, Extent, Figures, Frame, Switched};
 use flate2::Compression;
 use flate2::write::GzEncoder;

@@ -1,6 +1,6 @@
 //! Finds a heap that grows without end.
 
-use super::{Finding, share, stands_out, stands_out_in_small};
+use super::finding::{Finding, share, stands_out, stands_out_in_small};
 use crate::report::known::History;
 use crate::report::subject::Subject;
 use neap_shared::stats::Bytes;

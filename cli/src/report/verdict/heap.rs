@@ -1,6 +1,6 @@
 //! Judges the lines of the ledger at the peak.
 
-use super::{Finding, percent, share, stands_out};
+use super::finding::{Finding, percent, share, stands_out};
 use crate::recording::format::Told;
 use crate::report::known::Known;
 use crate::report::subject::Subject;

@@ -1,6 +1,6 @@
 //! The first paragraph.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::profile::{Extent, Profile, session_words};
 use crate::recording::format::{Frontend, Happening};
 use crate::report::known::{Gap, History, Known};

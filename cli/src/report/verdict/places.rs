@@ -1,7 +1,7 @@
 //! Judges the sites of the profile.
 
+use super::finding::{FLOOR, Finding, percent, share, stands_out, stands_out_in_small};
 use super::growth::Growth;
-use super::{FLOOR, Finding, percent, share, stands_out, stands_out_in_small};
 use crate::profile::{Extent, Figures, Profile};
 use crate::report::sites::{Site, sites};
 use crate::report::subject::Subject;

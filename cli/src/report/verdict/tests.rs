@@ -2,6 +2,7 @@ use super::*;
 use crate::profile::{Figures, Frame, Profile, Stack};
 use crate::recording::format::{Event, Happening, Heap, Sample, Spans};
 use crate::report::material::Material;
+use crate::report::subject::Subject;
 use neap_shared::ledger::{Ledger, Requested};
 use std::sync::Arc;
 
