@@ -164,9 +164,12 @@ fn every_form_comes_from_a_file_as_from_the_process() {
         ""
     );
     assert!(fs::read_to_string(&svg).unwrap().contains("download"));
-    let collapsed = format!("--collapsed={}", planted.file("collapsed").display());
-    assert_eq!(of_file(&[&collapsed]), "");
-    assert!(planted.file("collapsed").metadata().unwrap().len() > 0);
+    let lines = planted.file("collapsed");
+    assert_eq!(
+        of_file(&["--format=collapsed", "-o", lines.to_str().unwrap()]),
+        ""
+    );
+    assert!(lines.metadata().unwrap().len() > 0);
 }
 
 #[test]

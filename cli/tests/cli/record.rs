@@ -328,7 +328,7 @@ fn the_usual_profile_is_where_neap_was_called_and_nothing_else_is() {
     let room = room();
     let output = run(
         &room,
-        &["--profile=", "--sample 4K"],
+        &["--profile=", "--sample=4K"],
         &["sh", "-c", "cd /; exec ls /"],
     );
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
