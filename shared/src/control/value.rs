@@ -180,7 +180,7 @@ struct Brief(u64);
 impl fmt::Display for Brief {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut units = UNITS.iter().rev();
-        match units.find(|(_, scale)| self.0 >= *scale && self.0 % scale == 0) {
+        match units.find(|(_, scale)| self.0 >= *scale && self.0.is_multiple_of(*scale)) {
             Some((unit, scale)) => write!(out, "{}{unit}", self.0 / scale),
             None => write!(out, "{}", self.0),
         }
