@@ -6,10 +6,13 @@
 //! | `list` | the processes under Neap |
 //! | `pace` | the time between looks, and what stops the watch |
 //! | `plain` | lines, for a pipe |
-//! | `screen` | the terminal: sets it up, restores it at every kind of end, reads keys |
+//! | `screen` | the watch on a terminal: draws at every tick, obeys keys, notices signals |
 //! | `state` | what is shown, and how keys change it |
-//! | `draw` | draws the screen |
+//! | `draw` | draws the state |
+//! | `canvas` | areas, tables and sparklines of styled characters |
+//! | `terminal` | the terminal's mode, size and keys |
 
+mod canvas;
 mod draw;
 mod feed;
 mod list;
@@ -17,6 +20,7 @@ mod pace;
 mod plain;
 mod screen;
 mod state;
+mod terminal;
 
 pub use feed::Feed;
 pub use pace::{Pace, Stop, note_signals};
