@@ -146,9 +146,8 @@ pub const SESSION: &str =
     "neap: of one session; inuse values are growth, left out are bytes of shrinkage: ";
 
 /// Prefix of the comment for [`super::super::model::Switched`]; its two numbers follow.
-pub const SWITCHED: &str = "neap: sampling was switched by another during this session; bytes between \
-                        two samples then (0: \
-                        it is off), and ms after the beginning: ";
+pub const SWITCHED: &str = "neap: sampling was switched by another during this session; bytes \
+                            between two samples then (0: it is off), and ms after the beginning: ";
 
 /// A sample's values, in Neap's order: Go's four, and the waste of size classes.
 pub const VALUES: [(&str, &str); 5] = [

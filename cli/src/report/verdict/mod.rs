@@ -1,9 +1,9 @@
 //! What is large, why, and what to do about it.
 //!
-//! Every finding must pass two thresholds: a share of the whole, and a floor of [`finding::FLOOR`] bytes, so
-//! that small programs get no complaints. Memory that stays and grows has a lower floor,
-//! [`finding::SMALL_FLOOR`], and a higher share. Valkey's `MEMORY DOCTOR` is the model. Figures of the heap
-//! come only through [`super::known`].
+//! Every finding must pass two thresholds: a share of the whole, and a floor of [`finding::FLOOR`]
+//! bytes, so that small programs get no complaints. Memory that stays and grows has a lower floor,
+//! [`finding::SMALL_FLOOR`], and a higher share. Valkey's `MEMORY DOCTOR` is the model. Figures of
+//! the heap come only through [`super::known`].
 //!
 //! | file | what it judges |
 //! |---|---|
