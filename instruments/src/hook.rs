@@ -34,8 +34,8 @@ impl Instruments for All {
             // SAFETY: as above.
             ("stats-file", Value::Path(path)) => unsafe { statistics::keep_path(path) },
             ("sample", Value::Bytes(rate)) => profile::want(rate),
-            ("attach", Value::Choice("0")) => attach::choose(When::Never),
-            ("attach", Value::Choice("1")) => attach::choose(When::AtStart),
+            ("status-page", Value::Choice("0")) => attach::choose(When::Never),
+            ("status-page", Value::Choice("1")) => attach::choose(When::AtStart),
             // SAFETY: as above.
             ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
             _ => {}

@@ -5,5 +5,7 @@ mod options;
 mod value;
 
 pub use nearest::nearest;
-pub use options::{Declaration, Flag, Kind, OPTIONS, PREFIX, SWITCH, find, nearest_variable};
+pub use options::{
+    Declaration, Flag, Group, Kind, OPTIONS, PREFIX, SWITCH, find, nearest_variable,
+};
 pub use value::{Rejected, Value, parse};

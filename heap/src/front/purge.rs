@@ -95,9 +95,14 @@ const ON: u32 = 2;
 
 /// The option was given.
 pub(super) fn choose(word: &str) {
-    CHOSEN.store(if word == "1" { ON } else { OFF }, Ordering::Relaxed);
-    if word == "1" {
-        allow();
+    match word {
+        "always" => {
+            CHOSEN.store(ON, Ordering::Relaxed);
+            want_from_start();
+            allow();
+        }
+        "never" => CHOSEN.store(OFF, Ordering::Relaxed),
+        _ => {}
     }
 }
 

@@ -92,7 +92,7 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
         // SAFETY: the caller's promise.
         unsafe { each_entry(envp, apply) };
     }
-    // Last: with `NEAP_ASK=0` not even this.
+    // Last: with `NEAP_KERNEL_QUERIES=0` not even this.
     sandbox::note_start();
     // Now, while the process has one thread. A filter from before the start may kill for it.
     if sandbox::started_free() {
@@ -184,13 +184,17 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
         warn_unknown(name);
         return Fate::Kept;
     };
+    // SAFETY: the caller's promise.
+    if name != option.env.as_bytes() && unsafe { is_set(envp, option.env) } {
+        return Fate::Kept;
+    }
     match control::parse(option.kind, text) {
         // SAFETY: the caller's promise.
         Ok(value) => unsafe { set(envp, option.name, value) },
         Err(rejected) if !text.is_empty() => {
             warn(format_args!(
                 "{}={} is ignored: {rejected}",
-                option.env,
+                Lossy(name),
                 Lossy(text)
             ));
             return Fate::Emptied(equals + 1);
@@ -198,6 +202,28 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
         Err(_) => {}
     }
     Fate::Kept
+}
+
+/// Whether the environment has the variable `name`.
+///
+/// # Safety
+/// - As [`apply`].
+unsafe fn is_set(envp: *mut *mut c_char, name: &str) -> bool {
+    let mut next = envp;
+    // SAFETY: the environment is an array of C strings that ends in null.
+    while unsafe { !(*next).is_null() } {
+        // SAFETY: as above; not past the null.
+        let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
+        if entry
+            .strip_prefix(name.as_bytes())
+            .is_some_and(|rest| rest.starts_with(b"="))
+        {
+            return true;
+        }
+        // SAFETY: as above.
+        next = unsafe { next.add(1) };
+    }
+    false
 }
 
 fn warn_unknown(name: &[u8]) {
@@ -228,7 +254,7 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
             "always" => HugePolicy::Always,
             _ => HugePolicy::Auto,
         }),
-        ("dirty-max", Value::Bytes(bytes)) => HEAP.pages.limits().set_dirty(bytes as usize),
+        ("limit-dirty", Value::Bytes(bytes)) => HEAP.pages.limits().set_dirty(bytes as usize),
         ("limit", Value::Bytes(bytes)) => HEAP.pages.limits().set_hard(bytes as usize),
         ("limit-soft", Value::Bytes(bytes)) => HEAP.pages.limits().set_soft(bytes as usize),
         ("deepbind", Value::Choice(word)) => {
@@ -237,7 +263,7 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("answer", Value::Choice("1")) => purge::want_from_start(),
         // SAFETY: the caller's promise.
         ("classes", Value::Path(path)) => unsafe { classes::follow(path) },
-        ("ask", Value::Choice("0")) => ask_no_more(),
+        ("kernel-queries", Value::Choice("0")) => ask_no_more(),
         // SAFETY: as above.
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
         // SAFETY: the caller's promise: one thread.

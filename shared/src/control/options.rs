@@ -1,15 +1,16 @@
 //! The options, each declared once.
 //!
-//! The library's parser of the environment, the CLI's flags and help, and `docs/options.md` all
-//! derive from [`OPTIONS`]. Nothing here allocates: the library reads its options before the first
-//! block exists.
+//! The library's parser of the environment, the CLI's flags, help and man pages, and
+//! `docs/options.md` all derive from [`OPTIONS`]. Nothing here allocates: the library reads its
+//! options before the first block exists.
 
 use super::nearest::nearest;
 
 /// What values an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One of the listed words.
+    /// One of the listed words. Where `never` and `always` are among them, `0` and `1` stand for
+    /// these two.
     Choice(&'static [&'static str]),
     /// A number of bytes, with an optional suffix `K`, `M`, `G` or `T`, or `KiB` to `TiB` (powers
     /// of 1,024), within the range.
@@ -19,8 +20,9 @@ pub enum Kind {
         /// Largest accepted value, in bytes.
         max: u64,
     },
-    /// A number of milliseconds within the range.
-    Millis {
+    /// A whole number with its unit, `ms`, `s`, `m` or `h`, within the range. A bare number is
+    /// milliseconds.
+    Time {
         /// Smallest accepted value, in ms.
         min: u64,
         /// Largest accepted value, in ms.
@@ -32,19 +34,23 @@ pub enum Kind {
     Socket,
 }
 
-/// One option: the CLI flag is `--name`, the variable is `env`.
+/// One option.
 #[derive(Clone, Copy, Debug)]
 pub struct Declaration {
-    /// The flag's name, without the dashes.
+    /// Its name. Most flags are `--name`.
     pub name: &'static str,
     /// The environment variable.
     pub env: &'static str,
+    /// The variable's name in earlier releases, which counts where the new one is not set.
+    pub was: Option<&'static str>,
     /// Accepted values.
     pub kind: Kind,
     /// The value in force when the variable is absent.
     pub default: &'static str,
-    /// What the flag means when it stands alone (`--name`); `None`: it needs a value.
-    pub bare: Option<&'static str>,
+    /// How the command line expresses it.
+    pub flag: Flag,
+    /// What it is for.
+    pub group: Group,
     /// One sentence for people.
     pub doc: &'static str,
 }
@@ -54,23 +60,44 @@ pub struct Declaration {
 pub enum Flag {
     /// `--name VALUE`.
     Value,
-    /// `--name` or `--name=VALUE`; alone it means the word given here.
-    Optional(&'static str),
-    /// `--no-name`: a switch that is on until it is turned off.
+    /// `--name`, which turns on a switch that is off.
+    On,
+    /// `--no-name`, which turns off a switch that is on.
     Off,
-    /// There is none: tools set the variable.
+    /// The named flags of `neap run`, which mean more than this variable.
+    Through(&'static str),
+    /// None: tools set the variable.
     Absent,
 }
 
-impl Declaration {
-    /// The form of this option's flag.
+/// What options are for, in the order in which help and pages show them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// What is written about the program.
+    Write,
+    /// How much memory stays.
+    Bound,
+    /// Finding errors.
+    Check,
+    /// Speed against memory.
+    Tune,
+    /// Programs and sandboxes that object to something.
+    Fit,
+}
+
+impl Group {
+    /// Every group, in order.
+    pub const ALL: [Self; 5] = [Self::Write, Self::Bound, Self::Check, Self::Tune, Self::Fit];
+
+    /// The heading above its options.
     #[must_use]
-    pub fn flag(&self) -> Flag {
-        match self.bare {
-            Some(word) => Flag::Optional(word),
-            None if self.kind == Kind::Socket => Flag::Absent,
-            None if self.kind == SWITCH && self.default == "1" => Flag::Off,
-            None => Flag::Value,
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Write => "What to write",
+            Self::Bound => "How much memory to keep",
+            Self::Check => "Checks",
+            Self::Tune => "Tuning",
+            Self::Fit => "Compatibility",
         }
     }
 }
@@ -78,195 +105,245 @@ impl Declaration {
 /// Off or on.
 pub const SWITCH: Kind = Kind::Choice(&["0", "1"]);
 
-/// Every option Neap knows.
+const AUTO: Kind = Kind::Choice(&["auto", "never", "always"]);
+
+const fn size(min: u64, max: u64) -> Kind {
+    Kind::Bytes { min, max }
+}
+
+/// Every option Neap knows, most useful first within its group.
 pub static OPTIONS: &[Declaration] = &[
     Declaration {
         name: "stats",
         env: "NEAP_STATS",
+        was: None,
         kind: Kind::Choice(&["off", "text", "json"]),
         default: "off",
-        bare: Some("text"),
-        doc: "Write one page of statistics when the process exits.",
+        flag: Flag::Through("--stats[=FILE] --format text|json"),
+        group: Group::Write,
+        doc: "Write one page of statistics for each process when it exits.",
     },
     Declaration {
         name: "stats-file",
         env: "NEAP_STATS_FILE",
+        was: None,
         kind: Kind::Path,
         default: "",
-        bare: None,
+        flag: Flag::Through("--stats=FILE"),
+        group: Group::Write,
         doc: "Append the statistics to this file instead of standard error.",
-    },
-    Declaration {
-        name: "count",
-        env: "NEAP_COUNT",
-        kind: SWITCH,
-        default: "0",
-        bare: Some("1"),
-        doc: "Count every call and every requested byte exactly. This is slower, because the fast path is off.",
-    },
-    Declaration {
-        name: "check",
-        env: "NEAP_CHECK",
-        kind: SWITCH,
-        default: "0",
-        bare: Some("1"),
-        doc: "Quarantine freed blocks, and detect every second free of a block that is still in quarantine. This is slower.",
-    },
-    Declaration {
-        name: "decay",
-        env: "NEAP_DECAY",
-        kind: Kind::Millis {
-            min: 0,
-            max: 3_600_000,
-        },
-        default: "1000",
-        bare: None,
-        doc: "How long a free page may stay resident, in milliseconds.",
-    },
-    Declaration {
-        name: "purge-thread",
-        env: "NEAP_PURGE_THREAD",
-        kind: SWITCH,
-        default: "1",
-        bare: None,
-        doc: "Run a background thread that gives free pages back. Without it, calls of `malloc` and `free` do this. A Rust program with Neap as its own allocator has the thread only if it asks.",
-    },
-    Declaration {
-        name: "dirty-max",
-        env: "NEAP_DIRTY_MAX",
-        kind: Kind::Bytes {
-            min: 0,
-            max: 1 << 46,
-        },
-        default: "",
-        bare: None,
-        doc: "Most bytes of free spans that may stay resident, regardless of their age.",
-    },
-    Declaration {
-        name: "limit-soft",
-        env: "NEAP_LIMIT_SOFT",
-        kind: Kind::Bytes {
-            min: 1 << 20,
-            max: 1 << 46,
-        },
-        default: "",
-        bare: None,
-        doc: "Near this many bytes, give free memory back before the decay time, if necessary all of it.",
-    },
-    Declaration {
-        name: "limit",
-        env: "NEAP_LIMIT",
-        kind: Kind::Bytes {
-            min: 1 << 20,
-            max: 1 << 46,
-        },
-        default: "",
-        bare: None,
-        doc: "Allocations fail with ENOMEM beyond this many bytes of spans in use and of free spans that stay resident.",
-    },
-    Declaration {
-        name: "thp",
-        env: "NEAP_THP",
-        kind: Kind::Choice(&["auto", "never", "always"]),
-        default: "auto",
-        bare: None,
-        doc: "Where the kernel may use huge pages. `auto`: for new slabs of processes that have 64 MiB of slabs. `never`: nowhere. `always`: everywhere, which is faster, and resident memory may grow.",
-    },
-    Declaration {
-        name: "thread-cache",
-        env: "NEAP_THREAD_CACHE",
-        kind: Kind::Bytes {
-            min: 0,
-            max: 1 << 30,
-        },
-        default: "1M",
-        bare: None,
-        doc: "Most bytes of free blocks that one thread's magazines may hold.",
-    },
-    Declaration {
-        name: "cache",
-        env: "NEAP_CACHE",
-        kind: Kind::Bytes {
-            min: 0,
-            max: 1 << 40,
-        },
-        default: "",
-        bare: None,
-        doc: "Most bytes of free blocks that all magazines of the process may hold, beyond the first 4 KiB of each class and thread. If not set: a 32nd of the memory of the machine or the control group, at most 256 MiB a processor and 4 GiB, and at least 64 MiB.",
-    },
-    Declaration {
-        name: "ask",
-        env: "NEAP_ASK",
-        kind: SWITCH,
-        default: "1",
-        bare: None,
-        doc: "Query the kernel's page map or control group, or start a purge thread: a sandbox may forbid these system calls.",
-    },
-    Declaration {
-        name: "deepbind",
-        env: "NEAP_DEEPBIND",
-        kind: Kind::Choice(&["strip", "keep"]),
-        default: "strip",
-        bare: None,
-        doc: "Whether to strip RTLD_DEEPBIND from calls of dlopen. If it is kept, it mixes two heaps in one process.",
-    },
-    Declaration {
-        name: "attach",
-        env: "NEAP_ATTACH",
-        kind: SWITCH,
-        default: "1",
-        bare: None,
-        doc: "Keep a board for `neap stat`, `neap top` and the other tools: a memory file with figures, and a descriptor of it. 1: from the start, as `neap run` sets it. 0: never. If not set: once the heap has grown by 1 MiB, or 256 calls took a slow path.",
-    },
-    Declaration {
-        name: "answer",
-        env: "NEAP_ANSWER",
-        kind: SWITCH,
-        default: "0",
-        bare: Some("1"),
-        doc: "Start the background thread with the program, however small the program is, so that it answers `neap stat` and the other tools even while it sleeps. Larger programs have the thread anyway.",
     },
     Declaration {
         name: "sample",
         env: "NEAP_SAMPLE",
-        kind: Kind::Bytes {
-            min: 4 << 10,
-            max: 1 << 30,
-        },
+        was: None,
+        kind: size(4 << 10, 1 << 30),
         default: "",
-        bare: Some("512K"),
-        doc: "Sample allocations for the heap profile from the start. The value is the mean number of bytes between two samples.",
+        flag: Flag::Value,
+        group: Group::Write,
+        doc: "Sample allocations for the heap profile from the start: one sample in this many \
+              bytes, on average.",
     },
     Declaration {
-        name: "monitor",
-        env: "NEAP_MONITOR",
-        kind: Kind::Socket,
+        name: "decay",
+        env: "NEAP_DECAY",
+        was: None,
+        kind: Kind::Time {
+            min: 0,
+            max: 3_600_000,
+        },
+        default: "1s",
+        flag: Flag::Value,
+        group: Group::Bound,
+        doc: "How long free memory may stay resident.",
+    },
+    Declaration {
+        name: "limit",
+        env: "NEAP_LIMIT",
+        was: None,
+        kind: size(1 << 20, 1 << 46),
         default: "",
-        bare: None,
-        doc: "Send the board and the profile, as descriptors, to the process that listens at this Unix socket. `neap run --profile`, `--record` and `neap tune` set it.",
+        flag: Flag::Value,
+        group: Group::Bound,
+        doc: "Allocations fail with ENOMEM beyond this many bytes of spans in use and of free \
+              spans that stay resident.",
+    },
+    Declaration {
+        name: "limit-soft",
+        env: "NEAP_LIMIT_SOFT",
+        was: None,
+        kind: size(1 << 20, 1 << 46),
+        default: "",
+        flag: Flag::Value,
+        group: Group::Bound,
+        doc: "Near this many bytes, give free memory back before the decay time, if necessary \
+              all of it.",
+    },
+    Declaration {
+        name: "limit-dirty",
+        env: "NEAP_LIMIT_DIRTY",
+        was: Some("NEAP_DIRTY_MAX"),
+        kind: size(0, 1 << 46),
+        default: "",
+        flag: Flag::Value,
+        group: Group::Bound,
+        doc: "Most bytes of free spans that may stay resident, regardless of their age.",
+    },
+    Declaration {
+        name: "check",
+        env: "NEAP_CHECK",
+        was: None,
+        kind: SWITCH,
+        default: "0",
+        flag: Flag::On,
+        group: Group::Check,
+        doc: "Quarantine freed blocks, and detect every second free of a block that is still in \
+              quarantine. This is slower.",
+    },
+    Declaration {
+        name: "count",
+        env: "NEAP_COUNT",
+        was: None,
+        kind: SWITCH,
+        default: "0",
+        flag: Flag::On,
+        group: Group::Check,
+        doc: "Count every call and every requested byte exactly. This is slower, because the \
+              fast path is off.",
     },
     Declaration {
         name: "classes",
         env: "NEAP_CLASSES",
+        was: None,
         kind: Kind::Path,
         default: "",
-        bare: None,
+        flag: Flag::Value,
+        group: Group::Tune,
         doc: "Use the size classes of this file, which `neap tune` wrote (libneap.so only).",
+    },
+    Declaration {
+        name: "cache",
+        env: "NEAP_CACHE",
+        was: None,
+        kind: size(0, 1 << 40),
+        default: "",
+        flag: Flag::Value,
+        group: Group::Tune,
+        doc: "Most bytes of free blocks that all magazines of the process may hold, beyond the \
+              first 4 KiB of each class and thread. If not set: a 32nd of the memory of the \
+              machine or the control group, at most 256 MiB a processor and 4 GiB, and at least \
+              64 MiB.",
+    },
+    Declaration {
+        name: "thread-cache",
+        env: "NEAP_THREAD_CACHE",
+        was: None,
+        kind: size(0, 1 << 30),
+        default: "1M",
+        flag: Flag::Value,
+        group: Group::Tune,
+        doc: "Most bytes of free blocks that one thread's magazines may hold.",
+    },
+    Declaration {
+        name: "thp",
+        env: "NEAP_THP",
+        was: None,
+        kind: AUTO,
+        default: "auto",
+        flag: Flag::Value,
+        group: Group::Tune,
+        doc: "Where the kernel may use huge pages. `auto`: for new slabs of processes that have \
+              64 MiB of slabs. `never`: nowhere. `always`: everywhere, which is faster, and \
+              resident memory may grow.",
+    },
+    Declaration {
+        name: "purge-thread",
+        env: "NEAP_PURGE_THREAD",
+        was: None,
+        kind: AUTO,
+        default: "auto",
+        flag: Flag::Value,
+        group: Group::Tune,
+        doc: "When a background thread gives free memory back and answers `neap stat`. `auto`: \
+              once the heap has passed 4 MiB; in a Rust program with Neap as its own allocator, \
+              only if it asks. `always`: from the start, in every program. `never`: calls of \
+              `malloc` and `free` do its work.",
     },
     Declaration {
         name: "children",
         env: "NEAP_CHILDREN",
+        was: None,
         kind: SWITCH,
         default: "1",
-        bare: None,
+        flag: Flag::Off,
+        group: Group::Fit,
         doc: "Put the programs that this program starts under Neap.",
+    },
+    Declaration {
+        name: "kernel-queries",
+        env: "NEAP_KERNEL_QUERIES",
+        was: Some("NEAP_ASK"),
+        kind: SWITCH,
+        default: "1",
+        flag: Flag::Off,
+        group: Group::Fit,
+        doc: "Query the kernel's page map or control group, or start a purge thread: a sandbox \
+              may forbid these system calls.",
+    },
+    Declaration {
+        name: "status-page",
+        env: "NEAP_STATUS_PAGE",
+        was: Some("NEAP_ATTACH"),
+        kind: SWITCH,
+        default: "1",
+        flag: Flag::Off,
+        group: Group::Fit,
+        doc: "Keep a memory file with figures for `neap stat`, `neap top` and the other tools. \
+              1: from the start, as `neap run` sets it. 0: never. If not set: once the heap has \
+              grown by 1 MiB, or 256 calls took a slow path.",
+    },
+    Declaration {
+        name: "deepbind",
+        env: "NEAP_DEEPBIND",
+        was: None,
+        kind: Kind::Choice(&["strip", "keep"]),
+        default: "strip",
+        flag: Flag::Value,
+        group: Group::Fit,
+        doc: "Whether to strip RTLD_DEEPBIND from calls of dlopen. If it is kept, it mixes two \
+              heaps in one process.",
+    },
+    Declaration {
+        name: "answer",
+        env: "NEAP_ANSWER",
+        was: None,
+        kind: SWITCH,
+        default: "0",
+        flag: Flag::Absent,
+        group: Group::Tune,
+        doc: "Start the thread of NEAP_PURGE_THREAD with the program, however small the program \
+              is, if it may have one. `neap run --record` and `neap report` set it.",
+    },
+    Declaration {
+        name: "monitor",
+        env: "NEAP_MONITOR",
+        was: None,
+        kind: Kind::Socket,
+        default: "",
+        flag: Flag::Absent,
+        group: Group::Write,
+        doc: "Send the status page and the profile, as descriptors, to the process that listens \
+              at this Unix socket. `neap run --profile`, `--record` and `neap tune` set it.",
     },
 ];
 
-/// The option read from the variable `env`.
+/// The option read from the variable `env`, which may have its earlier name.
 #[must_use]
 pub fn find(env: &[u8]) -> Option<&'static Declaration> {
-    OPTIONS.iter().find(|option| option.env.as_bytes() == env)
+    OPTIONS.iter().find(|option| {
+        let names = [Some(option.env), option.was];
+        names.iter().flatten().any(|name| name.as_bytes() == env)
+    })
 }
 
 /// The variable whose name is nearest to the unknown `env`, if one is near enough
@@ -309,10 +386,9 @@ mod tests {
                     .count(),
                 1
             );
-            for value in option.bare.into_iter().chain([option.default]) {
-                let accepted = parse(option.kind, value.as_bytes()).is_ok();
-                assert_eq!(accepted, !value.is_empty(), "{}={value}", option.env);
-            }
+            let default = option.default;
+            let accepted = parse(option.kind, default.as_bytes()).is_ok();
+            assert_eq!(accepted, !default.is_empty(), "{}={default}", option.env);
             assert!(option.doc.ends_with('.'));
         }
     }
@@ -335,5 +411,16 @@ mod tests {
     fn variables_are_found_by_their_whole_name() {
         assert_eq!(find(b"NEAP_DECAY").map(|option| option.name), Some("decay"));
         assert!(find(b"NEAP_DECA").is_none());
+    }
+
+    #[test]
+    fn variables_keep_their_earlier_names() {
+        for (was, name) in [
+            ("NEAP_DIRTY_MAX", "limit-dirty"),
+            ("NEAP_ASK", "kernel-queries"),
+            ("NEAP_ATTACH", "status-page"),
+        ] {
+            assert_eq!(find(was.as_bytes()).map(|option| option.name), Some(name));
+        }
     }
 }
