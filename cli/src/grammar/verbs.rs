@@ -19,7 +19,7 @@ neap help lists all commands; neap help run explains one.
 
 const PROGRAM: &str = "The program, found by PATH, and its arguments";
 const UNITS: &str = "Times have a unit: 500ms, 2s, 5m, 1h. Sizes are bytes, or 512K, 64M, 2G, 1T.";
-const QUIET: Opt = Opt::new("quiet", Takes::Nothing, "Say nothing but errors").short('q');
+const QUIET: Opt = Opt::new("quiet", Takes::Nothing, "Print nothing but errors").short('q');
 const OUTPUT: Opt = Opt::new("output", Takes::File, "").short('o');
 const TEXT_OR_JSON: Opt = Opt::new(
     "format",
@@ -64,13 +64,13 @@ pub const VERBS: &[Verb] = &[
             Opt::new("format", Takes::Words(&["text", "json"], Some("text")),
                 "The form of the statistics; json is one object a line").needs("stats").of(Write),
             Opt::new("interval", Takes::Time(20, 3_600_000, Some("100ms")),
-                "Time between two samples of the recording").needs("record").of(Write),
+                "Time between two readings of the heap").needs("record").of(Write),
             QUIET.of(Write),
         ],
         library: Library::Options,
         notes: &[UNITS,
-            "The exit status is the program's own. neap itself exits with 125 if it fails, 126 if \
-             the program cannot run under Neap, 127 if there is no such program."],
+            "The exit status is the program's own. neap exits with 125 if it fails itself, with \
+             126 if the program cannot run under Neap, and with 127 if there is no such program."],
         ..Verb::new("run", "Run a program, and the programs it starts, under Neap")
     },
     Verb {
@@ -84,8 +84,8 @@ pub const VERBS: &[Verb] = &[
             Opt::new("times", Takes::Number, "End after this many updates"),
         ],
         notes: &["Keys: q quits, p has the process give its free memory back, s sorts, arrows \
-                  choose and scroll, Enter looks into a process, Esc goes back, ? explains. Lists \
-                  the processes of the user who runs it; for root, those of all users."],
+                  choose and scroll, Enter shows one process, Esc goes back, ? explains. neap top \
+                  lists your processes; for root, those of all users."],
         ..Verb::new("top", "Watch where the memory of a process is, or list all processes under \
                             Neap")
     },
@@ -96,9 +96,9 @@ pub const VERBS: &[Verb] = &[
                 "What to print"),
             TIMEOUT,
         ],
-        notes: &["Exits with 124 if the process did not answer in time: what is shown then is what \
-                  its page heap and the kernel know without it, and why it did not answer. With \
-                  125 if there is nothing to show."],
+        notes: &["Exits with 124 if the process did not answer in time. neap then shows the \
+                  figures that its page heap wrote last and the kernel's counts, and says why it \
+                  did not answer. Exits with 125 if there is nothing to show."],
         ..Verb::new("stat", "Say where the memory of a running process is")
     },
     Verb {
@@ -116,16 +116,17 @@ pub const VERBS: &[Verb] = &[
                 &["live_space", "live_objects", "alloc_space", "alloc_objects", "waste"],
                 Some("live_space")), "What to count"),
             Opt::new("for", Takes::Time(0, LONGEST_MS, None),
-                "How long to sample [default: 10s, or 0 if the process samples already]"),
+                "How long to sample; 0 shows what was sampled so far [default: 10s, or 0 if the \
+                 process samples already]"),
             Opt::new("sample", Takes::Rate,
                 "One sample in this many bytes, on average [default: 512K]"),
             OUTPUT.saying("Write to this file instead of standard output; pprof needs it"),
             QUIET,
         ],
-        notes: &["The process must run under Neap. If it does not sample already, it does so for \
-                  the time of --for and stops then. With --for only what it allocates meanwhile is \
-                  shown; live is growth if it had sampled before. Without, or with 0, all that it \
-                  sampled so far. Ctrl-C ends the wait early."],
+        notes: &["The process must run under Neap. If it does not sample already, neap switches \
+                  sampling on for the time of --for. The profile then has only what the process \
+                  allocates in that time, and live means growth if it had sampled before. Ctrl-C \
+                  ends the wait early."],
         ..Verb::new("profile", "Show which calls allocate the memory of a program")
     },
     Verb {
@@ -150,8 +151,8 @@ pub const VERBS: &[Verb] = &[
     Verb {
         operands: &[PROCESS],
         options: &[TEXT_OR_JSON, TIMEOUT],
-        notes: &["Exits with 124 if the process did not answer in time: it sleeps, and will do it \
-                  when it next calls its allocator."],
+        notes: &["Exits with 124 if the process did not answer in time. A later slow path of its \
+                  malloc or free then gives the memory back."],
         ..Verb::new("purge", "Have a running process give its free memory back to the kernel")
     },
     Verb {
@@ -159,9 +160,9 @@ pub const VERBS: &[Verb] = &[
         operands: &[PROCESS.times(Count::Any).saying(
             "PIDs or names [default: all processes under Neap, later ones as well]")],
         options: &[Opt::new("listen", Takes::Address("127.0.0.1:9464"),
-            "Where to listen; port 0 takes any")],
-        notes: &["Serves the processes of the user who runs it; root serves those of all users. \
-                  Every user of this machine can read what is served on a loopback address.",
+            "Where to listen; port 0 takes any free port")],
+        notes: &["Serves your processes; root serves those of all users. Every user of this \
+                  machine can read what neap serves on a loopback address.",
                  "/metrics is for Prometheus, /debug/pprof/heap and /debug/pprof/allocs for pprof \
                   (?pid= chooses the process, ?seconds= samples for that time), / lists the \
                   processes."],
@@ -173,20 +174,22 @@ pub const VERBS: &[Verb] = &[
         operands: &[Operand::new("PROGRAM", Count::ProgramOrFrom, PROGRAM)],
         options: &[
             OUTPUT.saying("Write the classes to this file [default: PROGRAM.classes]"),
-            Opt::new("max-classes", Takes::Number, "Most classes [57 to 80; default: 80]"),
+            Opt::new("max-classes", Takes::Number,
+                "The most classes to write [57 to 80; default: 80]"),
             Opt::new("save-sizes", Takes::File,
                 "Keep the requested sizes in this file, for --from"),
-            Opt::new("from", Takes::File, "Run nothing: take the sizes from this file")
+            Opt::new("from", Takes::File, "Run no program; take the sizes from this file")
                 .without(&["PROGRAM", "save-sizes"]),
             TEXT_OR_JSON,
         ],
-        notes: &["The program runs with every call counted, slower than otherwise. Exits with 0 if \
-                  the classes were written, however the program ended, and with 125 if not."],
+        notes: &["Neap counts every call of the program, so the program runs more slowly. Exits \
+                  with 0 if neap wrote the classes, however the program ended, and with 125 if \
+                  it did not."],
         ..Verb::new("tune", "Find the size classes that waste least for a program")
     },
     Verb {
         usage: &["[OPTIONS] [VARIABLE=VALUE]..."],
-        operands: &[Operand::new("VARIABLE=VALUE", Count::Any, "Further variables for the line")],
+        operands: &[Operand::new("VARIABLE=VALUE", Count::Any, "More variables for the line")],
         options: &[
             Opt::new("format", Takes::Words(&["dockerfile", "shell"], Some("dockerfile")),
                 "An ENV line for a Dockerfile, or export lines for a shell"),
@@ -203,12 +206,12 @@ pub const VERBS: &[Verb] = &[
         usage: &["[OPTIONS] [-- PROGRAM]"],
         operands: &[Operand::new("PROGRAM", Count::OptionalProgram, PROGRAM)],
         options: &[TEXT_OR_JSON],
-        notes: &["Exits with 1 if a program is given that cannot run under Neap."],
+        notes: &["Exits with 1 if the given program cannot run under Neap."],
         ..Verb::new("doctor", "Check what this kernel offers, and whether a program can run under \
                                Neap")
     },
     Verb {
-        operands: &[Operand::new("ARGUMENTS", Count::Rest, "Handed on to neap-lab")],
+        operands: &[Operand::new("ARGUMENTS", Count::Rest, "The arguments of neap-lab")],
         ..Verb::new("lab", "Run Neap's experiments and benchmarks (neap-lab)")
     },
     Verb {

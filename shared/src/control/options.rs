@@ -298,9 +298,9 @@ pub static OPTIONS: &[Declaration] = &[
         default: "1",
         flag: Flag::Off,
         group: Group::Fit,
-        doc: "Keep a memory file with figures for `neap stat`, `neap top` and the other tools. \
-              1: from the start, as `neap run` sets it. 0: never. If not set: once the heap has \
-              grown by 1 MiB, or 256 calls took a slow path.",
+        doc: "Keep a status page for `neap stat`, `neap top` and the other tools. 1: from the \
+              start, as `neap run` sets it. 0: never. If not set: once the heap has grown by \
+              1 MiB, or 256 calls took a slow path.",
     },
     Declaration {
         name: "deepbind",
@@ -321,8 +321,8 @@ pub static OPTIONS: &[Declaration] = &[
         default: "0",
         flag: Flag::Absent,
         group: Group::Tune,
-        doc: "Start the thread of NEAP_PURGE_THREAD with the program, however small the program \
-              is, if it may have one. `neap run --record` and `neap report` set it.",
+        doc: "Start the purge thread with the program, however small the program is, if it may \
+              have one. `neap run --record` and `neap report` set it.",
     },
     Declaration {
         name: "monitor",
