@@ -26,12 +26,12 @@
 //!   [`cache::drain`].
 //! - Where guards are, and that none is left in a free span: [`stacks`].
 //! - Which OS pages are zero: [`page`], carried through every change of hands.
-//! - Which pages of a slab in use are not resident: [`slab::withheld`]; how they are purged:
-//!   `slab::depot::spare`.
+//! - Which pages of a slab in use are not resident: [`slab::page_set`]; how they are purged:
+//!   [`slab::decommitted`].
 //! - When a thread that purges may be started: [`purge`].
 //! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts:
 //!   [`cache::counted`].
-//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::decay`]),
+//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::reclaim`]),
 //!   the profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache (no
 //!   rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread that holds
 //!   one takes one to the left of it only by `try_lock`. A lock's rank says where it stands
@@ -61,6 +61,8 @@ pub mod page;
 pub mod slab;
 #[cfg(not(loom))]
 pub mod stacks;
+#[cfg(test)]
+mod testing;
 #[cfg(not(loom))]
 pub mod unwind;
 

@@ -97,6 +97,18 @@ pub const STARTS: [Start; MAGAZINES] = {
 
 const _: () = assert!(size_of::<Start>() * 2 == size_of::<Magazine>());
 
+/// Whether the fast path of a cache may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Bounds are published: the fast path works.
+    Open,
+    /// Blocks are pushed by the fast path, and popped by [`super::machine::pop_counted`] only: the
+    /// profiler counts them.
+    Sampling,
+    /// Every call takes the slow path (counting, checking).
+    Closed,
+}
+
 /// Words below a magazine's oldest entry that read 0. See [`Magazine`].
 pub const GUARD: usize = 3;
 

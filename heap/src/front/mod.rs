@@ -4,7 +4,6 @@
 
 mod allocate;
 pub mod attach;
-mod caller;
 mod check;
 mod classes;
 pub mod fork;

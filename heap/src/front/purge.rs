@@ -36,7 +36,6 @@ use crate::cache::heap::HEAP;
 use crate::os::linux::sandbox;
 use crate::os::{futex, shared, thread};
 use crate::page::Chores;
-use crate::slab::depot::Source as _;
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;

@@ -3,7 +3,7 @@
 use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::slab::depot::Round;
+use crate::slab::Round;
 
 /// Empties all magazines, lets empty slabs go, and gives all free pages back to the kernel, those
 /// inside slabs that are partly in use among them. Returns how many bytes of pages went back.

@@ -263,4 +263,17 @@ mod tests {
             assert!(least == 0 || Class::of_size(least - 1) < class);
         }
     }
+
+    #[test]
+    fn blocks_on_a_dirty_page_are_not_fresh() {
+        let (small, odd) = (Class::of_size(4000), Class::of_size(4608));
+        assert!(!Class::of_size(2048).tells_fresh() && odd.tells_fresh());
+        assert_eq!(small.fresh_blocks(u16::MAX, 16), u16::MAX);
+        assert_eq!(small.fresh_blocks(!0b101, 16), !0b101);
+        // Blocks of 4,608 bytes: the second page has parts of the first two.
+        assert_eq!(odd.bytes(), 4608);
+        assert_eq!(odd.fresh_blocks(!0b10, 16), 0x3fff & !0b11);
+        assert_eq!(odd.fresh_blocks(1, 1), 0x3fff);
+        assert_eq!(Class::of_size(64).fresh_blocks(u16::MAX, 16), 0);
+    }
 }

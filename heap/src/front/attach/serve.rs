@@ -10,7 +10,7 @@ use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::linux::{Linux, sandbox};
 use crate::os::{peek, shared, thread};
-use crate::slab::depot::{Round, Source};
+use crate::slab::Round;
 
 /// Periodic surveys for a watching observer take at most one part in this many of a core's time.
 const WATCH_PART: u64 = 200;

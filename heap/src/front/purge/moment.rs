@@ -20,7 +20,6 @@ use crate::front::attach;
 use crate::os::linux::sandbox;
 use crate::os::{peek, shared};
 use crate::page::Chores;
-use crate::slab::depot::Source as _;
 use crate::unwind;
 use core::ops::Range;
 

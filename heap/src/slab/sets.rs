@@ -1,10 +1,9 @@
 //! What the lock of a depot guards: its sets of slabs.
 
-use super::{Pages, Source};
+use super::class::Class;
+use super::slab::{LISTED, Pages, RESERVED, Slab, Source, UNLISTED};
 use crate::base::sync::{Ordering, full_barrier_after_rmw};
 use crate::base::tree::Tree;
-use crate::slab::class::Class;
-use crate::slab::{LISTED, RESERVED, Slab, UNLISTED};
 use core::ptr::NonNull;
 
 /// One class's sets.

@@ -10,8 +10,8 @@
 //!
 //! The last tests break the rules on purpose and expect that a wake-up is lost.
 
-use super::bell::{Bell, Ear, Rest, Urgency, Words};
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering};
+use crate::cache::bell::{Bell, Ear, Rest, Urgency, Words};
 use crate::os::futex::Woken;
 use loom::sync::{Arc, Condvar, Mutex};
 

@@ -14,8 +14,8 @@
 //!
 //! The last tests break the protocol on purpose and expect that a block is lost or comes out twice.
 
-use super::magazine::{GUARD, Magazine};
 use crate::base::sync::{AtomicUsize, Ordering, fence};
+use crate::cache::magazine::{GUARD, Magazine};
 use loom::sync::{Arc, Mutex, MutexGuard};
 use std::boxed::Box;
 use std::vec::Vec;

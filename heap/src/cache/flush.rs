@@ -1,15 +1,75 @@
-//! Gathering: a flush collects freed blocks by slab and word, so that each word costs one atomic
-//! operation.
+//! Flush: the slow path of `free`. Blocks that leave a magazine are gathered by slab and word, so
+//! that each word costs one atomic operation.
 
-use super::heap::{Found, Heap};
+use super::countdown::Miss;
+use super::heap::{Found, Heap, Origin};
 use super::misuse::{self, Call};
+use super::refill::Paced;
+use super::thread_cache::{Cache, Opened};
 use crate::base::units::SLICE_BYTES;
+use crate::page::Age;
 use crate::slab::Slab;
 use crate::slab::class::Class;
-use crate::slab::depot::Source;
+use core::ptr;
 
 /// Words under collection. Direct-mapped: a word that another one pushes out is given back early.
 const PLACES: usize = 32;
+
+/// How many of the entries that a flush keeps, newest first, it looks at for blocks that are free
+/// in their slabs: those that are handed out next. All of them would cost 108 instructions more a
+/// malloc and free where frees are scattered.
+const CHECKED_ENTRIES: usize = 32;
+
+impl Heap {
+    /// Takes a freed block into the magazine of `class`; a full one first gives its older half
+    /// back. Aborts if the block is one of the two newest ones there.
+    pub fn put(&'static self, cache: &Cache, class: Class, block: *mut u8) {
+        let mut open = cache.open();
+        open.settle(class);
+        if open.is_newest(class, block) {
+            misuse::double_free(block.addr(), class.bytes());
+        }
+        if open.push(class, block) {
+            return;
+        }
+        let share = self.learn(&mut open, class);
+        let half = open.filled(class).div_ceil(2);
+        self.flush(&mut open, class, half);
+        if !open.push(class, block) {
+            drop(open);
+            self.reclaim_for(share);
+            return give_one(self, block.addr());
+        }
+        if self.tidy(&mut open) == Paced::Due {
+            drop(open);
+            self.decay_on_the_way();
+        }
+    }
+
+    /// Gives the `count` oldest blocks of a magazine back to their slabs. For the owner only.
+    #[inline(never)]
+    pub fn flush(&'static self, open: &mut Opened<'_>, class: Class, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let rest = open.filled(class) - count;
+        open.counted(class).note(Miss::Flush);
+        let store = open.store(class);
+        self.tide.note_freed(count * class.bytes());
+        let base = store.base as *mut usize;
+        let mut gather = Gather::new(Origin::blocks(self, Age::New));
+        // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their
+        // number.
+        gather.add(unsafe { core::slice::from_raw_parts(base, count) });
+        gather.finish();
+        // SAFETY: as above, of the entries that stay.
+        let kept = unsafe { core::slice::from_raw_parts(base.add(count), rest) };
+        refuse_free(self, &kept[rest.saturating_sub(CHECKED_ENTRIES)..]);
+        // SAFETY: both ranges lie in the array.
+        unsafe { ptr::copy(base.add(count), base, rest) };
+        open.set_filled(class, rest);
+    }
+}
 
 #[derive(Clone, Copy)]
 struct Word {
@@ -20,19 +80,17 @@ struct Word {
 }
 
 /// Blocks on their way back to their slabs. Give back the rest with [`Gather::finish`].
-pub struct Gather<'s, S: Source> {
-    heap: &'static Heap,
+pub struct Gather {
     /// Where slabs go that are empty then.
-    source: &'s S,
+    origin: Origin,
     places: [Option<Word>; PLACES],
 }
 
-impl<'s, S: Source> Gather<'s, S> {
+impl Gather {
     /// Nothing gathered yet.
-    pub fn new(heap: &'static Heap, source: &'s S) -> Self {
+    pub(super) fn new(origin: Origin) -> Self {
         Gather {
-            heap,
-            source,
+            origin,
             places: [None; PLACES],
         }
     }
@@ -40,7 +98,7 @@ impl<'s, S: Source> Gather<'s, S> {
     /// Adds freed blocks. Aborts if one is no block or was added twice.
     pub fn add(&mut self, mut blocks: &[usize]) {
         while let Some(&first) = blocks.first() {
-            let (slab, class) = slab_at(self.heap, first);
+            let (slab, class) = slab_at(self.origin.heap, first);
             let added = self.add_run(slab, class, blocks);
             blocks = &blocks[added..];
         }
@@ -102,7 +160,7 @@ impl<'s, S: Source> Gather<'s, S> {
             }
             _ => {
                 if let Some(evicted) = place.replace(new) {
-                    give(self.heap, evicted, self.source);
+                    give(evicted, self.origin);
                 }
             }
         }
@@ -112,7 +170,7 @@ impl<'s, S: Source> Gather<'s, S> {
     /// that may be a coroutine's.
     pub fn finish(&mut self) {
         for word in self.places.iter_mut().filter_map(Option::take) {
-            give(self.heap, word, self.source);
+            give(word, self.origin);
         }
     }
 }
@@ -195,16 +253,13 @@ fn refuse_twice(word: Word, twice: u64) -> ! {
 pub fn give_one(heap: &'static Heap, address: usize) {
     let (slab, class) = slab_at(heap, address);
     let (word, bits) = place_in(class, address);
-    give(
-        heap,
-        Word {
-            slab,
-            class,
-            word,
-            bits,
-        },
-        heap,
-    );
+    let freed = Word {
+        slab,
+        class,
+        word,
+        bits,
+    };
+    give(freed, Origin::blocks(heap, Age::New));
 }
 
 fn place_of(slab: &Slab, word: usize) -> usize {
@@ -224,11 +279,12 @@ fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
     }
 }
 
-fn give<S: Source>(heap: &'static Heap, word: Word, source: &S) {
-    if let Err(twice) =
-        heap.depots
-            .give(word.slab, word.class, word.word as usize, word.bits, source)
-    {
+fn give(word: Word, origin: Origin) {
+    let Word {
+        slab, class, bits, ..
+    } = word;
+    let depots = &origin.heap.depots;
+    if let Err(twice) = depots.give(slab, class, word.word as usize, bits, &origin) {
         refuse_twice(word, twice);
     }
 }

@@ -1,59 +1,15 @@
 //! Depots: what all threads share of one size class.
 
-mod shelf;
-mod spare;
-
 use super::class::{CLASSES, Class};
-use super::withheld::Units;
-use super::{Claim, FETCHED, Given, Grain, LISTED, Slab, UNLISTED};
+use super::sets::Shelf;
+use super::slab::{Claim, FETCHED, Given, Grain, LISTED, Pages, Slab, Source, Touched, UNLISTED};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
 use crate::os::section::Section;
 use core::ptr::{self, NonNull};
-use shelf::Shelf;
-pub use spare::{Cursor, Round};
-
-/// Where slabs come from and go to.
-pub trait Source {
-    /// A carved slab of `class`, not listed; `None` when out of memory, or when it is to be of
-    /// resident pages and there are none.
-    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>>;
-    /// Takes back the slice of a slab of which all blocks were claimed and whose record is no slab
-    /// any more.
-    fn retire(&self, slab: NonNull<Slab>, touched: Touched);
-    /// Hears that slabs withhold this many more bytes of pages than before (or fewer).
-    fn note_withheld(&self, bytes: isize);
-    /// Whether no page may go in such a round.
-    fn keeps_pages(&self, round: Round) -> bool;
-    /// OS pages in a slice.
-    fn pages(&self) -> usize;
-    /// Gives the pages of these units of a slab back to the kernel. No thread uses them. False if
-    /// it refuses.
-    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool;
-    /// Monotonic time in ms.
-    fn now_ms(&self) -> u64;
-}
-
-/// Which slices a slab may be carved from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pages {
-    /// Those with resident pages.
-    Resident,
-    /// All.
-    Any,
-}
-
-/// What of a slab that retires may have been written since it was carved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Touched {
-    /// At most this many bytes from its start,
-    pub bytes: usize,
-    /// but for these units, which read as zero.
-    pub clean: Units,
-}
 
 /// One class's slabs with free blocks.
-struct Depot {
+pub(super) struct Depot {
     /// Guards `shelf`, the links and the marks of the class's slabs.
     lock: Lock,
     /// The slab to claim from; in the set, or null. Read without the lock, changed under it.
@@ -63,8 +19,8 @@ struct Depot {
 }
 
 /// A depot whose lock is held: for no system call, nor for the page heap's lock.
-struct Open<'a> {
-    shelf: &'a mut Shelf,
+pub(super) struct Open<'a> {
+    pub(super) shelf: &'a mut Shelf,
     // Dropped before the guard, which may wake a sleeper.
     _section: Section,
     _guard: Guard<'a>,
@@ -128,7 +84,7 @@ impl Depots {
         }
     }
 
-    fn of(&self, class: Class) -> &Depot {
+    pub(super) fn of(&self, class: Class) -> &Depot {
         &self.by_class[class.index() % DEPOTS]
     }
 
@@ -147,7 +103,7 @@ impl Depots {
         self.take_by(Grain::Blocks, class, want, source, sink)
     }
 
-    /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::LINE_BLOCKS) more,
+    /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::slab::LINE_BLOCKS) more,
     /// less one.
     pub fn take_by<S: Source>(
         &self,
@@ -271,7 +227,7 @@ impl Depot {
         }
     }
 
-    fn open(&self) -> Open<'_> {
+    pub(super) fn open(&self) -> Open<'_> {
         let guard = self.lock.lock();
         // SAFETY: the lock is held for as long as the guard in the same value.
         let shelf = unsafe { &mut *self.shelf.get() };
@@ -362,7 +318,7 @@ impl Depot {
     }
 
     /// Retires a slab if all its blocks are free and another slab of the class is empty already.
-    fn retire_if_empty<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
+    pub(super) fn retire_if_empty<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
         let open = self.open();
         let Some(victim) = open.shelf.surplus(slab, class, source) else {
             return;
@@ -412,5 +368,123 @@ impl Depot {
             return Some(touched);
         }
         None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::slab::slab::LINE_BLOCKS;
+    use crate::testing::slab_model::{Slices, give, take, take_all};
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    #[test]
+    fn refills_by_lines_share_no_line() {
+        let (depots, slices) = (Depots::new(), Slices::new(20));
+        for (size, want) in [
+            (8, 8),
+            (16, 8),
+            (24, 8),
+            (48, 20),
+            (80, 40),
+            (112, 70),
+            (256, 9),
+        ] {
+            let class = Class::of_size_align8(size);
+            take_all(&depots, &slices, class, 3);
+            let mut lines = BTreeSet::new();
+            for _ in 0..20 {
+                let mut own = BTreeSet::new();
+                let got = depots.take_by(Grain::Lines, class, want, &slices, &mut |slab, claim| {
+                    let blocks = (0..64).filter(|bit| claim.bits >> bit & 1 != 0);
+                    own.extend(blocks.flat_map(|bit| {
+                        let start = slab.base() + (claim.word * 64 + bit) * class.bytes();
+                        start / 64..=(start + class.bytes() - 1) / 64
+                    }));
+                });
+                assert!(got > 0 && got < want + LINE_BLOCKS, "{size} {want}: {got}");
+                assert!(lines.is_disjoint(&own), "{size} {want}");
+                lines.extend(own);
+            }
+        }
+    }
+
+    #[test]
+    fn lowest_addresses_come_first() {
+        let (depots, slices) = (Depots::new(), Slices::new(2));
+        let class = Class::of_size(1024);
+        let blocks = take_all(&depots, &slices, class, 100);
+        assert_eq!(blocks.len(), 100);
+        assert!(blocks.is_sorted() && blocks[0] == 1 << 16);
+        give(&depots, &slices, class, blocks[5]).unwrap();
+        give(&depots, &slices, class, blocks[3]).unwrap();
+        // The current slab is used up before the set is asked for its lowest.
+        assert_eq!(take(&depots, &slices, class, 28).len(), 28);
+        assert_eq!(take(&depots, &slices, class, 2), [blocks[3], blocks[5]]);
+    }
+
+    #[test]
+    fn only_touched_words_count_as_touched() {
+        let (depots, slices) = (Depots::new(), Slices::new(2));
+        let class = Class::of_size(16);
+        for slab in 0..2 {
+            let blocks = take_all(&depots, &slices, class, if slab == 0 { 4096 } else { 70 });
+            blocks
+                .iter()
+                .for_each(|&block| give(&depots, &slices, class, block).unwrap());
+        }
+        depots.cool(u64::MAX, &slices);
+        let touched = slices.touched.borrow();
+        assert_eq!(
+            *touched,
+            [65536],
+            "one slab served both rounds, all of it was touched"
+        );
+        assert_eq!(slices.free().len(), 2);
+    }
+
+    #[test]
+    fn one_empty_slab_stays_warm_until_it_is_old() {
+        let (depots, slices) = (Depots::new(), Slices::new(3));
+        let class = Class::of_size(32 << 10);
+        let blocks = take_all(&depots, &slices, class, 6);
+        blocks
+            .iter()
+            .for_each(|&block| give(&depots, &slices, class, block).unwrap());
+        assert_eq!(
+            slices.free().iter().copied().collect::<Vec<_>>(),
+            [1, 2],
+            "the lowest stays"
+        );
+        depots.cool(6, &slices);
+        assert_eq!(slices.free().len(), 2);
+        depots.cool(7, &slices);
+        assert_eq!(slices.free().len(), 3);
+    }
+
+    #[test]
+    fn blocks_are_fresh_until_they_are_handed_out() {
+        let (depots, slices) = (Depots::new(), Slices::new(2));
+        let class = Class::of_size(8192);
+        let fresh = |want: usize| {
+            let mut found = Vec::new();
+            depots.take(class, want, &slices, &mut |_, claim| {
+                found.push((claim.bits, claim.fresh));
+            });
+            found
+        };
+        assert!(depots.next_is_fresh(class), "before the first slab");
+        assert_eq!(fresh(3), [(0b111, 0b111)]);
+        give(&depots, &slices, class, (1 << 16) + 8192).unwrap();
+        assert!(!depots.next_is_fresh(class));
+        assert_eq!(fresh(2), [(0b1010, 0b1000)]);
+        assert!(depots.next_is_fresh(class));
+        for block in 0..4 {
+            give(&depots, &slices, class, (1 << 16) + block * 8192).unwrap();
+        }
+        depots.cool(u64::MAX, &slices);
+        // Only the first four blocks were ever in a caller's hands.
+        assert_eq!(*slices.touched.borrow(), [4 * 8192]);
     }
 }

@@ -1,11 +1,11 @@
-//! The slow path of a cache: refill, flush, and learning how much each magazine should hold.
+//! Refill: the slow path of `malloc`, and learning how much each magazine should hold.
 
 use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict};
-use super::counted::Miss;
-use super::gather::{Gather, give_one, refuse_free};
-use super::heap::Heap;
+use super::countdown::Miss;
+use super::heap::{Heap, Origin};
 use super::misuse;
-use super::thread::{Cache, Opened, array_bytes};
+use super::thread_cache::{Cache, Opened, array_bytes};
+use crate::page::Age;
 use crate::slab::class::Class;
 use crate::slab::{Grain, LINE_BLOCKS};
 use core::ptr;
@@ -23,14 +23,9 @@ const LEAST_ROOM: usize = 16;
 /// The same, of a thread that has more than its share of what the process may hold.
 const OWING_EVERY: u32 = 8;
 
-/// How many of the entries that a flush keeps, newest first, it looks at for blocks that are free
-/// in their slabs: those that are handed out next. All of them would cost 108 instructions more a
-/// malloc and free where frees are scattered.
-const CHECKED_ENTRIES: usize = 32;
-
 /// What a thread has of the capacity that the process may grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Share {
+pub(super) enum Share {
     /// Enough to work with.
     Fair,
     /// A first capacity at most, because others hold the rest.
@@ -39,7 +34,7 @@ enum Share {
 
 /// Whether enough slow-path events have passed to look at the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Paced {
+pub(super) enum Paced {
     Due,
     NotYet,
 }
@@ -74,58 +69,9 @@ impl Heap {
         block
     }
 
-    /// Takes a freed block into the magazine of `class`; a full one first gives its older half
-    /// back. Aborts if the block is one of the two newest ones there.
-    pub fn put(&'static self, cache: &Cache, class: Class, block: *mut u8) {
-        let mut open = cache.open();
-        open.settle(class);
-        if open.is_newest(class, block) {
-            misuse::double_free(block.addr(), class.bytes());
-        }
-        if open.push(class, block) {
-            return;
-        }
-        let share = self.learn(&mut open, class);
-        let half = open.filled(class).div_ceil(2);
-        self.flush(&mut open, class, half);
-        if !open.push(class, block) {
-            drop(open);
-            self.reclaim_for(share);
-            return give_one(self, block.addr());
-        }
-        if self.tidy(&mut open) == Paced::Due {
-            drop(open);
-            self.decay_on_the_way();
-        }
-    }
-
-    /// Gives the `count` oldest blocks of a magazine back to their slabs. For the owner only.
-    #[inline(never)]
-    pub fn flush(&'static self, open: &mut Opened<'_>, class: Class, count: usize) {
-        if count == 0 {
-            return;
-        }
-        let rest = open.filled(class) - count;
-        open.counted(class).note(Miss::Flush);
-        let store = open.store(class);
-        self.tide.note_freed(count * class.bytes());
-        let base = store.base as *mut usize;
-        let mut gather = Gather::new(self, self);
-        // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their
-        // number.
-        gather.add(unsafe { core::slice::from_raw_parts(base, count) });
-        gather.finish();
-        // SAFETY: as above, of the entries that stay.
-        let kept = unsafe { core::slice::from_raw_parts(base.add(count), rest) };
-        refuse_free(self, &kept[rest.saturating_sub(CHECKED_ENTRIES)..]);
-        // SAFETY: both ranges lie in the array.
-        unsafe { ptr::copy(base.add(count), base, rest) };
-        open.set_filled(class, rest);
-    }
-
     /// Fills an empty magazine to about half of its capacity: with whole cache lines where it has
     /// room, so that no two threads' refills share one.
-    fn fill(&self, open: &mut Opened<'_>, class: Class) {
+    fn fill(&'static self, open: &mut Opened<'_>, class: Class) {
         let capacity = open.store(class).capacity as usize;
         let want = (capacity / 2).max(1);
         let (grain, most) = match want + LINE_BLOCKS - 1 {
@@ -136,12 +82,14 @@ impl Heap {
         // Written downwards, so that the lowest address comes out first.
         // SAFETY: at most the capacity, for which the array has room.
         let mut at = unsafe { base.add(most) };
-        let depots = &self.depots;
-        let got = depots.take_by(grain, class, want, self, &mut |slab, claim| {
-            let first = slab.base() + claim.word * 64 * class.bytes();
-            // SAFETY: no more than `most` bits come in all.
-            at = unsafe { write_down(at, first, class.bytes(), claim.bits) };
-        });
+        let origin = Origin::blocks(self, Age::New);
+        let got = self
+            .depots
+            .take_by(grain, class, want, &origin, &mut |slab, claim| {
+                let first = slab.base() + claim.word * 64 * class.bytes();
+                // SAFETY: no more than `most` bits come in all.
+                at = unsafe { write_down(at, first, class.bytes(), claim.bits) };
+            });
         open.counted(class).note(Miss::Refill);
         if at != base {
             // SAFETY: the entries written are [at, at + got), inside the array.
@@ -151,14 +99,14 @@ impl Heap {
     }
 
     /// Lets a thread that has next to nothing take from those that sleep.
-    fn reclaim_for(&'static self, share: Share) {
+    pub(super) fn reclaim_for(&'static self, share: Share) {
         if share == Share::Crumbs {
             self.reclaim();
         }
     }
 
     /// A magazine that misses is too small: double it, within the bounds.
-    fn learn(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
+    pub(super) fn learn(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
         open.counted(class).note_miss();
         let capacity = open.store(class).capacity as usize;
         let wanted = match capacity < first_capacity(class) {
@@ -222,7 +170,7 @@ impl Heap {
     }
 
     /// Now and then: shrinks one magazine. Tells when it is time to look at the clock.
-    fn tidy(&'static self, open: &mut Opened<'_>) -> Paced {
+    pub(super) fn tidy(&'static self, open: &mut Opened<'_>) -> Paced {
         open.inner.events += 1;
         if !open.inner.events.is_multiple_of(TIDY_EVERY) {
             self.pay_now_and_then(open);

@@ -1,10 +1,10 @@
-//! The fast path on x86-64.
+//! The fast path on x86-64, the thread's slot, and who called `free`.
 //!
 //! ```text
 //!   cache + tag*8                       a slice's tag is its class's magazine, in units of 8 bytes
 //!     +0  top     past the newest       pop:        top <= bottom -> slow;  then as pop_sized from here on
 //!     +8  bottom  oldest                pop_sized:  block = [top-8];  block == [top-24] -> slow;  top -= 8
-//!     +16 limit   end of the room       release:    top >= limit or block == [top-8] -> slow;
+//!     +16 limit   end of the room       push_freed: top >= limit or block == [top-8] -> slow;
 //!                                                   [top] = block;  top += 8
 //!   cache + counted + tag*8
 //!     +0  bottom  while sampling    pop_counted: top <= bottom -> slow;  ahead -= 1;  ahead < 0 -> slow;  then as pop
@@ -15,20 +15,86 @@
 //!
 //! `top` changes by one instruction that only the owner runs; x86 keeps stores in order, so whoever
 //! sees a new `top` sees the entry below it.
+//!
+//! The thread's slot is an initial-exec word of thread-local storage: `fs` holds the thread pointer,
+//! the global offset table the slot's distance from it. The symbol carries the version: two versions
+//! in one program must not meet.
 
 use crate::base::sync::{Ordering, light_barrier};
-use crate::cache::counted::Counted;
+use crate::cache::countdown::Counted;
 use crate::cache::heap::{HEAP, Heap};
 use crate::cache::magazine::{GUARD, Start, Tag};
-use crate::cache::thread::Cache;
+use crate::cache::thread_cache::{Cache, EMPTY};
 use crate::os::linux::Linux;
 use crate::page::PageHeap;
-use core::arch::asm;
+use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
 /// Where the page heap keeps the primary arena's base and its number of slices.
 const BASE_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_base);
 const SLICES_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_slices);
+
+global_asm!(
+    ".pushsection .tdata.neap_slot_0_1,\"awT\",@progbits",
+    ".p2align 3",
+    ".hidden neap_slot_0_1",
+    ".globl neap_slot_0_1",
+    ".type neap_slot_0_1,@object",
+    ".size neap_slot_0_1,8",
+    "neap_slot_0_1:",
+    ".quad {empty}",
+    ".popsection",
+    empty = sym EMPTY,
+);
+
+/// The calling thread's cache, or one of the two sentinels.
+#[inline(always)]
+pub fn slot() -> *const Cache {
+    let cache: *const Cache;
+    // SAFETY: reads the thread's own slot, which holds a pointer from its first instant on. Not
+    // `pure`: after `set` the next read must see the new value.
+    unsafe {
+        asm!(
+            "mov {cache}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            "mov {cache}, qword ptr fs:[{cache}]",
+            cache = out(reg) cache,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    cache
+}
+
+/// Changes the calling thread's cache.
+///
+/// # Safety
+/// - `cache` stays valid until the slot is set again or the thread has ended.
+pub unsafe fn set_slot(cache: *const Cache) {
+    // SAFETY: writes the thread's own slot.
+    unsafe {
+        asm!(
+            "mov {offset}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            "mov qword ptr fs:[{offset}], {cache}",
+            offset = out(reg) _,
+            cache = in(reg) cache,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Where the calling thread's slot is.
+pub fn slot_address() -> usize {
+    let slot: usize;
+    // SAFETY: reads the distance, and the thread pointer, which `fs:0` holds.
+    unsafe {
+        asm!(
+            "mov {slot}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            "add {slot}, qword ptr fs:[0]",
+            slot = out(reg) slot,
+            options(nostack, readonly),
+        );
+    }
+    slot
+}
 
 /// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice,
 /// if requests of that size are not in the table, or if the door is shut.
@@ -160,7 +226,7 @@ fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
 /// # Safety
 /// - `block` is a block of this heap that is not given back, or no block of it at all.
 #[inline(always)]
-pub unsafe fn release(block: *mut u8) -> bool {
+pub unsafe fn push_freed(block: *mut u8) -> bool {
     // SAFETY: reads the arena's tag only if the slice is one of the arena's, whose table begins at
     // its base; reads the word below the top of the thread's own magazine, an entry or one of the
     // guard (see `Magazine`); writes the entry only below the limit, then the top. The cache in the
@@ -206,3 +272,15 @@ pub unsafe fn release(block: *mut u8) -> bool {
     }
     true
 }
+
+/// Defines `$name`, which jumps to `$slow` with the return address of the caller, which is on top of
+/// the stack, as its second argument.
+macro_rules! with_caller {
+    ($name:ident, $slow:path) => {
+        #[unsafe(naked)]
+        extern "C" fn $name(block: *mut u8) {
+            core::arch::naked_asm!("mov rsi, [rsp]", "jmp {slow}", slow = sym $slow)
+        }
+    };
+}
+pub(crate) use with_caller;

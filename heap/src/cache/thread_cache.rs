@@ -1,9 +1,9 @@
 //! A thread's cache: its magazines, and what its slow path needs to know of them.
 
-use super::colour;
-use super::counted::{Counted, Drawn};
-use super::door::Door;
-use super::magazine::{GUARD, MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
+use super::countdown::{Counted, Drawn};
+use super::magazine::{
+    Door, GUARD, MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries,
+};
 use crate::base::sync::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
@@ -18,7 +18,7 @@ pub struct Cache {
     pub starts: [Start; MAGAZINES],
     /// By size. Likewise.
     pub tags: [Tag; TABLE_BYTES + 1],
-    /// Requests of fewer bytes are served by [`super::fast::pop_sized`]; 0 unless the door is open
+    /// Requests of fewer bytes are served by [`super::machine::pop_sized`]; 0 unless the door is open
     /// and no drainer is at work. Written under the lock.
     pub below: AtomicUsize,
     /// By class index: what the profiler counts.
@@ -102,7 +102,7 @@ impl Store {
 }
 
 /// Bytes of an array of `room` entries with its guard.
-pub(super) const fn array_bytes(room: usize) -> usize {
+pub(crate) const fn array_bytes(room: usize) -> usize {
     (GUARD + room) * size_of::<usize>()
 }
 
@@ -163,7 +163,11 @@ pub const ORPHANED: u8 = 2;
 /// Memory for a cache, in bytes.
 pub const CACHE_BYTES: usize = 8 << 10;
 
-const _: () = assert!(size_of::<Cache>() + colour::ROOM <= CACHE_BYTES);
+/// Most bytes that a cache begins after the start of its memory: tops stand three words apart (see
+/// `colour`).
+pub const MOST_SHIFT: usize = size_of::<Magazine>() - size_of::<usize>();
+
+const _: () = assert!(size_of::<Cache>() + MOST_SHIFT <= CACHE_BYTES);
 // A load of this word must not look like one of a magazine's top (see `colour`).
 const _: () =
     assert!(!(core::mem::offset_of!(Cache, below) % 4096).is_multiple_of(size_of::<Magazine>()));
@@ -252,6 +256,16 @@ impl Cache {
         // SAFETY: tags are multiples of the stride and none is larger than LARGE, whose magazine is
         // the last.
         unsafe { &*self.magazines.as_ptr().byte_add(offset) }
+    }
+
+    /// What is counted of the class of `tag`.
+    #[inline(always)]
+    pub(super) fn counted_of(&self, tag: Tag) -> &Counted {
+        let offset = tag.0 as usize * 8;
+        debug_assert!(offset / size_of::<Counted>() <= CLASSES);
+        debug_assert!(offset.is_multiple_of(size_of::<Counted>()));
+        // SAFETY: tags of requests are those of classes, multiples of the stride.
+        unsafe { &*self.counted.as_ptr().byte_add(offset) }
     }
 
     /// What tells where blocks of `tag` start.

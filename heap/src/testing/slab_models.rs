@@ -7,11 +7,12 @@
 //! lost, every slab with free blocks is in its depot's set, and an empty slab beyond the warm one
 //! went back to the pool.
 
-use super::class::Class;
-use super::depot::{Cursor, Depots, Pages, Round, Source, Touched};
-use super::withheld::Units;
-use super::{Claim, LISTED, Slab};
 use crate::os::lock::{Lock, Rank};
+use crate::slab::class::Class;
+use crate::slab::decommitted::Cursor;
+use crate::slab::depot::Depots;
+use crate::slab::page_set::Units;
+use crate::slab::{Claim, LISTED, Pages, Round, Slab, Source, Touched};
 use core::ptr::NonNull;
 use loom::sync::Arc;
 use std::sync::Mutex;

@@ -1,7 +1,10 @@
-//! The slot on aarch64: `tpidr_el0` holds the thread pointer, the global offset table the slot's
-//! distance from it.
+//! The thread's slot on aarch64, and who called `free`.
+//!
+//! The slot is an initial-exec word of thread-local storage: `tpidr_el0` holds the thread pointer,
+//! the global offset table the slot's distance from it. The symbol carries the version: two versions
+//! in one program must not meet.
 
-use crate::cache::thread::{Cache, EMPTY};
+use crate::cache::thread_cache::{Cache, EMPTY};
 use core::arch::{asm, global_asm};
 
 global_asm!(
@@ -19,7 +22,7 @@ global_asm!(
 
 /// The calling thread's cache, or one of the two sentinels.
 #[inline(always)]
-pub fn get() -> *const Cache {
+pub fn slot() -> *const Cache {
     let cache: *const Cache;
     // SAFETY: reads the thread's own slot, which holds a pointer from its first instant on.
     unsafe {
@@ -40,7 +43,7 @@ pub fn get() -> *const Cache {
 ///
 /// # Safety
 /// - `cache` stays valid until the slot is set again or the thread has ended.
-pub unsafe fn set(cache: *const Cache) {
+pub unsafe fn set_slot(cache: *const Cache) {
     // SAFETY: writes the thread's own slot.
     unsafe {
         asm!(
@@ -57,7 +60,7 @@ pub unsafe fn set(cache: *const Cache) {
 }
 
 /// Where the calling thread's slot is.
-pub fn address() -> usize {
+pub fn slot_address() -> usize {
     let slot: usize;
     // SAFETY: reads the distance and the thread pointer.
     unsafe {
@@ -73,3 +76,15 @@ pub fn address() -> usize {
     }
     slot
 }
+
+/// Defines `$name`, which jumps to `$slow` with the return address of the caller, which is in the
+/// link register, as its second argument.
+macro_rules! with_caller {
+    ($name:ident, $slow:path) => {
+        #[unsafe(naked)]
+        extern "C" fn $name(block: *mut u8) {
+            core::arch::naked_asm!("mov x1, x30", "b {slow}", slow = sym $slow)
+        }
+    };
+}
+pub(crate) use with_caller;

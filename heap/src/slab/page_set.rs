@@ -9,13 +9,11 @@
 //! Pages are counted in units of 4 KiB whatever the OS page is, 16 to a slice.
 
 use super::class::Class;
-use super::{Slab, WORDS};
-use crate::base::sync::Ordering;
 use crate::base::units::SLICE_BYTES;
 use core::ops::Range;
 
 /// Units in a slice.
-const UNITS: usize = 16;
+pub(super) const UNITS: usize = 16;
 const UNIT_BYTES: usize = SLICE_BYTES / UNITS;
 
 /// A set of the units of a slice, the lowest in the lowest bit.
@@ -62,16 +60,16 @@ impl Units {
         Units(!self.0)
     }
 
-    fn and(self, other: Units) -> Units {
+    pub(super) fn and(self, other: Units) -> Units {
         Units(self.0 | other.0)
     }
 
-    fn without(self, other: Units) -> Units {
+    pub(super) fn without(self, other: Units) -> Units {
         Units(self.0 & !other.0)
     }
 
     /// Runs of neighbours.
-    fn runs(self) -> impl Iterator<Item = Range<usize>> {
+    pub(super) fn runs(self) -> impl Iterator<Item = Range<usize>> {
         let mut from = 0;
         core::iter::from_fn(move || {
             let rest = u32::from(self.0) >> from << from;
@@ -92,7 +90,7 @@ impl Units {
 }
 
 /// The blocks of `class` that touch a run of units.
-fn blocks_over(class: Class, run: &Range<usize>) -> Range<usize> {
+pub(super) fn blocks_over(class: Class, run: &Range<usize>) -> Range<usize> {
     let (from, to) = (run.start * UNIT_BYTES, run.end * UNIT_BYTES);
     from / class.bytes()..to.div_ceil(class.bytes()).min(class.blocks())
 }
@@ -116,129 +114,21 @@ pub(super) fn words_of(blocks: Range<usize>) -> impl Iterator<Item = (usize, u64
 }
 
 /// The bits of one bitmap word whose blocks touch `units`.
-fn bits_over(class: Class, units: Units, word: usize) -> u64 {
+pub(super) fn bits_over(class: Class, units: Units, word: usize) -> u64 {
     units.runs().fold(0, |bits, run| {
         bits | bits_in(word, &blocks_over(class, &run))
     })
 }
 
-impl Slab {
-    /// The units whose blocks are withheld. Changes under the depot's lock.
-    pub fn withheld(&self) -> Units {
-        Units(self.withheld.load(Ordering::Relaxed))
-    }
-
-    /// The bits of `word` whose blocks are withheld.
-    #[inline]
-    pub(super) fn withheld_bits(&self, class: Class, word: usize) -> u64 {
-        match self.withheld() {
-            Units::NONE => 0,
-            units => bits_over(class, units, word),
-        }
-    }
-
-    /// How many blocks are withheld.
-    pub fn withheld_blocks(&self, class: Class) -> usize {
-        let count = |word| self.withheld_bits(class, word).count_ones() as usize;
-        (0..class.words()).map(count).sum()
-    }
-
-    /// The bits of `word` that are set when no block is out.
-    #[inline]
-    pub(super) fn offered_word(&self, class: Class, word: usize) -> u64 {
-        class.full_word(word) & !self.withheld_bits(class, word)
-    }
-
-    /// What a slab of `class` withholds when of its slice the units `resident` are resident:
-    /// nothing if they hold no whole block.
-    pub(super) fn to_withhold(class: Class, resident: Units) -> Units {
-        let cold = resident.others();
-        let offered = |word: usize| class.full_word(word) & !bits_over(class, cold, word) != 0;
-        if (0..class.words()).any(offered) {
-            cold
-        } else {
-            Units::NONE
-        }
-    }
-
-    /// The OS pages, as units, of which every block is free or withheld, but for those that are
-    /// withheld already. A slice has `pages` OS pages. A snapshot.
-    pub(super) fn spare(&self, class: Class, pages: usize) -> Units {
-        let withheld = self.withheld();
-        let mut free = [0; WORDS];
-        for (word, bits) in self.words(class).iter().enumerate() {
-            free[word] = bits.load(Ordering::Relaxed) | bits_over(class, withheld, word);
-        }
-        let is_spare = |unit: &usize| {
-            words_of(blocks_over(class, &(*unit..unit + 1)))
-                .all(|(word, bits)| free[word] & bits == bits)
-        };
-        let spare = Units(
-            (0..UNITS)
-                .filter(is_spare)
-                .fold(0, |bits, unit| bits | 1 << unit),
-        );
-        Units::of_pages(spare.whole_pages(pages), pages).without(withheld)
-    }
-
-    /// Claims all blocks that touch `units`, for the slab itself; returns the units of the runs
-    /// that could be had whole. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the slab.
-    pub(super) fn claim_units(&self, class: Class, units: Units) -> Units {
-        units.runs().fold(Units::NONE, |had, run| {
-            let whole = Units((((1u32 << run.len()) - 1) << run.start) as u16);
-            if self.claim_run(class, &run) {
-                had.and(whole)
-            } else {
-                had
-            }
-        })
-    }
-
-    fn claim_run(&self, class: Class, run: &Range<usize>) -> bool {
-        let withheld = self.withheld();
-        let wanted = |word: usize, bits: u64| bits & !bits_over(class, withheld, word);
-        for (word, bits) in words_of(blocks_over(class, run)) {
-            let bits = wanted(word, bits);
-            let got = self.words(class)[word].fetch_and(!bits, Ordering::AcqRel) & bits;
-            if got == bits {
-                continue;
-            }
-            self.words(class)[word].fetch_or(got, Ordering::AcqRel);
-            for (before, bits) in words_of(blocks_over(class, run)).take_while(|(w, _)| *w < word) {
-                self.words(class)[before].fetch_or(wanted(before, bits), Ordering::AcqRel);
-            }
-            return false;
-        }
-        true
-    }
-
-    /// Withholds the blocks of claimed units, whose pages were purged. Under the depot's lock.
-    pub(super) fn withhold(&self, class: Class, units: Units) {
-        let all = self.withheld().and(units);
-        self.withheld.store(all.0, Ordering::Relaxed);
-        // Blocks that lie in purged pages alone read as zero, and no thread can claim them now.
-        self.fresh
-            .fetch_or(class.fresh_blocks(units.0, UNITS), Ordering::Relaxed);
-    }
-
-    /// Makes the blocks of claimed units free again, which could not be purged. Under the depot's
-    /// lock.
-    pub(super) fn give_up(&self, class: Class, units: Units) {
-        let withheld = self.withheld();
-        for word in 0..class.words() {
-            let bits = bits_over(class, units, word) & !bits_over(class, withheld, word);
-            self.words(class)[word].fetch_or(bits, Ordering::AcqRel);
-        }
-    }
-
-    /// Offers all blocks that are withheld. Under the depot's lock.
-    pub(super) fn offer_all(&self, class: Class) {
-        let units = self.withheld();
-        self.withheld.store(0, Ordering::Relaxed);
-        for word in 0..class.words() {
-            self.words(class)[word].fetch_or(bits_over(class, units, word), Ordering::AcqRel);
-        }
-        self.lowest.store(0, Ordering::Relaxed);
+/// What a slab of `class` withholds when of its slice the units `resident` are resident:
+/// nothing if they hold no whole block.
+pub(super) fn to_withhold(class: Class, resident: Units) -> Units {
+    let cold = resident.others();
+    let offered = |word: usize| class.full_word(word) & !bits_over(class, cold, word) != 0;
+    if (0..class.words()).any(offered) {
+        cold
+    } else {
+        Units::NONE
     }
 }
 
@@ -277,7 +167,7 @@ mod tests {
 
     #[test]
     fn only_whole_blocks_in_resident_pages_are_offered() {
-        let withheld = |size, resident| Slab::to_withhold(Class::of_size(size), Units(resident));
+        let withheld = |size, resident| to_withhold(Class::of_size(size), Units(resident));
         assert_eq!(withheld(4096, 1 << 15), Units(0x7fff));
         assert_eq!(withheld(64, 1), Units(0xfffe));
         // No block of 8 KiB lies in one page.
