@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use neap_heap::stack::{self, Stack, StackError};
+use neap_heap::stacks::stack::{self, Stack, StackError};
 
 /// A stack in C's hands: `neap_stack_t`.
 #[repr(C)]

@@ -4,7 +4,8 @@ use crate::{alone, copies, loader, watch};
 use core::ffi::{c_char, c_int};
 use core::ptr::{NonNull, null_mut};
 use neap_heap::front::attach::{Frontend, set_frontend};
-use neap_heap::{front, purge};
+use neap_heap::reclaim::thread as purge;
+use neap_heap::{fork, init};
 
 type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c_char);
 
@@ -21,8 +22,8 @@ unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *
     // SAFETY: the C library hands constructors the environment, and this one runs before all
     // others, in the process's only thread (unless the library is opened late, and then reads it as
     // any library would).
-    unsafe { front::begin(envp) };
-    front::open();
+    unsafe { init::begin(envp) };
+    init::open();
     purge::enable(&loader::objects_of(unsafe_callers()));
     purge::start_eagerly();
 }
@@ -37,7 +38,7 @@ fn note_streams() {
     ];
     let found = names.map(|name| loader::next(name).map_or(null_mut(), NonNull::as_ptr));
     // SAFETY: functions and a byte of these names, as glibc has them; the process has one thread.
-    unsafe { front::fork::note_streams(found) };
+    unsafe { fork::note_streams(found) };
 }
 
 /// An address in the code of this library, and of every object that may allocate with locks held

@@ -52,12 +52,27 @@
 pub mod base;
 pub mod cache;
 #[cfg(not(loom))]
+mod class_file;
+#[cfg(not(loom))]
+pub mod fork;
+#[cfg(not(loom))]
+pub mod free;
+#[cfg(not(loom))]
 pub mod front;
 #[doc = include_str!("../GLOSSARY.md")]
 pub mod glossary {}
+#[cfg(not(loom))]
+pub mod init;
+#[cfg(not(loom))]
+mod large;
+#[cfg(not(loom))]
+pub mod malloc;
 pub mod os;
 #[cfg(not(loom))]
 pub mod page;
+#[cfg(not(loom))]
+pub mod realloc;
+pub mod reclaim;
 pub mod slab;
 #[cfg(not(loom))]
 pub mod stacks;
@@ -66,6 +81,4 @@ mod testing;
 #[cfg(not(loom))]
 pub mod unwind;
 
-#[cfg(not(loom))]
-pub use front::{purge, stack};
 pub use neap_shared::{board, classes, control, ledger, sites, stats};

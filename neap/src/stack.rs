@@ -12,7 +12,7 @@
 use core::ffi::CStr;
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
-use neap_heap::stack as heap;
+use neap_heap::stacks::stack as heap;
 
 #[doc(inline)]
 pub use neap_heap::stacks::StackError;

@@ -3,8 +3,8 @@
 use neap::Neap;
 use neap::stack::{self, Stack, StackError};
 use neap::stats::snapshot;
-use neap_heap::front::check_consistency;
-use neap_heap::stack::totals;
+use neap_heap::reclaim::trim::check_consistency;
+use neap_heap::stacks::stack::totals;
 use std::alloc::{GlobalAlloc, Layout};
 use std::fs;
 use std::process::Command;

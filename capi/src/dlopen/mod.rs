@@ -30,7 +30,7 @@ struct Plan {
 extern "C" fn plan(mode: c_int) -> Plan {
     // What is loaded may come to lie where something else lay before.
     neap_heap::unwind::forget();
-    let stripped = if neap_heap::front::deepbind_kept() {
+    let stripped = if neap_heap::init::deepbind_kept() {
         mode
     } else {
         mode & !libc::RTLD_DEEPBIND

@@ -1,10 +1,11 @@
 //! The checking mode (`NEAP_CHECK=1`): no magazines, and freed blocks wait in quarantine before
 //! they are handed out again, so every second free of one is seen at once.
 
-use super::release::{free_found, start_of};
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::misuse::{self, Call};
+use crate::free::{free_found, start_of};
+use crate::large;
 use crate::os::late::Late;
 use crate::os::lock::{Lock, Rank};
 use crate::slab::class::Class;
@@ -49,13 +50,13 @@ struct Inner {
 unsafe impl Zeroable for Inner {}
 
 /// A block of `class`, the lowest that is free.
-pub(super) fn allocate(class: Class) -> *mut u8 {
+pub(crate) fn allocate(class: Class) -> *mut u8 {
     HEAP.take_one(class)
 }
 
 /// What waits in quarantine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     /// Bytes of all blocks.
     pub(super) bytes: usize,
     /// Of these, bytes of large blocks.
@@ -65,7 +66,7 @@ pub(super) struct Held {
 }
 
 /// What waits in quarantine.
-pub(super) fn held() -> Held {
+pub(crate) fn held() -> Held {
     let [bytes, large_bytes, large_blocks] = QUARANTINE
         .held
         .each_ref()
@@ -78,7 +79,7 @@ pub(super) fn held() -> Held {
 }
 
 /// Whether a block is in quarantine.
-pub(super) fn holds(address: usize) -> bool {
+pub(crate) fn holds(address: usize) -> bool {
     let _guard = QUARANTINE.lock.lock();
     // SAFETY: the lock is held.
     let holds = |inner: NonNull<Inner>| unsafe { inner.as_ref() }.slot_of(address).is_ok();
@@ -86,7 +87,7 @@ pub(super) fn holds(address: usize) -> bool {
 }
 
 /// Puts a freed block into quarantine and lets the oldest go. Aborts on a second free.
-pub(super) fn free(address: usize, found: Found) {
+pub(crate) fn free(address: usize, found: Found) {
     let bytes = bytes_of(address, &found);
     let _guard = QUARANTINE.lock.lock();
     let Some(mut inner) = QUARANTINE.inner.open() else {
@@ -125,7 +126,7 @@ pub(super) fn free(address: usize, found: Found) {
 }
 
 /// The quarantine's lock, for a fork.
-pub(super) fn lock() -> &'static Lock {
+pub(crate) fn lock() -> &'static Lock {
     &QUARANTINE.lock
 }
 
@@ -139,9 +140,7 @@ fn bytes_of(address: usize, found: &Found) -> usize {
             }
             class.bytes()
         }
-        Found::Large(place) | Found::Sampled(place) => {
-            super::large::bytes(Call::Free, place, address)
-        }
+        Found::Large(place) | Found::Sampled(place) => large::bytes(Call::Free, place, address),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
     }

@@ -1,11 +1,12 @@
 //! Statistics at the process's end, for `NEAP_STATS`.
 
-use super::{attach, purge, survey};
+use super::{attach, survey};
 use crate::base::sync::{AtomicU8, Ordering, UnsafeCell};
 use crate::cache::heap::HEAP;
 use crate::os::fatal::warn;
 use crate::os::scratch;
 use crate::os::thread::{self, FileIdentity};
+use crate::reclaim::thread as purge;
 use crate::stats::{Json, Snapshot, Text};
 use bytemuck::Zeroable;
 use core::ffi::CStr;
@@ -57,7 +58,7 @@ static AT_END: extern "C" fn() = at_end;
 ///
 /// # Safety
 /// - The process has one thread.
-pub(super) unsafe fn choose(word: &str) {
+pub(crate) unsafe fn choose(word: &str) {
     let form = match word {
         "text" => TEXT,
         "json" => JSON,
@@ -76,7 +77,7 @@ pub(super) unsafe fn choose(word: &str) {
 ///
 /// # Safety
 /// - The process has one thread.
-pub(super) unsafe fn keep_path(path: &[u8]) {
+pub(crate) unsafe fn keep_path(path: &[u8]) {
     if path.len() >= PATH_BYTES {
         return warn(format_args!(
             "NEAP_STATS_FILE is ignored: longer than {} bytes",
@@ -192,7 +193,7 @@ impl Write for Page {
 }
 
 /// Bytes that are most likely text.
-pub(super) struct Lossy<'a>(pub(super) &'a [u8]);
+pub(crate) struct Lossy<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Lossy<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,7 +13,6 @@
 mod serve;
 mod words;
 
-use super::purge;
 use crate::base::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering, UnsafeCell};
 use crate::board::{self, Head, ThreadState};
 use crate::cache::heap::HEAP;
@@ -22,8 +21,9 @@ use crate::os::linux::{Linux, sandbox};
 use crate::os::lock::{Lock, Rank};
 use crate::os::shared::{self, Shared};
 use crate::os::thread;
+use crate::reclaim::thread as purge;
 use crate::stats::Snapshot;
-pub(super) use serve::{due_in_ms, is_asked, on_the_way, rest_ms, ring_for_observers, serve_due};
+pub(crate) use serve::{due_in_ms, is_asked, on_the_way, rest_ms, ring_for_observers, serve_due};
 use words::Words;
 
 /// The frontend that owns this heap.
@@ -50,10 +50,10 @@ static AWAITED: AtomicBool = AtomicBool::new(false);
 /// When a process gets a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum When {
+pub(crate) enum When {
     /// Never.
     Never,
-    /// When its heap has grown, or when it has taken many slow paths (`super::purge::moment`). Most
+    /// When its heap has grown, or when it has taken many slow paths (`crate::reclaim::start`). Most
     /// processes of a shell script end before that.
     Worthwhile,
     /// At the start.
@@ -127,7 +127,7 @@ static BOARD: Private = Private {
 };
 
 /// Sets when the process gets a board.
-pub(super) fn choose(when: When) {
+pub(crate) fn choose(when: When) {
     WHEN.store(when as u8, Ordering::Relaxed);
 }
 
@@ -135,7 +135,7 @@ fn is(when: When) -> bool {
     WHEN.load(Ordering::Relaxed) == when as u8
 }
 
-/// Sets the frontend. Without this call before the process [begins](super::begin), it is a Rust
+/// Sets the frontend. Without this call before the process [begins](crate::init::begin), it is a Rust
 /// program's own allocator.
 pub fn set_frontend(frontend: Frontend) {
     FRONTEND.store(frontend as u8, Ordering::Relaxed);
@@ -143,7 +143,7 @@ pub fn set_frontend(frontend: Frontend) {
 }
 
 /// Whether this is libneap.so.
-pub(super) fn is_library() -> bool {
+pub(crate) fn is_library() -> bool {
     FRONTEND.load(Ordering::Relaxed) == Frontend::C as u8
 }
 
@@ -151,7 +151,7 @@ pub(super) fn is_library() -> bool {
 ///
 /// # Safety
 /// - The process has one thread.
-pub(super) unsafe fn keep_monitor(name: &[u8]) {
+pub(crate) unsafe fn keep_monitor(name: &[u8]) {
     // SAFETY: the caller's promise.
     let monitor = unsafe { &mut *BOARD.monitor.get() };
     if let Some(room) = monitor.bytes.get_mut(..name.len()) {
@@ -163,7 +163,7 @@ pub(super) unsafe fn keep_monitor(name: &[u8]) {
 
 /// Creates the board, unless it was forbidden: now if `wanted`, chosen or awaited, else when it is
 /// [worthwhile](When::Worthwhile).
-pub(super) fn begin(wanted: bool) {
+pub(crate) fn begin(wanted: bool) {
     if is(When::Never) || thread::is_secure() || !sandbox::allows_more() {
         return;
     }
@@ -208,19 +208,19 @@ fn monitor() -> &'static Name {
 }
 
 /// Writes to the board whether a thread answers.
-pub(super) fn note_thread(state: ThreadState) {
+pub(crate) fn note_thread(state: ThreadState) {
     if shared::is_mine() {
         WORDS.write_thread(state);
     }
 }
 
 /// Says on the board at which rate the profiler samples.
-pub(super) fn note_sampling(rate: u64) {
+pub(crate) fn note_sampling(rate: u64) {
     WORDS.write_rate(rate);
 }
 
 /// Tells the monitor, if there is one, of the profile's region.
-pub(super) fn tell_of_profile(shared: &Shared) {
+pub(crate) fn tell_of_profile(shared: &Shared) {
     tell(shared, board::KIND_PROFILE);
 }
 
@@ -233,12 +233,12 @@ fn tell(shared: &Shared, kind: u64) {
 }
 
 /// Whether an observer awaits the last figures.
-pub(super) fn is_awaited() -> bool {
+pub(crate) fn is_awaited() -> bool {
     AWAITED.load(Ordering::Relaxed) || (is_up() && !is_inherited() && rest_ms() != u64::MAX)
 }
 
 /// Writes the last figures at the process's end, for the observer or monitor.
-pub(super) fn finish() {
+pub(crate) fn finish() {
     // In this order: a fork's child has not touched the page of `shared::is_mine` yet.
     if !is_awaited() || !shared::is_mine() || !sandbox::allows_more() {
         return;
@@ -254,13 +254,13 @@ pub(super) fn finish() {
 }
 
 /// The board's lock, for a fork.
-pub(super) fn lock() -> &'static Lock {
+pub(crate) fn lock() -> &'static Lock {
     &BOARD.lock
 }
 
 /// In a fork's child: replaces the parent's board. Does so at once if an observer awaits figures or
 /// the profiler samples, else on the first slow path, because most children soon `exec` or end.
-pub(super) fn after_fork_in_child() {
+pub(crate) fn after_fork_in_child() {
     if is_up() {
         shared::set_inherited(true);
         if (is_awaited() || HEAP.is_sampling()) && !BOARD.lock.is_mine() && HEAP.pages.is_quiet() {
@@ -281,12 +281,12 @@ fn is_inherited() -> bool {
 
 /// Whether the process has no board of its own yet, and gets one later.
 #[inline]
-pub(super) fn is_missing() -> bool {
+pub(crate) fn is_missing() -> bool {
     is_inherited() || ABSENT.load(Ordering::Relaxed)
 }
 
 /// Whether a process without a board gets it on its next slow path.
-pub(super) fn is_wanted_soon() -> bool {
+pub(crate) fn is_wanted_soon() -> bool {
     is(When::AtStart) || is_awaited() || HEAP.is_sampling()
 }
 
@@ -294,7 +294,7 @@ pub(super) fn is_wanted_soon() -> bool {
 /// of the heap, and the process is [its own](purge::is_own_process): a child of vfork leaves its
 /// parent's memory alone.
 #[cold]
-pub(super) fn renew() {
+pub(crate) fn renew() {
     // Its holder does this, or was interrupted by the signal handler that this call comes from.
     let Some(guard) = BOARD.lock.try_lock() else {
         return;

@@ -1,15 +1,16 @@
 //! Serving observers: writes the figures, purges and switches sampling when other processes ask for
 //! it, within bounds on the time that this may take.
 
-use super::super::{profile, purge, survey};
+use super::super::{profile, survey};
 use super::{AWAITED, BOARD, Inner, WORDS};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::board::{self, Refusal};
-use crate::cache::bell::Urgency;
 use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::linux::{Linux, sandbox};
 use crate::os::{peek, shared, thread};
+use crate::reclaim::thread as purge;
+use crate::reclaim::wakeup::Urgency;
 use crate::slab::Round;
 
 /// Periodic surveys for a watching observer take at most one part in this many of a core's time.
@@ -31,7 +32,7 @@ const LEAST_ACT_MS: u64 = 100;
 
 /// Whether a request is pending that this process has not considered.
 #[inline]
-pub(in crate::front) fn is_asked() -> bool {
+pub(crate) fn is_asked() -> bool {
     match WORDS.asked() {
         Some(asked) => differs(asked),
         None => false,
@@ -49,7 +50,7 @@ fn differs(asked: [u64; 3]) -> bool {
 /// An allocating thread found a pending request. It serves the request if no purge thread has done
 /// so within the grace period.
 #[cold]
-pub(in crate::front) fn on_the_way() {
+pub(crate) fn on_the_way() {
     if purge::is_here() {
         return;
     }
@@ -62,7 +63,7 @@ pub(in crate::front) fn on_the_way() {
 }
 
 /// Rings the purge thread for an observer that could not wake it. At most one ring per request.
-pub(in crate::front) fn ring_for_observers() {
+pub(crate) fn ring_for_observers() {
     static RUNG_FOR: AtomicU64 = AtomicU64::new(0);
     let Some(asked) = WORDS.asked().filter(|&asked| differs(asked)) else {
         return;
@@ -74,12 +75,12 @@ pub(in crate::front) fn ring_for_observers() {
 }
 
 /// Serves observers if that is due. True if there was something to do. The caller holds no lock.
-pub(in crate::front) fn serve_due() -> bool {
+pub(crate) fn serve_due() -> bool {
     due_in_ms() == Some(0) && serve_now()
 }
 
 /// Time until an observer is to be served, in ms; `None` while no observer asks or watches.
-pub(in crate::front) fn due_in_ms() -> Option<u64> {
+pub(crate) fn due_in_ms() -> Option<u64> {
     let asked = WORDS.asked()?;
     let [ask, purge, sample] =
         core::array::from_fn(|word| asked[word] != BOARD.seen[word].load(Ordering::Relaxed));
@@ -199,7 +200,7 @@ pub(super) fn write(inner: &mut Inner, ask: u64) {
 }
 
 /// Time until the figures are due, in ms; `u64::MAX` without a watching observer.
-pub(in crate::front) fn rest_ms() -> u64 {
+pub(crate) fn rest_ms() -> u64 {
     let Some((lease, interval)) = WORDS.lease() else {
         return u64::MAX;
     };

@@ -10,17 +10,17 @@ mod maps;
 mod region;
 mod table;
 
-use super::allocate::entered;
-use super::attach;
-use super::{check, purge};
+use super::{attach, check};
 use crate::base::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::board::Refusal;
 use crate::cache::counted::chance;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::thread_cache::Cache;
+use crate::malloc::{count_allocation, entered};
 use crate::os::linux::sandbox;
 use crate::page::{Place, Use};
+use crate::reclaim::thread as purge;
 use crate::sites::{FRAMES, PARTS};
 use crate::slab::class::Class;
 use crate::unwind;
@@ -81,17 +81,17 @@ impl Sample {
 }
 
 /// Samples from the start on, on average once every `rate` bytes.
-pub(super) fn want(rate: u64) {
+pub(crate) fn want(rate: u64) {
     WANTED.store(rate, Ordering::Relaxed);
 }
 
 /// Whether the profiler samples from the start.
-pub(super) fn is_wanted() -> bool {
+pub(crate) fn is_wanted() -> bool {
     WANTED.load(Ordering::Relaxed) != 0
 }
 
 /// Starts with the process.
-pub(super) fn begin() {
+pub(crate) fn begin() {
     unwind::prepare();
     let wanted = WANTED.load(Ordering::Relaxed);
     if wanted != 0 {
@@ -120,10 +120,10 @@ pub fn set_rate(rate: u64) -> Refusal {
 
 /// Allocates `size` bytes of `class` while sampling is on.
 #[cold]
-pub(super) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
+pub(crate) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
     let mode = HEAP.mode();
     if mode == Mode::Counting {
-        super::allocate::count_allocation(cache, size, Some(class));
+        count_allocation(cache, size, Some(class));
     }
     if !purge::is_starter()
         && let Some(rate) = HEAP.samples_next(cache, class)
@@ -146,7 +146,7 @@ fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
 }
 
 /// Records a new large block, whose span starts at `place`. No other thread has it yet.
-pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
+pub(crate) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
     if EVER.load(Ordering::Relaxed) {
         place.note(ptr::null_mut());
         let cache = entered().filter(|_| HEAP.is_sampling());
@@ -157,13 +157,13 @@ pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
 }
 
 /// Records the new size of the large block at `place`, as a free and a new allocation.
-pub(super) fn note_resized(place: &Place<'_>, size: usize, usable: usize) {
+pub(crate) fn note_resized(place: &Place<'_>, size: usize, usable: usize) {
     note_freed(place);
     note_large(place, size, usable);
 }
 
 /// Records the free of the block at `place`, which has a span of its own.
-pub(super) fn note_freed(place: &Place<'_>) {
+pub(crate) fn note_freed(place: &Place<'_>) {
     if !EVER.load(Ordering::Relaxed) {
         return;
     }
@@ -234,19 +234,19 @@ fn whole(value: f64, random: f64) -> u64 {
 
 /// Usable and requested bytes of all live blocks, estimated from the samples; `None` if the samples
 /// are too few or sampling is off.
-pub(super) fn live() -> Option<(u64, u64)> {
+pub(crate) fn live() -> Option<(u64, u64)> {
     let (usable, bytes) = REGION.live();
     let enough = HEAP.sampling().saturating_mul(LEAST_SAMPLES);
     (HEAP.is_sampling() && usable >= enough && bytes <= usable).then_some((usable, bytes))
 }
 
 /// The region's lock, for a fork.
-pub(super) fn lock() -> &'static crate::os::lock::Lock {
+pub(crate) fn lock() -> &'static crate::os::lock::Lock {
     REGION.lock()
 }
 
 /// In a fork's child: replaces the parent's region by a copy.
-pub(super) fn after_fork_in_child() {
+pub(crate) fn after_fork_in_child() {
     REGION.after_fork_in_child();
 }
 

@@ -10,7 +10,7 @@ mod tally;
 
 pub use brief::{Brief, brief};
 
-use super::{check, sizes, stack};
+use super::{check, sizes};
 use crate::base::units::SLICE_SHIFT;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
@@ -19,6 +19,7 @@ use crate::os::linux::{self, Linux};
 use crate::os::{scratch, thread};
 use crate::page::{Totals, Use};
 use crate::slab::class::Class;
+use crate::stacks::stack;
 use crate::stats::{ClassFigures, Counted, Snapshot, SpanFigures};
 use core::mem::MaybeUninit;
 use tally::Tally;

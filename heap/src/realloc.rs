@@ -1,17 +1,18 @@
 //! Changing a block's size.
 
-use super::allocate::{allocate_layout, current};
-use super::release::{free, sizes_are_loose, start_of};
-use super::{MAX_BYTES, check, large, sizes};
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
+use crate::free::{free, sizes_are_loose, start_of};
+use crate::front::{MAX_BYTES, check, sizes};
+use crate::large;
+use crate::malloc::{allocate_layout, current};
 use crate::page::Place;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use core::ptr;
 
-/// Resizes a block of [`super::allocate`], moving it if need be; the common part of the contents
+/// Resizes a block of [`crate::malloc::allocate`], moving it if need be; the common part of the contents
 /// stays. Null when out of memory: then the block is as it was.
 ///
 /// # Safety
@@ -21,7 +22,7 @@ pub unsafe fn reallocate(block: *mut u8, size: usize) -> *mut u8 {
     unsafe { reallocate_layout(block, size, 16) }
 }
 
-/// Resizes a block of [`super::allocate_layout`] with the same `align`.
+/// Resizes a block of [`allocate_layout`] with the same `align`.
 ///
 /// # Safety
 /// - As [`reallocate`].
@@ -104,7 +105,7 @@ fn look_closer(address: usize, class: Class, size: usize, align: usize) {
 }
 
 /// A block that is resized without another allocation: its new size counts as asked for, too.
-pub(super) fn note_kept(size: usize, class: Option<Class>) {
+pub(crate) fn note_kept(size: usize, class: Option<Class>) {
     if HEAP.mode() == Mode::Counting {
         sizes::note(size, class);
     }
@@ -118,7 +119,7 @@ fn is_quarantined(address: usize) -> bool {
 ///
 /// # Safety
 /// - `block` holds `held` bytes, is not given back, and no thread uses it meanwhile.
-pub(super) unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
+pub(crate) unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
     let moved = allocate_layout(size, align);
     if moved.is_null() {
         if size > held {

@@ -11,8 +11,8 @@
 //! The last tests break the rules on purpose and expect that a wake-up is lost.
 
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering};
-use crate::cache::bell::{Bell, Ear, Rest, Urgency, Words};
 use crate::os::futex::Woken;
+use crate::reclaim::wakeup::{Bell, Ear, Rest, Urgency, Words};
 use loom::sync::{Arc, Condvar, Mutex};
 
 /// Of the models with two wakers.

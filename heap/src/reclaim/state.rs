@@ -1,6 +1,6 @@
 //! What the rounds of decay and the look for pressure need to know of the heap's life.
 
-use super::bell::{Bell, Pair, Urgency};
+use super::wakeup::{Bell, Pair, Urgency};
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};

@@ -1,8 +1,8 @@
 //! What presses for memory: the soft limit, the control group, the machine.
 
-use super::heap::Heap;
-use super::reclaim::{AT_REST, AT_WORK};
+use super::state::{AT_REST, AT_WORK};
 use crate::base::sync::Ordering;
+use crate::cache::heap::Heap;
 use crate::os::futex;
 use crate::os::linux::cgroup::{self, GroupLimit};
 use crate::os::linux::sandbox;
@@ -27,7 +27,7 @@ const WAIT_MS: u64 = 50;
 
 impl Heap {
     /// Asks the control group and the machine, at most once a second. The caller holds
-    /// [`super::reclaim::Tide::step`], so that no fork's child inherits a file that is open for it.
+    /// [`super::state::Tide::step`], so that no fork's child inherits a file that is open for it.
     pub fn look_around(&self) {
         let now = self.now_ms();
         if !self.pressure.is_outdated(now) {

@@ -1,9 +1,9 @@
 //! Other size classes from the start, for `NEAP_CLASSES`.
 
-use super::attach;
-use super::statistics::Lossy;
 use crate::cache::heap::HEAP;
 use crate::classes;
+use crate::front::attach;
+use crate::front::statistics::Lossy;
 use crate::os::fatal::warn;
 use crate::os::thread;
 use crate::page::Use;
@@ -16,7 +16,7 @@ const PATH_BYTES: usize = 4096;
 ///
 /// # Safety
 /// - The process has one thread.
-pub(super) unsafe fn follow(path: &[u8]) {
+pub(crate) unsafe fn follow(path: &[u8]) {
     let ignored = |why: core::fmt::Arguments<'_>| {
         warn(format_args!(
             "NEAP_CLASSES={} is ignored: {why}",

@@ -34,13 +34,14 @@
 //!
 //! `docs/decisions/0016-fork.md` has the measurements.
 
-use super::{attach, check, profile, purge};
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
+use crate::front::{attach, check, profile};
 use crate::os::gate::FORK;
 use crate::os::linux::{cgroup, close_inherited_pagemap, locked};
 use crate::os::lock::Lock;
 use crate::os::thread;
+use crate::reclaim::thread as purge;
 use core::ffi::{c_char, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
@@ -55,7 +56,7 @@ pub enum Copier {
 }
 
 /// Registers the handlers. Early: handlers registered before these run while the heap is closed.
-pub(super) fn begin() {
+pub(crate) fn begin() {
     thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 

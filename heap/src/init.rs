@@ -3,18 +3,20 @@
 //! Allocation does not wait for any of this: the first call may come from the dynamic loader,
 //! before any constructor. Options count from the constructor on.
 
-use super::attach::When;
-use super::statistics::{self, Lossy};
-use super::{attach, classes, fork, profile, purge};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Door;
 use crate::control::{self, Value};
+use crate::front::attach::{self, When};
+use crate::front::profile;
+use crate::front::statistics::{self, Lossy};
 use crate::os::Os;
 use crate::os::fatal::warn;
 use crate::os::linux::{Linux, forbid_pagemap, sandbox};
 use crate::os::{scratch, thread};
 use crate::page::HugePolicy;
+use crate::reclaim::thread as purge;
+use crate::{class_file, fork};
 use core::ffi::{CStr, c_char};
 
 #[unsafe(link_section = "neap_fork")]
@@ -43,7 +45,7 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
 ///
 /// # Safety
 /// - As [`begin`].
-pub(super) unsafe fn begin_on_the_way(envp: *mut *mut c_char) {
+pub(crate) unsafe fn begin_on_the_way(envp: *mut *mut c_char) {
     if is_first(envp) {
         // SAFETY: the caller's promise.
         scratch::on_stack(|| unsafe { begin_first(envp) });
@@ -218,7 +220,7 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         // SAFETY: as above.
         ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
         // SAFETY: the caller's promise.
-        ("classes", Value::Path(path)) => unsafe { classes::follow(path) },
+        ("classes", Value::Path(path)) => unsafe { class_file::follow(path) },
         ("ask", Value::Choice("0")) => ask_no_more(),
         // SAFETY: as above.
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },

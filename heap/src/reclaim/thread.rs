@@ -2,8 +2,8 @@
 //! in other processes.
 //!
 //! It is started once, when the heap has grown past [`START_BYTES`], at the first [safe
-//! moment](moment), and then stays: parked, while there is nothing to do, where
-//! [`crate::cache::bell`] wakes it. So a small program never has it, and nothing wakes in a process
+//! moment](super::start), and then stays: parked, while there is nothing to do, where
+//! [`super::wakeup`] wakes it. So a small program never has it, and nothing wakes in a process
 //! that sleeps. It allocates nothing, handles no signal of the program's, and keeps no process
 //! alive. It ends where a process must have one thread (`unshare`, `setns`), before a sandbox, and
 //! with the last thread that allocates; it is started again when it may be. Where there can be no
@@ -22,17 +22,15 @@
 //!   files, one slab, one survey;
 //! - never holds two of these three at once.
 
-mod moment;
-mod watch;
-
-use super::allocate::entered;
-use super::attach;
-use super::fork::Copier;
+use super::wakeup::{Ear, Words as _};
+use super::{start, watch};
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::board::ThreadState;
-use crate::cache::bell::{Ear, Words as _};
 use crate::cache::heap::HEAP;
+use crate::fork::Copier;
+use crate::front::attach;
+use crate::malloc::entered;
 use crate::os::linux::sandbox;
 use crate::os::{futex, shared, thread};
 use crate::page::Chores;
@@ -40,16 +38,16 @@ use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;
 
-pub use moment::MOST_RANGES;
-pub(super) use moment::pass_by;
+pub use start::MOST_RANGES;
+pub(crate) use start::pass_by;
 
-const AWAY: u32 = 0;
+pub(super) const AWAY: u32 = 0;
 const STARTING: u32 = 1;
-const HERE: u32 = 2;
+pub(super) const HERE: u32 = 2;
 
 /// Waited on by who wants no thread.
 #[unsafe(link_section = "neap_fork")]
-static STATE: AtomicU32 = AtomicU32::new(AWAY);
+pub(super) static STATE: AtomicU32 = AtomicU32::new(AWAY);
 /// The last thread's number; 0 before the first, and until a new one has said its own.
 #[unsafe(link_section = "neap_fork")]
 static THREAD: AtomicI32 = AtomicI32::new(0);
@@ -61,24 +59,24 @@ const EXIT_MS: u64 = 1000;
 static STARTER: AtomicUsize = AtomicUsize::new(0);
 /// How many want no thread to be started now.
 #[unsafe(link_section = "neap_fork")]
-static HOLDS: AtomicUsize = AtomicUsize::new(0);
+pub(super) static HOLDS: AtomicUsize = AtomicUsize::new(0);
 /// Whether a thread may be started at all.
 #[unsafe(link_section = "neap_fork")]
-static ENABLED: AtomicBool = AtomicBool::new(false);
+pub(super) static ENABLED: AtomicBool = AtomicBool::new(false);
 /// Whether it is started from the beginning on, however small the heap is.
 #[unsafe(link_section = "neap_fork")]
-static EAGER: AtomicBool = AtomicBool::new(false);
+pub(super) static EAGER: AtomicBool = AtomicBool::new(false);
 /// The process that the library was started in, or that was forked from one.
 #[unsafe(link_section = "neap_fork")]
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 /// No thread is started before this time, in ms: the last attempt was refused.
 #[unsafe(link_section = "neap_fork")]
-static RETRY_AT: AtomicU64 = AtomicU64::new(0);
-const RETRY_MS: u64 = 1000;
+pub(super) static RETRY_AT: AtomicU64 = AtomicU64::new(0);
+pub(super) const RETRY_MS: u64 = 1000;
 
 /// Once the heap has grown by so much, a thread's price (some 50 µs and 20 KiB) is below a
 /// hundredth of the program's.
-const START_BYTES: usize = 4 << 20;
+pub(super) const START_BYTES: usize = 4 << 20;
 
 /// Bytes of the thread's stack that are its own: its deepest frame is a gather of some KiB.
 const STACK_BYTES: usize = 128 << 10;
@@ -94,7 +92,7 @@ const OFF: u32 = 1;
 const ON: u32 = 2;
 
 /// The option was given.
-pub(super) fn choose(word: &str) {
+pub(crate) fn choose(word: &str) {
     CHOSEN.store(if word == "1" { ON } else { OFF }, Ordering::Relaxed);
     if word == "1" {
         allow();
@@ -103,12 +101,12 @@ pub(super) fn choose(word: &str) {
 
 /// `NEAP_ANSWER`: the thread is started [at once](start_eagerly), or by the first slow path that
 /// can where that is too early.
-pub(super) fn want_from_start() {
+pub(crate) fn want_from_start() {
     EAGER.store(true, Ordering::Relaxed);
 }
 
 /// Whether the thread is wanted from the start on.
-pub(super) fn is_wanted_from_start() -> bool {
+pub(crate) fn is_wanted_from_start() -> bool {
     EAGER.load(Ordering::Relaxed)
 }
 
@@ -117,11 +115,11 @@ pub(super) fn is_wanted_from_start() -> bool {
 pub fn start_eagerly() {
     let eager = EAGER.load(Ordering::Relaxed) && ENABLED.load(Ordering::Acquire);
     if eager && entered().is_some() {
-        start();
+        start_thread();
     }
 }
 
-/// In a Rust program with [`crate::Neap`] as its allocator: from now on a thread gives back what no
+/// In a Rust program with the crate `neap` as its allocator: from now on a thread gives back what no
 /// thread uses, in a process that does nothing, too, and answers `neap stat`. Without it callers do
 /// that on their way. `NEAP_PURGE_THREAD` decides, if it is set.
 ///
@@ -137,7 +135,7 @@ pub fn enable_thread() {
 /// For the C frontend these are its own, the C library's and the loader's. A Rust program whose C
 /// library has another heap than its Rust code has none.
 pub fn enable(forbidden: &[Range<usize>]) {
-    moment::forbid(forbidden);
+    start::forbid(forbidden);
     // Who was told to ask no more, or to start none, stays so.
     if CHOSEN.load(Ordering::Relaxed) != OFF && sandbox::allows_more() {
         allow();
@@ -151,7 +149,7 @@ fn allow() {
 }
 
 /// Says on the board whether there is a thread to answer, and why not.
-pub(super) fn tell_state() {
+pub(crate) fn tell_state() {
     attach::note_thread(match STATE.load(Ordering::Relaxed) {
         HERE => ThreadState::Here,
         _ if CHOSEN.load(Ordering::Relaxed) == OFF => ThreadState::Off,
@@ -162,12 +160,12 @@ pub(super) fn tell_state() {
 }
 
 /// Says which process this is: before the first free of it, and in a fork's child.
-pub(super) fn note_process() {
+pub(crate) fn note_process() {
     PROCESS.store(thread::process_id(), Ordering::Relaxed);
 }
 
 /// Whether this is the process that the heap's memory belongs to, not a child that shares it.
-pub(super) fn is_noted_process() -> bool {
+pub(crate) fn is_noted_process() -> bool {
     PROCESS.load(Ordering::Relaxed) == thread::process_id()
 }
 
@@ -233,13 +231,13 @@ fn await_end() {
 }
 
 /// Whether the thread is there, or about to be.
-pub(super) fn is_here() -> bool {
+pub(crate) fn is_here() -> bool {
     STATE.load(Ordering::Relaxed) != AWAY
 }
 
 /// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox,
 /// which may kill for the question, the process is taken for the one that entered it.
-pub(super) fn is_own_process() -> bool {
+pub(crate) fn is_own_process() -> bool {
     sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == thread::process_id()
 }
 
@@ -253,23 +251,23 @@ pub fn fork_whole(fork: impl FnOnce() -> i32) -> i32 {
 }
 
 /// Before a fork: no thread is started until one of the two below.
-pub(super) fn before_fork() {
+pub(crate) fn before_fork() {
     HOLDS.fetch_add(1, Ordering::SeqCst);
 }
 
 /// After a fork, in the parent.
-pub(super) fn after_fork_in_parent() {
+pub(crate) fn after_fork_in_parent() {
     give_up_hold();
 }
 
 /// After a fork, in the child, which has one thread: those that held it off stayed in the parent.
 /// It may start a thread if the C library knows of the fork.
-pub(super) fn after_fork_in_child(copier: Copier) {
+pub(crate) fn after_fork_in_child(copier: Copier) {
     HOLDS.store(0, Ordering::SeqCst);
     if copier == Copier::CLibrary {
         note_process();
     }
-    moment::start_anew();
+    start::start_anew();
     // A child writes no page that it need not.
     if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.chores() == Chores::Callers {
         return;
@@ -284,7 +282,7 @@ pub(super) fn after_fork_in_child(copier: Copier) {
 
 /// Starts the thread. False if another caller does, a hold keeps it off, or the C library or the
 /// kernel refuses.
-fn start() -> bool {
+pub(super) fn start_thread() -> bool {
     // A handler of signals that waits for the thread's end would wait for the start below it on the
     // stack.
     thread::with_signals_masked(|| {
@@ -322,7 +320,7 @@ fn start_masked() -> bool {
 
 /// Whether the calling thread is starting ours: what the C library allocates then is not the
 /// program's doing.
-pub(super) fn is_starter() -> bool {
+pub(crate) fn is_starter() -> bool {
     let starter = STARTER.load(Ordering::Relaxed);
     starter != 0 && starter == thread::own_name()
 }

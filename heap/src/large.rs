@@ -1,16 +1,16 @@
 //! Large blocks: spans of their own.
 
-use super::MAX_BYTES;
-use super::allocate::{count_allocation, entered};
-use super::resize::{move_block, note_kept};
-use super::{profile, purge};
 use crate::base::units::{SLICE_BYTES, round_up, slices_for};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
+use crate::front::{MAX_BYTES, profile};
+use crate::malloc::{count_allocation, entered};
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
 use crate::page::{Dirty, Place, Span, Use, Zero};
+use crate::realloc::{move_block, note_kept};
+use crate::reclaim::thread as purge;
 use crate::slab::class::MAX_BLOCK;
 use core::ptr::{self, NonNull};
 
@@ -23,14 +23,14 @@ const MAX_ALIGN: usize = 1 << 30;
 
 /// A large block at a multiple of `align`; null when out of memory.
 #[inline(never)]
-pub(super) fn allocate(size: usize, align: usize) -> *mut u8 {
+pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
     span_for(size, align).map_or(ptr::null_mut(), |span| span.base.as_ptr())
 }
 
 /// A large block whose bytes are zero, to the end of its last page. Pages that are known to be zero
 /// are not written.
 #[inline(never)]
-pub(super) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
+pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
     let Some(span) = span_for(size, align) else {
         return ptr::null_mut();
     };
@@ -75,7 +75,7 @@ fn page_multiple(size: usize) -> Option<usize> {
 }
 
 /// Usable bytes of the large block at `address`; aborts if it does not start there.
-pub(super) fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
+pub(crate) fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
     let bytes = place.bytes();
     if place.slice_base() != address {
         misuse::interior(call, address, bytes);
@@ -84,7 +84,7 @@ pub(super) fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
 }
 
 /// Takes a block back that has a span of its own, with this tag.
-pub(super) fn free(place: &Place<'_>, address: usize, tag: Tag) {
+pub(crate) fn free(place: &Place<'_>, address: usize, tag: Tag) {
     let bytes = bytes(Call::Free, place, address);
     // Of two threads that free the block at once, one finds the tag gone.
     if place.take_tag() != tag.0 {
@@ -103,7 +103,7 @@ pub(super) fn free(place: &Place<'_>, address: usize, tag: Tag) {
 ///
 /// # Safety
 /// - `block` starts the large block of `place`, is not given back, and no thread uses it meanwhile.
-pub(super) unsafe fn reallocate(
+pub(crate) unsafe fn reallocate(
     place: &Place<'static>,
     block: *mut u8,
     size: usize,

@@ -1,33 +1,30 @@
 //! Stacks for coroutines: spans of the heap, each with a guard at its low end.
 //!
 //! ```
-//! let stack = neap_heap::stack::Stack::new(64 << 10)?;
+//! let stack = neap_heap::stacks::stack::Stack::new(64 << 10)?;
 //! assert_eq!(stack.bytes(), (64 << 10) - 4096); // the lowest page is the guard
-//! # Ok::<(), neap_heap::stack::StackError>(())
+//! # Ok::<(), neap_heap::stacks::stack::StackError>(())
 //! ```
 //!
 //! A stack costs an OS page for every page that was used, and address space for the rest. Dropped,
 //! it stays warm for the next one of its size; its pages are the heap's soon after.
 //! `docs/stacks.md` has the whole story.
 
-mod overflow;
-
-use super::allocate::entered;
-use super::purge;
+use super::{NotInUse, Pool, Record};
 use crate::cache::heap::HEAP;
 use crate::cache::misuse;
+use crate::malloc::entered;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::page::STACK_BYTES;
-use crate::stacks::{NotInUse, Pool, Record};
+use crate::reclaim::thread as purge;
 use crate::stats::StackFigures;
 use core::ffi::CStr;
 use core::mem;
 use core::ptr::NonNull;
 
-pub use overflow::report_overflows;
-
-pub use crate::stacks::{StackError, StackTotals};
+pub use super::overflow::report_overflows;
+pub use super::{StackError, StackTotals};
 
 /// A stack, for the coroutine that its owner runs on it. Given back when it is dropped.
 #[derive(Debug)]

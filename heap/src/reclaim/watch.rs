@@ -6,10 +6,10 @@
 //! and pages inside slabs come half a decay time apart, from the moment that more than a floor was
 //! freed (`Tide::is_wanted`) until [`IDLE_ROUNDS`] found nothing.
 
-use super::attach;
-use crate::cache::bell::Rest;
+use super::state::Told;
+use super::wakeup::Rest;
 use crate::cache::heap::HEAP;
-use crate::cache::reclaim::Told;
+use crate::front::attach;
 use crate::os::futex::Woken;
 use crate::os::linux::sandbox;
 use crate::page::Chores;

@@ -1,7 +1,5 @@
 //! Giving blocks back, and what their size is.
 
-use super::allocate::entered;
-use super::{check, large, purge};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::flush::give_one;
 use crate::cache::heap::{Found, HEAP, Mode};
@@ -9,6 +7,10 @@ use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
 use crate::cache::thread_cache::Counts;
+use crate::front::check;
+use crate::large;
+use crate::malloc::entered;
+use crate::reclaim::thread as purge;
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
 
@@ -85,7 +87,7 @@ pub unsafe fn usable_size(block: *mut u8) -> usize {
 }
 
 /// The number of the block that starts at `address`; aborts if none does.
-pub(super) fn start_of(call: Call, slab: &Slab, class: Class, address: usize) -> usize {
+pub(crate) fn start_of(call: Call, slab: &Slab, class: Class, address: usize) -> usize {
     match class.block_at(address - slab.base()) {
         Some(block) => block,
         None => misuse::interior(call, address, class.bytes()),
@@ -97,7 +99,7 @@ pub(super) fn start_of(call: Call, slab: &Slab, class: Class, address: usize) ->
 static SIZES_ARE_EXACT: AtomicBool = AtomicBool::new(true);
 
 /// Says that some block stayed in a class larger than its size.
-pub(super) fn sizes_are_loose() {
+pub(crate) fn sizes_are_loose() {
     SIZES_ARE_EXACT.store(false, Ordering::Relaxed);
 }
 
@@ -145,7 +147,7 @@ machine::with_caller!(free_slow, free_slow_from);
 /// `caller` is an address in who called `free`, as far as that is known.
 #[cold]
 #[inline(never)]
-pub(super) extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
+pub(crate) extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
     if !block.is_null() {
         free_missed(block);
         purge::pass_by(caller);
@@ -177,7 +179,7 @@ fn free_missed(block: *mut u8) {
 }
 
 /// Takes back what stands at `address`, past all magazines.
-pub(super) fn free_found(address: usize, found: Found) {
+pub(crate) fn free_found(address: usize, found: Found) {
     match found {
         Found::Slab(..) => give_one(&HEAP, address),
         Found::Large(place) => large::free(&place, address, Tag::LARGE),

@@ -11,8 +11,10 @@
 //! shows by the code that it returns to. A stack that cannot be followed as far as the caller is
 //! taken for the C library's.
 
-use super::{AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, RETRY_MS, START_BYTES, STATE};
-use super::{is_own_process, start};
+use super::thread::{
+    self, AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, RETRY_MS, START_BYTES, STATE,
+};
+use super::thread::{is_own_process, start_thread};
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
@@ -29,7 +31,7 @@ use core::ops::Range;
 static FORBIDDEN: [[AtomicUsize; 2]; MOST_RANGES] =
     [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST_RANGES];
 
-/// How many ranges of code [`super::enable`] takes.
+/// How many ranges of code [`thread::enable`] takes.
 pub const MOST_RANGES: usize = 8;
 
 /// How far the heap had grown when the process began, in bytes: a fork's child has its parent's.
@@ -70,7 +72,7 @@ pub(super) fn start_anew() {
 /// Every slow path ends here, holding no lock: starts the thread if it is missed, and this is a
 /// safe moment. `caller` is an address in the code that made the call; 0: unknown.
 #[inline]
-pub(in crate::front) fn pass_by(caller: usize) {
+pub(crate) fn pass_by(caller: usize) {
     if attach::is_missing() && is_worth_a_board() && is_own() {
         attach::renew();
     }
@@ -136,7 +138,7 @@ fn disown() {
 #[cold]
 #[inline(never)]
 fn start_here(caller: usize) {
-    if may_look(caller) && HOLDS.load(Ordering::SeqCst) == 0 && is_safe(caller) && start() {
+    if may_look(caller) && HOLDS.load(Ordering::SeqCst) == 0 && is_safe(caller) && start_thread() {
         return;
     }
     answer_without();
@@ -160,7 +162,7 @@ fn may_look(caller: usize) -> bool {
 fn is_safe(caller: usize) -> bool {
     if !sandbox::allows_more() {
         ENABLED.store(false, Ordering::SeqCst);
-        super::tell_state();
+        thread::tell_state();
         return false;
     }
     is_own() && has_room() && is_programs_own(caller)

@@ -1,12 +1,14 @@
 //! Allocation: the fast path and its slow side.
 
-use super::{check, large, profile, purge, release, sizes, start};
 use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::thread_cache::{Cache, Counts, EMPTY};
+use crate::front::{check, profile, sizes};
 use crate::os::thread;
+use crate::reclaim::thread as purge;
 use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
+use crate::{free, init, large};
 use core::ptr;
 
 /// A block of at least `size` bytes at a multiple of 16; null when out of memory. A `size` of 0
@@ -152,7 +154,7 @@ fn zeroed(block: *mut u8, bytes: usize) -> *mut u8 {
 
 /// The calling thread's cache or sentinel.
 #[inline(always)]
-pub(super) fn current() -> &'static Cache {
+pub(crate) fn current() -> &'static Cache {
     // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
     unsafe { &*machine::slot() }
 }
@@ -230,7 +232,7 @@ fn larger(class: Class, most: usize) -> *mut u8 {
     let mut blocks = fitting.map(|other| (HEAP.take_listed(other), other));
     match blocks.find(|(block, _)| !block.is_null()) {
         Some((block, other)) => {
-            release::sizes_are_loose();
+            free::sizes_are_loose();
             let (held, beyond) = (class.bytes(), other.bytes() - class.bytes());
             // `calloc` knows of `class` only, and all usable bytes of its blocks are zero.
             // SAFETY: a fresh block of `other`.
@@ -276,13 +278,13 @@ fn take(size: usize, class: Class) -> *mut u8 {
 }
 
 /// The thread's cache, made at the first need; `None` if there is none to be had.
-pub(super) fn entered() -> Option<&'static Cache> {
+pub(crate) fn entered() -> Option<&'static Cache> {
     let cache = current();
     if ptr::eq(cache, &EMPTY) {
         let entered = HEAP.enter();
         // After it, for registering may allocate. SAFETY: the C library's own array; the process's
         // first call comes before `main`, from one thread.
-        unsafe { start::begin_on_the_way(thread::environment()) };
+        unsafe { init::begin_on_the_way(thread::environment()) };
         return entered;
     }
     Some(cache).filter(|cache| !cache.is_sentinel())
@@ -295,7 +297,7 @@ pub fn initialize() {
 }
 
 /// Counts one call of `size` bytes, which a slab of `class` serves, or none.
-pub(super) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>) {
+pub(crate) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>) {
     Counts::bump(&cache.counts.allocations, 1);
     Counts::bump(&cache.counts.requested, size as u64);
     sizes::note(size, class);

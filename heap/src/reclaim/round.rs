@@ -3,14 +3,13 @@
 //! A round empties the magazines of threads that idle, lets empty slabs go, purges pages inside
 //! slabs that hold nothing but free blocks, and purges free spans that are past their time. Each
 //! step is bounded, and none holds a lock while the kernel works, but for `step` of
-//! [`Tide`](super::reclaim::Tide), for which
-//! only a fork and other rounds wait. Who calls the rounds is not decided here: a thread of its
-//! own, a caller on its way, or a request to trim.
+//! [`Tide`](super::state::Tide), for which only a fork and other rounds wait. Who calls the rounds is
+//! not decided here: a thread of its own, a caller on its way, or a request to trim.
 
-use super::bell::Urgency;
-use super::heap::{Heap, Origin};
-use super::reclaim::OnTheWay;
+use super::state::OnTheWay;
+use super::wakeup::Urgency;
 use crate::base::sync::Ordering;
+use crate::cache::heap::{Heap, Origin};
 use crate::page::{Age, Chores};
 use crate::slab::Round;
 use crate::slab::decommitted::Cursor;
@@ -90,7 +89,7 @@ impl Heap {
     /// What a caller does on its way, holding no lock: some steps of a round where no thread does
     /// them, or where memory is short, for then those who take it must not be faster than one who
     /// gives it back.
-    pub(super) fn decay_on_the_way(&'static self) {
+    pub(crate) fn decay_on_the_way(&'static self) {
         self.pages.tend();
         let pressed = self.is_pressed();
         self.tide.pressed.store(pressed, Ordering::Relaxed);

@@ -1,13 +1,13 @@
 //! The report of a stack overflow.
 
-use super::Stack;
+use super::stack::Stack;
+use super::{Overflow, Pool, State};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
 use crate::front::statistics::Lossy;
 use crate::os::fatal::warn;
 use crate::os::fault;
 use crate::os::thread::Key;
-use crate::stacks::{Overflow, Pool, State};
 use core::ffi::{CStr, c_void};
 use core::fmt;
 use core::ptr::NonNull;
