@@ -3,7 +3,8 @@
 use crate::{alone, copies, loader, watch};
 use core::ffi::{c_char, c_int};
 use core::ptr::{NonNull, null_mut};
-use neap_heap::front::attach::{Frontend, set_frontend};
+use neap_heap::front::attach::set_frontend;
+use neap_heap::init::Frontend;
 use neap_heap::reclaim::thread as purge;
 use neap_heap::{fork, init};
 

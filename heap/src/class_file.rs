@@ -2,9 +2,8 @@
 
 use crate::cache::heap::HEAP;
 use crate::classes;
-use crate::front::attach;
-use crate::front::statistics::Lossy;
-use crate::os::fatal::warn;
+use crate::init::{Frontend, frontend};
+use crate::os::fatal::{Lossy, warn};
 use crate::os::thread;
 use crate::page::Use;
 use crate::slab::class::table;
@@ -23,7 +22,7 @@ pub(crate) unsafe fn follow(path: &[u8]) {
             Lossy(path)
         ));
     };
-    if !attach::is_library() {
+    if frontend() != Frontend::C {
         return ignored(format_args!(
             "only libneap.so follows it, no program with Neap built in"
         ));

@@ -36,7 +36,7 @@
 
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
-use crate::front::{attach, check, profile};
+use crate::hook::instruments;
 use crate::os::gate::FORK;
 use crate::os::linux::{cgroup, close_inherited_pagemap, locked};
 use crate::os::lock::Lock;
@@ -176,8 +176,7 @@ pub unsafe fn prepare(copier: Copier) {
 
 /// Visits all locks but those of caches, from the left of the order of locks to the right.
 fn each_lock(mut visit: impl FnMut(&Lock)) {
-    let fronts = [attach::lock(), check::lock(), profile::lock()];
-    fronts.into_iter().for_each(&mut visit);
+    instruments().locks().iter().copied().for_each(&mut visit);
     HEAP.each_lock(visit);
 }
 
@@ -213,9 +212,8 @@ pub unsafe fn in_child(copier: Copier) {
     // Before the board, which only the process's own may put up.
     purge::after_fork_in_child(copier);
     if copier == Copier::CLibrary {
-        profile::after_fork_in_child();
         // Before anything takes the page heap's lock, which writes to the board.
-        attach::after_fork_in_child();
+        instruments().after_fork_in_child();
     }
     locked::note_unlocked();
     close_inherited_pagemap();

@@ -3,15 +3,13 @@
 //! Allocation does not wait for any of this: the first call may come from the dynamic loader,
 //! before any constructor. Options count from the constructor on.
 
-use crate::base::sync::{AtomicBool, Ordering};
+use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Door;
 use crate::control::{self, Value};
-use crate::front::attach::{self, When};
-use crate::front::profile;
-use crate::front::statistics::{self, Lossy};
+use crate::hook;
 use crate::os::Os;
-use crate::os::fatal::warn;
+use crate::os::fatal::{Lossy, warn};
 use crate::os::linux::{Linux, forbid_pagemap, sandbox};
 use crate::os::{scratch, thread};
 use crate::page::HugePolicy;
@@ -25,6 +23,33 @@ static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
 /// Whether `dlopen` is to leave `RTLD_DEEPBIND` in its flags.
 pub fn deepbind_kept() -> bool {
     DEEPBIND_KEPT.load(Ordering::Relaxed)
+}
+
+/// The frontend that owns this heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Frontend {
+    /// libneap.so.
+    C = 1,
+    /// A Rust program's own allocator.
+    Rust = 2,
+}
+
+#[unsafe(link_section = "neap_fork")]
+static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
+
+/// Sets the frontend. Without this call before the process [begins](begin), it is a Rust program's
+/// own allocator.
+pub fn set_frontend(frontend: Frontend) {
+    FRONTEND.store(frontend as u8, Ordering::Relaxed);
+}
+
+/// The frontend.
+pub fn frontend() -> Frontend {
+    match FRONTEND.load(Ordering::Relaxed) == Frontend::C as u8 {
+        true => Frontend::C,
+        false => Frontend::Rust,
+    }
 }
 
 /// Begins the process, once: reads the options, prepares for fork. `libneap.so` calls it from its
@@ -70,10 +95,7 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
     }
     // Last: with `NEAP_ASK=0` not even this.
     sandbox::note_start();
-    let watched =
-        HEAP.mode() != Mode::Plain || profile::is_wanted() || purge::is_wanted_from_start();
-    attach::begin(watched);
-    profile::begin();
+    hook::instruments().begin();
 }
 
 /// From now on the kernel is asked nothing new: the program forbids itself system calls, or is
@@ -192,10 +214,6 @@ fn warn_unknown(name: &[u8]) {
 /// - As [`apply`].
 unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
     match (name, value) {
-        // SAFETY: the caller's promise: one thread.
-        ("stats", Value::Choice(word)) => unsafe { statistics::choose(word) },
-        // SAFETY: as above.
-        ("stats-file", Value::Path(path)) => unsafe { statistics::keep_path(path) },
         ("count", Value::Choice("1")) => switch(Mode::Counting),
         ("check", Value::Choice("1")) => switch(Mode::Checking),
         ("decay", Value::Millis(ms)) => HEAP.set_decay_ms(ms),
@@ -213,18 +231,14 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("deepbind", Value::Choice(word)) => {
             DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
-        ("sample", Value::Bytes(rate)) => profile::want(rate),
-        ("attach", Value::Choice("0")) => attach::choose(When::Never),
-        ("attach", Value::Choice("1")) => attach::choose(When::AtStart),
         ("answer", Value::Choice("1")) => purge::want_from_start(),
-        // SAFETY: as above.
-        ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
         // SAFETY: the caller's promise.
         ("classes", Value::Path(path)) => unsafe { class_file::follow(path) },
         ("ask", Value::Choice("0")) => ask_no_more(),
         // SAFETY: as above.
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
-        _ => {}
+        // SAFETY: the caller's promise: one thread.
+        _ => unsafe { hook::instruments().set_option(name, value) },
     }
 }
 

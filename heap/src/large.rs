@@ -4,7 +4,8 @@ use crate::base::units::{SLICE_BYTES, round_up, slices_for};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
-use crate::front::{MAX_BYTES, profile};
+use crate::front::MAX_BYTES;
+use crate::hook;
 use crate::malloc::{count_allocation, entered};
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
@@ -64,7 +65,7 @@ fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
             .alloc(slices_for(bytes), align_slices, Use::Large, bytes)
     };
     let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
-    profile::note_large(&span.place, size, bytes);
+    hook::large_made(&span.place, size, bytes);
     span.place.set_tag(Tag::LARGE.0);
     HEAP.make_way(span.cold);
     Some(span)
@@ -75,7 +76,7 @@ fn page_multiple(size: usize) -> Option<usize> {
 }
 
 /// Usable bytes of the large block at `address`; aborts if it does not start there.
-pub(crate) fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
+pub fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
     let bytes = place.bytes();
     if place.slice_base() != address {
         misuse::interior(call, address, bytes);
@@ -90,7 +91,7 @@ pub(crate) fn free(place: &Place<'_>, address: usize, tag: Tag) {
     if place.take_tag() != tag.0 {
         misuse::no_block(Call::Free, address);
     }
-    profile::note_freed(place);
+    hook::large_freed(place);
     if let Some(base) = NonNull::new(address as *mut u8) {
         // SAFETY: a live large block, whose tag only this call took.
         unsafe { HEAP.pages.free(base, Dirty::Prefix(bytes)) };
@@ -122,7 +123,8 @@ pub(crate) unsafe fn reallocate(
     };
     // SAFETY: the caller's promise.
     if unsafe { resize_in_place(place, base, held, wanted) } {
-        profile::note_resized(place, size, wanted);
+        hook::large_freed(place);
+        hook::large_made(place, size, wanted);
         note_kept(size, None);
         return block;
     }
@@ -194,7 +196,7 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
 /// written to it.
 #[cold]
 fn abandon(span: &Span<'_>) {
-    profile::note_freed(&span.place);
+    hook::large_freed(&span.place);
     span.place.take_tag();
     // SAFETY: the span of a request, which this thread has.
     unsafe { HEAP.pages.set_bytes(span.base, 0, Dirty::AsBefore) };

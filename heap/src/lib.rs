@@ -62,6 +62,8 @@ pub mod front;
 #[doc = include_str!("../GLOSSARY.md")]
 pub mod glossary {}
 #[cfg(not(loom))]
+pub mod hook;
+#[cfg(not(loom))]
 pub mod init;
 #[cfg(not(loom))]
 mod large;

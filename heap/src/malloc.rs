@@ -4,7 +4,7 @@ use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::thread_cache::{Cache, Counts, EMPTY};
-use crate::front::{check, profile, sizes};
+use crate::hook;
 use crate::os::thread;
 use crate::reclaim::thread as purge;
 use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
@@ -261,24 +261,25 @@ fn take_scantily(class: Class) -> *mut u8 {
 const SCANT_WASTE: usize = 8;
 
 fn take(size: usize, class: Class) -> *mut u8 {
-    let cache = entered();
-    if let (true, Some(cache)) = (HEAP.is_sampling(), cache) {
-        return profile::take(cache, size, class);
+    let (cache, mode) = (entered(), HEAP.mode());
+    if let (Mode::Counting, Some(cache)) = (mode, cache) {
+        count_allocation(cache, size, Some(class));
     }
-    match (HEAP.mode(), cache) {
-        (Mode::Checking, _) => check::allocate(class),
+    if let (true, Some(cache)) = (HEAP.is_sampling(), cache)
+        && let Some(block) = hook::instruments().sample(cache, size, class)
+    {
+        return block;
+    }
+    match (mode, cache) {
+        (Mode::Checking, _) => HEAP.take_one(class),
         (_, None) if HEAP.pages.is_scant() => take_scantily(class),
         (_, None) => HEAP.take_one(class),
-        (Mode::Plain, Some(cache)) => HEAP.refill(cache, class),
-        (Mode::Counting, Some(cache)) => {
-            count_allocation(cache, size, Some(class));
-            HEAP.refill(cache, class)
-        }
+        (Mode::Plain | Mode::Counting, Some(cache)) => HEAP.refill(cache, class),
     }
 }
 
 /// The thread's cache, made at the first need; `None` if there is none to be had.
-pub(crate) fn entered() -> Option<&'static Cache> {
+pub fn entered() -> Option<&'static Cache> {
     let cache = current();
     if ptr::eq(cache, &EMPTY) {
         let entered = HEAP.enter();
@@ -300,5 +301,5 @@ pub fn initialize() {
 pub(crate) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>) {
     Counts::bump(&cache.counts.allocations, 1);
     Counts::bump(&cache.counts.requested, size as u64);
-    sizes::note(size, class);
+    hook::instruments().requested(size, class);
 }

@@ -4,7 +4,8 @@ use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
 use crate::free::{free, sizes_are_loose, start_of};
-use crate::front::{MAX_BYTES, check, sizes};
+use crate::front::MAX_BYTES;
+use crate::hook;
 use crate::large;
 use crate::malloc::{allocate_layout, current};
 use crate::page::Place;
@@ -107,12 +108,12 @@ fn look_closer(address: usize, class: Class, size: usize, align: usize) {
 /// A block that is resized without another allocation: its new size counts as asked for, too.
 pub(crate) fn note_kept(size: usize, class: Option<Class>) {
     if HEAP.mode() == Mode::Counting {
-        sizes::note(size, class);
+        hook::instruments().requested(size, class);
     }
 }
 
 fn is_quarantined(address: usize) -> bool {
-    HEAP.mode() == Mode::Checking && check::holds(address)
+    HEAP.mode() == Mode::Checking && hook::instruments().holds(address)
 }
 
 /// Moves a block's contents to a new one of `size` bytes.

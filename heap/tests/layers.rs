@@ -15,6 +15,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "cache",
         &["cache", "reclaim", "slab", "stacks", "page", "os", "base"],
     ),
+    ("hook", &["cache", "slab", "page", "os", "base"]),
     ("reclaim", ABOVE),
     ("front", ABOVE),
     ("entry", ABOVE),
@@ -22,7 +23,7 @@ const ROOMS: &[(&str, &[&str])] = &[
 
 /// What the entry points, `reclaim` and `front` may name.
 const ABOVE: &[&str] = &[
-    "entry", "front", "reclaim", "cache", "slab", "stacks", "page", "os", "base", "unwind",
+    "entry", "front", "hook", "reclaim", "cache", "slab", "stacks", "page", "os", "base", "unwind",
     "stats", "ledger", "control", "board", "sites", "classes",
 ];
 

@@ -5,10 +5,10 @@ use crate::base::sync::{AtomicUsize, Ordering};
 use crate::cache::heap::{Found, HEAP};
 use crate::cache::misuse::{self, Call};
 use crate::free::{free_found, start_of};
+use crate::hook;
 use crate::large;
 use crate::os::late::Late;
 use crate::os::lock::{Lock, Rank};
-use crate::slab::class::Class;
 use bytemuck::Zeroable;
 use core::ptr::NonNull;
 
@@ -49,11 +49,6 @@ struct Inner {
 // SAFETY: integers only, and 0 is a value of each.
 unsafe impl Zeroable for Inner {}
 
-/// A block of `class`, the lowest that is free.
-pub(crate) fn allocate(class: Class) -> *mut u8 {
-    HEAP.take_one(class)
-}
-
 /// What waits in quarantine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
@@ -86,22 +81,22 @@ pub(crate) fn holds(address: usize) -> bool {
     QUARANTINE.inner.find().is_some_and(holds)
 }
 
-/// Puts a freed block into quarantine and lets the oldest go. Aborts on a second free.
-pub(crate) fn free(address: usize, found: Found) {
-    let bytes = bytes_of(address, &found);
+/// Puts a freed block into quarantine and lets the oldest go. Aborts on a second free. False if
+/// there is no memory to note what waits: then nothing does.
+pub(super) fn hold(address: usize, found: &Found) -> bool {
+    let bytes = bytes_of(address, found);
     let _guard = QUARANTINE.lock.lock();
     let Some(mut inner) = QUARANTINE.inner.open() else {
-        // No memory to note what waits: nothing does.
-        return free_found(address, found);
+        return false;
     };
     // SAFETY: the lock is held to the end of this function.
     let inner = unsafe { inner.as_mut() };
     if !inner.insert(address) {
         misuse::double_free(address, bytes);
     }
-    if let Found::Large(place) | Found::Sampled(place) = &found {
+    if let Found::Large(place) | Found::Sampled(place) = found {
         // For the profile it is free, though it waits.
-        super::profile::note_freed(place);
+        hook::large_freed(place);
     }
     inner.push(address, bytes);
     if let Found::Large(_) = found {
@@ -113,7 +108,8 @@ pub(crate) fn free(address: usize, found: Found) {
         if let Found::Large(_) = found {
             inner.large = [inner.large[0] - bytes, inner.large[1] - 1];
         }
-        free_found(oldest, found);
+        // SAFETY: freed by the program, and in quarantine since.
+        unsafe { free_found(oldest, found) };
     }
     let [large_bytes, large_blocks] = inner.large;
     for (held, now) in QUARANTINE
@@ -123,12 +119,11 @@ pub(crate) fn free(address: usize, found: Found) {
     {
         held.store(now, Ordering::Relaxed);
     }
+    true
 }
 
 /// The quarantine's lock, for a fork.
-pub(crate) fn lock() -> &'static Lock {
-    &QUARANTINE.lock
-}
+pub(super) static LOCK: &Lock = &QUARANTINE.lock;
 
 /// The block's bytes; aborts if none starts here, or if it is free already.
 fn bytes_of(address: usize, found: &Found) -> usize {

@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub(crate) mod check;
+mod instruments;
 pub mod profile;
 pub(crate) mod sizes;
 pub(crate) mod statistics;

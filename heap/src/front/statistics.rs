@@ -3,7 +3,7 @@
 use super::{attach, survey};
 use crate::base::sync::{AtomicU8, Ordering, UnsafeCell};
 use crate::cache::heap::HEAP;
-use crate::os::fatal::warn;
+use crate::os::fatal::{Lossy, warn};
 use crate::os::scratch;
 use crate::os::thread::{self, FileIdentity};
 use crate::reclaim::thread as purge;
@@ -192,23 +192,7 @@ impl Write for Page {
     }
 }
 
-/// Bytes that are most likely text.
-pub(crate) struct Lossy<'a>(pub(crate) &'a [u8]);
-
-impl fmt::Display for Lossy<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.utf8_chunks().try_for_each(|chunk| {
-            out.write_str(chunk.valid())?;
-            out.write_str(if chunk.invalid().is_empty() {
-                ""
-            } else {
-                "\u{fffd}"
-            })
-        })
-    }
-}
-
-/// The same inside a JSON string.
+/// Bytes that are most likely text, inside a JSON string.
 struct Escaped<'a>(&'a [u8]);
 
 impl fmt::Display for Escaped<'_> {

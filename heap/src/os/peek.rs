@@ -118,6 +118,16 @@ pub fn is_reliable() -> bool {
     ANSWERS.load(Ordering::Relaxed) == RELIABLE
 }
 
+/// Whether the stack goes on for `bytes` bytes below this call: a coroutine has little. False where
+/// that cannot be told.
+pub fn has_stack(bytes: usize) -> bool {
+    let here = 0_u8;
+    let at = |below: usize| (&raw const here).addr().saturating_sub(below);
+    (0..=bytes)
+        .step_by(PAGE_BYTES)
+        .all(|below| is_readable(at(below)))
+}
+
 /// Whether memory at `address` holds `code`.
 pub fn holds(address: usize, code: [u8; 8]) -> bool {
     let ends = [address, address.saturating_add(code.len() - 1)];

@@ -29,7 +29,7 @@ use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering}
 use crate::board::ThreadState;
 use crate::cache::heap::HEAP;
 use crate::fork::Copier;
-use crate::front::attach;
+use crate::hook;
 use crate::malloc::entered;
 use crate::os::linux::sandbox;
 use crate::os::{futex, shared, thread};
@@ -106,7 +106,7 @@ pub(crate) fn want_from_start() {
 }
 
 /// Whether the thread is wanted from the start on.
-pub(crate) fn is_wanted_from_start() -> bool {
+pub fn is_wanted_from_start() -> bool {
     EAGER.load(Ordering::Relaxed)
 }
 
@@ -149,8 +149,8 @@ fn allow() {
 }
 
 /// Says on the board whether there is a thread to answer, and why not.
-pub(crate) fn tell_state() {
-    attach::note_thread(match STATE.load(Ordering::Relaxed) {
+pub fn tell_state() {
+    hook::instruments().note_thread(match STATE.load(Ordering::Relaxed) {
         HERE => ThreadState::Here,
         _ if CHOSEN.load(Ordering::Relaxed) == OFF => ThreadState::Off,
         _ if ENABLED.load(Ordering::Relaxed) => ThreadState::NotYet,
@@ -231,13 +231,13 @@ fn await_end() {
 }
 
 /// Whether the thread is there, or about to be.
-pub(crate) fn is_here() -> bool {
+pub fn is_here() -> bool {
     STATE.load(Ordering::Relaxed) != AWAY
 }
 
 /// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox,
 /// which may kill for the question, the process is taken for the one that entered it.
-pub(crate) fn is_own_process() -> bool {
+pub fn is_own_process() -> bool {
     sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == thread::process_id()
 }
 
@@ -320,7 +320,7 @@ fn start_masked() -> bool {
 
 /// Whether the calling thread is starting ours: what the C library allocates then is not the
 /// program's doing.
-pub(crate) fn is_starter() -> bool {
+pub fn is_starter() -> bool {
     let starter = STARTER.load(Ordering::Relaxed);
     starter != 0 && starter == thread::own_name()
 }

@@ -9,7 +9,7 @@
 use super::state::Told;
 use super::wakeup::Rest;
 use crate::cache::heap::HEAP;
-use crate::front::attach;
+use crate::hook::instruments;
 use crate::os::futex::Woken;
 use crate::os::linux::sandbox;
 use crate::page::Chores;
@@ -41,7 +41,7 @@ pub(super) fn go_round() {
             }
             Told::Nothing => false,
         };
-        busy |= attach::serve_due();
+        busy |= instruments().answer_due();
         busy |= watch.look();
         watch.rest(busy);
     }
@@ -158,7 +158,7 @@ impl Watch {
         let now = HEAP.now_ms();
         let own = [purge_at(), self.round_at].into_iter().flatten().min();
         let own = own.map(|at| at.saturating_sub(now).max(LEAST_MS));
-        [own, attach::due_in_ms()].into_iter().flatten().min()
+        [own, instruments().due_in_ms()].into_iter().flatten().min()
     }
 }
 
@@ -167,8 +167,8 @@ fn has_work(rest: Rest) -> bool {
     let told = HEAP.tide.is_told();
     match rest {
         Rest::Deaf(_) => told,
-        Rest::Doze(_) => told || attach::due_in_ms() == Some(0),
-        Rest::Park(_) => told || attach::due_in_ms() == Some(0) || HEAP.tide.is_wanted(),
+        Rest::Doze(_) => told || instruments().due_in_ms() == Some(0),
+        Rest::Park(_) => told || instruments().due_in_ms() == Some(0) || HEAP.tide.is_wanted(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::stack::Stack;
 use super::{Overflow, Pool, State};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
-use crate::front::statistics::Lossy;
+use crate::os::fatal::Lossy;
 use crate::os::fatal::warn;
 use crate::os::fault;
 use crate::os::thread::Key;

@@ -13,9 +13,12 @@
 mod serve;
 mod words;
 
+use super::profile;
 use crate::base::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering, UnsafeCell};
 use crate::board::{self, Head, ThreadState};
-use crate::cache::heap::HEAP;
+use crate::cache::heap::{HEAP, Mode};
+use crate::hook::REQUESTS;
+use crate::init::{self, Frontend, frontend};
 use crate::os::Os;
 use crate::os::linux::{Linux, sandbox};
 use crate::os::lock::{Lock, Rank};
@@ -23,26 +26,11 @@ use crate::os::shared::{self, Shared};
 use crate::os::thread;
 use crate::reclaim::thread as purge;
 use crate::stats::Snapshot;
-pub(crate) use serve::{due_in_ms, is_asked, on_the_way, rest_ms, ring_for_observers, serve_due};
-use words::Words;
+pub(super) use serve::{due_in_ms, on_the_way, rest_ms, serve_due};
+use words::WORDS;
 
-/// The frontend that owns this heap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Frontend {
-    /// libneap.so.
-    C = 1,
-    /// A Rust program's own allocator.
-    Rust = 2,
-}
-
-#[unsafe(link_section = "neap_fork")]
-static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
 #[unsafe(link_section = "neap_fork")]
 static WHEN: AtomicU8 = AtomicU8::new(When::Worthwhile as u8);
-/// The process has no board yet, and gets one later.
-#[unsafe(link_section = "neap_fork")]
-static ABSENT: AtomicBool = AtomicBool::new(false);
 /// An observer asked at least once, or a monitor was told of the board: write the last figures.
 #[unsafe(link_section = "neap_fork")]
 static AWAITED: AtomicBool = AtomicBool::new(false);
@@ -60,10 +48,6 @@ pub(crate) enum When {
     AtStart,
 }
 
-/// The board's words.
-#[unsafe(link_section = "neap_fork")]
-static WORDS: Words = Words::none();
-
 /// The process's private state of the board.
 struct Private {
     /// Held by the thread that serves.
@@ -73,8 +57,6 @@ struct Private {
     /// Path of the socket to tell of the board; empty: none. Written while the process has one
     /// thread.
     monitor: UnsafeCell<Name>,
-    /// The last requests considered: ask, purge, sample.
-    seen: [AtomicU64; 3],
     /// When an allocating thread first saw a pending request, in ms; 0: none.
     asked_at: AtomicU64,
     /// When the figures may next be written for single requests, and for a watching observer, in
@@ -119,7 +101,6 @@ static BOARD: Private = Private {
         bytes: [0; NAME_BYTES],
         len: 0,
     }),
-    seen: [const { AtomicU64::new(0) }; 3],
     asked_at: AtomicU64::new(0),
     next_at: [const { AtomicU64::new(0) }; 2],
     written_at: AtomicU64::new(0),
@@ -135,16 +116,10 @@ fn is(when: When) -> bool {
     WHEN.load(Ordering::Relaxed) == when as u8
 }
 
-/// Sets the frontend. Without this call before the process [begins](crate::init::begin), it is a Rust
-/// program's own allocator.
+/// Sets the frontend, on the board as well.
 pub fn set_frontend(frontend: Frontend) {
-    FRONTEND.store(frontend as u8, Ordering::Relaxed);
+    init::set_frontend(frontend);
     WORDS.write_frontend(frontend as u64);
-}
-
-/// Whether this is libneap.so.
-pub(crate) fn is_library() -> bool {
-    FRONTEND.load(Ordering::Relaxed) == Frontend::C as u8
 }
 
 /// Keeps the name of the monitor's socket.
@@ -161,14 +136,16 @@ pub(crate) unsafe fn keep_monitor(name: &[u8]) {
     }
 }
 
-/// Creates the board, unless it was forbidden: now if `wanted`, chosen or awaited, else when it is
+/// Creates the board, unless it was forbidden: now if it is wanted or awaited, else when it is
 /// [worthwhile](When::Worthwhile).
-pub(crate) fn begin(wanted: bool) {
+pub(super) fn begin() {
     if is(When::Never) || thread::is_secure() || !sandbox::allows_more() {
         return;
     }
-    if !(wanted || is(When::AtStart) || AWAITED.load(Ordering::Relaxed)) {
-        ABSENT.store(true, Ordering::Relaxed);
+    let is_wanted =
+        HEAP.mode() != Mode::Plain || profile::is_wanted() || purge::is_wanted_from_start();
+    if !(is_wanted || is(When::AtStart) || AWAITED.load(Ordering::Relaxed)) {
+        REQUESTS.set_absent(true);
         return;
     }
     let _guard = BOARD.lock.lock();
@@ -188,11 +165,11 @@ fn put_up(inner: &mut Inner) {
         bytes: board::BYTES as u64,
         pid: thread::process_id() as u64,
         page_bytes: page as u64,
-        frontend: u64::from(FRONTEND.load(Ordering::Relaxed)),
+        frontend: frontend() as u64,
         made_ms: Linux.now_ms(),
     });
-    BOARD
-        .seen
+    REQUESTS
+        .seen()
         .iter()
         .for_each(|seen| seen.store(0, Ordering::Relaxed));
     note_sampling(HEAP.sampling());
@@ -248,15 +225,13 @@ pub(crate) fn finish() {
     };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *BOARD.inner.get() };
-    if let Some([ask, ..]) = WORDS.asked() {
+    if let Some([ask, ..]) = REQUESTS.asked() {
         serve::write(inner, ask);
     }
 }
 
 /// The board's lock, for a fork.
-pub(crate) fn lock() -> &'static Lock {
-    &BOARD.lock
-}
+pub(super) static LOCK: &Lock = &BOARD.lock;
 
 /// In a fork's child: replaces the parent's board. Does so at once if an observer awaits figures or
 /// the profiler samples, else on the first slow path, because most children soon `exec` or end.
@@ -279,12 +254,6 @@ fn is_inherited() -> bool {
     shared::is_inherited()
 }
 
-/// Whether the process has no board of its own yet, and gets one later.
-#[inline]
-pub(crate) fn is_missing() -> bool {
-    is_inherited() || ABSENT.load(Ordering::Relaxed)
-}
-
 /// Whether a process without a board gets it on its next slow path.
 pub(crate) fn is_wanted_soon() -> bool {
     is(When::AtStart) || is_awaited() || HEAP.is_sampling()
@@ -299,7 +268,7 @@ pub(crate) fn renew() {
     let Some(guard) = BOARD.lock.try_lock() else {
         return;
     };
-    if !is_missing() {
+    if !REQUESTS.is_board_missing() {
         return;
     }
     // SAFETY: the lock is held.
@@ -319,7 +288,7 @@ pub(crate) fn renew() {
         put_up(inner);
     }
     // Last: a thread that started before would sleep on a word that no observer sees.
-    ABSENT.store(false, Ordering::Relaxed);
+    REQUESTS.set_absent(false);
     drop(guard);
     purge::tell_state();
 }

@@ -3,14 +3,14 @@
 
 use super::super::{profile, survey};
 use super::{AWAITED, BOARD, Inner, WORDS};
-use crate::base::sync::{AtomicU64, Ordering};
+use crate::base::sync::Ordering;
 use crate::board::{self, Refusal};
 use crate::cache::heap::HEAP;
+use crate::hook::REQUESTS;
 use crate::os::Os;
 use crate::os::linux::{Linux, sandbox};
 use crate::os::{peek, shared, thread};
 use crate::reclaim::thread as purge;
-use crate::reclaim::wakeup::Urgency;
 use crate::slab::Round;
 
 /// Periodic surveys for a watching observer take at most one part in this many of a core's time.
@@ -30,23 +30,6 @@ const STACK_BYTES: usize = 32 << 10;
 /// Least time between two purges, or changes of sampling, on request, in ms.
 const LEAST_ACT_MS: u64 = 100;
 
-/// Whether a request is pending that this process has not considered.
-#[inline]
-pub(crate) fn is_asked() -> bool {
-    match WORDS.asked() {
-        Some(asked) => differs(asked),
-        None => false,
-    }
-}
-
-fn differs(asked: [u64; 3]) -> bool {
-    let seen = BOARD
-        .seen
-        .each_ref()
-        .map(|seen| seen.load(Ordering::Relaxed));
-    asked != seen
-}
-
 /// An allocating thread found a pending request. It serves the request if no purge thread has done
 /// so within the grace period.
 #[cold]
@@ -62,28 +45,16 @@ pub(crate) fn on_the_way() {
     }
 }
 
-/// Rings the purge thread for an observer that could not wake it. At most one ring per request.
-pub(crate) fn ring_for_observers() {
-    static RUNG_FOR: AtomicU64 = AtomicU64::new(0);
-    let Some(asked) = WORDS.asked().filter(|&asked| differs(asked)) else {
-        return;
-    };
-    let sum = asked.into_iter().fold(0, u64::wrapping_add);
-    if RUNG_FOR.swap(sum, Ordering::Relaxed) != sum {
-        HEAP.tide.bell.ring(Urgency::Now);
-    }
-}
-
 /// Serves observers if that is due. True if there was something to do. The caller holds no lock.
 pub(crate) fn serve_due() -> bool {
     due_in_ms() == Some(0) && serve_now()
 }
 
 /// Time until an observer is to be served, in ms; `None` while no observer asks or watches.
-pub(crate) fn due_in_ms() -> Option<u64> {
-    let asked = WORDS.asked()?;
+pub(in crate::front) fn due_in_ms() -> Option<u64> {
+    let asked = REQUESTS.asked()?;
     let [ask, purge, sample] =
-        core::array::from_fn(|word| asked[word] != BOARD.seen[word].load(Ordering::Relaxed));
+        core::array::from_fn(|word| asked[word] != REQUESTS.seen()[word].load(Ordering::Relaxed));
     let figures = ask.then(|| Reader::Asks.wait_ms());
     let act_at = BOARD.act_at.load(Ordering::Relaxed);
     let acts = (purge || sample).then(|| act_at.saturating_sub(HEAP.now_ms()));
@@ -121,15 +92,17 @@ impl Reader {
 /// the caller holds none.
 #[cold]
 fn serve() {
-    // A survey reads files, for which a sandbox may kill the process.
-    if shared::is_mine() && purge::is_own_process() && sandbox::allows_more() && has_stack() {
+    // A survey reads files, for which a sandbox may kill the process. Without room on the stack,
+    // another thread will serve.
+    let may = shared::is_mine() && purge::is_own_process() && sandbox::allows_more();
+    if may && peek::has_stack(STACK_BYTES) {
         serve_now();
     }
 }
 
 /// Serves the requests, and writes the figures if they are due. True if there was something to do.
 fn serve_now() -> bool {
-    let Some([ask, purge, sample]) = WORDS.asked() else {
+    let Some([ask, purge, sample]) = REQUESTS.asked() else {
         return false;
     };
     let acted = carry_out(purge, sample);
@@ -138,13 +111,13 @@ fn serve_now() -> bool {
     };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *BOARD.inner.get() };
-    let is_new = ask != BOARD.seen[0].load(Ordering::Relaxed);
+    let is_new = ask != REQUESTS.seen()[0].load(Ordering::Relaxed);
     if is_new {
         AWAITED.store(true, Ordering::Relaxed);
     }
     let is_due = rest_ms() == 0 || (is_new && Reader::Asks.wait_ms() == 0);
     if is_due {
-        BOARD.seen[0].store(ask, Ordering::Relaxed);
+        REQUESTS.seen()[0].store(ask, Ordering::Relaxed);
         write(inner, ask);
     }
     BOARD.asked_at.store(0, Ordering::Relaxed);
@@ -154,8 +127,8 @@ fn serve_now() -> bool {
 /// Purges and switches sampling on request. Both take long, so it acts at most once in
 /// [`LEAST_ACT_MS`]. True if it acted. Runs without the board's lock, for which a fork waits.
 fn carry_out(purge: u64, sample: u64) -> bool {
-    let wanted =
-        [(1, purge), (2, sample)].map(|(at, word)| BOARD.seen[at].load(Ordering::Relaxed) != word);
+    let wanted = [(1, purge), (2, sample)]
+        .map(|(at, word)| REQUESTS.seen()[at].load(Ordering::Relaxed) != word);
     let (now, next) = (HEAP.now_ms(), BOARD.act_at.load(Ordering::Relaxed));
     let exchange = Ordering::Relaxed;
     let due = wanted != [false; 2]
@@ -164,26 +137,16 @@ fn carry_out(purge: u64, sample: u64) -> bool {
             .act_at
             .compare_exchange(next, now + LEAST_ACT_MS, exchange, exchange)
             .is_ok();
-    if due && purge != BOARD.seen[1].swap(purge, Ordering::Relaxed) {
+    if due && purge != REQUESTS.seen()[1].swap(purge, Ordering::Relaxed) {
         let bytes = HEAP.decay_round(Round::All);
         WORDS.write_purged(purge, bytes as u64);
     }
-    if due && sample != BOARD.seen[2].swap(sample, Ordering::Relaxed) {
+    if due && sample != REQUESTS.seen()[2].swap(sample, Ordering::Relaxed) {
         let rate = WORDS.sample_rate();
         let refusal = rate.map_or(Refusal::None, profile::set_rate);
         WORDS.write_sampled(sample, refusal);
     }
     due
-}
-
-/// Whether the stack below this call has room for a survey: a thread may have little, and a
-/// coroutine almost none. If not, another thread will serve.
-fn has_stack() -> bool {
-    let here = 0u8;
-    let at = |below: usize| (&raw const here).addr().saturating_sub(below);
-    (0..=STACK_BYTES)
-        .step_by(4096)
-        .all(|below| peek::is_readable(at(below)))
 }
 
 pub(super) fn write(inner: &mut Inner, ask: u64) {

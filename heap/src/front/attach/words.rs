@@ -1,11 +1,12 @@
 //! The board as words, read and written one by one, because other processes access it meanwhile.
 
 use super::super::sizes;
-use crate::base::sync::plain::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use crate::base::sync::plain::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::board::{
     ARENAS_AT, COARSE_AT, CONTROL_AT, Coarse, Control, FIGURES_AT, HEAD_AT, Head, MOST_ARENAS,
     Refusal, SERVED_AT, SIZES_AT, Served, SizeFigure, ThreadState,
 };
+use crate::hook::REQUESTS;
 use crate::os::shared::Shared;
 use crate::page::{MIRROR_WORDS, Mirror};
 use crate::stats::Snapshot;
@@ -13,31 +14,31 @@ use bytemuck::{Pod, bytes_of, pod_read_unaligned};
 use core::mem::offset_of;
 use core::ptr::null_mut;
 
-/// The board's address; null without a board.
-pub(super) struct Words(AtomicPtr<u8>);
+/// The board's words, wherever it is ([`REQUESTS`]).
+pub(super) struct Words;
+
+/// See [`Words`].
+pub(super) static WORDS: Words = Words;
 
 const _: () = assert!(size_of::<Coarse>() == MIRROR_WORDS * 8);
 
 impl Words {
-    /// No board.
-    pub(super) const fn none() -> Self {
-        Words(AtomicPtr::new(null_mut()))
-    }
-
     /// Sets the board.
     pub(super) fn set(&self, shared: Option<&Shared>) {
         let base = shared.map_or(null_mut(), |shared| shared.base.as_ptr());
-        self.0.store(base, Ordering::Release);
+        // SAFETY: null, or a board that was just made, with room for all words. It is unmapped in
+        // a fork's child, which has one thread, after it was replaced here.
+        unsafe { REQUESTS.set_board(base) };
     }
 
     /// Whether there is a board.
     pub(super) fn is_set(&self) -> bool {
-        !self.0.load(Ordering::Relaxed).is_null()
+        !REQUESTS.board().is_null()
     }
 
     /// `count` words of the board from `offset` on.
     fn at(&self, offset: usize, count: usize) -> Option<&'static [AtomicU64]> {
-        let base = self.0.load(Ordering::Acquire);
+        let base = REQUESTS.board();
         if base.is_null() {
             return None;
         }
@@ -85,18 +86,6 @@ impl Words {
         // SAFETY: the first half of a word that stays mapped as long as the slice's lifetime says.
         // All accesses go to this half.
         Some(unsafe { &*core::ptr::from_ref(word).cast::<AtomicU32>() })
-    }
-
-    /// The last requests: ask, purge, sample.
-    #[inline]
-    pub(super) fn asked(&self) -> Option<[u64; 3]> {
-        let words = self.at(CONTROL_AT, size_of::<Control>() / 8)?;
-        let at = |offset: usize| words[offset / 8].load(Ordering::Relaxed);
-        Some([
-            at(offset_of!(Control, ask)),
-            at(offset_of!(Control, purge)),
-            at(offset_of!(Control, sample)),
-        ])
     }
 
     /// When the observer's lease ends, and its interval, in ms.

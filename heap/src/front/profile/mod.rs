@@ -10,15 +10,17 @@ mod maps;
 mod region;
 mod table;
 
-use super::{attach, check};
+use super::attach;
 use crate::base::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::board::Refusal;
 use crate::cache::counted::chance;
-use crate::cache::heap::{HEAP, Mode};
+use crate::cache::heap::HEAP;
 use crate::cache::magazine::Tag;
 use crate::cache::thread_cache::Cache;
-use crate::malloc::{count_allocation, entered};
+use crate::hook::begin_sampling;
+use crate::malloc::entered;
 use crate::os::linux::sandbox;
+use crate::os::lock::Lock;
 use crate::page::{Place, Use};
 use crate::reclaim::thread as purge;
 use crate::sites::{FRAMES, PARTS};
@@ -41,8 +43,6 @@ const LOOK_MS: u64 = 4;
 
 /// The rate that the options ask for; 0: none.
 static WANTED: AtomicU64 = AtomicU64::new(0);
-/// Whether sampling was ever on, and so large blocks may have samples.
-static EVER: AtomicBool = AtomicBool::new(false);
 
 /// What one sampled block stands for. At most 64 bytes, because it comes from the metadata pool.
 #[repr(C)]
@@ -111,30 +111,22 @@ pub fn set_rate(rate: u64) -> Refusal {
     if rate != 0 && !REGION.open() {
         return Refusal::Memory;
     }
-    EVER.store(true, Ordering::Relaxed);
+    begin_sampling();
     HEAP.set_sampling(rate);
     REGION.note_rate(rate);
     attach::note_sampling(rate);
     Refusal::None
 }
 
-/// Allocates `size` bytes of `class` while sampling is on.
+/// Allocates `size` bytes of `class` while sampling is on, if the block is to be sampled.
 #[cold]
-pub(crate) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
-    let mode = HEAP.mode();
-    if mode == Mode::Counting {
-        count_allocation(cache, size, Some(class));
+pub(super) fn take(cache: &Cache, size: usize, class: Class) -> Option<*mut u8> {
+    if purge::is_starter() {
+        return None;
     }
-    if !purge::is_starter()
-        && let Some(rate) = HEAP.samples_next(cache, class)
-    {
-        // Without memory for a span of its own, the block is not sampled.
-        return sampled(class, size, rate).unwrap_or_else(|| HEAP.take_one(class));
-    }
-    match mode {
-        Mode::Plain | Mode::Counting => HEAP.refill(cache, class),
-        Mode::Checking => check::allocate(class),
-    }
+    let rate = HEAP.samples_next(cache, class)?;
+    // Without memory for a span of its own, the block is not sampled.
+    Some(sampled(class, size, rate).unwrap_or_else(|| HEAP.take_one(class)))
 }
 
 fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
@@ -146,27 +138,16 @@ fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
 }
 
 /// Records a new large block, whose span starts at `place`. No other thread has it yet.
-pub(crate) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
-    if EVER.load(Ordering::Relaxed) {
-        place.note(ptr::null_mut());
-        let cache = entered().filter(|_| HEAP.is_sampling());
-        if let Some(rate) = cache.and_then(|cache| HEAP.samples_large(cache, usable)) {
-            record(place, size, usable, rate);
-        }
+pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
+    place.note(ptr::null_mut());
+    let cache = entered().filter(|_| HEAP.is_sampling());
+    if let Some(rate) = cache.and_then(|cache| HEAP.samples_large(cache, usable)) {
+        record(place, size, usable, rate);
     }
-}
-
-/// Records the new size of the large block at `place`, as a free and a new allocation.
-pub(crate) fn note_resized(place: &Place<'_>, size: usize, usable: usize) {
-    note_freed(place);
-    note_large(place, size, usable);
 }
 
 /// Records the free of the block at `place`, which has a span of its own.
-pub(crate) fn note_freed(place: &Place<'_>) {
-    if !EVER.load(Ordering::Relaxed) {
-        return;
-    }
+pub(super) fn note_freed(place: &Place<'_>) {
     let Some(sample) = NonNull::new(place.noted().cast::<Sample>()) else {
         return;
     };
@@ -241,9 +222,7 @@ pub(crate) fn live() -> Option<(u64, u64)> {
 }
 
 /// The region's lock, for a fork.
-pub(crate) fn lock() -> &'static crate::os::lock::Lock {
-    REGION.lock()
-}
+pub(super) static LOCK: &Lock = REGION.lock();
 
 /// In a fork's child: replaces the parent's region by a copy.
 pub(crate) fn after_fork_in_child() {

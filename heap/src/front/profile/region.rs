@@ -119,7 +119,7 @@ impl Region {
     }
 
     /// The region's lock, for a fork.
-    pub(super) fn lock(&self) -> &Lock {
+    pub(super) const fn lock(&self) -> &Lock {
         &self.lock
     }
 
