@@ -39,11 +39,13 @@ mod exit;
 mod libc_names;
 mod loader;
 mod next;
+mod options;
 #[cfg(panic = "abort")]
 mod panic;
 mod report;
 mod sized;
 mod stack;
 mod start;
+mod streams;
 mod version;
 mod watch;

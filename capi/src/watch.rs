@@ -11,7 +11,6 @@ use core::mem::transmute;
 use neap_heap::init;
 use neap_heap::os::errno;
 use neap_heap::os::linux::locked;
-use neap_heap::reclaim::trim;
 
 static MMAP: Next = Next::new(c"mmap");
 static MREMAP: Next = Next::new(c"mremap");
@@ -200,7 +199,7 @@ unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     let mut answer = lock_all(flags);
     if answer != 0 && errno::get() == libc::ENOMEM && flags & libc::MCL_CURRENT != 0 {
         // `RLIMIT_MEMLOCK` counts what is only reserved, too.
-        trim::give_up_rest();
+        init::give_up_rest();
         answer = lock_all(flags);
     }
     if answer == 0 {

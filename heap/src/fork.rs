@@ -34,16 +34,14 @@
 //!
 //! `docs/decisions/0016-fork.md` has the measurements.
 
-use crate::base::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use crate::base::sync::{AtomicBool, AtomicPtr, Ordering};
 use crate::cache::heap::HEAP;
 use crate::hook::instruments;
+use crate::os;
 use crate::os::gate::FORK;
 use crate::os::linux::{cgroup, close_inherited_pagemap, locked};
 use crate::os::lock::Lock;
-use crate::os::thread;
-use crate::reclaim::thread as purge;
-use core::ffi::{c_char, c_void};
-use core::mem::transmute;
+use crate::reclaim::{start, thread};
 use core::ptr::null_mut;
 
 /// Who copies the process.
@@ -56,100 +54,44 @@ pub enum Copier {
 }
 
 /// Registers the handlers. Early: handlers registered before these run while the heap is closed.
-pub(crate) fn begin() {
-    thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+pub(crate) fn register() {
+    os::thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 /// The C library's lock on its list of streams, which its `fork` takes after all handlers.
 ///
 /// A thread that holds it waits for streams (`fflush(NULL)`), and a thread that holds a stream
 /// allocates (`getline`). So it comes before every lock of the heap.
-struct Streams {
-    lock: AtomicPtr<c_void>,
-    unlock: AtomicPtr<c_void>,
-    reset: AtomicPtr<c_void>,
-    /// Not 0 while the process has one thread: then `fork` takes no lock.
-    single: AtomicPtr<c_char>,
+#[derive(Debug)]
+pub struct StreamLock {
+    /// Whether the process has one thread: then `fork` does not take the lock. `None` where the C
+    /// library does not say.
+    pub is_single: fn() -> Option<bool>,
+    /// Takes the lock, for a fork.
+    pub take: fn(),
+    /// In the parent: gives back what the fork took, if it took it.
+    pub give_back: fn(),
+    /// In the child: the lock is free.
+    pub reset: fn(),
 }
 
-/// How often the fork under way took it: twice where a handler of signals forked before the first
-/// closed the gate. guarded by: the lock itself
 #[unsafe(link_section = "neap_fork")]
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
+static STREAMS: AtomicPtr<StreamLock> = AtomicPtr::new(null_mut());
+
+/// Sets the lock. Without it the C library has none that a fork has to take first.
+pub fn set_stream_lock(lock: &'static StreamLock) {
+    STREAMS.store(core::ptr::from_ref(lock).cast_mut(), Ordering::Release);
+}
+
+fn streams() -> Option<&'static StreamLock> {
+    // SAFETY: null, or a reference that `set_stream_lock` got.
+    unsafe { STREAMS.load(Ordering::Acquire).as_ref() }
+}
 
 /// Whether the process that forks has one thread. Then every lock that is held is that thread's.
 /// guarded by: [`FORK`]
 #[unsafe(link_section = "neap_fork")]
 static ALONE: AtomicBool = AtomicBool::new(false);
-
-#[unsafe(link_section = "neap_fork")]
-static STREAMS: Streams = Streams {
-    lock: AtomicPtr::new(null_mut()),
-    unlock: AtomicPtr::new(null_mut()),
-    reset: AtomicPtr::new(null_mut()),
-    single: AtomicPtr::new(null_mut()),
-};
-
-/// A function without arguments.
-type Call = unsafe extern "C" fn();
-
-/// Says where glibc keeps `_IO_list_lock`, `_IO_list_unlock`, `_IO_list_resetlock` and
-/// `__libc_single_threaded`. Null for all of them where the C library is another.
-///
-/// # Safety
-/// - The first three are null or functions without arguments and results, the last is null or a
-///   byte.
-/// - The process has one thread.
-pub unsafe fn note_streams([lock, unlock, reset, single]: [*mut c_void; 4]) {
-    if [lock, unlock, reset, single].contains(&null_mut()) {
-        return;
-    }
-    STREAMS.unlock.store(unlock, Ordering::Relaxed);
-    STREAMS.reset.store(reset, Ordering::Relaxed);
-    STREAMS.single.store(single.cast(), Ordering::Relaxed);
-    STREAMS.lock.store(lock, Ordering::Relaxed);
-}
-
-impl Streams {
-    fn call(function: &AtomicPtr<c_void>) {
-        let function = function.load(Ordering::Relaxed);
-        // SAFETY: null, or a function of this type, as `note_streams` was promised.
-        let function = unsafe { transmute::<*mut c_void, Option<Call>>(function) };
-        if let Some(function) = function {
-            // SAFETY: as above.
-            unsafe { function() };
-        }
-    }
-
-    /// Whether the process has one thread; `None` where the C library does not say.
-    fn is_single(&self) -> Option<bool> {
-        let single = self.single.load(Ordering::Relaxed);
-        // SAFETY: null or a byte, as `note_streams` was promised; other threads may change it, but
-        // none does while there is one.
-        (!single.is_null()).then(|| unsafe { single.read_volatile() } != 0)
-    }
-
-    fn take(&self) {
-        Self::call(&self.lock);
-        TAKEN.store(TAKEN.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-
-    fn give_back(&self) {
-        let taken = TAKEN.load(Ordering::Relaxed);
-        if taken > 0 {
-            TAKEN.store(taken - 1, Ordering::Relaxed);
-            Self::call(&self.unlock);
-        }
-    }
-
-    /// The C library has made it free already, where it knew of other threads.
-    fn reset(&self) {
-        if TAKEN.load(Ordering::Relaxed) > 0 {
-            TAKEN.store(0, Ordering::Relaxed);
-            Self::call(&self.reset);
-        }
-    }
-}
 
 /// Brings the heap to rest.
 ///
@@ -157,17 +99,21 @@ impl Streams {
 /// - Followed by [`in_parent`] or [`in_child`] with the same `copier`, on the same thread. Between
 ///   them no thread is started.
 pub unsafe fn prepare(copier: Copier) {
-    purge::before_fork();
+    thread::before_fork();
     // Then the C library's fork takes its list of streams.
-    let has_threads = copier == Copier::CLibrary && STREAMS.is_single() == Some(false);
-    let coming = has_threads.then(|| FORK.note_coming());
-    if has_threads {
-        STREAMS.take();
+    let (streams, single) = (
+        streams(),
+        streams().and_then(|streams| (streams.is_single)()),
+    );
+    let taken = streams.filter(|_| copier == Copier::CLibrary && single == Some(false));
+    let coming = taken.map(|_| FORK.note_coming());
+    if let Some(streams) = taken {
+        (streams.take)();
     }
     // SAFETY: the caller's promise.
     unsafe { FORK.begin() };
     drop(coming);
-    let alone = STREAMS.is_single() == Some(true);
+    let alone = streams.and_then(|streams| (streams.is_single)()) == Some(true);
     ALONE.store(alone, Ordering::Relaxed);
     if !alone {
         each_lock(|lock| FORK.close(lock));
@@ -189,10 +135,10 @@ pub unsafe fn in_parent(copier: Copier) {
     unsafe { FORK.in_parent() };
     // Who copies past the C library has not taken it: another thread, which is about to fork, may
     // have.
-    if copier == Copier::CLibrary {
-        STREAMS.give_back();
+    if let (Copier::CLibrary, Some(streams)) = (copier, streams()) {
+        (streams.give_back)();
     }
-    purge::after_fork_in_parent();
+    thread::after_fork_in_parent();
 }
 
 /// Lets the heap go on in the copy, whose only thread this is.
@@ -210,15 +156,20 @@ pub unsafe fn in_child(copier: Copier) {
         HEAP.after_fork_in_child();
     }
     // Before the board, which only the process's own may put up.
-    purge::after_fork_in_child(copier);
+    thread::after_fork_in_child();
+    start::after_fork_in_child();
     if copier == Copier::CLibrary {
+        // The C library knows of the fork, so the child may start a thread.
+        thread::note_process();
         // Before anything takes the page heap's lock, which writes to the board.
         instruments().after_fork_in_child();
     }
     locked::note_unlocked();
     close_inherited_pagemap();
     cgroup::forget_who_asks();
-    STREAMS.reset();
+    if let Some(streams) = streams() {
+        (streams.reset)();
+    }
     // SAFETY: as above.
     unsafe { FORK.end_in_child() };
 }

@@ -8,9 +8,9 @@ use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
 use crate::cache::thread_cache::Counts;
 use crate::hook;
+use crate::init::entered;
 use crate::large;
-use crate::malloc::entered;
-use crate::reclaim::thread as purge;
+use crate::reclaim::start::end_slow_path;
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
 
@@ -150,7 +150,7 @@ machine::with_caller!(free_slow, free_slow_from);
 pub(crate) extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
     if !block.is_null() {
         free_missed(block);
-        purge::pass_by(caller);
+        end_slow_path(caller);
     }
 }
 

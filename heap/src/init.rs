@@ -5,25 +5,23 @@
 
 use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
 use crate::cache::heap::{HEAP, Mode};
+use crate::cache::machine;
 use crate::cache::magazine::Door;
+use crate::cache::thread_cache::{Cache, Counts, EMPTY};
+use crate::classes;
 use crate::control::{self, Value};
+use crate::fork;
 use crate::hook;
 use crate::os::Os;
 use crate::os::fatal::{Lossy, warn};
 use crate::os::linux::{Linux, forbid_pagemap, sandbox};
 use crate::os::{scratch, thread};
-use crate::page::HugePolicy;
+use crate::page::{HugePolicy, Use};
 use crate::reclaim::thread as purge;
-use crate::{class_file, fork};
+use crate::slab::class::Class;
+use crate::slab::class::table;
 use core::ffi::{CStr, c_char};
-
-#[unsafe(link_section = "neap_fork")]
-static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
-
-/// Whether `dlopen` is to leave `RTLD_DEEPBIND` in its flags.
-pub fn deepbind_kept() -> bool {
-    DEEPBIND_KEPT.load(Ordering::Relaxed)
-}
+use core::ptr;
 
 /// The frontend that owns this heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +86,7 @@ fn is_first(envp: *mut *mut c_char) -> bool {
 /// - As [`begin`]; for the first caller only.
 unsafe fn begin_first(envp: *mut *mut c_char) {
     purge::note_process();
-    fork::begin();
+    fork::register();
     if !thread::is_secure() {
         // SAFETY: the caller's promise.
         unsafe { each_entry(envp, apply) };
@@ -96,6 +94,48 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
     // Last: with `NEAP_ASK=0` not even this.
     sandbox::note_start();
     hook::instruments().begin();
+}
+
+/// The calling thread's cache or sentinel.
+#[inline(always)]
+pub(crate) fn current() -> &'static Cache {
+    // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
+    unsafe { &*machine::slot() }
+}
+
+/// The thread's cache, made at the first need; `None` if there is none to be had.
+pub fn entered() -> Option<&'static Cache> {
+    let cache = current();
+    if ptr::eq(cache, &EMPTY) {
+        let entered = HEAP.enter();
+        // After it, for registering may allocate. SAFETY: the C library's own array; the process's
+        // first call comes before `main`, from one thread.
+        unsafe { begin_on_the_way(thread::environment()) };
+        return entered;
+    }
+    Some(cache).filter(|cache| !cache.is_sentinel())
+}
+
+/// Begins the process, as the first allocation does, if no call has: reads the options, prepares
+/// for fork. What a program sets afterwards outranks its environment.
+pub fn initialize() {
+    let _ = entered();
+}
+
+/// Counts one call of `size` bytes, which a slab of `class` serves, or none.
+pub(crate) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>) {
+    Counts::bump(&cache.counts.allocations, 1);
+    Counts::bump(&cache.counts.requested, size as u64);
+    hook::instruments().requested(size, class);
+}
+
+/// The thread is started now, if it is wanted from the start on. The program has one thread, and
+/// none of its calls is under way.
+pub fn start_eagerly() {
+    let eager = purge::is_wanted_from_start() && purge::is_enabled();
+    if eager && entered().is_some() {
+        purge::start_thread();
+    }
 }
 
 /// From now on the kernel is asked nothing new: the program forbids itself system calls, or is
@@ -114,6 +154,11 @@ pub fn ask_no_more() {
 /// allocation cannot keep it from that.
 pub fn open() {
     HEAP.pages.open();
+}
+
+/// Gives up the address space that is reserved and was never used.
+pub fn give_up_rest() {
+    HEAP.pages.give_up_rest();
 }
 
 /// Hears that the limit on the process's address space changed. In a child of `vfork`, which has
@@ -145,7 +190,7 @@ enum Fate {
 /// # Safety
 /// - `envp` is null or an array of C strings that ends in null and that no other thread uses
 ///   meanwhile.
-unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, &[u8]) -> Fate) {
+unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(&[u8]) -> Fate) {
     let mut next = envp;
     // SAFETY: the caller's promise; `next` never passes the null.
     while !next.is_null() && unsafe { !(*next).is_null() } {
@@ -153,7 +198,7 @@ unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, 
         let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
         if entry.starts_with(control::PREFIX.as_bytes()) {
             // SAFETY: as above.
-            let fate = unsafe { apply(envp, entry) };
+            let fate = unsafe { apply(entry) };
             // SAFETY: as above.
             let string = unsafe { *next };
             if let (Fate::Emptied(at), true) = (fate, thread::is_of_the_kernel(string)) {
@@ -170,8 +215,8 @@ unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, 
 /// Puts one `NEAP_*` variable into force, or warns of it.
 ///
 /// # Safety
-/// - The process has one thread; `envp` is its environment.
-unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
+/// - The process has one thread.
+unsafe fn apply(entry: &[u8]) -> Fate {
     let Some(equals) = entry.iter().position(|&byte| byte == b'=') else {
         return Fate::Kept;
     };
@@ -183,7 +228,7 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
     };
     match control::parse(option.kind, text) {
         // SAFETY: the caller's promise.
-        Ok(value) => unsafe { set(envp, option.name, value) },
+        Ok(value) => unsafe { set(option.name, value) },
         Err(rejected) if !text.is_empty() => {
             warn(format_args!(
                 "{}={} is ignored: {rejected}",
@@ -212,7 +257,7 @@ fn warn_unknown(name: &[u8]) {
 
 /// # Safety
 /// - As [`apply`].
-unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
+unsafe fn set(name: &str, value: Value<'_>) {
     match (name, value) {
         ("count", Value::Choice("1")) => switch(Mode::Counting),
         ("check", Value::Choice("1")) => switch(Mode::Checking),
@@ -228,15 +273,10 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
         ("dirty-max", Value::Bytes(bytes)) => HEAP.pages.limits().set_dirty(bytes as usize),
         ("limit", Value::Bytes(bytes)) => HEAP.pages.limits().set_hard(bytes as usize),
         ("limit-soft", Value::Bytes(bytes)) => HEAP.pages.limits().set_soft(bytes as usize),
-        ("deepbind", Value::Choice(word)) => {
-            DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
-        }
         ("answer", Value::Choice("1")) => purge::want_from_start(),
         // SAFETY: the caller's promise.
-        ("classes", Value::Path(path)) => unsafe { class_file::follow(path) },
+        ("classes", Value::Path(path)) => unsafe { follow_classes(path) },
         ("ask", Value::Choice("0")) => ask_no_more(),
-        // SAFETY: as above.
-        ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
         // SAFETY: the caller's promise: one thread.
         _ => unsafe { hook::instruments().set_option(name, value) },
     }
@@ -253,77 +293,49 @@ fn switch(mode: Mode) {
         .for_each(|cache| cache.open().set_door(Door::Closed));
 }
 
-/// Takes this library out of `LD_PRELOAD`, so that children start without it.
+const PATH_BYTES: usize = 4096;
+
+/// Puts the classes of a file into force, or says why not. Then those that are built in stay.
 ///
 /// # Safety
-/// - The process has one thread; `envp` is its environment.
-unsafe fn leave_preload(envp: *mut *mut c_char) {
-    const NAME: &[u8] = b"LD_PRELOAD=";
-    let mut next = envp;
-    // SAFETY: the environment is an array of C strings that ends in null.
-    while unsafe { !(*next).is_null() } {
-        // SAFETY: as above; no other thread uses the string while there is one thread.
-        let entry = unsafe { CStr::from_ptr(*next) };
-        let length = entry.to_bytes().len();
-        // SAFETY: as above.
-        if entry.to_bytes().starts_with(NAME) && thread::is_of_the_kernel(unsafe { *next }) {
-            // SAFETY: the string's own bytes, on the stack, where the kernel wrote them.
-            let text = unsafe { core::slice::from_raw_parts_mut((*next).cast::<u8>(), length) };
-            let kept = NAME.len() + without_neap(&mut text[NAME.len()..]);
-            // SAFETY: at most the place of the string's own 0.
-            unsafe { *(*next).add(kept) = 0 };
-        }
-        // SAFETY: not past the null.
-        next = unsafe { next.add(1) };
+/// - The process has one thread.
+unsafe fn follow_classes(path: &[u8]) {
+    let ignored = |why: core::fmt::Arguments<'_>| {
+        warn(format_args!(
+            "NEAP_CLASSES={} is ignored: {why}",
+            Lossy(path)
+        ));
+    };
+    if frontend() != Frontend::C {
+        return ignored(format_args!(
+            "only libneap.so follows it, no program with Neap built in"
+        ));
+    }
+    if !is_untouched() {
+        return ignored(format_args!("blocks were handed out before it was read"));
+    }
+    let mut text = [0; classes::MOST_BYTES + 1];
+    let Some(read) = read_file(path, &mut text) else {
+        return ignored(format_args!("the file cannot be read"));
+    };
+    match classes::parse(&text[..read]) {
+        // SAFETY: no slab and no cache, just seen, and one thread by the caller's promise; it is
+        // libneap.so.
+        Ok(sizes) => unsafe { table::replace(sizes.list()) },
+        Err(rejected) => ignored(format_args!("{rejected}")),
     }
 }
 
-/// Removes every item whose file name begins with `libneap` from a list that colons or spaces
-/// separate, in place. Returns the new length.
-fn without_neap(list: &mut [u8]) -> usize {
-    let (mut kept, mut start) = (0, 0);
-    while start < list.len() {
-        let is_separator = |&byte: &u8| byte == b':' || byte == b' ';
-        let end = start
-            + list[start..]
-                .iter()
-                .position(is_separator)
-                .unwrap_or(list.len() - start);
-        if !is_neap(&list[start..end]) {
-            let with_separator = (end + 1).min(list.len());
-            list.copy_within(start..with_separator, kept);
-            kept += with_separator - start;
-        }
-        start = end + 1;
-    }
-    kept
+/// Whether no thread has a cache or a block.
+fn is_untouched() -> bool {
+    let slabs = HEAP.pages.totals().by_use[Use::Slab as usize - 1].slices;
+    HEAP.registry.is_empty() && slabs == 0
 }
 
-fn is_neap(path: &[u8]) -> bool {
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    name.starts_with(b"libneap")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neap_leaves_the_preload_list() {
-        let without = |text: &str| {
-            let mut list = text.as_bytes().to_vec();
-            let kept = without_neap(&mut list);
-            std::string::String::from_utf8(list[..kept].to_vec()).unwrap()
-        };
-        assert_eq!(without("/opt/libneap.so"), "");
-        assert_eq!(
-            without("/opt/libneap.so:/lib/libasan.so"),
-            "/lib/libasan.so"
-        );
-        assert_eq!(without("/a.so /x/libneap_c.so /b.so"), "/a.so /b.so");
-        assert_eq!(
-            without("/a.so:/libneapolitan/b.so"),
-            "/a.so:/libneapolitan/b.so"
-        );
-    }
+fn read_file(path: &[u8], text: &mut [u8]) -> Option<usize> {
+    let mut name = [0; PATH_BYTES];
+    name[..PATH_BYTES - 1]
+        .get_mut(..path.len())?
+        .copy_from_slice(path);
+    thread::read_file(CStr::from_bytes_until_nul(&name).ok()?, text)
 }

@@ -4,23 +4,19 @@ use crate::base::units::{SLICE_BYTES, round_up, slices_for};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
-use crate::front::MAX_BYTES;
 use crate::hook;
-use crate::malloc::{count_allocation, entered};
+use crate::init::{count_allocation, entered};
+use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::os::{Os, RemapError};
 use crate::page::{Dirty, Place, Span, Use, Zero};
-use crate::realloc::{move_block, note_kept};
-use crate::reclaim::thread as purge;
-use crate::slab::class::MAX_BLOCK;
+use crate::reclaim::start::end_slow_path;
 use core::ptr::{self, NonNull};
-
-/// From this many bytes on, moving page-table entries is cheaper than copying.
-/// `docs/decisions/0005-realloc.md` has the measurements.
-const MOVE_BYTES: usize = 256 << 10;
 
 /// The largest alignment that a block may ask for.
 const MAX_ALIGN: usize = 1 << 30;
+
+/// No block is larger: pointer differences inside it must fit `isize`.
+pub const MAX_BYTES: usize = isize::MAX as usize;
 
 /// A large block at a multiple of `align`; null when out of memory.
 #[inline(never)]
@@ -50,11 +46,11 @@ fn span_for(size: usize, align: usize) -> Option<Span<'static>> {
         count_allocation(cache, size, None);
     }
     let span = plain_span(size, align);
-    purge::pass_by(0);
+    end_slow_path(0);
     span
 }
 
-fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
+pub(crate) fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     if size > MAX_BYTES || align > MAX_ALIGN {
         return None;
     }
@@ -71,7 +67,7 @@ fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     Some(span)
 }
 
-fn page_multiple(size: usize) -> Option<usize> {
+pub(crate) fn page_multiple(size: usize) -> Option<usize> {
     round_up(size, Linux.page_bytes())
 }
 
@@ -97,107 +93,4 @@ pub(crate) fn free(place: &Place<'_>, address: usize, tag: Tag) {
         unsafe { HEAP.pages.free(base, Dirty::Prefix(bytes)) };
         HEAP.tide.note_freed(bytes);
     }
-}
-
-/// Resizes a large block: in place where its end may move, else by moving its pages, else by
-/// copying.
-///
-/// # Safety
-/// - `block` starts the large block of `place`, is not given back, and no thread uses it meanwhile.
-pub(crate) unsafe fn reallocate(
-    place: &Place<'static>,
-    block: *mut u8,
-    size: usize,
-    align: usize,
-) -> *mut u8 {
-    let held = bytes(Call::Realloc, place, block.addr());
-    if size <= MAX_BLOCK && align <= MAX_BLOCK {
-        // SAFETY: the caller's promise.
-        return unsafe { move_block(block, held, size, align) };
-    }
-    let Some(wanted) = page_multiple(size) else {
-        return ptr::null_mut();
-    };
-    let Some(base) = NonNull::new(block) else {
-        return ptr::null_mut();
-    };
-    // SAFETY: the caller's promise.
-    if unsafe { resize_in_place(place, base, held, wanted) } {
-        hook::large_freed(place);
-        hook::large_made(place, size, wanted);
-        note_kept(size, None);
-        return block;
-    }
-    if held < MOVE_BYTES {
-        // SAFETY: the caller's promise.
-        return unsafe { move_block(block, held, size, align) };
-    }
-    // SAFETY: the caller's promise.
-    unsafe { relocate(base, held, size, align) }
-}
-
-/// Moves the end of a block. False if what follows it is taken.
-///
-/// # Safety
-/// - As [`reallocate`].
-unsafe fn resize_in_place(
-    place: &Place<'_>,
-    base: NonNull<u8>,
-    held: usize,
-    wanted: usize,
-) -> bool {
-    let (slices, needed) = (place.slices(), slices_for(wanted));
-    if needed == slices {
-        // SAFETY: the caller's promise.
-        unsafe { HEAP.pages.set_bytes(base, wanted, Dirty::Prefix(held)) };
-        return true;
-    }
-    if needed < slices {
-        // SAFETY: the caller's promise.
-        unsafe {
-            HEAP.pages
-                .shrink_in_place(base, needed, wanted, Dirty::Prefix(held))
-        };
-        return true;
-    }
-    // SAFETY: the caller's promise.
-    unsafe { HEAP.pages.grow_in_place(base, needed, wanted) }.is_some()
-}
-
-/// Gives the contents a new span, by moving pages if the kernel can, else by copying.
-///
-/// # Safety
-/// - `base` starts a large block of `held` bytes that no thread uses meanwhile.
-unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) -> *mut u8 {
-    let Some(span) = plain_span(size, align) else {
-        return ptr::null_mut();
-    };
-    let moved = held.min(size).next_multiple_of(Linux.page_bytes());
-    // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
-    match unsafe { HEAP.pages.move_pages(base, span.base, moved) } {
-        Ok(()) => {}
-        // SAFETY: as above.
-        Err(RemapError::Refused) => unsafe {
-            ptr::copy_nonoverlapping(base.as_ptr(), span.base.as_ptr(), held.min(size));
-        },
-        Err(RemapError::Lost) => {
-            abandon(&span);
-            return ptr::null_mut();
-        }
-    }
-    note_kept(size, None);
-    if let Some(place) = HEAP.pages.locate(base.as_ptr().addr()) {
-        free(&place, base.as_ptr().addr(), Tag::LARGE);
-    }
-    span.base.as_ptr()
-}
-
-/// Leaves a span in use for good that the kernel took away: no block is there, and nothing is
-/// written to it.
-#[cold]
-fn abandon(span: &Span<'_>) {
-    hook::large_freed(&span.place);
-    span.place.take_tag();
-    // SAFETY: the span of a request, which this thread has.
-    unsafe { HEAP.pages.set_bytes(span.base, 0, Dirty::AsBefore) };
 }

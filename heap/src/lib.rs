@@ -52,8 +52,6 @@
 pub mod base;
 pub mod cache;
 #[cfg(not(loom))]
-mod class_file;
-#[cfg(not(loom))]
 pub mod fork;
 #[cfg(not(loom))]
 pub mod free;
@@ -66,7 +64,7 @@ pub mod hook;
 #[cfg(not(loom))]
 pub mod init;
 #[cfg(not(loom))]
-mod large;
+pub mod large;
 #[cfg(not(loom))]
 pub mod malloc;
 pub mod os;

@@ -3,12 +3,11 @@
 use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
-use crate::cache::thread_cache::{Cache, Counts, EMPTY};
 use crate::hook;
-use crate::os::thread;
-use crate::reclaim::thread as purge;
+use crate::init::{count_allocation, current, entered};
+use crate::reclaim::start::end_slow_path;
 use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
-use crate::{free, init, large};
+use crate::{free, large};
 use core::ptr;
 
 /// A block of at least `size` bytes at a multiple of 16; null when out of memory. A `size` of 0
@@ -152,13 +151,6 @@ fn zeroed(block: *mut u8, bytes: usize) -> *mut u8 {
     block
 }
 
-/// The calling thread's cache or sentinel.
-#[inline(always)]
-pub(crate) fn current() -> &'static Cache {
-    // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
-    unsafe { &*machine::slot() }
-}
-
 #[inline(always)]
 fn pop(tag: Tag, class: Class, size: usize) -> *mut u8 {
     match machine::pop(current(), tag) {
@@ -209,7 +201,7 @@ fn allocate_slow(size: usize, class: Class) -> *mut u8 {
         true => take_larger(class),
         false => block,
     };
-    purge::pass_by(0);
+    end_slow_path(0);
     block
 }
 
@@ -276,30 +268,4 @@ fn take(size: usize, class: Class) -> *mut u8 {
         (_, None) => HEAP.take_one(class),
         (Mode::Plain | Mode::Counting, Some(cache)) => HEAP.refill(cache, class),
     }
-}
-
-/// The thread's cache, made at the first need; `None` if there is none to be had.
-pub fn entered() -> Option<&'static Cache> {
-    let cache = current();
-    if ptr::eq(cache, &EMPTY) {
-        let entered = HEAP.enter();
-        // After it, for registering may allocate. SAFETY: the C library's own array; the process's
-        // first call comes before `main`, from one thread.
-        unsafe { init::begin_on_the_way(thread::environment()) };
-        return entered;
-    }
-    Some(cache).filter(|cache| !cache.is_sentinel())
-}
-
-/// Begins the process, as the first allocation does, if no call has: reads the options, prepares
-/// for fork. What a program sets afterwards outranks its environment.
-pub fn initialize() {
-    let _ = entered();
-}
-
-/// Counts one call of `size` bytes, which a slab of `class` serves, or none.
-pub(crate) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>) {
-    Counts::bump(&cache.counts.allocations, 1);
-    Counts::bump(&cache.counts.requested, size as u64);
-    hook::instruments().requested(size, class);
 }

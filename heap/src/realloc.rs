@@ -1,17 +1,24 @@
 //! Changing a block's size.
 
+use crate::base::units::slices_for;
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
 use crate::free::{free, sizes_are_loose, start_of};
-use crate::front::MAX_BYTES;
 use crate::hook;
-use crate::large;
-use crate::malloc::{allocate_layout, current};
-use crate::page::Place;
+use crate::init::current;
+use crate::large::{self, MAX_BYTES};
+use crate::malloc::allocate_layout;
+use crate::os::linux::Linux;
+use crate::os::{Os, RemapError};
+use crate::page::{Dirty, Place, Span};
 use crate::slab::Slab;
-use crate::slab::class::Class;
-use core::ptr;
+use crate::slab::class::{Class, MAX_BLOCK};
+use core::ptr::{self, NonNull};
+
+/// From this many bytes on, moving page-table entries is cheaper than copying.
+/// `docs/decisions/0005-realloc.md` has the measurements.
+const MOVE_BYTES: usize = 256 << 10;
 
 /// Resizes a block of [`crate::malloc::allocate`], moving it if need be; the common part of the contents
 /// stays. Null when out of memory: then the block is as it was.
@@ -51,7 +58,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
                 misuse::realloc_freed(address);
             }
             // SAFETY: the caller's promise.
-            unsafe { large::reallocate(&place, block, size, align) }
+            unsafe { reallocate_large(&place, block, size, align) }
         }
         Found::Foreign => misuse::foreign(Call::Realloc, address),
         Found::Nothing | Found::Stack => misuse::no_block(Call::Realloc, address),
@@ -106,7 +113,7 @@ fn look_closer(address: usize, class: Class, size: usize, align: usize) {
 }
 
 /// A block that is resized without another allocation: its new size counts as asked for, too.
-pub(crate) fn note_kept(size: usize, class: Option<Class>) {
+fn note_kept(size: usize, class: Option<Class>) {
     if HEAP.mode() == Mode::Counting {
         hook::instruments().requested(size, class);
     }
@@ -120,7 +127,7 @@ fn is_quarantined(address: usize) -> bool {
 ///
 /// # Safety
 /// - `block` holds `held` bytes, is not given back, and no thread uses it meanwhile.
-pub(crate) unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
+unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
     let moved = allocate_layout(size, align);
     if moved.is_null() {
         if size > held {
@@ -135,4 +142,107 @@ pub(crate) unsafe fn move_block(block: *mut u8, held: usize, size: usize, align:
     // SAFETY: the caller's promise.
     unsafe { free(block) };
     moved
+}
+
+/// Resizes a large block: in place where its end may move, else by moving its pages, else by
+/// copying.
+///
+/// # Safety
+/// - `block` starts the large block of `place`, is not given back, and no thread uses it meanwhile.
+unsafe fn reallocate_large(
+    place: &Place<'static>,
+    block: *mut u8,
+    size: usize,
+    align: usize,
+) -> *mut u8 {
+    let held = large::bytes(Call::Realloc, place, block.addr());
+    if size <= MAX_BLOCK && align <= MAX_BLOCK {
+        // SAFETY: the caller's promise.
+        return unsafe { move_block(block, held, size, align) };
+    }
+    let Some(wanted) = large::page_multiple(size) else {
+        return ptr::null_mut();
+    };
+    let Some(base) = NonNull::new(block) else {
+        return ptr::null_mut();
+    };
+    // SAFETY: the caller's promise.
+    if unsafe { resize_in_place(place, base, held, wanted) } {
+        hook::large_freed(place);
+        hook::large_made(place, size, wanted);
+        note_kept(size, None);
+        return block;
+    }
+    if held < MOVE_BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { move_block(block, held, size, align) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { relocate(base, held, size, align) }
+}
+
+/// Moves the end of a block. False if what follows it is taken.
+///
+/// # Safety
+/// - As [`reallocate_large`].
+unsafe fn resize_in_place(
+    place: &Place<'_>,
+    base: NonNull<u8>,
+    held: usize,
+    wanted: usize,
+) -> bool {
+    let (slices, needed) = (place.slices(), slices_for(wanted));
+    if needed == slices {
+        // SAFETY: the caller's promise.
+        unsafe { HEAP.pages.set_bytes(base, wanted, Dirty::Prefix(held)) };
+        return true;
+    }
+    if needed < slices {
+        // SAFETY: the caller's promise.
+        unsafe {
+            HEAP.pages
+                .shrink_in_place(base, needed, wanted, Dirty::Prefix(held))
+        };
+        return true;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { HEAP.pages.grow_in_place(base, needed, wanted) }.is_some()
+}
+
+/// Gives the contents a new span, by moving pages if the kernel can, else by copying.
+///
+/// # Safety
+/// - `base` starts a large block of `held` bytes that no thread uses meanwhile.
+unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) -> *mut u8 {
+    let Some(span) = large::plain_span(size, align) else {
+        return ptr::null_mut();
+    };
+    let moved = held.min(size).next_multiple_of(Linux.page_bytes());
+    // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
+    match unsafe { HEAP.pages.move_pages(base, span.base, moved) } {
+        Ok(()) => {}
+        // SAFETY: as above.
+        Err(RemapError::Refused) => unsafe {
+            ptr::copy_nonoverlapping(base.as_ptr(), span.base.as_ptr(), held.min(size));
+        },
+        Err(RemapError::Lost) => {
+            abandon(&span);
+            return ptr::null_mut();
+        }
+    }
+    note_kept(size, None);
+    if let Some(place) = HEAP.pages.locate(base.as_ptr().addr()) {
+        large::free(&place, base.as_ptr().addr(), Tag::LARGE);
+    }
+    span.base.as_ptr()
+}
+
+/// Leaves a span in use for good that the kernel took away: no block is there, and nothing is
+/// written to it.
+#[cold]
+fn abandon(span: &Span<'_>) {
+    hook::large_freed(&span.place);
+    span.place.take_tag();
+    // SAFETY: the span of a request, which this thread has.
+    unsafe { HEAP.pages.set_bytes(span.base, 0, Dirty::AsBefore) };
 }

@@ -29,7 +29,6 @@ const ABOVE: &[&str] = &[
 
 /// The files of the room `entry`.
 const ENTRY: &[&str] = &[
-    "class_file.rs",
     "fork.rs",
     "free.rs",
     "init.rs",

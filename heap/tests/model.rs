@@ -1,6 +1,7 @@
 //! The whole API against a naive model: a map from address to what stands there.
 
-use neap_heap::reclaim::trim;
+use neap_heap::cache::heap::HEAP;
+use neap_heap::reclaim::round;
 use neap_heap::{free, front, malloc, realloc};
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -208,8 +209,8 @@ fn free_all(model: &mut Model) {
 /// Nothing is live: everything must have come home. The two tests share one heap, so they run in
 /// turn.
 fn check_at_rest() {
-    trim::purge_all();
-    trim::check_consistency().unwrap();
+    round::purge_all();
+    HEAP.pages.check().unwrap();
     let figures = front::snapshot();
     assert_eq!(figures.large_bytes, 0, "large blocks stayed");
     assert_eq!(
@@ -227,7 +228,7 @@ fn one_thread() {
     for round in 0..operations() {
         step(&mut rng, &mut model);
         if round % 1000 == 0 {
-            trim::check_consistency().unwrap();
+            HEAP.pages.check().unwrap();
         }
     }
     assert!(!model.blocks.is_empty());
@@ -299,7 +300,7 @@ fn threads_come_and_go() {
             .for_each(|block| unsafe { free::free(block as *mut u8) });
     };
     (0..50).for_each(|_| round());
-    trim::purge_all();
+    round::purge_all();
     let before = front::snapshot();
     (0..2_000).for_each(|_| round());
     check_at_rest();

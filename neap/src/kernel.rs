@@ -2,7 +2,7 @@
 //! calls; this crate exports no C names, so the program tells.
 
 use core::ptr::NonNull;
-use neap_heap::{init, malloc};
+use neap_heap::init;
 
 /// From now on the heap makes only system calls that every allocator makes, and runs no thread.
 /// Call it before the process enters a sandbox (seccomp) that could punish the others.
@@ -10,7 +10,7 @@ use neap_heap::{init, malloc};
 /// The profiler does not start any more, and figures count every page that may be resident as
 /// resident.
 pub fn prepare_for_sandbox() {
-    malloc::initialize();
+    init::initialize();
     init::ask_no_more();
 }
 

@@ -9,7 +9,7 @@
 //! assert_eq!(figures.ledger.sum(), i128::from(figures.ledger.resident));
 //! ```
 
-use neap_heap::{front, malloc};
+use neap_heap::{front, init};
 
 #[doc(inline)]
 pub use neap_shared::ledger::{Ledger, Line, Requested, Sign};
@@ -23,12 +23,12 @@ pub use neap_shared::stats::{
 ///
 /// Uses 20 KiB of stack; on a smaller one, see [`snapshot_into`].
 pub fn snapshot() -> Snapshot {
-    malloc::initialize();
+    init::initialize();
     front::snapshot()
 }
 
 /// Like [`snapshot`], in place: for figures that are on the heap, and callers on a small stack.
 pub fn snapshot_into(figures: &mut Snapshot) {
-    malloc::initialize();
+    init::initialize();
     front::snapshot_into(figures);
 }

@@ -10,6 +10,3 @@ mod survey;
 
 pub use statistics::ends_at_once;
 pub use survey::{Brief, brief, snapshot, snapshot_into, with_snapshot};
-
-/// No block is larger: pointer differences inside it must fit `isize`.
-pub const MAX_BYTES: usize = isize::MAX as usize;

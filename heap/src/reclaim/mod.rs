@@ -10,8 +10,6 @@ pub mod start;
 pub mod state;
 #[cfg(not(loom))]
 pub mod thread;
-#[cfg(not(loom))]
-pub mod trim;
 pub mod wakeup;
 #[cfg(not(loom))]
 mod watch;

@@ -9,7 +9,9 @@
 use super::state::OnTheWay;
 use super::wakeup::Urgency;
 use crate::base::sync::Ordering;
-use crate::cache::heap::{Heap, Origin};
+use crate::cache::heap::{HEAP, Heap, Origin};
+use crate::os::Os;
+use crate::os::linux::Linux;
 use crate::page::{Age, Chores};
 use crate::slab::Round;
 use crate::slab::decommitted::Cursor;
@@ -183,4 +185,23 @@ impl Heap {
         })
         .sum()
     }
+}
+
+/// Empties all magazines, lets empty slabs go, and gives all free pages back to the kernel, those
+/// inside slabs that are partly in use among them. Returns how many bytes of pages went back.
+///
+/// Where the program locked its memory, free spans go and the pages inside slabs stay: as under
+/// glibc, which gives back the top of its heap, while its `MADV_DONTNEED` for holes below fails.
+pub fn purge_all() -> usize {
+    let bytes = HEAP.decay_round(Round::All);
+    match Linux.is_locked() {
+        true => bytes + HEAP.pages.purge_locked(),
+        false => bytes,
+    }
+}
+
+/// Keeps `bytes` of free pages resident whatever their age, and gives none of them back by
+/// itself; `usize::MAX`: all.
+pub fn keep_free(bytes: usize) {
+    HEAP.pages.limits().set_kept(bytes);
 }

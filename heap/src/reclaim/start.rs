@@ -31,7 +31,7 @@ use core::ops::Range;
 static FORBIDDEN: [[AtomicUsize; 2]; MOST_RANGES] =
     [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST_RANGES];
 
-/// How many ranges of code [`thread::enable`] takes.
+/// How many ranges of code [`enable`] takes.
 pub const MOST_RANGES: usize = 8;
 
 /// How far the heap had grown when the process began, in bytes: a fork's child has its parent's.
@@ -54,8 +54,32 @@ const ROOM_BYTES: usize = 16 << 10;
 /// by.
 const FRAMES: usize = 48;
 
+/// In a Rust program with the crate `neap` as its allocator: from now on a thread gives back what no
+/// thread uses, in a process that does nothing, too, and answers `neap stat`. Without it callers do
+/// that on their way. `NEAP_PURGE_THREAD` decides, if it is set.
+///
+/// Not for programs whose C library calls this heap's `free`, too: there libneap.so knows what to
+/// do.
+pub fn enable_thread() {
+    enable(&[]);
+}
+
+/// From now on a thread is started once the heap has grown, unless the call that finds it comes
+/// from code in `forbidden`, at most [`MOST_RANGES`] ranges of addresses.
+///
+/// For the C frontend these are its own, the C library's and the loader's. A Rust program whose C
+/// library has another heap than its Rust code has none.
+pub fn enable(forbidden: &[Range<usize>]) {
+    forbid(forbidden);
+    // Who was told to ask no more, or to start none, stays so.
+    if !thread::is_chosen_off() && sandbox::allows_more() {
+        thread::allow();
+    }
+    thread::tell_state();
+}
+
 /// From now on calls from these ranges start nothing.
-pub(super) fn forbid(ranges: &[Range<usize>]) {
+fn forbid(ranges: &[Range<usize>]) {
     debug_assert!(ranges.len() <= MOST_RANGES);
     for (range, [from, to]) in ranges.iter().zip(&FORBIDDEN) {
         from.store(range.start, Ordering::Relaxed);
@@ -64,7 +88,7 @@ pub(super) fn forbid(ranges: &[Range<usize>]) {
 }
 
 /// In a fork's child: what its parent had grown to is no reason to start a thread.
-pub(super) fn start_anew() {
+pub(crate) fn after_fork_in_child() {
     GROWN_BEFORE.store(HEAP.pages.extent(), Ordering::Relaxed);
     PASSED.store(0, Ordering::Relaxed);
 }
@@ -72,7 +96,7 @@ pub(super) fn start_anew() {
 /// Every slow path ends here, holding no lock: starts the thread if it is missed, and this is a
 /// safe moment. `caller` is an address in the code that made the call; 0: unknown.
 #[inline]
-pub(crate) fn pass_by(caller: usize) {
+pub(crate) fn end_slow_path(caller: usize) {
     if REQUESTS.is_board_missing() && is_worth_a_board() && is_own() {
         hook::instruments().make_board();
     }

@@ -23,23 +23,17 @@
 //! - never holds two of these three at once.
 
 use super::wakeup::{Ear, Words as _};
-use super::{start, watch};
+use super::watch;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::board::ThreadState;
 use crate::cache::heap::HEAP;
-use crate::fork::Copier;
 use crate::hook;
-use crate::malloc::entered;
 use crate::os::linux::sandbox;
 use crate::os::{futex, shared, thread};
 use crate::page::Chores;
 use core::ffi::c_void;
-use core::ops::Range;
 use core::ptr::null_mut;
-
-pub use start::MOST_RANGES;
-pub(crate) use start::pass_by;
 
 pub(super) const AWAY: u32 = 0;
 const STARTING: u32 = 1;
@@ -110,49 +104,26 @@ pub fn is_wanted_from_start() -> bool {
     EAGER.load(Ordering::Relaxed)
 }
 
-/// The thread is started now, if it is wanted from the start on. The program has one thread, and
-/// none of its calls is under way.
-pub fn start_eagerly() {
-    let eager = EAGER.load(Ordering::Relaxed) && ENABLED.load(Ordering::Acquire);
-    if eager && entered().is_some() {
-        start_thread();
-    }
-}
-
-/// In a Rust program with the crate `neap` as its allocator: from now on a thread gives back what no
-/// thread uses, in a process that does nothing, too, and answers `neap stat`. Without it callers do
-/// that on their way. `NEAP_PURGE_THREAD` decides, if it is set.
-///
-/// Not for programs whose C library calls this heap's `free`, too: there libneap.so knows what to
-/// do.
-pub fn enable_thread() {
-    enable(&[]);
-}
-
-/// From now on a thread is started once the heap has grown, unless the call that finds it comes
-/// from code in `forbidden`, at most [`MOST_RANGES`] ranges of addresses.
-///
-/// For the C frontend these are its own, the C library's and the loader's. A Rust program whose C
-/// library has another heap than its Rust code has none.
-pub fn enable(forbidden: &[Range<usize>]) {
-    start::forbid(forbidden);
-    // Who was told to ask no more, or to start none, stays so.
-    if CHOSEN.load(Ordering::Relaxed) != OFF && sandbox::allows_more() {
-        allow();
-    }
-    tell_state();
-}
-
-fn allow() {
+pub(super) fn allow() {
     thread::learn_least_stack();
     ENABLED.store(true, Ordering::Release);
+}
+
+/// Whether the thread may be started.
+pub(crate) fn is_enabled() -> bool {
+    ENABLED.load(Ordering::Acquire)
+}
+
+/// Whether the program or `NEAP_PURGE_THREAD=0` keeps the thread off for good.
+pub(super) fn is_chosen_off() -> bool {
+    CHOSEN.load(Ordering::Relaxed) == OFF
 }
 
 /// Says on the board whether there is a thread to answer, and why not.
 pub fn tell_state() {
     hook::instruments().note_thread(match STATE.load(Ordering::Relaxed) {
         HERE => ThreadState::Here,
-        _ if CHOSEN.load(Ordering::Relaxed) == OFF => ThreadState::Off,
+        _ if is_chosen_off() => ThreadState::Off,
         _ if ENABLED.load(Ordering::Relaxed) => ThreadState::NotYet,
         _ if sandbox::is_forbidden() => ThreadState::Sandboxed,
         _ => ThreadState::NotAsked,
@@ -261,13 +232,9 @@ pub(crate) fn after_fork_in_parent() {
 }
 
 /// After a fork, in the child, which has one thread: those that held it off stayed in the parent.
-/// It may start a thread if the C library knows of the fork.
-pub(crate) fn after_fork_in_child(copier: Copier) {
+///
+pub(crate) fn after_fork_in_child() {
     HOLDS.store(0, Ordering::SeqCst);
-    if copier == Copier::CLibrary {
-        note_process();
-    }
-    start::start_anew();
     // A child writes no page that it need not.
     if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.chores() == Chores::Callers {
         return;
@@ -282,7 +249,7 @@ pub(crate) fn after_fork_in_child(copier: Copier) {
 
 /// Starts the thread. False if another caller does, a hold keeps it off, or the C library or the
 /// kernel refuses.
-pub(super) fn start_thread() -> bool {
+pub(crate) fn start_thread() -> bool {
     // A handler of signals that waits for the thread's end would wait for the start below it on the
     // stack.
     thread::with_signals_masked(|| {

@@ -13,17 +13,16 @@
 use super::{NotInUse, Pool, Record};
 use crate::cache::heap::HEAP;
 use crate::cache::misuse;
-use crate::malloc::entered;
+use crate::init::entered;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::page::STACK_BYTES;
-use crate::reclaim::thread as purge;
+use crate::reclaim::start::end_slow_path;
 use crate::stats::StackFigures;
 use core::ffi::CStr;
 use core::mem;
 use core::ptr::NonNull;
 
-pub use super::overflow::report_overflows;
 pub use super::{StackError, StackTotals};
 
 /// A stack, for the coroutine that its owner runs on it. Given back when it is dropped.
@@ -125,7 +124,7 @@ impl Drop for Stack {
 #[cold]
 fn look_after(stacks: usize) {
     HEAP.tide.note_freed(stacks * STACK_BYTES);
-    purge::pass_by(0);
+    end_slow_path(0);
 }
 
 fn pointer_to(address: usize) -> NonNull<u8> {

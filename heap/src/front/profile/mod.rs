@@ -18,7 +18,7 @@ use crate::cache::heap::HEAP;
 use crate::cache::magazine::Tag;
 use crate::cache::thread_cache::Cache;
 use crate::hook::begin_sampling;
-use crate::malloc::entered;
+use crate::init::entered;
 use crate::os::linux::sandbox;
 use crate::os::lock::Lock;
 use crate::page::{Place, Use};
