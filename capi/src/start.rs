@@ -2,10 +2,10 @@
 
 use crate::{alone, copies, loader, options, streams, watch};
 use core::ffi::{c_char, c_int};
-use neap_heap::front::attach::set_frontend;
 use neap_heap::init;
 use neap_heap::init::Frontend;
 use neap_heap::reclaim::start;
+use neap_instruments::attach::set_frontend;
 
 type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c_char);
 

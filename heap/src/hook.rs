@@ -134,7 +134,7 @@ pub fn begin_sampling() {
 
 /// See [`Instruments::large_made`].
 #[inline]
-pub(crate) fn large_made(place: &Place<'_>, size: usize, usable: usize) {
+pub fn large_made(place: &Place<'_>, size: usize, usable: usize) {
     if EVER_SAMPLED.load(Ordering::Relaxed) {
         instruments().large_made(place, size, usable);
     }
@@ -142,7 +142,7 @@ pub(crate) fn large_made(place: &Place<'_>, size: usize, usable: usize) {
 
 /// See [`Instruments::large_freed`].
 #[inline]
-pub(crate) fn large_freed(place: &Place<'_>) {
+pub fn large_freed(place: &Place<'_>) {
     if EVER_SAMPLED.load(Ordering::Relaxed) {
         instruments().large_freed(place);
     }

@@ -10,7 +10,6 @@
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
 //! | [`page`] | the page heap: spans, zero state, fit, purge, limits, huge pages | size classes |
-//! | [`unwind`] | which calls led to an allocation | the heap |
 //! | [`os`] | the only room that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
@@ -55,8 +54,6 @@ pub mod cache;
 pub mod fork;
 #[cfg(not(loom))]
 pub mod free;
-#[cfg(not(loom))]
-pub mod front;
 #[doc = include_str!("../GLOSSARY.md")]
 pub mod glossary {}
 #[cfg(not(loom))]
@@ -78,7 +75,5 @@ pub mod slab;
 pub mod stacks;
 #[cfg(test)]
 mod testing;
-#[cfg(not(loom))]
-pub mod unwind;
 
 pub use neap_shared::{board, classes, control, ledger, sites, stats};

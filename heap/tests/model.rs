@@ -2,7 +2,8 @@
 
 use neap_heap::cache::heap::HEAP;
 use neap_heap::reclaim::round;
-use neap_heap::{free, front, malloc, realloc};
+use neap_heap::{free, malloc, realloc};
+use neap_instruments::survey::snapshot;
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;
@@ -211,7 +212,7 @@ fn free_all(model: &mut Model) {
 fn check_at_rest() {
     round::purge_all();
     HEAP.pages.check().unwrap();
-    let figures = front::snapshot();
+    let figures = snapshot();
     assert_eq!(figures.large_bytes, 0, "large blocks stayed");
     assert_eq!(
         figures.live,
@@ -301,10 +302,10 @@ fn threads_come_and_go() {
     };
     (0..50).for_each(|_| round());
     round::purge_all();
-    let before = front::snapshot();
+    let before = snapshot();
     (0..2_000).for_each(|_| round());
     check_at_rest();
-    let after = front::snapshot();
+    let after = snapshot();
     // Which slab a cache comes from depends on what was free; 2,000 threads have 2,000 caches.
     assert!(
         after.metadata <= before.metadata + METADATA_SLACK,
