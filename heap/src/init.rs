@@ -19,7 +19,7 @@ use crate::os::{scratch, thread};
 use crate::page::{HugePolicy, Use};
 use crate::reclaim::thread as purge;
 use crate::slab::class::Class;
-use crate::slab::class::table;
+use crate::slab::class_table;
 use core::ffi::{CStr, c_char};
 use core::ptr;
 
@@ -93,6 +93,10 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
     }
     // Last: with `NEAP_ASK=0` not even this.
     sandbox::note_start();
+    // Now, while the process has one thread. A filter from before the start may kill for it.
+    if sandbox::started_free() {
+        thread::prepare_barrier();
+    }
     hook::instruments().begin();
 }
 
@@ -321,7 +325,7 @@ unsafe fn follow_classes(path: &[u8]) {
     match classes::parse(&text[..read]) {
         // SAFETY: no slab and no cache, just seen, and one thread by the caller's promise; it is
         // libneap.so.
-        Ok(sizes) => unsafe { table::replace(sizes.list()) },
+        Ok(sizes) => unsafe { class_table::replace(sizes.list()) },
         Err(rejected) => ignored(format_args!("{rejected}")),
     }
 }

@@ -67,8 +67,6 @@ const IN_CYCLES: &[&str] = &[
     "page/totals.rs",
     "page/zero.rs",
     "page/zeroing.rs",
-    "slab/class.rs",
-    "slab/class/table.rs",
 ];
 
 /// Functions of the C library that are cancellation points: no call of `malloc`'s family may be

@@ -6,7 +6,8 @@ use super::machine;
 use super::magazine::Door;
 use super::registry::Heir;
 use super::thread_cache::{CACHE_BYTES, Cache, GONE, array_bytes};
-use crate::slab::class::{Class, table};
+use crate::slab::class::Class;
+use crate::slab::class_table;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
@@ -48,7 +49,7 @@ impl Heap {
         let block = unsafe { memory.byte_add(shift) }.cast::<Cache>();
         // SAFETY: the memory is large enough, the place in it aligned to a word, and ours.
         unsafe { Cache::put(block, shift) };
-        if table::is_replaced() {
+        if class_table::is_replaced() {
             // SAFETY: initialised just now, and no other thread has it yet.
             unsafe { &mut *block.as_ptr() }.follow_classes();
         }

@@ -12,8 +12,8 @@
 //! slow path.
 
 use crate::base::sync::{AtomicUsize, Ordering, light_barrier};
-use crate::slab::class::table::BUILT_IN;
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
+use crate::slab::class_table::BUILT_IN;
 
 /// What the tag byte of a slice says: 0, nothing starts here; else where the magazine of its blocks
 /// stands, in units of 8 bytes, so that `free` needs no shift.

@@ -19,6 +19,7 @@
 //!   means all others.
 
 pub mod class;
+pub mod class_table;
 pub mod decommitted;
 pub mod depot;
 #[cfg(not(loom))]

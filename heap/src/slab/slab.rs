@@ -1,6 +1,7 @@
 //! A slab: the record beside a slice, with the bitmap of its free blocks.
 
-use super::class::{Class, MAX_BLOCKS};
+use super::class::Class;
+use super::class_table::MAX_BLOCKS;
 use super::page_set::{Units, bits_over, to_withhold};
 use crate::base::sync::plain;
 use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
@@ -41,7 +42,7 @@ pub struct Slab {
     class: AtomicU8,
     /// [`UNLISTED`], [`LISTED`], [`RESERVED`] or [`FETCHED`]; changes under the depot's lock, but
     /// for the last.
-    pub(super) listed: AtomicU8,
+    pub(crate) listed: AtomicU8,
     /// A hint: no word below this one has free blocks, most likely.
     pub(super) lowest: AtomicU16,
     /// Words from this one up were never claimed from since carving, so their blocks were never
