@@ -17,7 +17,9 @@
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
 //! What [`reclaim`] remembers ([`reclaim::state`], [`reclaim::wakeup`]) is data of the heap, so
-//! [`cache`] names it. What other processes read as well stands in the crate `neap_shared`.
+//! [`cache`] names it. What other processes read as well stands in the crate `neap_shared`. What looks at
+//! the heap (the status board, the survey, the profiler, the unwinder, the checking and counting
+//! modes) is the crate `neap_instruments`, which depends on this one.
 //! `tests/structure.rs` fails on an upward edge, and on files that import each other in a circle.
 //!
 //! [`glossary`] explains the terms. The entry points keep `errno`, return null when out of memory,
@@ -33,14 +35,14 @@
 //! - Which pages of a slab in use are not resident: [`slab::page_set`]; how they are purged:
 //!   [`slab::decommitted`].
 //! - When a thread that purges may be started: [`reclaim::start`].
-//! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts:
-//!   [`cache::counted`].
-//! - The order of locks: board, quarantine, the profile's region, step of decay ([`reclaim::state`]),
-//!   the profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache (no
-//!   rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread that holds
-//!   one takes one to the left of it only by `try_lock`. A lock's rank says where it stands
-//!   ([`os::gate::Rank`]), and a fork closes them in this order. The C library's list of streams
-//!   comes before all.
+//! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts without an
+//!   instruction on the fast path: [`cache::countdown`].
+//! - The order of locks: those of the instruments (board, quarantine, the profile's region, the
+//!   profiler's pace), step of decay ([`reclaim::state`]), draining ([`cache::registry`]), registry,
+//!   cache (no rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread
+//!   that holds one takes one to the left of it only by `try_lock`. A lock's rank says where it
+//!   stands ([`os::gate::Rank`]), and a fork closes them in this order. The C library's list of
+//!   streams comes before all.
 //! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
 //!   [`os::section`] checks it.
 //!

@@ -9,8 +9,6 @@ mod colour;
 #[cfg(not(loom))]
 pub mod countdown;
 #[cfg(not(loom))]
-pub mod counted;
-#[cfg(not(loom))]
 pub mod door;
 #[cfg(not(loom))]
 pub mod drain;
@@ -27,8 +25,6 @@ pub mod machine;
 pub mod magazine;
 #[cfg(not(loom))]
 pub mod misuse;
-#[cfg(not(loom))]
-pub mod pace;
 #[cfg(all(not(loom), any(test, not(target_arch = "x86_64"))))]
 pub mod portable;
 #[cfg(not(loom))]

@@ -7,8 +7,8 @@
 //! what is ahead is drawn anew when it does: each block is sampled with a chance that was known
 //! before, and weighted by that chance, so totals stay unbiased.
 
-use crate::base::sync::plain::{AtomicU64, Ordering::Relaxed};
-use crate::os::lock::{Lock, Rank};
+use neap_heap::base::sync::plain::{AtomicU64, Ordering::Relaxed};
+use neap_heap::os::lock::{Lock, Rank};
 
 /// A process that allocates faster for long is sampled as often as if it allocated that fast: 3,815
 /// times a second at 512 KiB.
@@ -23,7 +23,7 @@ const WINDOW: u64 = 32;
 const COARSEST: u64 = 1 << 30;
 
 /// The rate in force, and the samples by which it is set.
-pub struct Pace {
+pub(super) struct Pace {
     /// Held by who switches sampling, all the while, and by who sets the rate; the latter does not
     /// wait for it.
     pub(super) lock: Lock,
@@ -40,7 +40,7 @@ pub struct Pace {
 
 impl Pace {
     /// Nothing is sampled.
-    pub const fn off() -> Pace {
+    pub(super) const fn off() -> Pace {
         Pace {
             lock: Lock::new(Rank::Pace),
             asked: AtomicU64::new(0),
@@ -51,12 +51,12 @@ impl Pace {
     }
 
     /// Mean bytes between two samples, as it was asked for; 0: none are taken.
-    pub fn asked(&self) -> u64 {
+    pub(super) fn asked(&self) -> u64 {
         self.asked.load(Relaxed)
     }
 
     /// The same as it is now.
-    pub fn rate(&self) -> u64 {
+    pub(super) fn rate(&self) -> u64 {
         self.rate.load(Relaxed)
     }
 
