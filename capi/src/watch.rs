@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
 use neap_heap::front;
 use neap_heap::os::errno;
-use neap_heap::os::linux::locked;
+use neap_heap::os::locked;
 
 static MMAP: Next = Next::new(c"mmap");
 static MREMAP: Next = Next::new(c"mremap");

@@ -60,7 +60,7 @@ pub mod front;
 pub mod ledger;
 pub mod os;
 #[cfg(not(loom))]
-pub mod page;
+pub mod pages;
 #[cfg(not(loom))]
 pub mod sites;
 pub mod slab;
@@ -73,3 +73,6 @@ pub mod unwind;
 
 #[cfg(not(loom))]
 pub use front::{Neap, purge, stack};
+// The name until the other folders follow.
+#[cfg(not(loom))]
+pub use pages as page;

@@ -1,7 +1,7 @@
 //! How many bytes the magazines may hold: a bound a thread and one for the process.
 
 use crate::base::sync::{AtomicUsize, Ordering};
-use crate::os::linux::machine::{self, Machine};
+use crate::os::hardware::{self as machine, Machine};
 
 /// Default bound a thread, in bytes.
 pub const THREAD_BYTES: usize = 1 << 20;

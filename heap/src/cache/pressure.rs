@@ -3,9 +3,9 @@
 use super::heap::Heap;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::os::cgroup::{self, GroupLimit};
 use crate::os::futex;
-use crate::os::linux::cgroup::{self, GroupLimit};
-use crate::os::linux::sandbox;
+use crate::os::sandbox;
 use crate::page::NEAR_PART;
 use crate::slab::depot::Source;
 

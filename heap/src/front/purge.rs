@@ -33,7 +33,7 @@ use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering}
 use crate::board::ThreadState;
 use crate::cache::bell::{Ear, Words as _};
 use crate::cache::heap::HEAP;
-use crate::os::linux::sandbox;
+use crate::os::sandbox;
 use crate::os::{futex, shared, thread};
 use crate::page::Chores;
 use crate::slab::depot::Source as _;

@@ -4,27 +4,15 @@ use super::errno::{self, keep_errno};
 use super::section::assert_outside;
 use super::thread::read_file;
 use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
+use super::{locked, pagemap_file, remap, sandbox};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
-mod call;
-pub mod cgroup;
-mod descriptor;
-pub mod locked;
-pub mod machine;
-mod mapping;
-mod moves;
-mod pagemap;
-pub mod sandbox;
-
-use self::mapping::{
+use super::mapping::{
     RESERVED, at_break, map, map_reserved, price_ns, reserve_and_trim, reserve_below, unmap,
 };
-
-pub(super) use call::call;
-pub use descriptor::{close_inherited as close_inherited_pagemap, forbid as forbid_pagemap};
 
 /// Linux.
 #[derive(Clone, Copy, Debug, Default)]
@@ -157,7 +145,7 @@ impl Os for Linux {
     ) -> Result<(), Unknown> {
         assert_outside();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { pagemap::populated(addr, bytes, self.page_bytes(), visit) })
+        keep_errno(|| unsafe { pagemap_file::populated(addr, bytes, self.page_bytes(), visit) })
     }
 
     unsafe fn move_pages(
@@ -168,13 +156,13 @@ impl Os for Linux {
     ) -> Result<(), RemapError> {
         assert_outside();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { moves::move_pages(from, to, bytes, self.page_bytes()) })
+        keep_errno(|| unsafe { remap::move_pages(from, to, bytes, self.page_bytes()) })
     }
 
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
         assert_outside();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { moves::renew(addr, bytes, self.page_bytes()) })
+        keep_errno(|| unsafe { remap::renew(addr, bytes, self.page_bytes()) })
     }
 
     unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
@@ -234,7 +222,7 @@ impl Os for Linux {
     }
 }
 
-fn limit_of(resource: libc::__rlimit_resource_t) -> Option<usize> {
+pub(super) fn limit_of(resource: libc::__rlimit_resource_t) -> Option<usize> {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,

@@ -7,7 +7,7 @@
 //! seven times as expensive.
 
 use super::errno::{self, keep_errno};
-use super::linux::sandbox;
+use super::sandbox;
 use crate::base::sync::plain::{AtomicU8, Ordering};
 
 /// No page is smaller. On a machine with larger pages, this costs extra calls but stays correct.

@@ -2,9 +2,9 @@
 //!
 //! Every function keeps the caller's `errno`.
 
+use super::arch::call;
 use super::errno::{self, keep_errno};
-use super::linux::call;
-use super::{calls, scratch};
+use super::{file as calls, own_stack as scratch};
 use crate::base::sync::plain::{AtomicBool, AtomicUsize, Ordering};
 use core::ffi::{CStr, c_char, c_void};
 

@@ -30,6 +30,7 @@ mod release;
 mod size;
 mod store;
 #[cfg(test)]
+#[path = "../testing/stacks/mod.rs"]
 mod tests;
 mod totals;
 

@@ -8,7 +8,8 @@ use crate::board::{self, Refusal};
 use crate::cache::bell::Urgency;
 use crate::cache::heap::HEAP;
 use crate::os::Os;
-use crate::os::linux::{Linux, sandbox};
+use crate::os::linux::Linux;
+use crate::os::sandbox;
 use crate::os::{peek, shared, thread};
 use crate::slab::depot::{Round, Source};
 

@@ -19,7 +19,7 @@ use crate::cache::counted::chance;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::thread::Cache;
-use crate::os::linux::sandbox;
+use crate::os::sandbox;
 use crate::page::{Place, Use};
 use crate::sites::{FRAMES, PARTS};
 use crate::slab::class::Class;

@@ -8,8 +8,9 @@ use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
 use crate::os::Os;
-use crate::os::linux::{Linux, sandbox};
+use crate::os::linux::Linux;
 use crate::os::lock::{Lock, Rank};
+use crate::os::sandbox;
 use crate::os::shared::{self, Shared};
 use crate::os::thread;
 use crate::sites::{

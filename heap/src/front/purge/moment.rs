@@ -17,7 +17,7 @@ use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::front::attach;
-use crate::os::linux::sandbox;
+use crate::os::sandbox;
 use crate::os::{peek, shared};
 use crate::page::Chores;
 use crate::slab::depot::Source as _;

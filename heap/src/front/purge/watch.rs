@@ -11,7 +11,7 @@ use crate::cache::bell::Rest;
 use crate::cache::decay::Told;
 use crate::cache::heap::HEAP;
 use crate::os::futex::Woken;
-use crate::os::linux::sandbox;
+use crate::os::sandbox;
 use crate::page::Chores;
 use crate::slab::depot::{Round, Source};
 

@@ -23,11 +23,11 @@ use loom::sync::Arc;
 use machine::{Flaw, be, interrupt_next_wake};
 use std::vec::Vec;
 
-#[path = "gate.rs"]
+#[path = "../os/gate.rs"]
 mod gate;
-#[path = "lock.rs"]
+#[path = "../os/lock.rs"]
 mod lock;
-#[path = "waits.rs"]
+#[path = "../os/waits.rs"]
 mod waits;
 
 /// Of the models with three threads; those with two have one more.

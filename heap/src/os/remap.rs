@@ -1,9 +1,8 @@
 //! Pages that change their address, and memory that is mapped afresh.
 
-use super::super::RemapError;
-use super::super::errno;
+use super::linux::limit_of;
 use super::mapping::{RESERVED, map, unmap};
-use super::{limit_of, sandbox};
+use super::{RemapError, errno, sandbox};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
@@ -121,7 +120,7 @@ unsafe fn map_again(start: *mut c_void, bytes: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Linux;
+    use super::super::linux::Linux;
     use super::*;
     use crate::os::Os;
 

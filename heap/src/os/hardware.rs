@@ -1,7 +1,7 @@
 //! How large the machine is.
 
+use super::errno::keep_errno;
 use super::sandbox;
-use crate::os::errno::keep_errno;
 use core::mem::MaybeUninit;
 
 /// A machine, as far as this process may use it.

@@ -1,12 +1,12 @@
 //! Span operations. The caller holds the page heap's lock; records, counts and tags follow.
 
 use super::Use;
-use super::grow::Room;
+use super::commit::Room;
 use super::heap::Locked;
 use super::place::{Extension, Place};
 use super::span::{Record, State};
 use super::want::Age;
-use super::zero::{Dirty, Zero};
+use super::zero_state::{Dirty, Zero};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use core::ptr::NonNull;

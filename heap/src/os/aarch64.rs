@@ -1,4 +1,4 @@
-//! The switch of stacks on AArch64.
+//! What AArch64 needs in assembly; see `x86_64.rs`.
 
 use core::ffi::c_void;
 
@@ -31,4 +31,25 @@ pub(super) unsafe extern "C" fn call_on(
         "ret",
         ".cfi_endproc",
     )
+}
+
+/// Calls the kernel. The negative number of an error, else the answer. Leaves `errno` alone.
+///
+/// # Safety
+/// - As the call of this number with these arguments; it neither makes a process nor a thread.
+pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isize {
+    let answer;
+    // SAFETY: the kernel changes one register, which is named, and what the caller allows.
+    unsafe {
+        core::arch::asm!(
+            "svc #0",
+            in("x8") number,
+            inlateout("x0") a as isize => answer,
+            in("x1") b,
+            in("x2") c,
+            in("x3") d,
+            options(nostack),
+        );
+    }
+    answer
 }

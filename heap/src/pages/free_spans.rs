@@ -5,7 +5,7 @@
 //! arena.
 
 use super::arena::{Arena, Commit};
-use super::grow::Room;
+use super::commit::Room;
 use super::heap::Locked;
 use super::huge::may_merge;
 use super::span::{Detail, FitKey, Queue, Queued, Record, State, Warmth};

@@ -14,44 +14,46 @@
 //! - `totals`: the figures. `residence`: what is in RAM. `check`: the invariants, as code.
 
 mod arena;
-mod asked;
 mod blanket;
-mod changes;
+mod calloc;
+#[path = "../testing/pages/check.rs"]
 mod check;
+mod commit;
 mod decommit;
 mod ended;
-mod fit;
-mod grow;
-mod habits;
+mod figures;
+mod free_spans;
 mod heap;
 mod huge;
 mod limits;
 mod moves;
 mod operations;
 mod place;
+mod predictor;
 mod purge;
+mod query;
 mod reserve;
 mod residence;
 mod samples;
 mod span;
+mod spans;
 #[cfg(test)]
+#[path = "../testing/pages/mod.rs"]
 mod tests;
-mod totals;
 mod want;
-mod zero;
-mod zeroing;
+mod zero_state;
 
 pub use arena::Sides;
+pub use calloc::ZeroingTotals;
+pub use figures::{Calls, MIRROR_WORDS, Mirror, Totals, UseTotals};
 pub use heap::PageHeap;
 pub use huge::Policy as HugePolicy;
 pub use limits::{Footprint, Limits, NEAR_PART, STACK_BYTES};
 pub use place::{Extension, Place, Span};
 pub use purge::Chores;
 pub use residence::{Pages, Part, Residence};
-pub use totals::{Calls, MIRROR_WORDS, Mirror, Totals, UseTotals};
 pub use want::{Age, From};
-pub use zero::{Dirty, Zero};
-pub use zeroing::ZeroingTotals;
+pub use zero_state::{Dirty, Zero};
 
 /// What a span is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,18 +4,8 @@
 //! Each call maps memory of its own and unmaps it at its end, so it is for rare work. Nothing is
 //! locked, so a signal handler and a fork may come in between.
 
-#[cfg(target_arch = "aarch64")]
-#[path = "aarch64.rs"]
-mod machine;
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-#[path = "unknown.rs"]
-mod machine;
-#[cfg(target_arch = "x86_64")]
-#[path = "x86_64.rs"]
-mod machine;
-
-use super::Os;
 use super::linux::Linux;
+use super::{Os, arch};
 use bytemuck::Zeroable;
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -76,7 +66,7 @@ impl Room {
         let top = self.value().as_ptr();
         // SAFETY: the stack below `top` is committed, aligned to a page, and no thread runs on it;
         // `run` gets the call it is made for.
-        unsafe { machine::call_on(top, run::<W, R>, (&raw mut call).cast()) };
+        unsafe { arch::call_on(top, run::<W, R>, (&raw mut call).cast()) };
         match call.result {
             Some(result) => result,
             None => unreachable!("the work was done"),

@@ -14,8 +14,9 @@
 //! - There may be no `/proc`, no right to open it, no free number, or a sandbox that kills who
 //!   asks.
 
-use super::super::thread::{self, FileIdentity};
 use super::pagemap::{self, Way};
+use super::thread::{self, FileIdentity};
+use super::{Populated, Unknown};
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
@@ -123,6 +124,35 @@ pub(super) fn proven(page: usize) -> Option<Proven> {
             kept.open(page)
         }
     }
+}
+
+/// Calls `visit` with every run of populated pages of a range, in the order of addresses. They
+/// count only if the result does.
+///
+/// # Safety
+/// - The range is mapped by this process, and page-aligned.
+pub(super) unsafe fn populated(
+    start: NonNull<u8>,
+    bytes: usize,
+    page: usize,
+    mut visit: impl FnMut(Populated),
+) -> Result<(), Unknown> {
+    let from = start.as_ptr().addr();
+    let proven = proven(page).ok_or(Unknown { from })?;
+    let answered = pagemap::ask(
+        proven.number,
+        proven.way,
+        from,
+        from + bytes,
+        page,
+        &mut visit,
+    );
+    // Another thread may have put another file there while it was asked: then nothing of this
+    // counts.
+    if answered.is_ok() && !proven.still_holds() {
+        return Err(Unknown { from });
+    }
+    answered
 }
 
 impl Kept {

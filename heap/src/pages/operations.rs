@@ -5,7 +5,7 @@ use super::heap::{Locked, PageHeap, address_of};
 use super::moves::Renewal;
 use super::place::{Extension, Span};
 use super::want::{Age, Density, From, Goal, Want};
-use super::zero::Dirty;
+use super::zero_state::Dirty;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use core::ptr::NonNull;

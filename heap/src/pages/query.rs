@@ -7,7 +7,7 @@ use super::heap::PageHeap;
 use super::place::Place;
 use super::span::Detail;
 use super::want::Age;
-use super::zero::Dirty;
+use super::zero_state::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, Populated, Unknown};

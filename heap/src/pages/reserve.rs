@@ -3,7 +3,7 @@
 //! The caller holds [`PageHeap::committing`], and not the heap's lock.
 
 use super::arena::{Arena, Commit, Layout};
-use super::grow::Refusal;
+use super::commit::Refusal;
 use super::heap::{MAX_ARENAS, PageHeap};
 use super::want::{Density, From, Want};
 use crate::base::sync::plain::Ordering::Relaxed;

@@ -5,8 +5,8 @@
 //! Neap did not see. A filter from before the start tells nothing: containers have one, and do not
 //! kill.
 
+use super::errno::keep_errno;
 use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};
-use crate::os::errno::keep_errno;
 
 #[unsafe(link_section = "neap_fork")]
 static ALLOWED: AtomicBool = AtomicBool::new(true);

@@ -1,8 +1,8 @@
 //! The figures of the page heap.
 
 use super::USES;
+use super::calloc::ZeroingTotals;
 use super::heap::{Locked, PageHeap};
-use super::zeroing::ZeroingTotals;
 use crate::base::sync::plain::Ordering::{Relaxed, Release};
 use crate::base::sync::plain::{AtomicU64, AtomicUsize, fence};
 use crate::base::units::SLICE_BYTES;

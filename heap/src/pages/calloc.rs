@@ -6,8 +6,8 @@
 //! first read them. Where the kernel does not tell, long runs are purged. `docs/zero.md` has the
 //! measurements behind the numbers.
 
-use super::habits::{Finding, Look};
 use super::heap::PageHeap;
+use super::predictor::{Finding, Look};
 use super::samples::Samples;
 use super::span::Detail;
 use crate::base::clear::clear;
@@ -15,7 +15,7 @@ use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
 use crate::os::{Backing, Os, Populated, Purged, Unknown};
 use core::ptr::NonNull;
 
-pub(super) use super::habits::Habits;
+pub(super) use super::predictor::Habits;
 
 /// Runs shorter than this are written: asking costs as much.
 const LEAST_ASKED: usize = 128 << 10;

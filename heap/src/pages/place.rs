@@ -3,7 +3,7 @@
 use super::Use;
 use super::arena::Arena;
 use super::span::{Detail, Record, State};
-use super::zero::Zero;
+use super::zero_state::Zero;
 use crate::base::sync::plain::Ordering::Relaxed;
 use core::ptr::NonNull;
 

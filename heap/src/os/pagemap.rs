@@ -4,10 +4,8 @@
 //! is not, where the kernel tells it apart (`PAGEMAP_SCAN` does, the file does not).
 //! Documentation/admin-guide/mm/pagemap.rst of the kernel describes both.
 
-use super::super::{Backing, Populated, Unknown, calls};
-use super::descriptor;
+use super::{Backing, Populated, Unknown, file};
 use core::mem::MaybeUninit;
-use core::ptr::NonNull;
 
 /// `struct pm_scan_arg` of linux/fs.h.
 #[repr(C)]
@@ -54,35 +52,6 @@ const MOST_WORDS: usize = 128;
 const WORD_PRESENT: u64 = 1 << 63;
 const WORD_SWAPPED: u64 = 1 << 62;
 
-/// Calls `visit` with every run of populated pages of a range, in the order of addresses. They
-/// count only if the result does.
-///
-/// # Safety
-/// - The range is mapped by this process, and page-aligned.
-pub(super) unsafe fn populated(
-    start: NonNull<u8>,
-    bytes: usize,
-    page: usize,
-    mut visit: impl FnMut(Populated),
-) -> Result<(), Unknown> {
-    let from = start.as_ptr().addr();
-    let proven = descriptor::proven(page).ok_or(Unknown { from })?;
-    let answered = ask(
-        proven.number,
-        proven.way,
-        from,
-        from + bytes,
-        page,
-        &mut visit,
-    );
-    // Another thread may have put another file there while it was asked: then nothing of this
-    // counts.
-    if answered.is_ok() && !proven.still_holds() {
-        return Err(Unknown { from });
-    }
-    answered
-}
-
 /// How a pagemap is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -93,7 +62,7 @@ pub(super) enum Way {
 }
 
 /// Asks about all of a range.
-fn ask(
+pub(super) fn ask(
     number: i32,
     way: Way,
     start: usize,
@@ -190,7 +159,7 @@ fn read(
     let pages = ((end - at) / page).min(MOST_WORDS);
     let offset = i64::try_from(at / page * size_of::<u64>()).ok()?;
     let bytes = pages * size_of::<u64>();
-    let got = calls::read_words_at(number, &mut words[..pages], offset);
+    let got = file::read_words_at(number, &mut words[..pages], offset);
     if got != bytes as isize {
         return None;
     }
@@ -223,10 +192,12 @@ fn backing_of(word: u64) -> Option<Backing> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::child::{Limit, succeeds};
-    use super::super::Linux;
+    use super::super::child::{Limit, succeeds};
+    use super::super::linux::Linux;
+    use super::super::pagemap_file::{self, populated};
     use super::*;
     use crate::os::{Os, Purged};
+    use core::ptr::NonNull;
     use std::vec::Vec;
 
     const PAGES: usize = 2048;
@@ -238,7 +209,7 @@ mod tests {
         // SAFETY: a reservation of ours.
         unsafe {
             Linux.commit(base, bytes).unwrap();
-            Linux.advise_huge(base, bytes, super::super::super::Huge::Avoid);
+            Linux.advise_huge(base, bytes, super::super::Huge::Avoid);
         }
         base
     }
@@ -283,7 +254,7 @@ mod tests {
             let base = memory();
             // SAFETY: memory of ours.
             assert_eq!(unsafe { base.read_volatile() }, 0);
-            let way = descriptor::proven(Linux.page_bytes()).unwrap().way;
+            let way = pagemap_file::proven(Linux.page_bytes()).unwrap().way;
             let answer = asked(base).unwrap();
             answer.is_empty() || (way == Way::Read && answer == [0])
         }));
@@ -299,7 +270,7 @@ mod tests {
             let visit = &mut |run: Populated| {
                 found.extend((0..run.bytes / page).map(|next| (run.start - start) / page + next));
             };
-            let number = descriptor::proven(page).unwrap().number;
+            let number = pagemap_file::proven(page).unwrap().number;
             let answer = ask(number, Way::Read, start, start + PAGES * page, page, visit);
             answer.is_ok() && found == written
         }));
@@ -310,7 +281,7 @@ mod tests {
         assert!(succeeds(Limit::None, || {
             let (base, page) = (memory(), Linux.page_bytes());
             let start = base.as_ptr().addr();
-            let number = descriptor::proven(page).unwrap().number;
+            let number = pagemap_file::proven(page).unwrap().number;
             assert_eq!(truthful_way(number, start, page), None, "nothing written");
             touch(base, 0);
             assert!(truthful_way(number, start, page).is_some());
@@ -352,7 +323,7 @@ mod tests {
     fn nobody_knows_where_nobody_may_ask() {
         assert!(succeeds(Limit::None, || {
             let base = memory();
-            descriptor::forbid();
+            pagemap_file::forbid();
             let unknown = Unknown {
                 from: base.as_ptr().addr(),
             };

@@ -2,14 +2,14 @@
 
 use super::Use;
 use super::arena::{Arena, Sides};
+use super::calloc::{Habits, Zeroing};
 use super::ended::Ended;
+use super::figures::{CallCounts, Counts, Mirror};
 use super::huge::Policy;
 use super::limits::Limits;
 use super::place::Place;
 use super::purge::Swept;
 use super::span::{Queue, Queued, Record, State};
-use super::totals::{CallCounts, Counts, Mirror};
-use super::zeroing::{Habits, Zeroing};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{
     AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering,

@@ -5,7 +5,7 @@
 //! the second they are purged: if they are populated the next time, the program touched them since.
 //! If not, it does not touch the others either.
 
-use super::zeroing::Run;
+use super::calloc::Run;
 use crate::base::units::SLICE_BYTES;
 
 /// Bytes for which there is one sample; a run has at least two.

@@ -13,7 +13,7 @@
 
 use super::Use;
 use super::arena::Arena;
-use super::grow::Stretch;
+use super::commit::Stretch;
 use super::heap::{Locked, PageHeap};
 use super::place::Place;
 use super::span::{Record, State};

@@ -1,6 +1,7 @@
 //! An operating system for tests: real memory behind it, every rule of [`Os`] checked, failures on
 //! demand.
 
+#[path = "fake_state.rs"]
 mod state;
 
 pub use self::state::{Call, FakeGuard};

@@ -9,7 +9,7 @@ use super::arena::{Arena, Commit};
 use super::heap::Locked;
 use super::place::Place;
 use super::span::{Detail, Record};
-use super::zero::Dirty;
+use super::zero_state::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;

@@ -12,7 +12,7 @@ use super::heap::{Locked, PageHeap};
 use super::place::Place;
 use super::span::{Detail, Record};
 use super::want::Age;
-use super::zero::DirtyRun;
+use super::zero_state::DirtyRun;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, OutOfMemory, Populated, Purged};

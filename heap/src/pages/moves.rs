@@ -10,7 +10,7 @@
 use super::heap::{Locked, PageHeap};
 use super::place::Place;
 use super::span::State;
-use super::zero::Dirty;
+use super::zero_state::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, RemapError};
