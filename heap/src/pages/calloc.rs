@@ -7,15 +7,12 @@
 //! measurements behind the numbers.
 
 use super::heap::PageHeap;
-use super::predictor::{Finding, Look};
-use super::samples::Samples;
+use super::predictor::{Finding, Look, Run, Samples};
 use super::span::Detail;
 use crate::base::clear::clear;
-use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::plain::Ordering::Relaxed;
 use crate::os::{Backing, Os, Populated, Purged, Unknown};
 use core::ptr::NonNull;
-
-pub(super) use super::predictor::Habits;
 
 /// Runs shorter than this are written: asking costs as much.
 const LEAST_ASKED: usize = 128 << 10;
@@ -28,61 +25,6 @@ const MOST_UNASKED: usize = 1 << 20;
 /// Where the kernel does not tell, runs at most this long are written: no more is paged in for
 /// nothing. Longer ones are purged.
 const MOST_WRITTEN: usize = 4 << 20;
-
-/// What making spans zero has cost and spared, in bytes unless said otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ZeroingTotals {
-    /// Written with zeros.
-    pub written: usize,
-    /// Asked for as zero, and neither written nor purged.
-    pub spared: usize,
-    /// Purged instead of written, populated or not.
-    pub purged: usize,
-    /// How often the kernel was asked which pages are populated.
-    pub asked: usize,
-    /// How often it could not be asked, or did not tell all.
-    pub unknown: usize,
-}
-
-/// The running counts behind [`ZeroingTotals`].
-#[derive(Debug)]
-pub(super) struct Zeroing {
-    written: AtomicUsize,
-    spared: AtomicUsize,
-    purged: AtomicUsize,
-    asked: AtomicUsize,
-    unknown: AtomicUsize,
-}
-
-impl Zeroing {
-    pub(super) const fn new() -> Self {
-        Self {
-            written: AtomicUsize::new(0),
-            spared: AtomicUsize::new(0),
-            purged: AtomicUsize::new(0),
-            asked: AtomicUsize::new(0),
-            unknown: AtomicUsize::new(0),
-        }
-    }
-
-    pub(super) fn totals(&self) -> ZeroingTotals {
-        ZeroingTotals {
-            written: self.written.load(Relaxed),
-            spared: self.spared.load(Relaxed),
-            purged: self.purged.load(Relaxed),
-            asked: self.asked.load(Relaxed),
-            unknown: self.unknown.load(Relaxed),
-        }
-    }
-}
-
-/// A run of bytes that are to read as zero: its ends lie at a page's start, or where the block
-/// ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
-    pub(super) start: usize,
-    pub(super) bytes: usize,
-}
 
 /// What was populated in a run.
 struct Tally {
@@ -126,7 +68,7 @@ impl<O: Os> PageHeap<O> {
             done += unsafe { self.zero_run(Run { start, bytes }) };
         };
         match place.record().detail() {
-            Detail::Masks => place.each_dirty_run(bytes, zero),
+            Detail::Masks => place.arena.each_dirty_run(place.record(), bytes, zero),
             Detail::Blanket => zero(0, bytes),
         }
         self.zeroing.spared.fetch_add(bytes - done, Relaxed);
@@ -327,16 +269,5 @@ impl<O: Os> PageHeap<O> {
         unsafe { clear(run.start as *mut u8, run.bytes) };
         self.zeroing.written.fetch_add(run.bytes, Relaxed);
         run.bytes
-    }
-}
-
-impl Run {
-    /// The part of the run among `bytes` bytes at `start`, which is not before it.
-    fn clip(self, start: usize, bytes: usize) -> Self {
-        let left = (self.start + self.bytes).saturating_sub(start);
-        Self {
-            start,
-            bytes: bytes.min(left),
-        }
     }
 }

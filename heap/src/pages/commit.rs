@@ -8,20 +8,18 @@
 //! [`PageHeap::committing`] meanwhile, and what it works on is no other thread's: a piece of a free
 //! span that was set aside, and everything at and beyond an arena's frontier.
 
-use super::Use;
-use super::arena::{Arena, Commit, Step};
+use super::arena::{Arena, Commit};
+use super::free_spans::Room;
 use super::heap::{Locked, PageHeap};
+use super::huge::mark;
 use super::limits::Verdict;
-use super::span::Record;
-use super::want::{Age, From, Goal, Want};
-use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
-use crate::os::{Os, OutOfMemory};
-use core::ptr::NonNull;
+use super::reserve::Refusal;
+use super::span::{Age, Density, From, Goal, Record, Use, Want};
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
+use crate::os::{Huge, Os, OutOfMemory};
 
 /// Largest unit of commits, in slices (32 MiB).
 const MOST_UNIT: usize = 16 * HUGE_SLICES;
-/// Committed room for a request: a free span, and the slice in it where the request begins.
-pub(super) type Room<'h> = (&'h Record, usize);
 
 /// The heap, locked, and committed room in it.
 pub(super) type Found<'h, O> = (Locked<'h, O>, Room<'h>);
@@ -68,20 +66,6 @@ pub(super) struct Stretch<'h> {
     limit: Option<usize>,
     /// How many units of huge pages they are to be; 0: ordinary slices.
     pub(super) units: usize,
-}
-
-/// Why nothing was made.
-pub(super) enum Refusal {
-    /// The kernel refused to commit: giving back what is free may help.
-    Commit,
-    /// There is no address space, or no room for another arena.
-    Space,
-}
-
-impl core::convert::From<OutOfMemory> for Refusal {
-    fn from(_: OutOfMemory) -> Self {
-        Self::Commit
-    }
 }
 
 /// What may still be tried for a request.
@@ -231,6 +215,14 @@ impl<O: Os> PageHeap<O> {
         (locked, room)
     }
 
+    /// Asks the kernel for huge pages in a stretch of units.
+    fn advise_units(&self, stretch: &Stretch<'_>) {
+        if stretch.units > 0 {
+            let start = stretch.arena.layout().address(stretch.from);
+            self.advise(start..start + stretch.units * HUGE_BYTES, Huge::Want);
+        }
+    }
+
     /// Commits the slices `from..to`, and when that takes a system call at the end, as many after
     /// them as a unit has, below `limit`. What was not committed is clean.
     fn commit(
@@ -260,65 +252,6 @@ impl<O: Os> PageHeap<O> {
         self.commit_bytes(arena.layout().address(from), (to - from) * SLICE_BYTES)?;
         self.locked().note_committed(arena, from, to);
         Ok(())
-    }
-
-    pub(super) fn commit_bytes(&self, address: usize, bytes: usize) -> Result<(), OutOfMemory> {
-        self.calls.note_commit();
-        let start = NonNull::new(address as *mut u8).ok_or(OutOfMemory)?;
-        // SAFETY: all callers name ranges of one arena, which is one reservation.
-        unsafe { self.os.commit(start, bytes) }
-    }
-
-    fn commit_step(&self, step: Step) -> Result<(), OutOfMemory> {
-        self.commit_bytes(step.address, step.bytes)?;
-        self.locked().inner.counts.metadata_bytes += step.bytes;
-        Ok(())
-    }
-
-    /// Commits what slices below `to` need in the tables.
-    fn ready_tables(&self, id: usize, to: usize) -> Result<(), OutOfMemory> {
-        let arena = &self.arenas()[id];
-        if let Some(step) = arena.tags_step(to) {
-            self.commit_step(step)?;
-            arena.set_tagged(step.slices);
-            if id == 0 {
-                self.publish_tags();
-            }
-        }
-        if let Some(step) = arena.groups_step(to) {
-            self.commit_step(step)?;
-            arena.set_ready(step.slices);
-        }
-        Ok(())
-    }
-
-    /// Commits those of the slices `from..to` that have no tables yet, and their tables. The slices
-    /// first: tables are never given back, so a request that is refused must not have paid for
-    /// them.
-    fn commit_with_tables(&self, id: usize, from: usize, to: usize) -> Result<(), OutOfMemory> {
-        let arena = &self.arenas()[id];
-        let from = from.max(arena.ready());
-        if from >= to {
-            return self.ready_tables(id, to);
-        }
-        let (address, bytes) = (arena.layout().address(from), (to - from) * SLICE_BYTES);
-        self.commit_bytes(address, bytes)?;
-        if let Err(refused) = self.ready_tables(id, to) {
-            self.take_back(address, bytes);
-            return Err(refused);
-        }
-        self.locked().note_committed(arena, from, to);
-        Ok(())
-    }
-
-    /// Uncommits what was committed just now and has no tables.
-    fn take_back(&self, address: usize, bytes: usize) {
-        self.calls.note_uncommit();
-        if let Some(start) = NonNull::new(address as *mut u8) {
-            // SAFETY: slices beyond the tables are in no span. If the kernel refuses, they stay
-            // readable, and are committed once more when they are needed.
-            let _ = unsafe { self.os.uncommit(start, bytes) };
-        }
     }
 }
 
@@ -362,10 +295,6 @@ impl Tries {
 }
 
 impl<'h, O: Os> Locked<'h, O> {
-    pub(super) fn note_committed(&mut self, arena: &Arena, from: usize, to: usize) {
-        self.inner.counts.committed_slices += arena.note(from, to, Commit::Yes);
-    }
-
     /// How far a commit that ends at `to` may go on: to the end of the unit, `limit`, or what is
     /// committed.
     fn widen(&self, arena: &Arena, to: usize, limit: usize) -> usize {
@@ -482,5 +411,44 @@ impl<'h, O: Os> Locked<'h, O> {
             0 => self.pass_frontier(stretch.id, stretch.to),
             _ => self.open_units(stretch),
         }
+    }
+
+    /// At most `most` units at the frontier of an arena for a request that suits them, if the
+    /// policy has it so.
+    fn stretch_of_units(&self, want: &Want, most: usize) -> Option<Stretch<'h>> {
+        let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
+        let batch = self.heap.huge_policy().batch(slabs);
+        let fits = want.density == Density::Dense && want.slices == 1 && want.align == 1;
+        if batch == 0 || !fits || self.heap.os.strict_commit() {
+            return None;
+        }
+        (0..self.heap.arenas().len()).find_map(|id| self.units_in(id, batch.min(most)))
+    }
+
+    fn units_in(&self, id: usize, units: usize) -> Option<Stretch<'h>> {
+        let arena = self.arena(id);
+        let at = arena.frontier().next_multiple_of(HUGE_SLICES);
+        let room = self.heap.growth_end(id).checked_sub(at)? / HUGE_SLICES;
+        let units = units.min(room);
+        (units > 0).then(|| Stretch::of_units(arena, id, at, units))
+    }
+
+    /// Moves the frontier over units that are committed. Returns the first.
+    fn open_units(&mut self, stretch: &Stretch<'h>) -> Option<&'h Record> {
+        let Stretch {
+            arena,
+            id,
+            from,
+            to,
+            ..
+        } = *stretch;
+        self.pass_frontier(id, from);
+        arena.set_frontier(to);
+        for at in (from..to).step_by(HUGE_SLICES) {
+            let unit = self.fresh(id, at, HUGE_SLICES);
+            mark(arena, at, Huge::Want);
+            self.add_free(unit, Age::New);
+        }
+        Some(arena.record(from))
     }
 }

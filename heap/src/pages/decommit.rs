@@ -2,12 +2,12 @@
 //! under a limit on writable memory. Whole huge pages of free spans are uncommitted, so that
 //! mappings stay few.
 
-use super::arena::{Arena, Commit};
+use super::arena::{Arena, Commit, Place};
 use super::heap::{Locked, PageHeap};
-use super::span::{Record, State};
-use super::want::Age;
-use crate::base::units::{HUGE_SLICES, SLICE_BYTES};
-use crate::os::{Os, OutOfMemory, Purged};
+use super::huge::{free_in_unit, mark};
+use super::span::{Age, Record, State};
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
+use crate::os::{Huge, Os, OutOfMemory, Purged};
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -62,6 +62,27 @@ impl<O: Os> PageHeap<O> {
         }
         bytes
     }
+
+    /// Makes the unit that a slice is in an ordinary part of the arena, if it is one. Free spans in
+    /// it that were dirty count as old from now on. The lock is not held while the kernel splits
+    /// the huge page; meanwhile the unit's spans come and go.
+    pub(super) fn end_unit(&self, place: Place<'_>) {
+        if !place.record().is_huge() {
+            return;
+        }
+        let (arena, from) = (place.arena, place.index / HUGE_SLICES * HUGE_SLICES);
+        let start = arena.layout().address(from);
+        let unit = start..start + HUGE_BYTES;
+        let told = self
+            .locked()
+            .ended()
+            .include(unit.clone(), arena.layout().range());
+        if let Some(range) = told {
+            self.advise(range, Huge::Avoid);
+        }
+        self.advise(unit, Huge::Split);
+        self.locked().make_ordinary(arena, from);
+    }
 }
 
 impl<'h, O: Os> Locked<'h, O> {
@@ -95,8 +116,43 @@ impl<'h, O: Os> Locked<'h, O> {
         let from = cursor.from.clamp(cursor.index, span.end());
         let (from, to) = committed_units(arena, from..span.end())?;
         cursor.from = to;
-        self.spell_out(span);
+        arena.spell_out(span);
         Some(self.set_aside(span, from, to - from))
+    }
+
+    /// Makes the units ordinary that no slab came to yet.
+    fn give_up_units(&mut self) {
+        for arena in self.heap.arenas() {
+            let mut index = arena.layout().head;
+            while index < arena.frontier() {
+                let span = arena.record(index);
+                let end = span.end();
+                let is_whole = span.slices.get() == HUGE_SLICES && span.dirty.get() == 0;
+                if span.state() == State::Free && span.is_huge() && is_whole {
+                    self.make_ordinary(arena, index);
+                }
+                index = end;
+            }
+        }
+    }
+
+    /// Makes the unit at slice `from` an ordinary part of the arena, if it is one. Free spans in it
+    /// that were dirty count as old from now on.
+    fn make_ordinary(&mut self, arena: &'h Arena, from: usize) {
+        if !arena.record(from).is_huge() {
+            return;
+        }
+        let free = free_in_unit(arena, from);
+        let spans = || (from..from + HUGE_SLICES).filter(|index| free & 1 << (index - from) != 0);
+        for span in spans().map(|index| arena.record(index)) {
+            self.detach(span);
+            self.unqueue(span);
+            span.set_state(State::Blank);
+        }
+        mark(arena, from, Huge::Avoid);
+        for span in spans().map(|index| arena.record(index)) {
+            self.add_free(span, Age::Old);
+        }
     }
 }
 

@@ -1,12 +1,10 @@
 //! The figures of the page heap.
 
-use super::USES;
-use super::calloc::ZeroingTotals;
-use super::heap::{Locked, PageHeap};
+use super::arena::Arena;
+use super::span::{USES, Use};
 use crate::base::sync::plain::Ordering::{Relaxed, Release};
 use crate::base::sync::plain::{AtomicU64, AtomicUsize, fence};
 use crate::base::units::SLICE_BYTES;
-use crate::os::{Os, shared};
 
 /// Spans of one use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +124,7 @@ impl CallCounts {
         self.move_pages.fetch_add(1, Relaxed);
     }
 
-    fn calls(&self) -> Calls {
+    pub(super) fn calls(&self) -> Calls {
         Calls {
             reserve: self.reserve.load(Relaxed),
             commit: self.commit.load(Relaxed),
@@ -165,13 +163,6 @@ impl Counts {
     }
 }
 
-impl<O: Os> PageHeap<O> {
-    /// The figures now.
-    pub fn totals(&self) -> Totals {
-        self.locked().totals()
-    }
-}
-
 /// Where the running figures are copied to, for other processes to see: one word each.
 #[derive(Clone, Copy, Debug)]
 pub struct Mirror {
@@ -184,98 +175,90 @@ pub struct Mirror {
 }
 
 /// The mirror is out by less than this part of the slices in use ...
-const MIRROR_PART: usize = 64;
+pub(super) const MIRROR_PART: usize = 64;
 /// ... and where fewer than these are in use, by less than this part of these.
-const MIRROR_SLICES: usize = 1024;
+pub(super) const MIRROR_SLICES: usize = 1024;
 
 /// Words of [`Mirror::figures`].
 pub const MIRROR_WORDS: usize = 1 + 2 * USES + 8;
 
-impl<O: Os> PageHeap<O> {
-    /// From now on the figures are copied there whenever they are out by a sixty-fourth of the
-    /// spans in use, or by a MiB in a small heap, and after a purge. `None`: no more.
-    pub fn set_mirror(&self, mirror: Option<Mirror>) {
-        let mut locked = self.locked();
-        locked.inner.mirror = mirror;
-        locked.reflect_now();
-    }
-}
-
-impl<O: Os> Locked<'_, O> {
-    /// Copies the figures to the mirror, if there is one and they are no longer about the same:
-    /// writing them costs some ns, and a thread that allocates and frees one large block again and
-    /// again should not pay them each time.
-    #[inline]
-    pub(super) fn reflect(&mut self) {
-        let used = self.inner.counts.used_slices;
-        let moved = used.abs_diff(self.inner.reflected);
-        // From the first span on, however small it is, it is told where the arena is.
-        let is_first = self.inner.reflected == 0 && used != 0;
-        if is_first || moved * MIRROR_PART >= used.max(MIRROR_SLICES) {
-            self.reflect_now();
-        }
-    }
-
-    /// The same, in any case.
-    #[cold]
-    pub(super) fn reflect_now(&mut self) {
-        self.inner.reflected = self.inner.counts.used_slices;
-        let Some(mirror) = self.inner.mirror.filter(|_| shared::is_mine()) else {
-            return;
-        };
-        let sequence = mirror.figures[0].load(Relaxed) | 1;
-        mirror.figures[0].store(sequence, Relaxed);
+impl Mirror {
+    /// Copies the figures there.
+    pub(super) fn write(&self, counts: &Counts, page_bytes: usize, arenas: &[Arena]) {
+        let sequence = self.figures[0].load(Relaxed) | 1;
+        self.figures[0].store(sequence, Relaxed);
         fence(Release);
-        for (word, figure) in mirror.figures[1..].iter().zip(self.reflected()) {
+        for (word, figure) in self.figures[1..].iter().zip(counts.mirrored(page_bytes)) {
             word.store(figure as u64, Relaxed);
         }
-        mirror.figures[0].store(sequence.wrapping_add(1), Release);
-        self.reflect_arenas(&mirror);
-    }
-
-    fn reflected(&self) -> impl Iterator<Item = usize> {
-        let counts = &self.inner.counts;
-        let spans = counts.by_use.iter().flat_map(|by| [by.spans, by.slices]);
-        spans.chain([
-            counts.by_use[super::Use::Large as usize - 1].bytes,
-            counts.free_slices * SLICE_BYTES,
-            counts.free_dirty_pages * self.page_bytes(),
-            counts.metadata_bytes,
-            counts.committed_slices * SLICE_BYTES + counts.metadata_bytes,
-            counts.reserved_slices * SLICE_BYTES,
-            counts.purges,
-            counts.purged_bytes,
-        ])
-    }
-
-    fn reflect_arenas(&self, mirror: &Mirror) {
-        let arenas = self.heap.arenas();
-        for (pair, arena) in mirror.arenas[1..].chunks_exact(2).zip(arenas) {
+        self.figures[0].store(sequence.wrapping_add(1), Release);
+        for (pair, arena) in self.arenas[1..].chunks_exact(2).zip(arenas) {
             pair[0].store(arena.layout().base as u64, Relaxed);
             pair[1].store((arena.end() * SLICE_BYTES) as u64, Relaxed);
         }
-        mirror.arenas[0].store(arenas.len() as u64, Release);
+        self.arenas[0].store(arenas.len() as u64, Release);
     }
 }
 
-impl<O: Os> Locked<'_, O> {
-    fn totals(&self) -> Totals {
-        let counts = &self.inner.counts;
-        Totals {
-            arenas: self.heap.arenas().len(),
-            reserved: counts.reserved_slices * SLICE_BYTES,
-            committed: counts.committed_slices * SLICE_BYTES + counts.metadata_bytes,
-            metadata: counts.metadata_bytes,
-            in_use: counts.used_slices * SLICE_BYTES,
-            peak: counts.peak_slices * SLICE_BYTES,
-            free: counts.free_slices * SLICE_BYTES,
-            free_dirty: counts.free_dirty_pages * self.page_bytes(),
-            by_use: counts.by_use,
-            purges: counts.purges,
-            purged_bytes: counts.purged_bytes,
-            refused_purges: counts.refused_purges,
-            calls: self.heap.calls.calls(),
-            zeroing: self.heap.zeroing.totals(),
+impl Counts {
+    fn mirrored(&self, page_bytes: usize) -> impl Iterator<Item = usize> {
+        let spans = self.by_use.iter().flat_map(|by| [by.spans, by.slices]);
+        spans.chain([
+            self.by_use[Use::Large as usize - 1].bytes,
+            self.free_slices * SLICE_BYTES,
+            self.free_dirty_pages * page_bytes,
+            self.metadata_bytes,
+            self.committed_slices * SLICE_BYTES + self.metadata_bytes,
+            self.reserved_slices * SLICE_BYTES,
+            self.purges,
+            self.purged_bytes,
+        ])
+    }
+}
+
+/// What making spans zero has cost and spared, in bytes unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZeroingTotals {
+    /// Written with zeros.
+    pub written: usize,
+    /// Asked for as zero, and neither written nor purged.
+    pub spared: usize,
+    /// Purged instead of written, populated or not.
+    pub purged: usize,
+    /// How often the kernel was asked which pages are populated.
+    pub asked: usize,
+    /// How often it could not be asked, or did not tell all.
+    pub unknown: usize,
+}
+
+/// The running counts behind [`ZeroingTotals`].
+#[derive(Debug)]
+pub(super) struct Zeroing {
+    pub(super) written: AtomicUsize,
+    pub(super) spared: AtomicUsize,
+    pub(super) purged: AtomicUsize,
+    pub(super) asked: AtomicUsize,
+    pub(super) unknown: AtomicUsize,
+}
+
+impl Zeroing {
+    pub(super) const fn new() -> Self {
+        Self {
+            written: AtomicUsize::new(0),
+            spared: AtomicUsize::new(0),
+            purged: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
+            unknown: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn totals(&self) -> ZeroingTotals {
+        ZeroingTotals {
+            written: self.written.load(Relaxed),
+            spared: self.spared.load(Relaxed),
+            purged: self.purged.load(Relaxed),
+            asked: self.asked.load(Relaxed),
+            unknown: self.unknown.load(Relaxed),
         }
     }
 }

@@ -5,25 +5,22 @@
 //! arena.
 
 use super::arena::{Arena, Commit};
-use super::commit::Room;
 use super::heap::Locked;
-use super::huge::may_merge;
-use super::span::{Detail, FitKey, Queue, Queued, Record, State, Warmth};
-use super::want::{Age, Density, From, Goal, Want};
+use super::span::{Age, Density, From, Goal, Want};
+use super::span::{Detail, FitKey, Queue, Queued, Record, State, Warmth, may_merge};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
-use crate::os::Os;
+use crate::os::{Os, Purged};
 use core::ptr::{self, NonNull};
+
+/// Committed room for a request: a free span, and the slice in it where the request begins.
+pub(super) type Room<'h> = (&'h Record, usize);
 
 /// How many free spans that may be too short for an alignment are looked at before one that cannot
 /// be.
 const ALIGNED_TRIES: usize = 8;
 
 impl<'h, O: Os> Locked<'h, O> {
-    pub(super) fn arena(&self, id: usize) -> &'h Arena {
-        &self.heap.arenas()[id]
-    }
-
     /// Committed room for a request.
     pub(super) fn find_ready(&self, goal: &Goal<'_>) -> Option<Room<'h>> {
         let (free, at) = self.find_free(goal)?;
@@ -103,7 +100,7 @@ impl<'h, O: Os> Locked<'h, O> {
         record.place(id as u8, first);
         record.dirty.set(0);
         record.set_detail(Detail::Masks);
-        self.set_length(record, slices);
+        self.arena(id).set_length(record, slices);
         record
     }
 
@@ -123,15 +120,6 @@ impl<'h, O: Os> Locked<'h, O> {
         self.free_at(arena, last - arena.record(last).back.get())
     }
 
-    /// Sets a span's length, in its first record and its last.
-    pub(super) fn set_length(&self, first: &Record, slices: usize) {
-        first.slices.set(slices);
-        self.arena(first.arena())
-            .record(first.index.get() + slices - 1)
-            .back
-            .set(slices - 1);
-    }
-
     /// Cuts the slices `at..at + slices` out of a free span; what is left before and after them
     /// stays free and as old as it was. Returns the record of what was cut out, complete but for a
     /// state.
@@ -141,11 +129,11 @@ impl<'h, O: Os> Locked<'h, O> {
         let (id, detail) = (free.arena() as u8, free.detail());
         // What the last purge passed is not counted again: it may be millions of slices.
         let unswept = self.inner.swept.skip(free.arena(), first, at);
-        let before = self.share(free, unswept, at);
-        debug_assert!(at - first > 1024 || before == self.share(free, first, at));
+        let before = arena.share(free, unswept, at);
+        debug_assert!(at - first > 1024 || before == arena.share(free, first, at));
         self.detach(free);
         let all = free.dirty.get();
-        let taken = self.share(free, at, cut);
+        let taken = arena.share(free, at, cut);
         if cut < end {
             let tail = arena.record(cut);
             tail.place(id, cut);
@@ -157,14 +145,14 @@ impl<'h, O: Os> Locked<'h, O> {
         free.set_state(State::Blank);
         if first < at {
             free.dirty.set(before);
-            self.set_length(free, at - first);
+            arena.set_length(free, at - first);
             self.attach(free);
         }
         let part = arena.record(at);
         part.place(id, at);
         part.dirty.set(taken);
-        self.set_length(part, slices);
-        self.keep_detail(part, detail);
+        arena.set_length(part, slices);
+        arena.keep_detail(part, detail);
         part
     }
 
@@ -190,12 +178,31 @@ impl<'h, O: Os> Locked<'h, O> {
         self.add_free(part, age)
     }
 
+    /// Puts back a part whose slices below `to` were purged, or not.
+    pub(super) fn return_part(&mut self, part: &'h Record, to: usize, purged: Purged) {
+        if purged == Purged::Zero {
+            let cleaned = self.arena(part.arena()).clear_dirty(part.index.get(), to);
+            part.dirty.set(part.dirty.get() - cleaned);
+            self.inner.counts.free_dirty_pages -= cleaned;
+        }
+        let age = match (purged, part.dirty.get()) {
+            (Purged::Zero, 1..) => Age::Old,
+            _ => Age::New,
+        };
+        let merged = self.put_back(part, age);
+        if purged == Purged::MaybeDirty {
+            self.unqueue(merged);
+            self.inner.refused.push(merged);
+        }
+        self.reflect_now();
+    }
+
     /// Makes `tail` a free span, of the age and in the queue of the one it is cut from.
     fn split_off(&mut self, whole: &Record, tail: &'h Record, slices: usize, dirty: usize) {
         tail.dirty.set(dirty);
         tail.set_detail(whole.detail());
         tail.set_freed_at(whole.freed_at());
-        self.set_length(tail, slices);
+        self.arena(tail.arena()).set_length(tail, slices);
         if dirty > 0
             && let Some(queue) = self.queue(whole.queued())
         {
@@ -225,7 +232,7 @@ impl<'h, O: Os> Locked<'h, O> {
             self.detach(neighbour);
         }
         let parts = [before, Some(span), after];
-        let detail = self.agree(&parts);
+        let detail = arena.agree(&parts);
         let sum = |of: fn(&Record) -> usize| parts.into_iter().flatten().map(of).sum::<usize>();
         let (slices, dirty) = (sum(|part| part.slices.get()), sum(|part| part.dirty.get()));
         let heir = neighbours
@@ -243,7 +250,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
         merged.dirty.set(dirty);
         merged.set_detail(detail);
-        self.set_length(merged, slices);
+        arena.set_length(merged, slices);
         if detail == Detail::Blanket {
             // A blanket may have spread over what was clean.
             let swept = &mut self.inner.swept;

@@ -1,28 +1,24 @@
 //! The page heap: what it consists of, and its lock. All of this is off the fast paths.
 
-use super::Use;
-use super::arena::{Arena, Sides};
-use super::calloc::{Habits, Zeroing};
-use super::ended::Ended;
-use super::figures::{CallCounts, Counts, Mirror};
-use super::huge::Policy;
-use super::limits::Limits;
-use super::place::Place;
-use super::purge::Swept;
-use super::span::{Queue, Queued, Record, State};
+use super::arena::{Arena, MAX_ARENAS, Place, Sides};
+use super::figures::{CallCounts, Counts, Mirror, Totals, Zeroing};
+use super::figures::{MIRROR_PART, MIRROR_SLICES};
+use super::huge::{Ended, Policy};
+use super::limits::{Footprint, Limits, Verdict};
+use super::predictor::Habits;
+use super::span::{Queue, Queued, Record, State, Use};
+use super::zero_state::Swept;
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{
-    AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering,
+    AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed,
 };
 use crate::base::tree::Tree;
-use crate::base::units::SLICE_SHIFT;
-use crate::os::Os;
+use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::os::lock::{FutexGuard, FutexLock, Rank};
 use crate::os::section::Section;
+use crate::os::{Huge, Os, shared};
+use core::ops::Range;
 use core::ptr::NonNull;
-
-/// Most arenas of one heap.
-pub(super) const MAX_ARENAS: usize = 256;
 
 /// How long a free page stays resident unless told otherwise, in ms.
 const DEFAULT_DECAY_MS: u64 = 1000;
@@ -124,6 +120,93 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Gives up `before`, which was taken before the heap's lock, right after that lock.
     pub(super) fn given_up_after(&mut self, before: FutexGuard<'h>) {
         self._before = Some(before);
+    }
+
+    pub(super) fn arena(&self, id: usize) -> &'h Arena {
+        &self.heap.arenas()[id]
+    }
+
+    pub(super) fn page_bytes(&self) -> usize {
+        self.heap.os.page_bytes().min(SLICE_BYTES)
+    }
+
+    /// Calls `visit` with every span, in the order of addresses within an arena.
+    pub(super) fn for_each_record(&self, mut visit: impl FnMut(Place<'h>, &'h Record)) {
+        for arena in self.heap.arenas() {
+            let mut index = arena.layout().head;
+            while index < arena.frontier() {
+                let record = arena.record(index);
+                let end = record.end();
+                visit(Place { arena, index }, record);
+                index = end.max(index + 1);
+            }
+        }
+    }
+
+    /// Copies the figures to the mirror, if there is one and they are no longer about the same:
+    /// writing them costs some ns, and a thread that allocates and frees one large block again and
+    /// again should not pay them each time.
+    #[inline]
+    pub(super) fn reflect(&mut self) {
+        let used = self.inner.counts.used_slices;
+        let moved = used.abs_diff(self.inner.reflected);
+        // From the first span on, however small it is, it is told where the arena is.
+        let is_first = self.inner.reflected == 0 && used != 0;
+        if is_first || moved * MIRROR_PART >= used.max(MIRROR_SLICES) {
+            self.reflect_now();
+        }
+    }
+
+    /// The same, in any case.
+    #[cold]
+    pub(super) fn reflect_now(&mut self) {
+        self.inner.reflected = self.inner.counts.used_slices;
+        if let Some(mirror) = self.inner.mirror.filter(|_| shared::is_mine()) {
+            mirror.write(&self.inner.counts, self.page_bytes(), self.heap.arenas());
+        }
+    }
+
+    fn footprint(&self) -> Footprint {
+        let absent = usize::try_from(self.heap.absent.load(Ordering::Relaxed)).unwrap_or(0);
+        Footprint::of(&self.inner.counts, absent, self.page_bytes())
+    }
+
+    /// Most dirty pages that free spans may have now.
+    pub(super) fn most_dirty_pages(&self) -> usize {
+        match self.heap.limits.most_dirty(|| self.footprint().used) {
+            usize::MAX => usize::MAX,
+            bytes => bytes / self.page_bytes(),
+        }
+    }
+
+    /// Whether `slices` more slices in use keep the hard limit.
+    pub(super) fn judge(&self, slices: usize, use_: Use) -> Verdict {
+        self.heap.limits.judge(slices, use_, || self.footprint())
+    }
+
+    pub(super) fn count_returned(&mut self, bytes: usize) {
+        self.inner.counts.purges += 1;
+        self.inner.counts.purged_bytes += bytes;
+    }
+
+    fn totals(&self) -> Totals {
+        let counts = &self.inner.counts;
+        Totals {
+            arenas: self.heap.arenas().len(),
+            reserved: counts.reserved_slices * SLICE_BYTES,
+            committed: counts.committed_slices * SLICE_BYTES + counts.metadata_bytes,
+            metadata: counts.metadata_bytes,
+            in_use: counts.used_slices * SLICE_BYTES,
+            peak: counts.peak_slices * SLICE_BYTES,
+            free: counts.free_slices * SLICE_BYTES,
+            free_dirty: counts.free_dirty_pages * self.page_bytes(),
+            by_use: counts.by_use,
+            purges: counts.purges,
+            purged_bytes: counts.purged_bytes,
+            refused_purges: counts.refused_purges,
+            calls: self.heap.calls.calls(),
+            zeroing: self.heap.zeroing.totals(),
+        }
     }
 
     /// Where units of huge pages ended.
@@ -231,6 +314,91 @@ impl<O: Os> PageHeap<O> {
                 visit(place);
             }
         });
+    }
+
+    /// The bounds in force.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Hears that `bytes` more bytes (fewer, if negative) of spans in use are not resident, and
+    /// stay away for now.
+    pub fn note_absent(&self, bytes: isize) {
+        self.absent.fetch_add(bytes, Relaxed);
+    }
+
+    /// Whether a refused request for `bytes` could be served if every slab and every stack were
+    /// empty and all that is free stood together. If not, gathering free memory is vain.
+    pub fn may_gain(&self, bytes: usize) -> bool {
+        let locked = self.locked();
+        let counts = &locked.inner.counts;
+        let loose = [Use::Slab, Use::Stack].map(|use_| counts.by_use[use_ as usize - 1].slices);
+        let loose = loose.iter().sum::<usize>() * SLICE_BYTES;
+        let fixed = locked.footprint().used.saturating_sub(loose);
+        bytes <= loose + counts.free_slices * SLICE_BYTES
+            && bytes <= self.limits.hard().saturating_sub(fixed)
+    }
+
+    /// Bytes that may be resident: of spans in use (see [`STACK_BYTES`]), and of free pages.
+    pub fn footprint(&self) -> Footprint {
+        self.locked().footprint()
+    }
+
+    /// The figures now.
+    pub fn totals(&self) -> Totals {
+        self.locked().totals()
+    }
+
+    /// From now on the figures are copied there whenever they are out by a sixty-fourth of the
+    /// spans in use, or by a MiB in a small heap, and after a purge. `None`: no more.
+    pub fn set_mirror(&self, mirror: Option<Mirror>) {
+        let mut locked = self.locked();
+        locked.inner.mirror = mirror;
+        locked.reflect_now();
+    }
+
+    /// Sets when slabs come from huge pages. Arenas that exist stay as they are.
+    pub fn set_huge(&self, policy: Policy) {
+        self.huge.store(policy as u8, Relaxed);
+    }
+
+    /// Tells the kernel what the policy says of a new mapping as a whole: nothing by default.
+    ///
+    /// # Safety
+    /// - The range is of one reservation, and no thread uses it.
+    pub(super) unsafe fn advise_mapping(&self, base: NonNull<u8>, bytes: usize) {
+        let advice = match self.huge_policy() {
+            Policy::Auto => return,
+            Policy::Never => Huge::Avoid,
+            Policy::Always => Huge::Want,
+        };
+        // SAFETY: the caller's promise; the advice changes no contents.
+        unsafe { self.os.advise_huge(base, bytes, advice) };
+    }
+
+    pub(super) fn advise(&self, range: Range<usize>, advice: Huge) {
+        if let Some(start) = NonNull::new(range.start as *mut u8) {
+            // SAFETY: all callers name ranges of one arena, which is one reservation; advice
+            // changes no contents.
+            unsafe { self.os.advise_huge(start, range.len(), advice) };
+        }
+    }
+
+    pub(super) fn huge_policy(&self) -> Policy {
+        match self.huge.load(Relaxed) {
+            0 => Policy::Auto,
+            1 => Policy::Never,
+            _ => Policy::Always,
+        }
+    }
+
+    /// The slice of an arena up to which spans may reach.
+    pub(super) fn growth_end(&self, id: usize) -> usize {
+        let arena = &self.arenas()[id];
+        match id < self.closed.load(Relaxed) {
+            true => arena.frontier(),
+            false => arena.end(),
+        }
     }
 
     /// From now on nothing is committed ahead of its use.

@@ -10,19 +10,21 @@
 //!
 //! Advice parts mappings, whose number is limited. So units are opened in batches that grow with
 //! the slabs, and [`super::ended`] bounds the ranges in which they ended.
+//!
+//! Where units of huge pages ended, as ranges of addresses that the kernel was told to use no huge
+//! pages for.
+//!
+//! Every such range among units that go on is a mapping of its own, and parts its neighbours. A
+//! process may have some 65,000 mappings, so ranges are few: beyond [`MOST_RANGES`] a unit that
+//! ends is joined to the nearest range, with what lies between. The units there keep the huge pages
+//! that they have until they end themselves; what is faulted in there later comes as ordinary
+//! pages.
 
-use super::Use;
-use super::arena::Arena;
-use super::commit::Stretch;
-use super::heap::{Locked, PageHeap};
-use super::place::Place;
-use super::span::{Record, State};
-use super::want::{Age, Density, Want};
-use crate::base::sync::plain::Ordering::Relaxed;
-use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
-use crate::os::{Huge, Os};
+use super::arena::{Arena, MAX_ARENAS};
+use super::span::State;
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES};
+use crate::os::Huge;
 use core::ops::Range;
-use core::ptr::NonNull;
 
 /// From this size of all slabs on, new slabs come from units: the last unit, part empty, is at most
 /// a thirtieth of them.
@@ -33,176 +35,8 @@ const BATCH_PART: usize = 8;
 /// ... and at most this many units (128 MiB): their tables are touched at once.
 const MOST_UNITS: usize = 64;
 
-/// When slabs come from huge pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Policy {
-    /// In processes with many slabs.
-    Auto = 0,
-    /// Never.
-    Never = 1,
-    /// From the first slab on; and arenas as a whole may have huge pages.
-    Always = 2,
-}
-
-impl<O: Os> PageHeap<O> {
-    /// Sets when slabs come from huge pages. Arenas that exist stay as they are.
-    pub fn set_huge(&self, policy: Policy) {
-        self.huge.store(policy as u8, Relaxed);
-    }
-
-    /// Tells the kernel what the policy says of a new mapping as a whole: nothing by default.
-    ///
-    /// # Safety
-    /// - The range is of one reservation, and no thread uses it.
-    pub(super) unsafe fn advise_mapping(&self, base: NonNull<u8>, bytes: usize) {
-        let advice = match self.huge_policy() {
-            Policy::Auto => return,
-            Policy::Never => Huge::Avoid,
-            Policy::Always => Huge::Want,
-        };
-        // SAFETY: the caller's promise; the advice changes no contents.
-        unsafe { self.os.advise_huge(base, bytes, advice) };
-    }
-
-    /// Asks the kernel for huge pages in a stretch of units.
-    pub(super) fn advise_units(&self, stretch: &Stretch<'_>) {
-        if stretch.units > 0 {
-            let start = stretch.arena.layout().address(stretch.from);
-            self.advise(start..start + stretch.units * HUGE_BYTES, Huge::Want);
-        }
-    }
-
-    /// Makes the unit that a slice is in an ordinary part of the arena, if it is one. Free spans in
-    /// it that were dirty count as old from now on. The lock is not held while the kernel splits
-    /// the huge page; meanwhile the unit's spans come and go.
-    pub(super) fn end_unit(&self, place: Place<'_>) {
-        if !place.record().is_huge() {
-            return;
-        }
-        let (arena, from) = (place.arena, place.index / HUGE_SLICES * HUGE_SLICES);
-        let start = arena.layout().address(from);
-        let unit = start..start + HUGE_BYTES;
-        let told = self
-            .locked()
-            .ended()
-            .include(unit.clone(), arena.layout().range());
-        if let Some(range) = told {
-            self.advise(range, Huge::Avoid);
-        }
-        self.advise(unit, Huge::Split);
-        self.locked().make_ordinary(arena, from);
-    }
-
-    fn advise(&self, range: Range<usize>, advice: Huge) {
-        if let Some(start) = NonNull::new(range.start as *mut u8) {
-            // SAFETY: all callers name ranges of one arena, which is one reservation; advice
-            // changes no contents.
-            unsafe { self.os.advise_huge(start, range.len(), advice) };
-        }
-    }
-
-    fn huge_policy(&self) -> Policy {
-        match self.huge.load(Relaxed) {
-            0 => Policy::Auto,
-            1 => Policy::Never,
-            _ => Policy::Always,
-        }
-    }
-}
-
-/// Whether two free neighbours may become one: they are of a kind, and not of two units.
-pub(super) fn may_merge(before: &Record, after: &Record) -> bool {
-    match (before.is_huge(), after.is_huge()) {
-        (false, false) => true,
-        (true, true) => !after.index.get().is_multiple_of(HUGE_SLICES),
-        _ => false,
-    }
-}
-
-impl<'h, O: Os> Locked<'h, O> {
-    /// At most `most` units at the frontier of an arena for a request that suits them, if the
-    /// policy has it so.
-    pub(super) fn stretch_of_units(&self, want: &Want, most: usize) -> Option<Stretch<'h>> {
-        let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
-        let wanted = match self.heap.huge_policy() {
-            Policy::Auto => slabs >= LEAST_SLAB_BYTES,
-            Policy::Never => false,
-            Policy::Always => true,
-        };
-        let fits = want.density == Density::Dense && want.slices == 1 && want.align == 1;
-        if !wanted || !fits || self.heap.os.strict_commit() {
-            return None;
-        }
-        let batch = (slabs / BATCH_PART / HUGE_BYTES).clamp(1, MOST_UNITS);
-        (0..self.heap.arenas().len()).find_map(|id| self.units_in(id, batch.min(most)))
-    }
-
-    fn units_in(&self, id: usize, units: usize) -> Option<Stretch<'h>> {
-        let arena = self.arena(id);
-        let at = arena.frontier().next_multiple_of(HUGE_SLICES);
-        let room = self.heap.growth_end(id).checked_sub(at)? / HUGE_SLICES;
-        let units = units.min(room);
-        (units > 0).then(|| Stretch::of_units(arena, id, at, units))
-    }
-
-    /// Moves the frontier over units that are committed. Returns the first.
-    pub(super) fn open_units(&mut self, stretch: &Stretch<'h>) -> Option<&'h Record> {
-        let Stretch {
-            arena,
-            id,
-            from,
-            to,
-            ..
-        } = *stretch;
-        self.pass_frontier(id, from);
-        arena.set_frontier(to);
-        for at in (from..to).step_by(HUGE_SLICES) {
-            let unit = self.fresh(id, at, HUGE_SLICES);
-            mark(arena, at, Huge::Want);
-            self.add_free(unit, Age::New);
-        }
-        Some(arena.record(from))
-    }
-
-    /// Makes the units ordinary that no slab came to yet.
-    pub(super) fn give_up_units(&mut self) {
-        for arena in self.heap.arenas() {
-            let mut index = arena.layout().head;
-            while index < arena.frontier() {
-                let span = arena.record(index);
-                let end = span.end();
-                let is_whole = span.slices.get() == HUGE_SLICES && span.dirty.get() == 0;
-                if span.state() == State::Free && span.is_huge() && is_whole {
-                    self.make_ordinary(arena, index);
-                }
-                index = end;
-            }
-        }
-    }
-
-    /// Makes the unit at slice `from` an ordinary part of the arena, if it is one. Free spans in it
-    /// that were dirty count as old from now on.
-    pub(super) fn make_ordinary(&mut self, arena: &'h Arena, from: usize) {
-        if !arena.record(from).is_huge() {
-            return;
-        }
-        let free = free_in_unit(arena, from);
-        let spans = || (from..from + HUGE_SLICES).filter(|index| free & 1 << (index - from) != 0);
-        for span in spans().map(|index| arena.record(index)) {
-            self.detach(span);
-            self.unqueue(span);
-            span.set_state(State::Blank);
-        }
-        mark(arena, from, Huge::Avoid);
-        for span in spans().map(|index| arena.record(index)) {
-            self.add_free(span, Age::Old);
-        }
-    }
-}
-
 /// The first slices of the free spans of a unit, as bits. No span passes its ends.
-fn free_in_unit(arena: &Arena, from: usize) -> u32 {
+pub(super) fn free_in_unit(arena: &Arena, from: usize) -> u32 {
     let (mut index, mut free) = (from, 0);
     while index < from + HUGE_SLICES {
         let record = arena.record(index);
@@ -215,6 +49,173 @@ fn free_in_unit(arena: &Arena, from: usize) -> u32 {
 }
 
 /// Notes of all slices of the unit at `from` whether they are huge.
-fn mark(arena: &Arena, from: usize, advice: Huge) {
+pub(super) fn mark(arena: &Arena, from: usize, advice: Huge) {
     (from..from + HUGE_SLICES).for_each(|index| arena.record(index).set_huge(advice == Huge::Want));
+}
+/// When slabs come from huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Policy {
+    /// In processes with many slabs.
+    Auto = 0,
+    /// Never.
+    Never = 1,
+    /// From the first slab on; and arenas as a whole may have huge pages.
+    Always = 2,
+}
+
+/// Most ranges, but that every arena may have one.
+const MOST_RANGES: usize = 48;
+const ROOM: usize = MOST_RANGES + MAX_ARENAS;
+
+/// The ranges, lowest first; no two of them touch.
+#[derive(Debug)]
+pub(super) struct Ended {
+    ranges: [(usize, usize); ROOM],
+    count: usize,
+}
+
+impl Ended {
+    pub(super) const fn new() -> Self {
+        Self {
+            ranges: [(0, 0); ROOM],
+            count: 0,
+        }
+    }
+
+    /// Takes in a unit of an arena. Returns what the kernel is to be told of; `None` if it was
+    /// told.
+    pub(super) fn include(
+        &mut self,
+        unit: Range<usize>,
+        arena: Range<usize>,
+    ) -> Option<Range<usize>> {
+        // The first range that does not end before the unit, and so may hold it.
+        let next = self.known().partition_point(|range| range.1 < unit.start);
+        let holds = |range: &(usize, usize)| range.0 <= unit.start && unit.end <= range.1;
+        if self.known().get(next).is_some_and(holds) {
+            return None;
+        }
+        let told = self.reach(next, unit, &arena);
+        self.insert(told.clone());
+        Some(told)
+    }
+
+    fn known(&self) -> &[(usize, usize)] {
+        &self.ranges[..self.count]
+    }
+
+    /// The unit, and what lies between it and the nearest range if there are too many to add one.
+    fn reach(&self, next: usize, unit: Range<usize>, arena: &Range<usize>) -> Range<usize> {
+        let before = next.checked_sub(1).map(|before| self.ranges[before].1);
+        let before = before.filter(|&end| end > arena.start);
+        let after = self.known().get(next).map(|range| range.0);
+        let after = after.filter(|&start| start < arena.end);
+        let touches = after.is_some_and(|start| start <= unit.end);
+        if touches || self.count < MOST_RANGES {
+            return unit;
+        }
+        let gap_before = before.map_or(usize::MAX, |end| unit.start - end);
+        let gap_after = after.map_or(usize::MAX, |start| start - unit.end);
+        match (before, after) {
+            (Some(end), _) if gap_before <= gap_after => end..unit.end,
+            (_, Some(start)) => unit.start..start,
+            // The first of its arena.
+            _ => unit,
+        }
+    }
+
+    /// Adds a range, joined with those that it touches.
+    fn insert(&mut self, new: Range<usize>) {
+        let from = self.known().partition_point(|range| range.1 < new.start);
+        let to = self.known().partition_point(|range| range.0 <= new.end);
+        let joined = match self.known().get(from..to) {
+            Some([first, .., last]) => (first.0.min(new.start), last.1.max(new.end)),
+            Some([only]) => (only.0.min(new.start), only.1.max(new.end)),
+            _ => (new.start, new.end),
+        };
+        if from == to {
+            self.ranges.copy_within(from..self.count, from + 1);
+        } else {
+            self.ranges.copy_within(to..self.count, from + 1);
+        }
+        self.ranges[from] = joined;
+        self.count = self.count + 1 - (to - from);
+    }
+}
+
+impl Policy {
+    /// How many units to open at once for another slab, of which there are `slabs` bytes; 0: none.
+    pub(super) fn batch(self, slabs: usize) -> usize {
+        let wanted = match self {
+            Self::Auto => slabs >= LEAST_SLAB_BYTES,
+            Self::Never => false,
+            Self::Always => true,
+        };
+        match wanted {
+            true => (slabs / BATCH_PART / HUGE_BYTES).clamp(1, MOST_UNITS),
+            false => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    const ARENA: Range<usize> = 0..1 << 20;
+
+    /// Takes in units of length 1, and looks that what was told covers them and is what is noted.
+    fn include_all(ended: &mut Ended, units: impl Iterator<Item = usize>) -> BTreeSet<usize> {
+        let mut told = BTreeSet::new();
+        for unit in units {
+            told.extend(ended.include(unit..unit + 1, ARENA).into_iter().flatten());
+            assert!(told.contains(&unit));
+            assert_eq!(ended.include(unit..unit + 1, ARENA), None);
+        }
+        let noted: BTreeSet<_> = ended.known().iter().flat_map(|r| r.0..r.1).collect();
+        assert_eq!(told, noted);
+        let apart = |pair: &[(usize, usize)]| pair[0].1 < pair[1].0;
+        assert!(ended.known().windows(2).all(apart), "{:?}", ended.known());
+        told
+    }
+
+    #[test]
+    fn neighbours_join() {
+        let mut ended = Ended::new();
+        include_all(&mut ended, [5, 7, 6, 9, 4].into_iter());
+        assert_eq!(ended.known(), [(4, 8), (9, 10)]);
+        assert_eq!(ended.include(8..9, ARENA), Some(8..9));
+        assert_eq!(ended.known(), [(4, 10)]);
+    }
+
+    #[test]
+    fn ranges_are_few_whatever_ends() {
+        for step in [2, 3, 7, 101] {
+            let mut ended = Ended::new();
+            let units: Vec<_> = (0..3000).map(|unit| unit * step % 3001).collect();
+            include_all(&mut ended, units.into_iter().filter(|unit| unit % 2 == 0));
+            assert!(ended.count <= MOST_RANGES);
+        }
+    }
+
+    #[test]
+    fn too_many_join_the_nearest() {
+        let mut ended = Ended::new();
+        include_all(&mut ended, (0..MOST_RANGES).map(|unit| unit * 100));
+        assert_eq!(ended.include(130..131, ARENA), Some(101..131));
+        assert_eq!(ended.include(270..271, ARENA), Some(270..300));
+        assert_eq!(ended.count, MOST_RANGES);
+        // An arena without a range gets one.
+        let other = 2 << 20..3 << 20;
+        let unit = other.start + 4..other.start + 5;
+        assert_eq!(ended.include(unit.clone(), other.clone()), Some(unit));
+        let second = other.start + 8..other.start + 9;
+        assert_eq!(
+            ended.include(second, other.clone()),
+            Some(other.start + 5..other.start + 9)
+        );
+    }
 }

@@ -7,12 +7,11 @@
 //! Near the soft limit free pages are given back before their time, down to all of them. A request
 //! that would pass the hard limit with every free page given back is refused.
 
-use super::Use;
-use super::heap::{Locked, PageHeap};
+use super::figures::Counts;
+use super::span::Use;
 use crate::base::sync::plain::AtomicUsize;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
-use crate::os::Os;
 
 /// What a stack in use counts as, in bytes, however long its span: a parked coroutine touches a
 /// page or two.
@@ -111,36 +110,6 @@ impl Limits {
     }
 }
 
-impl<O: Os> PageHeap<O> {
-    /// The bounds in force.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// Hears that `bytes` more bytes (fewer, if negative) of spans in use are not resident, and
-    /// stay away for now.
-    pub fn note_absent(&self, bytes: isize) {
-        self.absent.fetch_add(bytes, Relaxed);
-    }
-
-    /// Whether a refused request for `bytes` could be served if every slab and every stack were
-    /// empty and all that is free stood together. If not, gathering free memory is vain.
-    pub fn may_gain(&self, bytes: usize) -> bool {
-        let locked = self.locked();
-        let counts = &locked.inner.counts;
-        let loose = [Use::Slab, Use::Stack].map(|use_| counts.by_use[use_ as usize - 1].slices);
-        let loose = loose.iter().sum::<usize>() * SLICE_BYTES;
-        let fixed = locked.footprint().used.saturating_sub(loose);
-        bytes <= loose + counts.free_slices * SLICE_BYTES
-            && bytes <= self.limits.hard().saturating_sub(fixed)
-    }
-
-    /// Bytes that may be resident: of spans in use (see [`STACK_BYTES`]), and of free pages.
-    pub fn footprint(&self) -> Footprint {
-        self.locked().footprint()
-    }
-}
-
 /// What the heap holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
@@ -155,38 +124,42 @@ impl Footprint {
     pub fn total(&self) -> usize {
         self.used + self.dirty
     }
-}
 
-impl<O: Os> Locked<'_, O> {
-    fn footprint(&self) -> Footprint {
-        let counts = &self.inner.counts;
+    /// What counts tell, with `absent` bytes of spans in use not resident.
+    pub(super) fn of(counts: &Counts, absent: usize, page_bytes: usize) -> Self {
         let stacks = counts.by_use[Use::Stack as usize - 1];
         let other = counts.used_slices - stacks.slices;
-        let absent = usize::try_from(self.heap.absent.load(Relaxed)).unwrap_or(0);
         let used = other * SLICE_BYTES + stacks.spans * STACK_BYTES;
-        Footprint {
+        Self {
             used: used.saturating_sub(absent),
-            dirty: counts.free_dirty_pages * self.page_bytes(),
+            dirty: counts.free_dirty_pages * page_bytes,
         }
     }
+}
 
-    /// Most dirty pages that free spans may have now.
-    pub(super) fn most_dirty_pages(&self) -> usize {
-        let limits = &self.heap.limits;
-        let (bound, soft) = (limits.dirty.load(Relaxed), limits.soft());
-        if bound.min(soft) == usize::MAX {
-            return usize::MAX;
+impl Limits {
+    /// Most bytes of dirty pages that free spans may have beside `used` bytes in use; `usize::MAX`
+    /// if there is no bound.
+    pub(super) fn most_dirty(&self, used: impl FnOnce() -> usize) -> usize {
+        let (bound, soft) = (self.dirty.load(Relaxed), self.soft());
+        match bound.min(soft) {
+            usize::MAX => usize::MAX,
+            _ => bound.min(soft.saturating_sub(used())),
         }
-        bound.min(soft.saturating_sub(self.footprint().used)) / self.page_bytes()
     }
 
     /// Whether `slices` more slices in use keep the hard limit.
-    pub(super) fn judge(&self, slices: usize, use_: Use) -> Verdict {
-        let hard = self.heap.limits.hard();
+    pub(super) fn judge(
+        &self,
+        slices: usize,
+        use_: Use,
+        held: impl FnOnce() -> Footprint,
+    ) -> Verdict {
+        let hard = self.hard();
         if hard == usize::MAX {
             return Verdict::Granted;
         }
-        let held = self.footprint();
+        let held = held();
         let wanted = match use_ {
             Use::Stack => STACK_BYTES,
             _ => slices.saturating_mul(SLICE_BYTES),

@@ -7,12 +7,11 @@
 //! charged, whole huge pages are uncommitted instead. What the kernel refuses to purge stays dirty,
 //! out of the queue.
 
+use super::arena::Place;
 use super::decommit::committed_units;
 use super::heap::{Locked, PageHeap};
-use super::place::Place;
 use super::span::{Detail, Record};
-use super::want::Age;
-use super::zero_state::DirtyRun;
+use super::zero_state::{DirtyRun, Swept};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, OutOfMemory, Populated, Purged};
@@ -32,40 +31,6 @@ const MOST_SPARSE: usize = 512 << 20;
 
 /// Most pieces that a caller purges on its way when a bound is passed.
 const MOST_ON_THE_WAY: usize = 8;
-
-/// Slices of an arena that the last piece of work passed: the free ones among them are clean. A
-/// span of millions of slices is purged by thousands of pieces, each of which would begin with a
-/// look at all that is clean by now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Swept {
-    arena: usize,
-    from: usize,
-    to: usize,
-}
-
-impl Swept {
-    pub(super) const NOTHING: Self = Self {
-        arena: 0,
-        from: 0,
-        to: 0,
-    };
-
-    /// From where on a free span, the slices `first..end`, may be dirty.
-    pub(super) fn skip(&self, arena: usize, first: usize, end: usize) -> usize {
-        if arena == self.arena && (self.from..self.to).contains(&first) {
-            self.to.min(end)
-        } else {
-            first
-        }
-    }
-
-    /// Forgets what lies at or after a span that becomes free and is dirty.
-    pub(super) fn note_dirty(&mut self, arena: usize, first: usize, end: usize) {
-        if arena == self.arena && first < self.to && end > self.from {
-            self.to = first.max(self.from);
-        }
-    }
-}
 
 /// Which spans a piece of work is about; always the oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -404,7 +369,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
         if span.detail() == Detail::Blanket {
             self.inner.swept = Swept::NOTHING;
-            self.spell_out(span);
+            arena.spell_out(span);
         }
         let (belief, bytes) = match span.dirty.get() * self.page_bytes() > LONG_BYTES {
             true => (Belief::Kernel, reach),
@@ -426,25 +391,6 @@ impl<'h, O: Os> Locked<'h, O> {
         Some(Piece::Pages(part, run, belief))
     }
 
-    /// Puts back a part whose slices below `to` were purged, or not.
-    pub(super) fn return_part(&mut self, part: &'h Record, to: usize, purged: Purged) {
-        if purged == Purged::Zero {
-            let cleaned = self.arena(part.arena()).clear_dirty(part.index.get(), to);
-            part.dirty.set(part.dirty.get() - cleaned);
-            self.inner.counts.free_dirty_pages -= cleaned;
-        }
-        let age = match (purged, part.dirty.get()) {
-            (Purged::Zero, 1..) => Age::Old,
-            _ => Age::New,
-        };
-        let merged = self.put_back(part, age);
-        if purged == Purged::MaybeDirty {
-            self.unqueue(merged);
-            self.inner.refused.push(merged);
-        }
-        self.reflect_now();
-    }
-
     fn count_purge(&mut self, bytes: usize, purged: Purged) {
         self.heap.calls.note_purge();
         match purged {
@@ -460,10 +406,5 @@ impl<'h, O: Os> Locked<'h, O> {
             span.set_freed_at(self.heap.os.now_ms());
             self.inner.aging.push(span);
         }
-    }
-
-    pub(super) fn count_returned(&mut self, bytes: usize) {
-        self.inner.counts.purges += 1;
-        self.inner.counts.purged_bytes += bytes;
     }
 }

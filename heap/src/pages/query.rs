@@ -2,11 +2,9 @@
 //! are populated, and just these are dirty from then on. Neighbours are asked about in one go, for
 //! the question costs ten times what a further span in it does.
 
-use super::arena::Arena;
+use super::arena::{Arena, Place};
 use super::heap::PageHeap;
-use super::place::Place;
-use super::span::Detail;
-use super::want::Age;
+use super::span::{Age, Detail};
 use super::zero_state::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;

@@ -2,10 +2,9 @@
 //!
 //! The caller holds [`PageHeap::committing`], and not the heap's lock.
 
-use super::arena::{Arena, Commit, Layout};
-use super::commit::Refusal;
-use super::heap::{MAX_ARENAS, PageHeap};
-use super::want::{Density, From, Want};
+use super::arena::{Arena, Commit, Layout, MAX_ARENAS, Step};
+use super::heap::{Locked, PageHeap};
+use super::span::{Density, From, Want};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Os, OutOfMemory};
@@ -33,6 +32,20 @@ const BREAK_SLICES: usize = (4 << 20) / SLICE_BYTES;
 const LOCK_TRIES: usize = 1000;
 /// Fewest slices to commit with an arena's first tables.
 const FIRST_SLICES: usize = HUGE_SLICES / 2;
+
+/// Why nothing was made.
+pub(super) enum Refusal {
+    /// The kernel refused to commit: giving back what is free may help.
+    Commit,
+    /// There is no address space, or no room for another arena.
+    Space,
+}
+
+impl core::convert::From<OutOfMemory> for Refusal {
+    fn from(_: OutOfMemory) -> Self {
+        Self::Commit
+    }
+}
 
 /// Slices that an arena may reserve under a limit on the address space.
 fn kept_slices(limit: usize) -> usize {
@@ -98,15 +111,6 @@ impl<O: Os> PageHeap<O> {
         let mapped = self.os.mapped_bytes().unwrap_or_else(reserved);
         let room = limit.checked_sub(mapped);
         room.is_some_and(|room| room < limit / LIMIT_PART)
-    }
-
-    /// The slice of an arena up to which spans may reach.
-    pub(super) fn growth_end(&self, id: usize) -> usize {
-        let arena = &self.arenas()[id];
-        match id < self.closed.load(Relaxed) {
-            true => arena.frontier(),
-            false => arena.end(),
-        }
     }
 
     /// Bytes reserved by arenas that grow no more.
@@ -283,5 +287,75 @@ impl<O: Os> PageHeap<O> {
         }
         locked.inner.counts.metadata_bytes += tags.bytes + group.bytes;
         Ok(())
+    }
+
+    pub(super) fn commit_bytes(&self, address: usize, bytes: usize) -> Result<(), OutOfMemory> {
+        self.calls.note_commit();
+        let start = NonNull::new(address as *mut u8).ok_or(OutOfMemory)?;
+        // SAFETY: all callers name ranges of one arena, which is one reservation.
+        unsafe { self.os.commit(start, bytes) }
+    }
+
+    fn commit_step(&self, step: Step) -> Result<(), OutOfMemory> {
+        self.commit_bytes(step.address, step.bytes)?;
+        self.locked().inner.counts.metadata_bytes += step.bytes;
+        Ok(())
+    }
+
+    /// Commits what slices below `to` need in the tables.
+    fn ready_tables(&self, id: usize, to: usize) -> Result<(), OutOfMemory> {
+        let arena = &self.arenas()[id];
+        if let Some(step) = arena.tags_step(to) {
+            self.commit_step(step)?;
+            arena.set_tagged(step.slices);
+            if id == 0 {
+                self.publish_tags();
+            }
+        }
+        if let Some(step) = arena.groups_step(to) {
+            self.commit_step(step)?;
+            arena.set_ready(step.slices);
+        }
+        Ok(())
+    }
+
+    /// Commits those of the slices `from..to` that have no tables yet, and their tables. The slices
+    /// first: tables are never given back, so a request that is refused must not have paid for
+    /// them.
+    pub(super) fn commit_with_tables(
+        &self,
+        id: usize,
+        from: usize,
+        to: usize,
+    ) -> Result<(), OutOfMemory> {
+        let arena = &self.arenas()[id];
+        let from = from.max(arena.ready());
+        if from >= to {
+            return self.ready_tables(id, to);
+        }
+        let (address, bytes) = (arena.layout().address(from), (to - from) * SLICE_BYTES);
+        self.commit_bytes(address, bytes)?;
+        if let Err(refused) = self.ready_tables(id, to) {
+            self.take_back(address, bytes);
+            return Err(refused);
+        }
+        self.locked().note_committed(arena, from, to);
+        Ok(())
+    }
+
+    /// Uncommits what was committed just now and has no tables.
+    fn take_back(&self, address: usize, bytes: usize) {
+        self.calls.note_uncommit();
+        if let Some(start) = NonNull::new(address as *mut u8) {
+            // SAFETY: slices beyond the tables are in no span. If the kernel refuses, they stay
+            // readable, and are committed once more when they are needed.
+            let _ = unsafe { self.os.uncommit(start, bytes) };
+        }
+    }
+}
+
+impl<O: Os> Locked<'_, O> {
+    pub(super) fn note_committed(&mut self, arena: &Arena, from: usize, to: usize) {
+        self.inner.counts.committed_slices += arena.note(from, to, Commit::Yes);
     }
 }

@@ -1,10 +1,9 @@
 //! Which OS pages of the arenas are in RAM, slice by slice: what a ledger needs to tell every
 //! byte's place.
 
-use super::Use;
-use super::heap::{MAX_ARENAS, PageHeap};
-use super::place::Place;
-use super::span::{Detail, Record, State};
+use super::arena::{MAX_ARENAS, Place};
+use super::heap::PageHeap;
+use super::span::{Detail, Record, State, Use};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_SLICES, SLICE_BYTES, SLICE_SHIFT};
 use crate::os::{Backing, Os, Populated};

@@ -5,13 +5,119 @@
 //! address from nowhere may be looked at without the lock: the answer is then stale, never
 //! undefined.
 
-use super::Use;
 use crate::base::sync::plain::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::base::tree::{Node, Side};
+use crate::base::units::HUGE_SLICES;
 use core::ptr::null_mut;
+
+/// What a span is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Use {
+    /// One slice cut into equal blocks.
+    Slab = 1,
+    /// One large block.
+    Large = 2,
+    /// A coroutine stack.
+    Stack = 3,
+    /// Neap's own data.
+    Meta = 4,
+}
+
+/// How many uses there are.
+pub const USES: usize = 4;
+
+impl Use {
+    pub(super) fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Slab),
+            2 => Some(Self::Large),
+            3 => Some(Self::Stack),
+            4 => Some(Self::Meta),
+            _ => None,
+        }
+    }
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Want {
+    /// How many slices.
+    pub(super) slices: usize,
+    /// At a multiple of how many slices: a power of two.
+    pub(super) align: usize,
+    /// From where.
+    pub(super) from: From,
+    /// Whether its user fills it densely, so that huge pages suit it.
+    pub(super) density: Density,
+}
+
+impl Want {
+    /// Longest span (8 TiB), in slices: its OS pages are counted in 32 bits.
+    const MOST_SLICES: usize = u32::MAX as usize / 32;
+
+    /// Whether no span can be so long.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.slices > Self::MOST_SLICES
+    }
+}
+
+/// What room is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Goal<'w> {
+    /// Wherever a request fits.
+    Fit(&'w Want),
+    /// `slices` slices from slice `at` of an arena on, whose number is `id`.
+    At { id: usize, at: usize, slices: usize },
+}
+
+impl Goal<'_> {
+    pub(super) fn slices(&self) -> usize {
+        match self {
+            Self::Fit(want) => want.slices,
+            Self::At { slices, .. } => *slices,
+        }
+    }
+
+    /// Whether the caller has another way if there is no room at once: it asks for resident pages
+    /// only, or for a certain place, beside a span that can move.
+    pub(super) fn is_optional(&self) -> bool {
+        match self {
+            Self::Fit(want) => want.from == From::Dirty,
+            Self::At { .. } => true,
+        }
+    }
+}
+
+/// How much of a span its user is going to touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Density {
+    /// Most of it, sooner or later: a slab.
+    Dense,
+    /// Not known.
+    Unknown,
+}
+
+/// Where a span may come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// Wherever there is room, free spans with dirty pages first.
+    Anywhere,
+    /// Free spans with dirty pages only: what is resident is used again, and nothing is faulted in.
+    Dirty,
+}
+
+/// For how long a span that becomes free was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// It was in use until now.
+    New,
+    /// Longer than the decay time: it may be purged at once.
+    Old,
+}
 
 /// A 32-bit field, read and written as `usize`.
 #[derive(Debug)]
@@ -373,5 +479,14 @@ impl Queue {
             None => self.newest = older,
         }
         entry.queued.store(Queued::No as u8, Relaxed);
+    }
+}
+
+/// Whether two free neighbours may become one: they are of a kind, and not of two units.
+pub(super) fn may_merge(before: &Record, after: &Record) -> bool {
+    match (before.is_huge(), after.is_huge()) {
+        (false, false) => true,
+        (true, true) => !after.index.get().is_multiple_of(HUGE_SLICES),
+        _ => false,
     }
 }

@@ -1,10 +1,8 @@
 //! The invariants of the page heap, as code. For tests: it walks everything.
 
-use super::arena::{Arena, Commit};
+use super::arena::{Arena, Commit, Place};
 use super::heap::{Locked, PageHeap};
-use super::huge::may_merge;
-use super::place::Place;
-use super::span::{Detail, Queue, Queued, Record, State};
+use super::span::{Detail, Queue, Queued, Record, State, may_merge};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
 use crate::base::units::HUGE_SLICES;
