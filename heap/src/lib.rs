@@ -33,7 +33,7 @@
 //!   the profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache (no
 //!   rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread that holds
 //!   one takes one to the left of it only by `try_lock`. A lock's rank says where it stands
-//!   ([`os::gate::Rank`]), and a fork closes them in this order. The C library's list of streams
+//!   ([`os::lock::Rank`]), and a fork closes them in this order. The C library's list of streams
 //!   comes before all.
 //! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
 //!   [`os::section`] checks it.

@@ -37,11 +37,11 @@
 use super::{attach, check, profile, purge};
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
-use crate::os::gate::FORK;
+use crate::os::fork::FORK;
 use crate::os::lock::Lock;
 use crate::os::pagemap_file::close_inherited as close_inherited_pagemap;
 use crate::os::thread;
-use crate::os::{cgroup, locked};
+use crate::os::{cgroup, process};
 use core::ffi::{c_char, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
@@ -217,7 +217,7 @@ pub unsafe fn in_child(copier: Copier) {
         // Before anything takes the page heap's lock, which writes to the board.
         attach::after_fork_in_child();
     }
-    locked::note_unlocked();
+    process::set_memory_locked(false);
     close_inherited_pagemap();
     cgroup::forget_who_asks();
     STREAMS.reset();

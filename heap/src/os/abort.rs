@@ -1,6 +1,6 @@
 //! The one place that ends the process: no allocation, one raw line, abort.
 
-use super::thread::write_all;
+use super::file::write_all;
 use core::fmt::{self, Write};
 
 /// Most bytes of one message, prefix and newline included; the rest is cut.

@@ -7,9 +7,9 @@
 //! cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the
 //! kernel.
 
+use super::file::read_file;
 use crate::os::late::Late;
 use crate::os::lock::{FutexLock, Rank};
-use crate::os::thread::read_file;
 use bytemuck::Zeroable;
 use core::ffi::CStr;
 

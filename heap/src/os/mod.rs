@@ -13,20 +13,19 @@ pub mod errno;
 pub mod fake;
 #[cfg(not(loom))]
 pub mod fault;
-mod file;
+pub mod file;
+pub mod fork;
 pub mod futex;
-pub mod gate;
+mod gate;
 #[cfg(all(test, loom))]
 #[path = "../testing/gate_models.rs"]
 mod gate_models;
-pub mod hardware;
 pub mod late;
 pub mod linux;
 pub mod lock;
 #[cfg(loom)]
 #[path = "../testing/loom_lock.rs"]
 mod lock_loom;
-pub mod locked;
 mod machine;
 mod mapping;
 #[cfg(not(loom))]
@@ -36,7 +35,7 @@ mod pagemap;
 pub mod pagemap_file;
 #[cfg(not(loom))]
 pub mod peek;
-mod remap;
+pub mod process;
 pub mod sandbox;
 pub mod section;
 #[cfg(not(loom))]

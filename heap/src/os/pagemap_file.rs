@@ -14,8 +14,9 @@
 //! - There may be no `/proc`, no right to open it, no free number, or a sandbox that kills who
 //!   asks.
 
+use super::file::{self, FileIdentity};
 use super::pagemap::{self, Way};
-use super::thread::{self, FileIdentity};
+use super::process;
 use super::{Populated, Unknown};
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::ffi::CStr;
@@ -72,8 +73,8 @@ pub fn close_inherited() {
         device: LAST_DEVICE.load(Ordering::Relaxed),
         inode: LAST_INODE.load(Ordering::Relaxed),
     };
-    if number >= FIRST && thread::file_identity((number - FIRST) as i32) == Some(parents) {
-        thread::close((number - FIRST) as i32);
+    if number >= FIRST && file::file_identity((number - FIRST) as i32) == Some(parents) {
+        file::close((number - FIRST) as i32);
     }
 }
 
@@ -94,7 +95,7 @@ pub(super) struct Proven {
 impl Proven {
     /// Whether it is our pagemap still, and so was it when it was asked.
     pub(super) fn still_holds(&self) -> bool {
-        self.kept.holds(thread::file_identity(self.number))
+        self.kept.holds(file::file_identity(self.number))
     }
 }
 
@@ -112,11 +113,11 @@ pub(super) fn proven(page: usize) -> Option<Proven> {
             None
         }
         OPENING => None,
-        number if kept.holds(thread::file_identity((number - FIRST) as i32)) => {
+        number if kept.holds(file::file_identity((number - FIRST) as i32)) => {
             Some(kept.proven((number - FIRST) as i32))
         }
         number => {
-            let mine = kept.owner.load(Ordering::Relaxed) == thread::process_id() as u32;
+            let mine = kept.owner.load(Ordering::Relaxed) == process::process_id() as u32;
             if !mine && !kept.owner_is_gone() {
                 return None;
             }
@@ -179,7 +180,7 @@ impl Kept {
     /// Whether the process that opened is no more: a child that shared our memory.
     fn owner_is_gone(&self) -> bool {
         let owner = self.owner.load(Ordering::Relaxed) as i32;
-        owner != 0 && owner != thread::process_id() && !thread::process_exists(owner)
+        owner != 0 && owner != process::process_id() && !process::process_exists(owner)
     }
 
     /// Gives up a number that is ours no more, unless another thread was first.
@@ -194,7 +195,7 @@ impl Kept {
         if self.attempts.load(Ordering::Relaxed) >= MOST_ATTEMPTS {
             return None;
         }
-        let me = thread::process_id() as u32;
+        let me = process::process_id() as u32;
         self.number
             .compare_exchange(NONE, OPENING, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
@@ -219,7 +220,7 @@ impl Kept {
         let way = pagemap::truthful_way(number, core::ptr::from_ref(self).addr(), page);
         self.reads.store(way == Some(Way::Read), Ordering::Relaxed);
         if way.is_none() {
-            thread::close(number);
+            file::close(number);
         }
         way.is_some()
     }
@@ -227,20 +228,20 @@ impl Kept {
 
 /// Opens the process's pagemap at a number out of the way of the program's own.
 fn open_pagemap() -> Option<(i32, FileIdentity)> {
-    let low = thread::open_read(PATH)?;
+    let low = file::open_read(PATH)?;
     let high = ABOVE
         .into_iter()
-        .find_map(|least| thread::duplicate_above(low, least));
-    thread::close(low);
+        .find_map(|least| file::duplicate_above(low, least));
+    file::close(low);
     let number = high?;
     // By its name too, for another thread may have replaced it already; it is not ours to close
     // then.
-    let identity = thread::file_identity(number)
-        .filter(|&found| thread::path_identity(PATH) == Some(found))?;
-    if thread::is_proc(number) {
+    let identity =
+        file::file_identity(number).filter(|&found| file::path_identity(PATH) == Some(found))?;
+    if file::is_proc(number) {
         return Some((number, identity));
     }
-    thread::close(number);
+    file::close(number);
     None
 }
 
@@ -316,7 +317,7 @@ mod tests {
     fn a_closed_descriptor_is_opened_again_and_not_for_ever() {
         assert!(in_child(|| {
             for _ in 0..MOST_ATTEMPTS {
-                thread::close(proven(PAGE).unwrap().number);
+                file::close(proven(PAGE).unwrap().number);
             }
             proven(PAGE).is_none()
         }));
@@ -327,7 +328,7 @@ mod tests {
         assert!(in_child(|| {
             let first = proven(PAGE).unwrap();
             assert!(first.still_holds());
-            thread::close(first.number);
+            file::close(first.number);
             !first.still_holds()
         }));
     }
@@ -336,12 +337,12 @@ mod tests {
     fn a_replaced_descriptor_is_left_alone() {
         assert!(in_child(|| {
             let first = proven(PAGE).unwrap().number;
-            let other = thread::open_read(c"/dev/null").unwrap();
+            let other = file::open_read(c"/dev/null").unwrap();
             // SAFETY: plain numbers.
             unsafe { libc::dup2(other, first) };
             let second = proven(PAGE).unwrap().number;
             // Still open on what the program put there.
-            second != first && thread::file_identity(first) == thread::file_identity(other)
+            second != first && file::file_identity(first) == file::file_identity(other)
         }));
     }
 
@@ -349,13 +350,13 @@ mod tests {
     fn a_child_opens_its_own() {
         assert!(in_child(|| {
             let parents = proven(PAGE).unwrap().number;
-            let identity = thread::file_identity(parents);
+            let identity = file::file_identity(parents);
             in_child(|| {
                 let own = proven(PAGE).unwrap().number;
                 // The parent's is still open here, and not taken for ours.
                 own != parents
-                    && thread::file_identity(parents) == identity
-                    && thread::file_identity(own) != identity
+                    && file::file_identity(parents) == identity
+                    && file::file_identity(own) != identity
             })
         }));
     }
@@ -366,8 +367,8 @@ mod tests {
             let parents = proven(PAGE).unwrap().number;
             in_child(|| {
                 close_inherited();
-                thread::file_identity(parents).is_none()
-            }) && thread::file_identity(parents).is_some()
+                file::file_identity(parents).is_none()
+            }) && file::file_identity(parents).is_some()
         }));
     }
 

@@ -1,6 +1,6 @@
 //! For tests: work in a forked child, under limits of its own.
 
-use super::thread::read_file;
+use super::file::read_file;
 
 /// A limit that the child sets on itself.
 #[derive(Clone, Copy, Debug)]

@@ -23,6 +23,8 @@ use loom::sync::Arc;
 use machine::{Flaw, be, interrupt_next_wake};
 use std::vec::Vec;
 
+#[path = "../os/fork.rs"]
+mod fork;
 #[path = "../os/gate.rs"]
 mod gate;
 #[path = "../os/lock.rs"]
@@ -263,7 +265,7 @@ impl World {
     /// Has the checker see all words before there are two threads.
     fn touch(&self) {
         let locks = [&self.left, &self.middle, &self.right];
-        let waits = locks.map(|lock| gate::FORK.waits.note(lock));
+        let waits = locks.map(|lock| gate::GATE.waits.note(lock));
         drop(waits);
         self.fork(&locks);
     }
@@ -291,11 +293,11 @@ impl World {
 
     fn copy(&self, locks: &[&FutexLock], look: impl FnOnce()) {
         // SAFETY: the gate is opened below, by this thread.
-        unsafe { gate::FORK.begin() };
-        locks.iter().for_each(|lock| gate::FORK.close(lock));
+        unsafe { fork::FORK.begin() };
+        locks.iter().for_each(|lock| fork::FORK.close(lock));
         look();
         // SAFETY: begun above.
-        unsafe { gate::FORK.in_parent() };
+        unsafe { fork::FORK.in_parent() };
     }
 }
 
@@ -435,11 +437,11 @@ fn without_order_a_copy_finds_half_a_change() {
 fn a_fork_that_closes_from_right_to_left_hangs() {
     let forks: Part = |world| {
         // SAFETY: as in `World::fork`.
-        unsafe { gate::FORK.begin() };
-        gate::FORK.close(&world.right);
+        unsafe { fork::FORK.begin() };
+        fork::FORK.close(&world.right);
         world.left.await_rest();
         // SAFETY: begun above.
-        unsafe { gate::FORK.in_parent() };
+        unsafe { fork::FORK.in_parent() };
     };
     explore(Flaw::None, [forks, CHANGES_TWICE]);
 }
