@@ -28,7 +28,7 @@
 //! is about to step back. Their holders stayed in the parent, so the child [sets them
 //! free](FutexLock::free_if_whole).
 //!
-//! `gate_models.rs` has the loom models.
+//! `testing/gate_models.rs` has the loom models.
 
 use super::gate::{GATE, Rank};
 use super::lock::FutexLock;
