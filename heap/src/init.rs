@@ -13,9 +13,11 @@ use crate::control::{self, Value};
 use crate::fork;
 use crate::hook;
 use crate::os::Os;
-use crate::os::fatal::{Lossy, warn};
-use crate::os::linux::{Linux, forbid_pagemap, sandbox};
-use crate::os::{scratch, thread};
+use crate::os::abort::{Lossy, warn};
+use crate::os::linux::Linux;
+use crate::os::pagemap_file::forbid as forbid_pagemap;
+use crate::os::sandbox;
+use crate::os::{own_stack, thread};
 use crate::page::{HugePolicy, Use};
 use crate::reclaim::thread as purge;
 use crate::slab::class::Class;
@@ -71,7 +73,7 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
 pub(crate) unsafe fn begin_on_the_way(envp: *mut *mut c_char) {
     if is_first(envp) {
         // SAFETY: the caller's promise.
-        scratch::on_stack(|| unsafe { begin_first(envp) });
+        own_stack::on_stack(|| unsafe { begin_first(envp) });
     }
 }
 

@@ -1,7 +1,7 @@
 //! `neap serve`: metrics and profiles of running processes over HTTP.
 
-use crate::Outcome;
 use crate::attach::{Board, Target, Under};
+use crate::failure::Outcome;
 use crate::failure::{Failure, say};
 use crate::serve::{Scope, Watched, router};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};

@@ -29,7 +29,7 @@ use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering}
 use crate::board::ThreadState;
 use crate::cache::heap::HEAP;
 use crate::hook;
-use crate::os::linux::sandbox;
+use crate::os::sandbox;
 use crate::os::{futex, shared, thread};
 use crate::page::Chores;
 use core::ffi::c_void;

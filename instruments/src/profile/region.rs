@@ -10,8 +10,9 @@ use neap_heap::base::sync::UnsafeCell;
 use neap_heap::base::sync::plain::{AtomicBool, AtomicU64, Ordering};
 use neap_heap::cache::heap::HEAP;
 use neap_heap::os::Os;
-use neap_heap::os::linux::{Linux, sandbox};
+use neap_heap::os::linux::Linux;
 use neap_heap::os::lock::{Lock, Rank};
+use neap_heap::os::sandbox;
 use neap_heap::os::shared::{self, Shared};
 use neap_heap::os::thread;
 use neap_shared::sites::{
