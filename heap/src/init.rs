@@ -8,8 +8,6 @@ use crate::cache::heap::{HEAP, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Door;
 use crate::cache::thread_cache::{Cache, Counts, EMPTY};
-use crate::classes;
-use crate::control::{self, Value};
 use crate::fork;
 use crate::hook;
 use crate::os::Os;
@@ -24,6 +22,8 @@ use crate::slab::class::Class;
 use crate::slab::class_table;
 use core::ffi::{CStr, c_char};
 use core::ptr;
+use neap_shared::classes;
+use neap_shared::control::{self, Value};
 
 /// The frontend that owns this heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

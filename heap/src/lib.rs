@@ -86,5 +86,3 @@ mod testing;
 // The name until the other folders follow.
 #[cfg(not(loom))]
 pub use pages as page;
-
-pub use neap_shared::{board, classes, control, ledger, sites, stats};

@@ -67,6 +67,21 @@ impl Peek {
     }
 }
 
+/// Larger frames are not read the near way, which requires memory that stays mapped.
+const NEAR_BYTES: usize = 1 << 20;
+
+impl Peek {
+    /// The word at `address`: the near way on the walk's first stack, the far way elsewhere. The
+    /// address decides, not a frame's stack pointer, which may be garbage.
+    #[inline]
+    pub fn read(&mut self, address: usize) -> Option<usize> {
+        if self.height(address) < NEAR_BYTES {
+            return self.near(address);
+        }
+        far(address).map(usize::from_ne_bytes)
+    }
+}
+
 fn page_of(address: usize) -> usize {
     address / PAGE_BYTES
 }

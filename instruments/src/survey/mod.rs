@@ -14,7 +14,6 @@ use crate::{check, sizes};
 use core::mem::MaybeUninit;
 use neap_heap::base::units::SLICE_SHIFT;
 use neap_heap::cache::heap::{HEAP, Mode};
-use neap_heap::cache::magazine::Tag;
 use neap_heap::os::Os;
 use neap_heap::os::linux::{self, Linux};
 use neap_heap::os::{own_stack, thread};
@@ -138,9 +137,4 @@ fn sum_up(figures: &mut Snapshot) {
         .saturating_sub(held.large_blocks as u64);
     let in_slabs = (held.bytes - held.large_bytes) as u64;
     figures.live = figures.live.saturating_sub(in_slabs) + figures.large_bytes;
-}
-
-/// The class of the slab whose slice has this tag.
-fn class_of(tag: u8) -> Option<Class> {
-    Tag(tag).class()
 }

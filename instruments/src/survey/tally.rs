@@ -1,6 +1,5 @@
 //! The sums that the ledger is derived from.
 
-use super::class_of;
 use crate::profile;
 use core::ops::Range;
 use neap_heap::base::sync::{AtomicUsize, Ordering};
@@ -99,7 +98,7 @@ impl<'r> Tally<'r> {
     }
 
     fn slab(&mut self, figures: &mut Snapshot, place: &Place<'_>, pages: Pages) {
-        let Some(class) = class_of(place.tag()) else {
+        let Some(class) = Tag(place.tag()).class() else {
             // Being cut into blocks, or given up.
             self.ledger.slab_free += self.bytes_of(pages.resident);
             return;

@@ -14,8 +14,6 @@ use core::arch::asm;
 use neap_heap::os::own_stack;
 use rule::{Base, Rule, Saved};
 
-/// Larger frames are not read the near way, which requires memory that stays mapped.
-const NEAR_BYTES: usize = 1 << 20;
 const WORD: usize = size_of::<usize>();
 
 /// The frame of the function that this is inlined into.
@@ -99,24 +97,14 @@ fn simple(frame: &Frame, peek: &mut Peek, base: Base, cfa: i32, fp: Saved) -> Op
     };
     let cfa = register.checked_add_signed(cfa as isize)?;
     Some(Frame {
-        pc: word(peek, cfa.checked_sub(WORD)?)?,
+        pc: peek.read(cfa.checked_sub(WORD)?)?,
         sp: cfa,
         fp: match fp {
             Saved::Same => frame.fp,
-            Saved::At(offset) => word(peek, cfa.checked_add_signed(offset as isize)?)?,
+            Saved::At(offset) => peek.read(cfa.checked_add_signed(offset as isize)?)?,
         },
         left: Left::Call,
     })
-}
-
-/// The word at `address`, on the walk's first stack or elsewhere. The address decides, not the
-/// frame's stack pointer, which may be garbage.
-#[inline]
-fn word(peek: &mut Peek, address: usize) -> Option<usize> {
-    if peek.height(address) < NEAR_BYTES {
-        return peek.near(address);
-    }
-    far(address).map(usize::from_ne_bytes)
 }
 
 /// The code that a signal handler returns to: `mov rax, 15; syscall` (its first 8 bytes).
