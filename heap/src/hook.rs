@@ -64,7 +64,7 @@ pub trait Instruments: Sync {
     }
 
     /// Makes the process's own board. The caller holds no lock, and the process is
-    /// [its own](crate::purge::is_own_process).
+    /// [its own](crate::reclaim::thread::is_own_process).
     fn make_board(&self) {}
 
     /// An allocating thread found a request of an observer. It holds no lock.
@@ -109,7 +109,7 @@ impl Instruments for Absent {}
 #[unsafe(link_section = "neap_fork")]
 static INSTALLED: AtomicPtr<&'static dyn Instruments> = AtomicPtr::new(null_mut());
 
-/// Installs the instruments, for good. Before the process [begins](crate::front::begin).
+/// Installs the instruments, for good. Before the process [begins](crate::init::begin).
 pub fn install(instruments: &'static &'static dyn Instruments) {
     let instruments = ptr::from_ref(instruments).cast_mut();
     INSTALLED.store(instruments, Ordering::Release);

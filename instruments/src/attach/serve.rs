@@ -9,9 +9,10 @@ use neap_heap::base::sync::Ordering;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::hook::REQUESTS;
 use neap_heap::os::Os;
-use neap_heap::os::linux::{Linux, sandbox};
+use neap_heap::os::linux::Linux;
+use neap_heap::os::sandbox;
 use neap_heap::os::{shared, thread};
-use neap_heap::purge;
+use neap_heap::reclaim::thread as purge;
 use neap_heap::slab::Round;
 use neap_shared::board::{self, Refusal};
 

@@ -21,12 +21,12 @@ use neap_heap::base::sync::{AtomicBool, AtomicU64, Ordering};
 use neap_heap::cache::heap::HEAP;
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Cache;
-use neap_heap::front::entered;
 use neap_heap::hook::begin_sampling;
-use neap_heap::os::linux::sandbox;
+use neap_heap::init::entered;
 use neap_heap::os::lock::Lock;
+use neap_heap::os::sandbox;
 use neap_heap::page::Place;
-use neap_heap::purge;
+use neap_heap::reclaim::thread as purge;
 use neap_heap::slab::class::Class;
 use neap_shared::board::Refusal;
 use neap_shared::sites::{FRAMES, PARTS};
@@ -65,17 +65,17 @@ impl Sample {
 }
 
 /// Samples from the start on, on average once every `rate` bytes.
-pub(super) fn want(rate: u64) {
+pub(crate) fn want(rate: u64) {
     WANTED.store(rate, Ordering::Relaxed);
 }
 
 /// Whether the profiler samples from the start.
-pub(super) fn is_wanted() -> bool {
+pub(crate) fn is_wanted() -> bool {
     WANTED.load(Ordering::Relaxed) != 0
 }
 
 /// Starts with the process.
-pub(super) fn begin() {
+pub(crate) fn begin() {
     unwind::prepare();
     let wanted = WANTED.load(Ordering::Relaxed);
     if wanted != 0 {
@@ -204,7 +204,7 @@ fn whole(value: f64, random: f64) -> u64 {
 
 /// Usable and requested bytes of all live blocks, estimated from the samples; `None` if the samples
 /// are too few or sampling is off.
-pub(super) fn live() -> Option<(u64, u64)> {
+pub(crate) fn live() -> Option<(u64, u64)> {
     let (usable, bytes) = REGION.live();
     let enough = HEAP.sampling().saturating_mul(LEAST_SAMPLES);
     (HEAP.is_sampling() && usable >= enough && bytes <= usable).then_some((usable, bytes))
@@ -216,7 +216,7 @@ pub(super) static LOCK: &Lock = REGION.lock();
 pub(super) static PACE_LOCK: &Lock = SAMPLER.lock();
 
 /// In a fork's child: replaces the parent's region by a copy.
-pub(super) fn after_fork_in_child() {
+pub(crate) fn after_fork_in_child() {
     REGION.after_fork_in_child();
 }
 

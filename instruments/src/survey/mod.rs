@@ -16,10 +16,10 @@ use neap_heap::base::units::SLICE_SHIFT;
 use neap_heap::cache::heap::{HEAP, Mode};
 use neap_heap::os::Os;
 use neap_heap::os::linux::{self, Linux};
-use neap_heap::os::{scratch, thread};
+use neap_heap::os::{own_stack, thread};
 use neap_heap::page::{Totals, Use};
 use neap_heap::slab::class::Class;
-use neap_heap::stack;
+use neap_heap::stacks::stack;
 use neap_shared::stats::{ClassFigures, Counted, Snapshot, SpanFigures};
 use tally::Tally;
 
@@ -39,7 +39,7 @@ pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
     static UNKNOWN: MaybeUninit<Snapshot> = MaybeUninit::zeroed();
     let mut report = Some(report);
     let mut say = |figures: &Snapshot| report.take().map(|report| report(figures));
-    let said = scratch::with(|figures| {
+    let said = own_stack::with(|figures| {
         snapshot_into(figures);
         say(figures)
     });
