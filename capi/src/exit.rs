@@ -3,13 +3,13 @@
 
 use core::ffi::c_int;
 use neap_heap::front;
-use neap_heap::os::thread;
+use neap_heap::os::process;
 
 /// Ends the process at once, after the statistics that were asked for.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
     front::ends_at_once();
-    thread::exit_at_once(status)
+    process::exit_at_once(status)
 }
 
 /// C99's name for [`_exit`].

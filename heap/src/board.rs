@@ -181,8 +181,8 @@ impl Default for Arenas {
 pub struct Coarse {
     /// See the head of this file.
     pub sequence: u64,
-    /// By [`crate::page::Use`], in its order.
-    pub spans: [SpanFigures; crate::page::USES],
+    /// By [`crate::pages::Use`], in its order.
+    pub spans: [SpanFigures; crate::pages::USES],
     /// Bytes of large blocks.
     pub large_bytes: u64,
     /// Bytes of free spans.

@@ -9,7 +9,7 @@
 //! | [`cache`] | magazines: fast path, refill, flush, draining, thread end; rounds of decay, pressure for memory | |
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
-//! | [`page`] | the page heap: spans, zero state, fit, purge, limits, huge pages | size classes |
+//! | [`pages`] | the page heap: spans, zero state, purge, limits, huge pages | size classes |
 //! | [`unwind`] | which calls led to an allocation | the heap |
 //! | [`os`] | the only room that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
@@ -23,7 +23,7 @@
 //! - Who may write a magazine: [`cache::magazine`]; how another thread empties one:
 //!   [`cache::drain`].
 //! - Where guards are, and that none is left in a free span: [`stacks`].
-//! - Which OS pages are zero: [`page`], carried through every change of hands.
+//! - Which OS pages are zero: [`pages`], carried through every change of hands.
 //! - Which pages of a slab in use are not resident: [`slab::withheld`]; how they are purged:
 //!   `slab::depot::spare`.
 //! - When a thread that purges may be started: [`purge`].
@@ -73,6 +73,3 @@ pub mod unwind;
 
 #[cfg(not(loom))]
 pub use front::{Neap, purge, stack};
-// The name until the other folders follow.
-#[cfg(not(loom))]
-pub use pages as page;

@@ -10,7 +10,7 @@ pub use json::Json;
 pub use text::{LedgerText, Row, Text, Zeros, ending};
 
 use crate::ledger::Ledger;
-use crate::page::USES;
+use crate::pages::USES;
 use crate::slab::class::CLASSES;
 use bytemuck::{Pod, Zeroable};
 
@@ -83,7 +83,7 @@ pub struct Snapshot {
     pub unanswered: u64,
     /// Threads that have a cache.
     pub threads: u64,
-    /// By [`crate::page::Use`], in its order.
+    /// By [`crate::pages::Use`], in its order.
     pub spans: [SpanFigures; USES],
     /// By class, smallest first.
     pub classes: [ClassFigures; CLASSES],

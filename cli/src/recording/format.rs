@@ -5,7 +5,7 @@ use super::machine::Machine;
 use neap::base::units::SLICE_SHIFT;
 use neap::board::Coarse;
 use neap::ledger::Ledger;
-use neap::page::Use;
+use neap::pages::Use;
 use neap::stats::{ClassFigures, Snapshot, SpanFigures, StackFigures};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

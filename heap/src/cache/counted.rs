@@ -20,7 +20,7 @@ use super::magazine::{Magazine, Tag};
 use super::thread::{Cache, Opened};
 use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 use crate::base::sync::{AtomicUsize, Ordering};
-use crate::os::thread::now_ns;
+use crate::os::process::now_ns;
 use crate::slab::class::{CLASSES, Class};
 
 /// What is counted of one class of a cache. As long as a magazine, so that a tag finds it without a

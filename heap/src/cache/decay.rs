@@ -10,7 +10,7 @@ use super::bell::{Bell, Pair, Urgency};
 use super::heap::Heap;
 use crate::base::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
-use crate::page::{Age, Chores};
+use crate::pages::{Age, Driver};
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::slab::depot::{Cursor, Pages, Round, Source, Touched};
@@ -230,7 +230,7 @@ impl Heap {
     /// free and resident gives way, from the oldest on, so that the process does not grow by more
     /// than it has to: if a thread is there to do it meanwhile.
     pub fn make_way(&self, bytes: usize) {
-        if bytes < LEAST_WAY || self.pages.chores() == Chores::Callers {
+        if bytes < LEAST_WAY || self.pages.driver() == Driver::Callers {
             return;
         }
         let dirty = self.pages.footprint().dirty;
@@ -292,7 +292,7 @@ impl Heap {
         self.pages.tend();
         let pressed = self.is_pressed();
         self.tide.pressed.store(pressed, Ordering::Relaxed);
-        if self.pages.chores() == Chores::Elsewhere {
+        if self.pages.driver() == Driver::Thread {
             self.wake_for_pressure(pressed);
             if !pressed {
                 return;

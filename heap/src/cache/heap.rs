@@ -13,7 +13,7 @@ use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::page::{Age, Dirty, From, PageHeap, Place, Sides, Use};
+use crate::pages::{Age, Dirty, PageHeap, Sides, SliceRef, SpanSource, Use};
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::{Depots, Pages, Round, Source, Touched};
 use crate::slab::withheld::Units;
@@ -96,11 +96,11 @@ pub enum Found {
     /// In a slab.
     Slab(&'static Slab, Class),
     /// In the first slice of a large block.
-    Large(Place<'static>),
+    Large(SliceRef<'static>),
     /// In the first slice of a coroutine stack.
     Stack,
     /// In a slice that a block stands in alone, which the profiler sampled.
-    Sampled(Place<'static>),
+    Sampled(SliceRef<'static>),
 }
 
 impl Heap {
@@ -223,10 +223,10 @@ impl Heap {
         class: Class,
         pages: Pages,
         use_: Use,
-    ) -> Option<(NonNull<Slab>, Place<'_>)> {
+    ) -> Option<(NonNull<Slab>, SliceRef<'_>)> {
         let from = match pages {
-            Pages::Resident => From::Dirty,
-            Pages::Any => From::Anywhere,
+            Pages::Resident => SpanSource::Resident,
+            Pages::Any => SpanSource::Any,
         };
         let span = self.pages.alloc_from(from, 1, 1, use_, SLICE_BYTES)?;
         let base = span.base.as_ptr().addr();
@@ -256,7 +256,7 @@ impl Heap {
 
 /// The class of a sampled block, whose span was asked for with its bytes; `None` if it was freed
 /// meanwhile.
-pub fn sampled_class(place: &Place<'_>) -> Option<Class> {
+pub fn sampled_class(place: &SliceRef<'_>) -> Option<Class> {
     match place.bytes() {
         bytes @ 1..=MAX_BLOCK => Some(Class::of_block(bytes)),
         _ => None,
@@ -264,7 +264,7 @@ pub fn sampled_class(place: &Place<'_>) -> Option<Class> {
 }
 
 /// The slab record of a slice.
-fn slab_of(place: &Place<'static>) -> &'static Slab {
+fn slab_of(place: &SliceRef<'static>) -> &'static Slab {
     // SAFETY: the side table's entry of every slice is a slab record: its size was asked for, all
     // zero bytes are a valid record, entries are aligned to 64 and live as long as the arenas.
     unsafe { place.side().cast::<Slab>().as_ref() }
@@ -306,7 +306,8 @@ impl Source for Listed<'_> {
 impl Source for Heap {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         let (slab, place) = self.carve(class, pages, Use::Slab)?;
-        place.set_tag(Tag::of(class).0);
+        // SAFETY: just carved for blocks of the class.
+        unsafe { place.set_tag(Tag::of(class).0) };
         Some(slab)
     }
 
@@ -315,7 +316,7 @@ impl Source for Heap {
     }
 
     fn note_withheld(&self, bytes: isize) {
-        self.pages.note_absent(bytes);
+        self.pages.count_absent(bytes);
     }
 
     fn keeps_pages(&self, round: Round) -> bool {

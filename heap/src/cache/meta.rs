@@ -8,7 +8,7 @@ use super::heap::Heap;
 use super::misuse;
 use crate::base::units::SLICE_BYTES;
 use crate::os::lock::Lock;
-use crate::page::{Age, Use};
+use crate::pages::{Age, Use};
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use crate::slab::depot::{Cursor, Depots, Pages, Round, Source, Touched};

@@ -6,7 +6,7 @@ use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::os::cgroup::{self, GroupLimit};
 use crate::os::futex;
 use crate::os::sandbox;
-use crate::page::NEAR_PART;
+use crate::pages::NEAR_PART;
 use crate::slab::depot::Source;
 
 /// How often the group and the machine are asked, in ms.
@@ -102,7 +102,7 @@ impl Heap {
                 .note_group(limit.map_or(usize::MAX, |group| group.limit));
         }
         // Another process may lower this one's limit.
-        self.pages.note_address_limit();
+        self.pages.address_limit_changed();
         let short = cgroup::memory_pressure().is_some_and(|share| share >= SHORT);
         self.pressure.short.store(short, Ordering::Relaxed);
     }

@@ -6,7 +6,7 @@ use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::slot;
 use crate::cache::thread::{Cache, Counts, EMPTY};
-use crate::os::thread;
+use crate::os::process;
 use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
 use core::ptr;
 
@@ -283,7 +283,7 @@ pub(super) fn entered() -> Option<&'static Cache> {
         let entered = HEAP.enter();
         // After it, for registering may allocate. SAFETY: the C library's own array; the process's
         // first call comes before `main`, from one thread.
-        unsafe { start::begin_on_the_way(thread::environment()) };
+        unsafe { start::begin_on_the_way(process::environment()) };
         return entered;
     }
     Some(cache).filter(|cache| !cache.is_sentinel())

@@ -4,9 +4,9 @@ use super::attach;
 use super::statistics::Lossy;
 use crate::cache::heap::HEAP;
 use crate::classes;
-use crate::os::fatal::warn;
-use crate::os::thread;
-use crate::page::Use;
+use crate::os::abort::warn;
+use crate::os::file;
+use crate::pages::Use;
 use crate::slab::class::table;
 use core::ffi::CStr;
 
@@ -54,5 +54,5 @@ fn read(path: &[u8], text: &mut [u8]) -> Option<usize> {
     name[..PATH_BYTES - 1]
         .get_mut(..path.len())?
         .copy_from_slice(path);
-    thread::read_file(CStr::from_bytes_until_nul(&name).ok()?, text)
+    file::read_file(CStr::from_bytes_until_nul(&name).ok()?, text)
 }

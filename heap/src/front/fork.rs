@@ -40,7 +40,6 @@ use crate::cache::heap::HEAP;
 use crate::os::fork::FORK;
 use crate::os::lock::Lock;
 use crate::os::pagemap_file::close_inherited as close_inherited_pagemap;
-use crate::os::thread;
 use crate::os::{cgroup, process};
 use core::ffi::{c_char, c_void};
 use core::mem::transmute;
@@ -57,7 +56,7 @@ pub enum Copier {
 
 /// Registers the handlers. Early: handlers registered before these run while the heap is closed.
 pub(super) fn begin() {
-    thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    process::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 /// The C library's lock on its list of streams, which its `fork` takes after all handlers.

@@ -10,7 +10,7 @@ use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
-use crate::page::{Dirty, Place, Span, Use, Zero};
+use crate::pages::{Dirty, SliceRef, Span, Use, Zero};
 use crate::slab::class::MAX_BLOCK;
 use core::ptr::{self, NonNull};
 
@@ -35,7 +35,7 @@ pub(super) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
         return ptr::null_mut();
     };
     match span.zero {
-        Zero::AllZero => HEAP.pages.note_spared(size),
+        Zero::AllZero => HEAP.pages.count_known_zero(size),
         // SAFETY: the span is ours, committed, and in no thread's use.
         Zero::MaybeDirty => unsafe { HEAP.pages.zero_dirty(span.base, span.place.bytes()) },
     }
@@ -65,7 +65,8 @@ fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     };
     let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
     profile::note_large(&span.place, size, bytes);
-    span.place.set_tag(Tag::LARGE.0);
+    // SAFETY: just given out, for one block.
+    unsafe { span.place.set_tag(Tag::LARGE.0) };
     HEAP.make_way(span.cold);
     Some(span)
 }
@@ -75,7 +76,7 @@ fn page_multiple(size: usize) -> Option<usize> {
 }
 
 /// Usable bytes of the large block at `address`; aborts if it does not start there.
-pub(super) fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
+pub(super) fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
     let bytes = place.bytes();
     if place.slice_base() != address {
         misuse::interior(call, address, bytes);
@@ -84,7 +85,7 @@ pub(super) fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
 }
 
 /// Takes a block back that has a span of its own, with this tag.
-pub(super) fn free(place: &Place<'_>, address: usize, tag: Tag) {
+pub(super) fn free(place: &SliceRef<'_>, address: usize, tag: Tag) {
     let bytes = bytes(Call::Free, place, address);
     // Of two threads that free the block at once, one finds the tag gone.
     if place.take_tag() != tag.0 {
@@ -104,7 +105,7 @@ pub(super) fn free(place: &Place<'_>, address: usize, tag: Tag) {
 /// # Safety
 /// - `block` starts the large block of `place`, is not given back, and no thread uses it meanwhile.
 pub(super) unsafe fn reallocate(
-    place: &Place<'static>,
+    place: &SliceRef<'static>,
     block: *mut u8,
     size: usize,
     align: usize,
@@ -139,7 +140,7 @@ pub(super) unsafe fn reallocate(
 /// # Safety
 /// - As [`reallocate`].
 unsafe fn resize_in_place(
-    place: &Place<'_>,
+    place: &SliceRef<'_>,
     base: NonNull<u8>,
     held: usize,
     wanted: usize,

@@ -28,10 +28,10 @@ pub use allocate::{
 pub use global::Neap;
 pub use release::{free, free_aligned_sized, free_deleted, free_sized, usable_size};
 pub use resize::{reallocate, reallocate_layout};
-pub use start::{ask_no_more, begin, deepbind_kept, note_address_limit, note_mapped_over, open};
+pub use start::{address_limit_changed, ask_no_more, begin, deepbind_kept, note_mapped_over, open};
 pub use statistics::ends_at_once;
 pub use survey::{Brief, brief, snapshot, with_snapshot};
-pub use trim::{check_consistency, give_up_rest, keep_free, trim};
+pub use trim::{check_consistency, keep_free, trim, unreserve};
 
 /// No block is larger: pointer differences inside it must fit `isize`.
 pub const MAX_BYTES: usize = isize::MAX as usize;

@@ -6,7 +6,7 @@ use super::{MAX_BYTES, check, large, sizes};
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
-use crate::page::Place;
+use crate::pages::SliceRef;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use core::ptr;
@@ -64,7 +64,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
 #[cold]
 #[inline(never)]
 unsafe fn reallocate_sampled(
-    place: &Place<'static>,
+    place: &SliceRef<'static>,
     block: *mut u8,
     size: usize,
     align: usize,

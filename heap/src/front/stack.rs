@@ -20,7 +20,7 @@ use crate::cache::heap::HEAP;
 use crate::cache::misuse;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::page::STACK_BYTES;
+use crate::pages::STACK_BYTES;
 use crate::stacks::{NotInUse, Pool, Record};
 use core::ffi::CStr;
 use core::mem;
@@ -75,7 +75,8 @@ impl Stack {
 
     /// Names the stack's owner in the report of an overflow, until the stack is given back.
     pub fn set_owner(&self, name: &'static CStr) {
-        self.record.set_owner(name.as_ptr());
+        // SAFETY: a C string that lives as long as the program.
+        unsafe { self.record.set_owner(name.as_ptr()) };
     }
 
     /// Gives back the whole pages below a parked coroutine's stack pointer (on x86-64, below the

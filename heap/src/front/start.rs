@@ -11,12 +11,13 @@ use crate::cache::door::Door;
 use crate::cache::heap::{HEAP, Mode};
 use crate::control::{self, Value};
 use crate::os::Os;
-use crate::os::fatal::warn;
+use crate::os::abort::warn;
 use crate::os::linux::Linux;
 use crate::os::pagemap_file::forbid as forbid_pagemap;
+use crate::os::process;
 use crate::os::sandbox;
-use crate::os::{scratch, thread};
-use crate::page::HugePolicy;
+use crate::os::{own_stack, thread};
+use crate::pages::HugePolicy;
 use core::ffi::{CStr, c_char};
 
 #[unsafe(link_section = "neap_fork")]
@@ -48,7 +49,7 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
 pub(super) unsafe fn begin_on_the_way(envp: *mut *mut c_char) {
     if is_first(envp) {
         // SAFETY: the caller's promise.
-        scratch::on_stack(|| unsafe { begin_first(envp) });
+        own_stack::on_stack(|| unsafe { begin_first(envp) });
     }
 }
 
@@ -64,7 +65,7 @@ fn is_first(envp: *mut *mut c_char) -> bool {
 unsafe fn begin_first(envp: *mut *mut c_char) {
     purge::note_process();
     fork::begin();
-    if !thread::is_secure() {
+    if !process::is_secure() {
         // SAFETY: the caller's promise.
         unsafe { each_entry(envp, apply) };
     }
@@ -96,9 +97,9 @@ pub fn open() {
 
 /// Hears that the limit on the process's address space changed. In a child of `vfork`, which has
 /// limits of its own and its parent's memory, nothing is done.
-pub fn note_address_limit() {
+pub fn address_limit_changed() {
     if purge::is_noted_process() {
-        HEAP.pages.note_address_limit();
+        HEAP.pages.address_limit_changed();
     }
 }
 
@@ -106,7 +107,7 @@ pub fn note_address_limit() {
 /// these pages itself. The spans of the blocks that it covers, which are the caller's, are mapped
 /// afresh when they are freed. Takes no lock.
 pub fn note_mapped_over(address: usize, bytes: usize) {
-    HEAP.pages.note_foreign(address, bytes);
+    HEAP.pages.record_mapped_over(address, bytes);
 }
 
 /// What becomes of a variable.
@@ -134,7 +135,7 @@ unsafe fn each_entry(envp: *mut *mut c_char, apply: unsafe fn(*mut *mut c_char, 
             let fate = unsafe { apply(envp, entry) };
             // SAFETY: as above.
             let string = unsafe { *next };
-            if let (Fate::Emptied(at), true) = (fate, thread::is_of_the_kernel(string)) {
+            if let (Fate::Emptied(at), true) = (fate, process::is_of_the_kernel(string)) {
                 // SAFETY: within the string, of which no code has kept anything; on the stack,
                 // where the kernel wrote it.
                 unsafe { *string.add(at) = 0 };
@@ -252,7 +253,7 @@ unsafe fn leave_preload(envp: *mut *mut c_char) {
         let entry = unsafe { CStr::from_ptr(*next) };
         let length = entry.to_bytes().len();
         // SAFETY: as above.
-        if entry.to_bytes().starts_with(NAME) && thread::is_of_the_kernel(unsafe { *next }) {
+        if entry.to_bytes().starts_with(NAME) && process::is_of_the_kernel(unsafe { *next }) {
             // SAFETY: the string's own bytes, on the stack, where the kernel wrote them.
             let text = unsafe { core::slice::from_raw_parts_mut((*next).cast::<u8>(), length) };
             let kept = NAME.len() + without_neap(&mut text[NAME.len()..]);

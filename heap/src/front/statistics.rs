@@ -3,9 +3,11 @@
 use super::{attach, purge, survey};
 use crate::base::sync::{AtomicU8, Ordering, UnsafeCell};
 use crate::cache::heap::HEAP;
-use crate::os::fatal::warn;
-use crate::os::scratch;
-use crate::os::thread::{self, FileIdentity};
+use crate::os::abort::warn;
+use crate::os::file;
+use crate::os::file::FileIdentity;
+use crate::os::own_stack;
+use crate::os::process;
 use crate::stats::{Json, Snapshot, Text};
 use bytemuck::Zeroable;
 use core::ffi::CStr;
@@ -67,8 +69,8 @@ pub(super) unsafe fn choose(word: &str) {
     // SAFETY: the caller's promise.
     let place = unsafe { &mut *REQUEST.place.get() };
     if form != OFF && place.standard_error.is_none() {
-        place.standard_error = thread::file_identity(2);
-        place.ours = thread::duplicate(2).unwrap_or(2);
+        place.standard_error = file::file_identity(2);
+        place.ours = file::duplicate(2).unwrap_or(2);
     }
 }
 
@@ -105,7 +107,7 @@ pub fn ends_at_once() {
     let form = FORM.load(Ordering::Relaxed);
     let wanted = form != OFF || attach::is_awaited();
     if wanted && purge::is_own_process() && HEAP.is_quiet() {
-        scratch::on_stack(|| at_end());
+        own_stack::on_stack(|| at_end());
     }
 }
 
@@ -120,7 +122,7 @@ struct Desk {
 unsafe impl Zeroable for Desk {}
 
 fn write_statistics(form: u8) {
-    let written = scratch::with(|desk| write_at(desk, form));
+    let written = own_stack::with(|desk| write_at(desk, form));
     if written.is_none() {
         warn(format_args!("no memory to write the statistics"));
     }
@@ -128,8 +130,8 @@ fn write_statistics(form: u8) {
 
 fn write_at(Desk { figures, page }: &mut Desk, form: u8) {
     survey::survey(figures);
-    let name = Lossy(thread::program_name());
-    let id = thread::process_id();
+    let name = Lossy(process::program_name());
+    let id = process::process_id();
     // A page that does not fit is cut; PAGE_BYTES holds every class.
     let _ = if form == JSON {
         writeln!(
@@ -153,18 +155,18 @@ fn write_page(place: &Place, page: &[u8]) {
     let path = CStr::from_bytes_until_nul(&place.path).unwrap_or(c"");
     if path.is_empty() {
         // Only where the number still means what it meant.
-        let meant = |descriptor: &i32| thread::file_identity(*descriptor) == place.standard_error;
+        let meant = |descriptor: &i32| file::file_identity(*descriptor) == place.standard_error;
         if place.standard_error.is_some()
             && let Some(descriptor) = [place.ours, 2].into_iter().find(meant)
         {
-            thread::write_all(descriptor, page);
+            file::write_all(descriptor, page);
         }
         return;
     }
-    match thread::open_append(path) {
+    match file::open_append(path) {
         Some(file) => {
-            thread::write_all(file, page);
-            thread::close(file);
+            file::write_all(file, page);
+            file::close(file);
         }
         None => warn(format_args!(
             "cannot write the statistics to {}",

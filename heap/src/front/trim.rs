@@ -27,8 +27,8 @@ pub fn keep_free(bytes: usize) {
 }
 
 /// Gives up the address space that is reserved and was never used.
-pub fn give_up_rest() {
-    HEAP.pages.give_up_rest();
+pub fn unreserve() {
+    HEAP.pages.unreserve();
 }
 
 /// Looks whether the page heap's invariants hold; says which one does not. Takes its lock for long:

@@ -54,9 +54,6 @@ mod arch;
 #[path = "x86_64.rs"]
 mod arch;
 
-// The names until the other folders follow.
-pub use abort as fatal;
-pub use own_stack as scratch;
 pub use system::{
     Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
 };

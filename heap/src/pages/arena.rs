@@ -10,7 +10,7 @@
 //! Groups run downwards from `head`, so that the first group and the first slices are neighbours
 //! and one system call commits both. Everything is committed as the frontier moves up.
 
-use super::span::{Detail, RECORD_BYTES, Record, State, Use};
+use super::span::{RECORD_BYTES, SpanRecord, State, Use, ZeroState};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
@@ -327,14 +327,16 @@ impl Arena {
     }
 
     /// The record of a slice in `head..ready`.
-    pub(super) fn record(&self, index: usize) -> &Record {
+    pub(super) fn record(&self, index: usize) -> &SpanRecord {
         let (group, place) = self.group(index);
         // SAFETY: group data below `ready` is committed for good; zeroed memory is a blank record.
-        unsafe { &*((group + self.layout().records_at + place * RECORD_BYTES) as *const Record) }
+        unsafe {
+            &*((group + self.layout().records_at + place * RECORD_BYTES) as *const SpanRecord)
+        }
     }
 
     /// Sets a span's length, in its first record and its last.
-    pub(super) fn set_length(&self, first: &Record, slices: usize) {
+    pub(super) fn set_length(&self, first: &SpanRecord, slices: usize) {
         first.slices.set(slices);
         self.record(first.index.get() + slices - 1)
             .back
@@ -408,7 +410,7 @@ impl Arena {
     }
 
     /// Notes that the slices `from..to` are committed or not. Returns how many were otherwise.
-    pub(super) fn note(&self, from: usize, to: usize, state: Commit) -> usize {
+    pub(super) fn set_commit(&self, from: usize, to: usize, state: Commit) -> usize {
         let (mut index, mut changed) = (from, 0);
         while index < to {
             let (word, bit) = self.commit_word(index);
@@ -442,12 +444,12 @@ pub(super) enum Commit {
 /// Every method may be called for any slice. What it answers about a span is certain only while the
 /// caller holds that span; else it is stale at worst.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'h> {
+pub struct SliceRef<'h> {
     pub(super) arena: &'h Arena,
     pub(super) index: usize,
 }
 
-impl Place<'_> {
+impl SliceRef<'_> {
     /// The tag its user gave the span that starts here; 0 for every other slice.
     #[inline]
     pub fn tag(&self) -> u8 {
@@ -455,8 +457,12 @@ impl Place<'_> {
     }
 
     /// Tags the span that starts here. Taken away again when the span is freed.
+    ///
+    /// # Safety
+    /// - The span is in use and the caller's, and what `tag` says of its blocks is true.
     #[inline]
-    pub fn set_tag(&self, tag: u8) {
+    pub unsafe fn set_tag(&self, tag: u8) {
+        debug_assert!(tag == 0 || self.use_().is_some());
         self.arena.tag(self.index).store(tag, Relaxed);
     }
 
@@ -479,19 +485,25 @@ impl Place<'_> {
         self.arena.far_side(self.index)
     }
 
-    /// What its user noted for the span in use that starts here. Of other spans, and before the
-    /// user notes something, null or a pointer to 64 bytes of Neap's own tables. Only for slices of
-    /// a span, of today or before.
+    /// The user's pointer for the span in use that starts here. Of other spans, and before it is
+    /// set, null or a pointer to 64 bytes of Neap's own tables. Only for slices of a span, of today
+    /// or before.
     #[inline]
-    pub fn noted(&self) -> *mut u8 {
-        self.record().noted()
+    pub fn user_data(&self) -> *mut u8 {
+        self.record().user_data()
     }
 
-    /// Notes a pointer for the span in use that starts here. Unlike the side table it costs no
-    /// memory.
+    /// Sets the user's pointer for the span in use that starts here. Unlike the side table it costs
+    /// no memory.
+    ///
+    /// # Safety
+    /// - The span is in use and the caller's: the word is a link of a queue in a free span.
+    /// - Null, or what all who read it may take it for.
     #[inline]
-    pub fn note(&self, pointer: *mut u8) {
-        self.record().note(pointer);
+    pub unsafe fn set_user_data(&self, pointer: *mut u8) {
+        debug_assert!(self.use_().is_some());
+        // SAFETY: the caller's promise.
+        unsafe { self.record().set_user_data(pointer) };
     }
 
     /// Address of the slice.
@@ -519,7 +531,7 @@ impl Place<'_> {
     /// lowest bit. While the span is in use: as it was when the span was given out. All ones
     /// outside of spans.
     pub fn dirty_mask(&self) -> u16 {
-        if self.has_record() && self.record().detail() == Detail::Masks {
+        if self.has_record() && self.record().zero_state() == ZeroState::PerPage {
             self.arena.mask(self.index).load(Relaxed)
         } else {
             u16::MAX
@@ -527,7 +539,7 @@ impl Place<'_> {
     }
 
     /// The record of a slice that a span has or had.
-    pub(super) fn record(&self) -> &Record {
+    pub(super) fn record(&self) -> &SpanRecord {
         self.arena.record(self.index)
     }
 
@@ -535,7 +547,7 @@ impl Place<'_> {
         self.index >= self.arena.layout().head && self.index < self.arena.frontier()
     }
 
-    fn used(&self) -> Option<(&Record, Use)> {
+    fn used(&self) -> Option<(&SpanRecord, Use)> {
         if !self.has_record() {
             return None;
         }

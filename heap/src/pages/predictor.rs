@@ -1,24 +1,21 @@
-//! What large reused blocks of about one size were found to be of late: untouched, or written all
-//! over.
+//! What `calloc` expects of a large reused block: untouched, or populated throughout.
 //!
-//! Programs repeat themselves: a buffer that is asked for again and again is mostly used in the
-//! same way. After some findings in a row the next is expected to be the same; every
-//! [`LOOK_EVERY`]th time the kernel is asked all the same. A wrong expectation costs time, never
-//! correctness.
+//! Programs repeat themselves: a buffer that is allocated again and again is mostly used in the same
+//! way. After some findings in a row the next is expected to be the same; every [`LOOK_EVERY`]th
+//! time the kernel is queried all the same. A misprediction costs time, never correctness.
 //!
-//! A few OS pages of a long block, evenly spread, that stand for all of it.
-//!
-//! They answer two questions that would cost more to ask of every page. Is a block that was full
-//! full again? And does anybody use the pages that `calloc` writes zeros to, time after time? For
-//! the second they are purged: if they are populated the next time, the program touched them since.
-//! If not, it does not touch the others either.
+//! *Probe pages* are a few OS pages of a long block, evenly spread, that stand for all of it. They
+//! answer two questions that would cost more to ask of every page. Is a block that was full once
+//! full again? And does the program still use the pages that `calloc` clears, time after time? For
+//! the second, Neap purges them. If they are populated the next time, the program touched them
+//! since. If not, it does not touch the others either.
 
 use crate::base::sync::plain::{AtomicI8, AtomicU8, Ordering::Relaxed};
 use crate::base::units::SLICE_BYTES;
 
-/// Findings of [`Finding::Full`] in a row that make a habit: to be wrong costs a write.
+/// Findings of [`Occupancy::All`] in a row that make a habit: to be wrong costs a write.
 const SURELY_FULL: i8 = 4;
-/// Findings of [`Finding::Untouched`] in a row that make one: to be wrong throws away pages, which
+/// Findings of [`Occupancy::None`] in a row that make one: to be wrong throws away pages, which
 /// cost some 40 times as much to fault in as to write. Who uses a block every 32nd time or more
 /// often never gets there.
 const SURELY_UNTOUCHED: i8 = 32;
@@ -33,18 +30,18 @@ const SIZES: usize = STEPS * usize::BITS as usize;
 
 /// What the kernel found about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(super) enum Occupancy {
     /// No page is populated.
-    Untouched,
+    None,
     /// All are.
-    Full,
+    All,
     /// Some are.
-    Mixed,
+    Some,
 }
 
-/// What to do with a block's samples; see [`super::samples`].
+/// What to do with a block's probe pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum ProbeStep {
     /// They were purged a while ago: what they tell counts.
     Judge,
     /// It is time to purge them.
@@ -64,15 +61,15 @@ const SURELY_IDLE: u8 = 16;
 
 /// A memory of findings, by size. Zeroed, it remembers nothing.
 #[derive(Debug)]
-pub(super) struct Habits {
-    /// Below [`PROBED`]: how many times [`Habits::next_look`] was asked. The samples of the blocks
+pub(super) struct Predictor {
+    /// Below [`PROBED`]: how many times [`Predictor::next_step`] was asked. The samples of the blocks
     /// of one size are not told apart.
     looks: [AtomicU8; SIZES],
-    /// How many findings in a row: above 0 of [`Finding::Untouched`], below 0 of [`Finding::Full`].
+    /// How many findings in a row: above 0 of [`Occupancy::None`], below 0 of [`Occupancy::All`].
     rows: [AtomicI8; SIZES],
 }
 
-impl Habits {
+impl Predictor {
     pub(super) const fn new() -> Self {
         Self {
             looks: [const { AtomicU8::new(0) }; SIZES],
@@ -85,28 +82,32 @@ impl Habits {
     }
 
     /// What to do with the samples of a block of this size that had populated pages.
-    pub(super) fn next_look(&self, bytes: usize) -> Look {
+    pub(super) fn next_step(&self, bytes: usize) -> ProbeStep {
         let looks = &self.looks[row_of(bytes)];
         let count = looks.load(Relaxed);
         if count >= PROBED {
-            return Look::Judge;
+            return ProbeStep::Judge;
         }
         looks.store((count + 1) % PROBE_EVERY, Relaxed);
-        if count == 0 { Look::Probe } else { Look::Wait }
+        if count == 0 {
+            ProbeStep::Probe
+        } else {
+            ProbeStep::Wait
+        }
     }
 
     /// The samples of a block of this size were purged.
-    pub(super) fn note_probe(&self, bytes: usize) {
+    pub(super) fn record_probe(&self, bytes: usize) {
         self.looks[row_of(bytes)].store(PROBED, Relaxed);
     }
 
     /// The program touched the samples that were purged.
-    pub(super) fn note_use(&self, bytes: usize) {
+    pub(super) fn record_use(&self, bytes: usize) {
         self.looks[row_of(bytes)].store(1, Relaxed);
     }
 
     /// It did not. True when that is so often enough.
-    pub(super) fn note_idle(&self, bytes: usize) -> bool {
+    pub(super) fn record_idle(&self, bytes: usize) -> bool {
         let looks = &self.looks[row_of(bytes)];
         let times = looks.load(Relaxed).max(PROBED) - PROBED + 1;
         let enough = times >= SURELY_IDLE;
@@ -114,31 +115,31 @@ impl Habits {
         enough
     }
 
-    /// What a block of this size is expected to be; [`Finding::Mixed`] when the kernel is to be
+    /// What a block of this size is expected to be; [`Occupancy::Some`] when the kernel is to be
     /// asked.
-    pub(super) fn expected(&self, bytes: usize) -> Finding {
+    pub(super) fn expected(&self, bytes: usize) -> Occupancy {
         let row = self.row(bytes);
         let count = row.load(Relaxed);
         let unsure = (-SURELY_FULL + 1..SURELY_UNTOUCHED).contains(&count);
         if unsure || count % LOOK_EVERY == 0 {
-            return Finding::Mixed;
+            return Occupancy::Some;
         }
         row.store(longer(count), Relaxed);
         if count > 0 {
-            Finding::Untouched
+            Occupancy::None
         } else {
-            Finding::Full
+            Occupancy::All
         }
     }
 
     /// Remembers what was found; says how many times in a row it was.
-    pub(super) fn note(&self, bytes: usize, finding: Finding) -> usize {
+    pub(super) fn record(&self, bytes: usize, finding: Occupancy) -> usize {
         let row = self.row(bytes);
         let count = match (finding, row.load(Relaxed)) {
-            (Finding::Mixed, _) => 0,
-            (Finding::Untouched, count @ 1..) | (Finding::Full, count @ ..0) => longer(count),
-            (Finding::Untouched, _) => 1,
-            (Finding::Full, _) => -1,
+            (Occupancy::Some, _) => 0,
+            (Occupancy::None, count @ 1..) | (Occupancy::All, count @ ..0) => longer(count),
+            (Occupancy::None, _) => 1,
+            (Occupancy::All, _) => -1,
         };
         row.store(count, Relaxed);
         count.unsigned_abs() as usize
@@ -189,7 +190,7 @@ const SLICE_EVERY: usize = 4;
 
 /// The samples of one block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Samples {
+pub(super) struct ProbePages {
     start: usize,
     /// Bytes from one to the next, a multiple of a slice.
     apart: usize,
@@ -197,7 +198,7 @@ pub(super) struct Samples {
     page: usize,
 }
 
-impl Samples {
+impl ProbePages {
     /// The samples of a run of at least two slices, in OS pages of `page` bytes.
     pub(super) fn of(run: Run, page: usize) -> Self {
         let count = (run.bytes / APART).clamp(2, MOST_SAMPLES);
@@ -261,35 +262,35 @@ mod tests {
     #[test]
     fn a_habit_takes_findings_in_a_row() {
         let sure = [
-            (Finding::Untouched, SURELY_UNTOUCHED + 1),
-            (Finding::Full, SURELY_FULL),
+            (Occupancy::None, SURELY_UNTOUCHED + 1),
+            (Occupancy::All, SURELY_FULL),
         ];
         for (finding, sure) in sure {
-            let habits = Habits::new();
+            let predictor = Predictor::new();
             for round in 1..=sure as usize {
-                assert_eq!(habits.expected(MIB), Finding::Mixed);
-                assert_eq!(habits.note(MIB, finding), round);
+                assert_eq!(predictor.expected(MIB), Occupancy::Some);
+                assert_eq!(predictor.record(MIB, finding), round);
             }
-            assert_eq!(habits.expected(MIB), finding);
-            assert_eq!(habits.expected(2 * MIB), Finding::Mixed);
+            assert_eq!(predictor.expected(MIB), finding);
+            assert_eq!(predictor.expected(2 * MIB), Occupancy::Some);
             assert_eq!(
-                habits.expected(MIB + MIB / 8),
+                predictor.expected(MIB + MIB / 8),
                 finding,
                 "about the same size"
             );
-            assert_eq!(habits.note(MIB, Finding::Mixed), 0);
-            assert_eq!(habits.expected(MIB), Finding::Mixed);
+            assert_eq!(predictor.record(MIB, Occupancy::Some), 0);
+            assert_eq!(predictor.expected(MIB), Occupancy::Some);
         }
     }
 
     #[test]
     fn a_habit_is_looked_at_for_ever() {
-        for finding in [Finding::Untouched, Finding::Full] {
-            let habits = Habits::new();
+        for finding in [Occupancy::None, Occupancy::All] {
+            let predictor = Predictor::new();
             let (mut asked, mut last) = (0, 0);
             for round in 0..10_000 {
-                if habits.expected(MIB) == Finding::Mixed {
-                    habits.note(MIB, finding);
+                if predictor.expected(MIB) == Occupancy::Some {
+                    predictor.record(MIB, finding);
                     assert!(round - last <= LOOK_EVERY as usize, "{round} after {last}");
                     (asked, last) = (asked + 1, round);
                 }
@@ -303,30 +304,30 @@ mod tests {
 
     #[test]
     fn samples_are_judged_until_they_tell() {
-        let habits = Habits::new();
+        let predictor = Predictor::new();
         for _ in 0..100 {
-            assert_eq!(habits.next_look(MIB), Look::Probe);
-            habits.note_probe(MIB);
+            assert_eq!(predictor.next_step(MIB), ProbeStep::Probe);
+            predictor.record_probe(MIB);
             for _ in 1..SURELY_IDLE {
-                assert_eq!(habits.next_look(MIB), Look::Judge);
-                assert!(!habits.note_idle(MIB));
+                assert_eq!(predictor.next_step(MIB), ProbeStep::Judge);
+                assert!(!predictor.record_idle(MIB));
             }
-            assert!(habits.note_idle(MIB));
+            assert!(predictor.record_idle(MIB));
             for _ in 1..PROBE_EVERY {
-                assert_eq!(habits.next_look(MIB), Look::Wait);
+                assert_eq!(predictor.next_step(MIB), ProbeStep::Wait);
             }
         }
-        assert_eq!(habits.next_look(MIB), Look::Probe);
-        habits.note_probe(MIB);
-        habits.note_use(MIB);
-        assert_eq!(habits.next_look(MIB), Look::Wait);
+        assert_eq!(predictor.next_step(MIB), ProbeStep::Probe);
+        predictor.record_probe(MIB);
+        predictor.record_use(MIB);
+        assert_eq!(predictor.next_step(MIB), ProbeStep::Wait);
     }
 
     #[test]
     fn every_size_has_its_row() {
-        let habits = Habits::new();
+        let predictor = Predictor::new();
         for bytes in [0, 1, 4096, 1 << 47, usize::MAX] {
-            assert_eq!(habits.note(bytes, Finding::Full), 1, "{bytes}");
+            assert_eq!(predictor.record(bytes, Occupancy::All), 1, "{bytes}");
         }
     }
 
@@ -342,7 +343,7 @@ mod tests {
                 start: 0x10000,
                 bytes,
             };
-            let samples = Samples::of(run, page);
+            let samples = ProbePages::of(run, page);
             let pages: std::vec::Vec<_> = samples.pages().collect();
             assert_eq!(pages.len(), samples.count());
             assert!(

@@ -11,7 +11,7 @@ use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::lock::{FutexGuard, FutexLock, Rank};
-use crate::page::{Age, Dirty, PageHeap, Span, Use, Zero};
+use crate::pages::{Age, Dirty, PageHeap, Span, Use, Zero};
 use core::ptr::{NonNull, null_mut};
 
 /// Stacks for coroutines. All calls on one pool pass the same page heap.
@@ -124,9 +124,11 @@ impl Pool {
         }
         self.counts.add_span(size, pages.os().page_bytes());
         forget_contents(pages, &span, size);
-        span.place.note(row.as_ptr().cast_mut().cast());
+        // SAFETY: just given out; readers of stacks' spans take it for the first record.
+        unsafe { span.place.set_user_data(row.as_ptr().cast_mut().cast()) };
         self.install(pages, row)?;
-        span.place.set_tag(TAG);
+        // SAFETY: as above: it holds stacks.
+        unsafe { span.place.set_tag(TAG) };
         self.locked().open(row);
         Ok(&row[0])
     }
@@ -167,7 +169,7 @@ impl Pool {
             .map_while(slice)
             .find(|place| place.tag() != 0)
             .filter(|place| place.tag() == TAG)?;
-        let row: *mut Record = place.noted().cast();
+        let row: *mut Record = place.user_data().cast();
         // SAFETY: null, or the first record of this span's row. If the span is given up meanwhile,
         // the pointer still leads to 64 readable bytes of tables: the values may be wrong, but
         // reading them is safe.
@@ -283,7 +285,8 @@ impl<'p> Locked<'p> {
     }
 
     fn hand_out(&mut self, stack: &Record) {
-        stack.set_owner(null_mut());
+        // SAFETY: null.
+        unsafe { stack.set_owner(null_mut()) };
         stack.set_state(State::Used);
         self.inner.used += 1;
     }

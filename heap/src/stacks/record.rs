@@ -171,8 +171,12 @@ impl Record {
         self.owner.load(Relaxed)
     }
 
-    /// Names the stack. The string must stay valid as long as the stack is in use.
-    pub fn set_owner(&self, name: *const c_char) {
+    /// Names the stack.
+    ///
+    /// # Safety
+    /// - `name` is null, or a C string that stays valid as long as the stack is in use: the handler
+    ///   of faults reads it.
+    pub unsafe fn set_owner(&self, name: *const c_char) {
         self.owner.store(name.cast_mut(), Relaxed);
     }
 

@@ -6,7 +6,7 @@ use super::record::{Record, SIZES, Size, State};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, Populated, Purged};
-use crate::page::{Age, PageHeap};
+use crate::pages::{Age, PageHeap};
 use core::ptr::{NonNull, null_mut};
 
 /// Most idle stacks kept of one size.
@@ -209,7 +209,7 @@ impl Pool {
         }
         if let Some(base) = NonNull::new(first.base() as *mut u8) {
             // SAFETY: spans allocated by `make`, without guards and out of use.
-            unsafe { pages.free_asked(base, guard::bytes_of(stacks), age) };
+            unsafe { pages.free_querying_kernel(base, guard::bytes_of(stacks), age) };
         }
         let locked = self.locked();
         for row in rows.into_iter().flatten() {
@@ -261,7 +261,7 @@ impl Pool {
 /// The records of all stacks in the same span.
 fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
     let place = pages.locate(stack.base() / SLICE_BYTES * SLICE_BYTES)?;
-    let first: *const Record = place.noted().cast();
+    let first: *const Record = place.user_data().cast();
     if first.is_null() {
         return None;
     }
@@ -272,7 +272,8 @@ fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Reco
 /// Like [`row_of`], but clears the note, so that no address leads to the records from now on.
 fn take_row<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
     let row = row_of(pages, stack)?;
-    pages.locate(stack.base())?.note(null_mut());
+    // SAFETY: the span is still in use, and this thread's.
+    unsafe { pages.locate(stack.base())?.set_user_data(null_mut()) };
     row.iter().for_each(|stack| stack.set_state(State::Blank));
     Some(row)
 }

@@ -22,7 +22,7 @@ use crate::cache::heap::{HEAP, Heap};
 use crate::cache::magazine::{GUARD, Start, Tag};
 use crate::cache::thread::Cache;
 use crate::os::linux::Linux;
-use crate::page::PageHeap;
+use crate::pages::PageHeap;
 use core::arch::asm;
 use core::mem::offset_of;
 

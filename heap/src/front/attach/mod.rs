@@ -20,9 +20,9 @@ use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::lock::{Lock, Rank};
+use crate::os::process;
 use crate::os::sandbox;
 use crate::os::shared::{self, Shared};
-use crate::os::thread;
 use crate::stats::Snapshot;
 pub(super) use serve::{due_in_ms, is_asked, on_the_way, rest_ms, ring_for_observers, serve_due};
 use words::Words;
@@ -165,7 +165,7 @@ pub(super) unsafe fn keep_monitor(name: &[u8]) {
 /// Creates the board, unless it was forbidden: now if `wanted`, chosen or awaited, else when it is
 /// [worthwhile](When::Worthwhile).
 pub(super) fn begin(wanted: bool) {
-    if is(When::Never) || thread::is_secure() || !sandbox::allows_more() {
+    if is(When::Never) || process::is_secure() || !sandbox::allows_more() {
         return;
     }
     if !(wanted || is(When::AtStart) || AWAITED.load(Ordering::Relaxed)) {
@@ -187,7 +187,7 @@ fn put_up(inner: &mut Inner) {
         magic: board::MAGIC,
         version: board::VERSION,
         bytes: board::BYTES as u64,
-        pid: thread::process_id() as u64,
+        pid: process::process_id() as u64,
         page_bytes: page as u64,
         frontend: u64::from(FRONTEND.load(Ordering::Relaxed)),
         made_ms: Linux.now_ms(),
@@ -228,7 +228,7 @@ pub(super) fn tell_of_profile(shared: &Shared) {
 fn tell(shared: &Shared, kind: u64) {
     let monitor = monitor();
     if monitor.len > 0 {
-        let words = [board::GREETING, kind, thread::process_id() as u64];
+        let words = [board::GREETING, kind, process::process_id() as u64];
         shared.hand_to(&monitor.bytes[..monitor.len], words);
     }
 }

@@ -9,8 +9,9 @@ use crate::cache::bell::Urgency;
 use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::linux::Linux;
+use crate::os::process;
 use crate::os::sandbox;
-use crate::os::{peek, shared, thread};
+use crate::os::{peek, shared};
 use crate::slab::depot::{Round, Source};
 
 /// Periodic surveys for a watching observer take at most one part in this many of a core's time.
@@ -102,7 +103,7 @@ impl Reader {
     /// Time until another survey stays within its share of a core, in ms.
     fn wait_ms(self) -> u64 {
         let next = BOARD.next_at[self as usize].load(Ordering::Relaxed);
-        next.saturating_sub(thread::now_ns()).div_ceil(1_000_000)
+        next.saturating_sub(process::now_ns()).div_ceil(1_000_000)
     }
 
     /// Accounts for a survey that took `cost_ns`.
@@ -111,7 +112,7 @@ impl Reader {
             Reader::Asks => (&BOARD.next_at[0], ASK_PART),
             Reader::Watches => (&BOARD.next_at[1], WATCH_PART),
         };
-        let least = thread::now_ns().saturating_sub(CREDIT_NS);
+        let least = process::now_ns().saturating_sub(CREDIT_NS);
         let from = next_at.load(Ordering::Relaxed).max(least);
         next_at.store(from + cost_ns * part, Ordering::Relaxed);
     }

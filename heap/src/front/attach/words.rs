@@ -7,7 +7,7 @@ use crate::board::{
     Refusal, SERVED_AT, SIZES_AT, Served, SizeFigure, ThreadState,
 };
 use crate::os::shared::Shared;
-use crate::page::{MIRROR_WORDS, Mirror};
+use crate::pages::{MIRROR_WORDS, Mirror};
 use crate::stats::Snapshot;
 use bytemuck::{Pod, bytes_of, pod_read_unaligned};
 use core::mem::offset_of;

@@ -20,7 +20,7 @@ use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::thread::Cache;
 use crate::os::sandbox;
-use crate::page::{Place, Use};
+use crate::pages::{SliceRef, Use};
 use crate::sites::{FRAMES, PARTS};
 use crate::slab::class::Class;
 use crate::slab::depot::Source;
@@ -140,16 +140,19 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
 
 fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
     let span = HEAP.pages.alloc(1, 1, Use::Large, class.bytes())?;
-    span.place.note(ptr::null_mut());
+    // SAFETY: just given out; null says that it has no sample.
+    unsafe { span.place.set_user_data(ptr::null_mut()) };
     record(&span.place, size, class.bytes(), rate);
-    span.place.set_tag(Tag::SAMPLED.0);
+    // SAFETY: just given out, for one block.
+    unsafe { span.place.set_tag(Tag::SAMPLED.0) };
     Some(span.base.as_ptr())
 }
 
 /// Records a new large block, whose span starts at `place`. No other thread has it yet.
-pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
+pub(super) fn note_large(place: &SliceRef<'_>, size: usize, usable: usize) {
     if EVER.load(Ordering::Relaxed) {
-        place.note(ptr::null_mut());
+        // SAFETY: no other thread has the block yet; null says that it has no sample.
+        unsafe { place.set_user_data(ptr::null_mut()) };
         let cache = entered().filter(|_| HEAP.is_sampling());
         if let Some(rate) = cache.and_then(|cache| HEAP.samples_large(cache, usable)) {
             record(place, size, usable, rate);
@@ -158,17 +161,17 @@ pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
 }
 
 /// Records the new size of the large block at `place`, as a free and a new allocation.
-pub(super) fn note_resized(place: &Place<'_>, size: usize, usable: usize) {
+pub(super) fn note_resized(place: &SliceRef<'_>, size: usize, usable: usize) {
     note_freed(place);
     note_large(place, size, usable);
 }
 
 /// Records the free of the block at `place`, which has a span of its own.
-pub(super) fn note_freed(place: &Place<'_>) {
+pub(super) fn note_freed(place: &SliceRef<'_>) {
     if !EVER.load(Ordering::Relaxed) {
         return;
     }
-    let Some(sample) = NonNull::new(place.noted().cast::<Sample>()) else {
+    let Some(sample) = NonNull::new(place.user_data().cast::<Sample>()) else {
         return;
     };
     // SAFETY: the note of a span in use, or 64 readable bytes of Neap's own tables.
@@ -176,7 +179,8 @@ pub(super) fn note_freed(place: &Place<'_>) {
     if seen.mark != Sample::mark(sample.as_ptr()) || seen.base != place.slice_base() {
         return;
     }
-    place.note(ptr::null_mut());
+    // SAFETY: the caller frees the block; null says that it has no sample.
+    unsafe { place.set_user_data(ptr::null_mut()) };
     REGION.take_away(&seen.weight);
     // SAFETY: `record` allocated it for this span, whose note no longer points to it. The mark is
     // cleared with it.
@@ -187,7 +191,7 @@ pub(super) fn note_freed(place: &Place<'_>) {
 }
 
 /// Records that the block at `place` was sampled at `rate` bytes.
-fn record(place: &Place<'_>, size: usize, usable: usize, rate: u64) {
+fn record(place: &SliceRef<'_>, size: usize, usable: usize, rate: u64) {
     let room = HEAP.take_meta(size_of::<Sample>());
     let Some(sample) = room.map(NonNull::cast::<Sample>) else {
         return;
@@ -211,7 +215,8 @@ fn record(place: &Place<'_>, size: usize, usable: usize, rate: u64) {
     };
     // SAFETY: 64 bytes, aligned to 64, of our own.
     unsafe { sample.as_ptr().write(full) };
-    place.note(sample.as_ptr().cast());
+    // SAFETY: no other thread has the block yet; the sample was written above.
+    unsafe { place.set_user_data(sample.as_ptr().cast()) };
 }
 
 /// Whether the stack may be walked, which takes system calls. Asking is a system call as well, so

@@ -10,9 +10,9 @@ use crate::cache::heap::HEAP;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::lock::{Lock, Rank};
+use crate::os::process;
 use crate::os::sandbox;
 use crate::os::shared::{self, Shared};
-use crate::os::thread;
 use crate::sites::{
     BYTES, FRAMES, Head, MAGIC, MAPS_AT, MAPS_BYTES, MOST_SITES, NAME, SITES_AT, Site, VERSION,
     site_at,
@@ -161,7 +161,7 @@ impl Inner {
             return false;
         }
         self.shared = Some(shared);
-        self.random = thread::now_ns() | 1;
+        self.random = process::now_ns() | 1;
         self.write_head();
         self.set_head(offset_of!(Head, began_ms), now_ms());
         attach::tell_of_profile(&shared);
@@ -173,7 +173,7 @@ impl Inner {
             (offset_of!(Head, magic), MAGIC),
             (offset_of!(Head, version), VERSION),
             (offset_of!(Head, bytes), BYTES as u64),
-            (offset_of!(Head, pid), thread::process_id() as u64),
+            (offset_of!(Head, pid), process::process_id() as u64),
             (offset_of!(Head, sites), u64::from(self.sites)),
         ];
         head.into_iter()
@@ -345,7 +345,7 @@ fn create() -> Option<Shared> {
 }
 
 fn now_ms() -> u64 {
-    thread::time_of_day_ns() / 1_000_000
+    process::time_of_day_ns() / 1_000_000
 }
 
 /// Hash of the frames; 0 means no frames. The mixing is that of MurmurHash3's finalizer (Austin

@@ -19,7 +19,7 @@ use crate::cache::heap::HEAP;
 use crate::front::attach;
 use crate::os::sandbox;
 use crate::os::{peek, shared};
-use crate::page::Chores;
+use crate::pages::Driver;
 use crate::slab::depot::Source as _;
 use crate::unwind;
 use core::ops::Range;
@@ -130,7 +130,7 @@ fn answer_without() {
 /// A copy of another process: the thread was left behind there, and callers do its work here.
 #[cold]
 fn disown() {
-    HEAP.pages.set_chores(Chores::Callers);
+    HEAP.pages.set_driver(Driver::Callers);
     answer_without();
 }
 

@@ -5,7 +5,7 @@ use super::class_of;
 use crate::cache::heap::{HEAP, sampled_class};
 use crate::cache::magazine::Tag;
 use crate::cache::thread::Opened;
-use crate::page::{Place, Use};
+use crate::pages::{SliceRef, Use};
 use crate::slab::Slab;
 
 /// What the heap holds at one moment, in bytes except `large_blocks`. The fields of
@@ -54,7 +54,7 @@ pub fn brief() -> Brief {
 
 impl Brief {
     /// Counts a sampled block among those of its class, not among the large ones.
-    fn move_sampled(&mut self, place: &Place<'_>) {
+    fn move_sampled(&mut self, place: &SliceRef<'_>) {
         if let Some(class) = sampled_class(place) {
             self.live += class.bytes() as u64;
             self.large_blocks = self.large_blocks.saturating_sub(1);
@@ -74,7 +74,7 @@ impl Brief {
 }
 
 /// Bytes of a slab's blocks that the slab has handed out.
-fn bytes_out(place: &Place<'_>) -> u64 {
+fn bytes_out(place: &SliceRef<'_>) -> u64 {
     let Some(class) = class_of(place.tag()) else {
         // Being cut into blocks, or given up.
         return 0;

@@ -16,8 +16,9 @@ use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::os::Os;
 use crate::os::linux::{self, Linux};
-use crate::os::{scratch, thread};
-use crate::page::{Totals, Use};
+use crate::os::own_stack;
+use crate::os::process;
+use crate::pages::{Totals, Use};
 use crate::slab::class::Class;
 use crate::stats::{ClassFigures, Counted, Snapshot, SpanFigures, StackFigures};
 use core::mem::MaybeUninit;
@@ -39,7 +40,7 @@ pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
     static UNKNOWN: MaybeUninit<Snapshot> = MaybeUninit::zeroed();
     let mut report = Some(report);
     let mut say = |figures: &Snapshot| report.take().map(|report| report(figures));
-    let said = scratch::with(|figures| {
+    let said = own_stack::with(|figures| {
         survey(figures);
         say(figures)
     });
@@ -52,7 +53,7 @@ pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
 
 /// Like [`snapshot`], in place.
 pub(super) fn survey(figures: &mut Snapshot) {
-    let began = thread::processor_ns();
+    let began = process::processor_ns();
     let totals = HEAP.pages.totals();
     note_totals(figures, &totals);
     note_process(figures);
@@ -71,7 +72,7 @@ pub(super) fn survey(figures: &mut Snapshot) {
     figures.ledger = tally.ledger(figures);
     drop(residence);
     figures.at_ms = Linux.now_ms();
-    figures.cost_ns = thread::processor_ns().saturating_sub(began);
+    figures.cost_ns = process::processor_ns().saturating_sub(began);
 }
 
 fn note_totals(figures: &mut Snapshot, totals: &Totals) {
@@ -106,7 +107,7 @@ fn note_process(figures: &mut Snapshot) {
     // The kernel updates its peak only at intervals, so the peak may lag behind the current count.
     let peak = linux::peak_resident_bytes().unwrap_or(0) as u64;
     figures.peak_resident = peak.max(figures.resident);
-    [figures.minor_faults, figures.major_faults] = thread::faults();
+    [figures.minor_faults, figures.major_faults] = process::faults();
     figures.quarantine = check::held().bytes as u64;
     figures.granted = HEAP.budget.granted() as u64;
     figures.counted = Counted::default();

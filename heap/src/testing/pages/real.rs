@@ -5,7 +5,7 @@ use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::child::{Limit, succeeds};
 use crate::os::linux::Linux;
-use crate::page::{Dirty, PageHeap, Sides, Zero};
+use crate::pages::{Dirty, PageHeap, Sides, Zero};
 use core::ptr::NonNull;
 use std::boxed::Box;
 use std::vec::Vec;

@@ -4,7 +4,7 @@
 use super::{heap, large};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
-use crate::page::{Dirty, PageHeap, ZeroingTotals};
+use crate::pages::{Dirty, PageHeap, ZeroingTotals};
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;

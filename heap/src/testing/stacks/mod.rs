@@ -7,7 +7,7 @@ use super::StackError;
 use super::pool::Pool;
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake, FakeGuard};
-use crate::page::{PageHeap, Sides};
+use crate::pages::{PageHeap, Sides};
 use std::boxed::Box;
 use std::vec::Vec;
 

@@ -8,7 +8,7 @@ use super::heap;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Call, Conditions, Fake};
-use crate::page::{Dirty, PageHeap, Use};
+use crate::pages::{Dirty, PageHeap, Use};
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

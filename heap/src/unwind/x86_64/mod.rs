@@ -9,8 +9,8 @@ mod tables;
 pub(super) use cache::forget;
 
 use super::{Frame, Left, chain};
+use crate::os::own_stack;
 use crate::os::peek::{Peek, far};
-use crate::os::scratch;
 use core::arch::asm;
 use rule::{Base, Rule, Saved};
 
@@ -74,7 +74,7 @@ fn learn(frame: &Frame) -> Rule {
             Some(program::row_at(fde, instruction)?.rule())
         })
     };
-    let rule = scratch::on_stack(read).unwrap_or(Rule::Chain);
+    let rule = own_stack::on_stack(read).unwrap_or(Rule::Chain);
     cache::keep(instruction, rule);
     rule
 }
@@ -84,7 +84,7 @@ fn learn(frame: &Frame) -> Rule {
 #[inline(never)]
 fn compute(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
     let instruction = frame.instruction();
-    scratch::on_stack(|| {
+    own_stack::on_stack(|| {
         tables::with(instruction, |fde| {
             program::row_at(fde, instruction)?.caller(frame, peek, fde)
         })
