@@ -228,9 +228,9 @@ fn profile() -> Command {
 
 /// A value of `--sample` at the start of a program.
 fn rate(word: &str) -> Result<u64, String> {
-    let option = neap::control::find(b"NEAP_SAMPLE").expect("the option is declared");
-    match neap::control::parse(option.kind, word.as_bytes()) {
-        Ok(neap::control::Value::Bytes(rate)) => Ok(rate),
+    let option = neap_shared::control::find(b"NEAP_SAMPLE").expect("the option is declared");
+    match neap_shared::control::parse(option.kind, word.as_bytes()) {
+        Ok(neap_shared::control::Value::Bytes(rate)) => Ok(rate),
         Ok(_) => Err("no number of bytes".to_owned()),
         Err(rejected) => Err(rejected.to_string()),
     }

@@ -1,10 +1,10 @@
-//! The options of `neap::control` as command-line flags and as environment variables.
+//! The options of `neap_shared::control` as command-line flags and as environment variables.
 
 use clap::builder::{
     OsStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser,
 };
 use clap::{Arg, ArgAction, ArgMatches, ValueHint};
-use neap::control::{self, Declaration, Flag, Kind, OPTIONS};
+use neap_shared::control::{self, Declaration, Flag, Kind, OPTIONS};
 use std::ffi::OsString;
 
 /// One flag for every declared option.

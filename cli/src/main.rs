@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `command` | the verbs and flags |
 //! | `verbs/` | one file per verb |
-//! | `flags` | the options of `neap::control` as flags and variables |
+//! | `flags` | the options of `neap_shared::control` as flags and variables |
 //! | `library` | where the library is, and its name for the loader |
 //! | `program/` | which files a command line executes, and whether the loader accepts a preload for them |
 //! | `launch`, `supervise`, `statistics` | become the program, or wait for it and print its statistics |

@@ -5,7 +5,7 @@
 //!
 //! | room | what it does | what it does not know |
 //! |---|---|---|
-//! | [`front`] | the entry points every frontend shares, [`Neap`], options, fork, the purge thread, statistics at exit | |
+//! | [`front`] | the entry points every frontend shares, options, fork, the purge thread, statistics at exit | |
 //! | [`cache`] | magazines: fast path, refill, flush, draining, thread end; rounds of decay, pressure for memory | |
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
@@ -14,8 +14,10 @@
 //! | [`os`] | the only room that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
-//! Beside them, plain data that all may read: [`stats`], [`ledger`], [`control`], [`classes`]; and
-//! what other processes read: [`board`], [`sites`]. `tests/layers.rs` fails on an upward edge.
+//! Plain data that other processes read as well stand in the crate `neap_shared`.
+//! `tests/layers.rs` fails on an upward edge.
+//!
+//! [`glossary`] explains the terms.
 //!
 //! # Where each invariant stands
 //!
@@ -24,12 +26,12 @@
 //!   [`cache::drain`].
 //! - Where guards are, and that none is left in a free span: [`stacks`].
 //! - Which OS pages are zero: [`pages`], carried through every change of hands.
-//! - Which pages of a slab in use are not resident: [`slab::withheld`]; how they are purged:
-//!   `slab::depot::spare`.
+//! - Which pages of a slab in use are not resident: [`slab::page_set`]; how they are purged:
+//!   [`slab::decommitted`].
 //! - When a thread that purges may be started: [`purge`].
 //! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts:
 //!   [`cache::counted`].
-//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::decay`]),
+//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::reclaim`]),
 //!   the profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache (no
 //!   rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread that holds
 //!   one takes one to the left of it only by `try_lock`. A lock's rank says where it stands
@@ -48,28 +50,22 @@
 //! `docs/first-malloc.md` follows the first allocation step by step, `docs/purge.md` the way home.
 
 pub mod base;
-#[cfg(not(loom))]
-pub mod board;
 pub mod cache;
 #[cfg(not(loom))]
-pub mod classes;
-pub mod control;
-#[cfg(not(loom))]
 pub mod front;
-#[cfg(not(loom))]
-pub mod ledger;
+#[doc = include_str!("../GLOSSARY.md")]
+pub mod glossary {}
 pub mod os;
 #[cfg(not(loom))]
 pub mod pages;
-#[cfg(not(loom))]
-pub mod sites;
 pub mod slab;
 #[cfg(not(loom))]
 pub mod stacks;
-#[cfg(not(loom))]
-pub mod stats;
+#[cfg(test)]
+mod testing;
 #[cfg(not(loom))]
 pub mod unwind;
 
 #[cfg(not(loom))]
-pub use front::{Neap, purge, stack};
+pub use front::{purge, stack};
+pub use neap_shared::{board, classes, control, ledger, sites, stats};

@@ -19,7 +19,7 @@ fn churn(size: usize) {
 
 /// Bytes granted to the calling thread's cache.
 fn own_grant() -> usize {
-    let own = neap_heap::cache::slot::get();
+    let own = neap_heap::cache::machine::slot();
     let mut granted = 0;
     HEAP.registry.for_each(|cache| {
         if std::ptr::eq(cache, own) {

@@ -7,7 +7,7 @@ use neap_heap::slab::class::Class;
 /// What is granted to the calling thread's cache, and how often its magazine of `class` was
 /// refilled.
 fn own(class: Class) -> (usize, u32) {
-    let own = neap_heap::cache::slot::get();
+    let own = neap_heap::cache::machine::slot();
     let mut found = (0, 0);
     HEAP.registry.for_each(|cache| {
         if std::ptr::eq(cache, own) {

@@ -7,10 +7,10 @@ use super::board::Board;
 use super::reach::ended;
 use crate::failure::Failure;
 use crate::view::slices;
-use neap::board::{
+use neap_shared::board::{
     CONTROL_AT, Coarse, Control, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served, ThreadState,
 };
-use neap::stats::Snapshot;
+use neap_shared::stats::Snapshot;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::mem::offset_of;
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
     use crate::attach::forged::Forged;
     use bytemuck::bytes_of;
-    use neap::board::{FIGURES_AT, SERVED_AT};
+    use neap_shared::board::{FIGURES_AT, SERVED_AT};
 
     const SHORT: Duration = Duration::from_millis(20);
     /// Longer than any machine needs.
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn silence_has_the_reason_of_its_heap() {
-        use neap::board::{COARSE_AT, Head};
+        use neap_shared::board::{COARSE_AT, Head};
         let why = |forged: &Forged| forged.open().silence();
         let forged = Forged::board();
         assert!(why(&forged).why.starts_with("its heap is small"));
@@ -402,7 +402,7 @@ mod tests {
             free_dirty: 1 << 20,
             ..Coarse::default()
         };
-        coarse.spans[0].slices = (3 << 20) >> neap::base::units::SLICE_SHIFT;
+        coarse.spans[0].slices = (3 << 20) >> neap_shared::units::SLICE_SHIFT;
         forged.write(COARSE_AT, bytes_of(&coarse));
         let large = why(&forged);
         assert!(large.why.contains("no safe moment"), "{}", large.why);

@@ -1,7 +1,7 @@
 //! Wakes a process's purge thread, which sleeps on a word of the board, as on a futex that
 //! processes share.
 
-use neap::board;
+use neap_shared::board;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex;
 use std::fs::File;

@@ -3,8 +3,8 @@
 use super::process::Process;
 use super::reach::{Kind, Reach, ended};
 use crate::failure::Failure;
-use neap::board::{self, Arenas, Coarse, Head, Served, SizeFigure};
-use neap::stats::Snapshot;
+use neap_shared::board::{self, Arenas, Coarse, Head, Served, SizeFigure};
+use neap_shared::stats::Snapshot;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 

@@ -3,8 +3,8 @@
 use super::board::Board;
 use super::region::Region;
 use bytemuck::bytes_of;
-use neap::board::{self, Head};
-use neap::sites;
+use neap_shared::board::{self, Head};
+use neap_shared::sites;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType,

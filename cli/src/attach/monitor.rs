@@ -6,7 +6,7 @@ use super::reach::us;
 use super::region::Region;
 use crate::failure::{Failure, shown};
 use crate::statistics::secret;
-use neap::board::{GREETING, KIND_BOARD, KIND_PROFILE};
+use neap_shared::board::{GREETING, KIND_BOARD, KIND_PROFILE};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketAddrUnix,
     SocketFlags, SocketType, UCred, bind, recvmsg, shutdown, socket_with, sockopt,

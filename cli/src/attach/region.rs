@@ -3,7 +3,7 @@
 use super::process::Process;
 use super::reach::{Kind, Reach};
 use crate::failure::Failure;
-use neap::sites::{self, Head};
+use neap_shared::sites::{self, Head};
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 

@@ -1,7 +1,7 @@
 //! The sizes that a program requested, in the steps in which the library counts them.
 
 use crate::failure::{Failure, shown};
-use neap::board::{SIZE_STEP, SIZES, SizeFigure};
+use neap_shared::board::{SIZE_STEP, SIZES, SizeFigure};
 use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
@@ -17,7 +17,7 @@ const MOST_BYTES: u64 = 1 << 20;
 pub struct Histogram {
     /// The program's file name.
     pub program: String,
-    /// By step (see [`neap::board::SIZES`]); the last one counts sizes that no slab serves.
+    /// By step (see [`neap_shared::board::SIZES`]); the last one counts sizes that no slab serves.
     figures: Vec<SizeFigure>,
 }
 

@@ -22,7 +22,7 @@ use std::fmt::Write;
 pub fn file(sizes: &[u16], program: &str) -> String {
     let mut text = format!(
         "{}\n# for {}, by neap tune\n",
-        neap::classes::FIRST_LINE,
+        neap_shared::classes::FIRST_LINE,
         program.replace(char::is_control, "?")
     );
     for size in sizes {

@@ -2,7 +2,7 @@
 
 use super::waste::{self, Row, Total};
 use super::{Histogram, built_in};
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 use serde_json::{Value, json};
 use std::fmt::Write;
 

@@ -11,7 +11,7 @@
 
 use super::Histogram;
 use crate::failure::Failure;
-use neap::slab::class::{CLASSES, Class, MAX_BLOCK};
+use neap_shared::classes::{BUILT_IN, CLASSES, MAX_BLOCK};
 
 /// The most classes that the library holds.
 pub const MOST: usize = CLASSES;
@@ -24,16 +24,8 @@ const LEAST_POWER: usize = 512;
 
 /// The built-in classes for C callers, smallest first.
 pub fn built_in() -> Vec<u16> {
-    let mut sizes: Vec<u16> = (1..=CANDIDATES)
-        .map(|candidate| Class::of_size(candidate * STEP))
-        .map(size_of_built_in)
-        .collect();
-    sizes.dedup();
-    sizes
-}
-
-fn size_of_built_in(class: Class) -> u16 {
-    neap::slab::class::table::BUILT_IN.sizes[class.index()]
+    let serves_c = |size: &u16| usize::from(*size).is_multiple_of(STEP);
+    BUILT_IN[1..].iter().copied().filter(serves_c).collect()
 }
 
 /// Whether a class of `class` bytes after one of `before` keeps the waste of any size between them
@@ -193,7 +185,7 @@ fn trace(paths: &[Vec<u16>]) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use neap::board::{SIZES, SizeFigure};
+    use neap_shared::board::{SIZES, SizeFigure};
 
     fn histogram(entries: &[(usize, u64)]) -> Histogram {
         let mut board = vec![SizeFigure::default(); SIZES];
@@ -221,7 +213,7 @@ mod tests {
     fn check(sizes: &[u16], most: usize) {
         assert!(sizes.len() <= most && usize::from(*sizes.last().unwrap()) == MAX_BLOCK);
         let text = super::super::file(sizes, "x");
-        let read = neap::classes::parse(text.as_bytes()).unwrap();
+        let read = neap_shared::classes::parse(text.as_bytes()).unwrap();
         assert_eq!(read.list(), sizes);
         let mut before = 0;
         for &class in sizes {

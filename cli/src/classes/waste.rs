@@ -1,7 +1,7 @@
 //! A table's waste by class.
 
 use super::Histogram;
-use neap::stats::Snapshot;
+use neap_shared::stats::Snapshot;
 
 /// One class and its requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,7 +106,7 @@ fn with_shares(mut rows: Vec<Row>) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use neap::board::{SIZES, SizeFigure};
+    use neap_shared::board::{SIZES, SizeFigure};
 
     #[test]
     fn sizes_fall_to_their_classes() {

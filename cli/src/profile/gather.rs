@@ -8,7 +8,7 @@ use crate::attach::{Board, Region, Sampling, Target, kernel};
 use crate::failure::{Failure, say};
 use crate::view::hint;
 use indicatif::{ProgressBar, ProgressStyle};
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 use std::time::{Duration, Instant};
 
 /// The options of a profile.

@@ -4,7 +4,7 @@ use super::calls::{Grouping, Place, places};
 use super::model::{Extent, Figures, Profile, Value};
 use super::summary::{amount, apart, objects, percent, phrase, rounding, summary};
 use super::tree::described;
-use neap::stats::{Bytes, ending};
+use neap_shared::stats::{Bytes, ending};
 use std::fmt::Write;
 
 /// Most places printed.

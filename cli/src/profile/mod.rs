@@ -88,7 +88,7 @@ impl Profile {
     /// # Errors
     /// The file is neither, or is damaged.
     pub fn from_file(bytes: &[u8]) -> Result<Self, Failure> {
-        match bytes.starts_with(&neap::sites::MAGIC.to_le_bytes()) {
+        match bytes.starts_with(&neap_shared::sites::MAGIC.to_le_bytes()) {
             true => Self::from_region(bytes),
             false => pprof::decode(bytes),
         }

@@ -23,9 +23,8 @@ fn in_library(module: &str) -> bool {
 /// The allocator linked into a Rust program, its entry points, and C++'s standard operators that
 /// call them.
 fn is_entry(function: &str) -> bool {
-    const OWN: [&str; 14] = [
-        "neap::",
-        "<neap::",
+    const CRATES: [&str; 3] = ["neap::", "neap_heap::", "neap_instruments::"];
+    const OWN: [&str; 12] = [
         "__rust_alloc",
         "__rust_realloc",
         "__rustc::__rust_alloc",
@@ -39,7 +38,10 @@ fn is_entry(function: &str) -> bool {
         "std::allocator_traits<",
         "std::allocator<",
     ];
-    OWN.iter().any(|start| function.starts_with(start))
+    // `<neap::Neap as …>::alloc`.
+    let path = function.strip_prefix('<').unwrap_or(function);
+    CRATES.iter().any(|start| path.starts_with(start))
+        || OWN.iter().any(|start| function.starts_with(start))
 }
 
 /// Whether the frame is of Rust's library, by its source path if there is debug information. The
@@ -101,6 +103,22 @@ mod tests {
         ];
         assert_eq!(left(&stack), ["make", "callback", "main"]);
         assert_eq!(left(&stack[..2]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_crate_of_the_allocator_is_dropped() {
+        let stack = [
+            frame("neap_instruments::profile::sample", "", "/bin/program"),
+            frame("neap_heap::front::allocate::missed", "", "/bin/program"),
+            frame(
+                "<neap_heap::front::global::Neap as core::alloc::global::GlobalAlloc>::alloc",
+                "",
+                "/bin/program",
+            ),
+            frame("neap::helper", "", "/bin/program"),
+            frame("neaped::main", "", "/bin/program"),
+        ];
+        assert_eq!(left(&stack), ["neaped::main"]);
     }
 
     #[test]

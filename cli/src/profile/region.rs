@@ -1,10 +1,10 @@
-//! Parses the region of a process ([`neap::sites`]). The contents are untrusted: a hostile process
+//! Parses the region of a process ([`neap_shared::sites`]). The contents are untrusted: a hostile process
 //! may have written them.
 
 use super::model::Figures;
 use crate::failure::Failure;
 use bytemuck::{Pod, Zeroable};
-use neap::sites::{self, Head, Site};
+use neap_shared::sites::{self, Head, Site};
 
 /// A region's contents before symbolisation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

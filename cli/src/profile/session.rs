@@ -10,7 +10,7 @@ use super::model::{Extent, Profile, Switched};
 use super::region::{Region, head, record};
 use crate::attach;
 use crate::failure::Failure;
-use neap::sites::{self, Head, Site};
+use neap_shared::sites::{self, Head, Site};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A session in progress, with what the process had sampled before it.

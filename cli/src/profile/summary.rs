@@ -4,7 +4,7 @@
 use super::calls::{Grouping, Place, line, places};
 use super::model::{Extent, Figures, Frame, Profile, Value};
 use super::plumbing::is_rust_library;
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 use std::sync::Arc;
 
 /// The first paragraph, one sentence per line.

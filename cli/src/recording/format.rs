@@ -2,11 +2,11 @@
 //! the program's start.
 
 use super::machine::Machine;
-use neap::base::units::SLICE_SHIFT;
-use neap::board::Coarse;
-use neap::ledger::Ledger;
-use neap::pages::Use;
-use neap::stats::{ClassFigures, Snapshot, SpanFigures, StackFigures};
+use neap_shared::board::Coarse;
+use neap_shared::ledger::Ledger;
+use neap_shared::stats::Use;
+use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, StackFigures};
+use neap_shared::units::SLICE_SHIFT;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -136,7 +136,7 @@ pub mod tests {
     use super::*;
     use crate::recording::format::{ClassRow, Frontend, Happening, Heap};
     use crate::recording::{Machine, Writer};
-    use neap::ledger::Ledger;
+    use neap_shared::ledger::Ledger;
 
     /// A head.
     pub fn head() -> Record {

@@ -1,7 +1,7 @@
 //! The resident memory of a process, divided into a few distinguishable bands.
 
 use crate::recording::format::Told;
-use neap::ledger::Ledger;
+use neap_shared::ledger::Ledger;
 
 /// How many bands there are.
 pub const BANDS: usize = 9;

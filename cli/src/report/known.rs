@@ -308,7 +308,7 @@ fn is_same(one: &Told, other: &Told) -> bool {
 mod tests {
     use super::*;
     use crate::recording::format::Heap;
-    use neap::ledger::Ledger;
+    use neap_shared::ledger::Ledger;
 
     const MIB: u64 = 1 << 20;
 

@@ -5,7 +5,7 @@ use super::bands::{self, BANDS, Cut};
 use super::known::{History, Moment};
 use super::subject::Subject;
 use crate::recording::format::{Event, Happening, Told};
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_hatched_and_has_no_bands() {
         use crate::recording::format::{Heap, Spans};
-        let ledger = neap::ledger::Ledger {
+        let ledger = neap_shared::ledger::Ledger {
             requested: 1 << 20,
             resident: 1 << 20,
             ..Default::default()

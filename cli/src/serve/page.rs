@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 use std::sync::Arc;
 
 #[derive(Template)]

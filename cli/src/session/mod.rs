@@ -110,7 +110,7 @@ impl Session {
     /// Makes the program sample from its start, unless a variable or a flag sets a rate.
     pub fn sample_by_default() {
         if env::var_os(SAMPLE).is_none_or(|rate| rate.is_empty()) {
-            let rate = neap::control::find(SAMPLE.as_bytes()).and_then(|option| option.bare);
+            let rate = neap_shared::control::find(SAMPLE.as_bytes()).and_then(|option| option.bare);
             set_variables(rate.map(|rate| (SAMPLE, OsString::from(rate))));
         }
     }
@@ -252,7 +252,7 @@ fn options() -> BTreeMap<String, String> {
     env::vars_os()
         .map(|(name, value)| (text(name), text(value)))
         .filter(|(name, value)| {
-            name.starts_with(neap::control::PREFIX) && name != MONITOR && !value.is_empty()
+            name.starts_with(neap_shared::control::PREFIX) && name != MONITOR && !value.is_empty()
         })
         .collect()
 }

@@ -10,7 +10,7 @@ use crate::recording::format::Embedded;
 use crate::supervise::Ending;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{Read, Write};

@@ -4,8 +4,8 @@ use super::Clock;
 use crate::attach::{Board, Process, Region, kernel};
 use crate::recording::Record;
 use crate::recording::format::{Classes, Event, Frontend, Happening, Heap, Sample, Spans};
-use neap::board::NAME;
-use neap::stats::Snapshot;
+use neap_shared::board::NAME;
+use neap_shared::stats::Snapshot;
 use std::time::{Duration, Instant};
 
 /// How long a process keeps writing its figures after this session's last request.

@@ -3,7 +3,7 @@
 use crate::attach::Board;
 use crate::failure::Failure;
 use crate::view::{State, View, total};
-use neap::stats::Snapshot;
+use neap_shared::stats::Snapshot;
 use std::time::Duration;
 
 /// Intervals per lease, so that one late tick does not end it.

@@ -8,7 +8,7 @@ use crate::attach::of_whom;
 use crate::failure::Failure;
 use crate::output::{self, Written};
 use crate::view::{State, json};
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Instant;

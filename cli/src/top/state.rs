@@ -7,7 +7,7 @@ use super::screen::Stop;
 use crate::attach::{Board, Purge};
 use crate::failure::Failure;
 use crate::view::{live, used};
-use neap::stats::{Bytes, ClassFigures, Snapshot};
+use neap_shared::stats::{Bytes, ClassFigures, Snapshot};
 use std::collections::VecDeque;
 use std::time::Duration;
 

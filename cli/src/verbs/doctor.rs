@@ -9,7 +9,7 @@ use crate::program::{Chain, Link, Obstacle, Role, follow};
 use crate::table::{self, Finding, State};
 use crate::{Outcome, library, probe};
 use clap::ArgMatches;
-use neap::control;
+use neap_shared::control;
 use serde_json::{Value, json};
 use std::env;
 use std::ffi::{OsStr, OsString};

@@ -161,7 +161,7 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
 fn is_alien(bytes: &[u8]) -> bool {
     const GZIP: &[u8] = &[0x1f, 0x8b];
     const FIRST_FIELD: &[u8] = &[0x0a];
-    let region = neap::sites::MAGIC.to_le_bytes();
+    let region = neap_shared::sites::MAGIC.to_le_bytes();
     let starts = [GZIP, FIRST_FIELD, &region];
     let begins_well = starts.iter().any(|start| bytes.starts_with(start));
     let is_too_long = bytes.len() > pprof::MOST;

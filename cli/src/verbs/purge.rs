@@ -8,7 +8,7 @@ use crate::failure::TIMED_OUT;
 use crate::output::print;
 use crate::view::text::difference;
 use clap::{ArgMatches, Command};
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 use serde_json::{Value, json};
 use std::time::Duration;
 

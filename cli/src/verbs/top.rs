@@ -7,7 +7,7 @@ use crate::failure::{Failure, say};
 use crate::supervise::Ending;
 use crate::top::{Feed, Form, Pace, Stop, note_signals, on_screen, plain_list, plain_one};
 use clap::{Arg, ArgMatches, Command, value_parser};
-use neap::board::LEAST_INTERVAL_MS;
+use neap_shared::board::LEAST_INTERVAL_MS;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::time::Duration;

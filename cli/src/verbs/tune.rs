@@ -335,7 +335,7 @@ pub fn file_of_classes(file: &Path) -> Result<OsString, Failure> {
         ))
     };
     let text = std::fs::read(file).map_err(|error| refused(&error))?;
-    neap::classes::parse(&text).map_err(|error| refused(&error))?;
+    neap_shared::classes::parse(&text).map_err(|error| refused(&error))?;
     let absolute = std::path::absolute(file).map_err(|error| refused(&error))?;
     Ok(absolute.into_os_string())
 }

@@ -2,9 +2,9 @@
 //! those of `--stats=json`.
 
 use super::{View, live, used};
-use neap::board::Coarse;
-use neap::ledger::Ledger;
-use neap::stats::{ClassFigures, Snapshot, SpanFigures, USE_NAMES};
+use neap_shared::board::Coarse;
+use neap_shared::ledger::Ledger;
+use neap_shared::stats::{ClassFigures, Snapshot, SpanFigures, USE_NAMES};
 use serde_json::{Map, Value, json};
 
 /// The object.

@@ -3,8 +3,8 @@
 
 use super::exposition::{self, Kind, Sample};
 use super::{State, View, live, slices, used};
-use neap::ledger::Ledger;
-use neap::stats::{ClassFigures, Snapshot, USE_NAMES};
+use neap_shared::ledger::Ledger;
+use neap_shared::stats::{ClassFigures, Snapshot, USE_NAMES};
 
 /// A metric: its name without `neap_`, its kind, its meaning, and the source of its values.
 struct Metric {
@@ -23,7 +23,7 @@ enum Values {
     /// One value per process, counted in ns and reported in seconds.
     Nanoseconds(fn(&View) -> u64),
     /// One value for each use of spans.
-    Spans(fn(&neap::stats::SpanFigures) -> u64),
+    Spans(fn(&neap_shared::stats::SpanFigures) -> u64),
     /// One value for each size class in use.
     Classes(fn(&ClassFigures) -> u64),
     /// Several values with a label `state`.
@@ -150,7 +150,7 @@ impl Metric {
 }
 
 /// The page heap keeps these up to date, without a request.
-fn by_use(view: &View, value: fn(&neap::stats::SpanFigures) -> u64) -> Vec<Sample> {
+fn by_use(view: &View, value: fn(&neap_shared::stats::SpanFigures) -> u64) -> Vec<Sample> {
     let coarse = view.coarse.as_ref().map(|coarse| coarse.spans);
     let spans = coarse.or(view.figures.as_ref().map(|figures| figures.spans));
     let spans = spans.iter().flatten();
@@ -180,7 +180,7 @@ mod tests {
             figures: Some(figures),
             coarse: None,
             kernel: KernelView::default(),
-            served: neap::board::Served::default(),
+            served: neap_shared::board::Served::default(),
             silence: crate::attach::Silence::default(),
             hint: None,
             taken_ms: 0,

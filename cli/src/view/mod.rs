@@ -20,8 +20,8 @@ pub mod text;
 use crate::attach::kernel::{self, KernelView};
 use crate::attach::{Answer, Board, Silence, now_ms};
 use crate::failure::Failure;
-use neap::board::{Coarse, Served};
-use neap::stats::{ClassFigures, Snapshot};
+use neap_shared::board::{Coarse, Served};
+use neap_shared::stats::{ClassFigures, Snapshot};
 use std::time::Duration;
 
 /// A process at one moment.
@@ -153,7 +153,7 @@ impl View {
 
 /// Converts slices to bytes.
 pub fn slices(slices: u64) -> u64 {
-    slices.saturating_mul(1 << neap::base::units::SLICE_SHIFT)
+    slices.saturating_mul(1 << neap_shared::units::SLICE_SHIFT)
 }
 
 /// Live blocks.

@@ -3,7 +3,7 @@
 use super::{State, View, live, slices, total, used};
 use crate::classes::waste;
 use anstyle::{AnsiColor, Style};
-use neap::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, Zeros, ending};
+use neap_shared::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, Zeros, ending};
 use std::fmt::Write;
 
 /// Width of the column of names.
@@ -264,7 +264,7 @@ fn pending(view: &View, advice: &str) -> String {
 mod tests {
     use super::*;
     use crate::attach::kernel::KernelView;
-    use neap::board::{Coarse, Served};
+    use neap_shared::board::{Coarse, Served};
 
     #[test]
     fn no_name_stands_for_two_figures() {

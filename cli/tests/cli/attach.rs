@@ -96,7 +96,7 @@ fn a_process_that_sleeps_is_pending() {
 fn a_rust_program_that_sleeps_is_told_what_it_lacks() {
     let fake = Fake::board();
     fake.write(
-        std::mem::offset_of!(neap::board::Head, frontend),
+        std::mem::offset_of!(neap_shared::board::Head, frontend),
         &2_u64.to_ne_bytes(),
     );
     for arguments in [&["stat", "--timeout=0.05"], &["purge", "--timeout=0.05"]] {

@@ -2,9 +2,9 @@
 
 use crate::stage::neap;
 use bytemuck::bytes_of;
-use neap::board::{self, Control, Head, Served};
-use neap::ledger::Ledger;
-use neap::stats::Snapshot;
+use neap_shared::board::{self, Control, Head, Served};
+use neap_shared::ledger::Ledger;
+use neap_shared::stats::Snapshot;
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::ffi::CStr;
 use std::fs::File;
@@ -213,7 +213,7 @@ pub fn figures() -> Snapshot {
         zero_spared: 7 << 20,
         ..Snapshot::default()
     };
-    figures.classes[2] = neap::stats::ClassFigures {
+    figures.classes[2] = neap_shared::stats::ClassFigures {
         bytes: 48,
         slabs: 2,
         blocks: 100,

@@ -3,8 +3,8 @@
 
 use crate::fake::{Fake, figures, memory_file};
 use crate::stage::{clean, is_root, neap, room, said};
-use neap::board;
-use neap::sites;
+use neap_shared::board;
+use neap_shared::sites;
 use proptest::prelude::*;
 use std::fs::File;
 use std::os::unix::process::CommandExt;

@@ -1,7 +1,7 @@
-//! `docs/options.md` says what `neap::control` declares. After a change there:
+//! `docs/options.md` says what `neap_shared::control` declares. After a change there:
 //! `UPDATE_DOCS=1 cargo test -p neap-cli options_page`.
 
-use neap::control::{Declaration, Flag, OPTIONS};
+use neap_shared::control::{Declaration, Flag, OPTIONS};
 use std::fmt::Write;
 use std::{env, fs};
 
@@ -20,7 +20,7 @@ Every option is a variable that the library reads when the program starts. A fla
 - In programs that gain privileges when they start (set-user-ID and the like), the library ignores
   all options.
 
-This page is generated from `heap/src/control.rs`.
+This page is generated from `shared/src/control.rs`.
 
 | flag | variable | values | default | what it does |
 |---|---|---|---|---|

@@ -3,8 +3,8 @@
 use crate::fake::{Fake, figures};
 use crate::stage::{neap, said};
 use crate::terminal::{LEFT, Terminal, fresh_mode, top};
-use neap::board;
-use neap::stats::Snapshot;
+use neap_shared::board;
+use neap_shared::stats::Snapshot;
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

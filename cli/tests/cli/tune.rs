@@ -31,7 +31,7 @@ fn saved_sizes_become_classes_and_the_next_command() {
         assert!(page.contains(part), "{part}: {page}");
     }
     let classes = fs::read(room.path().join("crunch.classes")).unwrap();
-    let sizes = neap::classes::parse(&classes).unwrap();
+    let sizes = neap_shared::classes::parse(&classes).unwrap();
     assert!(sizes.list().starts_with(&[8, 16]) && sizes.list().contains(&1008));
 }
 

@@ -1,9 +1,7 @@
 //! Units as types and constants.
 
-/// Bytes in a slice, the unit of the page heap. Every slab is one slice.
-pub const SLICE_BYTES: usize = 64 << 10;
-/// `log2(SLICE_BYTES)`.
-pub const SLICE_SHIFT: u32 = 16;
+pub use neap_shared::units::{SLICE_BYTES, SLICE_SHIFT};
+
 /// Bytes in a huge page.
 pub const HUGE_BYTES: usize = 2 << 20;
 /// Slices in a huge page.

@@ -9,15 +9,13 @@
 //! false store forwarding.
 
 use super::heap::HEAP;
+use super::machine;
 use super::magazine::Magazine;
-use super::slot;
 use crate::slab::class::CLASSES;
 
 /// Where a cache may begin, in words after the start of its memory: tops stand three words apart.
 const SHIFTS: usize = size_of::<Magazine>() / WORD;
 const WORD: usize = size_of::<usize>();
-/// Most bytes that a cache is moved.
-pub const ROOM: usize = (SHIFTS - 1) * WORD;
 /// Bytes whose addresses differ by a multiple of this look alike.
 const ALIKE: usize = 4096;
 
@@ -31,7 +29,7 @@ fn loaded() -> [usize; 3] {
     let pages = &HEAP.pages;
     let [base, slices] =
         [&pages.primary_base, &pages.primary_slices].map(|word| core::ptr::from_ref(word).addr());
-    [slot::address(), base, slices]
+    [machine::slot_address(), base, slices]
 }
 
 fn shift_for(memory: usize, loaded: &[usize]) -> usize {
@@ -79,11 +77,11 @@ mod tests {
     fn a_threads_cache_stands_where_its_tops_cost_least() {
         let look = || {
             let cache = HEAP.enter().expect("a cache");
-            let slot = slot::address();
+            let slot = machine::slot_address();
             // SAFETY: the slot is a pointer's, and this thread's own.
             let held = unsafe { *(slot as *const usize) };
             assert_eq!(held, core::ptr::from_ref(cache).addr());
-            assert_eq!(held, slot::get().addr());
+            assert_eq!(held, machine::slot().addr());
             let memory = held - cache.open().inner.shift as usize;
             let costs = [0, WORD, 2 * WORD].map(|shift| -> usize {
                 let costs = loaded().map(|word| cost(memory + shift, word));

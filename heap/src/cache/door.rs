@@ -2,24 +2,12 @@
 //! drainer ([`super::drain`]).
 //!
 //! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples,
-//! the counted one. Pops for a size compare with [`super::thread::Cache::below`] only.
+//! the counted one. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
 
-use super::magazine::{GUARD, no_entries};
-use super::thread::Opened;
+use super::magazine::{Door, GUARD, no_entries};
+use super::thread_cache::Opened;
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::slab::class::{Class, TABLE_BYTES};
-
-/// Whether the fast path of a cache may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// Bounds are published: the fast path works.
-    Open,
-    /// Blocks are pushed by the fast path, and popped by [`super::fast::pop_counted`] only: the
-    /// profiler counts them.
-    Sampling,
-    /// Every call takes the slow path (counting, checking).
-    Closed,
-}
 
 /// How many blocks an owner takes by its slow path before it ends what a drainer offers: that one
 /// may sleep, or may have stayed in a fork's parent.
@@ -55,7 +43,7 @@ impl Opened<'_> {
             .store(no_entries(), Ordering::Release);
     }
 
-    /// Opens or shuts the door of [`super::fast::pop_sized`].
+    /// Opens or shuts the door of [`super::machine::pop_sized`].
     pub fn publish_door(&mut self) {
         let is_open = self.inner.door == Door::Open && !self.inner.is_offering;
         let below = if is_open { TABLE_BYTES + 1 } else { 0 };
@@ -145,9 +133,9 @@ impl Opened<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::fast;
+    use crate::cache::machine;
     use crate::cache::magazine::Tag;
-    use crate::cache::thread::Cache;
+    use crate::cache::thread_cache::Cache;
     use core::ptr::NonNull;
     use std::boxed::Box;
 
@@ -185,16 +173,16 @@ mod tests {
         open.shut(class);
         let magazine = cache.magazine(Tag::of(class));
         assert_eq!(magazine.pop(), None);
-        assert_eq!(fast::pop_sized(&cache, 64), None);
+        assert_eq!(machine::pop_sized(&cache, 64), None);
         assert!(magazine.top.load(Ordering::Relaxed) >= magazine.limit.load(Ordering::Relaxed));
         assert_eq!(
-            fast::pop_sized(&cache, 128).map(|block| block.addr()),
+            machine::pop_sized(&cache, 128).map(|block| block.addr()),
             Some(7)
         );
         open.set_filled(class, 1);
         open.publish(class);
         assert_eq!(
-            fast::pop_sized(&cache, 64).map(|block| block.addr()),
+            machine::pop_sized(&cache, 64).map(|block| block.addr()),
             Some(7)
         );
     }
@@ -212,6 +200,6 @@ mod tests {
         store.floor = store.base + 8 * 8;
         open.guard_floors();
         open.set_door(Door::Open);
-        assert_eq!(fast::pop_sized(&cache, 64), None);
+        assert_eq!(machine::pop_sized(&cache, 64), None);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! 1. *Offer*: it publishes a new `bottom` just below the newest block, under the cache's lock, and
 //!    shuts the cache's door ([`Opened::publish_door`]) for the pops that look at no bottom
-//!    ([`super::fast::pop_sized`]).
+//!    ([`super::machine::pop_sized`]).
 //! 2. A heavy barrier (`membarrier`, private expedited): every thread that runs has passed a full
 //!    barrier since, every other one passed one when it was switched out. So every pop that begins
 //!    from now on sees the new bottom and stays above it, or sees the door shut and takes the slow
@@ -34,16 +34,17 @@
 //! lock. `magazine_models.rs` has the loom model; `docs/decisions/0003-draining.md` the prices of
 //! the alternatives.
 
-use super::gather::Gather;
-use super::heap::Heap;
+use super::flush::Gather;
+use super::heap::{Heap, Origin};
+use super::machine;
+use super::refill::first_capacity;
 use super::registry::{BATCH, Batch};
-use super::slot;
-use super::slow::first_capacity;
-use super::thread::{Cache, Opened};
+use super::thread_cache::{Cache, Opened};
 use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
+use crate::pages::Age;
+use crate::slab::Round;
 use crate::slab::class::Class;
-use crate::slab::depot::{Round, Source};
 use core::ptr;
 
 /// Least time between two batches that threads without capacity drain, in ms.
@@ -76,11 +77,11 @@ impl Heap {
     /// slabs.
     pub fn drain_all(&'static self) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
-        let own = unsafe { &*slot::get() };
+        let own = unsafe { &*machine::slot() };
         if !own.is_sentinel() {
             self.flush_all(own);
         }
-        self.drain(Round::All, self);
+        self.drain(Round::All, Origin::blocks(self, Age::New));
     }
 
     /// Empties the calling thread's own magazines.
@@ -97,7 +98,7 @@ impl Heap {
     /// Takes the older blocks of other threads' magazines, and what was granted for them: of those
     /// that have not used them since a drainer last came by, or of all. Slabs that are empty then
     /// go to `source`.
-    pub(super) fn drain<S: Source>(&'static self, round: Round, source: &S) {
+    pub(super) fn drain(&'static self, round: Round, source: Origin) {
         let mut rest = self.registry.count();
         while rest > 0 {
             let alone = self.registry.draining.lock();
@@ -112,14 +113,14 @@ impl Heap {
 
     /// A small part of [`Heap::drain`] with [`Round::Idle`], for callers on their way. Returns how
     /// many caches it looked at; `None` if another thread is draining.
-    pub(super) fn drain_some<S: Source>(&'static self, source: &S) -> Option<usize> {
+    pub(super) fn drain_some(&'static self, source: Origin) -> Option<usize> {
         let _alone = self.registry.draining.try_lock()?;
         Some(self.drain_batch(Round::Idle, Effort::ON_THE_WAY, source))
     }
 
     /// Drains the caches that no drainer has looked at for longest. Returns how many it looked at.
     /// The caller holds `draining`.
-    fn drain_batch<S: Source>(&'static self, round: Round, effort: Effort, source: &S) -> usize {
+    fn drain_batch(&'static self, round: Round, effort: Effort, source: Origin) -> usize {
         let batch = self.registry.pin(effort.caches);
         let offering = self.offer_batch(&batch, round);
         if offering != 0 {
@@ -135,7 +136,7 @@ impl Heap {
     /// bit each.
     #[inline(never)]
     fn offer_batch(&'static self, batch: &Batch, round: Round) -> u32 {
-        let own = slot::get();
+        let own = machine::slot();
         let others = batch.caches().filter(|(_, cache)| !ptr::eq(*cache, own));
         others.fold(0, |offering, (place, cache)| {
             let mut open = cache.open();
@@ -168,14 +169,14 @@ impl Heap {
     /// `None` if the kernel refused the barrier: then only grants are taken. Out of line, so that
     /// callers on small stacks hold what it needs only once.
     #[inline(never)]
-    fn collect_batch<S: Source>(
+    fn collect_batch(
         &'static self,
         batch: &Batch,
         offering: u32,
         most: Option<usize>,
-        source: &S,
+        source: Origin,
     ) {
-        let mut gather = Gather::new(self, source);
+        let mut gather = Gather::new(source);
         let mut left = most;
         for (_, cache) in batch
             .caches()
@@ -225,14 +226,14 @@ impl Heap {
                 .compare_exchange(old, now, Ordering::Relaxed, Ordering::Relaxed)
         };
         if due && exchange(last).is_ok() {
-            self.drain_some(self);
+            self.drain_some(Origin::blocks(self, Age::New));
         }
     }
 }
 
 /// Takes the entries from the floor to the bottom that was offered, which is the floor from now on.
 /// Returns how many.
-fn collect<S: Source>(open: &mut Opened<'_>, class: Class, gather: &mut Gather<'_, S>) -> usize {
+fn collect(open: &mut Opened<'_>, class: Class, gather: &mut Gather) -> usize {
     let offered = open.offered(class);
     let Some(bottom) = offered.filter(|&bottom| open.magazine(class).is_ceded(bottom)) else {
         return 0;
@@ -250,10 +251,10 @@ fn collect<S: Source>(open: &mut Opened<'_>, class: Class, gather: &mut Gather<'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::fast;
     use crate::cache::heap::HEAP;
+    use crate::cache::machine;
     use crate::cache::magazine::Tag;
-    use crate::cache::thread::ORPHANED;
+    use crate::cache::thread_cache::ORPHANED;
     use std::sync::{Barrier, OnceLock};
     use std::vec::Vec;
 
@@ -264,7 +265,7 @@ mod tests {
         HEAP.refill(cache, class);
         cache.open().set_offering(true);
         let mut slow = 0;
-        while fast::pop_sized(cache, 328).is_none() {
+        while machine::pop_sized(cache, 328).is_none() {
             assert!(slow < 1000, "the door stays shut");
             let block = HEAP.refill(cache, class);
             HEAP.put(cache, class, block);
@@ -277,7 +278,7 @@ mod tests {
     /// front, whose fork handlers would then run in other tests.
     fn fill_magazine(size: usize, count: usize) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
-        let own = unsafe { &*slot::get() };
+        let own = unsafe { &*machine::slot() };
         let cache = match own.is_sentinel() {
             true => HEAP.enter().expect("a cache"),
             false => own,
@@ -303,7 +304,9 @@ mod tests {
             }
             filled.wait();
             assert!(HEAP.registry.count() >= THREADS);
-            let looked_at = HEAP.drain_some(&HEAP).unwrap_or(0);
+            let looked_at = HEAP
+                .drain_some(Origin::blocks(&HEAP, Age::New))
+                .unwrap_or(0);
             assert!(looked_at <= Effort::ON_THE_WAY.caches, "{looked_at}");
             done.wait();
         });
@@ -333,11 +336,11 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 (0..4).for_each(|_| fill_magazine(48, 100));
-                own.get_or_init(|| slot::get().addr());
+                own.get_or_init(|| machine::slot().addr());
                 filled.wait();
                 offered.wait();
                 // SAFETY: the thread's own cache.
-                work(unsafe { &*slot::get() });
+                work(unsafe { &*machine::slot() });
                 worked.wait();
                 done.wait();
             });
@@ -352,7 +355,7 @@ mod tests {
             let most = heavy_barrier().then_some(usize::MAX);
             offered.wait();
             worked.wait();
-            HEAP.collect_batch(&batch, offering, most, &HEAP);
+            HEAP.collect_batch(&batch, offering, most, Origin::blocks(&HEAP, Age::New));
             let after = granted();
             let is_drained = batch
                 .caches()
@@ -393,7 +396,7 @@ mod tests {
                 fill_magazine(64, 12);
                 entered.wait();
                 end.wait();
-                slot::get().addr()
+                machine::slot().addr()
             });
             entered.wait();
             // One after the other: a thread in the list comes before any is pinned twice.

@@ -1,9 +1,9 @@
 //! A fork, for all below the front: its locks, and what the child keeps of its parent's threads.
 
 use super::heap::Heap;
+use super::machine;
 use super::registry::Registry;
-use super::slot;
-use super::thread::Cache;
+use super::thread_cache::Cache;
 use crate::base::sync::Ordering;
 use crate::os::lock::Lock;
 use core::ptr;
@@ -32,7 +32,7 @@ impl Heap {
     /// interrupted it, and forked, it goes on changing.
     pub fn after_fork_in_child(&'static self) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
-        let own = Some(unsafe { &*slot::get() }).filter(|cache| !cache.is_sentinel());
+        let own = Some(unsafe { &*machine::slot() }).filter(|cache| !cache.is_sentinel());
         if let Some(own) = own.filter(|own| own.lock().free_if_whole()) {
             own.open().guard_floors();
         }

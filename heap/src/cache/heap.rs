@@ -1,23 +1,21 @@
 //! The heap: one value that holds every shared part, and the lookup from an address to its block.
 
 use super::budget::Budget;
-use super::decay::Tide;
-use super::door::Door;
-use super::magazine::Tag;
-use super::meta::Meta;
+use super::magazine::{Door, Tag};
+use super::misuse::{self, Call};
 use super::pace::Pace;
-use super::pressure::Pressure;
+use super::reclaim::{Pressure, Tide};
 use super::registry::Registry;
-use super::slot;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::pages::{Age, Dirty, PageHeap, Sides, SliceRef, SpanSource, Use};
 use crate::slab::class::{Class, MAX_BLOCK};
-use crate::slab::depot::{Depots, Pages, Round, Source, Touched};
-use crate::slab::withheld::Units;
-use crate::slab::{FarWords, Slab};
+use crate::slab::depot::Depots;
+use crate::slab::metadata::Metadata;
+use crate::slab::page_set::Units;
+use crate::slab::{FarWords, Pages, Round, Slab, Source, Touched};
 use crate::stacks::Pool;
 use core::ptr::NonNull;
 
@@ -47,7 +45,7 @@ pub struct Heap {
     /// Slabs with free blocks, by class.
     pub depots: Depots,
     /// Memory for caches and magazine arrays.
-    pub meta: Meta,
+    pub meta: Metadata,
     /// Stacks for coroutines.
     pub stacks: Pool,
 }
@@ -59,9 +57,6 @@ const SIDES: Sides = Sides {
     near: size_of::<Slab>(),
     far: size_of::<FarWords>(),
 };
-
-/// How often [`Heap::is_quiet`] looks.
-const QUIET_TRIES: usize = 10_000;
 
 /// How calls are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +103,7 @@ impl Heap {
         Heap {
             pages: PageHeap::new(Linux, SIDES),
             depots: Depots::new(),
-            meta: Meta::new(),
+            meta: Metadata::new(),
             budget: Budget::new(),
             stacks: Pool::new(),
             registry: Registry::new(),
@@ -145,20 +140,6 @@ impl Heap {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Whether the locks that a report takes can be had: not so, for good, in a signal handler that
-    /// interrupted their holder. Others hold them for moments, so it looks more than once.
-    pub fn is_quiet(&self) -> bool {
-        // SAFETY: the slot holds a sentinel or the thread's own cache.
-        let own = unsafe { &*slot::get() };
-        let quiet = || {
-            self.registry.lock.try_lock().is_some()
-                && own.is_quiet()
-                && self.stacks.is_quiet()
-                && self.pages.is_quiet()
-        };
-        (0..QUIET_TRIES).any(|_| quiet())
-    }
-
     /// The decay time in ms.
     pub fn decay_ms(&self) -> u64 {
         self.decay_ms.load(Ordering::Relaxed)
@@ -187,65 +168,65 @@ impl Heap {
     }
 
     /// A block of `class` straight from a slab, past all magazines. Null when out of memory.
-    pub fn take_one(&self, class: Class) -> *mut u8 {
+    pub fn take_one(&'static self, class: Class) -> *mut u8 {
         self.take_known(class).0
     }
 
     /// Like [`Heap::take_one`]; tells whether the block is known to read as zero.
-    pub fn take_known(&self, class: Class) -> (*mut u8, Known) {
+    pub fn take_known(&'static self, class: Class) -> (*mut u8, Known) {
         let mut taken = (0, Known::Nothing);
-        self.depots.take(class, 1, self, &mut |slab, claim| {
-            let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
-            let known = if claim.fresh == 0 {
-                Known::Nothing
-            } else {
-                Known::Zero
-            };
-            taken = (slab.base() + number * class.bytes(), known);
-        });
+        self.depots.take(
+            class,
+            1,
+            &Origin::blocks(self, Age::New),
+            &mut |slab, claim| {
+                let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
+                let known = if claim.fresh == 0 {
+                    Known::Nothing
+                } else {
+                    Known::Zero
+                };
+                taken = (slab.base() + number * class.bytes(), known);
+            },
+        );
         (taken.0 as *mut u8, taken.1)
     }
 
     /// A block of `class` from a slab that has free ones. Null if none has.
-    pub fn take_listed(&self, class: Class) -> *mut u8 {
+    pub fn take_listed(&'static self, class: Class) -> *mut u8 {
         let mut taken = 0;
         self.depots
-            .take(class, 1, &Listed(self), &mut |slab, claim| {
+            .take(class, 1, &Origin::listed(self), &mut |slab, claim| {
                 let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
                 taken = slab.base() + number * class.bytes();
             });
         taken as *mut u8
     }
 
-    /// A slab of `class` in a fresh span for `use_`, not listed and without a tag.
-    pub(super) fn carve(
-        &self,
-        class: Class,
-        pages: Pages,
-        use_: Use,
-    ) -> Option<(NonNull<Slab>, SliceRef<'_>)> {
-        let from = match pages {
-            Pages::Resident => SpanSource::Resident,
-            Pages::Any => SpanSource::Any,
+    /// Metadata of at least `bytes` bytes (at most 32 KiB) at a multiple of 8; contents undefined.
+    /// `None` when out of memory.
+    pub fn take_meta(&'static self, bytes: usize) -> Option<NonNull<u8>> {
+        self.meta.take(bytes, &Origin::metadata(self, Age::New))
+    }
+
+    /// Takes metadata back.
+    ///
+    /// # Safety
+    /// - `block` came from [`Heap::take_meta`] with the same `bytes`, and nothing uses it any more.
+    pub unsafe fn give_meta(&'static self, block: NonNull<u8>, bytes: usize) {
+        let address = block.addr().get();
+        let Some(slab) = self.slab_at(address) else {
+            misuse::no_block(Call::Free, address);
         };
-        let span = self.pages.alloc_from(from, 1, 1, use_, SLICE_BYTES)?;
-        let base = span.base.as_ptr().addr();
-        let place = self.pages.locate(base)?;
-        // SAFETY: as in `slab_of`.
-        let slab = unsafe { place.side().cast::<Slab>().as_ref() };
-        let far = place.far_side().cast::<FarWords>();
-        // SAFETY: side entries live as long as the arenas, and this one is of the right size,
-        // aligned to 64, zero at first.
-        unsafe {
-            slab.carve(
-                class,
-                base,
-                !span.place.dirty_mask(),
-                Source::pages(self),
-                far,
-            )
-        };
-        Some((NonNull::from(slab), place))
+        let origin = Origin::metadata(self, Age::New);
+        if !self.meta.give(slab, address, bytes, &origin) {
+            misuse::double_free(address, bytes);
+        }
+    }
+
+    /// Monotonic time in ms.
+    pub fn now_ms(&self) -> u64 {
+        Linux.now_ms()
     }
 
     /// The slab record of the slice at an address; `None` outside the arenas.
@@ -270,58 +251,102 @@ fn slab_of(place: &SliceRef<'static>) -> &'static Slab {
     unsafe { place.side().cast::<Slab>().as_ref() }
 }
 
-/// The heap as a source that makes no slabs.
-struct Listed<'a>(&'a Heap);
+/// Where the slabs of one kind of data come from, and go to.
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    pub(super) heap: &'static Heap,
+    /// What their spans are used for.
+    use_: Use,
+    /// How long a slab that it takes back has been unused.
+    age: Age,
+    supply: Supply,
+}
 
-impl Source for Listed<'_> {
-    fn fresh(&self, _: Class, _: Pages) -> Option<NonNull<Slab>> {
-        None
+/// Whether an [`Origin`] makes slabs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Supply {
+    Fresh,
+    /// Only slabs that exist serve.
+    Listed,
+}
+
+impl Origin {
+    /// Of slabs for the program's blocks.
+    pub(super) fn blocks(heap: &'static Heap, age: Age) -> Origin {
+        Origin {
+            heap,
+            use_: Use::Slab,
+            age,
+            supply: Supply::Fresh,
+        }
     }
 
-    fn retire(&self, slab: NonNull<Slab>, touched: Touched) {
-        self.0.retire(slab, touched);
+    /// The same, without fresh ones.
+    fn listed(heap: &'static Heap) -> Origin {
+        Origin {
+            supply: Supply::Listed,
+            ..Origin::blocks(heap, Age::New)
+        }
     }
 
-    fn note_withheld(&self, bytes: isize) {
-        self.0.note_withheld(bytes);
-    }
-
-    fn keeps_pages(&self, round: Round) -> bool {
-        self.0.keeps_pages(round)
-    }
-
-    fn pages(&self) -> usize {
-        Source::pages(self.0)
-    }
-
-    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
-        Source::purge(self.0, slab, units)
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.0.now_ms()
+    /// Of slabs for the heap's own data, whose slices carry no tag.
+    pub(super) fn metadata(heap: &'static Heap, age: Age) -> Origin {
+        Origin {
+            use_: Use::Meta,
+            ..Origin::blocks(heap, age)
+        }
     }
 }
 
-impl Source for Heap {
+impl Source for Origin {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
-        let (slab, place) = self.carve(class, pages, Use::Slab)?;
-        // SAFETY: just carved for blocks of the class.
-        unsafe { place.set_tag(Tag::of(class).0) };
-        Some(slab)
+        if self.supply == Supply::Listed {
+            return None;
+        }
+        let from = match pages {
+            Pages::Resident => SpanSource::Resident,
+            Pages::Any => SpanSource::Any,
+        };
+        let pages = &self.heap.pages;
+        let span = pages.alloc_from(from, 1, 1, self.use_, SLICE_BYTES)?;
+        let base = span.base.as_ptr().addr();
+        let place = pages.locate(base)?;
+        let slab = slab_of(&place);
+        let far = place.far_side().cast::<FarWords>();
+        let zero = !span.place.dirty_mask();
+        // SAFETY: side entries live as long as the arenas, and this one is of the right size,
+        // aligned to 64, zero at first.
+        unsafe { slab.carve(class, base, zero, self.pages(), far) };
+        if self.use_ == Use::Slab {
+            // SAFETY: just carved for blocks of the class.
+            unsafe { place.set_tag(Tag::of(class).0) };
+        }
+        Some(NonNull::from(slab))
     }
 
     fn retire(&self, slab: NonNull<Slab>, touched: Touched) {
-        self.retire_aged(slab, touched, Age::New);
+        // SAFETY: slab records are type-stable.
+        let base = unsafe { slab.as_ref() }.base();
+        let Some(base) = NonNull::new(base as *mut u8) else {
+            return;
+        };
+        let dirty = Dirty::PrefixBut {
+            bytes: touched.bytes,
+            clean: touched.clean.whole_pages(self.pages()),
+        };
+        // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
+        // only the first bytes were ever handed out, of which the clean pages were purged since.
+        unsafe { self.heap.pages.free_aged(base, dirty, self.age) };
     }
 
     fn note_withheld(&self, bytes: isize) {
-        self.pages.count_absent(bytes);
+        self.heap.pages.count_absent(bytes);
     }
 
     fn keeps_pages(&self, round: Round) -> bool {
-        let keeps = || self.pages.footprint().dirty <= self.pages.limits().kept();
-        let by_threshold = round == Round::Idle && self.pages.limits().kept() > 0;
+        let pages = &self.heap.pages;
+        let keeps = || pages.footprint().dirty <= pages.limits().kept();
+        let by_threshold = round == Round::Idle && pages.limits().kept() > 0;
         Linux.is_locked() || by_threshold && keeps()
     }
 
@@ -335,29 +360,11 @@ impl Source for Heap {
         units.byte_runs().all(|run| {
             NonNull::new((base + run.start) as *mut u8)
                 // SAFETY: the caller's promise: no thread uses these pages of a span in use.
-                .is_some_and(|start| unsafe { self.pages.purge_in_use(start, run.len()) })
+                .is_some_and(|start| unsafe { self.heap.pages.purge_in_use(start, run.len()) })
         })
     }
 
     fn now_ms(&self) -> u64 {
-        Linux.now_ms()
-    }
-}
-
-impl Heap {
-    /// Gives the slice of a slab that retired to the page heap.
-    pub(super) fn retire_aged(&self, slab: NonNull<Slab>, touched: Touched, age: Age) {
-        // SAFETY: slab records are type-stable.
-        let base = unsafe { slab.as_ref() }.base();
-        let Some(base) = NonNull::new(base as *mut u8) else {
-            return;
-        };
-        let dirty = Dirty::PrefixBut {
-            bytes: touched.bytes,
-            clean: touched.clean.whole_pages(self.pages()),
-        };
-        // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
-        // only the first bytes were ever handed out, of which the clean pages were purged since.
-        unsafe { self.pages.free_aged(base, dirty, age) };
+        self.heap.now_ms()
     }
 }

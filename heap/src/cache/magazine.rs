@@ -12,8 +12,8 @@
 //! slow path.
 
 use crate::base::sync::{AtomicUsize, Ordering, light_barrier};
-use crate::slab::class::table::BUILT_IN;
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
+use crate::slab::class_table::BUILT_IN;
 
 /// What the tag byte of a slice says: 0, nothing starts here; else where the magazine of its blocks
 /// stands, in units of 8 bytes, so that `free` needs no shift.
@@ -96,6 +96,18 @@ pub const STARTS: [Start; MAGAZINES] = {
 };
 
 const _: () = assert!(size_of::<Start>() * 2 == size_of::<Magazine>());
+
+/// Whether the fast path of a cache may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Bounds are published: the fast path works.
+    Open,
+    /// Blocks are pushed by the fast path, and popped by [`super::machine::pop_counted`] only: the
+    /// profiler counts them.
+    Sampling,
+    /// Every call takes the slow path (counting, checking).
+    Closed,
+}
 
 /// Words below a magazine's oldest entry that read 0. See [`Magazine`].
 pub const GUARD: usize = 3;

@@ -1,12 +1,14 @@
 //! Magazines over bitmaps: the fast path, refill, flush, draining, thread end.
 
+#[cfg(all(not(loom), target_arch = "aarch64"))]
+mod aarch64;
 pub mod bell;
-#[cfg(all(test, loom))]
-mod bell_models;
 #[cfg(not(loom))]
 pub mod budget;
 #[cfg(not(loom))]
 mod colour;
+#[cfg(not(loom))]
+pub mod countdown;
 #[cfg(not(loom))]
 pub mod counted;
 #[cfg(not(loom))]
@@ -16,29 +18,31 @@ pub mod door;
 #[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]
-pub mod fast;
+mod entry;
+#[cfg(not(loom))]
+pub mod flush;
 #[cfg(not(loom))]
 mod fork;
 #[cfg(not(loom))]
-pub mod gather;
-#[cfg(not(loom))]
 pub mod heap;
-pub mod magazine;
-#[cfg(all(test, loom))]
-mod magazine_models;
 #[cfg(not(loom))]
-pub mod meta;
+pub mod machine;
+pub mod magazine;
 #[cfg(not(loom))]
 pub mod misuse;
 #[cfg(not(loom))]
 pub mod pace;
+#[cfg(all(not(loom), any(test, not(target_arch = "x86_64"))))]
+pub mod portable;
 #[cfg(not(loom))]
 pub mod pressure;
 #[cfg(not(loom))]
+pub mod reclaim;
+#[cfg(not(loom))]
+pub mod refill;
+#[cfg(not(loom))]
 pub mod registry;
 #[cfg(not(loom))]
-pub mod slot;
-#[cfg(not(loom))]
-pub mod slow;
-#[cfg(not(loom))]
-pub mod thread;
+pub mod thread_cache;
+#[cfg(all(not(loom), target_arch = "x86_64"))]
+mod x86_64;

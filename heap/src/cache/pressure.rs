@@ -1,16 +1,12 @@
 //! What presses for memory: the soft limit, the control group, the machine.
 
 use super::heap::Heap;
-use crate::base::sync::plain::AtomicU32;
-use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use super::reclaim::{AT_REST, AT_WORK};
+use crate::base::sync::Ordering;
 use crate::os::cgroup::{self, GroupLimit};
 use crate::os::futex;
 use crate::os::sandbox;
 use crate::pages::NEAR_PART;
-use crate::slab::depot::Source;
-
-/// How often the group and the machine are asked, in ms.
-const ASK_MS: u64 = 1000;
 
 /// The part of its group's limit that the heap leaves to what it knows nothing of.
 const GROUP_PART: usize = 16;
@@ -29,60 +25,9 @@ const WORTH_BYTES: usize = 64 << 10;
 /// The longest wait for a thread that gathers free memory, in ms.
 const WAIT_MS: u64 = 50;
 
-/// What [`Pressure::gathering`] says: no thread gathers free memory, or one does.
-const AT_REST: u32 = 0;
-const AT_WORK: u32 = 1;
-
-/// What was found.
-pub struct Pressure {
-    asked_at: AtomicU64,
-    /// The machine is short of memory.
-    short: AtomicBool,
-    /// Whether a thread gathers free memory for a refused request; waited on.
-    gathering: AtomicU32,
-    relieved_at: AtomicU64,
-    /// Bytes freed past magazines when free memory was last gathered.
-    relieved: AtomicUsize,
-}
-
-impl Pressure {
-    /// Nothing known.
-    pub const fn new() -> Pressure {
-        Pressure {
-            asked_at: AtomicU64::new(0),
-            short: AtomicBool::new(false),
-            gathering: AtomicU32::new(AT_REST),
-            relieved_at: AtomicU64::new(0),
-            relieved: AtomicUsize::new(0),
-        }
-    }
-
-    /// In a fork's child: the thread that gathered stayed in the parent.
-    pub fn rest(&self) {
-        // Writes only where it must: in a child a write costs a page.
-        if self.gathering.load(Ordering::Relaxed) != AT_REST {
-            self.gathering.store(AT_REST, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Pressure {
-    /// Whether the group and the machine may be asked again at `now` (ms).
-    pub fn is_outdated(&self, now: u64) -> bool {
-        let last = self.asked_at.load(Ordering::Relaxed);
-        last == 0 || now >= last + ASK_MS
-    }
-}
-
-impl Default for Pressure {
-    fn default() -> Pressure {
-        Pressure::new()
-    }
-}
-
 impl Heap {
     /// Asks the control group and the machine, at most once a second. The caller holds
-    /// [`super::decay::Tide::step`], so that no fork's child inherits a file that is open for it.
+    /// [`super::reclaim::Tide::step`], so that no fork's child inherits a file that is open for it.
     pub fn look_around(&self) {
         let now = self.now_ms();
         if !self.pressure.is_outdated(now) {

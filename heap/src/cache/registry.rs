@@ -1,16 +1,11 @@
 //! All caches of the process: which come and go.
 
-use super::colour;
-use super::door::Door;
-use super::heap::Heap;
-use super::slot;
-use super::thread::{CACHE_BYTES, Cache, GONE, ORPHANED, PINNED, UNPINNED, array_bytes};
+use super::thread_cache::{Cache, ORPHANED, PINNED, UNPINNED};
 use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
 use crate::os::thread::Key;
-use crate::slab::class::{Class, table};
 use core::ffi::c_void;
-use core::ptr::{self, NonNull};
+use core::ptr;
 
 /// Most caches of a [`Batch`].
 pub(super) const BATCH: usize = 32;
@@ -58,7 +53,7 @@ impl Batch {
 
 /// Who gives the memory of a cache back whose thread ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heir {
+pub(super) enum Heir {
     /// The thread itself.
     Thread,
     /// The drainer that has pinned the cache.
@@ -151,18 +146,18 @@ impl Registry {
         sums
     }
 
-    /// The key whose destructor ends a cache; `None` if the process has no keys left.
-    fn key(&self) -> Option<Key> {
+    /// The key whose destructor is `end`, which ends a cache; `None` if the process has no keys left.
+    pub(super) fn key(&self, end: unsafe extern "C" fn(*mut c_void)) -> Option<Key> {
         let _guard = self.lock.lock();
         // SAFETY: the lock is held.
         let key = unsafe { &mut *self.key.get() };
         if key.is_none() {
-            *key = Key::create(at_thread_end);
+            *key = Key::create(end);
         }
         *key
     }
 
-    fn enroll(&self, cache: &Cache) {
+    pub(super) fn enroll(&self, cache: &Cache) {
         let _guard = self.lock.lock();
         self.append(cache);
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -204,7 +199,7 @@ impl Registry {
     }
 
     /// Takes a cache that holds nothing out of the list. Says who gives its memory back.
-    fn leave(&self, cache: &Cache) -> Heir {
+    pub(super) fn leave(&self, cache: &Cache) -> Heir {
         let _guard = self.lock.lock();
         self.unlink(cache);
         self.count.fetch_sub(1, Ordering::Relaxed);
@@ -224,102 +219,5 @@ impl Registry {
 impl Default for Registry {
     fn default() -> Registry {
         Registry::new()
-    }
-}
-
-impl Heap {
-    /// Makes a cache for the calling thread, which has none. `None` when out of memory: the call
-    /// at hand goes without.
-    #[cold]
-    pub fn enter(&'static self) -> Option<&'static Cache> {
-        // A cache and its magazines take two slabs, too much where writable memory is scant.
-        let Some(key) = self.registry.key().filter(|_| !self.pages.is_scant()) else {
-            // SAFETY: a static.
-            unsafe { slot::set(&GONE) };
-            return None;
-        };
-        let memory = self.take_meta(CACHE_BYTES)?;
-        let shift = colour::shift(memory.addr().get());
-        // SAFETY: at most `colour::ROOM`, so inside the memory.
-        let block = unsafe { memory.byte_add(shift) }.cast::<Cache>();
-        // SAFETY: the memory is large enough, the place in it aligned to a word, and ours.
-        unsafe { Cache::put(block, shift) };
-        if table::is_replaced() {
-            // SAFETY: initialised just now, and no other thread has it yet.
-            unsafe { &mut *block.as_ptr() }.follow_classes();
-        }
-        // SAFETY: initialised above; lives until `retire_cache`.
-        let cache = unsafe { block.as_ref() };
-        self.registry.enroll(cache);
-        // Looked at once the cache is in the list: whoever changes the mode later finds it there.
-        let mut open = cache.open();
-        match self.door() {
-            Door::Open => open.publish_door(),
-            door => {
-                open.set_door(door);
-                self.begin_counting(&mut open);
-            }
-        }
-        drop(open);
-        // From here on calls from inside `key.set` find the cache.
-        // SAFETY: the cache lives until the thread's end, where the slot is set again.
-        unsafe { slot::set(cache) };
-        // SAFETY: `at_thread_end` takes the block of a cache.
-        if !unsafe { key.set(block.as_ptr().cast()) } {
-            self.retire_cache(block);
-            return None;
-        }
-        Some(cache)
-    }
-
-    /// Ends the calling thread's cache: all it holds goes back.
-    fn retire_cache(&'static self, block: NonNull<Cache>) {
-        // Destructors that run after this one are served without a cache.
-        // SAFETY: a static.
-        unsafe { slot::set(&GONE) };
-        // SAFETY: the thread's own cache, alive until it is released below.
-        let cache = unsafe { block.as_ref() };
-        self.empty(cache);
-        if self.registry.leave(cache) == Heir::Thread {
-            self.release_cache(cache);
-        }
-        if self.registry.is_empty() {
-            self.tide.end_soon();
-        }
-    }
-
-    /// Gives back all that the calling thread's cache holds. It stays empty: its thread no longer
-    /// reaches it.
-    fn empty(&'static self, cache: &Cache) {
-        let mut open = cache.open();
-        for class in Class::all() {
-            open.settle(class);
-            let filled = open.filled(class);
-            self.flush(&mut open, class, filled);
-            let array = open.take_array(class);
-            if let Some((array, room)) = array {
-                // SAFETY: the array was allocated for this room; drainers are locked out and find
-                // none from now on.
-                unsafe { self.give_meta(array, array_bytes(room)) };
-            }
-        }
-        let granted = core::mem::take(&mut open.inner.granted);
-        self.budget.restore(granted);
-    }
-
-    /// Gives back the memory of an empty cache that is in no thread's slot, not in the list, and
-    /// not pinned.
-    pub(super) fn release_cache(&'static self, cache: &'static Cache) {
-        let shift = cache.open().inner.shift as usize;
-        let start = NonNull::from(cache).cast::<u8>();
-        // SAFETY: where its memory starts; nothing reaches it any more.
-        unsafe { self.give_meta(start.byte_sub(shift), CACHE_BYTES) };
-    }
-}
-
-/// The destructor of the key: the thread is ending.
-unsafe extern "C" fn at_thread_end(cache: *mut c_void) {
-    if let Some(cache) = NonNull::new(cache.cast::<Cache>()) {
-        super::heap::HEAP.retire_cache(cache);
     }
 }

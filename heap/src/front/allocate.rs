@@ -1,11 +1,10 @@
 //! Allocation: the fast path and its slow side.
 
 use super::{check, large, profile, purge, release, sizes, start};
-use crate::cache::fast;
 use crate::cache::heap::{HEAP, Known, Mode};
+use crate::cache::machine;
 use crate::cache::magazine::Tag;
-use crate::cache::slot;
-use crate::cache::thread::{Cache, Counts, EMPTY};
+use crate::cache::thread_cache::{Cache, Counts, EMPTY};
 use crate::os::process;
 use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
 use core::ptr;
@@ -25,8 +24,8 @@ pub fn allocate(size: usize) -> *mut u8 {
 #[inline(always)]
 pub fn allocate_hit(size: usize) -> Option<*mut u8> {
     let cache = current();
-    match fast::pop_sized(cache, size) {
-        None if size <= TABLE_BYTES => fast::pop_counted(cache, cache.tags[size]),
+    match machine::pop_sized(cache, size) {
+        None if size <= TABLE_BYTES => machine::pop_counted(cache, cache.tags[size]),
         hit => hit,
     }
 }
@@ -62,7 +61,7 @@ pub fn allocate_zeroed(size: usize) -> *mut u8 {
 #[inline(always)]
 pub fn allocate_zeroed_hit(size: usize) -> Option<*mut u8> {
     let cache = current();
-    let block = fast::pop_sized(cache, size)?;
+    let block = machine::pop_sized(cache, size)?;
     let bytes = cache.start(cache.tags[size]).bytes as usize;
     // SAFETY: a fresh block of that many bytes.
     unsafe { ptr::write_bytes(block, 0, bytes) };
@@ -126,7 +125,7 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
     let Some(class) = Class::of_layout(size, align) else {
         return large::allocate_zeroed(size, align);
     };
-    if let Some(block) = fast::pop(current(), Tag::of(class)) {
+    if let Some(block) = machine::pop(current(), Tag::of(class)) {
         return zeroed(block, extent.bytes(size, class));
     }
     // A thread without a cache gets one by the slow path; the other modes have their own ways.
@@ -155,12 +154,12 @@ fn zeroed(block: *mut u8, bytes: usize) -> *mut u8 {
 #[inline(always)]
 pub(super) fn current() -> &'static Cache {
     // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
-    unsafe { &*slot::get() }
+    unsafe { &*machine::slot() }
 }
 
 #[inline(always)]
 fn pop(tag: Tag, class: Class, size: usize) -> *mut u8 {
-    match fast::pop(current(), tag) {
+    match machine::pop(current(), tag) {
         Some(block) => block,
         None => allocate_counted(size, class),
     }
@@ -182,7 +181,7 @@ pub fn allocate_missed(size: usize) -> *mut u8 {
 /// The magazine is empty, or the profiler counts what it gives out.
 #[inline(never)]
 fn allocate_counted(size: usize, class: Class) -> *mut u8 {
-    match fast::pop_counted(current(), Tag::of(class)) {
+    match machine::pop_counted(current(), Tag::of(class)) {
         Some(block) => block,
         None => allocate_slow(size, class),
     }
@@ -287,6 +286,12 @@ pub(super) fn entered() -> Option<&'static Cache> {
         return entered;
     }
     Some(cache).filter(|cache| !cache.is_sentinel())
+}
+
+/// Begins the process, as the first allocation does, if no call has: reads the options, prepares
+/// for fork. What a program sets afterwards outranks its environment.
+pub fn initialize() {
+    let _ = entered();
 }
 
 /// Counts one call of `size` bytes, which a slab of `class` serves, or none.

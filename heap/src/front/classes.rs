@@ -7,7 +7,7 @@ use crate::classes;
 use crate::os::abort::warn;
 use crate::os::file;
 use crate::pages::Use;
-use crate::slab::class::table;
+use crate::slab::class_table;
 use core::ffi::CStr;
 
 const PATH_BYTES: usize = 4096;
@@ -38,7 +38,7 @@ pub(super) unsafe fn follow(path: &[u8]) {
     match classes::parse(&text[..read]) {
         // SAFETY: no slab and no cache, just seen, and one thread by the caller's promise; it is
         // libneap.so.
-        Ok(sizes) => unsafe { table::replace(sizes.list()) },
+        Ok(sizes) => unsafe { class_table::replace(sizes.list()) },
         Err(rejected) => ignored(format_args!("{rejected}")),
     }
 }

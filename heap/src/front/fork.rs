@@ -30,7 +30,7 @@
 //! Lost is memory that the child neither uses nor gives back: at most some pieces of a few MiB,
 //! most of them not resident. A thread that was itself draining, or changing the list of caches,
 //! finds the other caches there when it goes on; those whose threads were changing them are [empty
-//! for it](crate::cache::thread::Opened::abandon).
+//! for it](crate::cache::thread_cache::Opened::abandon).
 //!
 //! `docs/decisions/0016-fork.md` has the measurements.
 

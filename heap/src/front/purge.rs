@@ -37,7 +37,6 @@ use crate::os::process;
 use crate::os::sandbox;
 use crate::os::{futex, shared, thread};
 use crate::pages::Driver;
-use crate::slab::depot::Source as _;
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;

@@ -1,15 +1,14 @@
 //! Giving blocks back, and what their size is.
 
 use super::allocate::entered;
-use super::caller::free_slow;
 use super::{check, large, purge};
 use crate::base::sync::{AtomicBool, Ordering};
-use crate::cache::fast;
-use crate::cache::gather::give_one;
+use crate::cache::flush::give_one;
 use crate::cache::heap::{Found, HEAP, Mode};
+use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
-use crate::cache::thread::Counts;
+use crate::cache::thread_cache::Counts;
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
 
@@ -21,7 +20,7 @@ use crate::slab::class::{Class, MAX_BLOCK};
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
     // SAFETY: the caller's promise.
-    if unsafe { fast::release(block) } {
+    if unsafe { machine::push_freed(block) } {
         return;
     }
     free_slow(block);
@@ -135,6 +134,12 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
         misuse::wrong_size(address, size, low, high);
     }
 }
+
+// Who called `free`: a library's slow path cannot ask, so its first instruction notes the return
+// address. `free` ends in a jump to its slow path, so there the top of the stack is the return
+// address into the program. Where a build makes a call of it, the address lies in this library, and
+// `purge` takes it for what it is: unknown.
+machine::with_caller!(free_slow, free_slow_from);
 
 /// Not a slab's block in the primary arena, or its magazine is full, or there is none.
 /// `caller` is an address in who called `free`, as far as that is known.

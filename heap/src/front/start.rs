@@ -7,8 +7,8 @@ use super::attach::When;
 use super::statistics::{self, Lossy};
 use super::{attach, classes, fork, profile, purge};
 use crate::base::sync::{AtomicBool, Ordering};
-use crate::cache::door::Door;
 use crate::cache::heap::{HEAP, Mode};
+use crate::cache::magazine::Door;
 use crate::control::{self, Value};
 use crate::os::Os;
 use crate::os::abort::warn;
@@ -71,6 +71,10 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
     }
     // Last: with `NEAP_ASK=0` not even this.
     sandbox::note_start();
+    // Now, while the process has one thread. A filter from before the start may kill for it.
+    if sandbox::started_free() {
+        thread::prepare_barrier();
+    }
     let watched =
         HEAP.mode() != Mode::Plain || profile::is_wanted() || purge::is_wanted_from_start();
     attach::begin(watched);

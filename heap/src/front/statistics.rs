@@ -129,7 +129,7 @@ fn write_statistics(form: u8) {
 }
 
 fn write_at(Desk { figures, page }: &mut Desk, form: u8) {
-    survey::survey(figures);
+    survey::snapshot_into(figures);
     let name = Lossy(process::program_name());
     let id = process::process_id();
     // A page that does not fit is cut; PAGE_BYTES holds every class.

@@ -13,34 +13,7 @@ use crate::base::tree::{Node, Side};
 use crate::base::units::HUGE_SLICES;
 use core::ptr::null_mut;
 
-/// What a span is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Use {
-    /// One slice cut into equal blocks.
-    Slab = 1,
-    /// One large block.
-    Large = 2,
-    /// A coroutine stack.
-    Stack = 3,
-    /// Neap's own data.
-    Meta = 4,
-}
-
-/// How many uses there are.
-pub const USES: usize = 4;
-
-impl Use {
-    pub(super) fn from_code(code: u8) -> Option<Self> {
-        match code {
-            1 => Some(Self::Slab),
-            2 => Some(Self::Large),
-            3 => Some(Self::Stack),
-            4 => Some(Self::Meta),
-            _ => None,
-        }
-    }
-}
+pub use neap_shared::stats::{USES, Use};
 
 /// A request for slices.
 #[derive(Clone, Copy, Debug)]

@@ -3,36 +3,23 @@
 //! Up to 128 bytes there is a class every 8 bytes; those that are not a multiple of 16 serve only
 //! callers who state an alignment of 8 or less (Rust's `Layout`), because C callers may store
 //! 16-byte vectors in any block of 16 bytes and more. From 128 bytes to 32 KiB there are 8 classes
-//! a doubling, so a block wastes less than an eighth of itself. The tables are computed by
-//! `const fn` and checked at compile time ([`table`]). libneap.so may run with others, see there:
+//! a doubling, so a block wastes less than an eighth of itself. The sizes stand in `neap_shared`; the
+//! tables are computed by `const fn` and checked at compile time ([`super::class_table`]). libneap.so may run with others, see there:
 //! what is `const` here is of the built-in ones, for callers whose compiler knows the size.
 
-mod divisor;
-pub mod table;
-
+use super::class_table::{BUILT_IN, Starts, in_force};
+pub use super::class_table::{CLASSES, MAX_BLOCK};
 use crate::base::units::SLICE_BYTES;
-pub use divisor::{Divisor, Starts};
-use table::in_force;
+use neap_shared::classes::{FINE, FINE_BYTES};
 
 /// A size class: 1 to [`CLASSES`]; 0 is no class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class(u8);
 
-/// How many size classes there are.
-pub const CLASSES: usize = 80;
-/// The largest block of a slab, in bytes.
-pub const MAX_BLOCK: usize = 32 << 10;
-/// Most blocks of one slab: the bits of its bitmap. Blocks of 8 bytes leave half of their slice
-/// unused (untouched, so it costs no RAM).
-pub const MAX_BLOCKS: usize = 4096;
 /// Blocks from this many bytes on are noted as fresh until they are handed out.
 pub const FRESH_BYTES: usize = 4 << 10;
 /// Requests up to this many bytes find their class in a table.
 pub const TABLE_BYTES: usize = 1024;
-
-/// Classes up to 128 bytes, one every 8.
-const FINE: usize = 16;
-const FINE_BYTES: usize = 128;
 
 impl Class {
     /// The largest class.
@@ -74,7 +61,7 @@ impl Class {
     #[inline(always)]
     pub fn serving(size: usize) -> Class {
         debug_assert!(size <= MAX_BLOCK);
-        in_force().serving(size)
+        Class(in_force().serving(size))
     }
 
     /// The class in force whose blocks have just `bytes` bytes, which some class has.
@@ -210,7 +197,7 @@ impl Class {
         in_force().least[self.0 as usize] as usize
     }
 
-    /// The constant `test` and the limit of the test, see [`Divisor`]: a block starts at byte
+    /// The constant `test` and the limit of the test, see [`Divisor`](super::class_table::Divisor): a block starts at byte
     /// `offset` of a slab iff `offset * test` modulo 2^32 is below the limit.
     pub fn start_test(self) -> (u32, u32) {
         in_force().start_test(self.index())
@@ -221,6 +208,23 @@ impl Class {
         (1..=CLASSES).map(Class::new)
     }
 }
+
+const _: () = {
+    let mut size = 0;
+    while size <= MAX_BLOCK {
+        let class = Class::of_size(size);
+        assert!(BUILT_IN.serving(size) == class.0);
+        let bytes = BUILT_IN.sizes[class.index()] as usize;
+        assert!(bytes >= size && bytes.is_multiple_of(16));
+        let fine = Class::of_size_align8(size).index();
+        let fine_bytes = BUILT_IN.sizes[fine] as usize;
+        assert!(fine_bytes >= size && fine_bytes.is_multiple_of(8));
+        assert!(fine == 1 || (BUILT_IN.sizes[fine - 1] as usize) < size);
+        assert!(size <= 64 || (fine_bytes - size) * 8 <= fine_bytes);
+        assert!(size <= FINE_BYTES || (bytes - size) * 8 <= bytes);
+        size += if size < 4096 { 1 } else { 61 };
+    }
+};
 
 #[cfg(test)]
 mod tests {
@@ -268,5 +272,18 @@ mod tests {
             assert_eq!(Class::of_size(least), class);
             assert!(least == 0 || Class::of_size(least - 1) < class);
         }
+    }
+
+    #[test]
+    fn blocks_on_a_dirty_page_are_not_fresh() {
+        let (small, odd) = (Class::of_size(4000), Class::of_size(4608));
+        assert!(!Class::of_size(2048).tells_fresh() && odd.tells_fresh());
+        assert_eq!(small.fresh_blocks(u16::MAX, 16), u16::MAX);
+        assert_eq!(small.fresh_blocks(!0b101, 16), !0b101);
+        // Blocks of 4,608 bytes: the second page has parts of the first two.
+        assert_eq!(odd.bytes(), 4608);
+        assert_eq!(odd.fresh_blocks(!0b10, 16), 0x3fff & !0b11);
+        assert_eq!(odd.fresh_blocks(1, 1), 0x3fff);
+        assert_eq!(Class::of_size(64).fresh_blocks(u16::MAX, 16), 0);
     }
 }

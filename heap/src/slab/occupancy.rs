@@ -34,7 +34,7 @@ impl Slab {
 
     /// Free blocks among some.
     fn free_in(&self, class: Class, blocks: Range<usize>) -> usize {
-        let words = super::withheld::words_of(blocks);
+        let words = super::page_set::words_of(blocks);
         let free = |(word, bits): (usize, u64)| {
             let held = self.words(class)[word].load(Ordering::Relaxed);
             ((held | self.withheld_bits(class, word)) & bits).count_ones() as usize

@@ -2,7 +2,7 @@
 //! prints.
 
 use anyhow::{Context as _, bail, ensure};
-use neap::sites::{PARTS, Site};
+use neap_shared::sites::{PARTS, Site};
 
 /// The sizes in bytes, one place per size and part.
 pub const SIZES: [usize; 9] = [

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use neap::board;
+use neap_shared::board;
 
 use crate::memory_file;
 

@@ -4,7 +4,7 @@
 use std::fs::File;
 
 use anyhow::Context as _;
-use neap::sites::{self, Head, Site};
+use neap_shared::sites::{self, Head, Site};
 
 use super::heap;
 use crate::memory_file;

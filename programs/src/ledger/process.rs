@@ -1,11 +1,11 @@
 //! One process: its board, asked and read through its memory, and the kernel's count of its arenas.
 
 use bytemuck::{Pod, Zeroable};
-use neap::board::{
+use neap_shared::board::{
     self, Arenas, CONTROL_AT, Control, FIGURES_AT, HEAD_AT, Head, LEASE_MS, SERVED_AT, Served,
 };
-use neap::ledger::Ledger;
-use neap::stats::Snapshot;
+use neap_shared::ledger::Ledger;
+use neap_shared::stats::Snapshot;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};

@@ -4,7 +4,7 @@
 //   board sandbox | sandboxed-fork | small-stack | clone | exit-in-handler | quiet | quiet-child
 //   board small | idle | busy | rung-in-vain
 //
-// The layout is that of heap/src/board.rs and heap/src/sites.rs.
+// The layout is that of shared/src/board.rs and shared/src/sites.rs.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

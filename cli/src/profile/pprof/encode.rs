@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Viewers that merge profiles of several sources drop these; Neap's files do not contain the
 /// allocator's own frames.
 const DROP_FRAMES: &str = "(malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|operator new.*\
-    |__rust_alloc|__rust_alloc_zeroed|__rust_realloc|neap::.*)";
+    |__rust_alloc|__rust_alloc_zeroed|__rust_realloc|neap(_heap|_instruments)?::.*)";
 
 /// The profile as a gzip-compressed file.
 pub fn encode(profile: &model::Profile) -> Vec<u8> {

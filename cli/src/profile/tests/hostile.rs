@@ -5,7 +5,7 @@ use crate::profile::pprof;
 use crate::profile::{Profile, Value, collapsed, json, leaks, tree};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use neap::sites::{self, Head, Site};
+use neap_shared::sites::{self, Head, Site};
 use proptest::prelude::*;
 use std::io::Write;
 use std::mem::offset_of;

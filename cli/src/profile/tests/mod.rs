@@ -8,7 +8,7 @@ mod texts;
 
 use super::model::{Extent, Figures, Frame, Mapping, Profile, Stack};
 use bytemuck::bytes_of;
-use neap::sites::{self, Head, Site};
+use neap_shared::sites::{self, Head, Site};
 use std::sync::Arc;
 
 /// A region as a process writes it, with these sites; the first is site 0.

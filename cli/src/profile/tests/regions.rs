@@ -3,7 +3,7 @@
 use super::{own_maps, region, site};
 use crate::profile::Profile;
 use crate::profile::region::Region;
-use neap::sites::{PARTS, Site};
+use neap_shared::sites::{PARTS, Site};
 use std::hint::black_box;
 
 /// Code with an unmangled name: a Rust name here would begin with `neap::`, like the allocator's.
@@ -117,7 +117,7 @@ fn times_and_rates_are_taken_over() {
     let running = Profile::from_region(&bytes).unwrap();
     assert_eq!((running.rate, running.began_ms), (1 << 19, 1000));
     assert!(running.ended_ms > 3000);
-    let rate = std::mem::offset_of!(neap::sites::Head, rate);
+    let rate = std::mem::offset_of!(neap_shared::sites::Head, rate);
     bytes[rate..rate + 8].fill(0);
     assert_eq!(Profile::from_region(&bytes).unwrap().ended_ms, 3000);
 }

@@ -7,7 +7,7 @@ use crate::profile::pprof::{decode, encode};
 use crate::profile::region::Region;
 use crate::profile::session::{Session, subtract};
 use crate::profile::{json, leaks, tree};
-use neap::sites::{Head, PARTS, Site};
+use neap_shared::sites::{Head, PARTS, Site};
 use std::mem::offset_of;
 
 /// A region with samples.

@@ -25,7 +25,7 @@ use crate::profile::Profile;
 use crate::recording::format::Head;
 use askama::Template;
 use html::{Prose, json, nonce};
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 use tables::{
     ClassLine, LedgerTable, SiteHeads, SiteRow, class_lines, class_moment, counters, ledger_table,
     process_rows, site_rows, stacks,
@@ -183,14 +183,14 @@ mod filters {
     /// Bytes for people.
     #[filter_fn]
     pub fn bytes(bytes: &u64, _: &dyn Values) -> Result<String> {
-        Ok(neap::stats::Bytes(*bytes).to_string())
+        Ok(neap_shared::stats::Bytes(*bytes).to_string())
     }
 
     /// The same for bytes that may be unknown.
     #[filter_fn]
     pub fn known(bytes: &Option<u64>, _: &dyn Values) -> Result<String> {
         Ok(bytes.map_or("not known".to_owned(), |bytes| {
-            neap::stats::Bytes(bytes).to_string()
+            neap_shared::stats::Bytes(bytes).to_string()
         }))
     }
 

@@ -6,8 +6,8 @@ use super::super::sites::{Site, sites};
 use super::super::subject::{Process, Subject, processes};
 use crate::profile::Extent;
 use crate::recording::format::{ClassRow, Told};
-use neap::ledger::{Ledger, Sign};
-use neap::stats::Bytes;
+use neap_shared::ledger::{Ledger, Sign};
+use neap_shared::stats::Bytes;
 
 /// Most rows of a table.
 const ROWS: usize = 25;

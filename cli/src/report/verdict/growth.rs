@@ -3,7 +3,7 @@
 use super::{Finding, share, stands_out, stands_out_in_small};
 use crate::report::known::History;
 use crate::report::subject::Subject;
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 
 /// Steady growth until the end.
 #[derive(Clone, Copy, Debug, PartialEq)]

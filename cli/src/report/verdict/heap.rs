@@ -4,8 +4,8 @@ use super::{Finding, percent, share, stands_out};
 use crate::recording::format::Told;
 use crate::report::known::Known;
 use crate::report::subject::Subject;
-use neap::ledger::{Ledger, Requested};
-use neap::stats::Bytes;
+use neap_shared::ledger::{Ledger, Requested};
+use neap_shared::stats::Bytes;
 
 /// See [`Finding::kind`].
 pub const ROUNDING: &str = "rounding";

@@ -5,7 +5,7 @@ use crate::profile::{Extent, Profile, session_words};
 use crate::recording::format::{Frontend, Happening};
 use crate::report::known::{Gap, History, Known};
 use crate::report::subject::Subject;
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 
 /// Most findings in the first paragraph.
 const TOLD: usize = 5;

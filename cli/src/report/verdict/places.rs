@@ -5,7 +5,7 @@ use super::{FLOOR, Finding, percent, share, stands_out, stands_out_in_small};
 use crate::profile::{Extent, Figures, Profile};
 use crate::report::sites::{Site, sites};
 use crate::report::subject::Subject;
-use neap::stats::Bytes;
+use neap_shared::stats::Bytes;
 
 /// See [`Finding::kind`].
 pub const LEAK: &str = "leak";

@@ -2,7 +2,7 @@ use super::*;
 use crate::profile::{Figures, Frame, Profile, Stack};
 use crate::recording::format::{Event, Happening, Heap, Sample, Spans};
 use crate::report::material::Material;
-use neap::ledger::{Ledger, Requested};
+use neap_shared::ledger::{Ledger, Requested};
 use std::sync::Arc;
 
 const MB: u64 = 1_000_000;

@@ -12,7 +12,7 @@ use crate::os::linux::Linux;
 use crate::os::process;
 use crate::os::sandbox;
 use crate::os::{peek, shared};
-use crate::slab::depot::{Round, Source};
+use crate::slab::Round;
 
 /// Periodic surveys for a watching observer take at most one part in this many of a core's time.
 const WATCH_PART: u64 = 200;
@@ -188,7 +188,7 @@ fn has_stack() -> bool {
 }
 
 pub(super) fn write(inner: &mut Inner, ask: u64) {
-    survey::survey(&mut inner.figures);
+    survey::snapshot_into(&mut inner.figures);
     inner.written += 1;
     inner.cost_ns += inner.figures.cost_ns;
     WORDS.write_figures(&inner.figures);

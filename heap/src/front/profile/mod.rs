@@ -18,12 +18,11 @@ use crate::board::Refusal;
 use crate::cache::counted::chance;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
-use crate::cache::thread::Cache;
+use crate::cache::thread_cache::Cache;
 use crate::os::sandbox;
 use crate::pages::{SliceRef, Use};
 use crate::sites::{FRAMES, PARTS};
 use crate::slab::class::Class;
-use crate::slab::depot::Source;
 use crate::unwind;
 use core::ops::RangeInclusive;
 use core::ptr::{self, NonNull};
@@ -102,7 +101,7 @@ pub(super) fn begin() {
 
 /// Switches sampling on, with one sample every `rate` bytes on average, or off (0). The caller
 /// holds no lock of the heap.
-pub(super) fn set_rate(rate: u64) -> Refusal {
+pub fn set_rate(rate: u64) -> Refusal {
     if rate != 0 && !RATES.contains(&rate) {
         return Refusal::Rate;
     }
@@ -140,7 +139,7 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> *mut u8 {
 
 fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
     let span = HEAP.pages.alloc(1, 1, Use::Large, class.bytes())?;
-    // SAFETY: just given out; null says that it has no sample.
+    // SAFETY: the span is the caller's; null says that its block has no sample.
     unsafe { span.place.set_user_data(ptr::null_mut()) };
     record(&span.place, size, class.bytes(), rate);
     // SAFETY: just given out, for one block.
@@ -151,7 +150,7 @@ fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
 /// Records a new large block, whose span starts at `place`. No other thread has it yet.
 pub(super) fn note_large(place: &SliceRef<'_>, size: usize, usable: usize) {
     if EVER.load(Ordering::Relaxed) {
-        // SAFETY: no other thread has the block yet; null says that it has no sample.
+        // SAFETY: the span is the caller's; null says that its block has no sample.
         unsafe { place.set_user_data(ptr::null_mut()) };
         let cache = entered().filter(|_| HEAP.is_sampling());
         if let Some(rate) = cache.and_then(|cache| HEAP.samples_large(cache, usable)) {
@@ -179,7 +178,7 @@ pub(super) fn note_freed(place: &SliceRef<'_>) {
     if seen.mark != Sample::mark(sample.as_ptr()) || seen.base != place.slice_base() {
         return;
     }
-    // SAFETY: the caller frees the block; null says that it has no sample.
+    // SAFETY: the span is the caller's; null says that its block has no sample.
     unsafe { place.set_user_data(ptr::null_mut()) };
     REGION.take_away(&seen.weight);
     // SAFETY: `record` allocated it for this span, whose note no longer points to it. The mark is
@@ -215,7 +214,7 @@ fn record(place: &SliceRef<'_>, size: usize, usable: usize, rate: u64) {
     };
     // SAFETY: 64 bytes, aligned to 64, of our own.
     unsafe { sample.as_ptr().write(full) };
-    // SAFETY: no other thread has the block yet; the sample was written above.
+    // SAFETY: the span is the caller's, and the sample was written above.
     unsafe { place.set_user_data(sample.as_ptr().cast()) };
 }
 

@@ -20,7 +20,6 @@ use crate::front::attach;
 use crate::os::sandbox;
 use crate::os::{peek, shared};
 use crate::pages::Driver;
-use crate::slab::depot::Source as _;
 use crate::unwind;
 use core::ops::Range;
 
@@ -84,10 +83,9 @@ pub(in crate::front) fn pass_by(caller: usize) {
     }
 }
 
-/// By how many bytes the heap has grown since the process began.
-fn grown() -> usize {
-    let before = GROWN_BEFORE.load(Ordering::Relaxed);
-    HEAP.pages.extent().saturating_sub(before)
+/// By how many bytes the heap, of `extent` bytes now, has grown since the process began.
+fn grown(extent: usize) -> usize {
+    extent.saturating_sub(GROWN_BEFORE.load(Ordering::Relaxed))
 }
 
 /// Whether the process, which has no board, is to get one now. Counts the calls.
@@ -95,8 +93,10 @@ fn grown() -> usize {
 fn is_worth_a_board() -> bool {
     let passed = PASSED.load(Ordering::Relaxed).saturating_add(1);
     PASSED.store(passed, Ordering::Relaxed);
-    let worth =
-        passed >= BOARD_PASSES || grown() >= BOARD_BYTES || attach::is_wanted_soon() || is_missed();
+    let worth = passed >= BOARD_PASSES
+        || grown(HEAP.pages.extent()) >= BOARD_BYTES
+        || attach::is_wanted_soon()
+        || is_missed();
     worth && HEAP.now_ms() >= RETRY_AT.load(Ordering::Relaxed)
 }
 
@@ -112,10 +112,9 @@ fn is_own() -> bool {
 
 /// Whether there is work for a thread. A few loads.
 fn is_missed() -> bool {
-    let grown = HEAP.pages.extent();
-    let since = self::grown();
-    since >= START_BYTES
-        || (grown >= START_BYTES && HEAP.tide.is_wanted())
+    let extent = HEAP.pages.extent();
+    grown(extent) >= START_BYTES
+        || (extent >= START_BYTES && HEAP.tide.is_wanted())
         || EAGER.load(Ordering::Relaxed)
         || attach::is_asked()
 }

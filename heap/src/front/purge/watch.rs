@@ -8,12 +8,12 @@
 
 use super::attach;
 use crate::cache::bell::Rest;
-use crate::cache::decay::Told;
 use crate::cache::heap::HEAP;
+use crate::cache::reclaim::Told;
 use crate::os::futex::Woken;
 use crate::os::sandbox;
 use crate::pages::Driver;
-use crate::slab::depot::{Round, Source};
+use crate::slab::Round;
 
 /// Least time between two purges, in ms.
 const LEAST_MS: u64 = 10;

@@ -4,7 +4,7 @@ use super::super::check;
 use super::class_of;
 use crate::cache::heap::{HEAP, sampled_class};
 use crate::cache::magazine::Tag;
-use crate::cache::thread::Opened;
+use crate::cache::thread_cache::Opened;
 use crate::pages::{SliceRef, Use};
 use crate::slab::Slab;
 

@@ -6,7 +6,7 @@ use crate::base::sync::{AtomicUsize, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::cache::heap::{HEAP, Heap, sampled_class};
 use crate::cache::magazine::Tag;
-use crate::cache::thread::Opened;
+use crate::cache::thread_cache::Opened;
 use crate::ledger::{Ledger, Requested};
 use crate::os::Os;
 use crate::os::linux::Linux;

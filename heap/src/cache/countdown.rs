@@ -1,0 +1,123 @@
+//! What the profiler counts in a thread's cache: how much is given out before the next sample; and
+//! what the slow path counts there, how often a magazine misses.
+
+use super::magazine::Magazine;
+use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
+use crate::base::sync::{AtomicUsize, Ordering};
+
+/// What is counted of one class of a cache. As long as a magazine, so that a tag finds it without a
+/// shift.
+#[repr(C)]
+pub struct Counted {
+    /// Entries of the magazine at and above this address may be popped by
+    /// `pop_counted`; out of reach unless the door is
+    /// [`super::magazine::Door::Sampling`]. Written under the cache's lock.
+    pub bottom: AtomicUsize,
+    /// Blocks to be given out before the next sample; below 0, that one is due. Written by the
+    /// owner, and by who switches sampling, under the cache's lock, while `bottom` is out of the
+    /// owner's reach. (An owner that had it in reach just before may yet write what it counted down
+    /// from: one draw too many or too few.)
+    pub ahead: AtomicI32,
+    /// Refills and flushes since the shrinking hand last came by. Under the cache's lock.
+    misses: AtomicU32,
+    /// Refills so far; wraps. Under the cache's lock.
+    refills: AtomicU32,
+    /// Flushes so far; wraps. Under the cache's lock.
+    flushes: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Counted>() == size_of::<Magazine>());
+
+/// What a cache's draws were made by, and what lies ahead of blocks of no class. Written by the
+/// owner, and under the cache's lock when sampling is switched: as with [`Counted::ahead`], either
+/// may stay.
+pub struct Drawn {
+    /// The rate, in bytes.
+    pub(super) rate: AtomicU64,
+    /// Bytes of large blocks to be given out before the next sampled one.
+    pub(super) bytes: AtomicI64,
+}
+
+impl Drawn {
+    /// Nothing was drawn.
+    pub const fn nothing() -> Drawn {
+        Drawn {
+            rate: AtomicU64::new(0),
+            bytes: AtomicI64::new(0),
+        }
+    }
+
+    /// Mean bytes between two samples; 0: none are taken.
+    pub(super) fn rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
+    /// A large block is given out. False if it is to be sampled.
+    pub(super) fn pass(&self, bytes: usize) -> bool {
+        let ahead = self.bytes.load(Ordering::Relaxed) - bytes as i64;
+        self.bytes.store(ahead.max(0), Ordering::Relaxed);
+        ahead >= 0
+    }
+}
+
+/// What a magazine misses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// It was empty.
+    Refill,
+    /// It was full.
+    Flush,
+}
+
+impl Counted {
+    /// Nothing is sampled.
+    pub const fn off() -> Counted {
+        Counted {
+            bottom: AtomicUsize::new(0),
+            ahead: AtomicI32::new(0),
+            misses: AtomicU32::new(0),
+            refills: AtomicU32::new(0),
+            flushes: AtomicU32::new(0),
+        }
+    }
+
+    /// Notes that the magazine is too small.
+    pub(super) fn note_miss(&self) {
+        add(&self.misses);
+    }
+
+    /// Notes what was done about it.
+    pub(super) fn note(&self, miss: Miss) {
+        match miss {
+            Miss::Refill => add(&self.refills),
+            Miss::Flush => add(&self.flushes),
+        }
+    }
+
+    /// Refills so far, and flushes.
+    pub fn refills_and_flushes(&self) -> [u32; 2] {
+        [&self.refills, &self.flushes].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Misses since the last call.
+    pub(super) fn take_misses(&self) -> u32 {
+        self.misses.swap(0, Ordering::Relaxed)
+    }
+
+    /// One more block is given out. False if it is to be sampled.
+    #[inline(always)]
+    pub(super) fn pass(&self) -> bool {
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        if ahead <= 0 {
+            return false;
+        }
+        self.ahead.store(ahead - 1, Ordering::Relaxed);
+        true
+    }
+}
+
+/// Adds one to a number that is written under a lock.
+fn add(count: &AtomicU32) {
+    let more = count.load(Ordering::Relaxed).wrapping_add(1);
+    count.store(more, Ordering::Relaxed);
+}

@@ -1,0 +1,130 @@
+//! A thread's way in and out: its cache begins with its first slow call and ends with the thread.
+
+use super::colour;
+use super::heap::{HEAP, Heap};
+use super::machine;
+use super::magazine::Door;
+use super::registry::Heir;
+use super::thread_cache::{CACHE_BYTES, Cache, GONE, array_bytes};
+use crate::slab::class::Class;
+use crate::slab::class_table;
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
+/// How often [`Heap::is_quiet`] looks.
+const QUIET_TRIES: usize = 10_000;
+
+impl Heap {
+    /// Whether the locks that a report takes can be had: not so, for good, in a signal handler that
+    /// interrupted their holder. Others hold them for moments, so it looks more than once.
+    pub fn is_quiet(&self) -> bool {
+        // SAFETY: the slot holds a sentinel or the thread's own cache.
+        let own = unsafe { &*machine::slot() };
+        let quiet = || {
+            self.registry.lock.try_lock().is_some()
+                && own.is_quiet()
+                && self.stacks.is_quiet()
+                && self.pages.is_quiet()
+        };
+        (0..QUIET_TRIES).any(|_| quiet())
+    }
+
+    /// Makes a cache for the calling thread, which has none. `None` when out of memory: the call
+    /// at hand goes without.
+    #[cold]
+    pub fn enter(&'static self) -> Option<&'static Cache> {
+        // A cache and its magazines take two slabs, too much where writable memory is scant.
+        let Some(key) = self
+            .registry
+            .key(at_thread_end)
+            .filter(|_| !self.pages.is_scant())
+        else {
+            // SAFETY: a static.
+            unsafe { machine::set_slot(&GONE) };
+            return None;
+        };
+        let memory = self.take_meta(CACHE_BYTES)?;
+        let shift = colour::shift(memory.addr().get());
+        // SAFETY: at most `MOST_SHIFT`, so inside the memory.
+        let block = unsafe { memory.byte_add(shift) }.cast::<Cache>();
+        // SAFETY: the memory is large enough, the place in it aligned to a word, and ours.
+        unsafe { Cache::put(block, shift) };
+        if class_table::is_replaced() {
+            // SAFETY: initialised just now, and no other thread has it yet.
+            unsafe { &mut *block.as_ptr() }.follow_classes();
+        }
+        // SAFETY: initialised above; lives until `retire_cache`.
+        let cache = unsafe { block.as_ref() };
+        self.registry.enroll(cache);
+        // Looked at once the cache is in the list: whoever changes the mode later finds it there.
+        let mut open = cache.open();
+        match self.door() {
+            Door::Open => open.publish_door(),
+            door => {
+                open.set_door(door);
+                self.begin_counting(&mut open);
+            }
+        }
+        drop(open);
+        // From here on calls from inside `key.set` find the cache.
+        // SAFETY: the cache lives until the thread's end, where the slot is set again.
+        unsafe { machine::set_slot(cache) };
+        // SAFETY: `at_thread_end` takes the block of a cache.
+        if !unsafe { key.set(block.as_ptr().cast()) } {
+            self.retire_cache(block);
+            return None;
+        }
+        Some(cache)
+    }
+
+    /// Ends the calling thread's cache: all it holds goes back.
+    fn retire_cache(&'static self, block: NonNull<Cache>) {
+        // Destructors that run after this one are served without a cache.
+        // SAFETY: a static.
+        unsafe { machine::set_slot(&GONE) };
+        // SAFETY: the thread's own cache, alive until it is released below.
+        let cache = unsafe { block.as_ref() };
+        self.empty(cache);
+        if self.registry.leave(cache) == Heir::Thread {
+            self.release_cache(cache);
+        }
+        if self.registry.is_empty() {
+            self.tide.end_soon();
+        }
+    }
+
+    /// Gives back all that the calling thread's cache holds. It stays empty: its thread no longer
+    /// reaches it.
+    fn empty(&'static self, cache: &Cache) {
+        let mut open = cache.open();
+        for class in Class::all() {
+            open.settle(class);
+            let filled = open.filled(class);
+            self.flush(&mut open, class, filled);
+            let array = open.take_array(class);
+            if let Some((array, room)) = array {
+                // SAFETY: the array was allocated for this room; drainers are locked out and find
+                // none from now on.
+                unsafe { self.give_meta(array, array_bytes(room)) };
+            }
+        }
+        let granted = core::mem::take(&mut open.inner.granted);
+        self.budget.restore(granted);
+    }
+
+    /// Gives back the memory of an empty cache that is in no thread's slot, not in the list, and
+    /// not pinned.
+    pub(super) fn release_cache(&'static self, cache: &'static Cache) {
+        let shift = cache.open().inner.shift as usize;
+        let start = NonNull::from(cache).cast::<u8>();
+        // SAFETY: where its memory starts; nothing reaches it any more.
+        unsafe { self.give_meta(start.byte_sub(shift), CACHE_BYTES) };
+    }
+}
+
+/// The destructor of the key: the thread is ending.
+unsafe extern "C" fn at_thread_end(cache: *mut c_void) {
+    if let Some(cache) = NonNull::new(cache.cast::<Cache>()) {
+        HEAP.retire_cache(cache);
+    }
+}

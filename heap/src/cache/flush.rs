@@ -1,0 +1,421 @@
+//! Flush: the slow path of `free`. Blocks that leave a magazine are gathered by slab and word, so
+//! that each word costs one atomic operation.
+
+use super::countdown::Miss;
+use super::heap::{Found, Heap, Origin};
+use super::misuse::{self, Call};
+use super::refill::Paced;
+use super::thread_cache::{Cache, Opened};
+use crate::base::units::SLICE_BYTES;
+use crate::pages::Age;
+use crate::slab::Slab;
+use crate::slab::class::Class;
+use core::ptr;
+
+/// Words under collection. Direct-mapped: a word that another one pushes out is given back early.
+const PLACES: usize = 32;
+
+/// How many of the entries that a flush keeps, newest first, it looks at for blocks that are free
+/// in their slabs: those that are handed out next. All of them would cost 108 instructions more a
+/// malloc and free where frees are scattered.
+const CHECKED_ENTRIES: usize = 32;
+
+impl Heap {
+    /// Takes a freed block into the magazine of `class`; a full one first gives its older half
+    /// back. Aborts if the block is one of the two newest ones there.
+    pub fn put(&'static self, cache: &Cache, class: Class, block: *mut u8) {
+        let mut open = cache.open();
+        open.settle(class);
+        if open.is_newest(class, block) {
+            misuse::double_free(block.addr(), class.bytes());
+        }
+        if open.push(class, block) {
+            return;
+        }
+        let share = self.learn(&mut open, class);
+        let half = open.filled(class).div_ceil(2);
+        self.flush(&mut open, class, half);
+        if !open.push(class, block) {
+            drop(open);
+            self.reclaim_for(share);
+            return give_one(self, block.addr());
+        }
+        if self.tidy(&mut open) == Paced::Due {
+            drop(open);
+            self.decay_on_the_way();
+        }
+    }
+
+    /// Gives the `count` oldest blocks of a magazine back to their slabs. For the owner only.
+    #[inline(never)]
+    pub fn flush(&'static self, open: &mut Opened<'_>, class: Class, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let rest = open.filled(class) - count;
+        open.counted(class).note(Miss::Flush);
+        let store = open.store(class);
+        self.tide.note_freed(count * class.bytes());
+        let base = store.base as *mut usize;
+        let mut gather = Gather::new(Origin::blocks(self, Age::New));
+        // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their
+        // number.
+        gather.add(unsafe { core::slice::from_raw_parts(base, count) });
+        gather.finish();
+        // SAFETY: as above, of the entries that stay.
+        let kept = unsafe { core::slice::from_raw_parts(base.add(count), rest) };
+        refuse_free(self, &kept[rest.saturating_sub(CHECKED_ENTRIES)..]);
+        // SAFETY: both ranges lie in the array.
+        unsafe { ptr::copy(base.add(count), base, rest) };
+        open.set_filled(class, rest);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Word {
+    slab: &'static Slab,
+    bits: u64,
+    word: u32,
+    class: Class,
+}
+
+/// Blocks on their way back to their slabs. Give back the rest with [`Gather::finish`].
+pub struct Gather {
+    /// Where slabs go that are empty then.
+    origin: Origin,
+    places: [Option<Word>; PLACES],
+}
+
+impl Gather {
+    /// Nothing gathered yet.
+    pub(super) fn new(origin: Origin) -> Self {
+        Gather {
+            origin,
+            places: [None; PLACES],
+        }
+    }
+
+    /// Adds freed blocks. Aborts if one is no block or was added twice.
+    pub fn add(&mut self, mut blocks: &[usize]) {
+        while let Some(&first) = blocks.first() {
+            let (slab, class) = slab_at(self.origin.heap, first);
+            let added = match is_in_order(class, blocks) {
+                true => self.add_row(slab, class, blocks),
+                false => self.add_run(slab, class, blocks),
+            };
+            blocks = &blocks[added..];
+        }
+    }
+
+    /// Adds the row that blocks begin with. Returns how many.
+    #[inline(never)]
+    fn add_row(&mut self, slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
+        let word = row_word(slab, class, blocks);
+        self.add_word(word);
+        word.bits.count_ones() as usize
+    }
+
+    /// Adds blocks as long as they are of one slab and in no row, those of one word after the other
+    /// in a register. Returns how many.
+    fn add_run(&mut self, slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
+        let base = slab.base();
+        let starts = class.starts();
+        let (mut word, mut bits) = (0, 0u64);
+        let mut added = 0;
+        let of_word = |word: usize, bits| Word {
+            slab,
+            bits,
+            word: word as u32,
+            class,
+        };
+        while let Some(&address) = blocks.get(added) {
+            let offset = address.wrapping_sub(base);
+            if offset >= SLICE_BYTES {
+                break;
+            }
+            let Some(block) = starts.block_at(offset) else {
+                misuse::interior(Call::Free, address, class.bytes())
+            };
+            if block / 64 != word {
+                if bits != 0 {
+                    self.add_word(of_word(word, bits));
+                    bits = 0;
+                    if is_in_order(class, &blocks[added..]) {
+                        break;
+                    }
+                }
+                word = block / 64;
+            }
+            let before = bits;
+            bits |= 1 << (block % 64);
+            if bits == before {
+                misuse::double_free(address, class.bytes());
+            }
+            added += 1;
+        }
+        self.add_word(of_word(word, bits));
+        added
+    }
+
+    #[inline(never)]
+    fn add_word(&mut self, new: Word) {
+        if new.bits == 0 {
+            return;
+        }
+        let place = &mut self.places[place_of(new.slab, new.word as usize)];
+        match place {
+            Some(held) if core::ptr::eq(held.slab, new.slab) && held.word == new.word => {
+                if held.bits & new.bits != 0 {
+                    refuse_twice(new, held.bits & new.bits);
+                }
+                held.bits |= new.bits;
+            }
+            _ => {
+                if let Some(evicted) = place.replace(new) {
+                    give(evicted, self.origin);
+                }
+            }
+        }
+    }
+
+    /// Gives back all that is left. By reference, for a copy would take as much stack again, and
+    /// that may be a coroutine's.
+    pub fn finish(&mut self) {
+        for word in self.places.iter_mut().filter_map(Option::take) {
+            give(word, self.origin);
+        }
+    }
+}
+
+/// Aborts if one of these blocks, which a magazine keeps, is free in its slab: it was freed twice,
+/// or never handed out. Runs after a flush, so that a copy of what was flushed just now is seen.
+pub fn refuse_free(heap: &'static Heap, mut blocks: &[usize]) {
+    while let Some(&first) = blocks.first() {
+        let (slab, class) = slab_at(heap, first);
+        let checked = match is_in_order(class, blocks) {
+            true => refuse_row(slab, class, blocks),
+            false => refuse_run(slab, class, blocks),
+        };
+        blocks = &blocks[checked..];
+    }
+}
+
+/// [`refuse_free`] of the row that blocks begin with. Returns how many.
+#[inline(never)]
+fn refuse_row(slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
+    let word = row_word(slab, class, blocks);
+    let free = slab.free_bits(class, word.word as usize) & word.bits;
+    if free != 0 {
+        refuse_twice(word, free);
+    }
+    word.bits.count_ones() as usize
+}
+
+/// [`refuse_free`] of blocks as long as they are of one slab and in no row. Returns how many.
+fn refuse_run(slab: &Slab, class: Class, blocks: &[usize]) -> usize {
+    let (base, starts) = (slab.base(), class.starts());
+    let (mut word, mut free) = (0, slab.free_bits(class, 0));
+    for (checked, &address) in blocks.iter().enumerate() {
+        let offset = address.wrapping_sub(base);
+        if offset >= SLICE_BYTES {
+            return checked;
+        }
+        let Some(block) = starts.block_at(offset) else {
+            misuse::interior(Call::Free, address, class.bytes())
+        };
+        if block / 64 != word {
+            if checked > 0 && is_in_order(class, &blocks[checked..]) {
+                return checked;
+            }
+            word = block / 64;
+            free = slab.free_bits(class, word);
+        }
+        if free & 1 << (block % 64) != 0 {
+            misuse::double_free(address, class.bytes());
+        }
+    }
+    blocks.len()
+}
+
+/// Whether the first two blocks are neighbours: so they come when a program frees in the order of
+/// allocation, or the other way round, and so a refill wrote them.
+#[inline]
+fn is_in_order(class: Class, blocks: &[usize]) -> bool {
+    match blocks {
+        [first, second, ..] => {
+            let step = second.wrapping_sub(*first);
+            step == class.bytes() || step.wrapping_neg() == class.bytes()
+        }
+        _ => false,
+    }
+}
+
+/// The row of blocks that two neighbours begin, as far as its word goes. Aborts if the first is no
+/// block.
+fn row_word(slab: &'static Slab, class: Class, blocks: &[usize]) -> Word {
+    let Some(block) = class.block_at(blocks[0].wrapping_sub(slab.base())) else {
+        misuse::interior(Call::Free, blocks[0], class.bytes())
+    };
+    Word {
+        slab,
+        bits: row_bits(class, block, blocks),
+        word: block as u32 / 64,
+        class,
+    }
+}
+
+/// The bits of the row that two neighbours begin, of which `block` is the first.
+fn row_bits(class: Class, block: usize, blocks: &[usize]) -> u64 {
+    let (bytes, bit) = (class.bytes(), block % 64);
+    let step = blocks[1].wrapping_sub(blocks[0]);
+    let most = match step == bytes {
+        true => (64 - bit).min(class.blocks() - block),
+        false => bit + 1,
+    };
+    let count = match blocks.first_chunk::<64>() {
+        Some(chunk) if most == 64 && is_whole(chunk, step) => 64,
+        _ => count_steps(blocks, step, most),
+    };
+    let lowest = if step == bytes { bit } else { bit + 1 - count };
+    u64::MAX >> (64 - count) << lowest
+}
+
+/// How many of the first `most` blocks lie `step` after the one before, and the first.
+fn count_steps(blocks: &[usize], step: usize, most: usize) -> usize {
+    let mut expected = blocks[0];
+    let is_other = |&address: &usize| {
+        let is_other = address != expected;
+        expected = expected.wrapping_add(step);
+        is_other
+    };
+    let blocks = &blocks[..most.min(blocks.len())];
+    blocks.iter().position(is_other).unwrap_or(blocks.len())
+}
+
+/// Whether all of 64 blocks do. A loop without branches, which compilers make wide.
+fn is_whole(blocks: &[usize; 64], step: usize) -> bool {
+    if blocks[63].wrapping_sub(blocks[0]) != step.wrapping_mul(63) {
+        return false;
+    }
+    let mut expected = blocks[0];
+    let mut wrong = 0;
+    for &block in blocks {
+        wrong |= block ^ expected;
+        expected = expected.wrapping_add(step);
+    }
+    wrong == 0
+}
+
+/// The word and the bit of a block in its slab; aborts if no block starts at `address`.
+fn place_in(class: Class, address: usize) -> (u32, u64) {
+    match class.block_at(address % SLICE_BYTES) {
+        Some(block) => (block as u32 / 64, 1 << (block % 64)),
+        None => misuse::interior(Call::Free, address, class.bytes()),
+    }
+}
+
+fn refuse_twice(word: Word, twice: u64) -> ! {
+    let block = word.word as usize * 64 + twice.trailing_zeros() as usize;
+    misuse::double_free(
+        word.slab.base() + block * word.class.bytes(),
+        word.class.bytes(),
+    )
+}
+
+/// Gives one block back to its slab. Aborts if it is no block or free already.
+pub fn give_one(heap: &'static Heap, address: usize) {
+    let (slab, class) = slab_at(heap, address);
+    let (word, bits) = place_in(class, address);
+    let freed = Word {
+        slab,
+        class,
+        word,
+        bits,
+    };
+    give(freed, Origin::blocks(heap, Age::New));
+}
+
+fn place_of(slab: &Slab, word: usize) -> usize {
+    let slab = core::ptr::from_ref(slab).addr() / size_of::<Slab>();
+    (slab + word) % PLACES
+}
+
+/// The slab that a freed block is in.
+#[inline]
+fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
+    match heap.find(address) {
+        Found::Slab(slab, class) => (slab, class),
+        Found::Foreign => misuse::foreign(Call::Free, address),
+        Found::Nothing | Found::Large(_) | Found::Stack | Found::Sampled(_) => {
+            misuse::no_block(Call::Free, address)
+        }
+    }
+}
+
+fn give(word: Word, origin: Origin) {
+    let Word {
+        slab, class, bits, ..
+    } = word;
+    let depots = &origin.heap.depots;
+    if let Err(twice) = depots.give(slab, class, word.word as usize, bits, &origin) {
+        refuse_twice(word, twice);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn addresses(class: Class, numbers: &[usize]) -> Vec<usize> {
+        let address = |&number: &usize| (1 << 30) + number * class.bytes();
+        numbers.iter().map(address).collect()
+    }
+
+    fn row_of(class: Class, numbers: &[usize]) -> u64 {
+        row_bits(class, numbers[0], &addresses(class, numbers))
+    }
+
+    #[test]
+    fn neighbours_begin_a_row() {
+        let class = Class::of_size(64);
+        let is = |numbers: &[usize]| is_in_order(class, &addresses(class, numbers));
+        assert!(is(&[5, 6]) && is(&[6, 5]));
+        assert!(!is(&[5, 7]) && !is(&[5, 5]) && !is(&[5]) && !is(&[]));
+    }
+
+    #[test]
+    fn a_row_ends_at_a_gap_and_with_its_word() {
+        let class = Class::of_size(64);
+        assert_eq!(row_of(class, &[5, 6, 7, 9]), 0b111 << 5);
+        assert_eq!(row_of(class, &[7, 6, 5, 3]), 0b111 << 5);
+        assert_eq!(row_of(class, &[5, 6, 5]), 0b11 << 5);
+        assert_eq!(row_of(class, &[62, 63, 64, 65]), 0b11 << 62);
+        assert_eq!(row_of(class, &[63, 64]), 1 << 63);
+        assert_eq!(row_of(class, &[65, 64, 63, 62]), 0b11);
+        assert_eq!(row_of(class, &[64, 63]), 1);
+        assert_eq!(row_of(class, &[1, 0]), 0b11);
+    }
+
+    #[test]
+    fn a_row_is_as_long_as_a_word_or_as_what_the_slab_has_of_it() {
+        for class in Class::all() {
+            let up: Vec<usize> = (0..200).collect();
+            let most = class.blocks().min(64);
+            let all = class.full_word(0);
+            assert_eq!(row_of(class, &up), all, "{class:?}");
+            let down: Vec<usize> = (0..most).rev().collect();
+            assert_eq!(row_of(class, &down), all, "{class:?}");
+        }
+    }
+
+    #[test]
+    fn one_block_out_of_order_ends_a_row_wherever_it_stands() {
+        let class = Class::of_size(64);
+        for wrong in 2..64 {
+            let mut numbers: Vec<usize> = (0..64).collect();
+            numbers[wrong] = 100;
+            assert_eq!(row_of(class, &numbers).count_ones() as usize, wrong);
+        }
+    }
+}

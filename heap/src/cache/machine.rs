@@ -1,0 +1,14 @@
+//! What each machine does in its own way: the fast path, whose algorithm [`super::portable`] shows;
+//! the thread's slot, which holds its cache; and who called `free`.
+
+#[cfg(target_arch = "aarch64")]
+pub use super::aarch64::{set_slot, slot, slot_address};
+#[cfg(not(target_arch = "x86_64"))]
+pub use super::portable::{pop, pop_counted, pop_sized, push_freed};
+#[cfg(target_arch = "x86_64")]
+pub use super::x86_64::{pop, pop_counted, pop_sized, push_freed, set_slot, slot, slot_address};
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) use super::aarch64::with_caller;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use super::x86_64::with_caller;

@@ -1,0 +1,187 @@
+//! The fast path in plain Rust, for machines that have no form of their own: [`pop_sized`] takes a
+//! block for a size from its magazine, [`pop`] from a magazine that the caller knows,
+//! [`pop_counted`] while the profiler counts; [`push_freed`] finds a freed block's magazine and
+//! pushes it.
+//!
+//! Compilers do not fold these atomic loads into compares, which costs six instructions a pair, so
+//! x86-64 has its own form. Both run in the tests below.
+
+use crate::base::sync::Ordering;
+use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+#[cfg(target_arch = "aarch64")]
+use crate::cache::aarch64::slot;
+use crate::cache::heap::HEAP;
+use crate::cache::magazine::Tag;
+use crate::cache::thread_cache::Cache;
+#[cfg(target_arch = "x86_64")]
+use crate::cache::x86_64::slot;
+
+/// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice,
+/// if requests of that size are not in the table, or if the door is shut.
+#[inline(always)]
+pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
+    // Acquire: the guards that were written before the door was opened are seen.
+    if size >= cache.below.load(Ordering::Acquire) {
+        return None;
+    }
+    let magazine = cache.magazine(cache.tags[size]);
+    // SAFETY: with the door open every class's top stands above an entry or the guard.
+    unsafe { magazine.take(magazine.top.load(Ordering::Relaxed)) }
+}
+
+/// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries
+/// below, or if the magazine is closed.
+#[inline(always)]
+pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    cache.magazine(tag).pop()
+}
+
+/// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this
+/// one is to be sampled, if there is none, or if nothing is counted. For the owner only.
+#[inline(always)]
+pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    let counted = cache.counted_of(tag);
+    let magazine = cache.magazine(tag);
+    let bottom = counted.bottom.load(Ordering::Relaxed);
+    if magazine.top.load(Ordering::Relaxed) <= bottom {
+        return None;
+    }
+    let ahead = counted.ahead.load(Ordering::Relaxed).wrapping_sub(1);
+    counted.ahead.store(ahead, Ordering::Relaxed);
+    if ahead < 0 {
+        return None;
+    }
+    magazine.pop_above(bottom)
+}
+
+/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow
+/// path: not in the primary arena, no block of a slab, no room, no cache, or freed by the call
+/// before.
+///
+/// # Safety
+/// - `block` is a block of this heap that is not given back, or no block of it at all.
+#[inline(always)]
+pub unsafe fn push_freed(block: *mut u8) -> bool {
+    let base = HEAP.pages.primary_base.load(Ordering::Relaxed);
+    let slice = block.addr().wrapping_sub(base) >> SLICE_SHIFT;
+    if slice >= HEAP.pages.primary_slices.load(Ordering::Relaxed) {
+        return false;
+    }
+    // SAFETY: the primary arena begins with its tag table, a byte a slice.
+    let tag = unsafe { *((base + slice) as *const u8) };
+    // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
+    let cache = unsafe { &*slot() };
+    // A slab is one slice at a multiple of its size: the product tells whether a block starts here.
+    let start = cache.start(Tag(tag));
+    let offset = (block.addr() % SLICE_BYTES) as u32;
+    if offset.wrapping_mul(start.test) >= start.limit {
+        return false;
+    }
+    let magazine = cache.magazine(Tag(tag));
+    // SAFETY: the word below the top of a magazine that has room can be read (see `Magazine`).
+    if magazine.has_room() && unsafe { magazine.below_top() } == block {
+        return false;
+    }
+    magazine.push(block)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::base::units::SLICE_BYTES;
+    use crate::cache::heap::HEAP;
+    use crate::cache::magazine::Tag;
+    use crate::cache::thread_cache::Cache;
+    use crate::cache::{machine, portable};
+    use crate::slab::class::{Class, TABLE_BYTES};
+    use std::vec::Vec;
+
+    fn popped(cache: &Cache, tag: Tag, size: usize) -> [Option<*mut u8>; 4] {
+        [
+            portable::pop(cache, tag),
+            machine::pop(cache, tag),
+            portable::pop_sized(cache, size),
+            machine::pop_sized(cache, size),
+        ]
+    }
+
+    #[test]
+    fn both_forms_refuse_a_block_that_lies_two_below() {
+        let (class, size) = (Class::of_size(264), 264);
+        let tag = Tag::of(class);
+        let cache = HEAP.enter().expect("a cache");
+        let [p, q] = [HEAP.refill(cache, class), HEAP.refill(cache, class)];
+        let frees = [p, q, p];
+        for block in frees {
+            // SAFETY: blocks of the heap; the second copy of `p` is taken out below.
+            assert!(unsafe { machine::push_freed(block) });
+        }
+        assert_eq!(popped(cache, tag, size), [None; 4]);
+        let mut open = cache.open();
+        assert_eq!(open.repeated(class), Some(p));
+        assert!(open.is_newest(class, p) && open.is_newest(class, q));
+        assert_eq!(open.pop(class), Some(p));
+        assert_eq!(open.repeated(class), None);
+        drop(open);
+        assert_eq!(machine::pop_sized(cache, size), Some(q));
+        assert_eq!(portable::pop_sized(cache, size), Some(p));
+    }
+
+    #[test]
+    fn a_class_without_an_array_and_a_size_past_the_table_are_refused() {
+        let cache = HEAP.enter().expect("a cache");
+        let class = Class::of_size(1016);
+        assert_eq!(popped(cache, Tag::of(class), 1016), [None; 4]);
+        for size in [TABLE_BYTES + 1, usize::MAX] {
+            assert_eq!(popped(cache, Tag::of(class), size), [None; 4]);
+        }
+    }
+
+    /// Fills, by the machine's form and the portable form in turn, until both miss.
+    #[test]
+    fn both_forms_see_the_same_magazine() {
+        let class = Class::of_size(200);
+        let tag = Tag::of(class);
+        let cache = HEAP.enter().expect("a cache");
+        let first = HEAP.refill(cache, class);
+        assert!(core::ptr::eq(machine::slot(), cache));
+        let mut blocks: Vec<*mut u8> = std::vec![first];
+        loop {
+            let next = match blocks.len() % 4 {
+                0 => portable::pop(cache, tag),
+                1 => machine::pop(cache, tag),
+                2 => portable::pop_sized(cache, 200),
+                _ => machine::pop_sized(cache, 200),
+            };
+            let Some(block) = next else { break };
+            assert!(!blocks.contains(&block));
+            blocks.push(block);
+        }
+        assert!(blocks.len() > 4);
+        assert_eq!(popped(cache, tag, 200), [None; 4]);
+        for (number, &block) in blocks.iter().enumerate() {
+            // SAFETY: blocks of the heap, each given back once.
+            let pushed = unsafe {
+                if number.is_multiple_of(2) {
+                    machine::push_freed(block)
+                } else {
+                    portable::push_freed(block)
+                }
+            };
+            assert!(pushed);
+        }
+        // The block that was pushed last.
+        if let Some(&newest) = blocks.last() {
+            // SAFETY: refused before anything is written.
+            assert!(unsafe { !machine::push_freed(newest) && !portable::push_freed(newest) });
+        }
+        let middle = (blocks[0].addr() + 8) as *mut u8;
+        let outside = (&raw const middle).cast_mut().cast::<u8>();
+        // Past the slab's last block, at a multiple of the block's size.
+        let slab = blocks[0].addr() / SLICE_BYTES * SLICE_BYTES;
+        let tail = (slab + class.blocks() * class.bytes()) as *mut u8;
+        for refused in [middle, outside, tail, core::ptr::null_mut()] {
+            // SAFETY: refused before anything is written.
+            assert!(unsafe { !machine::push_freed(refused) && !portable::push_freed(refused) });
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Refill: the slow path of `malloc`, and learning how much each magazine should hold.
+
+use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict};
+use super::countdown::Miss;
+use super::heap::{Heap, Origin};
+use super::misuse;
+use super::thread_cache::{Cache, Opened, array_bytes};
+use crate::pages::Age;
+use crate::slab::class::Class;
+use crate::slab::{Grain, LINE_BLOCKS};
+use core::ptr;
+
+/// After this many slow events one magazine is looked at for shrinking, and the clock is read.
+const TIDY_EVERY: u32 = 64;
+
+/// The same, of the clock alone, while memory is short.
+const PRESSED_EVERY: u32 = 2;
+
+/// The least room of an array, in entries: small arrays are of one size, so that a small program
+/// touches one page of them.
+const LEAST_ROOM: usize = 16;
+
+/// The same, of a thread that has more than its share of what the process may hold.
+const OWING_EVERY: u32 = 8;
+
+/// What a thread has of the capacity that the process may grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// Enough to work with.
+    Fair,
+    /// A first capacity at most, because others hold the rest.
+    Crumbs,
+}
+
+/// Whether enough slow-path events have passed to look at the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Paced {
+    Due,
+    NotYet,
+}
+
+impl Heap {
+    /// Fills the magazine of `class` to half of its capacity and takes one block. Null when out of
+    /// memory. Aborts if the newest block was freed twice.
+    pub fn refill(&'static self, cache: &Cache, class: Class) -> *mut u8 {
+        let mut open = cache.open();
+        open.settle(class);
+        open.lose_patience();
+        if let Some(twice) = open.repeated(class) {
+            misuse::double_free(twice.addr(), class.bytes());
+        }
+        if let Some(block) = open.pop(class) {
+            return block;
+        }
+        let share = self.learn(&mut open, class);
+        if open.store(class).capacity == 0 {
+            drop(open);
+            self.reclaim_for(share);
+            return self.take_one(class);
+        }
+        self.fill(&mut open, class);
+        let paced = self.tidy(&mut open);
+        let block = open.pop(class).unwrap_or(ptr::null_mut());
+        drop(open);
+        self.reclaim_for(share);
+        if paced == Paced::Due {
+            self.decay_on_the_way();
+        }
+        block
+    }
+
+    /// Fills an empty magazine to about half of its capacity: with whole cache lines where it has
+    /// room, so that no two threads' refills share one.
+    fn fill(&'static self, open: &mut Opened<'_>, class: Class) {
+        let capacity = open.store(class).capacity as usize;
+        let want = (capacity / 2).max(1);
+        let (grain, most) = match want + LINE_BLOCKS - 1 {
+            most if most <= capacity => (Grain::Lines, most),
+            _ => (Grain::Blocks, want),
+        };
+        let base = open.store(class).base as *mut usize;
+        // Written downwards, so that the lowest address comes out first.
+        // SAFETY: at most the capacity, for which the array has room.
+        let mut at = unsafe { base.add(most) };
+        let origin = Origin::blocks(self, Age::New);
+        let got = self
+            .depots
+            .take_by(grain, class, want, &origin, &mut |slab, claim| {
+                let first = slab.base() + claim.word * 64 * class.bytes();
+                // SAFETY: no more than `most` bits come in all.
+                at = unsafe { write_down(at, first, class.bytes(), claim.bits) };
+            });
+        open.counted(class).note(Miss::Refill);
+        if at != base {
+            // SAFETY: the entries written are [at, at + got), inside the array.
+            unsafe { ptr::copy(at, base, got) };
+        }
+        open.set_filled(class, got);
+    }
+
+    /// Lets a thread that has next to nothing take from those that sleep.
+    pub(super) fn reclaim_for(&'static self, share: Share) {
+        if share == Share::Crumbs {
+            self.reclaim();
+        }
+    }
+
+    /// A magazine that misses is too small: double it, within the bounds.
+    pub(super) fn learn(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
+        open.counted(class).note_miss();
+        let capacity = open.store(class).capacity as usize;
+        let wanted = match capacity < first_capacity(class) {
+            true => first_capacity(class),
+            false => (capacity * 2).min(most_capacity(class)),
+        };
+        if wanted <= capacity {
+            return Share::Fair;
+        }
+        match self.grow(open, class, wanted) {
+            Verdict::Granted => Share::Fair,
+            Verdict::ThreadFull => {
+                // Another of its magazines may have more than it needs.
+                self.tidy_one(open);
+                Share::Fair
+            }
+            Verdict::ProcessFull if capacity <= first_capacity(class) => Share::Crumbs,
+            Verdict::ProcessFull => Share::Fair,
+        }
+    }
+
+    /// Raises a capacity to `wanted` entries, if the budget allows it, and the memory.
+    fn grow(&'static self, open: &mut Opened<'_>, class: Class, wanted: usize) -> Verdict {
+        let more = (wanted - open.store(class).capacity as usize) * class.bytes();
+        let verdict = self.judge(open.inner.granted, class, wanted, more);
+        if verdict != Verdict::Granted {
+            return verdict;
+        }
+        if wanted > open.store(class).room as usize && !self.enlarge(open, class, wanted) {
+            self.budget.restore(more);
+            return Verdict::ThreadFull;
+        }
+        open.inner.granted += more;
+        open.store(class).capacity = wanted as u32;
+        open.publish(class);
+        Verdict::Granted
+    }
+
+    /// Asks the budget for `more` bytes. A first capacity of small blocks every thread gets,
+    /// whatever the others have.
+    fn judge(&self, held: usize, class: Class, wanted: usize, more: usize) -> Verdict {
+        let is_first = class.bytes() <= FIRST_BYTES && wanted <= first_capacity(class);
+        match is_first && self.budget.grant_first(held, more) {
+            true => Verdict::Granted,
+            false => self.budget.grant(held, more, self.registry.count()),
+        }
+    }
+
+    /// Moves a magazine into an array of at least `room` entries. False when out of memory.
+    fn enlarge(&'static self, open: &mut Opened<'_>, class: Class, room: usize) -> bool {
+        let room = room.max(LEAST_ROOM).next_power_of_two();
+        let Some(array) = self.take_meta(array_bytes(room)) else {
+            return false;
+        };
+        // SAFETY: taken above, and larger than the old one, whose entries are settled.
+        if let Some((old, old_room)) = unsafe { open.set_array(class, array, room) } {
+            // SAFETY: allocated here for the same room; nothing points into it any more.
+            unsafe { self.give_meta(old, array_bytes(old_room)) };
+        }
+        true
+    }
+
+    /// Now and then: shrinks one magazine. Tells when it is time to look at the clock.
+    pub(super) fn tidy(&'static self, open: &mut Opened<'_>) -> Paced {
+        open.inner.events += 1;
+        if !open.inner.events.is_multiple_of(TIDY_EVERY) {
+            self.pay_now_and_then(open);
+            let pressed = self.tide.is_pressed() && open.inner.events.is_multiple_of(PRESSED_EVERY);
+            return if pressed { Paced::Due } else { Paced::NotYet };
+        }
+        self.tidy_one(open);
+        Paced::Due
+    }
+
+    /// Shrinks a magazine if it was idle since the last visit.
+    fn tidy_one(&'static self, open: &mut Opened<'_>) {
+        let class = open.next_class();
+        if open.counted(class).take_misses() == 0 {
+            self.shrink(open, class);
+        }
+    }
+
+    /// Shrinks a magazine of a thread that has more than its share, while others lack.
+    fn pay_now_and_then(&'static self, open: &mut Opened<'_>) {
+        let due = open.inner.events.is_multiple_of(OWING_EVERY);
+        if due && self.budget.owes(open.inner.granted, self.registry.count()) {
+            let class = open.next_class();
+            if open.store(class).capacity as usize > first_capacity(class) {
+                self.shrink(open, class);
+            }
+        }
+    }
+
+    /// Halves a capacity and gives back what no longer fits.
+    fn shrink(&'static self, open: &mut Opened<'_>, class: Class) {
+        open.settle(class);
+        let capacity = open.store(class).capacity as usize;
+        let excess = open.filled(class).saturating_sub(capacity / 2);
+        self.flush(open, class, excess);
+        let less = (capacity - capacity / 2) * class.bytes();
+        self.budget.restore(less);
+        open.inner.granted -= less;
+        open.store(class).capacity = (capacity / 2) as u32;
+        open.publish(class);
+    }
+}
+
+/// Writes the addresses of the set bits of a word below `at`, lowest address at the lowest place.
+///
+/// # Safety
+/// - There is room for as many entries below `at` as `bits` has set bits.
+unsafe fn write_down(mut at: *mut usize, first: usize, bytes: usize, mut bits: u64) -> *mut usize {
+    if bits == u64::MAX {
+        // SAFETY: the caller's promise.
+        return unsafe { write_word_down(at, first, bytes) };
+    }
+    while bits != 0 {
+        // SAFETY: as above.
+        at = unsafe { at.sub(1) };
+        // SAFETY: as above.
+        unsafe { *at = first + bits.trailing_zeros() as usize * bytes };
+        bits &= bits - 1;
+    }
+    at
+}
+
+/// [`write_down`] for a whole word, the common case of a fresh slab: a plain loop.
+///
+/// # Safety
+/// - There is room for 64 entries below `at`.
+unsafe fn write_word_down(at: *mut usize, first: usize, bytes: usize) -> *mut usize {
+    // SAFETY: the caller's promise.
+    let entries = unsafe { &mut *at.sub(64).cast::<[usize; 64]>() };
+    let mut address = first + 63 * bytes;
+    for entry in entries.iter_mut() {
+        *entry = address;
+        address = address.wrapping_sub(bytes);
+    }
+    entries.as_mut_ptr()
+}
+
+pub(super) fn first_capacity(class: Class) -> usize {
+    (FIRST_BYTES / class.bytes()).clamp(1, FIRST_ENTRIES)
+}
+
+fn most_capacity(class: Class) -> usize {
+    (MAGAZINE_BYTES / class.bytes()).clamp(1, MAGAZINE_ENTRIES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::heap::HEAP;
+    use std::sync::Barrier;
+    use std::vec::Vec;
+
+    /// Several slabs of metadata hold the arrays of this many threads.
+    const THREADS: usize = 300;
+    const CAPACITY: usize = 128;
+
+    /// Lets the calling thread's magazine of blocks of 64 bytes miss until it should hold
+    /// [`CAPACITY`] blocks. Returns what it holds.
+    fn grown_capacity(grown: &Barrier) -> usize {
+        let (cache, class) = (HEAP.enter().expect("a cache"), Class::of_size(64));
+        for _ in 0..8 {
+            let blocks: Vec<_> = (0..CAPACITY)
+                .map(|_| {
+                    let held = cache.open().pop(class);
+                    held.unwrap_or_else(|| HEAP.refill(cache, class))
+                })
+                .collect();
+            blocks
+                .into_iter()
+                .for_each(|block| HEAP.put(cache, class, block));
+        }
+        let capacity = cache.open().store(class).capacity as usize;
+        // All arrays are in use at once.
+        grown.wait();
+        capacity
+    }
+
+    #[test]
+    fn the_magazines_of_hundreds_of_threads_grow() {
+        let grown = Barrier::new(THREADS);
+        let capacities: Vec<usize> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|_| scope.spawn(|| grown_capacity(&grown)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        let small = capacities.iter().filter(|&&got| got < CAPACITY);
+        assert_eq!(small.count(), 0, "{capacities:?}");
+    }
+}

@@ -1,0 +1,286 @@
+//! The fast path on x86-64, the thread's slot, and who called `free`.
+//!
+//! ```text
+//!   cache + tag*8                       a slice's tag is its class's magazine, in units of 8 bytes
+//!     +0  top     past the newest       pop:        top <= bottom -> slow;  then as pop_sized from here on
+//!     +8  bottom  oldest                pop_sized:  block = [top-8];  block == [top-24] -> slow;  top -= 8
+//!     +16 limit   end of the room       push_freed: top >= limit or block == [top-8] -> slow;
+//!                                                   [top] = block;  top += 8
+//!   cache + counted + tag*8
+//!     +0  bottom  while sampling    pop_counted: top <= bottom -> slow;  ahead -= 1;  ahead < 0 -> slow;  then as pop
+//!     +8  ahead   before a sample
+//!   cache + starts + tag*4              the tag's divisibility test
+//!   cache + below                       pop_sized: size >= below -> slow
+//! ```
+//!
+//! `top` changes by one instruction that only the owner runs; x86 keeps stores in order, so whoever
+//! sees a new `top` sees the entry below it.
+//!
+//! The thread's slot is an initial-exec word of thread-local storage: `fs` holds the thread pointer,
+//! the global offset table the slot's distance from it. The symbol carries the version: two versions
+//! in one program must not meet.
+
+use crate::base::sync::{Ordering, light_barrier};
+use crate::cache::countdown::Counted;
+use crate::cache::heap::{HEAP, Heap};
+use crate::cache::magazine::{GUARD, Start, Tag};
+use crate::cache::thread_cache::{Cache, EMPTY};
+use crate::os::linux::Linux;
+use crate::pages::PageHeap;
+use core::arch::{asm, global_asm};
+use core::mem::offset_of;
+
+/// Where the page heap keeps the primary arena's base and its number of slices.
+const BASE_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_base);
+const SLICES_AT: usize = offset_of!(Heap, pages) + offset_of!(PageHeap<Linux>, primary_slices);
+
+global_asm!(
+    ".pushsection .tdata.neap_slot_0_1,\"awT\",@progbits",
+    ".p2align 3",
+    ".hidden neap_slot_0_1",
+    ".globl neap_slot_0_1",
+    ".type neap_slot_0_1,@object",
+    ".size neap_slot_0_1,8",
+    "neap_slot_0_1:",
+    ".quad {empty}",
+    ".popsection",
+    empty = sym EMPTY,
+);
+
+/// The calling thread's cache, or one of the two sentinels.
+#[inline(always)]
+pub fn slot() -> *const Cache {
+    let cache: *const Cache;
+    // SAFETY: reads the thread's own slot, which holds a pointer from its first instant on. Not
+    // `pure`: after `set` the next read must see the new value.
+    unsafe {
+        asm!(
+            "mov {cache}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            "mov {cache}, qword ptr fs:[{cache}]",
+            cache = out(reg) cache,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    cache
+}
+
+/// Changes the calling thread's cache.
+///
+/// # Safety
+/// - `cache` stays valid until the slot is set again or the thread has ended.
+pub unsafe fn set_slot(cache: *const Cache) {
+    // SAFETY: writes the thread's own slot.
+    unsafe {
+        asm!(
+            "mov {offset}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            "mov qword ptr fs:[{offset}], {cache}",
+            offset = out(reg) _,
+            cache = in(reg) cache,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Where the calling thread's slot is.
+pub fn slot_address() -> usize {
+    let slot: usize;
+    // SAFETY: reads the distance, and the thread pointer, which `fs:0` holds.
+    unsafe {
+        asm!(
+            "mov {slot}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            "add {slot}, qword ptr fs:[0]",
+            slot = out(reg) slot,
+            options(nostack, readonly),
+        );
+    }
+    slot
+}
+
+/// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice,
+/// if requests of that size are not in the table, or if the door is shut.
+#[inline(always)]
+pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
+    // SAFETY: only reads the cache's own word.
+    unsafe {
+        asm!(
+            "cmp {size}, qword ptr [{cache} + {below_at}]",
+            "jae {slow}",
+            size = in(reg) size,
+            cache = in(reg) cache,
+            below_at = const offset_of!(Cache, below),
+            slow = label { return None },
+            options(nostack, readonly),
+        );
+    }
+    debug_assert!(size < cache.tags.len());
+    // SAFETY: `below` is at most the table's length.
+    let tag = unsafe { *cache.tags.get_unchecked(size) };
+    // With the door open every class's top stands above an entry or the guard.
+    take(cache, tag, top(cache, tag))
+}
+
+/// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries
+/// below, or if the magazine is closed.
+#[inline(always)]
+pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    let top = top(cache, tag);
+    // SAFETY: only reads the magazine's bottom; the tag is one of a magazine (see
+    // `Cache::magazine`).
+    unsafe {
+        asm!(
+            "cmp {top}, qword ptr [{cache} + {tag}*8 + 8]",
+            "jbe {slow}",
+            top = in(reg) top,
+            cache = in(reg) cache,
+            tag = in(reg) tag.0 as usize,
+            slow = label { return None },
+            options(nostack, readonly),
+        );
+    }
+    take(cache, tag, top)
+}
+
+/// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this
+/// one is to be sampled, if there is none, or if nothing is counted. For the owner only.
+#[inline(always)]
+pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    let counted = cache.counted_of(tag);
+    debug_assert!(!cache.is_sentinel() || counted.bottom.load(Ordering::Relaxed) == 0);
+    let top = top(cache, tag);
+    // SAFETY: reads what is counted of the tag's class (see `Cache::counted_of`), and writes the
+    // owner's own number, which a sentinel's bottom keeps from being reached: its magazines are
+    // empty.
+    unsafe {
+        asm!(
+            "cmp {top}, qword ptr [{cache} + {tag}*8 + {bottom_at}]",
+            "jbe {slow}",
+            "sub dword ptr [{cache} + {tag}*8 + {ahead_at}], 1",
+            "js {slow}",
+            top = in(reg) top,
+            cache = in(reg) cache,
+            tag = in(reg) tag.0 as usize,
+            bottom_at = const offset_of!(Cache, counted) + offset_of!(Counted, bottom),
+            ahead_at = const offset_of!(Cache, counted) + offset_of!(Counted, ahead),
+            slow = label { return None },
+            options(nostack),
+        );
+    }
+    take(cache, tag, top)
+}
+
+/// A magazine's top. By hand, or compilers keep the offset in a register of its own for the next
+/// form of pop.
+#[inline(always)]
+fn top(cache: &Cache, tag: Tag) -> usize {
+    debug_assert!(core::ptr::from_ref(cache.magazine(tag)).is_aligned());
+    let top: usize;
+    // SAFETY: only reads the magazine's top; the tag is one of a magazine (see `Cache::magazine`).
+    unsafe {
+        asm!(
+            "mov {top}, qword ptr [{cache} + {tag}*8]",
+            top = lateout(reg) top,
+            cache = in(reg) cache,
+            tag = in(reg) tag.0 as usize,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    top
+}
+
+/// The newest block of a magazine whose top is `top`, and stands above an entry or the guard;
+/// `None` if it lies again two entries below, as in an empty magazine.
+#[inline(always)]
+fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
+    // SAFETY: entries between bottom and top are the owner's (see `Magazine::take`).
+    let block = unsafe { *((top - 8) as *const *mut u8) };
+    // SAFETY: only reads a word, an entry or one of the guard. By hand, for a drainer may be
+    // writing a guard there.
+    unsafe {
+        asm!(
+            "cmp {block}, qword ptr [{top} - {depth}]",
+            "je {slow}",
+            block = in(reg) block,
+            top = in(reg) top,
+            depth = const 8 * GUARD,
+            slow = label { return None },
+            options(nostack, readonly),
+        );
+    }
+    // SAFETY: the owner's own word; one instruction, so no signal handler sees half of it.
+    unsafe {
+        asm!(
+            "sub qword ptr [{cache} + {tag}*8], 8",
+            cache = in(reg) cache,
+            tag = in(reg) tag.0 as usize,
+            options(nostack),
+        );
+    }
+    light_barrier();
+    Some(block)
+}
+
+/// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow
+/// path: not in the primary arena, no block of a slab, no room, no cache, or freed by the call
+/// before.
+///
+/// # Safety
+/// - `block` is a block of this heap that is not given back, or no block of it at all.
+#[inline(always)]
+pub unsafe fn push_freed(block: *mut u8) -> bool {
+    // SAFETY: reads the arena's tag only if the slice is one of the arena's, whose table begins at
+    // its base; reads the word below the top of the thread's own magazine, an entry or one of the
+    // guard (see `Magazine`); writes the entry only below the limit, then the top. The cache in the
+    // slot is a sentinel (always full) or the thread's own.
+    unsafe {
+        asm!(
+            // Which slice?
+            "mov {base}, qword ptr [rip + {heap} + {base_at}]",
+            "mov {word}, {block}",
+            "sub {word}, {base}",
+            "shr {word}, 16",
+            "cmp {word}, qword ptr [rip + {heap} + {slices_at}]",
+            "jae {slow}",
+            "movzx {tag:e}, byte ptr [{base} + {word}]",
+            // Does a block of its class start here? One multiplication tells (see `Divisor`).
+            "mov {base}, qword ptr [rip + neap_slot_0_1@GOTTPOFF]",
+            "mov {base}, qword ptr fs:[{base}]",
+            "movzx {word:e}, {block:x}",
+            "imul {word:e}, dword ptr [{base} + {tag}*4 + {starts_at}]",
+            "cmp {word:e}, dword ptr [{base} + {tag}*4 + {limits_at}]",
+            "jae {slow}",
+            // Push.
+            "mov {word}, qword ptr [{base} + {tag}*8]",
+            "cmp {word}, qword ptr [{base} + {tag}*8 + 16]",
+            "jae {slow}",
+            // Freed twice in a row?
+            "cmp qword ptr [{word} - 8], {block}",
+            "je {slow}",
+            "mov qword ptr [{word}], {block}",
+            "add qword ptr [{base} + {tag}*8], 8",
+            block = in(reg) block,
+            base = out(reg) _,
+            word = out(reg) _,
+            tag = out(reg) _,
+            heap = sym HEAP,
+            base_at = const BASE_AT,
+            slices_at = const SLICES_AT,
+            starts_at = const offset_of!(Cache, starts),
+            limits_at = const offset_of!(Cache, starts) + offset_of!(Start, limit),
+            slow = label { return false },
+            options(nostack),
+        );
+    }
+    true
+}
+
+/// Defines `$name`, which jumps to `$slow` with the return address of the caller, which is on top of
+/// the stack, as its second argument.
+macro_rules! with_caller {
+    ($name:ident, $slow:path) => {
+        #[unsafe(naked)]
+        extern "C" fn $name(block: *mut u8) {
+            core::arch::naked_asm!("mov rsi, [rsp]", "jmp {slow}", slow = sym $slow)
+        }
+    };
+}
+pub(crate) use with_caller;

@@ -1,0 +1,379 @@
+//! Purging the pages inside partly used slabs that hold nothing but free blocks.
+//!
+//! Round after round, about half a decay time apart: a slab that no thread claimed from or gave to
+//! since the last round has its spare pages claimed, under the depot's lock; purged, without it,
+//! the claimed bits pinning the slab; and withheld, under the lock again. Meanwhile the slab is
+//! marked: it does not retire, and offers nothing that it withholds. A claimer or giver meanwhile
+//! finds blocks missing, as if another thread held them; so at the end the slab is looked at once
+//! more: it may be empty, or exhausted and to be reserved.
+
+use super::class::Class;
+use super::depot::{Depot, Depots};
+use super::page_set::{UNITS, Units, bits_over, blocks_over, words_of};
+use super::slab::{LISTED, Round, Slab, Source, UNLISTED, WORDS};
+use crate::base::sync::{Ordering, full_barrier_after_rmw};
+use core::ops::Range;
+use core::ptr::NonNull;
+
+/// Most slabs looked at while a depot's lock is held.
+const MOST_LOOKED_AT: usize = 32;
+
+/// A slab with claimed units, or an empty one without.
+struct Found {
+    slab: NonNull<Slab>,
+    units: Units,
+}
+
+/// Where a round stands: the class and the address to go on from.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    class: Option<Class>,
+    key: usize,
+}
+
+impl Cursor {
+    /// At the start.
+    pub fn start() -> Cursor {
+        Cursor {
+            class: Class::all().next(),
+            key: 0,
+        }
+    }
+
+    /// At the end.
+    pub const fn end() -> Cursor {
+        Cursor {
+            class: None,
+            key: 0,
+        }
+    }
+
+    /// At the start of one class.
+    #[cfg(all(test, loom))]
+    pub fn at(class: Class) -> Cursor {
+        Cursor {
+            class: Some(class),
+            key: 0,
+        }
+    }
+
+    /// Whether it is still at that class.
+    #[cfg(all(test, loom))]
+    pub fn is_at(&self, class: Class) -> bool {
+        self.class == Some(class)
+    }
+
+    fn go_on(&mut self, class: Class, key: Option<usize>) {
+        *self = match key {
+            Some(key) => Cursor {
+                class: Some(class),
+                key,
+            },
+            None => Cursor {
+                class: Class::all().nth(class.index()),
+                key: 0,
+            },
+        };
+    }
+}
+
+impl Slab {
+    /// The OS pages, as units, of which every block is free or withheld, but for those that are
+    /// withheld already. A slice has `pages` OS pages. A snapshot.
+    pub(super) fn spare(&self, class: Class, pages: usize) -> Units {
+        let withheld = self.withheld();
+        let mut free = [0; WORDS];
+        for (word, bits) in self.words(class).iter().enumerate() {
+            free[word] = bits.load(Ordering::Relaxed) | bits_over(class, withheld, word);
+        }
+        let is_spare = |unit: &usize| {
+            words_of(blocks_over(class, &(*unit..unit + 1)))
+                .all(|(word, bits)| free[word] & bits == bits)
+        };
+        let spare = Units(
+            (0..UNITS)
+                .filter(is_spare)
+                .fold(0, |bits, unit| bits | 1 << unit),
+        );
+        Units::of_pages(spare.whole_pages(pages), pages).without(withheld)
+    }
+
+    /// Claims all blocks that touch `units`, for the slab itself; returns the units of the runs
+    /// that could be had whole. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the slab.
+    pub(super) fn claim_units(&self, class: Class, units: Units) -> Units {
+        units.runs().fold(Units::NONE, |had, run| {
+            let whole = Units((((1u32 << run.len()) - 1) << run.start) as u16);
+            if self.claim_run(class, &run) {
+                had.and(whole)
+            } else {
+                had
+            }
+        })
+    }
+
+    fn claim_run(&self, class: Class, run: &Range<usize>) -> bool {
+        let withheld = self.withheld();
+        let wanted = |word: usize, bits: u64| bits & !bits_over(class, withheld, word);
+        for (word, bits) in words_of(blocks_over(class, run)) {
+            let bits = wanted(word, bits);
+            let got = self.words(class)[word].fetch_and(!bits, Ordering::AcqRel) & bits;
+            if got == bits {
+                continue;
+            }
+            self.words(class)[word].fetch_or(got, Ordering::AcqRel);
+            for (before, bits) in words_of(blocks_over(class, run)).take_while(|(w, _)| *w < word) {
+                self.words(class)[before].fetch_or(wanted(before, bits), Ordering::AcqRel);
+            }
+            return false;
+        }
+        true
+    }
+
+    /// Withholds the blocks of claimed units, whose pages were purged. Under the depot's lock.
+    pub(super) fn withhold(&self, class: Class, units: Units) {
+        let all = self.withheld().and(units);
+        self.withheld.store(all.0, Ordering::Relaxed);
+        // Blocks that lie in purged pages alone read as zero, and no thread can claim them now.
+        self.fresh
+            .fetch_or(class.fresh_blocks(units.0, UNITS), Ordering::Relaxed);
+    }
+
+    /// Makes the blocks of claimed units free again, which could not be purged. Under the depot's
+    /// lock.
+    pub(super) fn give_up(&self, class: Class, units: Units) {
+        let withheld = self.withheld();
+        for word in 0..class.words() {
+            let bits = bits_over(class, units, word) & !bits_over(class, withheld, word);
+            self.words(class)[word].fetch_or(bits, Ordering::AcqRel);
+        }
+    }
+
+    /// Offers all blocks that are withheld. Under the depot's lock.
+    pub(super) fn offer_all(&self, class: Class) {
+        let units = self.withheld();
+        self.withheld.store(0, Ordering::Relaxed);
+        for word in 0..class.words() {
+            self.words(class)[word].fetch_or(bits_over(class, units, word), Ordering::AcqRel);
+        }
+        self.lowest.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Depots {
+    /// A step of a round, bounded in time: looks at some slabs, and purges the spare pages of one
+    /// of them if it has such. Returns how many bytes; `None` at the end. The caller lets no fork
+    /// come between.
+    pub fn purge_spare<S: Source>(
+        &self,
+        round: Round,
+        cursor: &mut Cursor,
+        source: &S,
+    ) -> Option<usize> {
+        if source.keeps_pages(round) {
+            *cursor = Cursor::end();
+        }
+        let class = cursor.class?;
+        let depot = self.of(class);
+        let (found, next) = depot.find_spare(class, cursor.key, round, source.pages());
+        cursor.go_on(class, next);
+        Some(found.map_or(0, |found| depot.purge_found(class, &found, source)))
+    }
+}
+
+impl Depot {
+    /// Looks at slabs from the address `key` on, until one has spare pages, which it claims, or is
+    /// empty: while blocks were claimed in vain, whoever gave the last one back did not see that it
+    /// was. Also the address to go on from; `None` at the end.
+    fn find_spare(
+        &self,
+        class: Class,
+        key: usize,
+        round: Round,
+        pages: usize,
+    ) -> (Option<Found>, Option<usize>) {
+        let open = self.open();
+        let mut next = open.shelf.set.at_least(key);
+        for _ in 0..MOST_LOOKED_AT {
+            let Some(slab) = next else {
+                return (None, None);
+            };
+            // SAFETY: slab records are type-stable.
+            let record = unsafe { slab.as_ref() };
+            let units = spare_units(record, class, round, pages);
+            if !units.is_empty() {
+                record.purging.store(1, Ordering::Relaxed);
+                return (Some(Found { slab, units }), Some(record.base() + 1));
+            }
+            full_barrier_after_rmw();
+            if record.all_free(class, 0) {
+                return (Some(Found { slab, units }), Some(record.base() + 1));
+            }
+            next = open.shelf.set.above(record.base());
+        }
+        // SAFETY: as above.
+        (None, next.map(|slab| unsafe { slab.as_ref() }.base()))
+    }
+
+    /// Purges claimed units and withholds their blocks, then lets the slab go if it is empty.
+    /// Returns how many bytes were purged.
+    fn purge_found<S: Source>(&self, class: Class, found: &Found, source: &S) -> usize {
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { found.slab.as_ref() };
+        let bytes = if found.units.is_empty() {
+            0
+        } else {
+            self.purge_units(class, found, source)
+        };
+        if slab.all_free(class, 0) {
+            self.retire_if_empty(slab, class, source);
+        }
+        bytes
+    }
+
+    fn purge_units<S: Source>(&self, class: Class, found: &Found, source: &S) -> usize {
+        let purged = source.purge(found.slab, found.units);
+        if purged {
+            source.note_withheld(found.units.bytes() as isize);
+        }
+        // SAFETY: slab records are type-stable.
+        self.settle(unsafe { found.slab.as_ref() }, class, found.units, purged);
+        if purged { found.units.bytes() } else { 0 }
+    }
+
+    fn settle(&self, slab: &Slab, class: Class, units: Units, purged: bool) {
+        let open = self.open();
+        slab.purging.store(0, Ordering::Relaxed);
+        if purged {
+            slab.withhold(class, units);
+        } else {
+            slab.give_up(class, units);
+        }
+        // Whoever gives a block back sets its bit, then looks at what is withheld; here it is the
+        // other way round.
+        full_barrier_after_rmw();
+        if slab.listed.load(Ordering::Relaxed) != UNLISTED {
+            return;
+        }
+        match slab.any_free(class) {
+            true => open.shelf.list(NonNull::from(slab)),
+            false => open.shelf.reserve_if_withheld(NonNull::from(slab)),
+        }
+    }
+}
+
+/// Claims the spare units of a listed slab, if the round is about it. Under the depot's lock.
+fn spare_units(slab: &Slab, class: Class, round: Round, pages: usize) -> Units {
+    debug_assert_eq!(slab.listed.load(Ordering::Relaxed), LISTED);
+    let idle = slab.idle.swap(1, Ordering::Relaxed) != 0;
+    let others = round == Round::Idle && !idle || slab.is_purging();
+    if others || slab.all_free(class, 0) {
+        return Units::NONE;
+    }
+    match slab.spare(class, pages) {
+        Units::NONE => Units::NONE,
+        units => slab.claim_units(class, units),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::testing::slab_model::{Slices, give, purge_spare, take, take_all};
+
+    #[test]
+    fn pages_of_free_blocks_are_purged_once_they_idle() {
+        let (depots, slices) = (Depots::new(), Slices::new(2));
+        let class = Class::of_size(1024);
+        let blocks = take_all(&depots, &slices, class, 64);
+        for &block in &blocks {
+            slices.touch(block, class);
+        }
+        // Free but for one block in page 3, and one of page 7's four.
+        for &block in blocks
+            .iter()
+            .filter(|&block| ![12, 31].contains(&(block % 65536 / 1024)))
+        {
+            give(&depots, &slices, class, block).unwrap();
+        }
+        assert_eq!(
+            purge_spare(&depots, &slices, Round::Idle),
+            0,
+            "in use a moment ago"
+        );
+        assert_eq!(purge_spare(&depots, &slices, Round::Idle), 14 * 4096);
+        assert_eq!(slices.resident.borrow()[0], 1 << 3 | 1 << 7);
+        assert_eq!(
+            purge_spare(&depots, &slices, Round::All),
+            0,
+            "what is withheld is not purged again"
+        );
+        let slab = &slices.slabs[0];
+        assert_eq!((slab.free_blocks(), slab.withheld_blocks(class)), (6, 56));
+        assert!(slab.is_free(class, 0) && !slab.is_free(class, 12));
+        // Resident blocks first; then those withheld, before a slice that is not resident.
+        let next = take_all(&depots, &slices, class, 6);
+        assert!(next.iter().all(|&block| slices.touch(block, class) == 0));
+        assert_eq!(take(&depots, &slices, class, 1), [1 << 16]);
+        assert_eq!(slices.free().len(), 1);
+    }
+
+    #[test]
+    fn a_free_of_a_withheld_block_is_the_second() {
+        let (depots, slices) = (Depots::new(), Slices::new(1));
+        let class = Class::of_size(4096);
+        let blocks = take_all(&depots, &slices, class, 16);
+        give(&depots, &slices, class, blocks[2]).unwrap();
+        assert_eq!(purge_spare(&depots, &slices, Round::All), 4096);
+        assert_eq!(give(&depots, &slices, class, blocks[2]), Err(1 << 2));
+    }
+
+    #[test]
+    fn a_slab_of_withheld_blocks_retires_when_the_others_are_back() {
+        let (depots, slices) = (Depots::new(), Slices::new(3));
+        let class = Class::of_size(4096);
+        let blocks = take_all(&depots, &slices, class, 48);
+        blocks[1..16]
+            .iter()
+            .for_each(|&block| give(&depots, &slices, class, block).unwrap());
+        assert_eq!(purge_spare(&depots, &slices, Round::All), 15 * 4096);
+        blocks[16..]
+            .iter()
+            .for_each(|&block| give(&depots, &slices, class, block).unwrap());
+        give(&depots, &slices, class, blocks[0]).unwrap();
+        depots.cool(u64::MAX, &slices);
+        assert_eq!(slices.free().len(), 3);
+    }
+
+    #[test]
+    fn pages_that_cannot_be_purged_are_free_as_before() {
+        let (depots, slices) = (Depots::new(), Slices::new(1));
+        let class = Class::of_size(4096);
+        let blocks = take_all(&depots, &slices, class, 16);
+        give(&depots, &slices, class, blocks[2]).unwrap();
+        slices.refuses.set(true);
+        assert_eq!(purge_spare(&depots, &slices, Round::All), 0);
+        assert_eq!(take(&depots, &slices, class, 1), [blocks[2]]);
+    }
+
+    #[test]
+    fn a_slice_with_one_resident_page_is_used_for_that_page_first() {
+        let (depots, slices) = (Depots::new(), Slices::new(4));
+        // As after four coroutines of one page each.
+        slices.resident.borrow_mut().fill(1 << 15);
+        for size in [4096, 1000] {
+            let class = Class::of_size(size);
+            let per_page = 4096 / class.bytes();
+            let blocks = take_all(&depots, &slices, class, 4 * per_page);
+            let faults: u32 = blocks.iter().map(|&block| slices.touch(block, class)).sum();
+            assert_eq!(faults, 0, "blocks of {size} bytes");
+            let more = take(&depots, &slices, class, 1);
+            assert_eq!(slices.touch(more[0], class), 1, "then a page is faulted in");
+            for block in blocks.into_iter().chain(more) {
+                give(&depots, &slices, class, block).unwrap();
+            }
+            depots.cool(u64::MAX, &slices);
+            assert_eq!(slices.free().len(), 4);
+            slices.resident.borrow_mut().fill(1 << 15);
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! Depots: what all threads share of one size class.
+
+use super::class::{CLASSES, Class};
+use super::sets::Shelf;
+use super::slab::{Claim, FETCHED, Given, Grain, LISTED, Pages, Slab, Source, Touched, UNLISTED};
+use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
+use crate::os::lock::{Guard, Lock, Rank};
+use crate::os::section::Section;
+use core::ptr::{self, NonNull};
+
+/// One class's slabs with free blocks.
+pub(super) struct Depot {
+    /// Guards `shelf`, the links and the marks of the class's slabs.
+    lock: Lock,
+    /// The slab to claim from; in the set, or null. Read without the lock, changed under it.
+    current: AtomicPtr<Slab>,
+    /// guarded by: lock
+    shelf: UnsafeCell<Shelf>,
+}
+
+/// A depot whose lock is held: for no system call, nor for the page heap's lock.
+pub(super) struct Open<'a> {
+    pub(super) shelf: &'a mut Shelf,
+    // Dropped before the guard, which may wake a sleeper.
+    _section: Section,
+    _guard: Guard<'a>,
+}
+
+// SAFETY: the cell is reached only under `lock` (see `Depot::open`).
+unsafe impl Sync for Depot {}
+// SAFETY: nothing in a depot belongs to a thread; slab records live as long as the arenas.
+unsafe impl Send for Depot {}
+
+/// Whether a refill that finds no listed slab may carve a fresh one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fresh {
+    Allowed,
+    No,
+}
+
+/// What a refill does that found the current slab exhausted.
+enum Step {
+    /// It looks again: there is another.
+    Done,
+    /// It fetches a fresh slab.
+    Fetch(Pages),
+    /// It goes without.
+    Exhausted,
+}
+
+/// The depots of all classes.
+pub struct Depots {
+    by_class: [Depot; DEPOTS],
+}
+
+/// The model checker gets by with three: few enough to be explored.
+const DEPOTS: usize = if cfg!(loom) { 3 } else { CLASSES + 1 };
+
+/// How many exhausted slabs one refill may step over once it has some blocks.
+const MOST_STEPS: usize = 8;
+
+impl Depots {
+    /// Empty depots.
+    #[cfg(not(loom))]
+    pub const fn new() -> Depots {
+        Depots {
+            by_class: [const { Depot::new(Rank::Depot) }; DEPOTS],
+        }
+    }
+
+    /// Empty depots, of the heap's own data.
+    #[cfg(not(loom))]
+    pub const fn of_metadata() -> Depots {
+        Depots {
+            by_class: [const { Depot::new(Rank::Meta) }; DEPOTS],
+        }
+    }
+
+    /// Empty depots.
+    #[cfg(loom)]
+    pub fn new() -> Depots {
+        Depots {
+            by_class: core::array::from_fn(|_| Depot::new(Rank::Depot)),
+        }
+    }
+
+    pub(super) fn of(&self, class: Class) -> &Depot {
+        &self.by_class[class.index() % DEPOTS]
+    }
+
+    /// Claims at most `want` blocks of `class`, lowest addresses first, and hands each word's share
+    /// to `sink`. Returns how many; 0 only when out of memory.
+    ///
+    /// Costs one atomic operation for each word with free blocks and a load of the shared
+    /// `current`; when a slab is exhausted, the depot's lock and a step in its set.
+    pub fn take<S: Source>(
+        &self,
+        class: Class,
+        want: usize,
+        source: &S,
+        sink: &mut impl FnMut(&Slab, Claim),
+    ) -> usize {
+        self.take_by(Grain::Blocks, class, want, source, sink)
+    }
+
+    /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::slab::LINE_BLOCKS) more,
+    /// less one.
+    pub fn take_by<S: Source>(
+        &self,
+        grain: Grain,
+        class: Class,
+        want: usize,
+        source: &S,
+        sink: &mut impl FnMut(&Slab, Claim),
+    ) -> usize {
+        let depot = self.of(class);
+        let (mut got, mut steps) = (0, 0);
+        while got < want && steps <= MOST_STEPS {
+            let current = depot.current.load(Ordering::Acquire);
+            // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
+            let slab = unsafe { current.as_ref() };
+            let claimed =
+                slab.and_then(|slab| self.claim_from(slab, class, want - got, grain, source));
+            if let (Some(slab), Some(claim)) = (slab, claimed) {
+                got += claim.bits.count_ones() as usize;
+                sink(slab, claim);
+                continue;
+            }
+            steps += usize::from(got > 0);
+            let fresh = if got == 0 { Fresh::Allowed } else { Fresh::No };
+            if !depot.advance(current, class, source, fresh) {
+                break;
+            }
+        }
+        got
+    }
+
+    /// Claims from a slab that may have become another class's under our hands.
+    fn claim_from<S: Source>(
+        &self,
+        slab: &Slab,
+        class: Class,
+        want: usize,
+        grain: Grain,
+        source: &S,
+    ) -> Option<Claim> {
+        let claim = slab.claim(class, want, grain)?;
+        // The claimed bits pin the slab, so its class stands still now.
+        match slab.class() {
+            Some(now) if now == class => Some(claim),
+            Some(other) => {
+                let _ = self.give(slab, other, claim.word, claim.bits, source);
+                None
+            }
+            None => unreachable!("a slab with claimed blocks has a class"),
+        }
+    }
+
+    /// Whether the next block of `class` will most likely be one that is known to read as zero. A
+    /// hint.
+    pub fn next_is_fresh(&self, class: Class) -> bool {
+        let current = self.of(class).current.load(Ordering::Acquire);
+        // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
+        unsafe { current.as_ref() }.is_none_or(Slab::next_is_fresh)
+    }
+
+    /// Gives the blocks `bits` of `word` back. `Err` holds the bits that were free already (a
+    /// double free).
+    pub fn give<S: Source>(
+        &self,
+        slab: &Slab,
+        class: Class,
+        word: usize,
+        bits: u64,
+        source: &S,
+    ) -> Result<(), u64> {
+        match slab.give(class, word, bits) {
+            Given::Done => Ok(()),
+            Given::Unlisted => {
+                self.of(class).list(slab, class, source);
+                Ok(())
+            }
+            Given::MaybeEmpty => {
+                self.of(class).retire_if_empty(slab, class, source);
+                Ok(())
+            }
+            Given::Twice(bits) => Err(bits),
+        }
+    }
+
+    /// Lets go of the warm slab of every class that has been empty since `before` (ms) or longer.
+    pub fn cool<S: Source>(&self, before: u64, source: &S) {
+        for class in Class::all() {
+            self.of(class).cool(class, before, source);
+        }
+    }
+
+    /// The locks of all depots, for a fork.
+    #[cfg(not(loom))]
+    pub fn locks(&self) -> impl Iterator<Item = &Lock> {
+        self.by_class.iter().map(|depot| &depot.lock)
+    }
+}
+
+impl Default for Depots {
+    fn default() -> Depots {
+        Depots::new()
+    }
+}
+
+impl Depot {
+    #[cfg(not(loom))]
+    const fn new(rank: Rank) -> Depot {
+        Depot {
+            lock: Lock::new(rank),
+            current: AtomicPtr::new(ptr::null_mut()),
+            shelf: UnsafeCell::new(Shelf::new()),
+        }
+    }
+
+    #[cfg(loom)]
+    fn new(rank: Rank) -> Depot {
+        Depot {
+            lock: Lock::new(rank),
+            current: AtomicPtr::new(ptr::null_mut()),
+            shelf: UnsafeCell::new(Shelf::new()),
+        }
+    }
+
+    pub(super) fn open(&self) -> Open<'_> {
+        let guard = self.lock.lock();
+        // SAFETY: the lock is held for as long as the guard in the same value.
+        let shelf = unsafe { &mut *self.shelf.get() };
+        Open {
+            shelf,
+            _section: Section::enter(),
+            _guard: guard,
+        }
+    }
+
+    /// Makes another slab current after `seen` was found exhausted. False: there is none.
+    ///
+    /// A fresh slab is fetched without the lock, for the page heap may have to ask the kernel.
+    /// Several threads may do so at once: each gets a slab of its own, and what one leaves in it
+    /// the others find later.
+    fn advance<S: Source>(&self, seen: *mut Slab, class: Class, source: &S, fresh: Fresh) -> bool {
+        let pages = match self.step(seen, class, fresh) {
+            Step::Done => return true,
+            Step::Exhausted => return false,
+            Step::Fetch(pages) => pages,
+        };
+        if let Some(slab) = source.fresh(class, pages) {
+            self.adopt(slab, source);
+            return true;
+        }
+        // Blocks that another thread gave back meanwhile, or fetched, then those that slabs
+        // withhold.
+        let Open { shelf, .. } = &mut self.open();
+        let next = shelf.set.first();
+        let next = next.or_else(|| shelf.offer_reserved(class, source));
+        self.set_current(next);
+        next.is_some()
+    }
+
+    /// Makes the next listed slab current after `seen` was found exhausted, if there is one.
+    fn step(&self, seen: *mut Slab, class: Class, fresh: Fresh) -> Step {
+        let Open { shelf, .. } = &mut self.open();
+        if self.current.load(Ordering::Relaxed) != seen {
+            return Step::Done;
+        }
+        if let Some(slab) = NonNull::new(seen)
+            && !shelf.unlist(slab, class)
+        {
+            return Step::Done;
+        }
+        let next = shelf.set.first();
+        self.set_current(next);
+        match (next, fresh) {
+            (Some(_), _) => Step::Done,
+            (None, Fresh::Allowed) => Step::Fetch(shelf.wanted_pages()),
+            (None, Fresh::No) => Step::Exhausted,
+        }
+    }
+
+    /// Lists a fresh slab.
+    fn adopt<S: Source>(&self, slab: NonNull<Slab>, source: &S) {
+        // SAFETY: slab records are type-stable.
+        source.note_withheld(unsafe { slab.as_ref() }.withheld().bytes() as isize);
+        let Open { shelf, .. } = &mut self.open();
+        shelf.list(slab);
+        if self.current.load(Ordering::Relaxed).is_null() {
+            self.set_current(shelf.set.first());
+        }
+    }
+
+    /// The caller holds the lock.
+    fn set_current(&self, slab: Option<NonNull<Slab>>) {
+        let slab = slab.map_or(ptr::null_mut(), NonNull::as_ptr);
+        self.current.store(slab, Ordering::Release);
+    }
+
+    /// Puts a slab that has free blocks again into the set.
+    fn list<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
+        {
+            let Open { shelf, .. } = &mut self.open();
+            // Our blocks are back, so the slab may be anything by now; under the lock its class
+            // cannot cease to be ours, and becomes ours only where the slab is fetched.
+            let ours = slab.class() == Some(class);
+            let listed = slab.listed.load(Ordering::Relaxed);
+            if !ours || listed == LISTED || listed == FETCHED {
+                return;
+            }
+            shelf.list(NonNull::from(slab));
+        }
+        if slab.all_free(class, 0) {
+            self.retire_if_empty(slab, class, source);
+        }
+    }
+
+    /// Retires a slab if all its blocks are free and another slab of the class is empty already.
+    pub(super) fn retire_if_empty<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
+        let open = self.open();
+        let Some(victim) = open.shelf.surplus(slab, class, source) else {
+            return;
+        };
+        let touched = self.retire(open.shelf, victim, class);
+        drop(open);
+        if let Some(touched) = touched {
+            source.note_withheld(-(touched.clean.bytes() as isize));
+            source.retire(victim, touched);
+        }
+    }
+
+    fn cool<S: Source>(&self, class: Class, before: u64, source: &S) {
+        let open = self.open();
+        let Some((victim, _)) = open.shelf.warm.take_if(|(_, since)| *since <= before) else {
+            return;
+        };
+        let touched = self.retire(open.shelf, victim, class);
+        drop(open);
+        if let Some(touched) = touched {
+            source.note_withheld(-(touched.clean.bytes() as isize));
+            source.retire(victim, touched);
+        }
+    }
+
+    /// Claims all blocks of `victim` and takes it out of the set. The caller holds the lock.
+    /// `None` if some block was out. Else what was touched of what is no slab any more.
+    fn retire(&self, shelf: &mut Shelf, victim: NonNull<Slab>, class: Class) -> Option<Touched> {
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { victim.as_ref() };
+        while shelf.is_empty_slab(victim, class) {
+            if !slab.claim_all(class) {
+                // Whoever gave a block meanwhile may have missed that it was the last: look again.
+                continue;
+            }
+            // SAFETY: listed slabs of the class are in the set.
+            unsafe { shelf.set.remove(victim) };
+            slab.listed.store(UNLISTED, Ordering::Relaxed);
+            let touched = Touched {
+                bytes: slab.touched_bytes(class),
+                clean: slab.withheld(),
+            };
+            slab.uncarve();
+            if self.current.load(Ordering::Relaxed) == victim.as_ptr() {
+                self.current.store(ptr::null_mut(), Ordering::Release);
+            }
+            return Some(touched);
+        }
+        None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::slab::slab::LINE_BLOCKS;
+    use crate::testing::slab_model::{Slices, give, take, take_all};
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    #[test]
+    fn refills_by_lines_share_no_line() {
+        let (depots, slices) = (Depots::new(), Slices::new(20));
+        for (size, want) in [
+            (8, 8),
+            (16, 8),
+            (24, 8),
+            (48, 20),
+            (80, 40),
+            (112, 70),
+            (256, 9),
+        ] {
+            let class = Class::of_size_align8(size);
+            take_all(&depots, &slices, class, 3);
+            let mut lines = BTreeSet::new();
+            for _ in 0..20 {
+                let mut own = BTreeSet::new();
+                let got = depots.take_by(Grain::Lines, class, want, &slices, &mut |slab, claim| {
+                    let blocks = (0..64).filter(|bit| claim.bits >> bit & 1 != 0);
+                    own.extend(blocks.flat_map(|bit| {
+                        let start = slab.base() + (claim.word * 64 + bit) * class.bytes();
+                        start / 64..=(start + class.bytes() - 1) / 64
+                    }));
+                });
+                assert!(got > 0 && got < want + LINE_BLOCKS, "{size} {want}: {got}");
+                assert!(lines.is_disjoint(&own), "{size} {want}");
+                lines.extend(own);
+            }
+        }
+    }
+
+    #[test]
+    fn lowest_addresses_come_first() {
+        let (depots, slices) = (Depots::new(), Slices::new(2));
+        let class = Class::of_size(1024);
+        let blocks = take_all(&depots, &slices, class, 100);
+        assert_eq!(blocks.len(), 100);
+        assert!(blocks.is_sorted() && blocks[0] == 1 << 16);
+        give(&depots, &slices, class, blocks[5]).unwrap();
+        give(&depots, &slices, class, blocks[3]).unwrap();
+        // The current slab is used up before the set is asked for its lowest.
+        assert_eq!(take(&depots, &slices, class, 28).len(), 28);
+        assert_eq!(take(&depots, &slices, class, 2), [blocks[3], blocks[5]]);
+    }
+
+    #[test]
+    fn only_touched_words_count_as_touched() {
+        let (depots, slices) = (Depots::new(), Slices::new(2));
+        let class = Class::of_size(16);
+        for slab in 0..2 {
+            let blocks = take_all(&depots, &slices, class, if slab == 0 { 4096 } else { 70 });
+            blocks
+                .iter()
+                .for_each(|&block| give(&depots, &slices, class, block).unwrap());
+        }
+        depots.cool(u64::MAX, &slices);
+        let touched = slices.touched.borrow();
+        assert_eq!(
+            *touched,
+            [65536],
+            "one slab served both rounds, all of it was touched"
+        );
+        assert_eq!(slices.free().len(), 2);
+    }
+
+    #[test]
+    fn one_empty_slab_stays_warm_until_it_is_old() {
+        let (depots, slices) = (Depots::new(), Slices::new(3));
+        let class = Class::of_size(32 << 10);
+        let blocks = take_all(&depots, &slices, class, 6);
+        blocks
+            .iter()
+            .for_each(|&block| give(&depots, &slices, class, block).unwrap());
+        assert_eq!(
+            slices.free().iter().copied().collect::<Vec<_>>(),
+            [1, 2],
+            "the lowest stays"
+        );
+        depots.cool(6, &slices);
+        assert_eq!(slices.free().len(), 2);
+        depots.cool(7, &slices);
+        assert_eq!(slices.free().len(), 3);
+    }
+
+    #[test]
+    fn blocks_are_fresh_until_they_are_handed_out() {
+        let (depots, slices) = (Depots::new(), Slices::new(2));
+        let class = Class::of_size(8192);
+        let fresh = |want: usize| {
+            let mut found = Vec::new();
+            depots.take(class, want, &slices, &mut |_, claim| {
+                found.push((claim.bits, claim.fresh));
+            });
+            found
+        };
+        assert!(depots.next_is_fresh(class), "before the first slab");
+        assert_eq!(fresh(3), [(0b111, 0b111)]);
+        give(&depots, &slices, class, (1 << 16) + 8192).unwrap();
+        assert!(!depots.next_is_fresh(class));
+        assert_eq!(fresh(2), [(0b1010, 0b1000)]);
+        assert!(depots.next_is_fresh(class));
+        for block in 0..4 {
+            give(&depots, &slices, class, (1 << 16) + block * 8192).unwrap();
+        }
+        depots.cool(u64::MAX, &slices);
+        // Only the first four blocks were ever in a caller's hands.
+        assert_eq!(*slices.touched.borrow(), [4 * 8192]);
+    }
+}

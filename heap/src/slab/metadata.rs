@@ -1,0 +1,124 @@
+//! Memory for Neap's own data: caches, magazine arrays, samples.
+//!
+//! These are blocks of slabs, as a program's are, in depots of their own. Their slices carry no
+//! tag, so `free` refuses their addresses. A slice whose blocks are all free goes back to the page
+//! heap: what ended threads leave behind serves any other use, or decays.
+
+use super::class::Class;
+use super::decommitted::Cursor;
+use super::depot::Depots;
+use super::slab::{Round, Slab, Source};
+use crate::base::units::SLICE_BYTES;
+use crate::os::lock::Lock;
+use core::ptr::NonNull;
+
+/// The least block, in bytes.
+const LEAST_BYTES: usize = 64;
+
+/// The depots of the slabs that hold metadata.
+pub struct Metadata {
+    depots: Depots,
+}
+
+impl Metadata {
+    /// No slabs.
+    pub const fn new() -> Metadata {
+        Metadata {
+            depots: Depots::of_metadata(),
+        }
+    }
+
+    /// The locks of its depots, for a fork.
+    pub fn locks(&self) -> impl Iterator<Item = &Lock> {
+        self.depots.locks()
+    }
+
+    /// Metadata of at least `bytes` bytes (at most 32 KiB) at a multiple of 8; contents undefined.
+    /// `None` when out of memory.
+    pub fn take<S: Source>(&self, bytes: usize, source: &S) -> Option<NonNull<u8>> {
+        let class = class_for(bytes);
+        let mut block = 0;
+        self.depots.take(class, 1, source, &mut |slab, claim| {
+            let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
+            block = slab.base() + number * class.bytes();
+        });
+        NonNull::new(block as *mut u8)
+    }
+
+    /// Takes the metadata at `address`, in `slab`, back. False if none is there, or no more.
+    pub fn give<S: Source>(&self, slab: &Slab, address: usize, bytes: usize, source: &S) -> bool {
+        let class = class_for(bytes);
+        debug_assert_eq!(slab.class(), Some(class));
+        class.block_at(address % SLICE_BYTES).is_some_and(|number| {
+            let (word, bits) = (number / 64, 1 << (number % 64));
+            self.depots.give(slab, class, word, bits, source).is_ok()
+        })
+    }
+
+    /// Lets slabs go that have held no metadata since `before` (ms) or longer.
+    pub fn cool<S: Source>(&self, before: u64, source: &S) {
+        self.depots.cool(before, source);
+    }
+
+    /// See [`Depots::purge_spare`].
+    pub fn purge_spare<S: Source>(
+        &self,
+        round: Round,
+        cursor: &mut Cursor,
+        source: &S,
+    ) -> Option<usize> {
+        self.depots.purge_spare(round, cursor, source)
+    }
+}
+
+impl Default for Metadata {
+    fn default() -> Metadata {
+        Metadata::new()
+    }
+}
+
+/// Callers ask for few sizes, so few slabs serve all metadata.
+fn class_for(bytes: usize) -> Class {
+    Class::serving(bytes.max(LEAST_BYTES))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::cache::heap::{Found, HEAP};
+    use crate::cache::thread_cache::array_bytes;
+    use crate::pages::Use;
+    use std::vec::Vec;
+
+    /// Slices in use for metadata.
+    fn slices() -> usize {
+        HEAP.pages.totals().by_use[Use::Meta as usize - 1].slices
+    }
+
+    #[test]
+    fn an_array_takes_little_more_than_its_entries_and_guard() {
+        for room in (4..12).map(|bits| 1 << bits) {
+            let bytes = array_bytes(room);
+            let taken = class_for(bytes).bytes();
+            assert!(taken - bytes <= bytes / 7, "{bytes} take {taken}");
+        }
+    }
+
+    #[test]
+    fn slices_without_metadata_go_back_to_the_page_heap() {
+        let before = slices();
+        let blocks: Vec<_> = (0..1000)
+            .map(|_| HEAP.take_meta(8 << 10).expect("memory"))
+            .collect();
+        assert!(slices() >= before + 1000 / 8 - 8);
+        for &block in &blocks {
+            assert!(matches!(HEAP.find(block.addr().get()), Found::Nothing));
+        }
+        for block in blocks {
+            // SAFETY: taken above with the same number of bytes.
+            unsafe { HEAP.give_meta(block, 8 << 10) };
+        }
+        // Other tests may start threads meanwhile.
+        assert!(slices() < before + 100, "{} of {before}", slices());
+    }
+}

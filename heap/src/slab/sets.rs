@@ -1,0 +1,134 @@
+//! What the lock of a depot guards: its sets of slabs.
+
+use super::class::Class;
+use super::slab::{LISTED, Pages, RESERVED, Slab, Source, UNLISTED};
+use crate::base::sync::{Ordering, full_barrier_after_rmw};
+use crate::base::tree::Tree;
+use core::ptr::NonNull;
+
+/// One class's sets.
+pub(super) struct Shelf {
+    /// All listed slabs, lowest address first.
+    pub(super) set: Tree<Slab>,
+    /// Slabs without free blocks that withhold some.
+    pub(super) reserve: Tree<Slab>,
+    /// A slab that was seen empty and stays, and since when (ms).
+    pub(super) warm: Option<(NonNull<Slab>, u64)>,
+}
+
+impl Shelf {
+    pub(super) const fn new() -> Shelf {
+        Shelf {
+            set: Tree::new(),
+            reserve: Tree::new(),
+            warm: None,
+        }
+    }
+
+    /// Takes an exhausted slab out of the set. False if it has free blocks after all.
+    pub(super) fn unlist(&mut self, victim: NonNull<Slab>, class: Class) -> bool {
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { victim.as_ref() };
+        slab.listed.swap(UNLISTED, Ordering::AcqRel);
+        full_barrier_after_rmw();
+        if slab.any_free(class) {
+            slab.listed.store(LISTED, Ordering::Relaxed);
+            return false;
+        }
+        // SAFETY: the current slab is listed, so in the set.
+        unsafe { self.set.remove(victim) };
+        self.reserve_if_withheld(victim);
+        true
+    }
+
+    /// Puts a slab that is in no set where its withheld blocks are found, if it has such and may
+    /// offer them.
+    pub(super) fn reserve_if_withheld(&mut self, slab: NonNull<Slab>) {
+        // SAFETY: slab records are type-stable.
+        let record = unsafe { slab.as_ref() };
+        if !record.withheld().is_empty() && !record.is_purging() {
+            record.listed.store(RESERVED, Ordering::Relaxed);
+            // SAFETY: in no set: the caller's word; records are type-stable.
+            unsafe { self.reserve.insert(slab) };
+        }
+    }
+
+    /// Puts a slab that is not in the set into it.
+    pub(super) fn list(&mut self, slab: NonNull<Slab>) {
+        // SAFETY: slab records are type-stable.
+        let record = unsafe { slab.as_ref() };
+        if record.listed.load(Ordering::Relaxed) == RESERVED {
+            // SAFETY: slabs marked so are in the reserve.
+            unsafe { self.reserve.remove(slab) };
+        }
+        record.listed.store(LISTED, Ordering::Relaxed);
+        // SAFETY: in no set now; records are type-stable.
+        unsafe { self.set.insert(slab) };
+    }
+
+    /// Which slices a fresh slab is to be carved from when the set has no slab: resident ones only
+    /// while there are withheld blocks to fall back on.
+    pub(super) fn wanted_pages(&self) -> Pages {
+        match self.reserve.first() {
+            Some(_) => Pages::Resident,
+            None => Pages::Any,
+        }
+    }
+
+    /// Lists the first slab that withholds blocks, and offers these.
+    pub(super) fn offer_reserved<S: Source>(
+        &mut self,
+        class: Class,
+        source: &S,
+    ) -> Option<NonNull<Slab>> {
+        let reserved = self.reserve.first()?;
+        self.list(reserved);
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { reserved.as_ref() };
+        source.note_withheld(-(slab.withheld().bytes() as isize));
+        slab.offer_all(class);
+        Some(reserved)
+    }
+
+    /// Whether `slab` is a listed slab of this class with all blocks free, and no thread is about
+    /// to use it.
+    pub(super) fn is_empty_slab(&self, slab: NonNull<Slab>, class: Class) -> bool {
+        // SAFETY: slab records are type-stable.
+        let slab = unsafe { slab.as_ref() };
+        slab.class() == Some(class)
+            && slab.listed.load(Ordering::Relaxed) == LISTED
+            && !slab.is_purging()
+            && slab.all_free(class, 0)
+    }
+
+    /// Given a slab seen empty: keeps one empty slab warm, the lowest, and names the other.
+    pub(super) fn surplus<S: Source>(
+        &mut self,
+        slab: &Slab,
+        class: Class,
+        source: &S,
+    ) -> Option<NonNull<Slab>> {
+        let slab = NonNull::from(slab);
+        if !self.is_empty_slab(slab, class) {
+            return None;
+        }
+        match self.warm {
+            Some((warm, _)) if warm == slab => None,
+            Some((warm, since)) if self.is_empty_slab(warm, class) => {
+                // SAFETY: slab records are type-stable.
+                let base = |slab: NonNull<Slab>| unsafe { slab.as_ref() }.base();
+                let (low, high) = if base(warm) < base(slab) {
+                    (warm, slab)
+                } else {
+                    (slab, warm)
+                };
+                self.warm = Some((low, since));
+                Some(high)
+            }
+            _ => {
+                self.warm = Some((slab, source.now_ms()));
+                None
+            }
+        }
+    }
+}

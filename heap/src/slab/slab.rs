@@ -1,0 +1,490 @@
+//! A slab: the record beside a slice, with the bitmap of its free blocks.
+
+use super::class::Class;
+use super::class_table::MAX_BLOCKS;
+use super::page_set::{Units, bits_over, to_withhold};
+use crate::base::sync::plain;
+use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
+use crate::base::tree::{Node, Side};
+use core::ptr::NonNull;
+
+/// Words of the longest bitmap. The model checker gets by with two.
+pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
+
+/// Words of a bitmap that stand in the record itself: enough for blocks of 512 bytes and more.
+const NEAR_WORDS: usize = 2;
+
+/// A bitmap that is too long for the record: one per slice, at a place of its own, so that a page
+/// of records serves 64 slices. A slab of which one page is used (see [`super::page_set`]) then costs next
+/// to nothing beside it.
+pub type FarWords = [AtomicU64; WORDS];
+
+/// Where a slab stands: in no set of its depot, for it has no free block.
+pub(super) const UNLISTED: u8 = 0;
+/// Among those with free blocks.
+pub(crate) const LISTED: u8 = 1;
+/// Among those that have none, but withhold some.
+pub(super) const RESERVED: u8 = 2;
+/// Carved by a thread that is about to list it, which alone may do so. A claimer that remembers the
+/// slab's former life may find its blocks before that, and give them back.
+pub(super) const FETCHED: u8 = 3;
+
+/// A slab's record, one per slice of an arena, zero but for `base` and `far` while the slice is no
+/// slab.
+#[repr(C, align(64))]
+pub struct Slab {
+    /// The links of the depot's sets; guarded by the depot's lock.
+    links: [plain::AtomicPtr<Slab>; 2],
+    /// Address of the first block: the slice's, so the same in every life of the record.
+    base: plain::AtomicUsize,
+    /// The class number, 0 while the slice is no slab. Changes only while no block is out and no
+    /// bit is set.
+    class: AtomicU8,
+    /// [`UNLISTED`], [`LISTED`], [`RESERVED`] or [`FETCHED`]; changes under the depot's lock, but
+    /// for the last.
+    pub(crate) listed: AtomicU8,
+    /// A hint: no word below this one has free blocks, most likely.
+    pub(super) lowest: AtomicU16,
+    /// Words from this one up were never claimed from since carving, so their blocks were never
+    /// touched.
+    high_water: AtomicU16,
+    /// Blocks that read as zero and were never claimed since carving. Only in classes that have
+    /// [`Class::tells_fresh`]; else 0. Bits of free blocks only change from 1 to 0, by who claims
+    /// the block.
+    pub(super) fresh: AtomicU16,
+    /// [`Units`] whose blocks are withheld: claimed by no thread, their bits 0. Changes under the
+    /// depot's lock.
+    pub(super) withheld: AtomicU16,
+    /// 1 if nothing was claimed or given since it was set. A hint.
+    pub(super) idle: AtomicU8,
+    /// 1 while spare pages of it are on their way to the kernel: it neither retires nor offers what
+    /// it withholds, for a block may lie in such a page and in one that was withheld before.
+    /// Changes under the depot's lock.
+    pub(super) purging: AtomicU8,
+    /// The slice's far words, the same in every life of the record; null before the first.
+    far: plain::AtomicPtr<FarWords>,
+    /// Free blocks, lowest address first, of classes with few. Else these stand in the far words.
+    near: [AtomicU64; NEAR_WORDS],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slab>() == 64);
+
+// SAFETY: two words of the record itself; its base does not change while it is a slab, is its own,
+// and only slabs are in a set.
+unsafe impl Node for Slab {
+    type Key = usize;
+
+    fn key(&self) -> usize {
+        self.base()
+    }
+
+    fn link(&self, side: Side) -> &plain::AtomicPtr<Slab> {
+        &self.links[side as usize]
+    }
+}
+
+/// So many blocks, from a multiple of their number on, begin and end with a cache line.
+pub const LINE_BLOCKS: usize = 8;
+
+/// Where a claim may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// After any block.
+    Blocks,
+    /// Before a multiple of [`LINE_BLOCKS`], so that no two claims share a cache line. Takes up to
+    /// that many more, less one.
+    Lines,
+}
+
+/// Blocks claimed from one word of a slab's bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The word's number.
+    pub word: usize,
+    /// The claimed bits.
+    pub bits: u64,
+    /// Those of them that are known to read as zero.
+    pub fresh: u64,
+}
+
+/// What came of giving blocks back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// Nothing more to do.
+    Done,
+    /// The slab is not in its depot's set, but has free blocks now.
+    Unlisted,
+    /// Every block of the slab may be free.
+    MaybeEmpty,
+    /// These blocks were free already: a double free. Nothing was changed for them.
+    Twice(u64),
+}
+
+/// Where slabs come from and go to.
+pub trait Source {
+    /// A carved slab of `class`, not listed; `None` when out of memory, or when it is to be of
+    /// resident pages and there are none.
+    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>>;
+    /// Takes back the slice of a slab of which all blocks were claimed and whose record is no slab
+    /// any more.
+    fn retire(&self, slab: NonNull<Slab>, touched: Touched);
+    /// Hears that slabs withhold this many more bytes of pages than before (or fewer).
+    fn note_withheld(&self, bytes: isize);
+    /// Whether no page may go in such a round.
+    fn keeps_pages(&self, round: Round) -> bool;
+    /// OS pages in a slice.
+    fn pages(&self) -> usize;
+    /// Gives the pages of these units of a slab back to the kernel. No thread uses them. False if
+    /// it refuses.
+    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool;
+    /// Monotonic time in ms.
+    fn now_ms(&self) -> u64;
+}
+
+/// Which slices a slab may be carved from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Those with resident pages.
+    Resident,
+    /// All.
+    Any,
+}
+
+/// What of a slab that retires may have been written since it was carved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// At most this many bytes from its start,
+    pub bytes: usize,
+    /// but for these units, which read as zero.
+    pub clean: Units,
+}
+
+/// Which slabs a round is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Round {
+    /// Those that were idle since the last round. All others are marked.
+    Idle,
+    /// All.
+    All,
+}
+
+impl Slab {
+    /// A record as the page heap hands it out: all zero.
+    #[cfg(test)]
+    pub(crate) fn blank() -> Slab {
+        Slab {
+            links: [const { plain::AtomicPtr::new(core::ptr::null_mut()) }; 2],
+            base: plain::AtomicUsize::new(0),
+            class: AtomicU8::new(0),
+            listed: AtomicU8::new(UNLISTED),
+            lowest: AtomicU16::new(0),
+            high_water: AtomicU16::new(0),
+            fresh: AtomicU16::new(0),
+            withheld: AtomicU16::new(0),
+            idle: AtomicU8::new(0),
+            purging: AtomicU8::new(0),
+            far: plain::AtomicPtr::new(core::ptr::null_mut()),
+            near: core::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// Turns the record of a fresh slice into a slab of `class` with all blocks free, or all in
+    /// resident pages. Not yet listed. In `zero` a set bit is an OS page of the slice that reads as
+    /// zero and is not resident, the slice has `pages` of them. `far` are the slice's far words,
+    /// all zero, always the same.
+    ///
+    /// # Safety
+    /// - `far` stays valid for ever.
+    pub unsafe fn carve(
+        &self,
+        class: Class,
+        base: usize,
+        zero: u16,
+        pages: usize,
+        far: NonNull<FarWords>,
+    ) {
+        debug_assert_eq!(self.class.load(Ordering::Relaxed), 0);
+        self.far.store(far.as_ptr(), plain::Ordering::Relaxed);
+        self.base.store(base, Ordering::Relaxed);
+        self.lowest.store(0, Ordering::Relaxed);
+        self.high_water.store(0, Ordering::Relaxed);
+        self.fresh
+            .store(class.fresh_blocks(zero, pages), Ordering::Relaxed);
+        let withheld = to_withhold(class, Units::of_pages(!zero, pages));
+        self.withheld.store(withheld.0, Ordering::Relaxed);
+        self.idle.store(0, Ordering::Relaxed);
+        self.listed.store(FETCHED, Ordering::Relaxed);
+        self.class.store(class.index() as u8, Ordering::Relaxed);
+        for (word, bits) in self.words(class).iter().enumerate() {
+            // Release: whoever claims a bit sees class and base. A swap, not a store: it shows that
+            // no bit was set, and loom 0.7 may read past a thread's own plain store.
+            let stray = bits.swap(self.offered_word(class, word), Ordering::AcqRel);
+            debug_assert_eq!(stray, 0, "a bit was set while the slice was no slab");
+        }
+    }
+
+    /// Address of the first block.
+    #[inline]
+    pub fn base(&self) -> usize {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    /// The class, or `None` while the slice is no slab. Certain only while the caller holds a block
+    /// of the slab.
+    #[inline]
+    pub fn class(&self) -> Option<Class> {
+        match self.class.load(Ordering::Relaxed) {
+            0 => None,
+            index => Some(Class::new(index as usize)),
+        }
+    }
+
+    /// Bytes from the slab's start that may have been written since it was carved.
+    pub fn touched_bytes(&self, class: Class) -> usize {
+        if class.tells_fresh() {
+            let all = class.full_word(0) as u16;
+            let claimed = all & !self.fresh.load(Ordering::Relaxed);
+            return (u16::BITS - claimed.leading_zeros()) as usize * class.bytes();
+        }
+        let blocks = self.high_water.load(Ordering::Relaxed) as usize * 64;
+        blocks.min(class.blocks()) * class.bytes()
+    }
+
+    /// Whether the next block to be claimed is known to read as zero, or there is none. A hint.
+    pub fn next_is_fresh(&self) -> bool {
+        // Blocks of classes that tell have their bits in the first near word; others have none
+        // fresh.
+        let free = self.near[0].load(Ordering::Relaxed);
+        let next = free & free.wrapping_neg();
+        free == 0 || u64::from(self.fresh.load(Ordering::Relaxed)) & next != 0
+    }
+
+    /// How many blocks the bitmap holds as free, beside those withheld. A snapshot.
+    pub fn free_blocks(&self) -> usize {
+        let Some(class) = self.class() else {
+            return 0;
+        };
+        self.words(class)
+            .iter()
+            .map(|bits| bits.load(Ordering::Relaxed).count_ones() as usize)
+            .sum()
+    }
+
+    pub(super) fn words(&self, class: Class) -> &[AtomicU64] {
+        let count = class.words();
+        if count <= NEAR_WORDS {
+            return &self.near[..count];
+        }
+        // SAFETY: set by the first carving, and valid for ever by its caller's promise.
+        let far = unsafe { self.far.load(plain::Ordering::Relaxed).as_ref() };
+        far.map_or(&[], |far| &far[..count])
+    }
+
+    /// Claims up to `want` blocks from one word, lowest addresses first: one atomic operation on a
+    /// word that has free blocks.
+    pub(super) fn claim(&self, class: Class, want: usize, grain: Grain) -> Option<Claim> {
+        let words = self.words(class);
+        let start = (self.lowest.load(Ordering::Relaxed) as usize).min(words.len() - 1);
+        let claimed = |word: usize| {
+            let got = claim_bits(&words[word], want, grain);
+            if got == 0 { None } else { Some((word, got)) }
+        };
+        let found = (start..words.len()).find_map(claimed);
+        let (word, bits) = found.or_else(|| (0..start).find_map(claimed))?;
+        self.note_use();
+        self.note_claim(word);
+        let fresh = self.take_fresh(bits);
+        Some(Claim { word, bits, fresh })
+    }
+
+    /// Which of some blocks of the first word, just claimed, are fresh. They are no more.
+    fn take_fresh(&self, bits: u64) -> u64 {
+        match self.fresh.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => u64::from(self.fresh.fetch_and(!(bits as u16), Ordering::Relaxed)) & bits,
+        }
+    }
+
+    fn note_use(&self) {
+        if self.idle.load(Ordering::Relaxed) != 0 {
+            self.idle.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn note_claim(&self, word: usize) {
+        if self.lowest.load(Ordering::Relaxed) as usize != word {
+            self.lowest.store(word as u16, Ordering::Relaxed);
+        }
+        // fetch_max: two claimers of different words must not lower each other's mark.
+        if (self.high_water.load(Ordering::Relaxed) as usize) <= word {
+            self.high_water
+                .fetch_max(word as u16 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether block `block` of this slab of `class` is free: held by the bitmap, or withheld.
+    #[inline(always)]
+    pub fn is_free(&self, class: Class, block: usize) -> bool {
+        let held = self.words(class)[block / 64].load(Ordering::Relaxed);
+        (held | self.withheld_bits(class, block / 64)) & (1 << (block % 64)) != 0
+    }
+
+    /// Which blocks of a word the bitmap holds as free. A snapshot.
+    #[inline]
+    pub fn free_bits(&self, class: Class, word: usize) -> u64 {
+        self.words(class)[word].load(Ordering::Relaxed)
+    }
+
+    /// Gives the blocks `bits` of `word` back: one atomic operation.
+    pub fn give(&self, class: Class, word: usize, bits: u64) -> Given {
+        // Before the bits are set: from then on they may be claimed and withheld like any other.
+        let withheld = self.withheld_bits(class, word);
+        let before = self.words(class)[word].fetch_or(bits, Ordering::AcqRel);
+        full_barrier_after_rmw();
+        if (before | withheld) & bits != 0 {
+            return Given::Twice((before | withheld) & bits);
+        }
+        self.note_use();
+        if (self.lowest.load(Ordering::Relaxed) as usize) > word {
+            self.lowest.store(word as u16, Ordering::Relaxed);
+        }
+        if self.listed.load(Ordering::Relaxed) != LISTED {
+            return Given::Unlisted;
+        }
+        if before | bits == self.offered_word(class, word) && self.all_free(class, word) {
+            return Given::MaybeEmpty;
+        }
+        Given::Done
+    }
+
+    /// Whether every block seems free; looks first at the word after `word`, where blocks freed in
+    /// address order are still out.
+    pub(super) fn all_free(&self, class: Class, word: usize) -> bool {
+        let words = self.words(class);
+        let is_whole =
+            |word: usize| words[word].load(Ordering::Acquire) == self.offered_word(class, word);
+        (word + 1..words.len()).all(is_whole) && (0..=word).all(is_whole)
+    }
+
+    /// Whether spare pages of it are on their way to the kernel.
+    pub(super) fn is_purging(&self) -> bool {
+        self.purging.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn any_free(&self, class: Class) -> bool {
+        self.words(class)
+            .iter()
+            .any(|bits| bits.load(Ordering::Acquire) != 0)
+    }
+
+    /// Claims every block; true if all were free or withheld, else all are given back.
+    pub(super) fn claim_all(&self, class: Class) -> bool {
+        let words = self.words(class);
+        for (word, bits) in words.iter().enumerate() {
+            let got = bits.swap(0, Ordering::AcqRel);
+            if got == self.offered_word(class, word) {
+                continue;
+            }
+            bits.fetch_or(got, Ordering::AcqRel);
+            // The words before this one were claimed whole.
+            for (before, bits) in words[..word].iter().enumerate() {
+                bits.fetch_or(self.offered_word(class, before), Ordering::AcqRel);
+            }
+            return false;
+        }
+        true
+    }
+
+    /// The units whose blocks are withheld. Changes under the depot's lock.
+    pub fn withheld(&self) -> Units {
+        Units(self.withheld.load(Ordering::Relaxed))
+    }
+
+    /// The bits of `word` whose blocks are withheld.
+    #[inline]
+    pub(super) fn withheld_bits(&self, class: Class, word: usize) -> u64 {
+        match self.withheld() {
+            Units::NONE => 0,
+            units => bits_over(class, units, word),
+        }
+    }
+
+    /// How many blocks are withheld.
+    pub fn withheld_blocks(&self, class: Class) -> usize {
+        let count = |word| self.withheld_bits(class, word).count_ones() as usize;
+        (0..class.words()).map(count).sum()
+    }
+
+    /// The bits of `word` that are set when no block is out.
+    #[inline]
+    pub(super) fn offered_word(&self, class: Class, word: usize) -> u64 {
+        class.full_word(word) & !self.withheld_bits(class, word)
+    }
+
+    /// The slice is no slab any more; the caller has claimed all blocks.
+    pub(super) fn uncarve(&self) {
+        self.withheld.store(0, Ordering::Relaxed);
+        self.class.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Claims up to `want` of the lowest set bits of one word, and what else `grain` says.
+fn claim_bits(word: &AtomicU64, want: usize, grain: Grain) -> u64 {
+    let seen = word.load(Ordering::Relaxed);
+    if seen == 0 {
+        return 0;
+    }
+    if want >= 64 {
+        return word.swap(0, Ordering::AcqRel);
+    }
+    let lowest = lowest_bits(seen, want);
+    let mask = match grain {
+        Grain::Blocks => lowest,
+        Grain::Lines => seen & up_to_line(lowest),
+    };
+    word.fetch_and(!mask, Ordering::AcqRel) & mask
+}
+
+/// All bits up to the end of the lines in which the blocks of `bits` end. Blocks are multiples of 8
+/// bytes, so 8 of them are whole cache lines.
+fn up_to_line(bits: u64) -> u64 {
+    let last = (u64::BITS - 1 - bits.leading_zeros()) | (LINE_BLOCKS as u32 - 1);
+    u64::MAX >> (u64::BITS - 1 - last)
+}
+
+/// The `count` lowest set bits of `bits` (all of them if there are fewer).
+fn lowest_bits(bits: u64, count: usize) -> u64 {
+    let mut rest = bits;
+    for _ in 0..count {
+        rest &= rest.wrapping_sub(1);
+    }
+    bits & !rest
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::slab::depot::Depots;
+    use crate::testing::slab_model::{Slices, give, take};
+
+    #[test]
+    fn lowest_bits_are_the_lowest() {
+        assert_eq!(lowest_bits(0b1011_0100, 2), 0b0001_0100);
+        assert_eq!(lowest_bits(0b11, 5), 0b11);
+        assert_eq!(lowest_bits(0, 3), 0);
+    }
+
+    #[test]
+    fn a_second_free_is_seen() {
+        let (depots, slices) = (Depots::new(), Slices::new(1));
+        let class = Class::of_size(64);
+        let blocks = take(&depots, &slices, class, 10);
+        give(&depots, &slices, class, blocks[4]).unwrap();
+        assert_eq!(give(&depots, &slices, class, blocks[4]), Err(1 << 4));
+        assert_eq!(
+            slices.slab(blocks[4]).give(class, 0, 1 << 20),
+            Given::Twice(1 << 20)
+        );
+    }
+}

@@ -1,0 +1,11 @@
+//! What the tests of several files share: models of parts of the heap, and the loom models of its
+//! protocols.
+
+#[cfg(loom)]
+mod bell_models;
+#[cfg(loom)]
+mod magazine_models;
+#[cfg(not(loom))]
+pub(crate) mod slab_model;
+#[cfg(loom)]
+mod slab_models;

@@ -1,0 +1,432 @@
+//! Models of the protocol, explored by loom: every interleaving within the stated bounds.
+//!
+//! Bounds: two threads (three in one model, with two preemptions), five preemptions
+//! (`PREEMPTIONS`), one or two slabs of one word (64 blocks of 1,024 bytes, or 128 blocks of 512 in
+//! two words), a pool of slices that all classes share. What each model checks at every step: no
+//! block is in two hands, no give-back is taken for a double free; and at the end: no block is
+//! lost, every slab with free blocks is in its depot's set, and an empty slab beyond the warm one
+//! went back to the pool.
+
+use crate::os::lock::{Lock, Rank};
+use crate::slab::class::Class;
+use crate::slab::decommitted::Cursor;
+use crate::slab::depot::Depots;
+use crate::slab::page_set::Units;
+use crate::slab::{Claim, LISTED, Pages, Round, Slab, Source, Touched};
+use core::ptr::NonNull;
+use loom::sync::Arc;
+use std::sync::Mutex;
+use std::vec::Vec;
+
+const PREEMPTIONS: usize = 5;
+
+/// A pool of slices, as the page heap is to the depots.
+struct Pool {
+    slabs: Vec<Slab>,
+    free: Mutex<Vec<usize>>,
+    /// For every slab the blocks of its first word that were handed out since it was carved.
+    used: Mutex<Vec<u64>>,
+    /// Orders a retiring before the carving that follows it, as the page heap's lock does.
+    lock: Lock,
+}
+
+impl Pool {
+    fn new(slabs: usize) -> Pool {
+        let slabs: Vec<Slab> = (0..slabs).map(|_| Slab::blank()).collect();
+        let free = Mutex::new((0..slabs.len()).rev().collect());
+        Pool {
+            free,
+            used: Mutex::new(std::vec![0; slabs.len()]),
+            slabs,
+            lock: Lock::new(Rank::Meta),
+        }
+    }
+}
+
+impl Source for Pool {
+    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
+        if pages == Pages::Resident {
+            return None;
+        }
+        let guard = self.lock.lock();
+        let number = self.free.lock().unwrap().pop()?;
+        drop(guard);
+        self.used.lock().unwrap()[number] = 0;
+        // SAFETY: no class of these models has so many blocks that it needs far words.
+        unsafe {
+            self.slabs[number].carve(class, (number + 1) << 16, u16::MAX, 16, NonNull::dangling())
+        };
+        Some(NonNull::from(&self.slabs[number]))
+    }
+
+    fn retire(&self, slab: NonNull<Slab>, _touched: Touched) {
+        let number = self
+            .slabs
+            .iter()
+            .position(|held| NonNull::from(held) == slab)
+            .unwrap();
+        let _guard = self.lock.lock();
+        self.free.lock().unwrap().push(number);
+    }
+
+    fn note_withheld(&self, _bytes: isize) {}
+
+    fn keeps_pages(&self, _round: Round) -> bool {
+        false
+    }
+
+    fn pages(&self) -> usize {
+        16
+    }
+
+    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+        // SAFETY: slab records live as long as the pool.
+        let slab = unsafe { slab.as_ref() };
+        // The claimed blocks pin it.
+        assert!(slab.class().is_some() && !units.is_empty());
+        true
+    }
+
+    fn now_ms(&self) -> u64 {
+        0
+    }
+}
+
+struct World {
+    depots: Depots,
+    pool: Pool,
+    /// For every block of every slab the class whose caller holds it, 0 if none does.
+    held: Mutex<Vec<[u64; 2]>>,
+}
+
+/// Blocks in a caller's hands: (slab number, word, bits).
+type Hand = Vec<(usize, usize, u64)>;
+
+impl World {
+    fn new(slabs: usize) -> Arc<World> {
+        let held = Mutex::new((0..slabs).map(|_| [0; 2]).collect());
+        Arc::new(World {
+            depots: Depots::new(),
+            pool: Pool::new(slabs),
+            held,
+        })
+    }
+
+    fn take(&self, class: Class, want: usize) -> Hand {
+        let mut hand = Hand::new();
+        self.depots.take(
+            class,
+            want,
+            &self.pool,
+            &mut |slab, Claim { word, bits, fresh }| {
+                assert_eq!(slab.class(), Some(class), "blocks of another class");
+                let number = (slab.base() >> 16) - 1;
+                let used = &mut self.pool.used.lock().unwrap()[number];
+                assert_eq!(*used & fresh, 0, "a block is fresh twice");
+                if word == 0 {
+                    *used |= bits;
+                }
+                let held = &mut self.held.lock().unwrap()[number][word];
+                assert_eq!(*held & bits, 0, "a block in two hands");
+                *held |= bits;
+                hand.push((number, word, bits));
+            },
+        );
+        hand
+    }
+
+    fn give(&self, class: Class, hand: Hand) {
+        for (number, word, bits) in hand {
+            self.held.lock().unwrap()[number][word] &= !bits;
+            let slab = &self.pool.slabs[number];
+            self.depots
+                .give(slab, class, word, bits, &self.pool)
+                .expect("taken for a double free");
+        }
+    }
+
+    fn purge_spare(&self, class: Class) {
+        let mut cursor = Cursor::at(class);
+        while cursor.is_at(class) {
+            self.depots.purge_spare(Round::All, &mut cursor, &self.pool);
+        }
+    }
+
+    /// No caller holds a block: every slab is whole, listed, or back in the pool.
+    fn check_at_rest(&self, most_slabs: usize) {
+        let in_pool = self.pool.free.lock().unwrap().len();
+        assert!(
+            self.pool.slabs.len() - in_pool <= most_slabs,
+            "an empty slab stayed"
+        );
+        for slab in &self.pool.slabs {
+            let Some(class) = slab.class() else {
+                assert_eq!(slab.free_blocks(), 0, "a bit outside of a slab");
+                continue;
+            };
+            let free = slab.free_blocks() + slab.withheld_blocks(class);
+            assert_eq!(free, class.blocks(), "a block was lost");
+            let listed = slab.listed.load(crate::base::sync::Ordering::Relaxed);
+            assert_eq!(listed, LISTED, "a slab was lost");
+        }
+    }
+}
+
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    explore_within(PREEMPTIONS, model);
+}
+
+fn explore_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+/// 64 blocks, one word.
+fn kilobyte() -> Class {
+    Class::of_size(1024)
+}
+
+/// 128 blocks, two words.
+fn half_kilobyte() -> Class {
+    Class::of_size(512)
+}
+
+/// 8 blocks, which are fresh at first.
+fn two_pages() -> Class {
+    Class::of_size(8192)
+}
+
+#[test]
+fn a_block_is_fresh_once() {
+    explore(|| {
+        let world = World::new(2);
+        let (old, new) = (two_pages(), half_kilobyte());
+        let (first, second) = (world.take(old, 8), world.take(old, 3));
+        world.give(old, second);
+        let other = world.clone();
+        // The second slab retires, and is carved as another class or as the same again.
+        let thread = loom::thread::spawn(move || {
+            other.give(old, first);
+            let hand = other.take(new, 2);
+            other.give(new, hand);
+        });
+        let hand = world.take(old, 2);
+        world.give(old, hand);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn refill_and_flush() {
+    explore(|| {
+        let world = World::new(1);
+        let class = kilobyte();
+        let other = world.clone();
+        let thread = loom::thread::spawn(move || {
+            let hand = other.take(class, 64);
+            other.give(class, hand);
+        });
+        let hand = world.take(class, 3);
+        world.give(class, hand);
+        thread.join().unwrap();
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn unlisting_meets_a_give_back() {
+    explore(|| {
+        let world = World::new(1);
+        let class = kilobyte();
+        let hand = world.take(class, 64);
+        let other = world.clone();
+        let thread = loom::thread::spawn(move || other.give(class, hand));
+        // Finds the slab exhausted, or not any more.
+        let late = world.take(class, 1);
+        world.give(class, late);
+        thread.join().unwrap();
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn two_words_come_back_by_two_threads() {
+    explore(|| {
+        let world = World::new(1);
+        let class = half_kilobyte();
+        let (first, second) = (world.take(class, 64), world.take(class, 64));
+        let other = world.clone();
+        let thread = loom::thread::spawn(move || other.give(class, first));
+        world.give(class, second);
+        thread.join().unwrap();
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn retiring_meets_a_refill() {
+    explore(|| {
+        let world = World::new(2);
+        let class = kilobyte();
+        let (first, second) = (world.take(class, 64), world.take(class, 64));
+        world.give(class, first);
+        let other = world.clone();
+        // Two slabs are empty after this: one is warm, one retires.
+        let thread = loom::thread::spawn(move || other.give(class, second));
+        let hand = world.take(class, 2);
+        world.give(class, hand);
+        thread.join().unwrap();
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn a_slab_is_carved_anew_as_another_class_under_a_claimers_hands() {
+    explore(|| {
+        let world = World::new(2);
+        let (old, new) = (kilobyte(), half_kilobyte());
+        let (first, second) = (world.take(old, 64), world.take(old, 64));
+        world.give(old, first);
+        let other = world.clone();
+        let thread = loom::thread::spawn(move || {
+            // Retires one slab of the old class, then carves its slice anew.
+            other.give(old, second);
+            let hand = other.take(new, 64);
+            other.give(new, hand);
+        });
+        let hand = world.take(old, 1);
+        world.give(old, hand);
+        thread.join().unwrap();
+        world.check_at_rest(2);
+    });
+}
+
+#[test]
+fn a_thread_ends_while_another_refills() {
+    explore(|| {
+        let world = World::new(2);
+        let (one, two) = (kilobyte(), half_kilobyte());
+        let hands = (world.take(one, 2), world.take(two, 2));
+        let other = world.clone();
+        let thread = loom::thread::spawn(move || {
+            other.give(one, hands.0);
+            other.give(two, hands.1);
+        });
+        let hand = world.take(one, 62);
+        world.give(one, hand);
+        thread.join().unwrap();
+        world.check_at_rest(2);
+    });
+}
+
+#[test]
+fn cooling_meets_a_refill() {
+    explore(|| {
+        let world = World::new(1);
+        let class = kilobyte();
+        let hand = world.take(class, 64);
+        world.give(class, hand);
+        let other = world.clone();
+        let thread = loom::thread::spawn(move || other.depots.cool(u64::MAX, &other.pool));
+        let hand = world.take(class, 1);
+        world.give(class, hand);
+        thread.join().unwrap();
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn purging_meets_a_refill() {
+    explore_within(3, || {
+        let world = World::new(1);
+        let class = kilobyte();
+        let kept = world.take(class, 60);
+        let other = world.clone();
+        // Finds the slab exhausted while its spare page is on the way, and takes from what is
+        // withheld.
+        let thread = loom::thread::spawn(move || {
+            let hand = other.take(class, 4);
+            other.give(class, hand);
+        });
+        world.purge_spare(class);
+        thread.join().unwrap();
+        world.give(class, kept);
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn purging_meets_a_give_back() {
+    explore(|| {
+        let world = World::new(1);
+        let class = kilobyte();
+        let (kept, last) = (world.take(class, 60), world.take(class, 4));
+        let first = last[..].to_vec();
+        let other = world.clone();
+        // The page is spare as soon as its bits are set: it may be withheld before the giver has
+        // looked about.
+        let thread = loom::thread::spawn(move || other.give(class, first));
+        world.purge_spare(class);
+        thread.join().unwrap();
+        world.give(class, kept);
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn purging_meets_the_last_give_back() {
+    explore_within(3, || {
+        let world = World::new(2);
+        let class = kilobyte();
+        let (warm, last) = (world.take(class, 64), world.take(class, 4));
+        world.give(class, warm);
+        let other = world.clone();
+        let thread = loom::thread::spawn(move || other.give(class, last));
+        world.purge_spare(class);
+        thread.join().unwrap();
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn purging_in_vain_meets_the_last_give_back() {
+    explore_within(4, || {
+        let world = World::new(2);
+        let class = kilobyte();
+        let (warm, last) = (world.take(class, 64), world.take(class, 4));
+        world.give(class, warm);
+        let other = world.clone();
+        // Takes one of the blocks that the purge is about to claim, and gives all back before it
+        // has given up.
+        let thread = loom::thread::spawn(move || {
+            let hand = other.take(class, 1);
+            other.give(class, hand);
+            other.give(class, last);
+        });
+        world.purge_spare(class);
+        thread.join().unwrap();
+        world.check_at_rest(1);
+    });
+}
+
+#[test]
+fn three_threads_and_two_classes() {
+    explore_within(2, || {
+        let world = World::new(2);
+        let (one, two) = (kilobyte(), half_kilobyte());
+        let (first, second) = (world.take(one, 64), world.take(one, 64));
+        world.give(one, first);
+        let (giver, carver) = (world.clone(), world.clone());
+        let giver = loom::thread::spawn(move || giver.give(one, second));
+        let carver = loom::thread::spawn(move || {
+            let hand = carver.take(two, 64);
+            carver.give(two, hand);
+        });
+        let hand = world.take(one, 1);
+        world.give(one, hand);
+        giver.join().unwrap();
+        carver.join().unwrap();
+        world.check_at_rest(2);
+    });
+}

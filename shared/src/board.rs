@@ -1,0 +1,242 @@
+//! Plain data: the board, a few pages of figures that other processes of the same user read and
+//! through which they make requests.
+//!
+//! The process maps a memory file at its start and seals its size. It keeps a descriptor open on
+//! the file, through which observers find it (`/proc/PID/fd/N`, a link to
+//! `/memfd:neap-board (deleted)`). All fields are 64-bit words, so any bytes are a valid value.
+//! Neither side trusts the other's data. The process only notices that a number in [`Control`]
+//! changed, and bounds the rest. A reader must expect arbitrary bytes from a hostile process.
+//!
+//! ```text
+//!   HEAD_AT       Head      written once
+//!   CONTROL_AT    Control   written by observers
+//!   SERVED_AT     Served    which requests were served
+//!   ARENAS_AT     Arenas    where the heap is
+//!   COARSE_AT     Coarse    kept up to date by the page heap: a sequence number, then the figures
+//!   FIGURES_AT    a sequence number, then a Snapshot: written on request
+//!   SIZES_AT      [SizeFigure; SIZES]: requested sizes, in the counting mode only
+//! ```
+//!
+//! A sequence number is odd while its writer changes the data behind it. A reader loads it before
+//! and after reading. If it was odd or has changed, the reader tries again.
+
+use crate::classes::MAX_BLOCK;
+use crate::stats::{Snapshot, SpanFigures, USES};
+use bytemuck::{Pod, Zeroable};
+
+/// The memory file's name.
+pub const NAME: &core::ffi::CStr = c"neap-board";
+/// The board's first word.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"NeapBord");
+/// The layout's version; changes with every change of this file or of [`Snapshot`].
+pub const VERSION: u64 = 2;
+
+/// Offset of [`Head`] in bytes; the constants below are the offsets of the other parts.
+pub const HEAD_AT: usize = 0;
+/// See [`HEAD_AT`].
+pub const CONTROL_AT: usize = 512;
+/// See [`HEAD_AT`].
+pub const SERVED_AT: usize = 1024;
+/// See [`HEAD_AT`].
+pub const ARENAS_AT: usize = 1280;
+/// See [`HEAD_AT`].
+pub const COARSE_AT: usize = 2048;
+/// See [`HEAD_AT`].
+pub const FIGURES_AT: usize = 4096;
+/// See [`HEAD_AT`].
+pub const SIZES_AT: usize = 64 << 10;
+/// Bytes of the whole board.
+pub const BYTES: usize = (SIZES_AT + SIZES * size_of::<SizeFigure>()).next_multiple_of(64 << 10);
+
+/// The table of sizes counts in steps of this many bytes.
+pub const SIZE_STEP: usize = 8;
+/// Entries of the table of sizes. Entry `n` counts sizes over `8 * (n - 1)` and up to `8 * n`
+/// bytes; the last one counts all sizes that no slab serves.
+pub const SIZES: usize = MAX_BLOCK / SIZE_STEP + 2;
+
+/// Written once, before the board can be found.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Head {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u64,
+    /// [`BYTES`].
+    pub bytes: u64,
+    /// The process's ID.
+    pub pid: u64,
+    /// Bytes of an OS page.
+    pub page_bytes: u64,
+    /// 1: the C frontend (libneap.so); 2: a Rust program's own allocator.
+    pub frontend: u64,
+    /// When the process made the board, in ms of `CLOCK_MONOTONIC`.
+    pub made_ms: u64,
+}
+
+/// Requests. Observers write them, 8 bytes at a time; the process never does.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Control {
+    /// A new number: write the figures soon.
+    pub ask: u64,
+    /// When the observer's lease ends, in ms of `CLOCK_MONOTONIC`. Until then the purge thread
+    /// writes the figures at intervals. The process honours at most [`LEASE_MS`] from now.
+    pub lease_until_ms: u64,
+    /// The interval, in ms; at least [`LEAST_INTERVAL_MS`].
+    pub interval_ms: u64,
+    /// A new number: give all free pages back to the kernel.
+    pub purge: u64,
+    /// A new number: sample at `sample_rate`.
+    pub sample: u64,
+    /// Mean bytes between two samples; 0: off.
+    pub sample_rate: u64,
+    /// The purge thread sleeps on the first four bytes, as on a futex that processes share. After
+    /// writing a request, an observer adds 1 to them with an atomic addition in its own mapping,
+    /// and wakes all sleepers.
+    pub bell: u64,
+}
+
+/// The longest lease, in ms.
+pub const LEASE_MS: u64 = 60_000;
+/// The shortest interval, in ms.
+pub const LEAST_INTERVAL_MS: u64 = 20;
+
+/// Requests served. Each word is valid by itself.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Served {
+    /// The last [`Control::ask`] that the process answered with figures.
+    pub ask: u64,
+    /// The last [`Control::purge`] that the process carried out.
+    pub purge: u64,
+    /// Bytes that this purge gave back.
+    pub purged_bytes: u64,
+    /// The last [`Control::sample`] that the process considered.
+    pub sample: u64,
+    /// The rate in force; 0: off.
+    pub sample_rate: u64,
+    /// Why the process refused, if it did: see [`Refusal`].
+    pub sample_refusal: u64,
+    /// How many times the process wrote the figures.
+    pub written: u64,
+    /// Processor time spent writing them, in total, in ns.
+    pub cost_ns: u64,
+    /// Whether the process has a thread that answers: see [`ThreadState`].
+    pub thread: u64,
+}
+
+/// Whether the process has a purge thread, and why not.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadState {
+    /// Not yet: the heap is small, or there was no safe moment to start it.
+    NotYet = 0,
+    /// It runs.
+    Here = 1,
+    /// `NEAP_PURGE_THREAD=0`.
+    Off = 2,
+    /// A Rust program that has not asked for one.
+    NotAsked = 3,
+    /// The process forbade itself system calls, or set `NEAP_ASK=0`.
+    Sandboxed = 4,
+}
+
+/// Why sampling was not switched on.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It was switched on.
+    None = 0,
+    /// The rate is out of bounds.
+    Rate = 1,
+    /// No memory for the region.
+    Memory = 2,
+    /// The process forbade itself system calls.
+    Sandbox = 3,
+}
+
+/// Where the heap is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Arenas {
+    /// How many entries of `ranges` are valid.
+    pub count: u64,
+    /// First address and length in bytes of each.
+    pub ranges: [[u64; 2]; MOST_ARENAS],
+}
+
+/// The most arenas listed here; a heap with this many spans many TiB.
+pub const MOST_ARENAS: usize = 47;
+
+impl Default for Arenas {
+    fn default() -> Arenas {
+        Arenas::zeroed()
+    }
+}
+
+/// The page heap's own figures. They lag by less than a sixty-fourth of the heap (1 MiB in a small
+/// one). `sequence` guards the rest.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Coarse {
+    /// See the head of this file.
+    pub sequence: u64,
+    /// By [`crate::stats::Use`], in its order.
+    pub spans: [SpanFigures; USES],
+    /// Bytes of large blocks.
+    pub large_bytes: u64,
+    /// Bytes of free spans.
+    pub free: u64,
+    /// Bytes of pages in free spans that may be resident.
+    pub free_dirty: u64,
+    /// Bytes of tables.
+    pub tables: u64,
+    /// Bytes committed.
+    pub committed: u64,
+    /// Bytes reserved.
+    pub reserved: u64,
+    /// How many times pages were given back.
+    pub purges: u64,
+    /// Bytes given back by these purges.
+    pub purged_bytes: u64,
+}
+
+/// The requests of one step of sizes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SizeFigure {
+    /// Number of allocations.
+    pub count: u64,
+    /// Sum of their requested bytes.
+    pub bytes: u64,
+}
+
+macro_rules! words {
+    ($($name:ty),*) => {$(
+        // SAFETY: 64-bit words only, no padding; zero is a value.
+        unsafe impl Zeroable for $name {}
+        // SAFETY: as above, and any bits are a value.
+        unsafe impl Pod for $name {}
+    )*};
+}
+
+words!(Head, Control, Served, Arenas, Coarse, SizeFigure);
+
+const _: () = assert!(
+    size_of::<Head>() <= CONTROL_AT
+        && CONTROL_AT + size_of::<Control>() <= SERVED_AT
+        && SERVED_AT + size_of::<Served>() <= ARENAS_AT
+        && ARENAS_AT + size_of::<Arenas>() <= COARSE_AT
+        && COARSE_AT + size_of::<Coarse>() <= FIGURES_AT
+        && FIGURES_AT + 8 + size_of::<Snapshot>() <= SIZES_AT
+);
+
+/// The first word of the message that a process sends, with the descriptor of its board or of its
+/// profile, to the Unix socket at the path `NEAP_MONITOR`. The kind and the process's ID follow, 8
+/// bytes each.
+pub const GREETING: u64 = u64::from_le_bytes(*b"NeapHere");
+/// The descriptor is of a board.
+pub const KIND_BOARD: u64 = 1;
+/// The descriptor is of a profile's region ([`crate::sites`]).
+pub const KIND_PROFILE: u64 = 2;

@@ -1,0 +1,27 @@
+#![cfg_attr(not(test), no_std)]
+//! What the library and its tools exchange.
+//!
+//! The library writes these data, and the command `neap`, the lab and the programs' tests read
+//! them. Everything here is plain data and its written forms: nothing allocates, takes a lock or
+//! makes a system call.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`board`] | the memory file through which observers read a process's figures and make requests |
+//! | [`sites`] | the memory file that holds a heap profile |
+//! | [`stats`] | the figures of the heap at one moment, as text and as JSON |
+//! | [`ledger`] | the line to which each byte of the heap belongs |
+//! | [`control`] | the options |
+//! | [`classes`] | the built-in size classes, and a file of others |
+//! | [`units`] | the slice |
+
+#[cfg(test)]
+extern crate std;
+
+pub mod board;
+pub mod classes;
+pub mod control;
+pub mod ledger;
+pub mod sites;
+pub mod stats;
+pub mod units;
