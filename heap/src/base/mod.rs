@@ -1,4 +1,4 @@
-//! What every room shares: units, bits, zeros, the façade for atomics, the ordered tree.
+//! What every layer shares: units, bits, zeros, the façade for atomics, the ordered tree.
 
 pub mod clear;
 pub mod sync;

@@ -55,7 +55,7 @@ impl Heap {
             Round::Idle => self.drain(Round::Idle, source),
             Round::All => self.drain_all(),
         }
-        self.stacks.release_idle(&self.pages, before);
+        self.stacks.retire_idle(&self.pages, before);
         self.depots.cool(before, &source);
         let spare = self.purge_spare(round) + self.decay_meta(round, before);
         spare
@@ -70,7 +70,7 @@ impl Heap {
     /// and free pages are room.
     pub(super) fn gather_free(&'static self) {
         self.drain_all();
-        self.stacks.release_idle(&self.pages, u64::MAX);
+        self.stacks.retire_idle(&self.pages, u64::MAX);
         self.depots.cool(u64::MAX, &Origin::blocks(self, Age::New));
         if self.pages.limits().hard() != usize::MAX {
             self.purge_spare(Round::All);
@@ -156,7 +156,7 @@ impl Heap {
         round.caches = self.registry.count();
         self.look_around();
         let before = now.saturating_sub(self.decay_ms());
-        self.stacks.release_idle(&self.pages, before);
+        self.stacks.retire_idle(&self.pages, before);
         self.depots.cool(before, &Origin::blocks(self, Age::New));
         self.meta.cool(before, &Origin::metadata(self, Age::New));
     }

@@ -19,7 +19,7 @@ use crate::cache::misuse;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::pages::STACK_BYTES;
-use crate::stacks::{NotInUse, Pool, Record};
+use crate::stacks::{NotInUse, Pool, StackRecord};
 use crate::stats::StackFigures;
 use core::ffi::CStr;
 use core::mem;
@@ -32,7 +32,7 @@ pub use crate::stacks::{StackError, StackTotals};
 /// A stack, for the coroutine that its owner runs on it. Given back when it is dropped.
 #[derive(Debug)]
 pub struct Stack {
-    record: &'static Record,
+    record: &'static StackRecord,
 }
 
 impl Stack {
@@ -160,5 +160,5 @@ pub fn figures() -> StackFigures {
 /// Gives up all idle stacks: their pages are the heap's at once. Returns how many bytes of address
 /// that was.
 pub fn release_idle() -> usize {
-    HEAP.stacks.release_all(&HEAP.pages)
+    HEAP.stacks.retire_all(&HEAP.pages)
 }

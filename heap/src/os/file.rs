@@ -75,7 +75,7 @@ pub fn open_append(path: &CStr) -> Option<i32> {
     (descriptor >= 0).then_some(descriptor)
 }
 
-/// Closes a descriptor that this room opened.
+/// Closes a descriptor that this layer opened.
 pub fn close(descriptor: i32) {
     // An error loses no data, so it is ignored.
     keep_errno(|| sys_close(descriptor));
@@ -171,6 +171,7 @@ pub(super) fn control(descriptor: c_int, command: c_int, argument: c_int) -> c_i
 ///
 /// # Safety
 /// - The message is valid, and what it points to.
+#[cfg(not(loom))]
 pub(super) unsafe fn send(socket: c_int, message: &libc::msghdr, flags: c_int) -> isize {
     let (socket, flags) = (c_long::from(socket), c_long::from(flags));
     let message = core::ptr::from_ref(message);

@@ -77,7 +77,7 @@ fn wiped_page() -> *mut AtomicU8 {
     };
     if !wiped {
         // SAFETY: the whole reservation above, which holds no value yet.
-        unsafe { Linux.release(page, bytes) };
+        unsafe { Linux.unmap(page, bytes) };
         return null_mut();
     }
     let word = page.as_ptr().cast::<AtomicU8>();

@@ -3,8 +3,9 @@
 //! ```text
 //! base                                             head                frontier
 //! | tags: 1 byte a slice | … | group 1 | group 0 | spans, without a gap | never used … |
-//!                                     |                |
-//!   group: commit bits | dirty masks | records | side entries | far side entries   (of GROUP_SLICES slices)
+//!                                     |
+//!                                     GROUP_SLICES slices:
+//!                       commit bits | dirty masks | records | side entries | far side entries
 //! ```
 //!
 //! Groups run downwards from `head`, so that the first group and the first slices are neighbours
@@ -394,7 +395,7 @@ impl Arena {
         (word, (place % 64) as u32)
     }
 
-    /// The first slice in `from..to` that is committed or not, as asked; `to` when there is none.
+    /// The first slice in `from..to` that is in this state; `to` when there is none.
     pub(super) fn find(&self, from: usize, to: usize, state: Commit) -> usize {
         let mut index = from;
         while index < to {
@@ -409,7 +410,7 @@ impl Arena {
         to
     }
 
-    /// Notes that the slices `from..to` are committed or not. Returns how many were otherwise.
+    /// Sets whether the slices `from..to` are committed. Returns how many changed.
     pub(super) fn set_commit(&self, from: usize, to: usize, state: Commit) -> usize {
         let (mut index, mut changed) = (from, 0);
         while index < to {
@@ -450,7 +451,7 @@ pub struct SliceRef<'h> {
 }
 
 impl SliceRef<'_> {
-    /// The tag its user gave the span that starts here; 0 for every other slice.
+    /// The tag that its user gave the span that starts here; 0 for every other slice.
     #[inline]
     pub fn tag(&self) -> u8 {
         self.arena.tag(self.index).load(Relaxed)
@@ -498,7 +499,7 @@ impl SliceRef<'_> {
     ///
     /// # Safety
     /// - The span is in use and the caller's: the word is a link of a queue in a free span.
-    /// - Null, or what all who read it may take it for.
+    /// - `pointer` is null, or points to what every reader of such a span expects.
     #[inline]
     pub unsafe fn set_user_data(&self, pointer: *mut u8) {
         debug_assert!(self.use_().is_some());

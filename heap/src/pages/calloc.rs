@@ -17,8 +17,8 @@ use core::ptr::NonNull;
 /// Runs shorter than this are written: asking costs as much.
 const LEAST_ASKED: usize = 128 << 10;
 
-/// Runs at most this long are written without asking where that is what asking led to of late: for
-/// each page that is populated, asking costs a quarter to three fifths of writing. Longer ones have
+/// Runs at most this long are written without a query where all recent queries led to a write: for
+/// each populated page, a query costs a quarter to three fifths of a write. Longer runs have
 /// [`ProbePages`].
 const MOST_UNASKED: usize = 1 << 20;
 
@@ -74,7 +74,7 @@ impl<O: Os> PageHeap<O> {
         self.zeroing.spared.fetch_add(bytes - done, Relaxed);
     }
 
-    /// Notes that `bytes` bytes were asked for as zero and known to be.
+    /// Counts `bytes` bytes that were requested as zero and known to be.
     pub fn count_known_zero(&self, bytes: usize) {
         self.zeroing.spared.fetch_add(bytes, Relaxed);
     }
@@ -136,7 +136,7 @@ impl<O: Os> PageHeap<O> {
         };
         // SAFETY: the caller's promise: spans in use are committed, and hold whole pages.
         let answer = unsafe { self.os.populated(start, self.whole_pages(run), visit) };
-        // Who could not tell about the first page was not even asked, most likely.
+        // A kernel that could not tell about the first page was most likely not queried at all.
         let asked = !matches!(answer, Err(Unknown { from }) if from == run.start);
         self.zeroing.asked.fetch_add(usize::from(asked), Relaxed);
         answer

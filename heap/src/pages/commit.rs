@@ -33,8 +33,8 @@ enum Missed {
 }
 
 /// What a request finds.
-enum Look<'h, O: Os> {
-    /// Fit.
+enum Outcome<'h, O: Os> {
+    /// Committed room.
     Found(Found<'h, O>),
     /// A limit that grants it once at most this number of bytes of free pages are dirty.
     Dirty(usize),
@@ -112,16 +112,16 @@ impl<O: Os> PageHeap<O> {
         };
         loop {
             let missed = match self.look(request, use_, &mut tries) {
-                Look::Found(found) => return Some(found),
-                Look::Dirty(most) => {
+                Outcome::Found(found) => return Some(found),
+                Outcome::Dirty(most) => {
                     self.purge_above(most);
                     Missed::Again
                 }
-                Look::Lack(lack) => match self.make(&lack, request, use_, &mut tries) {
+                Outcome::Lack(lack) => match self.make(&lack, request, use_, &mut tries) {
                     Ok(found) => return Some(found),
                     Err(missed) => missed,
                 },
-                Look::Refused => Missed::Refused,
+                Outcome::Refused => Missed::Refused,
             };
             match missed {
                 Missed::Again => {}
@@ -145,7 +145,7 @@ impl<O: Os> PageHeap<O> {
         let made = match lack {
             Lack::Slices(range) => {
                 let (locked, room) = self.commit_range(range);
-                // Fit that was made is taken at once: no other thread comes between, and whether
+                // Room that was made is taken at once: no other thread comes between, and whether
                 // it is found again depends on what else is free.
                 let granted = locked.judge(request.slices, use_) == Admission::Granted;
                 match room {
@@ -162,7 +162,7 @@ impl<O: Os> PageHeap<O> {
     /// What a request finds. The frame ends before that of [`PageHeap::make`] begins, for stacks
     /// may be small. The caller holds `committing`.
     #[inline(never)]
-    fn look(&self, request: &SpanRequest, use_: Use, tries: &mut Tries) -> Look<'_, O> {
+    fn look(&self, request: &SpanRequest, use_: Use, tries: &mut Tries) -> Outcome<'_, O> {
         let mut locked = match tries.settled {
             true => self.settled(),
             false => self.locked(),
@@ -170,14 +170,14 @@ impl<O: Os> PageHeap<O> {
         tries.hidden = locked.inner.aside > 0 && !request.is_optional();
         match locked.judge(request.slices, use_) {
             Admission::Granted => match locked.find_ready(request) {
-                Some(room) => Look::Found((locked, room)),
+                Some(room) => Outcome::Found((locked, room)),
                 None => locked
                     .find_lack(request, tries.units)
-                    .map_or(Look::Refused, Look::Lack),
+                    .map_or(Outcome::Refused, Outcome::Lack),
             },
-            Admission::AfterPurge(most) if locked.may_purge() => Look::Dirty(most),
+            Admission::AfterPurge(most) if locked.may_purge() => Outcome::Dirty(most),
             // The kernel refused to purge what is dirty, or the program locked it.
-            Admission::AfterPurge(_) | Admission::Refused => Look::Refused,
+            Admission::AfterPurge(_) | Admission::Refused => Outcome::Refused,
         }
     }
 
@@ -272,7 +272,7 @@ impl<'h> CommitRange<'h> {
 }
 
 impl Tries {
-    /// Notes what came of an attempt, and says whether anything is left to try.
+    /// Takes in what came of an attempt, and says whether anything is left to try.
     fn after(
         &mut self,
         lack: &Lack<'_>,

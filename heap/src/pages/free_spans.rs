@@ -16,8 +16,8 @@ use core::ptr::{self, NonNull};
 /// Committed room for a request: a free span, and the slice in it where the request begins.
 pub(super) type Fit<'h> = (&'h SpanRecord, usize);
 
-/// How many free spans that may be too short for an alignment are looked at before one that cannot
-/// be.
+/// How many free spans that may be too short for an alignment are tried before one that is surely
+/// long enough.
 const ALIGNED_TRIES: usize = 8;
 
 impl<'h, O: Os> Locked<'h, O> {
@@ -30,7 +30,7 @@ impl<'h, O: Os> Locked<'h, O> {
         ready.then_some((free, at))
     }
 
-    /// Fit for a request, committed or not.
+    /// Room for a request, committed or not.
     pub(super) fn find_free(&self, request: &SpanRequest) -> Option<Fit<'h>> {
         match request.at {
             Some((id, at)) => self

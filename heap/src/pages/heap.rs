@@ -99,8 +99,8 @@ pub(super) struct Inner {
     pub(super) mirrored_slices: usize,
 }
 
-// SAFETY: `inner` and `split_units` are reached only under `lock`; the rest is atomics, constants, and
-// arenas (Sync).
+// SAFETY: `inner` and `split_units` are reached only under `lock`; the rest is atomics, constants,
+// and arenas (Sync).
 unsafe impl<O: Os> Sync for PageHeap<O> {}
 // SAFETY: nothing in it is tied to a thread.
 unsafe impl<O: Os + Send> Send for PageHeap<O> {}
@@ -150,14 +150,14 @@ impl<'h, O: Os> Locked<'h, O> {
     pub(super) fn update_mirror(&mut self) {
         let used = self.inner.counts.used_slices;
         let moved = used.abs_diff(self.inner.mirrored_slices);
-        // From the first span on, however small it is, it is told where the arena is.
+        // The first span, however small, makes the mirror say where the arena is.
         let is_first = self.inner.mirrored_slices == 0 && used != 0;
         if is_first || moved * MIRROR_PART >= used.max(MIRROR_SLICES) {
             self.write_mirror();
         }
     }
 
-    /// The same, in any case.
+    /// Copies the figures to the mirror, if there is one.
     #[cold]
     pub(super) fn write_mirror(&mut self) {
         self.inner.mirrored_slices = self.inner.counts.used_slices;
@@ -321,8 +321,8 @@ impl<O: Os> PageHeap<O> {
         &self.limits
     }
 
-    /// Hears that `bytes` more bytes (fewer, if negative) of spans in use are not resident, and
-    /// stay away for now.
+    /// Counts `bytes` more bytes (fewer, if negative) of spans in use that are known not to be
+    /// resident.
     pub fn count_absent(&self, bytes: isize) {
         self.absent.fetch_add(bytes, Relaxed);
     }

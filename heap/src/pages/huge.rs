@@ -44,7 +44,7 @@ pub(super) fn free_in_unit(arena: &Arena, from: usize) -> u32 {
     free
 }
 
-/// Notes of all slices of the unit at `from` whether they are huge.
+/// Sets for all slices of the unit at `from` whether they are huge.
 pub(super) fn mark(arena: &Arena, from: usize, advice: Huge) {
     (from..from + HUGE_SLICES).for_each(|index| arena.record(index).set_huge(advice == Huge::Want));
 }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_few_whatever_ends() {
+    fn ranges_are_few_whatever_is_split() {
         for step in [2, 3, 7, 101] {
             let mut split = SplitUnits::new();
             let units: Vec<_> = (0..3000).map(|unit| unit * step % 3001).collect();

@@ -13,13 +13,13 @@
 use crate::base::sync::plain::{AtomicI8, AtomicU8, Ordering::Relaxed};
 use crate::base::units::SLICE_BYTES;
 
-/// Findings of [`Occupancy::All`] in a row that make a habit: to be wrong costs a write.
+/// This many findings of [`Occupancy::All`] in a row predict the next: to be wrong costs a write.
 const SURELY_FULL: i8 = 4;
-/// Findings of [`Occupancy::None`] in a row that make one: to be wrong throws away pages, which
-/// cost some 40 times as much to fault in as to write. Who uses a block every 32nd time or more
-/// often never gets there.
+/// This many findings of [`Occupancy::None`] in a row predict the next: to be wrong throws away
+/// pages, which cost some 40 times as much to fault in as to write. A block that is used every 32nd
+/// time or more often never gets there.
 const SURELY_UNTOUCHED: i8 = 32;
-/// How often a habit is looked at again.
+/// Every time of this many, the kernel is queried although the finding is predicted.
 const LOOK_EVERY: i8 = 8;
 /// Where the counting starts over: far over the two, a multiple of [`LOOK_EVERY`].
 const MOST: i8 = 120;
@@ -42,7 +42,7 @@ pub(super) enum Occupancy {
 /// What to do with a block's probe pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeStep {
-    /// They were purged a while ago: what they tell counts.
+    /// They were purged a while ago: see whether the program touched them since.
     Judge,
     /// It is time to purge them.
     Probe,
@@ -50,10 +50,10 @@ pub(super) enum ProbeStep {
     Wait,
 }
 
-/// Of this many long blocks with populated pages, the samples of one are purged.
+/// Of this many long blocks with populated pages, the probe pages of one are purged.
 const PROBE_EVERY: u8 = 4;
-/// From here on samples were purged; what is above counts how often they were found untouched
-/// since.
+/// From here on the probe pages were purged; what is above counts how often they were found
+/// untouched since.
 const PROBED: u8 = 64;
 /// This many times in a row make a block idle: until then it was written for as much as it costs to
 /// fault a part of it in again.
@@ -62,9 +62,9 @@ const SURELY_IDLE: u8 = 16;
 /// A memory of findings, by size. Zeroed, it remembers nothing.
 #[derive(Debug)]
 pub(super) struct Predictor {
-    /// Below [`PROBED`]: how many times [`Predictor::next_step`] was asked. The samples of the blocks
-    /// of one size are not told apart.
-    looks: [AtomicU8; SIZES],
+    /// Below [`PROBED`]: how often [`Predictor::next_step`] was called. Blocks of one size share
+    /// their probe pages' count.
+    probes: [AtomicU8; SIZES],
     /// How many findings in a row: above 0 of [`Occupancy::None`], below 0 of [`Occupancy::All`].
     rows: [AtomicI8; SIZES],
 }
@@ -72,7 +72,7 @@ pub(super) struct Predictor {
 impl Predictor {
     pub(super) const fn new() -> Self {
         Self {
-            looks: [const { AtomicU8::new(0) }; SIZES],
+            probes: [const { AtomicU8::new(0) }; SIZES],
             rows: [const { AtomicI8::new(0) }; SIZES],
         }
     }
@@ -81,14 +81,14 @@ impl Predictor {
         &self.rows[row_of(bytes)]
     }
 
-    /// What to do with the samples of a block of this size that had populated pages.
+    /// What to do with the probe pages of a block of this size that had populated pages.
     pub(super) fn next_step(&self, bytes: usize) -> ProbeStep {
-        let looks = &self.looks[row_of(bytes)];
-        let count = looks.load(Relaxed);
+        let probes = &self.probes[row_of(bytes)];
+        let count = probes.load(Relaxed);
         if count >= PROBED {
             return ProbeStep::Judge;
         }
-        looks.store((count + 1) % PROBE_EVERY, Relaxed);
+        probes.store((count + 1) % PROBE_EVERY, Relaxed);
         if count == 0 {
             ProbeStep::Probe
         } else {
@@ -96,22 +96,22 @@ impl Predictor {
         }
     }
 
-    /// The samples of a block of this size were purged.
+    /// The probe pages of a block of this size were purged.
     pub(super) fn record_probe(&self, bytes: usize) {
-        self.looks[row_of(bytes)].store(PROBED, Relaxed);
+        self.probes[row_of(bytes)].store(PROBED, Relaxed);
     }
 
-    /// The program touched the samples that were purged.
+    /// The program touched the probe pages that were purged.
     pub(super) fn record_use(&self, bytes: usize) {
-        self.looks[row_of(bytes)].store(1, Relaxed);
+        self.probes[row_of(bytes)].store(1, Relaxed);
     }
 
     /// It did not. True when that is so often enough.
     pub(super) fn record_idle(&self, bytes: usize) -> bool {
-        let looks = &self.looks[row_of(bytes)];
-        let times = looks.load(Relaxed).max(PROBED) - PROBED + 1;
+        let probes = &self.probes[row_of(bytes)];
+        let times = probes.load(Relaxed).max(PROBED) - PROBED + 1;
         let enough = times >= SURELY_IDLE;
-        looks.store(if enough { 1 } else { PROBED + times }, Relaxed);
+        probes.store(if enough { 1 } else { PROBED + times }, Relaxed);
         enough
     }
 
@@ -181,14 +181,14 @@ impl Run {
     }
 }
 
-/// Bytes for which there is one sample; a run has at least two.
+/// Bytes for which there is one probe page; a run has at least two.
 const APART: usize = 1 << 20;
 const MOST_SAMPLES: usize = 16;
 
-/// Of this many samples, the slice around one is looked at, to tell whether a block is full.
+/// Of this many probe pages, the slice around one is looked at, to tell whether a block is full.
 const SLICE_EVERY: usize = 4;
 
-/// The samples of one block.
+/// The probe pages of one block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProbePages {
     start: usize,
@@ -199,7 +199,7 @@ pub(super) struct ProbePages {
 }
 
 impl ProbePages {
-    /// The samples of a run of at least two slices, in OS pages of `page` bytes.
+    /// The probe pages of a run of at least two slices, in OS pages of `page` bytes.
     pub(super) fn of(run: Run, page: usize) -> Self {
         let count = (run.bytes / APART).clamp(2, MOST_SAMPLES);
         Self {
@@ -215,7 +215,7 @@ impl ProbePages {
         self.count
     }
 
-    /// The slice's worth of bytes that sample `number` lies in: the last of its part of the block.
+    /// The slice's worth of bytes that probe page `number` lies in: the last of its part of the block.
     fn slice(&self, number: usize) -> Run {
         Run {
             start: self.start + (number + 1) * self.apart - SLICE_BYTES,
@@ -223,7 +223,7 @@ impl ProbePages {
         }
     }
 
-    /// Another page of its slice for every sample, for programs like to touch pages at even
+    /// Another page of its slice for every probe page, for programs like to touch pages at even
     /// distances.
     fn page(&self, number: usize) -> Run {
         let pages = (SLICE_BYTES / self.page).max(1);
@@ -260,7 +260,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn a_habit_takes_findings_in_a_row() {
+    fn a_prediction_takes_findings_in_a_row() {
         let sure = [
             (Occupancy::None, SURELY_UNTOUCHED + 1),
             (Occupancy::All, SURELY_FULL),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_habit_is_looked_at_for_ever() {
+    fn a_prediction_is_checked_again_and_again() {
         for finding in [Occupancy::None, Occupancy::All] {
             let predictor = Predictor::new();
             let (mut asked, mut last) = (0, 0);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_judged_until_they_tell() {
+    fn probe_pages_are_judged_until_they_tell() {
         let predictor = Predictor::new();
         for _ in 0..100 {
             assert_eq!(predictor.next_step(MIB), ProbeStep::Probe);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_lie_in_the_block_and_apart() {
+    fn probe_pages_lie_in_the_block_and_apart() {
         for (bytes, page) in [
             (2 << 20, 4096),
             (5_000_000, 4096),

@@ -109,7 +109,7 @@ impl<O: Os> PageHeap<O> {
     /// - Whole OS pages of one span in use, which no thread uses.
     pub unsafe fn purge_in_use(&self, start: NonNull<u8>, bytes: usize) -> bool {
         let place = self.locate(start.as_ptr() as usize);
-        let Some(place) = place.filter(|place| !place.record().is_foreign()) else {
+        let Some(place) = place.filter(|place| !place.record().is_overmapped()) else {
             return false;
         };
         if self.os.is_locked() {
@@ -127,13 +127,13 @@ impl<O: Os> PageHeap<O> {
         self.decay_ms.store(ms, Relaxed);
     }
 
-    /// Says who purges what is past the decay time: callers on their way, or a thread that calls
-    /// [`PageHeap::purge_due`].
+    /// Sets what purges pages past the decay time: callers at the end of their operations, or a
+    /// thread that calls [`PageHeap::purge_due`].
     pub fn set_driver(&self, driver: Driver) {
         self.driver.store(driver as u8, Relaxed);
     }
 
-    /// Who purges what is past the decay time.
+    /// What purges pages past the decay time.
     pub fn driver(&self) -> Driver {
         match self.driver.load(Relaxed) {
             0 => Driver::Callers,
@@ -290,11 +290,11 @@ fn first_of(run: DirtyRun) -> DirtyRun {
     DirtyRun { to, bytes, ..run }
 }
 
-/// Who purges what is past the decay time.
+/// What purges pages past the decay time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Driver {
-    /// Threads that allocate and free, on the way.
+    /// Threads that allocate and free, at the end of an operation.
     Callers = 0,
     /// A thread that does nothing else.
     Thread = 1,

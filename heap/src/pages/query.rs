@@ -38,7 +38,7 @@ impl<O: Os> PageHeap<O> {
             let mut locked = self.locked();
             for place in run.spans() {
                 // A mapping of the program's that could not be taken away stays.
-                if !place.record().is_foreign() {
+                if !place.record().is_overmapped() {
                     locked.free(place, Dirty::AsBefore, age);
                 }
             }

@@ -63,8 +63,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Hears that the limit on the process's address space may have changed: what is reserved and
-    /// not used counts against it, and keeps threads from starting. Does not wait for the heap's
+    /// To be called when the limit on the process's address space may have changed: what is reserved
+    /// and not used counts against it, and keeps threads from starting. Does not wait for the heap's
     /// locks for long: the caller may have interrupted their holder.
     pub fn address_limit_changed(&self) {
         self.fit_address_limit(self.os.address_limit().unwrap_or(usize::MAX));
@@ -95,7 +95,7 @@ impl<O: Os> PageHeap<O> {
             shortened
                 .flatten()
                 .flatten()
-                .for_each(|range| self.release_range(range));
+                .for_each(|range| self.unmap_range(range));
         }
     }
 
@@ -114,9 +114,9 @@ impl<O: Os> PageHeap<O> {
         rest.sum::<usize>() * SLICE_BYTES
     }
 
-    /// Ends an arena where nothing uses it any more, but for `kept` slices. Returns the addresses
-    /// that it does not need any more. Concurrent frees see nothing of it: tags and tables of
-    /// slices that were ever used stay. The caller holds `committing`.
+    /// Shortens an arena to what was used of it and `kept` slices. Returns the addresses that it no
+    /// longer needs. Concurrent frees are not affected: tags and tables of slices that were ever
+    /// used stay. The caller holds `committing`.
     fn shorten(&self, arena: &Arena, kept: usize) -> Option<[Range<usize>; 3]> {
         let mut locked = (0..LOCK_TRIES).find_map(|_| self.try_locked())?;
         let (layout, old) = (arena.layout(), arena.end());
@@ -145,11 +145,11 @@ impl<O: Os> PageHeap<O> {
         Some(ranges)
     }
 
-    fn release_range(&self, range: Range<usize>) {
+    fn unmap_range(&self, range: Range<usize>) {
         if let Some(start) = NonNull::new(range.start as *mut u8).filter(|_| !range.is_empty()) {
             // SAFETY: of one arena; no span was ever there, nor tables that are committed, and none
             // will be: the arena ends before.
-            unsafe { self.os.release_part(start, range.len()) };
+            unsafe { self.os.unmap_part(start, range.len()) };
         }
     }
 
@@ -165,7 +165,7 @@ impl<O: Os> PageHeap<O> {
         let base = NonNull::new(layout.base as *mut u8).ok_or(Refusal::Space)?;
         if let Err(refused) = self.open_tables(arena) {
             // SAFETY: the whole reservation of `reserve`, not yet published.
-            unsafe { self.os.release(base, layout.slices * SLICE_BYTES) };
+            unsafe { self.os.unmap(base, layout.slices * SLICE_BYTES) };
             return Err(refused.into());
         }
         // SAFETY: the whole reservation of `reserve`, not yet published.

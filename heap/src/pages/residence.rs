@@ -125,7 +125,7 @@ impl<O: Os> Residence<'_, O> {
         // SAFETY: a reservation of our own, all of it.
         if unsafe { os.commit(base, self.bytes.max(os.page_bytes())) }.is_err() {
             // SAFETY: the reservation, which no thread uses.
-            unsafe { os.release(base, self.bytes.max(os.page_bytes())) };
+            unsafe { os.unmap(base, self.bytes.max(os.page_bytes())) };
             return None;
         }
         Some(base.cast())
@@ -181,7 +181,7 @@ impl<O: Os> Residence<'_, O> {
         if let Some(table) = self.table.take() {
             let bytes = self.bytes.max(self.heap.os.page_bytes());
             // SAFETY: the reservation of `room`, which is this value's own.
-            unsafe { self.heap.os.release(table.cast(), bytes) };
+            unsafe { self.heap.os.unmap(table.cast(), bytes) };
         }
     }
 }

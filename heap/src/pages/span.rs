@@ -167,7 +167,7 @@ pub(super) struct SpanRecord {
     /// 1 for [`ZeroState::AllDirty`].
     all_dirty: AtomicU8,
     /// 1 in a span in use that the program mapped over; see [`super::spans`].
-    foreign: AtomicU8,
+    overmapped: AtomicU8,
     /// Of the slice, not of its span: 1 when the kernel may back it with a huge page; see
     /// [`super::huge`].
     huge: AtomicU8,
@@ -231,7 +231,7 @@ impl SpanRecord {
         self.stamp.load(Relaxed)
     }
 
-    /// Sets the bytes asked for; returns the former number.
+    /// Sets the requested bytes; returns the former number.
     pub(super) fn swap_bytes(&self, bytes: usize) -> usize {
         self.stamp.swap(bytes, Relaxed)
     }
@@ -254,19 +254,18 @@ impl SpanRecord {
         self.moved.load(Relaxed) != 0
     }
 
-    /// Notes whether pages were moved into this span in use; returns what was noted before.
+    /// Sets whether pages were moved into this span in use; returns what was set before.
     pub(super) fn swap_moved(&self, moved: bool) -> bool {
         self.moved.swap(u8::from(moved), Relaxed) != 0
     }
 
     /// Whether the program mapped over this span in use, or another process fills its pages.
-    pub(super) fn is_foreign(&self) -> bool {
-        self.foreign.load(Relaxed) != 0
+    pub(super) fn is_overmapped(&self) -> bool {
+        self.overmapped.load(Relaxed) != 0
     }
 
-    /// Notes whether one of them did.
-    pub(super) fn set_foreign(&self, foreign: bool) {
-        self.foreign.store(u8::from(foreign), Relaxed);
+    pub(super) fn set_overmapped(&self, overmapped: bool) {
+        self.overmapped.store(u8::from(overmapped), Relaxed);
     }
 
     /// Whether the kernel may back this slice with a huge page.
@@ -274,7 +273,6 @@ impl SpanRecord {
         self.huge.load(Relaxed) != 0
     }
 
-    /// Notes whether it may.
     pub(super) fn set_huge(&self, huge: bool) {
         self.huge.store(u8::from(huge), Relaxed);
     }
@@ -317,8 +315,8 @@ impl SpanRecord {
         self.index.get() + self.slices.get()
     }
 
-    /// Notes how many of the span's `pages` are dirty, which is its place in the order. To be
-    /// called before the span goes into the tree.
+    /// Sets the span's place in the order, by how many of its `pages` are dirty. To be called before
+    /// the span goes into the tree.
     pub(super) fn set_warmth(&self, pages: usize) {
         let warmth = match self.dirty.get() {
             0 if self.is_huge() => Warmth::Huge,
@@ -329,7 +327,7 @@ impl SpanRecord {
         self.warmth.store(warmth as u8, Relaxed);
     }
 
-    /// As noted by [`SpanRecord::set_warmth`].
+    /// As set by [`SpanRecord::set_warmth`].
     pub(super) fn warmth(&self) -> Warmth {
         match self.warmth.load(Relaxed) {
             0 => Warmth::Warm,
@@ -341,7 +339,7 @@ impl SpanRecord {
 }
 
 // SAFETY: the links are two words of the record, named nowhere else; a free span's size, place and
-// noted warmth change only while it is out of the tree; a place has one span.
+// warmth change only while it is out of the tree; a place has one span.
 unsafe impl Node for SpanRecord {
     type Key = FitKey;
 

@@ -44,8 +44,8 @@ pub struct Extension<'h> {
 }
 
 impl<O: Os> PageHeap<O> {
-    /// A span of `slices` slices at a multiple of `align_slices` slices (a power of two), for a
-    /// user who asks for `bytes` of it. `None` when the kernel or a limit refuses memory; then
+    /// A span of `slices` slices at a multiple of `align_slices` slices (a power of two), of which
+    /// its user requested `bytes`. `None` when the kernel or a limit refuses memory; then
     /// nothing has changed.
     pub fn alloc(
         &self,
@@ -123,7 +123,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Makes a span longer, to `new_slices` slices (more than it has), if what follows it is free;
-    /// sets the bytes asked for. Nothing changes on `None`.
+    /// sets the requested bytes. Nothing changes on `None`.
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, and the caller's.
@@ -151,7 +151,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Gives the end of a span back so that `new_slices` slices (at least one) remain; sets the
-    /// bytes asked for.
+    /// requested bytes.
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, the caller's, of at least `new_slices` slices.
@@ -188,7 +188,7 @@ impl<O: Os> PageHeap<O> {
         self.purge_on_the_way(due);
     }
 
-    /// Sets the bytes asked for of a span whose slices stay.
+    /// Sets the requested bytes of a span whose slices stay.
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, and the caller's.
@@ -329,21 +329,21 @@ impl<O: Os> PageHeap<O> {
     ///
     /// # Safety
     /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
-    /// - What was written to the source lies within the bytes asked for, or was reported as dirty.
+    /// - What was written to the source lies within the requested bytes, or was reported as dirty.
     pub unsafe fn move_pages(
         &self,
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
     ) -> Result<(), RemapError> {
-        let foreign = |at: NonNull<u8>| {
+        let is_overmapped = |at: NonNull<u8>| {
             let place = self.locate(at.as_ptr() as usize);
-            place.is_some_and(|place| place.record().is_foreign())
+            place.is_some_and(|place| place.record().is_overmapped())
         };
         let too_many = self.moved_spans.load(Relaxed) >= MOST_MOVED;
         // What is moved leaves pages behind that are absent, and no longer locked.
         let keeps = self.os.is_locked() || self.os.strict_commit();
-        if keeps || too_many || foreign(from) {
+        if keeps || too_many || is_overmapped(from) {
             return Err(RemapError::Refused);
         }
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
@@ -375,7 +375,7 @@ impl<O: Os> PageHeap<O> {
             return Renewal::NoNeed;
         };
         let (record, slices) = (place.record(), place.slices());
-        if slices <= kept || !(record.is_moved() || record.is_foreign()) {
+        if slices <= kept || !(record.is_moved() || record.is_overmapped()) {
             return Renewal::NoNeed;
         }
         let bytes = (slices - kept) * SLICE_BYTES;
@@ -389,11 +389,11 @@ impl<O: Os> PageHeap<O> {
             // SAFETY: mapped afresh just now, and the caller's promise.
             unsafe { self.advise_mapping(base.add(kept * SLICE_BYTES), bytes) };
         }
-        if !renewed && record.is_foreign() {
+        if !renewed && record.is_overmapped() {
             return Renewal::Refused;
         }
         if renewed && kept == 0 {
-            record.set_foreign(false);
+            record.set_overmapped(false);
             if record.swap_moved(false) {
                 self.moved_spans.fetch_sub(1, Relaxed);
             }
@@ -406,10 +406,10 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Notes that the program mapped a range anew, or that another process fills it: the spans in
-    /// use that it touches, which are the caller's, are no longer what the kernel says of anonymous
-    /// memory, and are mapped afresh when they are freed. Takes no lock. Outside of the arenas it
-    /// costs a comparison for each of them.
+    /// Records that the program mapped a range anew, or that another process fills it. For the spans
+    /// in use that it touches, which are the caller's, the kernel's answers about anonymous memory no
+    /// longer hold, so they are mapped afresh when they are freed. Takes no lock. Outside of the
+    /// arenas it costs a comparison for each of them.
     pub fn record_mapped_over(&self, address: usize, bytes: usize) {
         let Some(place) = self.locate(address) else {
             return;
@@ -424,7 +424,7 @@ impl<O: Os> PageHeap<O> {
         while index < frontier && arena.layout().address(index) < address.saturating_add(bytes) {
             let record = arena.record(index);
             if matches!(record.state(), State::Used(_)) {
-                record.set_foreign(true);
+                record.set_overmapped(true);
             }
             index = record.end().max(index + 1);
         }

@@ -76,7 +76,7 @@ impl Arena {
             .sum()
     }
 
-    /// Notes that nothing in the slices `from..to` is dirty. Returns how many pages were.
+    /// Marks all of the slices `from..to` as clean. Returns how many pages were dirty.
     pub(super) fn clear_dirty(&self, from: usize, to: usize) -> usize {
         let dirty = self.count_dirty(from, to);
         self.fill_masks(from, to, 0);
@@ -90,8 +90,8 @@ impl Arena {
         }
     }
 
-    /// Notes that the first `pages` OS pages of the slices `from..to` may be dirty. Returns how
-    /// many were not before.
+    /// Marks the first `pages` OS pages of the slices `from..to` as dirty. Returns how many were not
+    /// before.
     pub(super) fn mark_dirty(&self, from: usize, to: usize, pages: usize) -> usize {
         let per_slice = self.layout().pages_per_slice;
         let full = self.layout().full_mask();
@@ -113,8 +113,8 @@ impl Arena {
         added
     }
 
-    /// Notes that the first `pages` OS pages of the slices `from..to` are zero. Returns how many
-    /// were dirty.
+    /// Marks the first `pages` OS pages of the slices `from..to` as clean. Returns how many were
+    /// dirty.
     pub(super) fn clear_prefix(&self, from: usize, to: usize, pages: usize) -> usize {
         let per_slice = self.layout().pages_per_slice;
         let whole = (pages / per_slice).min(to - from);

@@ -71,7 +71,7 @@ fn what_slabs_keep_away_does_not_count() {
 }
 
 #[test]
-fn no_more_than_so_many_free_pages_stay() {
+fn free_pages_stay_below_their_bound() {
     let heap = roomy();
     heap.limits().set_dirty(MIB);
     let (old, wall, new) = (
@@ -92,7 +92,7 @@ fn no_more_than_so_many_free_pages_stay() {
 }
 
 #[test]
-fn pages_that_nobody_touched_are_not_purged_for_a_bound() {
+fn untouched_pages_are_not_purged_for_a_bound() {
     let heap = roomy();
     heap.limits().set_dirty(0);
     let span = large(&heap, 32).unwrap();
@@ -119,7 +119,7 @@ fn the_soft_limit_leaves_free_pages_what_is_left() {
 }
 
 #[test]
-fn callers_purge_nothing_while_somebody_else_does() {
+fn callers_purge_nothing_while_a_thread_does() {
     let heap = roomy();
     heap.set_driver(Driver::Thread);
     let (first, _wall) = (large(&heap, 32).unwrap(), large(&heap, 1));
@@ -251,7 +251,7 @@ fn locked_pages_stay_until_they_are_unlocked_or_asked_for() {
 }
 
 #[test]
-fn what_is_to_be_kept_stays_whatever_its_age() {
+fn kept_bytes_stay_at_any_age() {
     let heap = roomy();
     heap.limits().set_kept(usize::MAX);
     let span = large(&heap, 32).unwrap();

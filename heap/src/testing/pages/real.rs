@@ -119,7 +119,7 @@ fn limited_data_is_used_up_and_again() {
         }));
     }
     // SAFETY: the whole reservation, which no thread uses.
-    unsafe { Linux.release(beside, bytes) };
+    unsafe { Linux.unmap(beside, bytes) };
 }
 
 #[test]
