@@ -11,7 +11,7 @@
 //! | [`slab`] | size classes, bitmaps, depots | threads |
 //! | [`pages`] | the page heap: spans, zero state, purge, limits, huge pages | size classes |
 //! | [`unwind`] | which calls led to an allocation | the heap |
-//! | [`os`] | the only room that speaks to the kernel | the heap |
+//! | [`os`] | the only layer that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
 //! Plain data that other processes read as well stand in the crate `neap_shared`.
@@ -31,12 +31,12 @@
 //! - When a thread that purges may be started: [`purge`].
 //! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts:
 //!   [`cache::counted`].
-//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::reclaim`]),
-//!   the profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache (no
-//!   rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread that holds
-//!   one takes one to the left of it only by `try_lock`. A lock's rank says where it stands
-//!   ([`os::lock::Rank`]), and a fork closes them in this order. The C library's list of streams
-//!   comes before all.
+//! - The order of locks: board, quarantine, the profile's region, step of decay
+//!   ([`cache::reclaim`]), the profiler's pace ([`cache::pace`]), draining ([`cache::registry`]),
+//!   registry, cache (no rank), depot, metadata's depots, stacks, committing, purging, page heap. A
+//!   thread that holds one takes one to the left of it only by `try_lock`. A lock's rank says where
+//!   it stands ([`os::lock::Rank`]), and a fork closes them in this order. The C library's list of
+//!   streams comes before all.
 //! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
 //!   [`os::section`] checks it.
 //!

@@ -2,8 +2,8 @@
 //!
 //! `malloc` and its kin are no cancellation points: a thread cancelled inside one would leave locks
 //! held, and memory that no code owns. So this file calls by number where the C library's function
-//! of the name is one (`open`, `read`, `write`, `close` …). `tests/layers.rs` keeps those functions
-//! out of this crate.
+//! of the name is one (`open`, `read`, `write`, `close` …). `tests/layers.rs` keeps those
+//! functions out of this crate.
 //!
 //! Every public function keeps the caller's `errno`.
 

@@ -1,4 +1,5 @@
-//! Other machines: no switch of stacks, so work runs on its caller's; system calls by the C library.
+//! Other machines: no switch of stacks, so work runs on its caller's, and system calls by the C
+//! library.
 
 use core::ffi::c_void;
 

@@ -200,7 +200,8 @@ fn membarrier(command: i32) -> bool {
 }
 
 /// Makes every running thread of the process pass a full memory barrier before it returns.
-/// Registers the process if that has not [been done](prepare_barrier). If the kernel refuses, returns false and promises nothing.
+/// Registers the process if that has not [been done](prepare_barrier). If the kernel refuses,
+/// returns false and promises nothing.
 pub fn heavy_barrier() -> bool {
     if !BARRIER_ALLOWED.load(Ordering::Relaxed) {
         return false;

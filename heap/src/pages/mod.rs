@@ -1,5 +1,5 @@
-//! The page heap: spans of 64 KiB slices, and what is known of each of their pages. It knows neither
-//! size classes nor threads.
+//! The page heap: spans of 64 KiB slices, and what is known of each of their pages. It knows
+//! neither size classes nor threads.
 //!
 //! Each file names only files above it in this table:
 //!
@@ -18,9 +18,9 @@
 //! | `spans` | allocate, free, grow and shrink a span |
 //! | `query`, `calloc` | free by the kernel's page map; make a span zero |
 //!
-//! A freed span takes this way: `spans` (free), `zero_state` (what was written), `free_spans` (merge,
-//! enqueue by age), later `purge`. `docs/purge.md` follows it further, `docs/zero.md` has the
-//! measurements behind `calloc`. The invariants are code in `testing/pages/check.rs`.
+//! A freed span takes this way: `spans` (free), `zero_state` (what was written), `free_spans`
+//! (merge, enqueue by age), later `purge`. `docs/purge.md` follows it further, `docs/zero.md` has
+//! the measurements behind `calloc`. The invariants are code in `testing/pages/check.rs`.
 
 mod arena;
 mod calloc;

@@ -1,8 +1,9 @@
 //! What `calloc` expects of a large reused block: untouched, or populated throughout.
 //!
-//! Programs repeat themselves: a buffer that is allocated again and again is mostly used in the same
-//! way. After some findings in a row the next is expected to be the same; every [`LOOK_EVERY`]th
-//! time the kernel is queried all the same. A misprediction costs time, never correctness.
+//! Programs repeat themselves: a buffer that is allocated again and again is mostly used in the
+//! same way. After some findings in a row the next is expected to be the same; every
+//! [`LOOK_EVERY`]th time the kernel is queried all the same. A misprediction costs time, never
+//! correctness.
 //!
 //! *Probe pages* are a few OS pages of a long block, evenly spread, that stand for all of it. They
 //! answer two questions that would cost more to ask of every page. Is a block that was full once
@@ -215,7 +216,8 @@ impl ProbePages {
         self.count
     }
 
-    /// The slice's worth of bytes that probe page `number` lies in: the last of its part of the block.
+    /// The slice's worth of bytes that probe page `number` lies in: the last of its part of the
+    /// block.
     fn slice(&self, number: usize) -> Run {
         Run {
             start: self.start + (number + 1) * self.apart - SLICE_BYTES,

@@ -63,9 +63,9 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// To be called when the limit on the process's address space may have changed: what is reserved
-    /// and not used counts against it, and keeps threads from starting. Does not wait for the heap's
-    /// locks for long: the caller may have interrupted their holder.
+    /// To be called when the limit on the process's address space may have changed: what is
+    /// reserved and not used counts against it, and keeps threads from starting. Does not wait for
+    /// the heap's locks for long: the caller may have interrupted their holder.
     pub fn address_limit_changed(&self) {
         self.fit_address_limit(self.os.address_limit().unwrap_or(usize::MAX));
     }

@@ -315,8 +315,8 @@ impl SpanRecord {
         self.index.get() + self.slices.get()
     }
 
-    /// Sets the span's place in the order, by how many of its `pages` are dirty. To be called before
-    /// the span goes into the tree.
+    /// Sets the span's place in the order, by how many of its `pages` are dirty. To be called
+    /// before the span goes into the tree.
     pub(super) fn set_warmth(&self, pages: usize) {
         let warmth = match self.dirty.get() {
             0 if self.is_huge() => Warmth::Huge,

@@ -2,10 +2,10 @@
 //!
 //! Pages that the kernel moved keep the offset of the place they come from, so their mapping cannot
 //! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
-//! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once. When they are freed
-//! they are mapped afresh: that gives their pages back to the kernel and lets the mappings merge
-//! again. Spans that the program mapped something over are marked in the same way. Where every
-//! commit is charged Neap moves nothing, for mapping afresh may be refused there.
+//! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once. When they are
+//! freed they are mapped afresh: that gives their pages back to the kernel and lets the mappings
+//! merge again. Spans that the program mapped something over are marked in the same way. Where
+//! every commit is charged Neap moves nothing, for mapping afresh may be refused there.
 
 use super::arena::SliceRef;
 use super::free_spans::Fit;
@@ -406,10 +406,10 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Records that the program mapped a range anew, or that another process fills it. For the spans
-    /// in use that it touches, which are the caller's, the kernel's answers about anonymous memory no
-    /// longer hold, so they are mapped afresh when they are freed. Takes no lock. Outside of the
-    /// arenas it costs a comparison for each of them.
+    /// Records that the program mapped a range anew, or that another process fills it. For the
+    /// spans in use that it touches, which are the caller's, the kernel's answers about anonymous
+    /// memory no longer hold, so they are mapped afresh when they are freed. Takes no lock. Outside
+    /// of the arenas it costs a comparison for each of them.
     pub fn record_mapped_over(&self, address: usize, bytes: usize) {
         let Some(place) = self.locate(address) else {
             return;

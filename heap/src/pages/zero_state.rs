@@ -90,8 +90,8 @@ impl Arena {
         }
     }
 
-    /// Marks the first `pages` OS pages of the slices `from..to` as dirty. Returns how many were not
-    /// before.
+    /// Marks the first `pages` OS pages of the slices `from..to` as dirty. Returns how many were
+    /// not before.
     pub(super) fn mark_dirty(&self, from: usize, to: usize, pages: usize) -> usize {
         let per_slice = self.layout().pages_per_slice;
         let full = self.layout().full_mask();
