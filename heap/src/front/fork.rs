@@ -1,7 +1,7 @@
 //! What happens around a copy of the process: the C library's `fork`, and raw copies that the C
 //! frontend sees.
 //!
-//! Before the kernel copies, [`prepare`] brings the whole heap to rest ([`crate::os::gate`]). Then
+//! Before the kernel copies, [`prepare`] brings the whole heap to rest ([`crate::os::fork`]). Then
 //! [`in_parent`] or [`in_child`] lets it go on. The child writes as little as it can, for most
 //! children soon `exec` or end: a lock that is free is not touched, and the child's board comes up
 //! on its first slow path.

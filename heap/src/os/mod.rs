@@ -68,6 +68,7 @@ mod arch;
 #[path = "x86_64.rs"]
 mod arch;
 
+pub use arch::clear_streaming;
 pub use system::{
     Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
 };
