@@ -87,7 +87,7 @@ check() {
 
 # check_descriptors: without the board, a process has only the program's own descriptors.
 check_descriptors() {
-    LD_PRELOAD=$library NEAP_ATTACH=0 timeout -k 10 600 $python -m test --verbose \
+    LD_PRELOAD=$library NEAP_STATUS_PAGE=0 timeout -k 10 600 $python -m test --verbose \
         --match "$lists_descriptors" test_subprocess >descriptors.log 2>&1 </dev/null &&
         grep -q '^Ran 1 test' descriptors.log && return
     tail -n 40 descriptors.log

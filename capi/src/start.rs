@@ -3,8 +3,9 @@
 use crate::{alone, copies, loader, watch};
 use core::ffi::{c_char, c_int};
 use core::ptr::{NonNull, null_mut};
-use neap_heap::front::attach::{Frontend, set_frontend};
-use neap_heap::{front, purge};
+use neap_heap::front::{self, Frontend};
+use neap_heap::purge;
+use neap_instruments::attach::set_frontend;
 
 type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *mut *mut c_char);
 

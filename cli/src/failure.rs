@@ -34,9 +34,17 @@ impl Failure {
         }
     }
 
-    /// Whether the failure says that there is no such program.
-    pub fn is_not_found(&self) -> bool {
-        self.code == NOT_FOUND
+    /// Whether the failure says that there is no such program, or that it cannot run.
+    pub fn is_of_the_program(&self) -> bool {
+        [NOT_FOUND, NOT_EXECUTABLE].contains(&self.code)
+    }
+
+    /// With a further remedy.
+    pub fn and(self, remedy: &str) -> Self {
+        Self {
+            message: format!("{}; {remedy}", self.message),
+            ..self
+        }
     }
 
     /// Writes the line to standard error and returns the exit code.
@@ -52,6 +60,9 @@ impl fmt::Display for Failure {
         out.write_str(&self.message)
     }
 }
+
+/// The exit code, or the failure to report.
+pub type Outcome = Result<i32, Failure>;
 
 /// Prints a line of `neap`'s own to standard error. A failure to print it cannot be reported, so it
 /// is ignored.

@@ -1,7 +1,8 @@
-//! Replaces this process by the program.
+//! The program: found, given the library, and put in the place of this process.
 
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, shown};
-use crate::program::Link;
+use crate::library;
+use crate::program::{Link, Scope, follow};
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -59,6 +60,24 @@ impl Program {
             code,
             format!("cannot execute {}: {error}", shown(&self.name)),
         )
+    }
+}
+
+/// The program that `words` lead to, with the library preloaded.
+pub fn prepare(words: &[OsString]) -> Result<Program, Failure> {
+    let library = library::find()?;
+    let preload = library::preload(&library)?;
+    let start = follow(words, &library::headers(&library)?).start(scope())?;
+    let program = Program::new(start)?;
+    set_variables([(library::PRELOAD, preload)]);
+    Ok(program)
+}
+
+/// The scope from the flag or from the inherited variable.
+fn scope() -> Scope {
+    match env::var_os("NEAP_CHILDREN") {
+        Some(word) if word == "0" => Scope::Alone,
+        _ => Scope::Tree,
     }
 }
 

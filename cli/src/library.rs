@@ -1,6 +1,7 @@
 //! Locates the library and names it for the dynamic loader.
 
 use crate::failure::{Failure, shown};
+use crate::program::elf::Elf;
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
@@ -35,6 +36,18 @@ pub fn find() -> Result<PathBuf, Failure> {
         .ok_or_else(|| missing(&places))
 }
 
+/// The library's headers, which programs are compared with.
+pub fn headers(library: &Path) -> Result<Elf, Failure> {
+    let damaged = |what: &dyn std::fmt::Display| {
+        Failure::own(format!(
+            "{} is damaged: {what}; install it again",
+            shown(library)
+        ))
+    };
+    let headers = Elf::read(library).map_err(|error: io::Error| damaged(&error))?;
+    headers.ok_or_else(|| damaged(&"no ELF headers"))
+}
+
 fn missing(places: &[PathBuf]) -> Failure {
     let looked: Vec<String> = places
         .iter()
@@ -44,6 +57,13 @@ fn missing(places: &[PathBuf]) -> Failure {
         "the library is not there: put libneap.so beside neap or in ../lib (looked at {})",
         looked.join(", ")
     ))
+}
+
+/// Whether cargo built the file, and will again.
+pub fn is_of_a_build(library: &Path) -> bool {
+    library
+        .file_name()
+        .is_some_and(|name| name == "libneap_c.so")
 }
 
 /// The value of `LD_PRELOAD` with `library` before its current value.
@@ -91,7 +111,10 @@ fn nameable(library: &Path) -> Result<PathBuf, Failure> {
     if is_plain(library) {
         return Ok(library.to_owned());
     }
-    rooms_for_links().iter().filter(|room| is_plain(room)).find_map(|room| link(room, library).ok()).ok_or_else(|| {
+    let rooms = rooms_for_links();
+    let mut plain = rooms.iter().filter(|room| is_plain(room));
+    let linked = plain.find_map(|room| link(room, library).ok());
+    linked.ok_or_else(|| {
         Failure::own(format!(
             "the dynamic loader cannot preload {}: its path has a space, a colon or a dollar sign, \
              and no directory for a link was found; put the library elsewhere",

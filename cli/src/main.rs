@@ -2,17 +2,16 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `command` | the verbs and flags |
+//! | `grammar/` | the table of verbs and their options, and what derives from it |
 //! | `verbs/` | one file per verb |
-//! | `flags` | the options of `neap_shared::control` as flags and variables |
 //! | `library` | where the library is, and its name for the loader |
-//! | `program/` | which files a command line executes, and whether the loader accepts a preload for them |
-//! | `launch`, `supervise`, `statistics` | become the program, or wait for it and print its statistics |
+//! | `program/` | which files a command line executes, and whether they can be preloaded |
+//! | `launch`, `supervise`, `statistics` | become the program, or wait and print its statistics |
 //! | `classes/` | size classes: what they waste, and which ones would suit a program |
 //! | `attach/` | inspects a running process |
 //! | `probe/` | tries out what this kernel offers |
 //! | `profile/` | heap profiles: reads and symbolises them, writes other tools' formats |
-//! | `recording/`, `session/`, `report/` | the heap over time: its file, the run that writes it, the report on it |
+//! | `recording/`, `session/`, `report/` | the heap over time: its file, its run, its report |
 //! | `patience` | a wait that a signal ends early |
 //! | `progress` | shows progress, or stays silent on request |
 //! | `output` | standard output |
@@ -29,9 +28,8 @@
 
 mod attach;
 mod classes;
-mod command;
 mod failure;
-mod flags;
+mod grammar;
 mod launch;
 mod library;
 mod output;
@@ -52,18 +50,18 @@ mod verbs;
 mod view;
 
 use clap::ArgMatches;
-use failure::{Failure, OWN};
-
-/// The exit code, or the failure to report.
-type Outcome = Result<i32, Failure>;
+use failure::OWN;
 
 /// Called by the C runtime. Arguments come from `std::env`, which keeps its own copy.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
     output::begin();
-    let status = match command::neap().try_get_matches() {
+    let status = match grammar::neap().try_get_matches() {
         Ok(matches) => perform(&matches),
-        Err(error) => usage(&error),
+        Err(error) => match grammar::explained(error) {
+            Ok(error) => usage(&error),
+            Err(failure) => failure.report(),
+        },
     };
     std::process::exit(status)
 }

@@ -25,7 +25,7 @@ impl Inbox {
         let refused = |error: io::Error| {
             let room = env::temp_dir();
             Failure::own(format!(
-                "cannot keep statistics in {}: {error}; set TMPDIR or use --stats-file",
+                "cannot keep statistics in {}: {error}; set TMPDIR or use --stats=FILE",
                 shown(&room)
             ))
         };

@@ -5,17 +5,19 @@
 //!
 //! | room | what it does | what it does not know |
 //! |---|---|---|
-//! | [`front`] | the entry points every frontend shares, options, fork, the purge thread, statistics at exit | |
+//! | [`front`] | the entry points every frontend shares, options, fork, the purge thread | |
+//! | [`hook`] | what the instruments are told and asked | what they do |
 //! | [`cache`] | magazines: fast path, refill, flush, draining, thread end; rounds of decay, pressure for memory | |
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
 //! | [`pages`] | the page heap: spans, zero state, purge, limits, huge pages | size classes |
-//! | [`unwind`] | which calls led to an allocation | the heap |
 //! | [`os`] | the only layer that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
-//! Plain data that other processes read as well stand in the crate `neap_shared`.
-//! `tests/layers.rs` fails on an upward edge.
+//! Plain data that other processes read as well stand in the crate `neap_shared`. What looks at
+//! the heap (the status board, the survey, the profiler, the unwinder, the checking and counting
+//! modes) is the crate `neap_instruments`, which depends on this one. `tests/layers.rs` fails on an
+//! upward edge.
 //!
 //! [`glossary`] explains the terms.
 //!
@@ -29,13 +31,13 @@
 //! - Which pages of a slab in use are not resident: [`slab::page_set`]; how they are purged:
 //!   [`slab::decommitted`].
 //! - When a thread that purges may be started: [`purge`].
-//! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts:
-//!   [`cache::counted`].
-//! - The order of locks: board, quarantine, the profile's region, step of decay
-//!   ([`cache::reclaim`]), the profiler's pace ([`cache::pace`]), draining ([`cache::registry`]),
-//!   registry, cache (no rank), depot, metadata's depots, stacks, committing, purging, page heap. A
-//!   thread that holds one takes one to the left of it only by `try_lock`. A lock's rank says where
-//!   it stands ([`os::lock::Rank`]), and a fork closes them in this order. The C library's list of
+//! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts without an
+//!   instruction on the fast path: [`cache::countdown`].
+//! - The order of locks: those of the instruments (board, quarantine, the profile's region, the
+//!   profiler's pace), step of decay ([`cache::reclaim`]), draining ([`cache::registry`]), registry,
+//!   cache (no rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread
+//!   that holds one takes one to the left of it only by `try_lock`. A lock's rank says where it
+//!   stands ([`os::lock::Rank`]), and a fork closes them in this order. The C library's list of
 //!   streams comes before all.
 //! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
 //!   [`os::section`] checks it.
@@ -55,6 +57,8 @@ pub mod cache;
 pub mod front;
 #[doc = include_str!("../GLOSSARY.md")]
 pub mod glossary {}
+#[cfg(not(loom))]
+pub mod hook;
 pub mod os;
 #[cfg(not(loom))]
 pub mod pages;
@@ -63,9 +67,6 @@ pub mod slab;
 pub mod stacks;
 #[cfg(test)]
 mod testing;
-#[cfg(not(loom))]
-pub mod unwind;
 
 #[cfg(not(loom))]
 pub use front::{purge, stack};
-pub use neap_shared::{board, classes, control, ledger, sites, stats};

@@ -1,6 +1,7 @@
 //! The whole API against a naive model: a map from address to what stands there.
 
 use neap_heap::front;
+use neap_instruments::survey::snapshot;
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;
@@ -209,7 +210,7 @@ fn free_all(model: &mut Model) {
 fn check_at_rest() {
     front::purge_all();
     front::check_consistency().unwrap();
-    let figures = front::snapshot();
+    let figures = snapshot();
     assert_eq!(figures.large_bytes, 0, "large blocks stayed");
     assert_eq!(
         figures.live,
@@ -299,10 +300,10 @@ fn threads_come_and_go() {
     };
     (0..50).for_each(|_| round());
     front::purge_all();
-    let before = front::snapshot();
+    let before = snapshot();
     (0..2_000).for_each(|_| round());
     check_at_rest();
-    let after = front::snapshot();
+    let after = snapshot();
     // Which slab a cache comes from depends on what was free; 2,000 threads have 2,000 caches.
     assert!(
         after.metadata <= before.metadata + METADATA_SLACK,

@@ -4,11 +4,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::identity;
 use crate::peers::Ready;
 use crate::programs::which;
 use crate::run;
 use crate::work::count::Counted;
+use crate::work::identity;
 use crate::workloads::Workload;
 
 /// Why instructions cannot be counted here; `None` if they can.
@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn straces_total_is_read() {
-        let table = "    calls syscall\n--------- -------\n       23 mmap\n--------- -------\n      103 total\n";
+        let table = "    calls syscall\n--------- -------\n       23 mmap\n\
+                     --------- -------\n      103 total\n";
         assert_eq!(total_calls(table), Some(103));
         assert_eq!(total_calls("nothing"), None);
     }

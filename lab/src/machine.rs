@@ -81,7 +81,7 @@ pub fn resident_bytes() -> anyhow::Result<u64> {
 pub fn resident_kib(who: &str) -> anyhow::Result<u64> {
     let statm = fs::read_to_string(format!("/proc/{who}/statm"))?;
     let pages = statm.split_whitespace().nth(1).context("a short statm")?;
-    Ok(pages.parse::<u64>()? * crate::work::pagemap::page_size() / 1_024)
+    Ok(pages.parse::<u64>()? * crate::pagemap::page_size() / 1_024)
 }
 
 /// KiB of page tables of process `pid`.

@@ -1,26 +1,26 @@
-//! The lab: the peers, the workloads, the measurements and their records.
+//! The lab: the experiments, the peers, the workloads and the records.
 //!
 //! | file or directory | contents |
 //! |---|---|
-//! | `verbs/` | one file per verb of the command line |
-//! | `workloads`, `peers` | what is run and under which allocators, as data |
+//! | `engine/` | what all experiments share: settings, rounds, records, tables, pictures |
+//! | `experiments` | the list of the experiments |
+//! | `bench` | allocators compared: time, memory, faults, instructions, system calls |
+//! | `calloc/` | the published calloc and free in a loop |
+//! | `download/` | the published download through pyOpenSSL |
+//! | `prices/` | the cost of detecting and making zeroed memory on this machine |
+//! | `tide/` | the published five steps: the heap, the stacks and the system |
+//! | `retention`, `fragmentation` | what freed memory still costs |
+//! | `classes/` | the published size classes, and the sizes that programs request |
+//! | `profile/` | the accuracy and the cost of the sampling profiler |
+//! | `memory` | the steps of the tour of virtual memory |
+//! | `verbs/` | the verbs that are no experiments |
+//! | `workloads`, `peers/` | what is run and under which allocators, as data |
 //! | `work/` | the work of a worker process; the only part that runs under a preload |
 //! | `programs` | workloads that are other projects' programs |
 //! | `run`, `counts` | one measurement: time, memory and faults; instructions and system calls |
-//! | `memory_file` | the memory files that Neap shows to other processes |
-//! | `identity` | which malloc a process really uses |
-//! | `classes/` | the published class of 24 bytes: the cost of blocks and size classes, and the sizes that programs request |
-//! | `calloc/` | the campaign of calloc and free |
-//! | `memory` | the steps of the tour of virtual memory |
-//! | `prices/` | the cost of detecting and making zeroed memory on this machine |
-//! | `retention`, `fragmentation` | what freed memory still costs: in a sleeping process, and between live blocks |
-//! | `profile/` | the accuracy and the cost of the sampling profiler |
-//! | `engine/` | what all experiments share: settings, rounds, records, tables, pictures |
-//! | `experiments` | the list of the experiments |
-//! | `bench`, `stats`, `summary` | interleaved rounds and their statistics |
-//! | `download/` | the published download: its environment, its server, its cells and their report |
-//! | `tide/` | the published five steps: the heap, the stacks and the system |
-//! | `record`, `report`, `plot` | the CSV file, the tables, the SVG picture |
+//! | `report` | what a worker tells |
+//! | `machine`, `pagemap`, `scan`, `memory_file` | what the kernel and Neap tell about a process |
+//! | `stats`, `names`, `rng` | statistics; choice by name; numbers from a seed |
 
 mod bench;
 mod calloc;
@@ -30,18 +30,21 @@ mod download;
 mod engine;
 mod experiments;
 mod fragmentation;
-mod identity;
 mod machine;
 mod memory;
 mod memory_file;
 mod names;
+mod pagemap;
 mod peers;
 mod prices;
 mod profile;
 mod programs;
+mod report;
+
 mod retention;
 mod rng;
 mod run;
+mod scan;
 mod stats;
 mod tide;
 mod verbs;

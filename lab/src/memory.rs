@@ -46,32 +46,41 @@ impl Step {
     fn lesson(self) -> &'static str {
         match self {
             Step::Malloc => {
-                "A malloc of this size is a promise of addresses: no page is there until it is touched."
+                "A malloc of this size is a promise of addresses: no page is there until it is \
+                    touched."
             }
             Step::FreeUntouched => {
-                "Pages that never were cannot be given back: a free costs what was used, not what was asked for."
+                "Pages that never were cannot be given back: a free costs what was used, not what \
+                    was asked for."
             }
             Step::Calloc => {
-                "Pages fresh from the kernel are zero already: an allocator that knows, or asks, writes nothing here."
+                "Pages fresh from the kernel are zero already: an allocator that knows, or asks, \
+                    writes nothing here."
             }
             Step::Read => {
-                "A page that was never written reads as the kernel's one zero page: faults and page tables, no memory."
+                "A page that was never written reads as the kernel's one zero page: faults and \
+                    page tables, no memory."
             }
             Step::Write => {
-                "The first write to a page is when memory is really taken, one fault a page (or a huge page)."
+                "The first write to a page is when memory is really taken, one fault a page (or a \
+                    huge page)."
             }
             Step::Free => {
-                "What stays resident now is kept by the allocator for the next caller; what fell went to the kernel."
+                "What stays resident now is kept by the allocator for the next caller; what fell \
+                    went to the kernel."
             }
             Step::Idle => {
-                "What fell here came back without a call from the program; what did not is still the process's."
+                "What fell here came back without a call from the program; what did not is still \
+                    the process's."
             }
             Step::MapFile => "A mapped file takes only addresses at first: nothing is read yet.",
             Step::WriteFile => {
-                "Its pages belong to the page cache: they count as file (or shared) pages, not as the process's own."
+                "Its pages belong to the page cache: they count as file (or shared) pages, not as \
+                    the process's own."
             }
             Step::ReadFile => {
-                "read(2) sees what was written through the mapping, with no msync: both are the same page."
+                "read(2) sees what was written through the mapping, with no msync: both are the \
+                    same page."
             }
             Step::UnmapFile => {
                 "The addresses are gone from the process, the bytes are still in the file."

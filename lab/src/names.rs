@@ -2,8 +2,37 @@
 
 use anyhow::bail;
 
-/// The items whose names are in `names`, or all if there are none, in their own order. `what` is the
-/// word for one of them.
+/// An enumeration whose items have names, for the command line and the records.
+macro_rules! named {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $type:ident { $($(#[$doc:meta])* $item:ident = $name:literal,)+ }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $type { $($(#[$doc])* $item,)+ }
+
+        #[allow(dead_code, reason = "not every enumeration needs all of it")]
+        impl $type {
+            /// All, in order.
+            pub const ALL: [$type; [$($name),+].len()] = [$($type::$item),+];
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self { $($type::$item => $name),+ }
+            }
+
+            /// The one with that name.
+            pub fn find(name: &str) -> Option<$type> {
+                $type::ALL.into_iter().find(|item| item.name() == name)
+            }
+        }
+    };
+}
+pub(crate) use named;
+
+/// The items whose names are in `names`, or all if there are none, in their own order. `what` is
+/// the word for one of them.
 ///
 /// # Errors
 /// If a name is none of theirs.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::identity;
 use crate::machine;
 use crate::peers::Ready;
 use crate::run::{self, Sample};
+use crate::work::identity;
 use crate::workloads::{Shape, Workload};
 
 /// Runs a program's workload once under `peer`.
@@ -231,7 +231,8 @@ mod tests {
 
     #[test]
     fn redis_benchmarks_table_is_read() {
-        let report = "\"test\",\"rps\",\"avg\"\n\"SET\",\"500000.00\",\"0.1\"\n\"GET\",\"1000000.00\",\"0.1\"\n";
+        let report = "\"test\",\"rps\",\"avg\"\n\"SET\",\"500000.00\",\"0.1\"\n\
+                      \"GET\",\"1000000.00\",\"0.1\"\n";
         assert_eq!(redis_ns_per_request(report).unwrap(), 1_500.0);
         assert!(redis_ns_per_request("\"SET\",\"1\"\n").is_err());
     }

@@ -14,8 +14,8 @@ use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
 use crate::engine::figure::Figure;
 use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, Setting, Settings};
 use crate::peers::Ready;
-use crate::work::retention::{MOMENTS, PATTERNS, Pattern};
-use crate::{machine, run};
+use crate::work::retention::{MOMENTS, Pattern};
+use crate::{machine, report, run};
 
 /// How much of its freed memory a sleeping process keeps.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -74,7 +74,7 @@ impl Terms {
 /// almost all the time, and bytes do not depend on the processor.
 fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
     let peers = available_peers(settings)?;
-    let patterns = settings.chosen(("only", "pattern"), &PATTERNS, Pattern::name)?;
+    let patterns = settings.chosen(("only", "pattern"), &Pattern::ALL, Pattern::name)?;
     let (rounds, quick) = (settings.rounds(1), settings.is_quick());
     let mib = match quick {
         true => settings.number("mib").min(QUICK_MIB),
@@ -168,7 +168,7 @@ impl Worker {
     fn wait_for(&mut self, moment: &str) -> anyhow::Result<()> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
-        let told = run::field(&line, "moment");
+        let told = report::field(&line, "moment");
         ensure!(
             told == Some(moment),
             "the worker told {line:?} instead of {moment}"

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use crate::identity;
 use crate::machine;
 use crate::peers::Ready;
-use crate::work::Outcome;
+use crate::report::{field, needed};
+use crate::work::identity;
+use crate::work::outcome::Outcome;
 use crate::workloads::Workload;
 
 /// A run that takes longer counts as hung.
@@ -48,7 +49,6 @@ pub fn report(outcome: &Outcome) -> anyhow::Result<()> {
     if let Some(bytes) = outcome.bytes_per_block {
         println!("bytes_per_block={bytes}");
     }
-    println!("heap={}", identity::own_heap()?.display());
     Ok(())
 }
 
@@ -69,20 +69,6 @@ pub fn parse(report: &str, library: &Path) -> anyhow::Result<Sample> {
             .map(str::parse)
             .transpose()?,
     })
-}
-
-/// The value of the line `key=value` in a report.
-pub fn field<'a>(report: &'a str, key: &str) -> Option<&'a str> {
-    let of = |line: &'a str| line.strip_prefix(key)?.strip_prefix('=');
-    report.lines().find_map(of).map(str::trim)
-}
-
-/// Like [`field`], but the line is required.
-///
-/// # Errors
-/// If there is no such line.
-pub fn needed<'a>(report: &'a str, key: &str) -> anyhow::Result<&'a str> {
-    field(report, key).with_context(|| format!("the worker did not tell {key}"))
 }
 
 /// Fails unless the worker that wrote `report` used `library`.

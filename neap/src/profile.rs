@@ -14,7 +14,8 @@
 //! `neap report PID` show them, also after [`stop`].
 
 use neap_heap::cache::heap::HEAP;
-use neap_heap::front::{self, profile};
+use neap_heap::front;
+use neap_instruments::profile;
 use neap_shared::board::Refusal;
 
 /// Why the profiler did not start.

@@ -10,6 +10,7 @@
 //! ```
 
 use neap_heap::front;
+use neap_instruments::survey;
 
 #[doc(inline)]
 pub use neap_shared::ledger::{Ledger, Line, Requested, Sign};
@@ -24,11 +25,11 @@ pub use neap_shared::stats::{
 /// Uses 20 KiB of stack; on a smaller one, see [`snapshot_into`].
 pub fn snapshot() -> Snapshot {
     front::initialize();
-    front::snapshot()
+    survey::snapshot()
 }
 
 /// Like [`snapshot`], in place: for figures that are on the heap, and callers on a small stack.
 pub fn snapshot_into(figures: &mut Snapshot) {
     front::initialize();
-    front::snapshot_into(figures);
+    survey::snapshot_into(figures);
 }

@@ -134,11 +134,11 @@ pub enum ThreadState {
     NotYet = 0,
     /// It runs.
     Here = 1,
-    /// `NEAP_PURGE_THREAD=0`.
+    /// `NEAP_PURGE_THREAD=never`.
     Off = 2,
     /// A Rust program that has not asked for one.
     NotAsked = 3,
-    /// The process forbade itself system calls, or set `NEAP_ASK=0`.
+    /// The process forbade itself system calls, or set `NEAP_KERNEL_QUERIES=0`.
     Sandboxed = 4,
 }
 

@@ -29,7 +29,7 @@ struct Plan {
 /// Where a `dlopen` with `mode` goes, and with which mode.
 extern "C" fn plan(mode: c_int) -> Plan {
     // What is loaded may come to lie where something else lay before.
-    neap_heap::unwind::forget();
+    neap_instruments::unwind::forget();
     let stripped = if neap_heap::front::deepbind_kept() {
         mode
     } else {

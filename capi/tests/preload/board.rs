@@ -8,7 +8,7 @@ use std::process::Output;
 /// Runs one mode; none if there is no compiler.
 fn outcome(mode: &str, variables: &[(&str, &str)]) -> Option<Output> {
     let program = compile("programs/attach/board.c", Artifact::Program, &[])?;
-    let mut all = vec![("NEAP_ATTACH", "1")];
+    let mut all = vec![("NEAP_STATUS_PAGE", "1")];
     all.extend(variables);
     Some(run(&program, &[OsStr::new(mode)], &all))
 }
@@ -22,8 +22,29 @@ fn holds(mode: &str, variables: &[(&str, &str)]) {
 #[test]
 fn every_process_has_a_sealed_board() {
     holds("present", &[]);
-    holds("hidden", &[("NEAP_ATTACH", "0")]);
-    holds("hidden", &[("NEAP_ASK", "0")]);
+    holds("hidden", &[("NEAP_STATUS_PAGE", "0")]);
+    holds("hidden", &[("NEAP_KERNEL_QUERIES", "0")]);
+}
+
+/// Where the new name is set, the earlier one does not count, in either order.
+#[test]
+fn variables_keep_their_earlier_names() {
+    let Some(program) = compile("programs/attach/board.c", Artifact::Program, &[]) else {
+        return;
+    };
+    for (mode, variables) in [
+        ("present", &[("NEAP_ATTACH", "1")][..]),
+        ("hidden", &[("NEAP_ATTACH", "0")]),
+        ("hidden", &[("NEAP_ATTACH", "1"), ("NEAP_STATUS_PAGE", "0")]),
+        ("hidden", &[("NEAP_STATUS_PAGE", "0"), ("NEAP_ATTACH", "1")]),
+        (
+            "present",
+            &[("NEAP_ATTACH", "0"), ("NEAP_STATUS_PAGE", "1")],
+        ),
+        ("hidden", &[("NEAP_STATUS_PAGE", "1"), ("NEAP_ASK", "0")]),
+    ] {
+        succeeds(&run(&program, &[OsStr::new(mode)], variables), mode);
+    }
 }
 
 /// Every process had a board from its start.
@@ -81,7 +102,7 @@ fn ringing_in_vain_wakes_nobody_for_long() {
 #[test]
 fn a_small_program_answers_if_told_to() {
     holds("small", &[]);
-    holds("quiet-child", &[("NEAP_ANSWER", "1")]);
+    holds("quiet-child", &[("NEAP_PURGE_THREAD", "always")]);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_soft_limit_and_a_purge_thread() {
 
 #[test]
 fn free_pages_are_bounded() {
-    passes("dirty.c", &["8388608"], Some(("NEAP_DIRTY_MAX", "8M")));
+    passes("dirty.c", &["8388608"], Some(("NEAP_LIMIT_DIRTY", "8M")));
 }
 
 #[test]

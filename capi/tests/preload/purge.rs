@@ -154,7 +154,7 @@ fn a_sandbox_that_was_entered_unseen() {
 fn a_sandbox_from_before_the_start() {
     // A filter that is there at the start is usually a container's, which kills for nothing: this
     // one must be told of.
-    let options = [("NEAP_DECAY", "50"), ("NEAP_ASK", "0")];
+    let options = [("NEAP_DECAY", "50"), ("NEAP_KERNEL_QUERIES", "0")];
     passes("sandbox", &["inherited"], &options);
 }
 
@@ -204,7 +204,7 @@ fn no_process_lives_on_for_its_purge() {
     let ways = ["return", "exit", "pthread-exit", "last-thread", "late-free"];
     for way in ways {
         ends(&program, way, &[LONG]);
-        ends(&program, way, &[("NEAP_ANSWER", "1")]);
+        ends(&program, way, &[("NEAP_PURGE_THREAD", "always")]);
     }
 }
 
@@ -259,7 +259,11 @@ fn the_options_are_known() {
     };
     for (name, value) in [
         ("NEAP_PURGE_THREAD", "1"),
+        ("NEAP_PURGE_THREAD", "always"),
+        ("NEAP_DECAY", "500"),
+        ("NEAP_DECAY", "2s"),
         ("NEAP_DIRTY_MAX", "64M"),
+        ("NEAP_LIMIT_DIRTY", "64M"),
         ("NEAP_LIMIT_SOFT", "1G"),
         ("NEAP_LIMIT", "2G"),
     ] {

@@ -74,15 +74,15 @@ fn questions_kill() {
     survives(&["seccomp-late", "seccomp-call-late"]);
 }
 
-/// `NEAP_ASK=0`: there is no descriptor to attack, and zeros are zeros.
+/// `NEAP_KERNEL_QUERIES=0`: there is no descriptor to attack, and zeros are zeros.
 #[test]
 fn nobody_is_asked() {
     let Some(program) = built("torture", Artifact::Program) else {
         return;
     };
     let arguments = ["--rounds", "1500", "--mode", "close"].map(OsStr::new);
-    let output = run(&program, &arguments, &[("NEAP_ASK", "0")]);
-    succeeds(&output, "torture, NEAP_ASK=0");
+    let output = run(&program, &arguments, &[("NEAP_KERNEL_QUERIES", "0")]);
+    succeeds(&output, "torture, NEAP_KERNEL_QUERIES=0");
     let said = text(&output.stdout);
     assert!(said.contains(" 0 descriptors attacked"), "{said}");
 }

@@ -322,7 +322,7 @@ static const struct entry {
     {"malloc_usable_size, free_sized, free_aligned_sized", one_block, sizes_of, LATER, NULL},
     {"operator new and delete", find_operators, operators, LATER, NULL},
     {"neap_stack_*", nothing, stacks, LATER, NULL},
-    {"decay on the way", to_decay, decay, LATER, "NEAP_PURGE_THREAD=0"},
+    {"decay on the way", to_decay, decay, LATER, "NEAP_PURGE_THREAD=never"},
     {"decay on the way, a soft limit passed", to_decay, decay, LATER, "NEAP_LIMIT_SOFT=32M"},
     {"free that starts or wakes the purge thread", nothing, much_freed, LATER, NULL},
     {"_exit with statistics", nothing, leave, LAST, "NEAP_STATS=json"},

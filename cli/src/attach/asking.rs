@@ -6,11 +6,11 @@
 use super::board::Board;
 use super::reach::ended;
 use crate::failure::Failure;
-use crate::view::slices;
 use neap_shared::board::{
     CONTROL_AT, Coarse, Control, LEASE_MS, LEAST_INTERVAL_MS, Refusal, Served, ThreadState,
 };
 use neap_shared::stats::Snapshot;
+use neap_shared::units::SLICE_SHIFT;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::mem::offset_of;
@@ -213,7 +213,8 @@ impl Board {
                 format!("{title} cannot sample: there is no memory for the profile")
             }
             _ if why == Refusal::Sandbox as u64 => format!(
-                "{title} cannot sample: it has forbidden itself the system calls that sampling needs"
+                "{title} cannot sample: it has forbidden itself the system calls that sampling \
+                 needs"
             ),
             _ => format!("{title} refuses to sample for a reason that this neap does not know"),
         })
@@ -239,7 +240,9 @@ impl Heap {
     fn of_library(coarse: Option<&Coarse>) -> Heap {
         let used = coarse.map_or(0, |coarse| {
             let spans = coarse.spans.iter();
-            let taken = spans.fold(0_u64, |sum, span| sum.saturating_add(slices(span.slices)));
+            let taken = spans.fold(0_u64, |sum, span| {
+                sum.saturating_add(span.slices.saturating_mul(1 << SLICE_SHIFT))
+            });
             taken.saturating_add(coarse.free_dirty)
         });
         match used < SMALL {
@@ -269,25 +272,29 @@ impl Silence {
                 None,
             ),
             () if is(ThreadState::Off) => (
-                "it was started without the thread that answers (NEAP_PURGE_THREAD=0), so only its own calls of the allocator do",
-                Some("start it without --no-purge-thread"),
+                "it was started without the thread that answers (NEAP_PURGE_THREAD=never), so only \
+                 its own calls of the allocator do",
+                Some("start it without --purge-thread never"),
             ),
             () if is(ThreadState::Sandboxed) => (
                 "it forbade itself system calls, or Neap was told to make no unusual ones",
                 None,
             ),
             () if is(ThreadState::NotAsked) || heap == Heap::OfRust => (
-                "a Rust program with Neap as its own allocator has no thread that answers unless it asks for one, so only \
+                "a Rust program with Neap as its own allocator has no thread that answers unless \
+                 it asks for one, so only \
                  its own calls of the allocator do",
-                Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=1"),
+                Some("call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=always"),
             ),
             () if heap == Heap::Small => (
-                "its heap is small, so it has no thread that answers, only its own calls of the allocator do",
-                Some("start it with neap run --answer"),
+                "its heap is small, so it has no thread that answers, only its own calls of the \
+                 allocator do",
+                Some("start it with neap run --purge-thread always"),
             ),
             () => (
-                "it has found no safe moment yet to start the thread that answers, so only its own calls of the allocator do",
-                Some("start it with neap run --answer"),
+                "it has found no safe moment yet to start the thread that answers, so only its own \
+                 calls of the allocator do",
+                Some("start it with neap run --purge-thread always"),
             ),
         };
         Silence { why, remedy }
@@ -416,7 +423,7 @@ mod tests {
             ..Served::default()
         };
         forged.write(SERVED_AT, bytes_of(&served));
-        assert!(why(&forged).why.contains("NEAP_PURGE_THREAD=0"));
+        assert!(why(&forged).why.contains("NEAP_PURGE_THREAD=never"));
     }
 
     #[test]

@@ -161,7 +161,8 @@ fn head(reach: &Reach) -> Result<Head, String> {
             Err("is none of Neap's: its first word is another".into())
         }
         Head { version, .. } if version != board::VERSION => Err(format!(
-            "has layout {version}, and this neap reads layout {}: use the neap that came with the library",
+            "has layout {version}, and this neap reads layout {}: use the neap that came with the \
+             library",
             board::VERSION
         )),
         Head { bytes, .. } if bytes != board::BYTES as u64 => {
@@ -183,12 +184,14 @@ fn absent(process: &Process, fault: Option<Fault>) -> Failure {
     Failure::own(match fault {
         Some(Fault::Forged(why)) => format!("{title}: its board {why}"),
         Some(Fault::Foreign(pid)) => format!(
-            "{title} has no board of its own, only that of process {pid}: it has not allocated since it was forked, or \
+            "{title} has no board of its own, only that of process {pid}: it has not allocated \
+             since it was forked, or \
              only watches that process"
         ),
         None if has_library() => format!(
-            "{title} runs under Neap without a board: it has done too little so far (neap run and NEAP_ATTACH=1 make \
-             a board at the start), was started with NEAP_ATTACH=0, or could not make one"
+            "{title} runs under Neap without a board: it has done too little so far (neap run and \
+             NEAP_STATUS_PAGE=1 make \
+             a board at the start), was started with NEAP_STATUS_PAGE=0, or could not make one"
         ),
         None => format!("{title} does not run under Neap: start it with neap run"),
     })

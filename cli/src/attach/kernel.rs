@@ -122,7 +122,8 @@ mod tests {
     use super::*;
 
     const SMAPS: &str = "\
-1000-5000 rw-p 00000000 00:00 0 \nSize:  16 kB\nRss:  8 kB\nPss:  8 kB\nSwap:  4 kB\nSwapPss: 4 kB\nVmFlags: rd wr\n\
+1000-5000 rw-p 00000000 00:00 0 \nSize:  16 kB\nRss:  8 kB\nPss:  8 kB\nSwap:  4 kB\nSwapPss: 4 \
+kB\nVmFlags: rd wr\n\
 8000-9000 r-xp 00000000 08:01 77   /usr/lib/a b.so\nRss:  4 kB\nSwap:  0 kB\n";
 
     #[test]

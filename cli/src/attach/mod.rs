@@ -2,9 +2,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `process` | a process by its directory in /proc, which stays that process's even if its PID is reused |
-//! | `target` | finds the process that a word of the command line names; lists all processes under Neap |
-//! | `reach` | bytes of another process's memory file, through its descriptor or through its memory |
+//! | `process` | a process by its directory in /proc, even if its PID is reused |
+//! | `target` | the process that a word names; all processes under Neap |
+//! | `reach` | another process's memory file, by its descriptor or its memory |
 //! | `board` | reads a board |
 //! | `asking` | makes requests through a board: for figures, a purge, samples |
 //! | `bell` | wakes the process's thread |

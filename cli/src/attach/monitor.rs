@@ -44,7 +44,8 @@ impl Room {
     fn new() -> Result<Room, Failure> {
         let refused = |folder: &Path, error: &io::Error| {
             Failure::own(format!(
-                "cannot make a socket for the program in {}: {error}; set TMPDIR to a directory that can be written",
+                "cannot make a socket for the program in {}: {error}; set TMPDIR to a directory \
+                 that can be written",
                 shown(folder)
             ))
         };
@@ -98,7 +99,8 @@ impl Monitor {
         let name = room.socket();
         let socket = socket(&name).map_err(|error| {
             Failure::own(format!(
-                "cannot make the socket {} for the program: {error}; set TMPDIR to a directory on another file system",
+                "cannot make the socket {} for the program: {error}; set TMPDIR to a directory on \
+                 another file system",
                 shown(&name)
             ))
         })?;

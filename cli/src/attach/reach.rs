@@ -207,14 +207,17 @@ fn refused(process: &Process, error: &io::Error) -> Failure {
 fn forbidden(pid: i32, user: u32, us: u32) -> String {
     match us {
         0 => format!(
-            "process {pid} (of user {user}) cannot be inspected even by this root user, which lacks CAP_SYS_PTRACE: \
+            "process {pid} (of user {user}) cannot be inspected even by this root user, which \
+             lacks CAP_SYS_PTRACE: \
              run neap outside of the container, or as the root user that owns the process"
         ),
         _ if us != user => format!(
-            "process {pid} belongs to another user (number {user}): run neap as that user or as root"
+            "process {pid} belongs to another user (number {user}): run neap as that user or as \
+             root"
         ),
         _ => format!(
-            "process {pid} does not let other processes look into it (it has more rights than its user, or made \
+            "process {pid} does not let other processes look into it (it has more rights than its \
+             user, or made \
              itself undumpable): run neap as root"
         ),
     }
@@ -224,12 +227,14 @@ fn forbidden(pid: i32, user: u32, us: u32) -> String {
 fn closed(process: &Process, error: &io::Error) -> Failure {
     let advice = match us() {
         0 => {
-            "in a container, run neap outside of it; /proc/sys/kernel/yama/ptrace_scope at 3 forbids it"
+            "in a container, run neap outside of it; /proc/sys/kernel/yama/ptrace_scope at 3 \
+             forbids it"
         }
         _ => "run neap as root, or set /proc/sys/kernel/yama/ptrace_scope to 0",
     };
     Failure::own(format!(
-        "{} has closed the descriptor of its board, and this system forbids reading its memory ({error}): {advice}",
+        "{} has closed the descriptor of its board, and this system forbids reading its memory \
+         ({error}): {advice}",
         process.title()
     ))
 }

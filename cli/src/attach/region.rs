@@ -30,7 +30,8 @@ impl Region {
         let process = Process::open(pid)?;
         Region::of_process(&process)?.ok_or_else(|| {
             Failure::own(format!(
-                "{} does not sample: start it with neap run --profile, or switch it on with neap profile",
+                "{} does not sample: start it with neap run --profile, or switch it on with neap \
+                 profile",
                 process.title()
             ))
         })

@@ -142,7 +142,8 @@ fn processes() -> Result<Vec<Process>, Failure> {
         .collect();
     if !numbers.contains(&std::process::id().cast_signed()) {
         return Err(Failure::own(
-            "/proc does not show processes, not even this one: mount it (mount -t proc proc /proc), \
+            "/proc does not show processes, not even this one: mount it (mount -t proc proc \
+             /proc), \
              or leave the sandbox that hides it",
         ));
     }

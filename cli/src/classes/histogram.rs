@@ -63,7 +63,8 @@ impl Histogram {
     /// The text of a histogram file.
     pub fn to_text(&self) -> String {
         let mut text = format!(
-            "{FIRST_LINE}\nprogram {}\n# largest size (large: no class serves it): allocations, requested bytes\n",
+            "{FIRST_LINE}\nprogram {}\n# largest size (large: no class serves it): allocations, \
+             requested bytes\n",
             self.program
         );
         // Writing to a string cannot fail.

@@ -1,7 +1,8 @@
 //! A plan compared with the built-in classes.
 
+use super::histogram::Histogram;
+use super::plan::built_in;
 use super::waste::{self, Row, Total};
-use super::{Histogram, built_in};
 use neap_shared::stats::Bytes;
 use serde_json::{Value, json};
 use std::fmt::Write;

@@ -9,7 +9,7 @@
 //! classes, no size may waste more than it may with the built-in classes ([`usual`]). The powers of
 //! two from 512 bytes on are always included, because aligned requests need them.
 
-use super::Histogram;
+use super::histogram::Histogram;
 use crate::failure::Failure;
 use neap_shared::classes::{BUILT_IN, CLASSES, MAX_BLOCK};
 
@@ -70,7 +70,8 @@ pub fn best(histogram: &Histogram, most: usize) -> Result<Vec<u16>, Failure> {
     let least = least();
     if !(least..=MOST).contains(&most) {
         return Err(Failure::own(format!(
-            "--classes {most}: the library holds {MOST}, and fewer than {least} would waste more on other \
+            "--max-classes {most}: the library holds {MOST}, and fewer than {least} would waste \
+             more on other \
              sizes than the built-in classes"
         )));
     }
@@ -212,7 +213,7 @@ mod tests {
 
     fn check(sizes: &[u16], most: usize) {
         assert!(sizes.len() <= most && usize::from(*sizes.last().unwrap()) == MAX_BLOCK);
-        let text = super::super::file(sizes, "x");
+        let text = crate::classes::file(sizes, "x");
         let read = neap_shared::classes::parse(text.as_bytes()).unwrap();
         assert_eq!(read.list(), sizes);
         let mut before = 0;

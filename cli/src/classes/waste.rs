@@ -1,6 +1,6 @@
 //! A table's waste by class.
 
-use super::Histogram;
+use super::histogram::Histogram;
 use neap_shared::stats::Snapshot;
 
 /// One class and its requests.

@@ -109,7 +109,8 @@ fn seccomp() -> Finding {
         0 => ("off", "system calls are not filtered"),
         2 => (
             "filter",
-            "a sandbox filters system calls: facilities marked absent may be forbidden, not missing",
+            "a sandbox filters system calls: facilities marked absent may be forbidden, not \
+             missing",
         ),
         _ => ("unknown", "cannot be asked"),
     };

@@ -122,7 +122,8 @@ impl Profile {
     }
 }
 
-const PYTHON: &str = "These are the Python interpreter's C functions. Python 3.12 or newer names the program's \
+const PYTHON: &str = "These are the Python interpreter's C functions. Python 3.12 or newer names \
+                      the program's \
                       own when it starts with PYTHONPERFSUPPORT=1; for older versions use memray.";
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::session::{Ended, Session};
 use crate::attach::{Board, Region, Sampling, Target, kernel};
 use crate::failure::{Failure, say};
 use crate::patience::Patience;
-use crate::progress::{Line, bar};
+use crate::progress::{Line, Talk, bar};
 use crate::view::hint;
 use neap_shared::stats::Bytes;
 use std::time::{Duration, Instant};
@@ -21,15 +21,6 @@ pub struct Wish {
     pub rate: Option<u64>,
     /// Whether to show progress on standard error.
     pub talk: Talk,
-}
-
-/// Whether progress is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Talk {
-    /// Shown.
-    Progress,
-    /// Not shown.
-    Quiet,
 }
 
 /// The default time to sample.
@@ -49,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// called its allocator.
 pub fn gather(target: &Target, wish: Wish) -> Result<Profile, Failure> {
     let board = Board::open(target.pid)?;
-    if wish.talk == Talk::Progress {
+    if wish.talk == Talk::Normal {
         kept_out(&board);
     }
     let region = Region::find(target.pid)?;
@@ -99,7 +90,7 @@ fn running(
 ) -> Result<Profile, Failure> {
     if wish.rate.is_some_and(|wanted| wanted != rate) {
         return Err(Failure::own(format!(
-            "{} samples already, every {} on average: leave --rate out",
+            "{} samples already, every {} on average: leave --sample out",
             target.title(),
             Bytes(rate)
         )));
@@ -169,8 +160,10 @@ fn leave(target: &Target, board: &Board, good: bool) {
 
 fn silent(target: &Target) -> Failure {
     Failure::own(format!(
-        "pending: {} has not called its allocator in this time, and only allocations after sampling was switched on \
-         are seen; wait longer (--seconds), or sample from the start with neap run --sample -- PROGRAM",
+        "pending: {} has not called its allocator in this time, and only allocations after \
+         sampling was switched on \
+         are seen; wait longer (--for 1m), or sample from the start with \
+         neap run --sample 512K -- PROGRAM",
         target.title()
     ))
 }
@@ -188,9 +181,9 @@ fn wait(target: &Target, board: &Board, rate: u64, time: Duration, talk: Talk) {
     );
     let line = match talk {
         Talk::Quiet => None,
-        Talk::Progress => Line::of_terminal(),
+        Talk::Normal => Line::of_terminal(),
     };
-    if talk == Talk::Progress && line.is_none() {
+    if talk == Talk::Normal && line.is_none() {
         say(&format!("{what}, for {:.1} s", time.as_secs_f64()));
     }
     let patience = Patience::new();

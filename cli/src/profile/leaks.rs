@@ -4,6 +4,7 @@ use super::calls::{Grouping, Place, places};
 use super::model::{Extent, Figures, Profile, Value};
 use super::summary::{amount, apart, objects, percent, phrase, rounding, summary};
 use super::tree::described;
+use super::uncertainty;
 use neap_shared::stats::{Bytes, ending};
 use std::fmt::Write;
 
@@ -22,6 +23,7 @@ pub fn leaks(profile: &Profile, value: Value) -> String {
     if places.is_empty() {
         return text;
     }
+    text += &uncertainty::sentence(profile, &places[0]).unwrap_or_default();
     let shown = places.len().min(PLACES);
     let _ = writeln!(
         text,

@@ -12,6 +12,7 @@
 //! | `collapsed` | one line per stack, and the flame graph |
 //! | `calls` | merges stacks into a tree, and sums up functions and places |
 //! | `summary`, `tree`, `leaks`, `listing`, `json` | the profile as text |
+//! | `uncertainty` | how far sampled figures may be off |
 //! | `gather` | the profile of a running process |
 //! | `session` | the samples of a limited time, of a process that samples for longer |
 //! | `output` | writes files completely or not at all |
@@ -37,9 +38,10 @@ mod symbols;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod uncertainty;
 
 pub use collapsed::{collapsed, flamegraph};
-pub use gather::{Talk, Wish, gather, rate_in_force};
+pub use gather::{Wish, gather, rate_in_force};
 pub use json::json;
 pub use leaks::leaks;
 pub use listing::{check_pattern, listing};

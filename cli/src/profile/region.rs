@@ -1,5 +1,5 @@
-//! Parses the region of a process ([`neap_shared::sites`]). The contents are untrusted: a hostile process
-//! may have written them.
+//! Parses the region of a process ([`neap_shared::sites`]). The contents are untrusted: a hostile
+//! process may have written them.
 
 use super::model::Figures;
 use crate::failure::Failure;
@@ -66,7 +66,8 @@ pub fn head(bytes: &[u8]) -> Result<Head, Failure> {
     match (head.magic, head.version) {
         (sites::MAGIC, sites::VERSION) => Ok(head),
         (sites::MAGIC, version) => Err(Failure::own(format!(
-            "the profile is of version {version} and this neap reads {}: use the neap that came with the library",
+            "the profile is of version {version} and this neap reads {}: use the neap that came \
+             with the library",
             sites::VERSION
         ))),
         _ => Err(damaged("it does not begin as one does")),

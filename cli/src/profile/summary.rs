@@ -61,10 +61,12 @@ pub fn gap(profile: &Profile) -> Option<String> {
     let after = switched.after_ms as f64 / 1000.0;
     let what = match switched.rate {
         0 => format!(
-            "switched off by another {after:.1} s after this session began: what was allocated later is not in it"
+            "switched off by another {after:.1} s after this session began: what was allocated \
+             later is not in it"
         ),
         now if now == profile.rate => format!(
-            "switched by another during this session, and last on at the same rate {after:.1} s after it began: what was \
+            "switched by another during this session, and last on at the same rate {after:.1} s \
+             after it began: what was \
              allocated before may not be in it"
         ),
         now => format!(
@@ -168,7 +170,7 @@ fn largest(profile: &Profile, value: Value) -> String {
 fn elsewhere(profile: &Profile) -> &'static str {
     match profile.total().alloc_bytes {
         0 => "",
-        _ => ": --value=alloc_space shows what was allocated",
+        _ => ": --value alloc_space shows what was allocated",
     }
 }
 
@@ -176,7 +178,8 @@ fn elsewhere(profile: &Profile) -> &'static str {
 fn unseen(profile: &Profile) -> &'static str {
     match (profile.pid, profile.total().alloc_bytes) {
         (1.., 0) => {
-            "Neap sees only allocations after sampling was switched on. `neap run --sample -- PROGRAM` samples from the \
+            "Neap sees only allocations after sampling was switched on. `neap run --sample 512K -- \
+             PROGRAM` samples from the \
              start.\n"
         }
         _ => "",

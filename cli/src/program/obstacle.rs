@@ -95,7 +95,8 @@ impl fmt::Display for Obstacle {
             }
             Self::Static(file) => write!(
                 out,
-                "{}: statically linked, so no library can be preloaded; link it dynamically, or build Neap into it",
+                "{}: statically linked, so no library can be preloaded; link it dynamically, or \
+                 build Neap into it",
                 shown(file)
             ),
             Self::OtherLoader { file, loader } => write!(
@@ -110,12 +111,14 @@ impl fmt::Display for Obstacle {
                 library,
             } => write!(
                 out,
-                "{}: built for {program}, but the library for {library}; use the neap of that machine",
+                "{}: built for {program}, but the library for {library}; use the neap of that \
+                 machine",
                 shown(file)
             ),
             Self::Privileged { file, how } => write!(
                 out,
-                "{}: {how}, so the loader ignores preloads; run it as the user whose rights it takes",
+                "{}: {how}, so the loader ignores preloads; run it as the user whose rights it \
+                 takes",
                 shown(file)
             ),
             Self::TooDeep(file) => {

@@ -1,6 +1,6 @@
 //! Finds a program by name, as `execvp` does.
 
-use super::Obstacle;
+use super::obstacle::Obstacle;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

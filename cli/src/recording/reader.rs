@@ -113,7 +113,8 @@ fn checked(head: Head) -> Result<Head, String> {
     match (head.format.as_str(), head.version) {
         (FORMAT, VERSION) => Ok(head),
         (FORMAT, version) => Err(format!(
-            " is a recording of version {version}; this neap reads version {VERSION}: use the neap that wrote it ({})",
+            " is a recording of version {version}; this neap reads version {VERSION}: use the neap \
+             that wrote it ({})",
             shown(&head.written_by)
         )),
         _ => Err(about(1, &"the head names another format")),

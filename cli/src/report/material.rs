@@ -38,7 +38,8 @@ pub fn load(file: &Path) -> Result<Material, Failure> {
         GZIP => profile(file),
         [b'{', _] => Ok(Material::new(recording::read(file)?)),
         _ => Err(Failure::own(format!(
-            "{} is neither a recording (neap run --record) nor a profile (neap run --profile); for a program write: neap report -- {0}",
+            "{} is neither a recording (neap run --record) nor a profile (neap run --profile); for \
+             a program write: neap report -- {0}",
             shown(file)
         ))),
     }
@@ -108,7 +109,8 @@ fn session_note(profile: &Profile) -> Option<String> {
     match profile.extent {
         Extent::Whole => None,
         Extent::Session { .. } => Some(
-            "The profile is of one session of a process that had sampled before: what is called live here is by how much \
+            "The profile is of one session of a process that had sampled before: what is called \
+             live here is by how much \
              what is live at each place grew in that time."
                 .to_owned(),
         ),

@@ -7,7 +7,7 @@
 //! | `known` | which figures hold at which moment |
 //! | `verdict/` | the findings, in prose |
 //! | `sites` | places in the program that allocate |
-//! | `bands`, `timeline` | the heap over time |
+//! | `bands`, `scale`, `timeline` | the heap over time |
 //! | `flame` | the call tree |
 //! | `page` | all of it as HTML (`templates/`) |
 //! | `date` | a date and time for people |
@@ -18,6 +18,7 @@ mod flame;
 mod known;
 mod material;
 mod page;
+mod scale;
 mod sites;
 mod subject;
 mod timeline;
@@ -170,8 +171,10 @@ mod tests {
         let (text, page) = (report.text(), report.html().unwrap());
         assert!(
             text.starts_with(
-                "\nplanted: 19.0 MiB in 20,000 objects allocated in 2.0 s (sampled every 1.0 KiB on average); 14.3 MiB in \
-                 15,000 objects more are live than before, at the places that grew (the others hold 1.0 KiB less). "
+                "\nplanted: 19.0 MiB in 20,000 objects allocated in 2.0 s (sampled every 1.0 KiB \
+                 on average); 14.3 MiB in \
+                 15,000 objects more are live than before, at the places that grew (the others \
+                 hold 1.0 KiB less). "
             ),
             "{text}"
         );

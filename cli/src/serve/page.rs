@@ -1,7 +1,7 @@
 //! The page that lists the processes.
 
-use super::Watched;
 use super::http::{Response, Status};
+use super::watched::Watched;
 use crate::view::View;
 use askama::Template;
 use neap_shared::stats::Bytes;

@@ -2,10 +2,9 @@
 //! live and allocated figures: everything sampled or, like Go with `?seconds=N`, the samples of
 //! that time.
 
-use super::Watched;
 use super::http::{Client, Request, Response, Status};
 use super::seats::Seat;
-use super::watched::MOST_SESSIONS;
+use super::watched::{MOST_SESSIONS, Watched};
 use crate::attach::{Board, Process, Region, Sampling, Target};
 use crate::failure::Failure;
 use crate::profile::{Profile, Session, pprof, rate_in_force};

@@ -1,6 +1,6 @@
 //! Writes the profiles and leaks after the program's end, and says where they are.
 
-use super::Session;
+use super::run::Session;
 use super::watched::Watched;
 use crate::attach::Region;
 use crate::failure::{Failure, shown};
@@ -86,7 +86,8 @@ impl ProfileFile {
     pub fn usual(program: &OsStr) -> Result<Self, Failure> {
         let here = std::env::current_dir().map_err(|error| {
             Failure::own(format!(
-                "there is no current directory for the profile ({error}): name a file with --profile=FILE"
+                "there is no current directory for the profile ({error}): name a file with \
+                 --profile=FILE"
             ))
         })?;
         // The program's PID is unknown yet; this process's is as long.
@@ -234,7 +235,8 @@ impl Session {
     fn tell_profile(&self, file: &Path, profile: &Profile) {
         let file = argument(file);
         self.talk.say(&format!(
-            "wrote {file} ({}); next, one of:\n  neap profile {file} --tree\n  neap report {file}\n  go tool pprof -http=: {file}",
+            "wrote {file} ({}); next, one of:\n  neap profile {file}\n  neap report {file}\n  go \
+             tool pprof -http=: {file}",
             shown(&profile.program)
         ));
     }
@@ -245,7 +247,11 @@ impl Session {
         let mut rates = regions().filter_map(|region| region.head().ok());
         match rates.find(|head| head.rate > 0 && head.samples == 0) {
             Some(head) => no_sample(head.rate),
-            None => "no process of the run was sampled (it allocated little, or does not run under Neap)".to_owned(),
+            None => {
+                "no process of the run was sampled (it allocated little, or does not run under \
+                     Neap)"
+                    .to_owned()
+            }
         }
     }
 
@@ -268,10 +274,11 @@ impl Session {
 fn no_sample(rate: u64) -> String {
     let finer = match rate {
         0..=FINEST => "",
-        _ => "; sample more finely, up to --sample=4K",
+        _ => "; sample more finely, up to --sample 4K",
     };
     format!(
-        "what ran was sampled every {} on average, and allocated so little that no sample fell{finer}",
+        "what ran was sampled every {} on average, and allocated so little that no sample \
+         fell{finer}",
         Bytes(rate)
     )
 }

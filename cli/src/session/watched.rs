@@ -1,6 +1,6 @@
 //! One process of the tree.
 
-use super::Clock;
+use super::clock::Clock;
 use crate::attach::{Board, Process, Region, kernel};
 use crate::recording::Record;
 use crate::recording::format::{Classes, Event, Frontend, Happening, Heap, Sample, Spans};

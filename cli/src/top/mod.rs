@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `feed` | the figures of a process at each tick, and their rates of change |
 //! | `list` | the processes under Neap |
+//! | `pace` | the time between looks, and what stops the watch |
 //! | `plain` | lines, for a pipe |
 //! | `screen` | the watch on a terminal: draws at every tick, obeys keys, notices signals |
 //! | `state` | what is shown, and how keys change it |
@@ -15,22 +16,13 @@ mod canvas;
 mod draw;
 mod feed;
 mod list;
+mod pace;
 mod plain;
 mod screen;
 mod state;
 mod terminal;
 
 pub use feed::Feed;
+pub use pace::{Pace, Stop, note_signals};
 pub use plain::{Form, list as plain_list, one as plain_one};
-pub use screen::{Stop, note_signals, run as on_screen};
-
-use std::time::Duration;
-
-/// The interval and the number of ticks.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// Time between two ticks.
-    pub interval: Duration,
-    /// How many ticks; `None`: until an event ends it.
-    pub count: Option<u64>,
-}
+pub use screen::run as on_screen;

@@ -1,9 +1,8 @@
 //! Lines, for a pipe or a file.
 
-use super::Pace;
 use super::feed::{Feed, Look, Rates};
 use super::list::{Entry, Order, entries};
-use super::screen::{Stop, wait};
+use super::pace::{FIRST, Pace, Stop, wait};
 use crate::attach::of_whom;
 use crate::failure::Failure;
 use crate::output::{self, Written};
@@ -62,7 +61,7 @@ fn each(
     for number in 0..count {
         // The first tick follows the request after a short pause, so that there is an answer.
         let pause = match number {
-            0 => pace.interval.min(super::screen::FIRST),
+            0 => pace.interval.min(FIRST),
             _ => pace.interval,
         };
         let until = Instant::now() + pause;

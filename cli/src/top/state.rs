@@ -1,9 +1,8 @@
 //! What is shown, and how keys change it.
 
-use super::Pace;
 use super::feed::{Feed, Look};
 use super::list::{Entry, Order, entries};
-use super::screen::Stop;
+use super::pace::{Pace, Stop};
 use crate::attach::{Board, Purge};
 use crate::failure::Failure;
 use crate::view::{live, used};

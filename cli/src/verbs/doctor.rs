@@ -1,13 +1,13 @@
 //! `neap doctor`: what this kernel offers, and whether a program can run under Neap.
 
-use super::run::headers;
-use crate::failure::{Failure, shown};
+use super::arguments::{format, program};
+use crate::failure::{Failure, Outcome, shown};
 use crate::output;
 use crate::program::chain::End;
 use crate::program::elf::defines;
 use crate::program::{Chain, Link, Obstacle, Role, follow};
 use crate::table::{self, Finding, State};
-use crate::{Outcome, library, probe};
+use crate::{library, probe};
 use clap::ArgMatches;
 use neap_shared::control;
 use serde_json::{Value, json};
@@ -22,12 +22,7 @@ const DOES_NOT_TAKE: i32 = 1;
 
 /// Prints the findings.
 pub fn perform(matches: &ArgMatches) -> Outcome {
-    let words: Vec<OsString> = matches
-        .get_many("PROGRAM")
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
+    let words = program(matches);
     let report = Report {
         library: library_findings(),
         kernel: probe::all(),
@@ -36,7 +31,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
             .then(|| Verdict::of(&words))
             .transpose()?,
     };
-    let text = match matches.get_flag("json") {
+    let text = match format(matches) == "json" {
         true => format!("{:#}\n", report.to_json()),
         false => report.to_text(),
     };
@@ -162,7 +157,7 @@ impl Verdict {
     fn of(words: &[OsString]) -> Result<Self, Failure> {
         let library = library::find()?;
         let preload = library::preload(&library)?;
-        let Chain { links, end } = follow(words, &headers(&library)?);
+        let Chain { links, end } = follow(words, &library::headers(&library)?);
         let ending = Ending::of(&end);
         let mut verdict = Self {
             files: Vec::new(),

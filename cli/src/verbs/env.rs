@@ -1,29 +1,75 @@
 //! `neap env`: lines that run every program of a container or a shell under Neap.
 
-use crate::failure::{Failure, shown};
+use super::arguments::{file, format};
+use crate::failure::{Failure, Outcome, say, shown};
+use crate::grammar;
 use crate::library::{self, PRELOAD};
-use crate::{Outcome, flags};
+use crate::report::quoted;
 use clap::ArgMatches;
-use std::ffi::OsString;
+use neap_shared::control;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// Prints the lines.
 pub fn perform(matches: &ArgMatches) -> Outcome {
-    let variables = flags::variables(matches);
-    let lines = match matches.get_flag("shell") {
-        true => shell_lines(&text(library(matches)?)?, &variables)?,
-        false => dockerfile_line(&text(library(matches)?)?, &variables)?,
+    let variables = variables(matches)?;
+    let library = library(matches)?;
+    let lines = match format(matches) {
+        "shell" => shell_lines(&text(library.into_os_string())?, &variables)?,
+        _ => dockerfile_line(&text(library.into_os_string())?, &variables)?,
     };
     crate::output::print(&lines)
 }
 
-fn library(matches: &ArgMatches) -> Result<OsString, Failure> {
-    let library = match matches.get_one::<OsString>("library") {
-        Some(named) => PathBuf::from(named),
-        None => library::find()?,
+/// Those of the options, and then those that are given by name.
+fn variables(matches: &ArgMatches) -> Result<Vec<(String, OsString)>, Failure> {
+    let options = grammar::variables(matches).into_iter();
+    let mut all: Vec<_> = options
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    for word in matches
+        .get_many::<OsString>("VARIABLE=VALUE")
+        .into_iter()
+        .flatten()
+    {
+        let (name, value) = named(word)?;
+        all.retain(|(other, _)| *other != name);
+        all.push((name, value));
+    }
+    Ok(all)
+}
+
+/// A variable and its value. One of the library's must suit it.
+fn named(word: &OsStr) -> Result<(String, OsString), Failure> {
+    let refused = |why: &str| Failure::own(format!("{}: {why}", shown(word)));
+    let text = word.to_str().unwrap_or_default();
+    let (name, value) = text
+        .split_once('=')
+        .filter(|(name, _)| is_name(name))
+        .ok_or_else(|| refused("no variable; write NAME=VALUE"))?;
+    if name.starts_with(control::PREFIX) {
+        let option = control::find(name.as_bytes());
+        let option = option.ok_or_else(|| refused("Neap has no such variable"))?;
+        control::parse(option.kind, value.as_bytes())
+            .map_err(|rejected| refused(&rejected.to_string()))?;
+    }
+    Ok((name.to_owned(), value.into()))
+}
+
+fn is_name(word: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    !word.is_empty()
+        && word.chars().all(is_letter)
+        && !word.starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn library(matches: &ArgMatches) -> Result<PathBuf, Failure> {
+    let library = match file(matches, "library") {
+        Some(named) => named,
+        None => found()?,
     };
     match (library.is_absolute(), library::is_plain(&library)) {
-        (true, true) => Ok(library.into_os_string()),
+        (true, true) => Ok(library),
         (false, _) => Err(Failure::own(format!(
             "{}: give an absolute path",
             shown(&library)
@@ -36,7 +82,21 @@ fn library(matches: &ArgMatches) -> Result<OsString, Failure> {
     }
 }
 
-fn dockerfile_line(library: &str, variables: &[(&str, OsString)]) -> Result<String, Failure> {
+/// The library of this program. Says what to do if the next build replaces it.
+fn found() -> Result<PathBuf, Failure> {
+    let library = library::find()?;
+    if library::is_of_a_build(&library) {
+        say(&format!(
+            "note: {0} is a file of a build, which the next build replaces; for a path that stays: \
+             install -m 755 {0} /usr/local/lib/libneap.so, then neap env --library \
+             /usr/local/lib/libneap.so",
+            quoted(&library.to_string_lossy())
+        ));
+    }
+    Ok(library)
+}
+
+fn dockerfile_line(library: &str, variables: &[(String, OsString)]) -> Result<String, Failure> {
     let mut line = format!("ENV {PRELOAD}={}", docker_quoted(library));
     for (name, value) in variables {
         line += &format!(" {name}={}", docker_quoted(&text(value.clone())?));
@@ -45,7 +105,7 @@ fn dockerfile_line(library: &str, variables: &[(&str, OsString)]) -> Result<Stri
 }
 
 /// Keeps existing preloads, after the library.
-fn shell_lines(library: &str, variables: &[(&str, OsString)]) -> Result<String, Failure> {
+fn shell_lines(library: &str, variables: &[(String, OsString)]) -> Result<String, Failure> {
     let library = shell_quoted(library);
     let mut lines = format!("export {PRELOAD}={library}\"${{{PRELOAD}:+:${PRELOAD}}}\"\n");
     for (name, value) in variables {

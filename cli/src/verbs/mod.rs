@@ -1,20 +1,24 @@
 //! The verbs, one file each.
 
+mod arguments;
 mod completions;
 mod doctor;
 mod env;
+mod help;
 mod lab;
 mod profile;
-pub mod purge;
+mod purge;
 mod report;
 mod run;
-pub mod serve;
-pub mod stat;
-mod target;
-pub mod top;
-pub mod tune;
+mod serve;
+mod stat;
 
-use crate::Outcome;
+mod top;
+mod tune;
+
+use crate::failure::Outcome;
+use crate::grammar::OVERVIEW;
+use crate::output::print;
 use clap::ArgMatches;
 
 /// Performs the command line's verb.
@@ -32,6 +36,8 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
         Some(("tune", matches)) => tune::perform(matches),
         Some(("purge", matches)) => purge::perform(matches),
         Some(("completions", matches)) => completions::perform(matches),
+        Some(("help", matches)) => help::perform(matches),
+        None => print(OVERVIEW),
         other => unreachable!("clap accepts only declared verbs: {other:?}"),
     }
 }

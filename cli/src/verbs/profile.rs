@@ -1,17 +1,17 @@
 //! `neap profile`: what allocated the memory of a process or of a saved profile.
 
-use crate::Outcome;
+use super::arguments;
 use crate::attach::Target;
-use crate::failure::{Failure, shown};
+use crate::failure::{Failure, Outcome, shown};
 use crate::output::print;
-use crate::profile::{self, Profile, Talk, Value, Wish, pprof};
+use crate::profile::{self, Profile, Value, Wish, pprof};
+use crate::progress::Talk;
 use crate::recording;
 use clap::ArgMatches;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::time::Duration;
 
 /// Gathers the profile and prints or writes it.
 pub fn perform(matches: &ArgMatches) -> Outcome {
@@ -19,76 +19,69 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let value = value(matches);
     if matches!(form, Form::Leaks) && matches!(value, Value::AllocSpace | Value::AllocObjects) {
         return Err(Failure::own(
-            "--leaks shows what is live: give --value live_space, live_objects or waste",
+            "--format leaks shows what is live: give --value live_space, live_objects or waste",
         ));
     }
-    form.check()?;
+    let file = arguments::file(matches, "output");
+    form.check(file.as_deref())?;
     let profile = source(matches)?;
-    form.put(&profile, value)
+    let bytes = form.bytes(&profile, value)?;
+    match file {
+        Some(file) => profile::write(&file, &bytes).map(|()| 0),
+        None => print(&String::from_utf8_lossy(&bytes)),
+    }
 }
 
-/// The output.
+/// What is made of the profile.
 enum Form<'a> {
     Tree,
     Leaks,
     Json,
     List(&'a str),
-    Collapsed(Option<&'a Path>),
-    Flamegraph(&'a Path),
-    Pprof(&'a Path),
+    Collapsed,
+    Flamegraph,
+    Pprof,
 }
 
 impl<'a> Form<'a> {
     fn of(matches: &'a ArgMatches) -> Self {
-        let file = |name: &str| matches.get_one::<OsString>(name).map(Path::new);
-        if let Some(file) = file("pprof") {
-            Self::Pprof(file)
-        } else if let Some(file) = file("flamegraph") {
-            Self::Flamegraph(file)
-        } else if matches.contains_id("collapsed") {
-            Self::Collapsed(file("collapsed").filter(|file| !file.as_os_str().is_empty()))
-        } else if let Some(pattern) = matches.get_one::<String>("list") {
-            Self::List(pattern)
-        } else if matches.get_flag("leaks") {
-            Self::Leaks
-        } else if matches.get_flag("json") {
-            Self::Json
-        } else {
-            Self::Tree
+        if let Some(pattern) = matches.get_one::<String>("list") {
+            return Self::List(pattern);
+        }
+        match arguments::format(matches) {
+            "leaks" => Self::Leaks,
+            "json" => Self::Json,
+            "collapsed" => Self::Collapsed,
+            "flamegraph" => Self::Flamegraph,
+            "pprof" => Self::Pprof,
+            _ => Self::Tree,
         }
     }
 
     /// Checks before a long wait that the pattern is valid and the file can be written.
-    fn check(&self) -> Result<(), Failure> {
-        match self {
-            Self::List(pattern) => profile::check_pattern(pattern),
-            Self::Collapsed(Some(file)) | Self::Flamegraph(file) | Self::Pprof(file) => {
-                profile::check_writable(file)
-            }
-            Self::Tree | Self::Leaks | Self::Json | Self::Collapsed(None) => Ok(()),
-        }
+    fn check(&self, file: Option<&Path>) -> Result<(), Failure> {
+        match (self, file) {
+            (Self::Pprof, None) => Err(Failure::own(
+                "a file of pprof's format is binary: name it with -o FILE",
+            )),
+            (Self::List(pattern), _) => profile::check_pattern(pattern),
+            _ => Ok(()),
+        }?;
+        file.map_or(Ok(()), profile::check_writable)
     }
 
-    fn put(&self, profile: &Profile, value: Value) -> Outcome {
-        match self {
-            Self::Tree => print(&profile::tree(&profile.folded(), value)),
-            Self::Leaks => print(&profile::leaks(&profile.folded(), value)),
-            Self::Json => print(&format!("{:#}\n", profile::json(profile))),
-            Self::List(pattern) => print(&profile::listing(profile, value, pattern)?),
-            Self::Collapsed(None) => print(&profile::collapsed(profile, value)),
-            Self::Collapsed(Some(file)) => {
-                put_file(file, profile::collapsed(profile, value).as_bytes())
-            }
-            Self::Flamegraph(file) => {
-                put_file(file, profile::flamegraph(profile, value)?.as_bytes())
-            }
-            Self::Pprof(file) => put_file(file, &pprof::encode(profile)),
-        }
+    fn bytes(&self, profile: &Profile, value: Value) -> Result<Vec<u8>, Failure> {
+        let text = match self {
+            Self::Tree => profile::tree(&profile.folded(), value),
+            Self::Leaks => profile::leaks(&profile.folded(), value),
+            Self::Json => format!("{:#}\n", profile::json(profile)),
+            Self::List(pattern) => profile::listing(profile, value, pattern)?,
+            Self::Collapsed => profile::collapsed(profile, value),
+            Self::Flamegraph => profile::flamegraph(profile, value)?,
+            Self::Pprof => return Ok(pprof::encode(profile)),
+        };
+        Ok(text.into_bytes())
     }
-}
-
-fn put_file(file: &Path, bytes: &[u8]) -> Outcome {
-    profile::write(file, bytes).map(|()| 0)
 }
 
 fn value(matches: &ArgMatches) -> Value {
@@ -100,7 +93,7 @@ fn value(matches: &ArgMatches) -> Value {
 /// A word with a slash is a file. So is the name of an existing file, unless a process has that
 /// name as well.
 fn source(matches: &ArgMatches) -> Result<Profile, Failure> {
-    let word: Option<&OsString> = matches.get_one("TARGET");
+    let word: Option<&OsString> = matches.get_one("PROCESS");
     let word = word.ok_or_else(|| Failure::own("name a process or a file"))?;
     let path = Path::new(word);
     if word.as_encoded_bytes().contains(&b'/') {
@@ -114,14 +107,10 @@ fn source(matches: &ArgMatches) -> Result<Profile, Failure> {
 }
 
 fn process(target: &Target, matches: &ArgMatches) -> Result<Profile, Failure> {
-    let seconds = matches.get_one::<f64>("seconds");
     let wish = Wish {
-        time: seconds.map(|&seconds| Duration::from_secs_f64(seconds)),
-        rate: matches.get_one("rate").copied(),
-        talk: match matches.get_flag("quiet") {
-            true => Talk::Quiet,
-            false => Talk::Progress,
-        },
+        time: matches.get_one("for").copied(),
+        rate: matches.get_one("sample").copied(),
+        talk: Talk::of(matches),
     };
     profile::gather(target, wish)
 }
@@ -130,9 +119,9 @@ fn process(target: &Target, matches: &ArgMatches) -> Result<Profile, Failure> {
 const MOST: u64 = pprof::MOST as u64 + 1;
 
 fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
-    if matches.contains_id("seconds") || matches.contains_id("rate") {
+    if matches.contains_id("for") || matches.contains_id("sample") {
         return Err(Failure::own(format!(
-            "{} is a file: leave --seconds and --rate out",
+            "{} is a file: leave --for and --sample out",
             shown(path)
         )));
     }
@@ -148,8 +137,9 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
     }
     Profile::from_file(&bytes).map_err(|failure| match is_alien(&bytes) {
         true => Failure::own(format!(
-            "{} is no pprof profile: give a file of `neap run --profile`, of `neap profile --pprof` or of another tool \
-             that writes pprof's format",
+            "{} is no pprof profile: give a file of `neap run --profile`, of `neap profile \
+             --format pprof` or of \
+             another tool that writes pprof's format",
             shown(path)
         )),
         false => Failure::own(format!("{}: {failure}", shown(path))),

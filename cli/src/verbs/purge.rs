@@ -1,39 +1,25 @@
 //! `neap purge`: has a running process give its free memory back.
 
-use super::target;
-use crate::Outcome;
+use super::arguments;
 use crate::attach::kernel::{self, KernelView};
 use crate::attach::{Board, Purge, Silence, Target};
-use crate::failure::TIMED_OUT;
+use crate::failure::{Outcome, TIMED_OUT};
 use crate::output::print;
 use crate::view::text::difference;
-use clap::{ArgMatches, Command};
+use clap::ArgMatches;
 use neap_shared::stats::Bytes;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Declares the command line.
-pub fn command() -> Command {
-    Command::new("purge")
-        .about("Have a running process give its free memory back to the kernel")
-        .after_help(
-            "Exits with 124 if the process did not answer in time: it sleeps, and will do it when it next calls its \
-             allocator.",
-        )
-        .arg(target::process())
-        .arg(target::json())
-        .arg(target::timeout())
-}
-
 /// Requests the purge and prints the result.
 pub fn perform(matches: &ArgMatches) -> Outcome {
-    let target = target::of(matches)?;
+    let target = arguments::of(matches)?;
     let board = Board::open(target.pid)?;
     let before = kernel::of_board(&board)?;
-    let patience = target::patience(matches);
+    let patience = arguments::time(matches, "timeout");
     let purge = board.purge(patience)?;
     let after = kernel::of_board(&board)?;
-    print(&match (matches.get_flag("json"), purge) {
+    print(&match (arguments::format(matches) == "json", purge) {
         (true, _) => format!("{}\n", object(&target, purge, before, after)),
         (false, Purge::Done(bytes)) => done(&target.title(), bytes, before, after),
         (false, Purge::Pending) => pending(&target.title(), patience, board.silence()),
@@ -80,7 +66,7 @@ fn pending(title: &str, patience: Duration, silence: Silence) -> String {
     format!(
         "pending: {title} has not given its free memory back yet: {}\n{}",
         silence.why,
-        target::advice(patience, silence)
+        arguments::advice(patience, silence)
     )
 }
 

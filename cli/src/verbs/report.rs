@@ -1,9 +1,8 @@
 //! `neap report`: one page of HTML from a recording, a profile, or a run.
 
-use super::run::prepare;
-use crate::Outcome;
-use crate::failure::Failure;
-use crate::launch::Program;
+use super::arguments::{file, format, program};
+use crate::failure::{Failure, Outcome};
+use crate::launch::{Program, prepare};
 use crate::output::print;
 use crate::profile;
 use crate::progress::Talk;
@@ -26,21 +25,14 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Writes the page, or prints the verdict.
 pub fn perform(matches: &ArgMatches) -> Outcome {
     let talk = Talk::of(matches);
-    if let Some(file) = matches.get_one::<OsString>("FILE") {
-        let file = Path::new(file);
-        let report = talk.during("reading", || Report::load(file))?;
+    if let Some(file) = file(matches, "FILE") {
+        let report = talk.during("reading", || Report::load(&file))?;
         let mut name = file.file_name().unwrap_or_default().to_owned();
         name.push(".html");
         deliver(matches, &report, PathBuf::from(name))?;
         return Ok(0);
     }
-    let words: Vec<OsString> = matches
-        .get_many("PROGRAM")
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
-    run(matches, &words, talk)
+    run(matches, &program(matches), talk)
 }
 
 /// Runs the program with a temporary recording, makes the report from it, and ends as the program
@@ -61,12 +53,12 @@ fn run(matches: &ArgMatches, words: &[OsString], talk: Talk) -> Outcome {
 
 /// Checks before the program runs that the page can be written to its file.
 fn check(matches: &ArgMatches, program: &Program) -> Result<(), Failure> {
-    match matches.get_one::<OsString>("output") {
-        Some(file) => profile::check_writable(Path::new(file)),
-        None if matches.get_flag("json") => Ok(()),
+    match file(matches, "output") {
+        Some(file) => profile::check_writable(&file),
+        None if format(matches) == "json" => Ok(()),
         // The program's PID is unknown yet; this process's is as long.
         None => profile::check_writable(&default_name(program, process::id())).map_err(|failure| {
-            Failure::own(format!("{failure}; name a file elsewhere with --output"))
+            Failure::own(format!("{failure}; name a file elsewhere with -o FILE"))
         }),
     }
 }
@@ -87,11 +79,14 @@ fn default_name(program: &Program, pid: u32) -> PathBuf {
 
 fn deliver(matches: &ArgMatches, report: &Report, otherwise: PathBuf) -> Result<(), Failure> {
     let talk = Talk::of(matches);
-    if matches.get_flag("json") {
-        return print(&format!("{:#}\n", report.json())).map(drop);
+    if format(matches) == "json" {
+        let text = format!("{:#}\n", report.json());
+        return match file(matches, "output") {
+            Some(file) => profile::write(&file, text.as_bytes()),
+            None => print(&text).map(drop),
+        };
     }
-    let named = matches.get_one::<OsString>("output").map(PathBuf::from);
-    let file = named.unwrap_or(otherwise);
+    let file = file(matches, "output").unwrap_or(otherwise);
     let page = talk.during("drawing", || report.html())?;
     profile::write(&file, page.as_bytes())?;
     talk.say(&format!(

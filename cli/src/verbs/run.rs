@@ -3,43 +3,36 @@
 //! If nothing is to be printed after the program, this process becomes the program. PID, signals
 //! and exit status are then right without a process in between.
 
-use super::tune::file_of_classes;
-use crate::failure::{Failure, NOT_FOUND, say, shown};
-use crate::launch::{Program, set_variables};
-use crate::program::elf::Elf;
-use crate::program::{Scope, follow};
+use super::arguments::{file, program, time};
+use crate::classes;
+use crate::failure::{Failure, Outcome, say, shown};
+use crate::grammar;
+use crate::launch::{Program, prepare, set_variables};
 use crate::progress::Talk;
 use crate::recording::Writer;
 use crate::session::{Leaks, Outputs, ProfileFile, Session};
 use crate::statistics::{Arrival, Inbox, writable};
 use crate::supervise::{self, Ending, Unwatched};
-use crate::{Outcome, flags, library};
 use clap::ArgMatches;
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, io};
 
-const STATS: &str = "NEAP_STATS";
-const ATTACH: &str = "NEAP_ATTACH";
-const CHILDREN: &str = "NEAP_CHILDREN";
+/// The variable of the status page, and its earlier name.
+const STATUS_PAGE: [&str; 2] = ["NEAP_STATUS_PAGE", "NEAP_ATTACH"];
 const STATS_FILE: &str = "NEAP_STATS_FILE";
 
 /// Runs the program. Returns only on failure, or if something is to be written after it.
 pub fn perform(matches: &ArgMatches) -> Outcome {
-    let words: Vec<OsString> = matches
-        .get_many("PROGRAM")
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
-    if env::var_os(ATTACH).is_none() {
+    let words = program(matches);
+    if STATUS_PAGE.iter().all(|name| env::var_os(name).is_none()) {
         // The user may look at the program, however small it is.
-        set_variables([(ATTACH, OsString::from("1"))]);
+        set_variables([(STATUS_PAGE[0], OsString::from("1"))]);
     }
-    set_variables(flags::variables(matches));
-    if let Some(file) = matches.get_one::<OsString>("classes") {
-        set_variables([("NEAP_CLASSES", file_of_classes(Path::new(file))?)]);
+    set_variables(grammar::variables(matches));
+    if let Some(file) = file(matches, "classes") {
+        set_variables([("NEAP_CLASSES", classes::absolute(&file)?)]);
     }
     let program = prepare(&words).map_err(|failure| misplaced(failure, &words))?;
     let destination = destination(matches)?;
@@ -50,28 +43,19 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     }
 }
 
-/// A program that is not found may be the value of the option before it: `--sample 4K -- program`.
+/// A program that cannot run may be the value of the option before it: `--record file -- program`.
 fn misplaced(failure: Failure, words: &[OsString]) -> Failure {
     let arguments: Vec<OsString> = env::args_os().collect();
     let Some(start) = arguments.len().checked_sub(words.len() + 1) else {
         return failure;
     };
     let (option, value) = (arguments[start].to_string_lossy(), shown(&words[0]));
-    if !failure.is_not_found() || !flags::takes_an_optional_value(&option) {
+    if !failure.is_of_the_program() || !grammar::takes_an_optional_value(&option) {
         return failure;
     }
-    let message = format!("{failure}; if it is the value of {option}, write {option}={value}");
-    Failure::with_code(NOT_FOUND, message)
-}
-
-/// The program that `words` lead to, with the library preloaded.
-pub fn prepare(words: &[OsString]) -> Result<Program, Failure> {
-    let library = library::find()?;
-    let preload = library::preload(&library)?;
-    let start = follow(words, &headers(&library)?).start(scope())?;
-    let program = Program::new(start)?;
-    set_variables([(library::PRELOAD, preload)]);
-    Ok(program)
+    failure.and(&format!(
+        "if it is the value of {option}, write {option}={value}"
+    ))
 }
 
 fn unwatched(program: &Program, statistics: Destination) -> Outcome {
@@ -96,7 +80,10 @@ struct Wishes {
 
 impl Wishes {
     fn of(matches: &ArgMatches, statistics: Destination, program: &OsStr) -> Result<Self, Failure> {
-        let recording = matches.get_one::<OsString>("record").map(PathBuf::from);
+        let recording = file(matches, "record").map(|file| match file.as_os_str().is_empty() {
+            true => PathBuf::from(named_after(program, ".neap")),
+            false => file,
+        });
         let leaks = match matches.get_flag("leaks") {
             true => Leaks::Printed,
             false => Leaks::Unasked,
@@ -106,11 +93,10 @@ impl Wishes {
             Some(file) if file.is_empty() => Some(ProfileFile::usual(program)?),
             Some(file) => Some(ProfileFile::named(Path::new(file))?),
         };
-        let interval = matches.get_one::<u64>("record-interval").copied();
         Ok(Self {
             statistics,
             writer: recording.as_deref().map(Writer::create).transpose()?,
-            interval: Duration::from_millis(interval.unwrap_or(100)),
+            interval: time(matches, "interval"),
             outputs: Outputs {
                 recording,
                 profile,
@@ -163,27 +149,23 @@ enum Destination {
     Us,
 }
 
-/// A file for statistics without a stated form means text.
 fn destination(matches: &ArgMatches) -> Result<Destination, Failure> {
-    let asked = matches.get_one::<OsString>("stats");
-    let named = matches.get_one::<OsString>("stats-file");
-    if asked.is_none() && named.is_some() && is_off(env::var_os(STATS).as_deref()) {
-        set_variables([(STATS, OsString::from("text"))]);
-    }
-    let file = named
-        .cloned()
-        .or_else(|| env::var_os(STATS_FILE))
-        .filter(|file| !file.is_empty());
-    Ok(match (asked.map(OsString::as_os_str), file) {
-        (None, _) if named.is_none() => Destination::Unasked,
-        (Some(word), _) if is_off(Some(word)) => Destination::Unasked,
-        (_, Some(file)) => Destination::File(writable(Path::new(&file))?),
-        (_, None) => Destination::Us,
+    let Some(named) = file(matches, "stats") else {
+        return Ok(Destination::Unasked);
+    };
+    let named = Some(named).filter(|file| !file.as_os_str().is_empty());
+    let inherited = || env::var_os(STATS_FILE).filter(|file| !file.is_empty());
+    Ok(match named.or_else(|| inherited().map(PathBuf::from)) {
+        Some(file) => Destination::File(writable(&file)?),
+        None => Destination::Us,
     })
 }
 
-fn is_off(word: Option<&OsStr>) -> bool {
-    word.is_none_or(|word| word == "off")
+/// The file of a program: its name with an ending.
+fn named_after(program: &OsStr, ending: &str) -> OsString {
+    let mut name = Path::new(program).file_name().unwrap_or(program).to_owned();
+    name.push(ending);
+    name
 }
 
 fn run_and_print(program: &Program) -> Outcome {
@@ -211,24 +193,4 @@ fn report(inbox: &Inbox, ending: Ending, program: &OsStr) {
         )),
         (Err(error), _) => say(&format!("the statistics cannot be printed: {error}")),
     }
-}
-
-/// The scope from the flag or from the inherited variable.
-fn scope() -> Scope {
-    match env::var_os(CHILDREN) {
-        Some(word) if word == "0" => Scope::Alone,
-        _ => Scope::Tree,
-    }
-}
-
-/// The library's headers, which programs are compared with.
-pub fn headers(library: &Path) -> Result<Elf, Failure> {
-    let damaged = |what: &dyn std::fmt::Display| {
-        Failure::own(format!(
-            "{} is damaged: {what}; install it again",
-            shown(library)
-        ))
-    };
-    let headers = Elf::read(library).map_err(|error: io::Error| damaged(&error))?;
-    headers.ok_or_else(|| damaged(&"no ELF headers"))
 }

@@ -1,11 +1,10 @@
 //! `neap serve`: metrics and profiles of running processes over HTTP.
 
-use crate::Outcome;
 use crate::attach::{Board, Target, Under};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, Outcome, say};
 use crate::patience::Patience;
 use crate::serve::{Scope, Server, Watched, answer};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::ArgMatches;
 use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -15,41 +14,6 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_millis(500);
 /// The longest wait for a signal; the next one follows it.
 const DAY: Duration = Duration::from_secs(24 * 3600);
-
-/// Declares the command line.
-pub fn command() -> Command {
-    Command::new("serve")
-        .about("Serve metrics (Prometheus) and heap profiles (pprof) of running processes over HTTP")
-        .after_help(
-            "Serves the processes of the user who runs it; root serves those of all users. Every user of this machine can \
-             read what is served on a loopback address.\n\n/metrics is for Prometheus, /debug/pprof/heap and \
-             /debug/pprof/allocs for pprof (?pid= chooses the process, ?seconds= samples for that time), / lists the \
-             processes.",
-        )
-        .arg(
-            Arg::new("pid")
-                .long("pid")
-                .value_name("PID|NAME")
-                .action(ArgAction::Append)
-                .value_parser(value_parser!(OsString))
-                .conflicts_with("all")
-                .help("Serve this process only; may be given again"),
-        )
-        .arg(
-            Arg::new("all")
-                .long("all")
-                .action(ArgAction::SetTrue)
-                .help("Serve all processes under Neap, also those that start later (the default)"),
-        )
-        .arg(
-            Arg::new("listen")
-                .long("listen")
-                .value_name("ADDRESS:PORT")
-                .default_value("127.0.0.1:9464")
-                .value_parser(value_parser!(SocketAddr))
-                .help("Where to listen; port 0 takes any"),
-        )
-}
 
 /// Serves until a signal ends it.
 pub fn perform(matches: &ArgMatches) -> Outcome {
@@ -61,7 +25,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
 }
 
 fn scope(matches: &ArgMatches) -> Result<Scope, Failure> {
-    let Some(words) = matches.get_many::<OsString>("pid") else {
+    let Some(words) = matches.get_many::<OsString>("PROCESS") else {
         return Ok(Scope::All);
     };
     let open = |word: &OsString| -> Result<Under, Failure> {
@@ -91,7 +55,8 @@ fn serve(watched: Watched, address: SocketAddr) -> Outcome {
     ));
     if !address.ip().is_loopback() {
         say(&format!(
-            "warning: {address} is no loopback address: everyone who reaches it can read the figures and heap profiles, and \
+            "warning: {address} is no loopback address: everyone who reaches it can read the \
+             figures and heap profiles, and \
              switch sampling on"
         ));
     }

@@ -4,19 +4,18 @@
 //! descriptor of its board. At its end it leaves the sizes that it requested there. `neap tune`
 //! adds up those of all processes.
 
-use super::run::prepare;
-use crate::Outcome;
+use super::arguments::{file, format, program};
 use crate::attach::Board;
 use crate::attach::monitor::{Inbox, Monitor, What};
 use crate::classes::{self, Comparison, Histogram};
-use crate::failure::{Failure, say, shown};
-use crate::launch::set_variables;
+use crate::failure::{Failure, Outcome, say, shown};
+use crate::launch::{prepare, set_variables};
 use crate::output::print;
 use crate::profile;
 use crate::progress::Talk;
 use crate::report::quoted;
 use crate::supervise::{self, Ending, Watch};
-use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
+use clap::ArgMatches;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -34,69 +33,16 @@ const LAST_WORD: Duration = Duration::from_millis(20);
 /// The number of the C frontend on a board.
 const LIBRARY: u64 = 1;
 
-/// Declares the command line.
-pub fn command() -> Command {
-    let file = |name: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .value_name("FILE")
-            .value_parser(value_parser!(OsString))
-            .value_hint(ValueHint::FilePath)
-            .help(help)
-    };
-    Command::new("tune")
-        .about("Find the size classes that waste least for a program")
-        .after_help(
-            "The program runs with every call counted, slower than otherwise. Exits with 0 if the classes were written, however the \
-             program ended, and with 125 if not.",
-        )
-        .override_usage(
-            "neap tune [OPTIONS] [--] PROGRAM [ARGUMENTS]...\n       neap tune [OPTIONS] --from FILE",
-        )
-        .arg(
-            Arg::new("classes")
-                .long("classes")
-                .value_name("K")
-                .value_parser(value_parser!(u16))
-                .help(format!(
-                    "Most classes [{} to {}; default: {1}]",
-                    classes::least(),
-                    classes::MOST
-                )),
-        )
-        .arg(file("output", "Write the classes to this file [default: PROGRAM.classes]").short('o'))
-        .arg(file("save-sizes", "Keep the sizes that were asked for in this file, for --from"))
-        .arg(
-            file("from", "Run nothing: the sizes are those of this file")
-                .conflicts_with_all(["PROGRAM", "save-sizes"]),
-        )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print one JSON object instead of tables"),
-        )
-        .arg(
-            Arg::new("PROGRAM")
-                .num_args(1..)
-                .trailing_var_arg(true)
-                .required_unless_present("from")
-                .value_parser(value_parser!(OsString))
-                .value_hint(ValueHint::CommandWithArguments)
-                .help("The program, found by PATH, and its arguments"),
-        )
-}
-
 /// Finds the classes, writes and prints them.
 pub fn perform(matches: &ArgMatches) -> Outcome {
-    let most = matches
-        .get_one::<u16>("classes")
-        .map_or(classes::MOST, |&most| most.into());
-    let path = |name| matches.get_one::<OsString>(name).map(PathBuf::from);
+    let most = matches.get_one::<u64>("max-classes").copied();
+    let most = most.map_or(classes::MOST, |most| {
+        usize::try_from(most).unwrap_or(usize::MAX)
+    });
+    let path = |name| file(matches, name);
     // Reject an impossible request before the program runs.
     classes::best(&Histogram::new(""), most)?;
-    let words = matches.get_many::<OsString>("PROGRAM");
-    let words: Vec<OsString> = words.into_iter().flatten().cloned().collect();
+    let words = program(matches);
     for file in [path("output"), path("save-sizes")].into_iter().flatten() {
         profile::check_writable(&file)?;
     }
@@ -132,11 +78,8 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
 
 /// Checks that the default file can be written.
 fn check_usual(program: &str) -> Result<(), Failure> {
-    profile::check_writable(&default_file(program)).map_err(|failure| {
-        Failure::own(format!(
-            "{failure}; name a file elsewhere with -o FILE (--output)"
-        ))
-    })
+    profile::check_writable(&default_file(program))
+        .map_err(|failure| Failure::own(format!("{failure}; name a file elsewhere with -o FILE")))
 }
 
 fn default_file(program: &str) -> PathBuf {
@@ -156,7 +99,7 @@ fn tell(
 ) -> Result<(), Failure> {
     let comparison = Comparison::new(histogram, sizes);
     let next = next_command(matches, file);
-    if matches.get_flag("json") {
+    if format(matches) == "json" {
         let mut object = classes::json(&comparison, sizes);
         object["file"] = file.to_string_lossy().into();
         object["next"] = next.into();
@@ -168,11 +111,9 @@ fn tell(
 }
 
 fn next_command(matches: &ArgMatches, file: &Path) -> String {
-    let words = matches
-        .get_many::<OsString>("PROGRAM")
-        .into_iter()
-        .flatten();
+    let words = program(matches);
     let words: Vec<String> = words
+        .iter()
         .map(|word| quoted(&word.to_string_lossy()).to_string())
         .collect();
     let program = match words.is_empty() {
@@ -180,7 +121,7 @@ fn next_command(matches: &ArgMatches, file: &Path) -> String {
         false => words.join(" "),
     };
     format!(
-        "neap run --classes={} -- {program}",
+        "neap run --classes {} -- {program}",
         quoted(&file.to_string_lossy())
     )
 }
@@ -191,7 +132,7 @@ fn counted(words: &[OsString]) -> Result<Histogram, Failure> {
     set_variables([
         ("NEAP_MONITOR", monitor.name()),
         ("NEAP_COUNT", "1".into()),
-        ("NEAP_ATTACH", "1".into()),
+        ("NEAP_STATUS_PAGE", "1".into()),
         // Sizes are counted with the built-in classes.
         ("NEAP_CLASSES", OsString::new()),
     ]);
@@ -295,7 +236,8 @@ impl Counting {
         }
         match self.processes {
             [0, 0] => Err(Failure::own(format!(
-                "{program} did not run under Neap, so nothing was counted: neap doctor -- {program} may tell why"
+                "{program} did not run under Neap, so nothing was counted: neap doctor -- \
+                 {program} may tell why"
             ))),
             [0, _] => Err(Failure::own(format!(
                 "{program} has Neap built in: its size classes were fixed when it was compiled"
@@ -319,23 +261,4 @@ impl Watch for Counting {
         self.part();
         self.lease();
     }
-}
-
-/// The absolute name of a file of classes, for `neap run --classes`, because the program's
-/// processes may run in other directories.
-///
-/// # Errors
-///
-/// The file cannot be read, or the library would not accept it.
-pub fn file_of_classes(file: &Path) -> Result<OsString, Failure> {
-    let refused = |why: &dyn std::fmt::Display| {
-        Failure::own(format!(
-            "--classes {}: {why}; neap tune writes such files",
-            shown(file)
-        ))
-    };
-    let text = std::fs::read(file).map_err(|error| refused(&error))?;
-    neap_shared::classes::parse(&text).map_err(|error| refused(&error))?;
-    let absolute = std::path::absolute(file).map_err(|error| refused(&error))?;
-    Ok(absolute.into_os_string())
 }

@@ -84,7 +84,8 @@ mod tests {
             &[sample],
         );
         let expected = "# HELP neap_x_bytes What it is.\n# TYPE neap_x_bytes gauge\n\
-             neap_x_bytes{pid=\"1\",program=\"a\\\"b\\\\c\\nd\\\\u{1b}[\"} 1000000000000000000000\n";
+             neap_x_bytes{pid=\"1\",program=\"a\\\"b\\\\c\\nd\\\\u{1b}[\"} \
+             1000000000000000000000\n";
         assert_eq!(out, expected);
     }
 

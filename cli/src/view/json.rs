@@ -1,5 +1,5 @@
 //! A process at one moment, as one JSON object. Bytes unless a name says otherwise; the names are
-//! those of `--stats=json`.
+//! those of `neap run --stats --format json`.
 
 use super::{View, live, used};
 use neap_shared::board::Coarse;

@@ -225,7 +225,8 @@ fn pending(view: &View, advice: &str) -> String {
     let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
     let why = view.silence.why;
     let mut out = format!(
-        "{yellow}pending: {why}; showing what the page heap and the kernel know{yellow:#}\n{advice}\n"
+        "{yellow}pending: {why}; showing what the page heap and the kernel \
+         know{yellow:#}\n{advice}\n"
     );
     arenas(&mut out, view);
     rest(&mut out, view);

@@ -17,7 +17,7 @@ fn line<'a>(page: &'a str, name: &str) -> &'a str {
 #[test]
 fn a_process_that_answers_shows_its_ledger() {
     let fake = Fake::with_figures(&figures());
-    let output = fake.answering(&["stat", "--timeout=60"]);
+    let output = fake.answering(&["stat", "--timeout=60s"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let page = printed(&output);
     assert!(
@@ -45,7 +45,7 @@ fn a_process_that_answers_shows_its_ledger() {
 #[test]
 fn the_json_form_has_the_same_figures() {
     let fake = Fake::with_figures(&figures());
-    let output = fake.answering(&["stat", "--json", "--timeout=60"]);
+    let output = fake.answering(&["stat", "--format=json", "--timeout=60s"]);
     let object: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(object["pid"], fake.pid());
     assert_eq!(object["program"], "sleep");
@@ -59,7 +59,7 @@ fn the_json_form_has_the_same_figures() {
 #[test]
 fn the_metrics_have_the_same_figures() {
     let fake = Fake::with_figures(&figures());
-    let output = fake.answering(&["stat", "--prometheus", "--timeout=60"]);
+    let output = fake.answering(&["stat", "--format=prometheus", "--timeout=60s"]);
     let page = printed(&output);
     let labels = format!("{{pid=\"{}\",program=\"sleep\"}}", fake.pid());
     assert!(
@@ -75,7 +75,7 @@ fn the_metrics_have_the_same_figures() {
 #[test]
 fn a_process_that_sleeps_is_pending() {
     let fake = Fake::with_figures(&figures());
-    for arguments in [&["stat", "--timeout=0.05"], &["purge", "--timeout=0.05"]] {
+    for arguments in [&["stat", "--timeout=50ms"], &["purge", "--timeout=50ms"]] {
         let output = fake.neap(arguments);
         assert_eq!(output.status.code(), Some(124), "{}", said(&output));
         assert!(
@@ -83,11 +83,11 @@ fn a_process_that_sleeps_is_pending() {
             "{}",
             printed(&output)
         );
-        let advice = "\n  (--timeout=10 waits longer; ";
+        let advice = "\n  (--timeout 10s waits longer; ";
         assert!(printed(&output).contains(advice), "{}", printed(&output));
         assert!(said(&output).is_empty());
     }
-    let output = fake.neap(&["stat", "--json", "--timeout=0.05"]);
+    let output = fake.neap(&["stat", "--format=json", "--timeout=50ms"]);
     let object: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(object["state"], "pending");
 }
@@ -99,13 +99,13 @@ fn a_rust_program_that_sleeps_is_told_what_it_lacks() {
         std::mem::offset_of!(neap_shared::board::Head, frontend),
         &2_u64.to_ne_bytes(),
     );
-    for arguments in [&["stat", "--timeout=0.05"], &["purge", "--timeout=0.05"]] {
+    for arguments in [&["stat", "--timeout=50ms"], &["purge", "--timeout=50ms"]] {
         let page = printed(&fake.neap(arguments));
         let why = "has no thread that answers unless it asks for one";
-        let advice = "call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=1)\n";
+        let advice = "call neap::purge::enable_thread() in it, or set NEAP_PURGE_THREAD=always)\n";
         assert!(page.contains(why) && page.contains(advice), "{page}");
         assert!(
-            !page.contains("small") && !page.contains("--answer"),
+            !page.contains("small") && !page.contains("--purge-thread always"),
             "{page}"
         );
     }
@@ -115,13 +115,13 @@ fn a_rust_program_that_sleeps_is_told_what_it_lacks() {
 fn python_is_told_where_its_small_objects_are() {
     for (setting, is_told) in [(None, true), (Some("malloc"), false)] {
         let fake = Fake::of_python(setting);
-        let page = printed(&fake.answering(&["stat", "--timeout=60"]));
+        let page = printed(&fake.answering(&["stat", "--timeout=60s"]));
         let hint = "\n    hint: CPython keeps objects of up to 512 bytes to itself";
         assert_eq!(page.contains(hint), is_told, "{page}");
-        let profile = said(&fake.neap(&["profile", "--seconds=0.05"]));
+        let profile = said(&fake.neap(&["profile", "--for=50ms"]));
         let hint = "neap: hint: CPython keeps objects";
         assert_eq!(profile.contains(hint), is_told, "{profile}");
-        let quiet = said(&fake.neap(&["profile", "--seconds=0.05", "--quiet"]));
+        let quiet = said(&fake.neap(&["profile", "--for=50ms", "--quiet"]));
         assert!(!quiet.contains("hint"), "{quiet}");
     }
 }
@@ -129,7 +129,7 @@ fn python_is_told_where_its_small_objects_are() {
 #[test]
 fn one_writing_of_figures_is_not_added_up() {
     let fake = Fake::with_figures(&figures());
-    let page = printed(&fake.answering(&["stat", "--timeout=60"]));
+    let page = printed(&fake.answering(&["stat", "--timeout=60s"]));
     assert!(!page.contains("so far"), "{page}");
 }
 
@@ -145,7 +145,7 @@ fn figure<'a>(page: &'a str, name: &str) -> &'a str {
 #[test]
 fn a_purge_says_how_much_went_back() {
     let fake = Fake::board();
-    let page = printed(&fake.answering(&["purge", "--timeout=60"]));
+    let page = printed(&fake.answering(&["purge", "--timeout=60s"]));
     let (before, after) = (
         figure(&page, "resident before"),
         figure(&page, "resident after"),
@@ -165,7 +165,7 @@ fn a_purge_says_how_much_went_back() {
         (figure(&page, "difference"), figure(&page, "of the arenas")),
         ("0 B", "0 B")
     );
-    let output = fake.answering(&["purge", "--json", "--timeout=60"]);
+    let output = fake.answering(&["purge", "--format=json", "--timeout=60s"]);
     let object: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(object["purged_bytes"], 5 << 20);
     assert_eq!(object["state"], "done");
@@ -175,7 +175,7 @@ fn a_purge_says_how_much_went_back() {
 #[test]
 fn a_purge_of_nothing_says_so() {
     let fake = Fake::board();
-    let page = printed(&fake.answering_with(0, &["purge", "--timeout=60"]));
+    let page = printed(&fake.answering_with(0, &["purge", "--timeout=60s"]));
     let first = format!("sleep ({}) had no free memory to give back\n", fake.pid());
     assert!(page.starts_with(&first), "{page}");
 }
@@ -187,7 +187,7 @@ fn root_looks_at_other_peoples_processes() {
     }
     let fake = Fake::of_user(65534);
     for verb in ["stat", "purge"] {
-        let output = fake.answering(&[verb, "--timeout=60"]);
+        let output = fake.answering(&[verb, "--timeout=60s"]);
         assert_eq!(output.status.code(), Some(0), "{verb}: {}", said(&output));
         assert_eq!(said(&output), "", "{verb}");
     }

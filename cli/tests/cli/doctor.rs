@@ -7,7 +7,7 @@ use std::path::Path;
 
 fn report(program: &[&Path]) -> (Option<i32>, Value) {
     let mut command = neap();
-    command.args(["doctor", "--json"]);
+    command.args(["doctor", "--format=json"]);
     if !program.is_empty() {
         command.arg("--").args(program);
     }
@@ -63,7 +63,7 @@ fn values_are_those_of_this_machine() {
 #[test]
 fn limits_are_those_of_this_process() {
     let shell = format!(
-        "ulimit -v 4000000; exec {} doctor --json",
+        "ulimit -v 4000000; exec {} doctor --format json",
         env!("CARGO_BIN_EXE_neap")
     );
     let text = printed(std::process::Command::new("/bin/sh").args(["-c", &shell]));

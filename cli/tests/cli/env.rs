@@ -10,17 +10,17 @@ fn a_line_for_a_dockerfile() {
         "--library",
         "/usr/lib/libneap.so",
         "--decay",
-        "5",
+        "5ms",
         "--check",
     ]));
     assert_eq!(
         line,
-        "ENV LD_PRELOAD=/usr/lib/libneap.so NEAP_CHECK=1 NEAP_DECAY=5\n"
+        "ENV LD_PRELOAD=/usr/lib/libneap.so NEAP_DECAY=5ms NEAP_CHECK=1\n"
     );
-    let line = printed(neap().args(["env", "--library", "/l.so", "--stats-file", "a \"b\" $c\\"]));
+    let line = printed(neap().args(["env", "--library", "/l.so", "--stats=a \"b\" $c\\"]));
     assert_eq!(
         line,
-        "ENV LD_PRELOAD=/l.so NEAP_STATS_FILE=\"a \\\"b\\\" \\$c\\\\\"\n"
+        "ENV LD_PRELOAD=/l.so NEAP_STATS=text NEAP_STATS_FILE=\"a \\\"b\\\" \\$c\\\\\"\n"
     );
 }
 
@@ -38,12 +38,15 @@ fn a_shell_gets_back_what_was_given() {
     let odd = "it's \"a\" $HOME `b` \\ file";
     let lines = printed(neap().args([
         "env",
-        "--shell",
+        "--format=shell",
         "--library",
         "/l'b.so",
-        "--stats-file",
-        odd,
+        &format!("--stats={odd}"),
+        "NEAP_STATS=json",
+        "TERM=dumb",
     ]));
+    assert_eq!(exported(&lines, None, "NEAP_STATS"), "json");
+    assert_eq!(exported(&lines, None, "TERM"), "dumb");
     assert_eq!(exported(&lines, None, "NEAP_STATS_FILE"), odd);
     assert_eq!(exported(&lines, None, "LD_PRELOAD"), "/l'b.so");
     assert_eq!(
@@ -77,6 +80,10 @@ fn paths_that_cannot_be_preloaded_are_refused() {
         assert!(said(&output).starts_with("neap: error: "));
     }
     let stage = Stage::named("with space");
-    let output = stage.neap().args(["env", "--shell"]).output().unwrap();
+    let output = stage
+        .neap()
+        .args(["env", "--format=shell"])
+        .output()
+        .unwrap();
     assert!(said(&output).contains("--library"), "{}", said(&output));
 }

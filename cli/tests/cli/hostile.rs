@@ -136,7 +136,7 @@ fn heads_that_are_wrong_are_told() {
 fn figures_that_are_being_written_for_ever_are_told() {
     let fake = Fake::board();
     fake.write(board::FIGURES_AT, &1_u64.to_ne_bytes());
-    let said = refusal(&fake.answering(&["stat", "--timeout=60"]));
+    let said = refusal(&fake.answering(&["stat", "--timeout=60s"]));
     assert!(said.contains("its figures are never complete"), "{said}");
 }
 
@@ -144,7 +144,7 @@ fn figures_that_are_being_written_for_ever_are_told() {
 fn a_process_that_ends_while_it_is_asked_is_told() {
     let mut fake = Fake::board();
     let neap = neap()
-        .args(["stat", "--timeout=600", &fake.pid().to_string()])
+        .args(["stat", "--timeout=10m", &fake.pid().to_string()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -177,7 +177,7 @@ proptest! {
     fn any_board_is_shown_or_refused(
         words in proptest::collection::vec(word(), (board::SIZES_AT - board::CONTROL_AT) / 8),
         answers in any::<bool>(),
-        form in prop_oneof![Just("--json"), Just("--prometheus"), Just("--timeout=0.02")],
+        form in prop_oneof![Just("--format=json"), Just("--format=prometheus"), Just("--timeout=20ms")],
     ) {
         let fake = Fake::with_figures(&figures());
         fake.write(board::CONTROL_AT, bytemuck::cast_slice(&words));
@@ -185,15 +185,15 @@ proptest! {
             fake.write(board::FIGURES_AT, &2_u64.to_ne_bytes());
         }
         for verb in ["stat", "purge"] {
-            let form = if verb == "purge" { "--json" } else { form };
-            let arguments = [verb, "--timeout=0.02", form];
+            let form = if verb == "purge" { "--format=json" } else { form };
+            let arguments = [verb, "--timeout=20ms", form];
             let arguments = if form.starts_with("--timeout") { &arguments[..2] } else { &arguments[..] };
             let output = if answers { fake.answering(arguments) } else { fake.neap(arguments) };
             let code = output.status.code();
             prop_assert!(matches!(code, Some(0 | 124 | 125)), "{:?}: {}", code, said(&output));
             prop_assert!(!said(&output).contains("panicked"));
         }
-        let top = fake.neap(&["top", "--interval=0.02", "--count=2"]);
+        let top = fake.neap(&["top", "--interval=20ms", "--times=2"]);
         prop_assert_eq!(top.status.code(), Some(0), "{}", said(&top));
     }
 
@@ -202,7 +202,7 @@ proptest! {
     fn any_head_is_refused(words in proptest::collection::vec(word(), 7), at in 0_usize..7) {
         let fake = Fake::board();
         fake.write(board::HEAD_AT + 8 * at, &words[at].to_ne_bytes());
-        let code = fake.neap(&["stat", "--timeout=0.02"]).status.code();
+        let code = fake.neap(&["stat", "--timeout=20ms"]).status.code();
         prop_assert!(matches!(code, Some(124 | 125)), "{:?}", code);
     }
 }

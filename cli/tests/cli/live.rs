@@ -60,7 +60,7 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 fn stat(pid: &str) -> Value {
-    let output = run(&["stat", pid, "--json", "--timeout=60"]);
+    let output = run(&["stat", pid, "--format=json", "--timeout=60s"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -110,13 +110,13 @@ fn a_forked_child_has_a_board_of_its_own() {
 #[test]
 fn a_process_that_closed_our_descriptor_is_reached_through_its_memory() {
     let holder = Holder::start("close");
-    let output = run(&["stat", &holder.pid(), "--timeout=60"]);
+    let output = run(&["stat", &holder.pid(), "--timeout=60s"]);
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     match scope.is_ok_and(|scope| scope.trim() != "0") && !is_root() {
         true => assert!(said(&output).contains("yama"), "{}", said(&output)),
         false => {
             assert_adds_up(&holder.pid());
-            let purge = run(&["purge", &holder.pid(), "--timeout=60"]);
+            let purge = run(&["purge", &holder.pid(), "--timeout=60s"]);
             assert_eq!(purge.status.code(), Some(0), "{}", said(&purge));
         }
     }
@@ -125,7 +125,7 @@ fn a_process_that_closed_our_descriptor_is_reached_through_its_memory() {
 #[test]
 fn a_purge_gives_free_pages_back() {
     let holder = Holder::with("busy", &[("NEAP_DECAY", "600000")]);
-    let output = run(&["purge", &holder.pid(), "--json", "--timeout=60"]);
+    let output = run(&["purge", &holder.pid(), "--format=json", "--timeout=60s"]);
     let object: Value = serde_json::from_slice(&output.stdout).unwrap();
     let purged = object["purged_bytes"].as_u64().unwrap();
     assert!(purged >= 28 << 20, "{object}");
@@ -136,8 +136,8 @@ fn a_purge_gives_free_pages_back() {
 
 #[test]
 fn a_process_that_sleeps_is_told_by_the_kernel() {
-    let holder = Holder::with("idle", &[("NEAP_PURGE_THREAD", "0")]);
-    let output = run(&["stat", &holder.pid(), "--json", "--timeout=0.1"]);
+    let holder = Holder::with("idle", &[("NEAP_PURGE_THREAD", "never")]);
+    let output = run(&["stat", &holder.pid(), "--format=json", "--timeout=100ms"]);
     let view: Value = serde_json::from_slice(&output.stdout).unwrap();
     // A purge thread may exist and answer.
     assert!(matches!(output.status.code(), Some(0 | 124)));
@@ -153,11 +153,15 @@ fn a_process_that_sleeps_is_told_by_the_kernel() {
 
 #[test]
 fn a_process_without_a_board_is_told() {
-    let holder = Holder::with("busy", &[("NEAP_ATTACH", "0")]);
+    let holder = Holder::with("busy", &[("NEAP_STATUS_PAGE", "0")]);
     for verb in ["stat", "top", "purge"] {
         let output = run(&[verb, &holder.pid()]);
         assert_eq!(output.status.code(), Some(125));
-        assert!(said(&output).contains("NEAP_ATTACH=0"), "{}", said(&output));
+        assert!(
+            said(&output).contains("NEAP_STATUS_PAGE=0"),
+            "{}",
+            said(&output)
+        );
     }
 }
 
@@ -165,7 +169,7 @@ fn a_process_without_a_board_is_told() {
 fn top_sees_a_process_at_work() {
     let holder = Holder::start("busy");
     let mut command = neap();
-    command.args(["top", &holder.pid(), "--json", "--interval=0.2"]);
+    command.args(["top", &holder.pid(), "--format=json", "--interval=200ms"]);
     let mut top = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(top.stdout.take().unwrap()).lines();
     let lines = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());

@@ -70,7 +70,7 @@ impl Planted {
     /// The profile as a file for other tools.
     fn pprof(&self) -> PathBuf {
         let file = self.file("profile.pb.gz");
-        printed(self.profile(&["--pprof"]).arg(&file));
+        printed(self.profile(&["--format=pprof", "-o"]).arg(&file));
         file
     }
 }
@@ -103,7 +103,7 @@ fn what_was_planted_is_named_first() {
     let waste = sentence(&tree, "Size classes add");
     assert!(waste.contains("add_node (planted.c:"), "{waste}");
     assert!(waste.contains("24 bytes asked for, 32 usable"), "{waste}");
-    let leaks = printed(&mut planted.profile(&["--leaks", "--value", "live_space"]));
+    let leaks = printed(&mut planted.profile(&["--format=leaks", "--value", "live_space"]));
     let places: Vec<&str> = leaks
         .lines()
         .filter(|line| line.contains("(in planted)  planted.c:"))
@@ -116,7 +116,7 @@ fn what_was_planted_is_named_first() {
 fn sampling_is_switched_on_and_off_again() {
     let planted = Planted::start(&["late"], None);
     let output = planted
-        .profile(&["--seconds", "1", "--rate", "4096", "--leaks"])
+        .profile(&["--for", "1s", "--sample", "4096", "--format=leaks"])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -131,7 +131,7 @@ fn sampling_is_switched_on_and_off_again() {
         "{text}"
     );
     // The samples remain although sampling is off. A profile without a time needs them.
-    let json = printed(&mut planted.profile(&["--seconds", "0", "--json", "--quiet"]));
+    let json = printed(&mut planted.profile(&["--for", "0", "--format=json", "--quiet"]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["rate"], 0);
     assert!(json["total"]["live_space"].as_u64().unwrap() > 0);
@@ -140,7 +140,7 @@ fn sampling_is_switched_on_and_off_again() {
 #[test]
 fn another_rate_is_refused_while_it_samples() {
     let planted = Planted::start(&[], OFTEN);
-    let output = planted.profile(&["--rate", "8192"]).output().unwrap();
+    let output = planted.profile(&["--sample", "8192"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert!(
         said(&output).contains("samples already, every 4.0 KiB"),
@@ -155,15 +155,21 @@ fn every_form_comes_from_a_file_as_from_the_process() {
     let file = planted.pprof();
     let of_file = |arguments: &[&str]| printed(neap().arg("profile").arg(&file).args(arguments));
     assert!(of_file(&[]).contains("download (planted.c:"));
-    assert!(of_file(&["--tree", "--value=waste"]).contains("from add_node (planted.c:"));
-    assert!(of_file(&["--collapsed"]).contains(";download 104857600\n"));
+    assert!(of_file(&["--format=tree", "--value=waste"]).contains("from add_node (planted.c:"));
+    assert!(of_file(&["--format=collapsed"]).contains(";download 104857600\n"));
     assert!(of_file(&["--list=^add_node$"]).contains("struct node *node = malloc(sizeof *node);"));
     let svg = planted.file("flame.svg");
-    assert_eq!(of_file(&["--flamegraph", svg.to_str().unwrap()]), "");
+    assert_eq!(
+        of_file(&["--format=flamegraph", "-o", svg.to_str().unwrap()]),
+        ""
+    );
     assert!(fs::read_to_string(&svg).unwrap().contains("download"));
-    let collapsed = format!("--collapsed={}", planted.file("collapsed").display());
-    assert_eq!(of_file(&[&collapsed]), "");
-    assert!(planted.file("collapsed").metadata().unwrap().len() > 0);
+    let lines = planted.file("collapsed");
+    assert_eq!(
+        of_file(&["--format=collapsed", "-o", lines.to_str().unwrap()]),
+        ""
+    );
+    assert!(lines.metadata().unwrap().len() > 0);
 }
 
 #[test]
@@ -183,14 +189,14 @@ fn outputs_that_cannot_be_written_are_refused_before_the_wait() {
     let planted = Planted::start(&[], None);
     for (file, why) in [("/no/such/place/file", "No such file"), ("/", "directory")] {
         let output = planted
-            .profile(&["--seconds=100000", "--pprof", file])
+            .profile(&["--for=100000s", "--format=pprof", "-o", file])
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(125));
         assert!(said(&output).contains(why), "{}", said(&output));
     }
     let output = planted
-        .profile(&["--seconds=100000", "--list", "((("])
+        .profile(&["--for=100000s", "--list", "((("])
         .output()
         .unwrap();
     assert!(
@@ -203,7 +209,10 @@ fn outputs_that_cannot_be_written_are_refused_before_the_wait() {
 #[test]
 fn a_full_disk_is_an_error_and_the_file_stays() {
     let planted = Planted::start(&[], OFTEN);
-    let output = planted.profile(&["--pprof", "/dev/full"]).output().unwrap();
+    let output = planted
+        .profile(&["--format=pprof", "-o", "/dev/full"])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert!(
         said(&output).contains("/dev/full: No space left"),
@@ -243,16 +252,20 @@ fn what_is_no_profile_is_named() {
         (vec!["/dev/zero"], "64 MiB"),
         (vec!["/no/such/file"], "No such file"),
         (vec!["/"], "directory"),
+        (vec![noise.to_str().unwrap(), "--for", "1s"], "leave --for"),
         (
-            vec![noise.to_str().unwrap(), "--seconds", "1"],
-            "leave --seconds",
+            vec![
+                noise.to_str().unwrap(),
+                "--format=leaks",
+                "--value=alloc_space",
+            ],
+            "--format leaks shows what is live",
         ),
+        (vec!["1", "--for=-1"], "unit ms, s, m or h"),
         (
-            vec![noise.to_str().unwrap(), "--leaks", "--value=alloc_space"],
-            "--leaks shows what is live",
+            vec!["1", "--list=a", "--format=json"],
+            "cannot be used with",
         ),
-        (vec!["1", "--seconds=-1"], "seconds"),
-        (vec!["1", "--tree", "--json"], "cannot be used with"),
         (vec!["no-such-process-anywhere"], "no process"),
     ] {
         let output = neap().arg("profile").args(&arguments).output().unwrap();
@@ -308,7 +321,8 @@ fn pprof_opens_the_file() {
     let pprof =
         |arguments: &[&str]| pprof(planted.room.path(), &[arguments, &[file]].concat()).unwrap();
     let raw = pprof(&["-raw"]);
-    let types = "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt] waste_space/bytes";
+    let types = "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt] \
+                 waste_space/bytes";
     assert!(
         raw.contains(types) && raw.contains("PeriodType: space bytes\nPeriod: 4096\n"),
         "{raw}"

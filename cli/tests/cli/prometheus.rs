@@ -132,7 +132,7 @@ fn dashboard(pid: &str) -> Vec<String> {
 #[test]
 fn prometheus_scrapes_and_answers_the_dashboard() {
     let holder = Holder::start("busy");
-    let server = Server::start(&["--pid", &holder.pid()]);
+    let server = Server::start(&[&holder.pid()]);
     let Some(prometheus) = Prometheus::start(&server.address) else {
         let required = std::env::var_os("REQUIRE_ALL").is_some_and(|value| value == "1");
         assert!(!required, "prometheus is not installed");

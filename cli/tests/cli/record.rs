@@ -32,7 +32,7 @@ fn lines(file: &Path) -> Vec<Value> {
 
 fn verdict(file: &Path) -> Value {
     let output = neap()
-        .args(["report", "--json"])
+        .args(["report", "--format=json"])
         .arg(file)
         .output()
         .unwrap();
@@ -58,7 +58,7 @@ fn without_a_sample_it_is_said_that_none_fell() {
         let none = format!("{start}what ran was sampled every 1.0 GiB on average");
         assert!(said.contains(&none), "{said}");
     }
-    let finer = "no sample fell; sample more finely, up to --sample=4K";
+    let finer = "no sample fell; sample more finely, up to --sample 4K";
     assert!(said.contains(finer), "{said}");
 }
 
@@ -68,7 +68,7 @@ fn a_program_that_is_killed_leaves_a_recording_that_names_its_faults() {
     planted(&room);
     let output = run(
         &room,
-        &["--record", "r", "--profile=p.pb.gz"],
+        &["--record=r", "--profile=p.pb.gz"],
         &["./planted", "die"],
     );
     assert_eq!(output.status.signal(), Some(libc::SIGKILL));
@@ -76,7 +76,7 @@ fn a_program_that_is_killed_leaves_a_recording_that_names_its_faults() {
     let said = said(&output);
     for next in [
         "neap report r",
-        "neap profile p.pb.gz --tree",
+        "neap profile p.pb.gz\n",
         "neap report p.pb.gz",
         "go tool pprof -http=: p.pb.gz",
     ] {
@@ -111,7 +111,7 @@ fn a_program_that_is_killed_leaves_a_recording_that_names_its_faults() {
 fn the_programs_output_and_status_are_its_own_and_quiet_is_quiet() {
     let room = room();
     planted(&room);
-    let flags = ["--record", "r", "--profile", "--quiet"];
+    let flags = ["--record=r", "--profile", "--quiet"];
     let output = run(&room, &flags, &["./planted"]);
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(
@@ -161,18 +161,11 @@ fn what_is_still_live_is_printed_and_not_among_the_programs_output() {
 #[test]
 fn when_neap_is_killed_what_it_recorded_is_readable() {
     let room = room();
-    let program = "import time, sys\nx = bytearray(50_000_000)\ntime.sleep(0.5)\nprint('ready', flush=True)\ntime.sleep(60)";
+    let program = "import time, sys\nx = bytearray(50_000_000)\ntime.sleep(0.5)\nprint('ready', \
+                   flush=True)\ntime.sleep(60)";
     let mut child = neap()
         .current_dir(room.path())
-        .args([
-            "run",
-            "--record",
-            "r",
-            "--",
-            "/usr/bin/python3",
-            "-c",
-            program,
-        ])
+        .args(["run", "--record=r", "--", "/usr/bin/python3", "-c", program])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -204,15 +197,7 @@ fn where_no_more_can_be_written_the_program_goes_on_and_that_is_said() {
     let file = room.path().join("r");
     let mut child = neap()
         .current_dir(room.path())
-        .args([
-            "run",
-            "--record",
-            "r",
-            "--",
-            "sh",
-            "-c",
-            "read line; exit 7",
-        ])
+        .args(["run", "--record=r", "--", "sh", "-c", "read line; exit 7"])
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -250,7 +235,10 @@ fn where_no_more_can_be_written_the_program_goes_on_and_that_is_said() {
 #[test]
 fn files_that_are_something_else_are_left_as_they_are_and_nothing_is_started() {
     let room = room();
-    for (flags, file) in [(["--record", "x"], "x"), (["--quiet", "--profile=x"], "x")] {
+    for (flags, file) in [
+        (["--record=x", "--quiet"], "x"),
+        (["--quiet", "--profile=x"], "x"),
+    ] {
         fs::write(room.path().join(file), "precious").unwrap();
         let output = run(&room, &flags, &["echo", "ran"]);
         assert_eq!(
@@ -263,7 +251,7 @@ fn files_that_are_something_else_are_left_as_they_are_and_nothing_is_started() {
             "precious"
         );
     }
-    let output = run(&room, &["--record", "/no/such/r"], &["echo", "ran"]);
+    let output = run(&room, &["--record=/no/such/r"], &["echo", "ran"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(said(&output).contains("/no/such/r"));
 }
@@ -276,7 +264,7 @@ fn where_nothing_can_be_written_nothing_is_started() {
         ("run", &["--profile=p"], "p: "),
         ("run", &["--record=r"], "cannot record to r: "),
         ("run", &["--record=r", "--profile"], "--profile=FILE"),
-        ("report", &[], "--output"),
+        ("report", &[], "-o FILE"),
         ("tune", &[], "echo.classes: "),
     ] {
         let mut command = neap();
@@ -318,7 +306,7 @@ fn where_tmp_is_for_reading_only_a_program_is_recorded_and_reported_all_the_same
     }
     for verb in [
         &["report", "-o", "page.html", "--"][..],
-        &["run", "--record", "r", "--"],
+        &["run", "--record=r", "--"],
     ] {
         let mut command = clean(Path::new("/usr/bin/unshare"));
         command.args(["-m", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_neap")]);

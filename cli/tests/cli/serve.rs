@@ -98,7 +98,7 @@ impl Drop for Server {
 #[test]
 fn metrics_are_served_until_a_signal_ends_it() {
     let fake = Fake::with_figures(&figures());
-    let server = Server::start(&["--pid", &fake.pid().to_string()]);
+    let server = Server::start(&[&fake.pid().to_string()]);
     let (head, body) = server.get("/metrics");
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
     assert!(
@@ -115,7 +115,7 @@ fn metrics_are_served_until_a_signal_ends_it() {
         "{body}"
     );
     assert_eq!(server.end(libc::SIGTERM), Some(0));
-    let server = Server::start(&["--all"]);
+    let server = Server::start(&[]);
     let (_, body) = server.get("/metrics");
     assert!(body.contains(&labels), "{body}");
     assert_eq!(server.end(libc::SIGINT), Some(0));
@@ -135,7 +135,7 @@ fn the_page_lists_the_processes() {
 fn profiles_are_refused_with_a_sentence_where_nothing_samples() {
     let (fake, other) = (Fake::board(), Fake::board());
     let pids = [fake.pid().to_string(), other.pid().to_string()];
-    let server = Server::start(&["--pid", &pids[0], "--pid", &pids[1]]);
+    let server = Server::start(&[&pids[0], &pids[1]]);
     for path in ["heap", "allocs"] {
         let (head, body) = server.get(&format!("/debug/pprof/{path}?pid={}", pids[0]));
         assert!(head.starts_with("HTTP/1.1 404"), "{head}");
@@ -160,7 +160,7 @@ fn profiles_are_refused_with_a_sentence_where_nothing_samples() {
 #[test]
 fn sampling_that_a_request_began_ends_with_it() {
     let fake = Fake::board();
-    let server = Server::start(&["--pid", &fake.pid().to_string()]);
+    let server = Server::start(&[&fake.pid().to_string()]);
     let (head, body) = server.get("/debug/pprof/heap?seconds=1");
     assert!(head.starts_with("HTTP/1.1 404"), "{head}");
     assert!(body.contains("pending: "), "{body}");
@@ -261,7 +261,7 @@ fn a_wrong_command_line_is_told() {
     let taken = format!("--listen={}", taken.local_addr().unwrap());
     let run = |argument: &str| -> Output { neap().args(["serve", argument]).output().unwrap() };
     for (argument, why) in [
-        ("--pid=2147483647", "there is no process"),
+        ("2147483647", "there is no process"),
         ("--listen=nowhere", "invalid"),
         (taken.as_str(), "choose another place"),
     ] {
@@ -283,7 +283,7 @@ fn promtool_is_content() {
     }
     let fake = Fake::with_figures(&figures());
     let page = fake
-        .answering(&["stat", "--prometheus", "--timeout=60"])
+        .answering(&["stat", "--format=prometheus", "--timeout=60s"])
         .stdout;
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])

@@ -26,14 +26,16 @@ fn the_second_session_has_nothing_of_the_first() {
     let planted = Planted::start(&["late"], None);
     let session = || {
         json(&printed(&mut planted.profile(&[
-            "--seconds=1",
-            "--rate=4K",
-            "--json",
+            "--for=1s",
+            "--sample=4K",
+            "--format=json",
             "--quiet",
         ])))
     };
     let (first, second) = (session(), session());
-    let whole = json(&printed(&mut planted.profile(&["--seconds=0", "--json"])));
+    let whole = json(&printed(
+        &mut planted.profile(&["--for=0", "--format=json"]),
+    ));
     assert!(first["session"].is_null() && whole["session"].is_null());
     assert_eq!(second["session"]["live"], "growth");
     assert!(allocated(&first) > 0 && allocated(&second) > 0);
@@ -50,13 +52,13 @@ fn the_second_session_has_nothing_of_the_first() {
 #[test]
 fn a_session_of_a_process_that_samples_leaves_out_what_was_there() {
     let planted = Planted::start(&[], Some("4096"));
-    let tree = printed(&mut planted.profile(&["--seconds=1", "--quiet", "--value=alloc_space"]));
+    let tree = printed(&mut planted.profile(&["--for=1s", "--quiet", "--value=alloc_space"]));
     assert!(
         tree.contains(" allocated in ") && tree.contains("from live (planted.c:"),
         "{tree}"
     );
     assert!(!tree.contains("download"), "{tree}");
-    let whole = printed(&mut planted.profile(&["--seconds=0"]));
+    let whole = printed(&mut planted.profile(&["--for=0"]));
     assert!(whole.contains("from download (planted.c:"), "{whole}");
 }
 
@@ -64,13 +66,15 @@ fn a_session_of_a_process_that_samples_leaves_out_what_was_there() {
 fn served(planted: &Planted, bytes: &[u8]) -> Value {
     let file = planted.file("served.pb.gz");
     fs::write(&file, bytes).unwrap();
-    json(&printed(neap().arg("profile").arg(&file).arg("--json")))
+    json(&printed(
+        neap().arg("profile").arg(&file).arg("--format=json"),
+    ))
 }
 
 #[test]
 fn the_server_serves_sessions_too() {
     let planted = Planted::start(&[], Some("4096"));
-    let server = Server::start(&["--pid", &planted.pid()]);
+    let server = Server::start(&[&planted.pid()]);
     let profile = |query: &str| {
         let path = format!("/debug/pprof/allocs{query}");
         served(&planted, &server.get_bytes(&path))
@@ -95,7 +99,7 @@ struct Going {
 impl Going {
     /// Starts it and waits until its session has begun.
     fn start(command: &mut Command) -> Going {
-        let command = command.arg("--seconds=100000").stderr(Stdio::piped());
+        let command = command.arg("--for=100000s").stderr(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -119,9 +123,9 @@ impl Going {
 #[test]
 fn a_session_whose_sampling_another_ends_says_so() {
     let planted = Planted::start(&["late"], None);
-    let first = Going::start(&mut planted.profile(&["--rate=64K"]));
+    let first = Going::start(&mut planted.profile(&["--sample=64K"]));
     let second = Going::start(&mut planted.profile(&[]));
-    let third = Going::start(&mut planted.profile(&["--json"]));
+    let third = Going::start(&mut planted.profile(&["--format=json"]));
     assert!(!first.end().contains("by another"));
     let text = second.end();
     assert!(
@@ -159,7 +163,7 @@ fn first_answered(requests: &mut [TcpStream]) -> (usize, String) {
 #[test]
 fn a_session_that_the_server_begins_does_not_take_itself_for_another() {
     let planted = Planted::start(&["late"], None);
-    let server = Server::start(&["--pid", &planted.pid()]);
+    let server = Server::start(&[&planted.pid()]);
     // On a busy machine the process may not answer at once.
     let bytes = (0..20).find_map(|_| server.try_bytes("/debug/pprof/heap?seconds=1"));
     let profile = served(&planted, &bytes.unwrap());
@@ -172,7 +176,7 @@ fn a_session_that_the_server_begins_does_not_take_itself_for_another() {
 #[test]
 fn there_are_only_so_many_sessions_at_once() {
     let planted = Planted::start(&["late"], Some("65536"));
-    let server = Server::start(&["--pid", &planted.pid()]);
+    let server = Server::start(&[&planted.pid()]);
     let ask = |_| server.ask("/debug/pprof/heap?seconds=600");
     let mut requests: Vec<_> = (0..5).map(ask).collect();
     let (refused, answer) = first_answered(&mut requests);
@@ -198,10 +202,10 @@ fn there_are_only_so_many_sessions_at_once() {
 #[test]
 fn a_process_that_was_started_by_a_link_has_one_name_everywhere() {
     let planted = Planted::start_as("other-name", &["late"], Some("4096"));
-    let server = Server::start(&["--pid", &planted.pid()]);
+    let server = Server::start(&[&planted.pid()]);
     let from_server = |path: &str| served(&planted, &server.get_bytes(path));
     let called = [
-        json(&printed(&mut planted.profile(&["--json"]))),
+        json(&printed(&mut planted.profile(&["--format=json"]))),
         from_server("/debug/pprof/heap"),
         from_server("/debug/pprof/heap?seconds=1"),
     ];
@@ -214,7 +218,7 @@ fn a_process_that_was_started_by_a_link_has_one_name_everywhere() {
 #[test]
 fn a_session_over_http_outlives_its_process() {
     let mut planted = Planted::start(&[], Some("4096"));
-    let server = Server::start(&["--pid", &planted.pid()]);
+    let server = Server::start(&[&planted.pid()]);
     let mut request = server.ask("/debug/pprof/heap?seconds=600");
     request.set_read_timeout(Some(LOOK)).unwrap();
     // The session has begun, and no answer has arrived yet.

@@ -28,7 +28,7 @@ fn json_is_one_object_a_line() {
     let stage = Stage::new();
     let output = stage
         .neap()
-        .args(["run", "--stats=json", "true"])
+        .args(["run", "--stats", "--format=json", "true"])
         .output()
         .unwrap();
     let value: serde_json::Value = serde_json::from_str(&said(&output)).unwrap();
@@ -55,10 +55,7 @@ fn the_file_for_them_is_removed() {
 #[test]
 fn a_file_of_the_users_is_appended_to_wherever_the_program_goes() {
     let stage = Stage::new();
-    for flags in [
-        &["--stats", "--stats-file", "pages"][..],
-        &["--stats-file", "pages"],
-    ] {
+    for flags in [&["--stats=pages"][..], &["--stats=pages", "--format=text"]] {
         let mut command = stage.neap();
         command
             .current_dir(stage.path())
@@ -83,12 +80,12 @@ fn a_file_of_the_users_is_appended_to_wherever_the_program_goes() {
 fn a_file_named_by_a_variable_is_honoured() {
     let stage = Stage::new();
     let file = stage.path().join("pages");
-    printed(
-        stage
-            .neap()
-            .env("NEAP_STATS_FILE", &file)
-            .args(["run", "--stats=json", "true"]),
-    );
+    printed(stage.neap().env("NEAP_STATS_FILE", &file).args([
+        "run",
+        "--stats",
+        "--format=json",
+        "true",
+    ]));
     assert!(fs::read_to_string(file).unwrap().starts_with("{\"pid\":"));
 }
 
@@ -98,7 +95,7 @@ fn a_file_that_cannot_be_written_is_refused_before_the_start() {
     for file in ["/no/such/directory/pages", "/"] {
         let mut command = stage.neap();
         let output = command
-            .args(["run", "--stats", "--stats-file", file, "echo", "ran"])
+            .args(["run", &format!("--stats={file}"), "echo", "ran"])
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(125));
@@ -117,7 +114,7 @@ fn a_temporary_directory_that_cannot_be_written_is_named() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(125));
-    assert!(said(&output).contains("/no/such") && said(&output).contains("--stats-file"));
+    assert!(said(&output).contains("/no/such") && said(&output).contains("--stats=FILE"));
 }
 
 #[test]
@@ -151,7 +148,8 @@ fn nothing_is_said_when_statistics_are_off() {
     let stage = Stage::new();
     let output = stage
         .neap()
-        .args(["run", "--stats=off", "true"])
+        .env("NEAP_STATS", "off")
+        .args(["run", "true"])
         .output()
         .unwrap();
     assert_eq!(said(&output), "");

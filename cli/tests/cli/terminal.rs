@@ -220,6 +220,6 @@ pub fn fresh_mode() -> Mode {
 /// `neap top` on a process.
 pub fn top(fake: &Fake) -> Command {
     let mut command = neap();
-    command.args(["top", "--interval=0.05", &fake.pid().to_string()]);
+    command.args(["top", "--interval=50ms", &fake.pid().to_string()]);
     command
 }

@@ -71,7 +71,7 @@ impl Drop for End<'_> {
 fn a_pipe_gets_lines() {
     let fake = Fake::board();
     let writer = Writer::new(&fake);
-    let output = writer.during(|| fake.neap(&["top", "--interval=0.1", "--count=3"]));
+    let output = writer.during(|| fake.neap(&["top", "--interval=100ms", "--times=3"]));
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.contains('\x1b'), "{text:?}");
@@ -91,7 +91,8 @@ fn a_pipe_gets_lines() {
 fn lines_can_be_json() {
     let fake = Fake::board();
     let writer = Writer::new(&fake);
-    let output = writer.during(|| fake.neap(&["top", "--interval=0.05", "--count=2", "--json"]));
+    let output =
+        writer.during(|| fake.neap(&["top", "--interval=50ms", "--times=2", "--format=json"]));
     let lines: Vec<Value> = String::from_utf8(output.stdout)
         .unwrap()
         .lines()
@@ -105,7 +106,7 @@ fn lines_can_be_json() {
 #[test]
 fn a_process_that_sleeps_is_pending_on_every_line() {
     let fake = Fake::board();
-    let output = fake.neap(&["top", "--interval=0.05", "--count=2"]);
+    let output = fake.neap(&["top", "--interval=50ms", "--times=2"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let pending = text.lines().filter(|line| line.ends_with("pending"));
     assert_eq!(pending.count(), 2, "{text}");
@@ -114,7 +115,7 @@ fn a_process_that_sleeps_is_pending_on_every_line() {
 #[test]
 fn the_list_has_every_process() {
     let (one, two) = (Fake::board(), Fake::board());
-    let output = neap().args(["top", "--count=1"]).output().unwrap();
+    let output = neap().args(["top", "--times=1"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     for fake in [&one, &two] {
         let pid = fake.pid().to_string();
@@ -123,7 +124,7 @@ fn the_list_has_every_process() {
         assert!(text.lines().any(line), "{text}");
     }
     let output = neap()
-        .args(["top", "--count=1", "--json"])
+        .args(["top", "--times=1", "--format=json"])
         .output()
         .unwrap();
     let list: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -140,7 +141,7 @@ fn the_list_has_every_process() {
 fn the_end_of_the_process_is_told() {
     let mut fake = Fake::board();
     let child = neap()
-        .args(["top", "--interval=0.05", &fake.pid().to_string()])
+        .args(["top", "--interval=50ms", &fake.pid().to_string()])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
@@ -180,7 +181,7 @@ fn from_the_list_one_looks_into_a_process_and_back() {
     let _fake = Fake::board();
     let before = fresh_mode();
     let mut command = neap();
-    command.args(["top", "--interval=0.05"]);
+    command.args(["top", "--interval=50ms"]);
     let mut terminal = Terminal::start(command);
     terminal.wait_for("under Neap");
     terminal.press("s");
@@ -237,7 +238,7 @@ fn processes_that_cannot_be_seen_are_an_error() {
         eprintln!("skipped: hiding /proc takes root");
         return;
     }
-    let script = "mount -t tmpfs none /proc && exec \"$0\" top --count=1";
+    let script = "mount -t tmpfs none /proc && exec \"$0\" top --times=1";
     let output = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_neap")])
         .output()

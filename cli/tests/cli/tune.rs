@@ -26,7 +26,7 @@ fn saved_sizes_become_classes_and_the_next_command() {
     for part in [
         "usable over requested: 1.0305 with 72 classes built in, 1.0105 with ",
         "not counted here: 2 allocations of 97.6 KiB that no slab serves",
-        "wrote crunch.classes; next: neap run --classes=crunch.classes -- PROGRAM\n",
+        "wrote crunch.classes; next: neap run --classes crunch.classes -- PROGRAM\n",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
@@ -42,14 +42,22 @@ fn json_says_the_same() {
     let mut command = neap();
     command
         .current_dir(room.path())
-        .args(["tune", "--json", "--classes", "60", "-o", "own", "--from"])
+        .args([
+            "tune",
+            "--format=json",
+            "--max-classes",
+            "60",
+            "-o",
+            "own",
+            "--from",
+        ])
         .arg(&file);
     let object: serde_json::Value = serde_json::from_str(&printed(&mut command)).unwrap();
     assert_eq!(object["before"]["usable"], 1_000 * 1_024 + 500 * 16);
     assert_eq!(object["after"]["usable"], 1_000 * 1_008 + 500 * 8);
     assert_eq!(object["after"]["requested"], 1_001_500);
     assert!(object["sizes"].as_array().unwrap().len() <= 60);
-    assert_eq!(object["next"], "neap run --classes=own -- PROGRAM");
+    assert_eq!(object["next"], "neap run --classes own -- PROGRAM");
     assert!(room.path().join("own").exists());
 }
 
@@ -81,7 +89,8 @@ fn a_program_is_counted_and_runs_with_its_classes() {
         .args([
             "run",
             "--classes=crunch.classes",
-            "--stats=json",
+            "--stats",
+            "--format=json",
             "--",
             "./crunch",
         ])
@@ -134,7 +143,12 @@ fn what_cannot_be_is_one_line() {
         ),
         (vec!["--from".into(), of(&empty)], "nothing to tune"),
         (
-            vec!["--classes".into(), "20".into(), "--from".into(), of(&file)],
+            vec![
+                "--max-classes".into(),
+                "20".into(),
+                "--from".into(),
+                of(&file),
+            ],
             "the library holds 80, and fewer than ",
         ),
         (

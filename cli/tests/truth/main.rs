@@ -46,7 +46,8 @@ impl Run {
     fn of(&self, program: &[&str], variables: &[(&str, &str)]) -> (Page, Truth) {
         let recording = self.room.path().join("recording");
         let mut command = neap();
-        command.args(["run", "--quiet", "--record"]).arg(&recording);
+        let record = format!("--record={}", recording.display());
+        command.args(["run", "--quiet", &record]);
         command.args(["--sample=64K", "--"]).args(program);
         command.envs(variables.iter().copied());
         command.stdout(Stdio::null()).status().unwrap();

@@ -91,7 +91,7 @@ impl Page {
         assert!(output.status().unwrap().success());
         let program = neap.get_program().to_owned();
         let json = Command::new(program)
-            .args(["report", "--json"])
+            .args(["report", "--format=json"])
             .arg(recording)
             .output();
         let html = std::fs::read_to_string(html).unwrap();

@@ -33,9 +33,9 @@ const _: () = assert!(size_of::<Counted>() == size_of::<Magazine>());
 /// may stay.
 pub struct Drawn {
     /// The rate, in bytes.
-    pub(super) rate: AtomicU64,
+    pub rate: AtomicU64,
     /// Bytes of large blocks to be given out before the next sampled one.
-    pub(super) bytes: AtomicI64,
+    pub bytes: AtomicI64,
 }
 
 impl Drawn {
@@ -48,12 +48,12 @@ impl Drawn {
     }
 
     /// Mean bytes between two samples; 0: none are taken.
-    pub(super) fn rate(&self) -> u64 {
+    pub fn rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
     }
 
     /// A large block is given out. False if it is to be sampled.
-    pub(super) fn pass(&self, bytes: usize) -> bool {
+    pub fn pass(&self, bytes: usize) -> bool {
         let ahead = self.bytes.load(Ordering::Relaxed) - bytes as i64;
         self.bytes.store(ahead.max(0), Ordering::Relaxed);
         ahead >= 0
@@ -106,7 +106,7 @@ impl Counted {
 
     /// One more block is given out. False if it is to be sampled.
     #[inline(always)]
-    pub(super) fn pass(&self) -> bool {
+    pub fn pass(&self) -> bool {
         let ahead = self.ahead.load(Ordering::Relaxed);
         if ahead <= 0 {
             return false;

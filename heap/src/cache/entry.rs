@@ -5,7 +5,8 @@ use super::heap::{HEAP, Heap};
 use super::machine;
 use super::magazine::Door;
 use super::registry::Heir;
-use super::thread_cache::{CACHE_BYTES, Cache, GONE, array_bytes};
+use super::thread_cache::{CACHE_BYTES, Cache, GONE, Opened, array_bytes};
+use crate::base::sync::Ordering;
 use crate::slab::class::Class;
 use crate::slab::class_table;
 use core::ffi::c_void;
@@ -27,6 +28,18 @@ impl Heap {
                 && self.pages.is_quiet()
         };
         (0..QUIET_TRIES).any(|_| quiet())
+    }
+
+    /// Sets the mean bytes between two samples of the profiler; 0: none. `draw` gets each cache
+    /// before its owner may count by it. Caches that are made later have drawn nothing.
+    pub fn set_sampling(&'static self, rate: u64, mut draw: impl FnMut(&mut Opened<'_>)) {
+        self.sampling.store(rate, Ordering::Relaxed);
+        let door = self.door();
+        self.registry.for_each(|cache| {
+            let mut open = cache.open();
+            draw(&mut open);
+            open.set_door(door);
+        });
     }
 
     /// Makes a cache for the calling thread, which has none. `None` when out of memory: the call
@@ -60,10 +73,7 @@ impl Heap {
         let mut open = cache.open();
         match self.door() {
             Door::Open => open.publish_door(),
-            door => {
-                open.set_door(door);
-                self.begin_counting(&mut open);
-            }
+            door => open.set_door(door),
         }
         drop(open);
         // From here on calls from inside `key.set` find the cache.

@@ -3,14 +3,13 @@
 use super::budget::Budget;
 use super::magazine::{Door, Tag};
 use super::misuse::{self, Call};
-use super::pace::Pace;
 use super::reclaim::{Pressure, Tide};
 use super::registry::Registry;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::pages::{Age, Dirty, PageHeap, Sides, SliceRef, SpanSource, Use};
+use crate::pages::{Age, Dirty, PageHeap, Sides, SliceRef, Span, SpanSource, Use};
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::Depots;
 use crate::slab::metadata::Metadata;
@@ -31,9 +30,8 @@ pub struct Heap {
     pub budget: Budget,
     mode: AtomicU8,
     decay_ms: AtomicU64,
-    /// How often samples are taken, which is not as often as was asked for in a process that
-    /// allocates very fast.
-    pub(super) pace: Pace,
+    /// Mean bytes between two samples of the profiler; 0: it is off.
+    pub(super) sampling: AtomicU64,
     /// What the rounds of decay need to know.
     pub tide: Tide,
     /// What presses for memory.
@@ -109,7 +107,7 @@ impl Heap {
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             decay_ms: AtomicU64::new(1000),
-            pace: Pace::off(),
+            sampling: AtomicU64::new(0),
             tide: Tide::new(),
             pressure: Pressure::new(),
             reclaimed_at: AtomicU64::new(0),
@@ -123,6 +121,17 @@ impl Heap {
             1 => Mode::Counting,
             _ => Mode::Checking,
         }
+    }
+
+    /// Whether the profiler samples.
+    #[inline]
+    pub fn is_sampling(&self) -> bool {
+        self.sampling() != 0
+    }
+
+    /// Mean bytes between two samples; 0: it is off.
+    pub fn sampling(&self) -> u64 {
+        self.sampling.load(Ordering::Relaxed)
     }
 
     /// What caches are to let their owners do.
@@ -190,6 +199,14 @@ impl Heap {
             },
         );
         (taken.0 as *mut u8, taken.1)
+    }
+
+    /// A span for one block of `class` alone, which is sampled. `None` when out of memory. The
+    /// instruments call this, and not the page heap, whose generic code would be compiled into both
+    /// crates: 27 KiB.
+    #[inline(never)]
+    pub fn take_apart(&self, class: Class) -> Option<Span<'_>> {
+        self.pages.alloc(1, 1, Use::Large, class.bytes())
     }
 
     /// A block of `class` from a slab that has free ones. Null if none has.

@@ -10,8 +10,6 @@ mod colour;
 #[cfg(not(loom))]
 pub mod countdown;
 #[cfg(not(loom))]
-pub mod counted;
-#[cfg(not(loom))]
 pub mod decay;
 #[cfg(not(loom))]
 pub mod door;
@@ -30,8 +28,6 @@ pub mod machine;
 pub mod magazine;
 #[cfg(not(loom))]
 pub mod misuse;
-#[cfg(not(loom))]
-pub mod pace;
 #[cfg(all(not(loom), any(test, not(target_arch = "x86_64"))))]
 pub mod portable;
 #[cfg(not(loom))]

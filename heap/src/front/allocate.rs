@@ -1,10 +1,11 @@
 //! Allocation: the fast path and its slow side.
 
-use super::{check, large, profile, purge, release, sizes, start};
+use super::{large, purge, release, start};
 use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::thread_cache::{Cache, Counts, EMPTY};
+use crate::hook;
 use crate::os::process;
 use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
 use core::ptr;
@@ -259,24 +260,25 @@ fn take_scantily(class: Class) -> *mut u8 {
 const SCANT_WASTE: usize = 8;
 
 fn take(size: usize, class: Class) -> *mut u8 {
-    let cache = entered();
-    if let (true, Some(cache)) = (HEAP.is_sampling(), cache) {
-        return profile::take(cache, size, class);
+    let (cache, mode) = (entered(), HEAP.mode());
+    if let (Mode::Counting, Some(cache)) = (mode, cache) {
+        count_allocation(cache, size, Some(class));
     }
-    match (HEAP.mode(), cache) {
-        (Mode::Checking, _) => check::allocate(class),
+    if let (true, Some(cache)) = (HEAP.is_sampling(), cache)
+        && let Some(block) = hook::instruments().sample(cache, size, class)
+    {
+        return block;
+    }
+    match (mode, cache) {
+        (Mode::Checking, _) => HEAP.take_one(class),
         (_, None) if HEAP.pages.is_scant() => take_scantily(class),
         (_, None) => HEAP.take_one(class),
-        (Mode::Plain, Some(cache)) => HEAP.refill(cache, class),
-        (Mode::Counting, Some(cache)) => {
-            count_allocation(cache, size, Some(class));
-            HEAP.refill(cache, class)
-        }
+        (Mode::Plain | Mode::Counting, Some(cache)) => HEAP.refill(cache, class),
     }
 }
 
 /// The thread's cache, made at the first need; `None` if there is none to be had.
-pub(super) fn entered() -> Option<&'static Cache> {
+pub fn entered() -> Option<&'static Cache> {
     let cache = current();
     if ptr::eq(cache, &EMPTY) {
         let entered = HEAP.enter();
@@ -298,5 +300,5 @@ pub fn initialize() {
 pub(super) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>) {
     Counts::bump(&cache.counts.allocations, 1);
     Counts::bump(&cache.counts.requested, size as u64);
-    sizes::note(size, class);
+    hook::instruments().requested(size, class);
 }

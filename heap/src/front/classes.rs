@@ -1,14 +1,13 @@
 //! Other size classes from the start, for `NEAP_CLASSES`.
 
-use super::attach;
-use super::statistics::Lossy;
+use super::start::{Frontend, frontend};
 use crate::cache::heap::HEAP;
-use crate::classes;
-use crate::os::abort::warn;
+use crate::os::abort::{Lossy, warn};
 use crate::os::file;
 use crate::pages::Use;
 use crate::slab::class_table;
 use core::ffi::CStr;
+use neap_shared::classes;
 
 const PATH_BYTES: usize = 4096;
 
@@ -23,7 +22,7 @@ pub(super) unsafe fn follow(path: &[u8]) {
             Lossy(path)
         ));
     };
-    if !attach::is_library() {
+    if frontend() != Frontend::C {
         return ignored(format_args!(
             "only libneap.so follows it, no program with Neap built in"
         ));

@@ -18,8 +18,8 @@
 //! | board | figures, or a board that is put up | that board goes with the parent's |
 //! | quarantine | a free of the oldest block | the block is lost |
 //! | profile | a region that is made | there is none |
-//! | step, draining | slabs to purge, blocks taken from caches | they are lost |
 //! | pace | sampling switched, for some caches | the thread's cache follows the next switch |
+//! | step, draining | slabs to purge, blocks taken from caches | they are lost |
 //! | registry | nothing: the list is whole | only the thread's own cache is left in it |
 //! | a cache's | anything | its magazines are lost, and it is out of the list |
 //! | depot, metadata's depot, page heap | no holder waits | |
@@ -34,9 +34,10 @@
 //!
 //! `docs/decisions/0016-fork.md` has the measurements.
 
-use super::{attach, check, profile, purge};
+use super::purge;
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
+use crate::hook::instruments;
 use crate::os::fork::FORK;
 use crate::os::lock::Lock;
 use crate::os::pagemap_file::close_inherited as close_inherited_pagemap;
@@ -175,8 +176,7 @@ pub unsafe fn prepare(copier: Copier) {
 
 /// Visits all locks but those of caches, from the left of the order of locks to the right.
 fn each_lock(mut visit: impl FnMut(&Lock)) {
-    let fronts = [attach::lock(), check::lock(), profile::lock()];
-    fronts.into_iter().for_each(&mut visit);
+    instruments().locks().iter().copied().for_each(&mut visit);
     HEAP.each_lock(visit);
 }
 
@@ -212,9 +212,8 @@ pub unsafe fn in_child(copier: Copier) {
     // Before the board, which only the process's own may put up.
     purge::after_fork_in_child(copier);
     if copier == Copier::CLibrary {
-        profile::after_fork_in_child();
         // Before anything takes the page heap's lock, which writes to the board.
-        attach::after_fork_in_child();
+        instruments().after_fork_in_child();
     }
     process::set_memory_locked(false);
     close_inherited_pagemap();

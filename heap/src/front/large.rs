@@ -2,12 +2,13 @@
 
 use super::MAX_BYTES;
 use super::allocate::{count_allocation, entered};
+use super::purge;
 use super::resize::{move_block, note_kept};
-use super::{profile, purge};
 use crate::base::units::{SLICE_BYTES, round_up, slices_for};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
+use crate::hook;
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
 use crate::pages::{Dirty, SliceRef, Span, Use, Zero};
@@ -64,7 +65,7 @@ fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
             .alloc(slices_for(bytes), align_slices, Use::Large, bytes)
     };
     let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
-    profile::note_large(&span.place, size, bytes);
+    hook::large_made(&span.place, size, bytes);
     // SAFETY: just given out, for one block.
     unsafe { span.place.set_tag(Tag::LARGE.0) };
     HEAP.make_way(span.cold);
@@ -76,7 +77,7 @@ fn page_multiple(size: usize) -> Option<usize> {
 }
 
 /// Usable bytes of the large block at `address`; aborts if it does not start there.
-pub(super) fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
+pub fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
     let bytes = place.bytes();
     if place.slice_base() != address {
         misuse::interior(call, address, bytes);
@@ -91,7 +92,7 @@ pub(super) fn free(place: &SliceRef<'_>, address: usize, tag: Tag) {
     if place.take_tag() != tag.0 {
         misuse::no_block(Call::Free, address);
     }
-    profile::note_freed(place);
+    hook::large_freed(place);
     if let Some(base) = NonNull::new(address as *mut u8) {
         // SAFETY: a live large block, whose tag only this call took.
         unsafe { HEAP.pages.free(base, Dirty::Prefix(bytes)) };
@@ -123,7 +124,8 @@ pub(super) unsafe fn reallocate(
     };
     // SAFETY: the caller's promise.
     if unsafe { resize_in_place(place, base, held, wanted) } {
-        profile::note_resized(place, size, wanted);
+        hook::large_freed(place);
+        hook::large_made(place, size, wanted);
         note_kept(size, None);
         return block;
     }
@@ -195,7 +197,7 @@ unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) ->
 /// written to it.
 #[cold]
 fn abandon(span: &Span<'_>) {
-    profile::note_freed(&span.place);
+    hook::large_freed(&span.place);
     span.place.take_tag();
     // SAFETY: the span of a request, which this thread has.
     unsafe { HEAP.pages.set_bytes(span.base, 0, Dirty::AsBefore) };

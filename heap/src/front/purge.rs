@@ -26,13 +26,12 @@ mod moment;
 mod watch;
 
 use super::allocate::entered;
-use super::attach;
 use super::fork::Copier;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use crate::board::ThreadState;
 use crate::cache::bell::{Ear, Words as _};
 use crate::cache::heap::HEAP;
+use crate::hook;
 use crate::os::process;
 use crate::os::sandbox;
 use crate::os::{futex, shared, thread};
@@ -40,6 +39,7 @@ use crate::pages::Driver;
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;
+use neap_shared::board::ThreadState;
 
 pub use moment::MOST_RANGES;
 pub(super) use moment::pass_by;
@@ -96,9 +96,14 @@ const ON: u32 = 2;
 
 /// The option was given.
 pub(super) fn choose(word: &str) {
-    CHOSEN.store(if word == "1" { ON } else { OFF }, Ordering::Relaxed);
-    if word == "1" {
-        allow();
+    match word {
+        "always" => {
+            CHOSEN.store(ON, Ordering::Relaxed);
+            want_from_start();
+            allow();
+        }
+        "never" => CHOSEN.store(OFF, Ordering::Relaxed),
+        _ => {}
     }
 }
 
@@ -109,7 +114,7 @@ pub(super) fn want_from_start() {
 }
 
 /// Whether the thread is wanted from the start on.
-pub(super) fn is_wanted_from_start() -> bool {
+pub fn is_wanted_from_start() -> bool {
     EAGER.load(Ordering::Relaxed)
 }
 
@@ -152,8 +157,8 @@ fn allow() {
 }
 
 /// Says on the board whether there is a thread to answer, and why not.
-pub(super) fn tell_state() {
-    attach::note_thread(match STATE.load(Ordering::Relaxed) {
+pub fn tell_state() {
+    hook::instruments().note_thread(match STATE.load(Ordering::Relaxed) {
         HERE => ThreadState::Here,
         _ if CHOSEN.load(Ordering::Relaxed) == OFF => ThreadState::Off,
         _ if ENABLED.load(Ordering::Relaxed) => ThreadState::NotYet,
@@ -234,13 +239,13 @@ fn await_end() {
 }
 
 /// Whether the thread is there, or about to be.
-pub(super) fn is_here() -> bool {
+pub fn is_here() -> bool {
     STATE.load(Ordering::Relaxed) != AWAY
 }
 
 /// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox,
 /// which may kill for the question, the process is taken for the one that entered it.
-pub(super) fn is_own_process() -> bool {
+pub fn is_own_process() -> bool {
     sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == process::process_id()
 }
 
@@ -323,7 +328,7 @@ fn start_masked() -> bool {
 
 /// Whether the calling thread is starting ours: what the C library allocates then is not the
 /// program's doing.
-pub(super) fn is_starter() -> bool {
+pub fn is_starter() -> bool {
     let starter = STARTER.load(Ordering::Relaxed);
     starter != 0 && starter == thread::own_name()
 }

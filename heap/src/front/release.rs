@@ -1,7 +1,7 @@
 //! Giving blocks back, and what their size is.
 
 use super::allocate::entered;
-use super::{check, large, purge};
+use super::{large, purge};
 use crate::base::sync::{AtomicBool, Ordering};
 use crate::cache::flush::give_one;
 use crate::cache::heap::{Found, HEAP, Mode};
@@ -9,6 +9,7 @@ use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
 use crate::cache::thread_cache::Counts;
+use crate::hook;
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
 
@@ -85,7 +86,7 @@ pub unsafe fn usable_size(block: *mut u8) -> usize {
 }
 
 /// The number of the block that starts at `address`; aborts if none does.
-pub(super) fn start_of(call: Call, slab: &Slab, class: Class, address: usize) -> usize {
+pub fn start_of(call: Call, slab: &Slab, class: Class, address: usize) -> usize {
     match class.block_at(address - slab.base()) {
         Some(block) => block,
         None => misuse::interior(call, address, class.bytes()),
@@ -170,14 +171,18 @@ fn free_missed(block: *mut u8) {
             None => give_one(&HEAP, address),
         };
     }
-    match mode {
-        Mode::Checking => check::free(address, found),
-        Mode::Plain | Mode::Counting => free_found(address, found),
+    if mode == Mode::Checking && hook::instruments().hold(address, &found) {
+        return;
     }
+    // SAFETY: the promise of `free`'s caller.
+    unsafe { free_found(address, found) };
 }
 
 /// Takes back what stands at `address`, past all magazines.
-pub(super) fn free_found(address: usize, found: Found) {
+///
+/// # Safety
+/// - As [`free`]; `found` is what the heap [finds](crate::cache::heap::Heap::find) at `address`.
+pub unsafe fn free_found(address: usize, found: Found) {
     match found {
         Found::Slab(..) => give_one(&HEAP, address),
         Found::Large(place) => large::free(&place, address, Tag::LARGE),

@@ -2,10 +2,11 @@
 
 use super::allocate::{allocate_layout, current};
 use super::release::{free, sizes_are_loose, start_of};
-use super::{MAX_BYTES, check, large, sizes};
+use super::{MAX_BYTES, large};
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
+use crate::hook;
 use crate::pages::SliceRef;
 use crate::slab::Slab;
 use crate::slab::class::Class;
@@ -106,12 +107,12 @@ fn look_closer(address: usize, class: Class, size: usize, align: usize) {
 /// A block that is resized without another allocation: its new size counts as asked for, too.
 pub(super) fn note_kept(size: usize, class: Option<Class>) {
     if HEAP.mode() == Mode::Counting {
-        sizes::note(size, class);
+        hook::instruments().requested(size, class);
     }
 }
 
 fn is_quarantined(address: usize) -> bool {
-    HEAP.mode() == Mode::Checking && check::holds(address)
+    HEAP.mode() == Mode::Checking && hook::instruments().holds(address)
 }
 
 /// Moves a block's contents to a new one of `size` bytes.

@@ -20,10 +20,10 @@ use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::pages::STACK_BYTES;
 use crate::stacks::{NotInUse, Pool, StackRecord};
-use crate::stats::StackFigures;
 use core::ffi::CStr;
 use core::mem;
 use core::ptr::NonNull;
+use neap_shared::stats::StackFigures;
 
 pub use overflow::report_overflows;
 

@@ -3,15 +3,13 @@
 //! Allocation does not wait for any of this: the first call may come from the dynamic loader,
 //! before any constructor. Options count from the constructor on.
 
-use super::attach::When;
-use super::statistics::{self, Lossy};
-use super::{attach, classes, fork, profile, purge};
-use crate::base::sync::{AtomicBool, Ordering};
+use super::{classes, fork, purge};
+use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Door;
-use crate::control::{self, Value};
+use crate::hook;
 use crate::os::Os;
-use crate::os::abort::warn;
+use crate::os::abort::{Lossy, warn};
 use crate::os::linux::Linux;
 use crate::os::pagemap_file::forbid as forbid_pagemap;
 use crate::os::process;
@@ -19,6 +17,7 @@ use crate::os::sandbox;
 use crate::os::{own_stack, thread};
 use crate::pages::HugePolicy;
 use core::ffi::{CStr, c_char};
+use neap_shared::control::{self, Value};
 
 #[unsafe(link_section = "neap_fork")]
 static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
@@ -26,6 +25,33 @@ static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
 /// Whether `dlopen` is to leave `RTLD_DEEPBIND` in its flags.
 pub fn deepbind_kept() -> bool {
     DEEPBIND_KEPT.load(Ordering::Relaxed)
+}
+
+/// The frontend that owns this heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Frontend {
+    /// libneap.so.
+    C = 1,
+    /// A Rust program's own allocator.
+    Rust = 2,
+}
+
+#[unsafe(link_section = "neap_fork")]
+static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
+
+/// Sets the frontend. Without this call before the process [begins](begin), it is a Rust program's
+/// own allocator.
+pub fn set_frontend(frontend: Frontend) {
+    FRONTEND.store(frontend as u8, Ordering::Relaxed);
+}
+
+/// The frontend.
+pub fn frontend() -> Frontend {
+    match FRONTEND.load(Ordering::Relaxed) == Frontend::C as u8 {
+        true => Frontend::C,
+        false => Frontend::Rust,
+    }
 }
 
 /// Begins the process, once: reads the options, prepares for fork. `libneap.so` calls it from its
@@ -69,16 +95,13 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
         // SAFETY: the caller's promise.
         unsafe { each_entry(envp, apply) };
     }
-    // Last: with `NEAP_ASK=0` not even this.
+    // Last: with `NEAP_KERNEL_QUERIES=0` not even this.
     sandbox::note_start();
     // Now, while the process has one thread. A filter from before the start may kill for it.
     if sandbox::started_free() {
         thread::prepare_barrier();
     }
-    let watched =
-        HEAP.mode() != Mode::Plain || profile::is_wanted() || purge::is_wanted_from_start();
-    attach::begin(watched);
-    profile::begin();
+    hook::instruments().begin();
 }
 
 /// From now on the kernel is asked nothing new: the program forbids itself system calls, or is
@@ -164,13 +187,17 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
         warn_unknown(name);
         return Fate::Kept;
     };
+    // SAFETY: the caller's promise.
+    if name != option.env.as_bytes() && unsafe { is_set(envp, option.env) } {
+        return Fate::Kept;
+    }
     match control::parse(option.kind, text) {
         // SAFETY: the caller's promise.
         Ok(value) => unsafe { set(envp, option.name, value) },
         Err(rejected) if !text.is_empty() => {
             warn(format_args!(
                 "{}={} is ignored: {rejected}",
-                option.env,
+                Lossy(name),
                 Lossy(text)
             ));
             return Fate::Emptied(equals + 1);
@@ -178,6 +205,28 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
         Err(_) => {}
     }
     Fate::Kept
+}
+
+/// Whether the environment has the variable `name`.
+///
+/// # Safety
+/// - As [`apply`].
+unsafe fn is_set(envp: *mut *mut c_char, name: &str) -> bool {
+    let mut next = envp;
+    // SAFETY: the environment is an array of C strings that ends in null.
+    while unsafe { !(*next).is_null() } {
+        // SAFETY: as above; not past the null.
+        let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
+        if entry
+            .strip_prefix(name.as_bytes())
+            .is_some_and(|rest| rest.starts_with(b"="))
+        {
+            return true;
+        }
+        // SAFETY: as above.
+        next = unsafe { next.add(1) };
+    }
+    false
 }
 
 fn warn_unknown(name: &[u8]) {
@@ -197,10 +246,6 @@ fn warn_unknown(name: &[u8]) {
 /// - As [`apply`].
 unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
     match (name, value) {
-        // SAFETY: the caller's promise: one thread.
-        ("stats", Value::Choice(word)) => unsafe { statistics::choose(word) },
-        // SAFETY: as above.
-        ("stats-file", Value::Path(path)) => unsafe { statistics::keep_path(path) },
         ("count", Value::Choice("1")) => switch(Mode::Counting),
         ("check", Value::Choice("1")) => switch(Mode::Checking),
         ("decay", Value::Millis(ms)) => HEAP.set_decay_ms(ms),
@@ -212,24 +257,20 @@ unsafe fn set(envp: *mut *mut c_char, name: &str, value: Value<'_>) {
             "always" => HugePolicy::Always,
             _ => HugePolicy::Auto,
         }),
-        ("dirty-max", Value::Bytes(bytes)) => HEAP.pages.limits().set_dirty(bytes as usize),
+        ("limit-dirty", Value::Bytes(bytes)) => HEAP.pages.limits().set_dirty(bytes as usize),
         ("limit", Value::Bytes(bytes)) => HEAP.pages.limits().set_hard(bytes as usize),
         ("limit-soft", Value::Bytes(bytes)) => HEAP.pages.limits().set_soft(bytes as usize),
         ("deepbind", Value::Choice(word)) => {
             DEEPBIND_KEPT.store(word == "keep", Ordering::Relaxed);
         }
-        ("sample", Value::Bytes(rate)) => profile::want(rate),
-        ("attach", Value::Choice("0")) => attach::choose(When::Never),
-        ("attach", Value::Choice("1")) => attach::choose(When::AtStart),
         ("answer", Value::Choice("1")) => purge::want_from_start(),
-        // SAFETY: as above.
-        ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
         // SAFETY: the caller's promise.
         ("classes", Value::Path(path)) => unsafe { classes::follow(path) },
-        ("ask", Value::Choice("0")) => ask_no_more(),
+        ("kernel-queries", Value::Choice("0")) => ask_no_more(),
         // SAFETY: as above.
         ("children", Value::Choice("0")) => unsafe { leave_preload(envp) },
-        _ => {}
+        // SAFETY: the caller's promise: one thread.
+        _ => unsafe { hook::instruments().set_option(name, value) },
     }
 }
 

@@ -42,13 +42,9 @@ pub mod lock;
 mod lock_loom;
 mod machine;
 mod mapping;
-#[cfg(not(loom))]
-pub mod objects;
 pub mod own_stack;
 mod pagemap;
 pub mod pagemap_file;
-#[cfg(not(loom))]
-pub mod peek;
 pub mod process;
 pub mod sandbox;
 pub mod section;

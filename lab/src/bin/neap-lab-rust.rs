@@ -79,7 +79,8 @@ fn main() -> ExitCode {
         }
         None => {
             eprintln!(
-                "neap-lab-rust: run by neap-lab classes: usable N | distances N SIZE… | boxed N READINGS"
+                "neap-lab-rust: run by neap-lab classes: usable N | distances N SIZE… | \
+                 boxed N READINGS"
             );
             ExitCode::FAILURE
         }

@@ -9,7 +9,7 @@ use super::cells::{Cell, Contender};
 use crate::engine::figure::{Figure, Unit};
 use crate::programs::which;
 use crate::work::calloc::{Account, MARK, Timed};
-use crate::{identity, run};
+use crate::{report, run};
 
 /// The names of the figures: of the timed process, and of the accounts.
 const PAIRS: &str = "pairs";
@@ -23,10 +23,7 @@ pub const CALLS: &str = "system calls";
 const UNKNOWN: &str = "unknown";
 
 /// Prints, in the worker, what [`timed`] reads in the harness.
-///
-/// # Errors
-/// If the process's heap cannot be determined.
-pub fn report_timed(timed: &Timed) -> anyhow::Result<()> {
+pub fn report_timed(timed: &Timed) {
     let Timed {
         pairs,
         ns_median,
@@ -36,22 +33,15 @@ pub fn report_timed(timed: &Timed) -> anyhow::Result<()> {
     } = timed;
     println!("pairs={pairs}\nns_median={ns_median:.1}\nns_least={ns_least:.1}");
     println!("minor_faults={minor_faults:.4}\nmajor_faults={major_faults:.4}");
-    println!("heap={}", identity::own_heap()?.display());
-    Ok(())
 }
 
 /// Prints, in the worker, what [`accounted`] reads in the harness.
-///
-/// # Errors
-/// If the process's heap cannot be determined.
-pub fn report_account(account: &Account) -> anyhow::Result<()> {
+pub fn report_account(account: &Account) {
     match &account.zeroed {
         Ok(bytes) => println!("zeroed={bytes}"),
         Err(reason) => eprintln!("the zeroed bytes are unknown: {reason:#}"),
     }
     println!("pairs={}", account.pairs);
-    println!("heap={}", identity::own_heap()?.display());
-    Ok(())
 }
 
 fn worker(cell: &Cell, contender: &Contender) -> anyhow::Result<Command> {
@@ -80,7 +70,7 @@ pub fn timed(cell: &Cell, contender: &Contender, time: Duration) -> anyhow::Resu
 }
 
 fn parse_timed(report: &str) -> anyhow::Result<Vec<Figure>> {
-    let number = |key| anyhow::Ok(run::needed(report, key)?.parse::<f64>()?);
+    let number = |key| anyhow::Ok(report::needed(report, key)?.parse::<f64>()?);
     Ok(vec![
         Figure::new(PAIRS, Unit::Count, number("pairs")?),
         Figure::nanoseconds(TIME, number("ns_median")?),
@@ -108,7 +98,9 @@ pub fn accounted(cell: &Cell, contender: &Contender, pairs: u64) -> anyhow::Resu
         }
     };
     run::ensure_heap(&report, &contender.peer.library)?;
-    let zeroed = run::field(&report, "zeroed").map(str::parse).transpose()?;
+    let zeroed = report::field(&report, "zeroed")
+        .map(str::parse)
+        .transpose()?;
     let calls = trace.as_deref().map(calls_between_marks).transpose()?;
     let calls = calls.map(|calls| (100.0 * calls as f64 / pairs as f64).round() / 100.0);
     let unknown = |name| Figure::text(name, UNKNOWN);

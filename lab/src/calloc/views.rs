@@ -1,4 +1,5 @@
-//! The tables, one a pattern and figure with a row a size and a column an allocator, and the picture.
+//! The tables, one a pattern and figure with a row a size and a column an allocator, and the
+//! picture.
 
 use super::cells::{SIZES, Size};
 use super::measure::{CALLS, MAJOR, MINOR, TIME, ZEROED};

@@ -14,6 +14,7 @@ use crate::engine::figure::Figure;
 use crate::engine::settings::{
     JSON, NEAP, PEERS, QUICK, RECORDS, RECORDS_FOLDER, ROUNDS, SEED, Setting, Settings,
 };
+use crate::names::named;
 use crate::peers::Ready;
 
 /// What a block takes beyond the requested bytes, and what size classes waste.
@@ -58,40 +59,19 @@ const QUICK_TERMS: Terms = Terms {
     go_time: "100x",
 };
 
-/// A part of the experiment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// What a block takes beyond the requested bytes.
-    Overhead,
-    /// The tables over all sizes, and whether the peers' classes match them.
-    Tables,
-    /// The tables over the sizes of real programs.
-    Programs,
-    /// The write-up's benchmark.
-    Go,
-    /// Boxed values of 24 bytes.
-    Boxed,
-}
-
-impl Part {
-    /// All parts.
-    pub const ALL: [Part; 5] = [
-        Part::Overhead,
-        Part::Tables,
-        Part::Programs,
-        Part::Go,
-        Part::Boxed,
-    ];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Part::Overhead => "overhead",
-            Part::Tables => "tables",
-            Part::Programs => "programs",
-            Part::Go => "go",
-            Part::Boxed => "boxed",
-        }
+named! {
+    /// A part of the experiment.
+    pub enum Part {
+        /// What a block takes beyond the requested bytes.
+        Overhead = "overhead",
+        /// The tables over all sizes, and whether the peers' classes match them.
+        Tables = "tables",
+        /// The tables over the sizes of real programs.
+        Programs = "programs",
+        /// The write-up's benchmark.
+        Go = "go",
+        /// Boxed values of 24 bytes.
+        Boxed = "boxed",
     }
 }
 

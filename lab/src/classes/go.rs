@@ -144,7 +144,8 @@ fn figures(line: &str) -> anyhow::Result<Option<Vec<Figure>>> {
 mod tests {
     use super::*;
 
-    const REPORT: &str = "goos: linux\nBenchmarkA-2 \t 100 \t 96.4 ns/op \t 32 B/op \t 1 allocs/op\n\
+    const REPORT: &str = "goos: linux\nBenchmarkA-2 \t 100 \t 96.4 ns/op \t 32 B/op \t 1 \
+        allocs/op\n\
                           BenchmarkB-2 100 91.4 ns/op 24 B/op 1 allocs/op\n\
                           BenchmarkA-2 100 95.0 ns/op 32 B/op 1 allocs/op\nPASS\n";
 

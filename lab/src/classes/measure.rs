@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 
 use super::engines::Engine;
 use crate::engine::figure::Figure;
-use crate::run;
+use crate::report;
 
 /// The usable bytes of every size from 1 to `largest`.
 ///
@@ -47,7 +47,7 @@ pub fn distances(engine: &Engine, sizes: &[usize], count: usize) -> anyhow::Resu
     arguments.extend(sizes.iter().map(usize::to_string));
     let report = engine.ask(&arguments)?;
     let figure = |size: &usize| {
-        let bytes = run::needed(&report, &format!("distance_{size}"))?;
+        let bytes = report::needed(&report, &format!("distance_{size}"))?;
         Ok(Figure::block_bytes(of_size(*size), bytes.parse()?))
     };
     sizes.iter().map(figure).collect()
@@ -65,7 +65,7 @@ pub fn of_size(size: usize) -> String {
 pub fn boxed(engine: &Engine, count: usize, readings: usize) -> anyhow::Result<Vec<Figure>> {
     let arguments = ["boxed".into(), count.to_string(), readings.to_string()];
     let report = engine.ask(&arguments)?;
-    let number = |key| anyhow::Ok(run::needed(&report, key)?.parse::<f64>()?);
+    let number = |key| anyhow::Ok(report::needed(&report, key)?.parse::<f64>()?);
     Ok(vec![
         Figure::block_bytes("resident bytes a value", number("bytes_per_value")?),
         Figure::nanoseconds("made and dropped at once", number("ns_per_pair")?),

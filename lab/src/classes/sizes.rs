@@ -28,19 +28,35 @@ pub struct Program {
 
 const PYTHON: &str = "import json
 for _ in range(3):
-    document = [{'id': i, 'name': 'name %d' % i, 'tags': ['t%d' % (i % 7)], 'at': {'x': i * 0.5}, 'note': 'n' * (i % 200)} for i in range(20000)]
+    document = [{'id': i, 'name': 'name %d' % i, 'tags': ['t%d' % (i % 7)], 'at': {'x': i * 0.5}, \
+        'note': 'n' * (i % 200)} for i in range(20000)]
     assert json.loads(json.dumps(document)) == document";
-const PERL: &str = "my %h; for my $i (1..200000) { my @w = map { \"w$_\" x ($i % 9) } 1..3; $h{\"key $i\"} = \\@w; } my $n = 0; $n += length join ',', @{$h{$_}} for sort keys %h; print $n";
-const JQ: &str = "[range(60000) | {id: ., name: \"name \\(.)\", tags: [\"a\", \"b\"], nested: {x: (. / 3)}}] | group_by(.id % 17) | map(map(.name | ascii_upcase)) | flatten | length";
-const SQLITE: &str = "create table t(a integer primary key, b text, c blob); with recursive n(i) as (select 1 union all select i + 1 from n where i < 60000) insert into t select i, 'text ' || i, randomblob(i % 300) from n; create index x on t(b); select count(*), sum(length(c)) from t where b like '%7%'; select group_concat(b) from (select b from t order by c limit 2000);";
-const RUBY: &str = "h = {}; 120000.times { |i| h[\"key #{i}\"] = [i.to_s * (i % 5), i] }; puts h.values.map { |v| v[0].size }.sum; puts h.keys.sort_by { |k| k.reverse }.first";
-const PHP: &str = "for ($i = 0; $i < 200000; $i++) { $a[] = ['id' => $i, 'name' => str_repeat('n', $i % 90)]; } echo strlen(json_encode($a)), count(json_decode(json_encode($a)));";
-const NODE: &str = "const a = []; for (let i = 0; i < 100000; i++) a.push({ id: i, name: 'n'.repeat(i % 90) }); const zlib = require('zlib'); console.log(JSON.parse(JSON.stringify(a)).length, zlib.gzipSync(JSON.stringify(a)).length)";
+const PERL: &str = "my %h; for my $i (1..200000) { my @w = map { \"w$_\" x ($i % 9) } 1..3; \
+    $h{\"key $i\"} = \\@w; } my $n = 0; $n += length join ',', @{$h{$_}} for sort keys %h; print \
+    $n";
+const JQ: &str = "[range(60000) | {id: ., name: \"name \\(.)\", tags: [\"a\", \"b\"], nested: {x: \
+    (. / 3)}}] | group_by(.id % 17) | map(map(.name | ascii_upcase)) | flatten | length";
+const SQLITE: &str = "create table t(a integer primary key, b text, c blob); with recursive n(i) \
+    as (select 1 union all select i + 1 from n where i < 60000) insert into t select i, 'text ' \
+    || i, randomblob(i % 300) from n; create index x on t(b); select count(*), sum(length(c)) \
+    from t where b like '%7%'; select group_concat(b) from (select b from t order by c limit \
+    2000);";
+const RUBY: &str = "h = {}; 120000.times { |i| h[\"key #{i}\"] = [i.to_s * (i % 5), i] }; puts \
+    h.values.map { |v| v[0].size }.sum; puts h.keys.sort_by { |k| k.reverse }.first";
+const PHP: &str = "for ($i = 0; $i < 200000; $i++) { $a[] = ['id' => $i, 'name' => \
+    str_repeat('n', $i % 90)]; } echo strlen(json_encode($a)), \
+    count(json_decode(json_encode($a)));";
+const NODE: &str = "const a = []; for (let i = 0; i < 100000; i++) a.push({ id: i, name: \
+    'n'.repeat(i % 90) }); const zlib = require('zlib'); \
+    console.log(JSON.parse(JSON.stringify(a)).length, zlib.gzipSync(JSON.stringify(a)).length)";
 #[cfg(target_arch = "x86_64")]
 const MULTIARCH: &str = "x86_64-linux-gnu";
 #[cfg(not(target_arch = "x86_64"))]
 const MULTIARCH: &str = "aarch64-linux-gnu";
-const COMPILED: &str = "#include <algorithm>\n#include <iostream>\n#include <map>\n#include <regex>\n#include <string>\n#include <vector>\nint main() { std::map<std::string, std::vector<int>> m; std::regex r(\"a+\"); for (int i = 0; i < 9; i++) m[std::to_string(i)].push_back(i); std::cout << m.size(); }\n";
+const COMPILED: &str = "#include <algorithm>\n#include <iostream>\n#include <map>\n#include \
+    <regex>\n#include <string>\n#include <vector>\nint main() { std::map<std::string, \
+    std::vector<int>> m; std::regex r(\"a+\"); for (int i = 0; i < 9; i++) \
+    m[std::to_string(i)].push_back(i); std::cout << m.size(); }\n";
 
 /// The programs, in the order of the record.
 pub const PROGRAMS: &[Program] = &[
@@ -160,7 +176,7 @@ impl Program {
             .env("NEAP_COUNT", "1")
             // A monitored process writes its table once more at its end, even if no monitor
             // listens.
-            .env("NEAP_MONITOR", "/nobody/listens")
+            .env("NEAP_MONITOR", "/no/monitor")
             .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -289,8 +289,10 @@ mod tests {
 
     #[test]
     fn gos_own_table_is_read() {
-        let text = "// Code generated\n// class  bytes/obj  bytes/span\n//     1          8        8192     1024           0     87.50%\n\
-                    //     2         16        8192      512           0\n// alignment  bits  min obj size\n//         8     3             8\n";
+        let text = "// Code generated\n// class  bytes/obj  bytes/span\n\
+                    //     1          8        8192     1024           0     87.50%\n\
+                    //     2         16        8192      512           0\n\
+                    // alignment  bits  min obj size\n//         8     3             8\n";
         assert_eq!(of_go_sources(text), [8, 16]);
     }
 

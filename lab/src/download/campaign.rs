@@ -14,7 +14,8 @@ use crate::peers::{self, Places};
 /// The published download.
 pub const EXPERIMENT: Experiment = Experiment {
     name: "download",
-    about: "Measure an HTTPS download with buffers of the chunk's size, as PyOpenSSL made them in 2016",
+    about: "Measure an HTTPS download with buffers of the chunk's size, as PyOpenSSL made them in \
+        2016",
     settings: &[
         NEAP,
         PEERS,

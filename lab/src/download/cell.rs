@@ -11,8 +11,10 @@ use super::environment::Environment;
 use super::server::Server;
 use crate::engine::campaign::Named;
 use crate::engine::figure::{Figure, Unit};
+use crate::names::named;
 use crate::peers::Ready;
-use crate::{identity, run};
+use crate::run;
+use crate::work::identity;
 
 /// Bytes in a MB of this experiment: the report of 2016 requested `100 * 2 ** 20`.
 pub const MB: u64 = 1 << 20;
@@ -22,28 +24,14 @@ const SOURCE: &str = include_str!("../../download/client.py");
 /// Most bytes that one TLS read returns.
 const RECORD: u64 = 16 << 10;
 
-/// How pyOpenSSL makes its receive buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Buffers {
-    /// Zero-filled, as in 2016: the experiment.
-    Zeroed,
-    /// Not zeroed, as pyOpenSSL does today: the control, which shows the rest of a download's cost.
-    Unzeroed,
-}
-
-impl Buffers {
-    /// Its name for the client and in the record.
-    pub fn name(self) -> &'static str {
-        match self {
-            Buffers::Zeroed => "zeroed",
-            Buffers::Unzeroed => "unzeroed",
-        }
-    }
-
-    /// The kind of buffers with that name.
-    pub fn find(name: &str) -> Option<Buffers> {
-        let all = [Buffers::Zeroed, Buffers::Unzeroed];
-        all.into_iter().find(|buffers| buffers.name() == name)
+named! {
+    /// How pyOpenSSL makes its receive buffers.
+    pub enum Buffers {
+        /// Zero-filled, as in 2016: the experiment.
+        Zeroed = "zeroed",
+        /// Not zeroed, as pyOpenSSL does today: the control, which shows the rest of a download's
+        /// cost.
+        Unzeroed = "unzeroed",
     }
 }
 
@@ -86,28 +74,13 @@ impl Named for Chunk {
     }
 }
 
-/// How a client ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The whole body arrived.
-    Whole,
-    /// The time was up.
-    TimeUp,
-}
-
-impl End {
-    /// Its name for the client and in the record.
-    pub fn name(self) -> &'static str {
-        match self {
-            End::Whole => "body",
-            End::TimeUp => "time",
-        }
-    }
-
-    /// The end with that name.
-    pub fn find(name: &str) -> Option<End> {
-        let all = [End::Whole, End::TimeUp];
-        all.into_iter().find(|end| end.name() == name)
+named! {
+    /// How a client ended.
+    pub enum End {
+        /// The whole body arrived.
+        Whole = "body",
+        /// The time was up.
+        TimeUp = "time",
     }
 }
 

@@ -1,63 +1,30 @@
 //! A figure: a named number, or a short text, with its unit.
 
-/// A figure's unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Bytes, shown in millions.
-    Bytes,
-    /// Units of 1,024 bytes, as the kernel counts, shown in MiB.
-    Kib,
-    /// Bytes of a block, shown as they are.
-    BlockBytes,
-    /// A part of a whole, or a ratio, shown in percent.
-    Share,
-    /// A fractional number without a unit.
-    Number,
-    /// A count, shown as it is.
-    Count,
-    /// A time, shown in a suitable unit.
-    Nanoseconds,
-    /// A moment since the process began.
-    Milliseconds,
-    /// A long time.
-    Seconds,
-    /// A text.
-    Text,
-}
+use crate::names::named;
 
-impl Unit {
-    const ALL: [Unit; 10] = [
-        Unit::Bytes,
-        Unit::Kib,
-        Unit::BlockBytes,
-        Unit::Share,
-        Unit::Number,
-        Unit::Count,
-        Unit::Nanoseconds,
-        Unit::Milliseconds,
-        Unit::Seconds,
-        Unit::Text,
-    ];
-
-    /// Its name in the record.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Bytes => "bytes",
-            Unit::Kib => "KiB",
-            Unit::BlockBytes => "block bytes",
-            Unit::Share => "share",
-            Unit::Number => "number",
-            Unit::Count => "count",
-            Unit::Nanoseconds => "ns",
-            Unit::Milliseconds => "ms",
-            Unit::Seconds => "s",
-            Unit::Text => "text",
-        }
-    }
-
-    /// The unit with that name in a record.
-    pub fn find(name: &str) -> Option<Unit> {
-        Unit::ALL.into_iter().find(|unit| unit.name() == name)
+named! {
+    /// A figure's unit.
+    pub enum Unit {
+        /// Bytes, shown in millions.
+        Bytes = "bytes",
+        /// Units of 1,024 bytes, as the kernel counts, shown in MiB.
+        Kib = "KiB",
+        /// Bytes of a block, shown as they are.
+        BlockBytes = "block bytes",
+        /// A part of a whole, or a ratio, shown in percent.
+        Share = "share",
+        /// A fractional number without a unit.
+        Number = "number",
+        /// A count, shown as it is.
+        Count = "count",
+        /// A time, shown in a suitable unit.
+        Nanoseconds = "ns",
+        /// A moment since the process began.
+        Milliseconds = "ms",
+        /// A long time.
+        Seconds = "s",
+        /// A text.
+        Text = "text",
     }
 }
 

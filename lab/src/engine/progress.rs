@@ -49,7 +49,7 @@ impl Progress {
         }
     }
 
-    /// Announces so many more steps.
+    /// Announces this many more steps.
     pub fn expect(&self, steps: u64) {
         self.steps.set(self.steps.get() + steps);
     }

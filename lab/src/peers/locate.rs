@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Peer, Source};
+use super::list::{Peer, Source};
 
 /// A peer whose library was found.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ pub fn locate_source(
             Ok(ready(library, version))
         }
         Source::CLibrary => Ok(ready(
-            crate::identity::own_heap()?,
+            crate::work::identity::own_heap()?,
             crate::machine::glibc_version(),
         )),
         Source::System { file, package } => {

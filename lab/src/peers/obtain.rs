@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
-use super::locate::{built_library, counted_library, locate_source};
-use super::{Archive, Build, Peer, Places, Ready, Root, Source};
+use super::list::{Archive, Build, Peer, Root, Source};
+use super::locate::{Places, Ready, built_library, counted_library, locate_source};
 
 /// The first available source of the peer, built if necessary. Announces its work through `say`.
 ///
@@ -275,9 +275,11 @@ mod tests {
         fs::write(&archive, "").unwrap();
         let messages = format!(
             "{}\nnot json\n{}\n",
-            serde_json::json!({"reason": "compiler-artifact", "package_id": "registry+i#x-sys@1.0.0",
+            serde_json::json!({"reason": "compiler-artifact",
+                "package_id": "registry+i#x-sys@1.0.0",
                 "manifest_path": "/src/x-sys-1.0.0/Cargo.toml"}),
-            serde_json::json!({"reason": "build-script-executed", "package_id": "registry+i#x-sys@1.0.0",
+            serde_json::json!({"reason": "build-script-executed",
+                "package_id": "registry+i#x-sys@1.0.0",
                 "linked_libs": ["pthread", "static=x"], "out_dir": "/out",
                 "linked_paths": [format!("native={}", folder.display())]}),
         );

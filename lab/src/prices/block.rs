@@ -6,7 +6,7 @@ use std::ptr;
 
 use super::stores;
 use super::ways::{FIRST, Holding};
-use crate::work::pagemap::page_size;
+use crate::pagemap::page_size;
 
 /// Private anonymous memory without huge pages, unmapped when dropped.
 pub struct Block {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::block::Block;
 use super::measure::{Price, Priced, Terms, measure};
 use super::pagemap::{Pagemap, open_and_close};
-use super::ways::{self, Act, CALLS, Call, SIZES, Size, WAYS, Way};
+use super::ways::{self, Act, Call, SIZES, Size, WAYS, Way};
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::figure::Figure;
@@ -14,7 +14,7 @@ use crate::engine::record::Record;
 use crate::engine::settings::{JSON, QUICK, RECORDS, SECONDS, Setting, Settings};
 use crate::engine::table::{duration, section};
 use crate::machine;
-use crate::work::pagemap::page_size;
+use crate::pagemap::page_size;
 
 /// The cost of detecting zeroed memory, and of zeroing it.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -76,9 +76,9 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
 fn measure_all(campaign: &mut Campaign, sizes: &[Size], terms: Terms) {
     campaign
         .progress
-        .expect((CALLS.len() + sizes.len() * WAYS.len()) as u64);
+        .expect((Call::ALL.len() + sizes.len() * WAYS.len()) as u64);
     let map = Pagemap::open();
-    for call in CALLS {
+    for call in Call::ALL {
         let map = map.as_ref();
         let price = in_time(&terms, || measure(&terms, &mut Asked { call, map }));
         campaign.note((call.name(), NO_SIZE, 0), Ok(figures(None, price)));
@@ -139,7 +139,7 @@ fn figures(size: Option<Size>, price: Result<Price, String>) -> Vec<Figure> {
 
 /// Every table.
 fn tables(record: &Record) -> String {
-    let (calls, ways) = (CALLS.map(Call::name), WAYS.map(Way::name));
+    let (calls, ways) = (Call::ALL.map(Call::name), WAYS.map(Way::name));
     let has = |size: &&str| record.rows.iter().any(|row| row.peer == **size);
     let sizes: Vec<&str> = SIZES.iter().map(|size| size.name).filter(has).collect();
     let cell = |case: &str, size: &str, figure: &str| {
@@ -291,7 +291,7 @@ mod tests {
     fn every_price_is_measured_once_and_touching_what_was_given_back_faults_every_page() {
         let campaign = small(HOUR);
         let runs: Vec<_> = campaign.record.runs().collect();
-        assert_eq!(runs.len(), CALLS.len() + 2 * WAYS.len());
+        assert_eq!(runs.len(), Call::ALL.len() + 2 * WAYS.len());
         let (touch, size) = ("touch every page; given back", SIZES[1]);
         let pages = campaign.record.median(touch, size.name, "pages").unwrap();
         // Other tests' threads cause faults as well.
@@ -308,8 +308,8 @@ mod tests {
             .rows
             .iter()
             .filter(|row| row.figure.name == ABSENT);
-        assert_eq!(reasons.count(), CALLS.len() + 2 * WAYS.len());
-        let cells = 2 * (CALLS.len() + 2 * WAYS.len());
+        assert_eq!(reasons.count(), Call::ALL.len() + 2 * WAYS.len());
+        let cells = 2 * (Call::ALL.len() + 2 * WAYS.len());
         assert_eq!(
             tables(&campaign.record).matches("time is up").count(),
             cells

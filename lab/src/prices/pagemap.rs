@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
-use crate::work::pagemap::page_size;
-use crate::work::scan::{PRESENT, Region, SWAPPED, Sought, ZERO_PAGE, ask};
+use crate::pagemap::page_size;
+use crate::scan::{PRESENT, Region, SWAPPED, Sought, ZERO_PAGE, ask};
 
 /// Regions per call.
 const MOST_REGIONS: usize = 128;

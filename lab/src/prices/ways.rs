@@ -1,35 +1,27 @@
 //! The ways, the states that they need, and the sizes, as data.
 
-use crate::names::choose;
+use crate::names::{choose, named};
 
-/// What is populated in a block, in the order of measuring: each state is reached from the one
-/// before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holding {
-    /// No page, and none ever was.
-    Nothing,
-    /// The first [`FIRST`] bytes.
-    First,
-    /// Every page.
-    All,
-    /// No page: every page was populated and then given back.
-    GivenBack,
+named! {
+    /// What is populated in a block, in the order of measuring: each state is reached from the one
+    /// before.
+    #[derive(PartialOrd, Ord)]
+    pub enum Holding {
+        /// No page, and none ever was.
+        Nothing = "nothing",
+        /// The first [`FIRST`] bytes.
+        First = "first 64 KiB",
+        /// Every page.
+        All = "all",
+        /// No page: every page was populated and then given back.
+        GivenBack = "given back",
+    }
 }
 
 /// The bytes that [`Holding::First`] populates.
 pub const FIRST: usize = 64 << 10;
 
 impl Holding {
-    /// Its name in tables and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Holding::Nothing => "nothing",
-            Holding::First => "first 64 KiB",
-            Holding::All => "all",
-            Holding::GivenBack => "given back",
-        }
-    }
-
     /// The populated bytes of a block of `bytes`.
     pub fn bytes(self, bytes: usize) -> usize {
         match self {
@@ -40,32 +32,34 @@ impl Holding {
     }
 }
 
-/// An act on a whole block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// `PAGEMAP_SCAN` for its populated pages.
-    Scan,
-    /// Reads all its words of the pagemap file, 4 KiB per call.
-    ReadWords,
-    /// `MADV_DONTNEED`.
-    Discard,
-    /// Writes one byte of each page.
-    Touch,
-    /// `memset`.
-    Memset,
-    /// Zeroing stores that bypass the caches.
-    Stream,
+named! {
+    /// An act on a whole block.
+    pub enum Act {
+        /// `PAGEMAP_SCAN` for its populated pages.
+        Scan = "PAGEMAP_SCAN",
+        /// Reads all its words of the pagemap file, 4 KiB per call.
+        ReadWords = "pread of the pagemap",
+        /// `MADV_DONTNEED`.
+        Discard = "MADV_DONTNEED",
+        /// Writes one byte of each page.
+        Touch = "touch every page",
+        /// `memset`.
+        Memset = "memset",
+        /// Zeroing stores that bypass the caches.
+        Stream = "streaming stores",
+    }
 }
 
-/// A call to the kernel without a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// `getppid`: the lowest cost of a system call.
-    ParentId,
-    /// `fstat` of the pagemap's descriptor.
-    Status,
-    /// Opening and closing the pagemap.
-    OpenAndClose,
+named! {
+    /// A call to the kernel without a block.
+    pub enum Call {
+        /// `getppid`: the lowest cost of a system call.
+        ParentId = "getppid",
+        /// `fstat` of the pagemap's descriptor.
+        Status = "fstat of the pagemap",
+        /// Opening and closing the pagemap.
+        OpenAndClose = "open and close of the pagemap",
+    }
 }
 
 /// An act on a block in a given state.
@@ -90,34 +84,6 @@ impl Way {
         }
     }
 }
-
-impl Act {
-    /// Its name in tables and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Act::Scan => "PAGEMAP_SCAN",
-            Act::ReadWords => "pread of the pagemap",
-            Act::Discard => "MADV_DONTNEED",
-            Act::Touch => "touch every page",
-            Act::Memset => "memset",
-            Act::Stream => "streaming stores",
-        }
-    }
-}
-
-impl Call {
-    /// Its name in tables and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Call::ParentId => "getppid",
-            Call::Status => "fstat of the pagemap",
-            Call::OpenAndClose => "open and close of the pagemap",
-        }
-    }
-}
-
-/// All calls.
-pub const CALLS: [Call; 3] = [Call::ParentId, Call::Status, Call::OpenAndClose];
 
 const fn way(act: Act, holding: Holding) -> Way {
     Way { act, holding }

@@ -6,6 +6,7 @@ use super::{price, truth};
 use crate::engine::campaign::Campaign;
 use crate::engine::experiment::{Ended, Experiment, PLAIN};
 use crate::engine::settings::{JSON, NEAP, QUICK, RECORDS, ROUNDS, SEED, Setting, Settings};
+use crate::names::named;
 use crate::peers::{self, Places};
 
 /// The accuracy and the cost of the sampling profiler.
@@ -19,7 +20,8 @@ pub const EXPERIMENT: Experiment = Experiment {
             .default("524288")
             .about("Mean bytes between two samples"),
         Setting::path("command", "PATH").about(
-            "The command neap, whose top is attached (default: in target/dist, or beside this program)",
+            "The command neap, whose top is attached (default: in target/dist, or beside this \
+                program)",
         ),
         ROUNDS,
         QUICK,
@@ -31,21 +33,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     ..PLAIN
 };
 
-/// A part of the experiment, and its name.
-#[derive(Clone, Copy)]
-enum Part {
-    /// Compare known allocations with their profiles.
-    Truth,
-    /// Paired runs with sampling off and on, and with top attached.
-    Price,
-}
-
-impl Part {
-    fn name(self) -> &'static str {
-        match self {
-            Part::Truth => "truth",
-            Part::Price => "price",
-        }
+named! {
+    /// A part of the experiment, and its name.
+    enum Part {
+        /// Compare known allocations with their profiles.
+        Truth = "truth",
+        /// Paired runs with sampling off and on, and with top attached.
+        Price = "price",
     }
 }
 

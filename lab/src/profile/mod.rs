@@ -9,7 +9,6 @@
 //! | `campaign` | both parts |
 
 pub mod campaign;
-pub mod known;
 mod price;
 mod truth;
 mod watcher;

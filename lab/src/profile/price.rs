@@ -8,31 +8,25 @@ use anyhow::{Context as _, ensure};
 use super::watcher::{self, Watcher};
 use crate::engine::campaign::Campaign;
 use crate::engine::figure::Figure;
+use crate::names::named;
 use crate::peers::Ready;
 use crate::stats::Comparison;
 use crate::workloads::{self, Workload};
 use crate::{machine, programs, run};
 
-/// How the process under Neap runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// With everything off.
-    Plain,
-    /// With sampling on from its start.
-    Sampled,
-    /// With everything off, and `neap top` attached.
-    Watched,
+named! {
+    /// How the process under Neap runs.
+    enum Way {
+        /// With everything off.
+        Plain = "off",
+        /// With sampling on from its start.
+        Sampled = "sampled",
+        /// With everything off, and `neap top` attached.
+        Watched = "watched",
+    }
 }
 
 impl Way {
-    fn name(self) -> &'static str {
-        match self {
-            Way::Plain => "off",
-            Way::Sampled => "sampled",
-            Way::Watched => "watched",
-        }
-    }
-
     /// The fraction of its time that it may cost.
     fn bar(self) -> f64 {
         match self {

@@ -5,11 +5,11 @@ use std::process::Command;
 
 use anyhow::ensure;
 
-use super::known::{Known, Part, Reading, SIZES, Totals, readings};
 use crate::engine::campaign::Campaign;
 use crate::engine::figure::Figure;
 use crate::peers::Ready;
-use crate::run;
+use crate::work::known::{Known, Part, Reading, SIZES, Totals, readings};
+use crate::{report, run};
 
 /// What to run.
 pub struct Plan {
@@ -65,7 +65,7 @@ fn once(plan: &Plan) -> anyhow::Result<Vec<Reading>> {
         .env("NEAP_SAMPLE", plan.rate.to_string());
     let report = run::output(&mut command)?;
     run::ensure_heap(&report, &plan.neap.library)?;
-    let number = |key| anyhow::Ok(run::needed(&report, key)?.parse::<u64>()?);
+    let number = |key| anyhow::Ok(report::needed(&report, key)?.parse::<u64>()?);
     ensure!(
         number("rate")? == plan.rate,
         "the process sampled at another rate"

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | heap to OS | waited | of the heap's bytes, dropped: how much less is resident after the wait |
 //! | stacks to OS | waited | of the parked stacks' bytes, ended: the same |
-//! | heap to stacks | at once | of what the heap dropped and the stacks could use: how much the process did not grow by |
+//! | heap to stacks | at once | of what the heap dropped and the stacks could use: growth spared |
 //! | stacks to heap | stacks first | of what the stacks dropped and the heap could use: the same |
 //! | OS to either | waited | how much more was resident when all was in use |
 //!
@@ -15,7 +15,7 @@
 use super::follow::Seen;
 use super::observed::Observed;
 use super::steps::{Run, Step};
-use crate::work::pagemap::page_size;
+use crate::pagemap::page_size;
 
 /// A giver or taker of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use anyhow::{Context as _, ensure};
 use super::engines::{self, Present};
 use super::follow::{follow, thinned};
 use super::observed::{self, PRICE};
-use super::sizes::{MB, Sizes};
 use super::steps::Run;
 use super::{curves, diagram, views};
 use crate::engine::campaign::{Campaign, Named};
@@ -17,11 +16,12 @@ use crate::engine::figure::Figure;
 use crate::engine::settings::{
     JSON, NEAP, PEERS, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
 };
+use crate::pagemap::page_size;
 use crate::peers::{self, Places, Ready};
-use crate::work::pagemap::page_size;
 use crate::work::tide::prices::Priced;
+use crate::work::tide::sizes::{MB, Sizes};
 use crate::work::tide::stacks::StackKind;
-use crate::{machine, run};
+use crate::{machine, report, run};
 
 /// The write-up's five steps.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -30,7 +30,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     settings: &[
         NEAP,
         PEERS.about(
-            "Only these engines: go, go-freed, a peer (coroutines on corosensei's stacks), neap-heap \
+            "Only these engines: go, go-freed, a peer (coroutines on corosensei's stacks), \
+                neap-heap \
              (the same under Neap), neap (heap and stacks)",
         ),
         Setting::names("only", "Only these runs: waited, at-once, stacks-first"),
@@ -58,7 +59,9 @@ pub const EXPERIMENT: Experiment = Experiment {
         )
         .without(&["peers", "only", "at-once", "no-prices"]),
         Setting::switch("no-prices", "Skip the prices"),
-        ROUNDS.default("11").about("Interleaved rounds of the prices"),
+        ROUNDS
+            .default("11")
+            .about("Interleaved rounds of the prices"),
         Setting::number("burst", "NUMBER", (1, 30_000))
             .default("5000")
             .about("Coroutines per burst of the prices"),
@@ -228,7 +231,7 @@ pub fn print(prices: &[f64; 4]) {
 
 fn parse(report: &str) -> anyhow::Result<Vec<Figure>> {
     let figure = |price: Priced| {
-        let ns: f64 = run::needed(report, price.name())?.parse()?;
+        let ns: f64 = report::needed(report, price.name())?.parse()?;
         ensure!(ns > 0.0, "{} took no time", price.name());
         Ok(Figure::nanoseconds(price.name(), ns))
     };

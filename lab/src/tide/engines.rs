@@ -6,12 +6,12 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 
 use super::go;
-use super::sizes::Sizes;
 use crate::engine::campaign::Named;
 use crate::names::choose;
 use crate::peers::{self, Places, Ready};
-use crate::run;
+use crate::work::tide::sizes::Sizes;
 use crate::work::tide::stacks::StackKind;
+use crate::{report, run};
 
 /// A row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,7 @@ impl Present {
     pub fn ensure_heap(&self, line: &str) -> anyhow::Result<()> {
         match &self.start {
             Start::Go { version, .. } => {
-                let told = run::needed(line, "heap")?;
+                let told = report::needed(line, "heap")?;
                 ensure!(
                     told == version,
                     "the program is of {told}, not of {version}"
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_library_without_stacks_is_refused() {
-        let libc = crate::identity::own_heap().unwrap();
+        let libc = crate::work::identity::own_heap().unwrap();
         let told = ensure_stacks(&libc).unwrap_err().to_string();
         assert!(told.contains("has no neap_stack_alloc"), "{told}");
     }
@@ -251,7 +251,7 @@ mod tests {
     fn a_worker_of_another_heap_is_refused() {
         let places = Places::new(None).unwrap();
         let glibc = locate(select(&["glibc".into()]).unwrap()[0], &places).unwrap();
-        let own = crate::identity::own_heap().unwrap();
+        let own = crate::work::identity::own_heap().unwrap();
         assert!(
             glibc
                 .ensure_heap(&format!("heap={}", own.display()))

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 
 use super::engines::Present;
-use super::protocol::{Action, Done, Heap};
-use super::sizes::Sizes;
 use super::steps::{Run, Step};
+use crate::work::tide::protocol::{Action, Done, Heap};
+use crate::work::tide::sizes::Sizes;
 use crate::{machine, run};
 
 /// How often the resident size is read.
@@ -267,7 +267,7 @@ pub fn thinned(samples: &[Sample], tolerance: u64) -> Vec<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tide::sizes::Blocks;
+    use crate::work::tide::sizes::Blocks;
 
     fn samples(kib: &[u64]) -> Vec<Sample> {
         let sample = |(place, &kib): (usize, &u64)| Sample {

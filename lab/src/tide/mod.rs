@@ -22,7 +22,5 @@ mod engines;
 mod follow;
 mod go;
 mod observed;
-pub mod protocol;
-pub mod sizes;
 mod steps;
 mod views;

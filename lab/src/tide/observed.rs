@@ -1,11 +1,11 @@
 //! What a record says of each step, of the resident size over time, and of the prices.
 
 use super::follow::{Sample, Seen};
-use super::protocol::{Done, Heap};
 use super::steps::{Run, Step};
 use crate::engine::figure::{Figure, Unit};
 use crate::engine::record::{self, Record};
 use crate::work::tide::prices::Priced;
+use crate::work::tide::protocol::{Done, Heap};
 use crate::work::tide::stacks::StackKind;
 
 /// The case of the prices; their peer is the kind of stacks, their figure the operation.

@@ -1,52 +1,28 @@
 //! The steps of a run and their order.
 
-use super::protocol::Action;
+use crate::names::named;
+use crate::work::tide::protocol::Action;
 
-/// A step, named as in the write-up after what was just done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
-    /// The process before any step.
-    Start,
-    /// The heap's bytes were allocated and dropped.
-    Allocated,
-    /// The coroutines are parked.
-    Created,
-    /// They ended.
-    Closed,
-    /// The heap's bytes again.
-    AllocatedAgain,
-    /// The coroutines again.
-    CreatedAgain,
+named! {
+    /// A step, named as in the write-up after what was just done.
+    #[derive(PartialOrd, Ord)]
+    pub enum Step {
+        /// The process before any step.
+        Start = "start",
+        /// The heap's bytes were allocated and dropped.
+        Allocated = "allocated",
+        /// The coroutines are parked.
+        Created = "created",
+        /// They ended.
+        Closed = "closed",
+        /// The heap's bytes again.
+        AllocatedAgain = "allocated-again",
+        /// The coroutines again.
+        CreatedAgain = "created-again",
+    }
 }
 
 impl Step {
-    /// All steps, in order.
-    pub const ALL: [Step; 6] = [
-        Step::Start,
-        Step::Allocated,
-        Step::Created,
-        Step::Closed,
-        Step::AllocatedAgain,
-        Step::CreatedAgain,
-    ];
-
-    /// Its word in the record.
-    pub fn name(self) -> &'static str {
-        match self {
-            Step::Start => "start",
-            Step::Allocated => "allocated",
-            Step::Created => "created",
-            Step::Closed => "closed",
-            Step::AllocatedAgain => "allocated-again",
-            Step::CreatedAgain => "created-again",
-        }
-    }
-
-    /// The step for that word.
-    pub fn find(name: &str) -> Option<Step> {
-        Step::ALL.into_iter().find(|step| step.name() == name)
-    }
-
     /// The worker's action; `None` at the start.
     pub fn action(self) -> Option<Action> {
         match self {
@@ -58,35 +34,19 @@ impl Step {
     }
 }
 
-/// An order of the steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Run {
-    /// All five, with a wait after each.
-    Waited,
-    /// All five without waits, with a wait at the end.
-    AtOnce,
-    /// Coroutines first, then at once the heap, which has no freed memory of its own.
-    StacksFirst,
+named! {
+    /// An order of the steps.
+    pub enum Run {
+        /// All five, with a wait after each.
+        Waited = "waited",
+        /// All five without waits, with a wait at the end.
+        AtOnce = "at-once",
+        /// Coroutines first, then at once the heap, which has no freed memory of its own.
+        StacksFirst = "stacks-first",
+    }
 }
 
 impl Run {
-    /// All.
-    pub const ALL: [Run; 3] = [Run::Waited, Run::AtOnce, Run::StacksFirst];
-
-    /// Its word on the command line and in the record.
-    pub fn name(self) -> &'static str {
-        match self {
-            Run::Waited => "waited",
-            Run::AtOnce => "at-once",
-            Run::StacksFirst => "stacks-first",
-        }
-    }
-
-    /// The run for that word.
-    pub fn find(name: &str) -> Option<Run> {
-        Run::ALL.into_iter().find(|run| run.name() == name)
-    }
-
     /// Its steps, beginning with the start.
     pub fn steps(self) -> &'static [Step] {
         match self {

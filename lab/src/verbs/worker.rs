@@ -8,14 +8,15 @@ use clap::{Args, Subcommand};
 
 use crate::calloc::measure;
 use crate::tide::campaign;
-use crate::tide::sizes::{Blocks, Sizes};
 use crate::work::calloc::{self, PolicyName, Touch, Work};
 use crate::work::heap::Questioned;
+use crate::work::identity;
 use crate::work::retention::Pattern;
 use crate::work::tide::prices::{self, Times};
+use crate::work::tide::sizes::{Blocks, Sizes};
 use crate::work::tide::stacks::StackKind;
-use crate::work::{self, boxed, count, fragmentation, retention, sites, tide, tour, usable};
-use crate::{identity, machine, run, workloads};
+use crate::work::{boxed, count, fragmentation, retention, shapes, sites, tide, tour, usable};
+use crate::{machine, run, workloads};
 
 /// The arguments of `worker`.
 #[derive(Args)]
@@ -27,132 +28,63 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Job {
     /// Carry out a workload and report
-    Run(Named),
+    Run {
+        name: String,
+        /// Number of operations
+        #[arg(long)]
+        ops: u64,
+    },
     /// Carry out a counted loop, for valgrind
-    Count(Named),
+    Count {
+        name: String,
+        /// Number of operations
+        #[arg(long)]
+        ops: u64,
+    },
     /// Time or account pairs of calloc and free
-    Calloc(Calloc),
+    Calloc {
+        policy: PolicyName,
+        touch: Touch,
+        bytes: usize,
+        /// How long to time pairs
+        #[arg(long, default_value_t = 300)]
+        milliseconds: u64,
+        /// Account for this many pairs instead
+        #[arg(long)]
+        account: Option<u64>,
+    },
     /// Take the tour of virtual memory
-    Memory(Memory),
+    Memory { bytes: usize, file_bytes: usize },
     /// Fill, free and sleep, one step per line of standard input
-    Retention(Retention),
+    Retention { pattern: Pattern, bytes: usize },
     /// Free at random, then fill the holes
-    Fragmentation(Fragmentation),
+    Fragmentation {
+        blocks: usize,
+        sleep: u64,
+        seed: u64,
+    },
     /// Allocate and drop memory, one action per line of standard input
-    Tide(Tide),
+    Tide {
+        stacks: StackKind,
+        heap_bytes: usize,
+        blocks: Blocks,
+        coroutines: usize,
+        stack_bytes: usize,
+    },
     /// Make known allocations, and report the profile's figures for them
-    Sites(Sites),
+    Sites { bytes: usize },
     /// Report the usable bytes of every size
-    Usable(Usable),
+    Usable { largest: usize },
     /// Report the distance between blocks
-    Distances(Distances),
+    Distances { count: usize, sizes: Vec<usize> },
     /// Keep values of 24 bytes in boxes
-    Boxed(Boxed),
+    Boxed { count: usize, readings: usize },
     /// Time coroutines
-    TidePrices(TidePrices),
-}
-
-#[derive(Args)]
-struct Tide {
-    /// The kind of stacks
-    stacks: StackKind,
-    /// Bytes that the heap allocates and drops
-    heap_bytes: usize,
-    /// The size of the blocks
-    blocks: Blocks,
-    /// Number of coroutines
-    coroutines: usize,
-    /// Address space of a stack
-    stack_bytes: usize,
-}
-
-#[derive(Args)]
-struct Sites {
-    /// Bytes that each place allocates
-    bytes: usize,
-}
-
-#[derive(Args)]
-struct Usable {
-    /// The largest size
-    largest: usize,
-}
-
-#[derive(Args)]
-struct Distances {
-    /// Live blocks per size
-    count: usize,
-    /// The sizes
-    sizes: Vec<usize>,
-}
-
-#[derive(Args)]
-struct Boxed {
-    /// Number of live boxes
-    count: usize,
-    /// Readings of the clock
-    readings: usize,
-}
-
-#[derive(Args)]
-struct TidePrices {
-    /// The kind of stacks
-    stacks: StackKind,
-    /// Address space of a stack
-    stack_bytes: usize,
-    /// Coroutines per burst
-    burst: u64,
-}
-
-#[derive(Args)]
-struct Calloc {
-    /// The policy that serves calloc and free
-    policy: PolicyName,
-    /// The pages of a block to write
-    touch: Touch,
-    /// Bytes of a block
-    bytes: usize,
-    /// How long to time pairs
-    #[arg(long, default_value_t = 300)]
-    milliseconds: u64,
-    /// Account for this many pairs instead
-    #[arg(long)]
-    account: Option<u64>,
-}
-
-#[derive(Args)]
-struct Memory {
-    /// Bytes of the block
-    bytes: usize,
-    /// Bytes of the file
-    file_bytes: usize,
-}
-
-#[derive(Args)]
-struct Retention {
-    /// Which threads allocate and free
-    pattern: Pattern,
-    /// Bytes of all blocks
-    bytes: usize,
-}
-
-#[derive(Args)]
-struct Fragmentation {
-    /// Number of small blocks
-    blocks: usize,
-    /// Milliseconds of sleep after the frees
-    sleep: u64,
-    /// Seed for everything random
-    seed: u64,
-}
-
-#[derive(Args)]
-struct Named {
-    /// The workload or the count
-    name: String,
-    /// Number of operations
-    #[arg(long)]
-    ops: u64,
+    TidePrices {
+        stacks: StackKind,
+        stack_bytes: usize,
+        burst: u64,
+    },
 }
 
 /// Runs one job in this process.
@@ -165,112 +97,95 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         eprintln!("{info}");
         std::process::abort();
     }));
-    match &arguments.job {
-        Job::Run(named) => {
-            let workload = workloads::find(&named.name).context("no such workload")?;
-            run::report(&work::carry_out(workload.shape, named.ops)?)?;
+    match arguments.job {
+        Job::Run { ref name, ops } => {
+            let workload = workloads::find(name).context("no such workload")?;
+            run::report(&shapes::carry_out(workload.shape, ops)?)?;
         }
-        Job::Count(named) => {
-            let counted = count::find(&named.name).context("no such count")?;
-            count::carry_out(counted.stretch, named.ops)?;
-            println!("heap={}", identity::own_heap()?.display());
+        Job::Count { ref name, ops } => {
+            let counted = count::find(name).context("no such count")?;
+            count::carry_out(counted.stretch, ops)?;
         }
-        Job::Calloc(arguments) => run_calloc(arguments)?,
-        Job::Memory(sizes) => {
-            tour::take(sizes.bytes, sizes.file_bytes)?;
-            println!("heap={}", identity::own_heap()?.display());
+        Job::Calloc {
+            policy,
+            touch,
+            bytes,
+            milliseconds,
+            account,
+        } => {
+            let work = Work {
+                policy,
+                size: bytes,
+                touch,
+            };
+            let time = Duration::from_millis(milliseconds);
+            match account {
+                Some(pairs) => measure::report_account(&calloc::account(work, pairs)?),
+                None => measure::report_timed(&calloc::time(work, time)),
+            }
         }
-        Job::Retention(arguments) => {
-            retention::carry_out(arguments.pattern, arguments.bytes);
-            println!("heap={}", identity::own_heap()?.display());
-        }
-        Job::Fragmentation(arguments) => {
+        Job::Memory { bytes, file_bytes } => tour::take(bytes, file_bytes)?,
+        Job::Retention { pattern, bytes } => retention::carry_out(pattern, bytes),
+        Job::Fragmentation {
+            blocks,
+            sleep,
+            seed,
+        } => {
+            let sleep = Duration::from_millis(sleep);
             fragmentation::carry_out(fragmentation::Terms {
-                blocks: arguments.blocks,
-                sleep: Duration::from_millis(arguments.sleep),
-                seed: arguments.seed,
+                blocks,
+                sleep,
+                seed,
             })?;
-            println!("heap={}", identity::own_heap()?.display());
         }
-        Job::Sites(Sites { bytes }) => {
-            print!("{}", sites::tell(*bytes)?);
-            println!("heap={}", identity::own_heap()?.display());
+        Job::Tide {
+            stacks,
+            heap_bytes,
+            blocks,
+            coroutines,
+            stack_bytes,
+        } => {
+            // It tells its heap first, because the harness talks to it from then on.
+            tide::serve(
+                stacks,
+                &Sizes {
+                    heap_bytes,
+                    blocks,
+                    coroutines,
+                    stack_bytes,
+                },
+            )?;
+            return Ok(ExitCode::SUCCESS);
         }
-        Job::Usable(Usable { largest }) => {
-            print!("{}", usable::steps(&Questioned, *largest));
-            println!("heap={}", identity::own_heap()?.display());
-        }
-        Job::Distances(Distances { count, sizes }) => {
+        Job::Sites { bytes } => print!("{}", sites::tell(bytes)?),
+        Job::Usable { largest } => print!("{}", usable::steps(&Questioned, largest)),
+        Job::Distances { count, ref sizes } => {
             for &size in sizes {
-                let distance = usable::distance(&Questioned, size, *count);
+                let distance = usable::distance(&Questioned, size, count);
                 println!("distance_{size}={distance}");
             }
-            println!("heap={}", identity::own_heap()?.display());
         }
-        Job::Boxed(arguments) => run_boxed(arguments)?,
-        Job::Tide(arguments) => run_tide(arguments)?,
-        Job::TidePrices(arguments) => run_tide_prices(arguments)?,
+        Job::Boxed { count, readings } => {
+            // An unreadable size shows as no growth.
+            let resident = || machine::resident_bytes().unwrap_or(0);
+            print!(
+                "{}",
+                boxed::report(&mut boxed::measure(count, readings, resident))
+            );
+        }
+        Job::TidePrices {
+            stacks,
+            stack_bytes,
+            burst,
+        } => {
+            let times = Times {
+                burst,
+                ends: 4 * burst,
+                switches: 4_000 * burst,
+            };
+            campaign::print(&prices::measure(stacks, stack_bytes, times)?);
+        }
     }
+    println!("heap={}", identity::own_heap()?.display());
     Ok(ExitCode::SUCCESS)
-}
-
-fn run_boxed(arguments: &Boxed) -> anyhow::Result<()> {
-    // An unreadable size shows as no growth.
-    let resident = || machine::resident_bytes().unwrap_or(0);
-    let mut cost = boxed::measure(arguments.count, arguments.readings, resident);
-    print!("{}", boxed::report(&mut cost));
-    println!("heap={}", identity::own_heap()?.display());
-    Ok(())
-}
-
-fn run_tide(arguments: &Tide) -> anyhow::Result<()> {
-    let &Tide {
-        stacks,
-        heap_bytes,
-        blocks,
-        coroutines,
-        stack_bytes,
-    } = arguments;
-    let sizes = Sizes {
-        heap_bytes,
-        blocks,
-        coroutines,
-        stack_bytes,
-    };
-    tide::serve(stacks, &sizes)
-}
-
-fn run_tide_prices(arguments: &TidePrices) -> anyhow::Result<()> {
-    let burst = arguments.burst;
-    let times = Times {
-        burst,
-        ends: 4 * burst,
-        switches: 4_000 * burst,
-    };
-    campaign::print(&prices::measure(
-        arguments.stacks,
-        arguments.stack_bytes,
-        times,
-    )?);
-    println!("heap={}", identity::own_heap()?.display());
-    Ok(())
-}
-
-fn run_calloc(arguments: &Calloc) -> anyhow::Result<()> {
-    let &Calloc {
-        policy,
-        touch,
-        bytes,
-        milliseconds,
-        account,
-    } = arguments;
-    let work = Work {
-        policy,
-        size: bytes,
-        touch,
-    };
-    match account {
-        Some(pairs) => measure::report_account(&calloc::account(work, pairs)?),
-        None => measure::report_timed(&calloc::time(work, Duration::from_millis(milliseconds))),
-    }
 }

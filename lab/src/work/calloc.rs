@@ -6,70 +6,42 @@ use clap::ValueEnum;
 
 use super::heap;
 use super::libmalloc116::{Kernel, Libmalloc116};
-use super::pagemap::page_size;
+use super::policy::Policy;
 use super::written::{self, Watch};
 use crate::machine;
+use crate::names::named;
+use crate::pagemap::page_size;
 
-/// An implementation of `calloc` and `free`.
-pub trait Policy {
-    /// A zeroed block; null if memory is short.
-    fn calloc(&mut self, size: usize) -> *mut u8;
-
-    /// # Safety
-    /// - This policy's `calloc` gave `p`; it has not been freed since, and is no longer in use.
-    unsafe fn free(&mut self, p: *mut u8);
-}
-
-/// A worker's policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PolicyName {
-    /// The heap's own calloc.
-    Heap,
-    /// The heap's malloc, then memset.
-    Naive,
-    /// macOS's libmalloc-116, see [`super::libmalloc116`].
-    #[value(name = "libmalloc-116")]
-    Libmalloc116,
-}
-
-impl PolicyName {
-    /// Its name on a worker's command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            PolicyName::Heap => "heap",
-            PolicyName::Naive => "naive",
-            PolicyName::Libmalloc116 => "libmalloc-116",
-        }
+named! {
+    /// A worker's policy.
+    #[derive(ValueEnum)]
+    pub enum PolicyName {
+        /// The heap's own calloc.
+        Heap = "heap",
+        /// The heap's malloc, then memset.
+        Naive = "naive",
+        /// macOS's libmalloc-116, see [`super::libmalloc116`].
+        #[value(name = "libmalloc-116")]
+        Libmalloc116 = "libmalloc-116",
     }
 }
 
-/// The pages of a block that the program writes, one byte each, before it frees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
-pub enum Touch {
-    /// None.
-    None,
-    /// Those of the first 64 KiB, as a TLS read does.
-    First,
-    /// Every sixteenth.
-    Sixteenth,
-    /// All.
-    All,
+named! {
+    /// The pages of a block that the program writes, one byte each, before it frees it.
+    #[derive(Hash, ValueEnum)]
+    pub enum Touch {
+        /// None.
+        None = "none",
+        /// Those of the first 64 KiB, as a TLS read does.
+        First = "first",
+        /// Every sixteenth.
+        Sixteenth = "sixteenth",
+        /// All.
+        All = "all",
+    }
 }
 
 impl Touch {
-    /// Every pattern, in the order of the report.
-    pub const ALL: [Touch; 4] = [Touch::None, Touch::First, Touch::Sixteenth, Touch::All];
-
-    /// Its name on the command line and in the records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Touch::None => "none",
-            Touch::First => "first",
-            Touch::Sixteenth => "sixteenth",
-            Touch::All => "all",
-        }
-    }
-
     /// Its name for people.
     pub fn title(self) -> &'static str {
         match self {

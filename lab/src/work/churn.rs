@@ -3,8 +3,8 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
-use super::Outcome;
 use super::heap::Block;
+use super::outcome::Outcome;
 use crate::rng::Rng;
 
 const SMALLEST: usize = 16;

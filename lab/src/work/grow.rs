@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use super::Outcome;
 use super::heap;
+use super::outcome::Outcome;
 use crate::workloads::Growth;
 
 const FIRST: usize = 1_024;

@@ -6,9 +6,9 @@
 //! Two parts that the description lacks are left out: its advice to the kernel about cached
 //! regions, and its small blocks (up to 127 KiB), which the C library's heap and a memset replace.
 
-use super::calloc::Policy;
 use super::heap;
-use super::pagemap::page_size;
+use super::policy::Policy;
+use crate::pagemap::page_size;
 
 /// Most cached regions.
 const RING: usize = 16;

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use super::Outcome;
 use super::heap;
+use super::outcome::Outcome;
 use crate::machine;
 
 /// Allocates `count` blocks of `size` bytes, writes all of them, and reads the resident size before

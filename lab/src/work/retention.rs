@@ -9,47 +9,31 @@ use std::thread;
 use clap::ValueEnum;
 
 use super::heap::{self, Block};
+use crate::names::named;
 
-/// Which threads allocate and free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Pattern {
-    /// Blocks of 1 KiB, freed by the thread that allocated them.
-    Own,
-    /// Blocks of 1 KiB, allocated by a thread that has since ended, freed by another.
-    Other,
-    /// Blocks of 1 KiB, freed by another thread while the allocating thread lives and stays idle.
-    IdleOwner,
-    /// Blocks of 1 KiB of eight threads, each of which frees its share and then stays idle.
-    Eight,
-    /// Blocks of 10 MiB.
-    Large,
+named! {
+    /// Which threads allocate and free.
+    #[derive(ValueEnum)]
+    pub enum Pattern {
+        /// Blocks of 1 KiB, freed by the thread that allocated them.
+        Own = "own",
+        /// Blocks of 1 KiB, allocated by a thread that has since ended, freed by another.
+        Other = "other",
+        /// Blocks of 1 KiB, freed by another thread while the allocating thread lives and stays
+        /// idle.
+        IdleOwner = "idle-owner",
+        /// Blocks of 1 KiB of eight threads, each of which frees its share and then stays idle.
+        Eight = "eight",
+        /// Blocks of 10 MiB.
+        Large = "large",
+    }
 }
-
-/// All patterns, in the order of the report.
-pub const PATTERNS: [Pattern; 5] = [
-    Pattern::Own,
-    Pattern::Other,
-    Pattern::IdleOwner,
-    Pattern::Eight,
-    Pattern::Large,
-];
 
 const SMALL: usize = 1 << 10;
 const LARGE: usize = 10 << 20;
 const THREADS: usize = 8;
 
 impl Pattern {
-    /// Its name on the command line and in the record.
-    pub fn name(self) -> &'static str {
-        match self {
-            Pattern::Own => "own",
-            Pattern::Other => "other",
-            Pattern::IdleOwner => "idle-owner",
-            Pattern::Eight => "eight",
-            Pattern::Large => "large",
-        }
-    }
-
     fn block_bytes(self) -> usize {
         match self {
             Pattern::Large => LARGE,

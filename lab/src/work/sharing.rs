@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::Outcome;
 use super::churn::timed_threads;
 use super::heap::{self, Block};
+use super::outcome::Outcome;
 use crate::workloads::Sharing;
 
 const RING: usize = 1_024;

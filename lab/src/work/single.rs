@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use super::Outcome;
 use super::heap::{self, Block};
+use super::outcome::Outcome;
 use crate::rng::Rng;
 use crate::workloads::Order;
 

@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use neap_shared::sites::{self, Head, Site};
 
 use super::heap;
+use super::known::{Known, Part, Reading, SIZES};
 use crate::memory_file;
-use crate::profile::known::{Known, Part, Reading, SIZES};
 
 /// Live blocks before some of them are freed.
 const CHUNK: usize = 64;

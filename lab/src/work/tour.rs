@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 
 use super::heap;
-use super::pagemap::page_size;
 use crate::machine;
 use crate::memory::{Snapshot, Step, Told};
+use crate::pagemap::page_size;
 
 /// How long the process is idle, to show which memory goes back without a call.
 const IDLE: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use anyhow::{Context as _, ensure};
 
 use super::libmalloc116::{Kernel, Pages as _};
-use super::pagemap::{PageMap, Wanted, page_size};
+use crate::pagemap::{PageMap, Wanted, page_size};
 
 /// `struct uffdio_api`.
 #[repr(C)]

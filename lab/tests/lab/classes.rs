@@ -92,7 +92,8 @@ fn the_sizes_of_programs_are_weighed_and_the_record_can_be_shown() {
     let path = folder.to_str().expect("a path of text");
     std::fs::write(
         folder.join("2026-01-01-sizes.csv"),
-        "case,peer,round,figure,unit,value\np,neap,0,count up to 24,count,10\np,neap,0,bytes up to 24,bytes,240\n",
+        "case,peer,round,figure,unit,value\np,neap,0,count up to 24,count,10\np,neap,0,bytes up \
+            to 24,bytes,240\n",
     )
     .unwrap();
     let arguments = [

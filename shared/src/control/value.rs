@@ -1,6 +1,7 @@
 //! Reading and naming the values of options.
 
-use super::{Kind, SWITCH, nearest};
+use super::nearest::nearest;
+use super::options::{Kind, SWITCH};
 use core::fmt;
 
 /// An accepted value.
@@ -23,6 +24,9 @@ pub struct Rejected {
     nearest: Option<&'static str>,
 }
 
+/// The units of time, and how many milliseconds each is.
+const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+
 /// Reads `text` as a value of `kind`.
 ///
 /// # Errors
@@ -32,7 +36,7 @@ pub fn parse(kind: Kind, text: &[u8]) -> Result<Value<'_>, Rejected> {
     match kind {
         Kind::Choice(words) => choice(words, text),
         Kind::Bytes { min, max } => within(bytes(text), min, max).map(Value::Bytes),
-        Kind::Millis { min, max } => within(number(text), min, max).map(Value::Millis),
+        Kind::Time { min, max } => within(millis(text), min, max).map(Value::Millis),
         Kind::Path | Kind::Socket => {
             (!text.is_empty() && !text.contains(&0)).then_some(Value::Path(text))
         }
@@ -46,8 +50,17 @@ pub fn parse(kind: Kind, text: &[u8]) -> Result<Value<'_>, Rejected> {
 fn choice(words: &'static [&'static str], text: &[u8]) -> Option<Value<'static>> {
     words
         .iter()
-        .find(|word| word.as_bytes() == text)
+        .find(|word| word.as_bytes() == text || Some(**word) == third_state(text))
         .map(|word| Value::Choice(word))
+}
+
+/// What `0` and `1` mean for a switch with a third state.
+fn third_state(text: &[u8]) -> Option<&'static str> {
+    match text {
+        b"0" => Some("never"),
+        b"1" => Some("always"),
+        _ => None,
+    }
 }
 
 fn nearest_word(kind: Kind, text: &[u8]) -> Option<&'static str> {
@@ -74,6 +87,16 @@ fn bytes(text: &[u8]) -> Option<u64> {
     }
 }
 
+fn millis(text: &[u8]) -> Option<u64> {
+    UNITS
+        .iter()
+        .find_map(|&(unit, scale)| {
+            let digits = text.strip_suffix(unit.as_bytes())?;
+            number(digits)?.checked_mul(scale)
+        })
+        .or_else(|| number(text))
+}
+
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -85,22 +108,30 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// The accepted values in words: `0 or 1`, `1M to 64T bytes (suffix K, M, G or T, or KiB to TiB)`.
+/// In the alternate form (`{:#}`) without units: `1M to 64T`.
 impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Choice(words) => list(words, out),
             Self::Bytes { min, max } => {
-                write!(
-                    out,
-                    "{} to {} bytes (suffix K, M, G or T, or KiB to TiB)",
-                    Short(min),
-                    Short(max)
-                )
+                write!(out, "{} to {}", Short(min), Short(max))?;
+                full(out, " bytes (suffix K, M, G or T, or KiB to TiB)")
             }
-            Self::Millis { min, max } => write!(out, "{min} to {max} milliseconds"),
+            Self::Time { min, max } => {
+                write!(out, "{} to {}", Brief(min), Brief(max))?;
+                full(out, " (unit ms, s, m or h)")
+            }
             Self::Path => out.write_str("a file path"),
             Self::Socket => out.write_str("a socket's path"),
         }
+    }
+}
+
+/// Writes `text`, except in the alternate form.
+fn full(out: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    match out.alternate() {
+        true => Ok(()),
+        false => out.write_str(text),
     }
 }
 
@@ -140,6 +171,19 @@ impl fmt::Display for Short {
             n if n % (1 << 20) == 0 => write!(out, "{}M", n >> 20),
             n if n % (1 << 10) == 0 => write!(out, "{}K", n >> 10),
             n => write!(out, "{n}"),
+        }
+    }
+}
+
+/// A time in ms with the largest unit that loses nothing.
+struct Brief(u64);
+
+impl fmt::Display for Brief {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut units = UNITS.iter().rev();
+        match units.find(|(_, scale)| self.0 >= *scale && self.0.is_multiple_of(*scale)) {
+            Some((unit, scale)) => write!(out, "{}{unit}", self.0 / scale),
+            None => write!(out, "{}", self.0),
         }
     }
 }
@@ -200,18 +244,51 @@ mod tests {
         assert!(parse(kind, b"65T").is_err());
         let says = format!("{kind}");
         assert_eq!(says, "1M to 64T bytes (suffix K, M, G or T, or KiB to TiB)");
+        assert_eq!(format!("{kind:#}"), "1M to 64T");
     }
 
     #[test]
-    fn milliseconds_take_no_suffix() {
-        let kind = Kind::Millis {
+    fn times_have_a_unit_and_bare_numbers_are_milliseconds() {
+        let kind = Kind::Time {
             min: 0,
             max: 3_600_000,
         };
-        assert_eq!(parse(kind, b"0"), Ok(Value::Millis(0)));
-        assert_eq!(parse(kind, b"3600000"), Ok(Value::Millis(3_600_000)));
-        assert!(parse(kind, b"1K").is_err());
-        assert!(parse(kind, b"3600001").is_err());
+        for (text, ms) in [
+            ("0", 0),
+            ("500", 500),
+            ("500ms", 500),
+            ("2s", 2_000),
+            ("5m", 300_000),
+            ("1h", 3_600_000),
+            ("3600000", 3_600_000),
+        ] {
+            let value = parse(kind, text.as_bytes());
+            assert_eq!(value, Ok(Value::Millis(ms)), "{text}");
+        }
+        for wrong in [
+            "",
+            "s",
+            "ms",
+            "1K",
+            "1.5s",
+            "1 s",
+            "-1s",
+            "2h",
+            "3600001",
+            "1S",
+            "99999999999999999s",
+        ] {
+            assert!(parse(kind, wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_switch_with_a_third_state_takes_0_and_1() {
+        let kind = Kind::Choice(&["auto", "never", "always"]);
+        assert_eq!(parse(kind, b"0"), Ok(Value::Choice("never")));
+        assert_eq!(parse(kind, b"1"), Ok(Value::Choice("always")));
+        assert_eq!(parse(SWITCH, b"1"), Ok(Value::Choice("1")));
+        assert!(parse(Kind::Choice(&["off", "text"]), b"0").is_err());
     }
 
     #[test]
@@ -238,8 +315,8 @@ mod tests {
             "expected 4K to 1G bytes (suffix K, M, G or T, or KiB to TiB)"
         );
         assert_eq!(
-            says(Kind::Millis { min: 5, max: 9 }, "x"),
-            "expected 5 to 9 milliseconds"
+            says(Kind::Time { min: 5, max: 9_000 }, "x"),
+            "expected 5ms to 9s (unit ms, s, m or h)"
         );
     }
 }

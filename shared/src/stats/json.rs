@@ -1,9 +1,9 @@
 //! The figures for programs.
 
-use super::{Counted, Snapshot, USE_NAMES};
+use super::snapshot::{Counted, Snapshot, USE_NAMES};
 use core::fmt::{self, Write};
 
-/// The line of `--stats=json`: one object, without the braces' outer line feed.
+/// The line of `neap run --stats --format json`: one object, without the braces' outer line feed.
 pub struct Json<'a>(pub &'a Snapshot);
 
 impl fmt::Display for Json<'_> {

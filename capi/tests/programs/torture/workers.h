@@ -86,7 +86,7 @@ static void forked(struct worker *worker) {
 /* Whether no other thread can be inside malloc: none of the program's own, nor the library's. */
 static int is_alone(void) {
     const char *purge_thread = getenv("NEAP_PURGE_THREAD");
-    return options.threads == 1 && purge_thread && !strcmp(purge_thread, "0");
+    return options.threads == 1 && purge_thread && (!strcmp(purge_thread, "0") || !strcmp(purge_thread, "never"));
 }
 
 /* Runs no fork handler: it may allocate only where locks cannot have been somebody else's. */

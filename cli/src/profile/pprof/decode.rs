@@ -1,10 +1,9 @@
 //! Reads the format as Neap, Go and others that count objects and bytes write it.
 
 use super::budget::Budget;
-use super::messages::{Function, Location, Mapping, Sample, ValueType};
+use super::messages::{Function, Location, Mapping, SESSION, SWITCHED, Sample, ValueType};
 use super::unzip::unzip;
 use super::wire::{Field, Fields, damaged};
-use super::{SESSION, SWITCHED};
 use crate::failure::Failure;
 use crate::profile::model::{self, Extent, Figures, Frame, Profile, Stack, Switched};
 use crate::profile::symbols::clean;
@@ -321,7 +320,10 @@ impl Columns {
             self.at.map(|at| at.map_or(0, |at| values[at]));
         let counted = |value: i64| {
             u64::try_from(value).map_err(|_| {
-                Failure::own("this is the difference of two profiles: open it with pprof, or give neap one of the two")
+                Failure::own(
+                    "this is the difference of two profiles: open it with pprof, or give \
+                              neap one of the two",
+                )
             })
         };
         let live_bytes = counted(live_bytes)?;

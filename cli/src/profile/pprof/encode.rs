@@ -1,7 +1,8 @@
 //! Writes the format.
 
-use super::messages::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
-use super::{SESSION, SWITCHED, VALUES};
+use super::messages::{
+    Function, Label, Line, Location, Mapping, Profile, SESSION, SWITCHED, Sample, VALUES, ValueType,
+};
 use crate::profile::model::{self, Extent, Figures, Frame, Switched};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -12,7 +13,8 @@ use std::sync::Arc;
 
 /// Viewers that merge profiles of several sources drop these; Neap's files do not contain the
 /// allocator's own frames.
-const DROP_FRAMES: &str = "(malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|operator new.*\
+const DROP_FRAMES: &str = "(malloc|calloc|realloc|reallocarray|memalign|aligned_alloc\
+    |posix_memalign|operator new.*\
     |__rust_alloc|__rust_alloc_zeroed|__rust_realloc|neap(_heap|_instruments)?::.*)";
 
 /// The profile as a gzip-compressed file.

@@ -8,11 +8,14 @@ use std::fs;
 use std::sync::Arc;
 
 const PARAGRAPH: &str = "\
-planted, process 77: 127.9 MiB live in 1,049,577 objects, of 134.9 MiB in 1,049,584 objects allocated while it was \
+planted, process 77: 127.9 MiB live in 1,049,577 objects, of 134.9 MiB in 1,049,584 objects \
+allocated while it was \
 sampled (every 512.0 KiB on average; sampling began 2.5 s earlier).
-The largest part of the live bytes, 100.0 MiB (78.2 %), comes from download (planted.c:10), called by main \
+The largest part of the live bytes, 100.0 MiB (78.2 %), comes from download (planted.c:10), called \
+by main \
 (planted.c:1): 1 object of 100.0 MiB.
-Size classes add 8.0 MiB, 8.0 MiB of it in fresh_node (planted.c:20), called by add_node (planted.c:25): 24 bytes \
+Size classes add 8.0 MiB, 8.0 MiB of it in fresh_node (planted.c:20), called by add_node \
+(planted.c:25): 24 bytes \
 asked for, 32 usable, in each of 1,048,576 objects.
 ";
 
@@ -55,7 +58,8 @@ fn the_tree_names_the_buffer_and_the_waste_first() {
 #[test]
 fn the_tree_of_waste_names_the_nodes_first() {
     let text = tree(&planted(), Value::Waste);
-    let said = "The largest part of the bytes that size classes add to live objects, 8.0 MiB (100.0 %), comes from \
+    let said = "The largest part of the bytes that size classes add to live objects, 8.0 MiB \
+                (100.0 %), comes from \
                 fresh_node (planted.c:20)";
     assert!(text.contains(said), "{text}");
     assert!(!text.contains("download"), "{text}");
@@ -88,7 +92,10 @@ fn a_profile_of_nothing_says_so() {
         text.contains("only allocations after sampling was switched on"),
         "{text}"
     );
-    assert!(text.contains("`neap run --sample -- PROGRAM`"), "{text}");
+    assert!(
+        text.contains("`neap run --sample 512K -- PROGRAM`"),
+        "{text}"
+    );
     let failure = flamegraph(&Profile::default(), Value::Waste).unwrap_err();
     assert!(failure.to_string().contains("no waste"), "{failure}");
 }
@@ -124,7 +131,10 @@ fn equal_places_are_summed_up() {
     let mut profile = planted();
     profile.stacks.extend(planted().stacks);
     let text = leaks(&profile, Value::Waste);
-    assert!(text.contains("1 place, 1 shown\n\n  16.0 MiB, 100.0 %: 24 bytes asked for, 32 usable, in each of 2,097,152"));
+    assert!(text.contains(
+        "1 place, 1 shown\n\n  16.0 MiB, 100.0 %: 24 bytes asked for, 32 usable, \
+                           in each of 2,097,152"
+    ));
 }
 
 #[test]

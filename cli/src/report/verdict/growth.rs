@@ -1,6 +1,6 @@
 //! Finds a heap that grows without end.
 
-use super::{Finding, share, stands_out, stands_out_in_small};
+use super::finding::{Finding, share, stands_out, stands_out_in_small};
 use crate::report::known::History;
 use crate::report::subject::Subject;
 use neap_shared::stats::Bytes;
@@ -91,11 +91,13 @@ impl Growth {
                 self.in_ms as f64 / 1e3
             ),
             detail: format!(
-                "It rose in every quarter of the second half of the run, by a fifth at least. Data that is still being loaded looks the same as a leak.{}",
+                "It rose in every quarter of the second half of the run, by a fifth at least. Data \
+                 that is still being loaded looks the same as a leak.{}",
                 match self.by {
                     Count::Requested => "",
                     Count::Spans =>
-                        " The process did not tell often enough what it had asked for; this is the page heap's own count, with the free blocks in slabs.",
+                        " The process did not tell often enough what it had asked for; this is the \
+                         page heap's own count, with the free blocks in slabs.",
                 }
             ),
             remedy: next.to_owned(),

@@ -1,6 +1,6 @@
 //! Judges the lines of the ledger at the peak.
 
-use super::{Finding, percent, share, stands_out};
+use super::finding::{Finding, percent, share, stands_out};
 use crate::recording::format::Told;
 use crate::report::known::Known;
 use crate::report::subject::Subject;
@@ -46,8 +46,11 @@ const RULES: [Rule; 10] = [
         whole: Whole::Resident,
         least: 0.25,
         what: "was free memory, not yet given back to the kernel",
-        why: "The program freed it a short while before; Neap keeps such pages for the decay time (1 s unless set), because taking them again is cheaper than asking the kernel.",
-        remedy: "If it stays for longer than the decay time, see whether the purge thread runs. To hold less: `--decay 100`, or a bound by `--dirty-max 16M`; `neap purge PID` gives it back at once.",
+        why: "The program freed it a short while before; Neap keeps such pages for the decay time \
+              (1 s unless set), because taking them again is cheaper than asking the kernel.",
+        remedy: "If it stays for longer than the decay time, see whether the purge thread runs. To \
+                 hold less: `--decay 100ms`, or a bound by `--limit-dirty 16M`; `neap purge PID` \
+                 gives it back at once.",
     },
     Rule {
         kind: "fragmentation",
@@ -55,8 +58,10 @@ const RULES: [Rule; 10] = [
         whole: Whole::Resident,
         least: 0.25,
         what: "was free blocks in slabs that also hold live ones",
-        why: "Most of the objects allocated together have died, but some in every slab live on; a page with one live block cannot be given back.",
-        remedy: "Allocate long-lived objects apart from short-lived ones (first, or from an arena of its own), or rebuild the long-lived structures after the burst.",
+        why: "Most of the objects allocated together have died, but some in every slab live on; a \
+              page with one live block cannot be given back.",
+        remedy: "Allocate long-lived objects apart from short-lived ones (first, or from an arena \
+                 of its own), or rebuild the long-lived structures after the burst.",
     },
     Rule {
         kind: "magazines",
@@ -64,8 +69,10 @@ const RULES: [Rule; 10] = [
         whole: Whole::Resident,
         least: 0.10,
         what: "was free blocks in the magazines of threads",
-        why: "Every thread keeps freed blocks at hand for its next allocations; with many threads that adds up.",
-        remedy: "Lower the bound of a thread (`--thread-cache 256K`) or of all together (`--cache 16M`), or use fewer threads.",
+        why: "Every thread keeps freed blocks at hand for its next allocations; with many threads \
+              that adds up.",
+        remedy: "Lower the bound of a thread (`--thread-cache 256K`) or of all together (`--cache \
+                 16M`), or use fewer threads.",
     },
     Rule {
         kind: "stacks",
@@ -79,7 +86,8 @@ const RULES: [Rule; 10] = [
         least: 0.25,
         what: "was stacks of coroutines",
         why: "Every suspended coroutine keeps the pages its stack has touched.",
-        remedy: "Bound how many are in flight, move large local arrays to the heap, or suspend less deeply.",
+        remedy: "Bound how many are in flight, move large local arrays to the heap, or suspend \
+                 less deeply.",
     },
     Rule {
         kind: "huge_excess",
@@ -87,7 +95,8 @@ const RULES: [Rule; 10] = [
         whole: Whole::Resident,
         least: 0.10,
         what: "was never used and came with huge pages",
-        why: "The kernel brings 2 MiB at once where huge pages are allowed; free parts of them are resident without having been touched.",
+        why: "The kernel brings 2 MiB at once where huge pages are allowed; free parts of them are \
+              resident without having been touched.",
         remedy: "Try `--thp never`: fewer bytes, at the price of more page faults.",
     },
     Rule {
@@ -96,8 +105,10 @@ const RULES: [Rule; 10] = [
         whole: Whole::AskedFor,
         least: 0.30,
         what: "was asked for and never touched",
-        why: "It costs address space and page-heap work, no RAM: the kernel gives pages at the first touch.",
-        remedy: "If buffers are allocated for the worst case, let them grow instead; a profile (`neap run --profile`) names where they come from.",
+        why: "It costs address space and page-heap work, no RAM: the kernel gives pages at the \
+              first touch.",
+        remedy: "If buffers are allocated for the worst case, let them grow instead; a profile \
+                 (`neap run --profile`) names where they come from.",
     },
     Rule {
         kind: "swapped",
@@ -106,7 +117,8 @@ const RULES: [Rule; 10] = [
         least: 0.10,
         what: "was swapped out",
         why: "The machine was short of RAM; touching these pages again waits for the disk.",
-        remedy: "Give the machine or the control group more memory, or bound the program (`--limit-soft`).",
+        remedy: "Give the machine or the control group more memory, or bound the program \
+                 (`--limit-soft`).",
     },
     Rule {
         kind: "quarantine",
@@ -124,7 +136,8 @@ const RULES: [Rule; 10] = [
         least: 0.10,
         what: "was Neap's own tables and caches",
         why: "Tables grow with the number of slabs and of threads, not with the bytes in them.",
-        remedy: "Many small threads or a heap that was once much larger are the usual reasons; if neither holds, please report it.",
+        remedy: "Many small threads or a heap that was once much larger are the usual reasons; if \
+                 neither holds, please report it.",
     },
     Rule {
         kind: "sampling",
@@ -133,7 +146,7 @@ const RULES: [Rule; 10] = [
         least: 0.10,
         what: "was the pages around sampled blocks",
         why: "While the heap is profiled, every sampled block stands on pages of its own.",
-        remedy: "Sample less often (`--sample=2M`); without a profile these bytes are not there.",
+        remedy: "Sample less often (`--sample 2M`); without a profile these bytes are not there.",
     },
 ];
 
@@ -189,8 +202,12 @@ fn rounding(ledger: &Ledger) -> Option<Finding> {
             Bytes(ledger.rounding),
             percent(ledger.rounding, whole)
         ),
-        detail: "Requests are rounded up to the next class; sizes just above one waste most.".to_owned(),
-        remedy: "`neap tune -- PROGRAM` computes the classes that suit this program; a profile (`--profile`) names where the sizes come from.".to_owned(),
+        detail: "Requests are rounded up to the next class; sizes just above one waste \
+                 most."
+            .to_owned(),
+        remedy: "`neap tune -- PROGRAM` computes the classes that suit this program; a profile \
+                 (`--profile`) names where the sizes come from."
+            .to_owned(),
     })
 }
 
@@ -208,7 +225,13 @@ fn not_ours(told: &Told) -> Option<Finding> {
             Bytes(bytes),
             percent(bytes, whole)
         ),
-        detail: "Code, mapped files, the stacks of threads, and mappings that the program or its runtime makes itself with mmap.".to_owned(),
-        remedy: "`/proc/PID/smaps` of the running process names them. A runtime with a heap of its own (Java, Go, JavaScript) has options for its size; CPython keeps small objects to itself unless `PYTHONMALLOC=malloc`.".to_owned(),
+        detail: "Code, mapped files, the stacks of threads, and mappings that the program or its \
+                 runtime makes itself with mmap."
+            .to_owned(),
+        remedy:
+            "`/proc/PID/smaps` of the running process names them. A runtime with a heap of its \
+                 own (Java, Go, JavaScript) has options for its size; CPython keeps small objects \
+                 to itself unless `PYTHONMALLOC=malloc`."
+                .to_owned(),
     })
 }

@@ -1,6 +1,6 @@
 //! The first paragraph.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::profile::{Extent, Profile, session_words};
 use crate::recording::format::{Frontend, Happening};
 use crate::report::known::{Gap, History, Known};
@@ -11,7 +11,8 @@ use neap_shared::stats::Bytes;
 const TOLD: usize = 5;
 
 /// Why no place in the program is among the findings.
-const NOT_SAMPLED: &str = "Places in the program were not sampled: record with `neap run --record=FILE --sample -- PROGRAM` to \
+const NOT_SAMPLED: &str = "Places in the program were not sampled: record with `neap run --record \
+                           --sample 512K -- PROGRAM` to \
                            see them.";
 
 /// The prose for `subject` and its findings.
@@ -64,7 +65,8 @@ fn run(subject: &Subject) -> String {
         }
         _ => {
             format!(
-                "The last record of `{name}` is from {seconds:.1} s after its start; how it ended was not seen."
+                "The last record of `{name}` is from {seconds:.1} s after its start; how it ended \
+                 was not seen."
             )
         }
     }
@@ -90,7 +92,8 @@ fn peak(history: &History, frontend: Frontend) -> Option<String> {
     let most = Bytes(history.most());
     Some(match history.peak()? {
         Known::Yes(told) => format!(
-            "At most it had {} in RAM, {} after its start; {} of these were in the heap, for about {} that it had asked for.",
+            "At most it had {} in RAM, {} after its start; {} of these were in the heap, for about \
+             {} that it had asked for.",
             Bytes(told.rss),
             seconds(told.at_ms),
             Bytes(told.heap.ledger.resident),
@@ -99,20 +102,23 @@ fn peak(history: &History, frontend: Frontend) -> Option<String> {
         Known::No(gap) => {
             let moment = gap.moment;
             let mut text = format!(
-                "At most it had {most} in RAM, {} after its start. What its heap held then is not known: {}.",
+                "At most it had {most} in RAM, {} after its start. What its heap held then is not \
+                 known: {}.",
                 seconds(moment.t_ms),
                 silence(&gap, frontend)
             );
             if let Some(spans) = moment.spans {
                 text.push_str(&format!(
-                    " By the page heap's own count, slabs and large blocks took {} at that moment, with the free blocks in \
+                    " By the page heap's own count, slabs and large blocks took {} at that moment, \
+                     with the free blocks in \
                      them.",
                     Bytes(spans.taken())
                 ));
             }
             if let Some(alike) = gap.alike {
                 text.push_str(&format!(
-                    " With as much in RAM, {} after the start, {} were in the heap, for about {} that it had asked for.",
+                    " With as much in RAM, {} after the start, {} were in the heap, for about {} \
+                     that it had asked for.",
                     seconds(alike.at_ms),
                     Bytes(alike.resident),
                     Bytes(alike.requested)
@@ -156,12 +162,14 @@ fn silence(gap: &Gap, frontend: Frontend) -> String {
 fn reasons(frontend: Frontend) -> &'static str {
     match frontend {
         Frontend::Library => {
-            "The process had no purge thread (its heap stayed below 4 MiB, or `NEAP_PURGE_THREAD=0`) and \
-             slept, ran in a sandbox or with `NEAP_ATTACH=0`, or ended too soon"
+            "The process had no purge thread (its heap stayed below 4 MiB, or \
+             `NEAP_PURGE_THREAD=never`) and \
+             slept, ran in a sandbox or with `NEAP_STATUS_PAGE=0`, or ended too soon"
         }
         Frontend::Rust => {
-            "A Rust program with Neap as its own allocator has no thread that answers unless it calls \
-             `neap::purge::enable_thread()`, or runs with `NEAP_PURGE_THREAD=1`"
+            "A Rust program with Neap as its own allocator has no thread that answers unless it \
+             calls \
+             `neap::purge::enable_thread()`, or runs with `NEAP_PURGE_THREAD=always`"
         }
     }
 }
@@ -177,10 +185,14 @@ fn rest(subject: &Subject, peak_is_known: bool, findings: usize) -> Option<Strin
             "No line of the heap passes its threshold. {NOT_SAMPLED}"
         )),
         0 if peak_is_known => Some(
-            "Nothing stands out: no line of the heap and no place in the program passes its threshold.".to_owned(),
+            "Nothing stands out: no line of the heap and no place in the program passes its \
+             threshold."
+                .to_owned(),
         ),
         0 => Some(
-            "No place in the program passes its threshold; the lines of the heap are not known.".to_owned(),
+            "No place in the program passes its threshold; the lines of the heap are not \
+             known."
+                .to_owned(),
         ),
         1..=TOLD => None,
         more => Some(format!("{} more below.", more - TOLD)),

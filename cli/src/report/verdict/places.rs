@@ -1,7 +1,7 @@
 //! Judges the sites of the profile.
 
+use super::finding::{FLOOR, Finding, percent, share, stands_out, stands_out_in_small};
 use super::growth::Growth;
-use super::{FLOOR, Finding, percent, share, stands_out, stands_out_in_small};
 use crate::profile::{Extent, Figures, Profile};
 use crate::report::sites::{Site, sites};
 use crate::report::subject::Subject;
@@ -83,11 +83,14 @@ fn at_peak(subject: &Subject) -> Vec<Finding> {
                 site.name()
             ),
             detail: format!(
-                "{live_objects} objects, {:.1} s after the start; by the end they were freed, or most were.{}",
+                "{live_objects} objects, {:.1} s after the start; by the end they were freed, or \
+                 most were.{}",
                 *peak_ms as f64 / 1e3,
                 path(site)
             ),
-            remedy: "This is what decides how much memory the program needs: work in smaller pieces there, or free a part before the next is made.".to_owned(),
+            remedy: "This is what decides how much memory the program needs: work in smaller \
+                     pieces there, or free a part before the next is made."
+                .to_owned(),
         })
     })
 }
@@ -131,7 +134,10 @@ fn leak(
             path(site),
             growth.map_or_else(String::new, Growth::remark)
         ),
-        remedy: "If it should be gone by then, look for the missing free on the paths that leave this function's callers, or for a container that only grows. If it is the program's data, it is what the memory is for.".to_owned(),
+        remedy: "If it should be gone by then, look for the missing free on the paths that leave \
+                 this function's callers, or for a container that only grows. If it is the \
+                 program's data, it is what the memory is for."
+            .to_owned(),
     })
 }
 
@@ -169,7 +175,10 @@ fn gain(site: &Site, total: &Figures, most: u64) -> Option<Finding> {
             percent(live_bytes, alloc_bytes),
             path(site)
         ),
-        remedy: "Take another session later: what grows each time, without end, is a missing free on the paths that leave this function's callers, or a container that only grows. If it grows once, it is the program's data.".to_owned(),
+        remedy: "Take another session later: what grows each time, without end, is a missing free \
+                 on the paths that leave this function's callers, or a container that only grows. \
+                 If it grows once, it is the program's data."
+            .to_owned(),
     })
 }
 
@@ -237,9 +246,12 @@ const FINE_BYTES: u64 = 128;
 /// The remedy for objects that do not fit their class.
 fn fitting(figures: &Figures) -> &'static str {
     if figures.live_usable <= FINE_BYTES * figures.live_objects {
-        "Shrink the object to a multiple of 16 bytes, use the remaining bytes, or put several objects into one block: a C program gets blocks in multiples of 16 bytes. A Rust program with Neap as its own allocator states the alignment, and gets a class every 8 bytes."
+        "Shrink the object to a multiple of 16 bytes, use the remaining bytes, or put several \
+         objects into one block: a C program gets blocks in multiples of 16 bytes. A Rust program \
+         with Neap as its own allocator states the alignment, and gets a class every 8 bytes."
     } else {
-        "Shrink the object to the class below or fill it up to the class above, put several into one block, or let `neap tune -- PROGRAM` make a class for this size."
+        "Shrink the object to the class below or fill it up to the class above, put several into \
+         one block, or let `neap tune -- PROGRAM` make a class for this size."
     }
 }
 
@@ -279,8 +291,12 @@ fn large(site: &Site, (held, of): (u64, &'static str), subject: &Subject) -> Opt
                     None => "",
                 }
             ),
-            detail: format!("{}{}", untouched.unwrap_or_default(), path(site)).trim_start().to_owned(),
-            remedy: "Allocate what is used: read into a buffer of 64 KiB and let it grow, reuse one buffer, or map the file.".to_owned(),
+            detail: format!("{}{}", untouched.unwrap_or_default(), path(site))
+                .trim_start()
+                .to_owned(),
+            remedy: "Allocate what is used: read into a buffer of 64 KiB and let it grow, reuse \
+                     one buffer, or map the file."
+                .to_owned(),
         }
     })
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::profile::{Figures, Frame, Profile, Stack};
 use crate::recording::format::{Event, Happening, Heap, Sample, Spans};
 use crate::report::material::Material;
+use crate::report::subject::Subject;
 use neap_shared::ledger::{Ledger, Requested};
 use std::sync::Arc;
 
@@ -109,7 +110,8 @@ fn nothing_stands_out_of_a_calm_heap() {
 fn places_that_were_not_sampled_are_not_called_inconspicuous() {
     let opening = of_ledger(calm()).opening;
     assert!(!opening.contains("no place"), "{opening}");
-    let said = "Places in the program were not sampled: record with `neap run --record=FILE --sample -- PROGRAM` to see them.";
+    let said = "Places in the program were not sampled: record with `neap run --record --sample \
+                512K -- PROGRAM` to see them.";
     assert!(opening.ends_with(said), "{opening}");
 }
 

@@ -188,7 +188,8 @@ impl Browser {
 
     fn mouse(&mut self, kind: &str, element: &str, part: f64) {
         let place = self.value(&format!(
-            "(() => {{ const at = {element}; at.scrollIntoView({{block: 'center'}}); const box = at.getBoundingClientRect(); \
+            "(() => {{ const at = {element}; at.scrollIntoView({{block: 'center'}}); const box = \
+             at.getBoundingClientRect(); \
              return [box.left + box.width * {part}, box.top + box.height / 2]; }})()"
         ));
         let pressed = i32::from(kind != "mouseMoved");

@@ -13,7 +13,7 @@ fn refusal(file: &Path) -> String {
 }
 
 fn verdict(file: &Path) -> Value {
-    serde_json::from_str(&printed(neap().args(["report", "--json"]).arg(file))).unwrap()
+    serde_json::from_str(&printed(neap().args(["report", "--format=json"]).arg(file))).unwrap()
 }
 
 #[test]

@@ -152,7 +152,8 @@ fn frames_are_found_and_other_figures_are_shown() {
         0.0
     );
     browser.value(
-        "(() => { const list = document.getElementById('measure'); list.value = '4'; list.dispatchEvent(new Event('change')); })()",
+        "(() => { const list = document.getElementById('measure'); list.value = '4'; \
+         list.dispatchEvent(new Event('change')); })()",
     );
     let order = browser.number(&format!(
         "{}.offsetWidth - {}.offsetWidth",

@@ -15,12 +15,12 @@ use super::{AWAY, EAGER, ENABLED, HERE, HOLDS, RETRY_AT, RETRY_MS, START_BYTES, 
 use super::{is_own_process, start};
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::cache::bell::Urgency;
 use crate::cache::heap::HEAP;
-use crate::front::attach;
+use crate::hook::{self, REQUESTS};
 use crate::os::sandbox;
-use crate::os::{peek, shared};
+use crate::os::shared;
 use crate::pages::Driver;
-use crate::unwind;
 use core::ops::Range;
 
 /// Code from which a call may come with locks of the C library held: from, to. The first is this
@@ -71,14 +71,14 @@ pub(super) fn start_anew() {
 /// safe moment. `caller` is an address in the code that made the call; 0: unknown.
 #[inline]
 pub(in crate::front) fn pass_by(caller: usize) {
-    if attach::is_missing() && is_worth_a_board() && is_own() {
-        attach::renew();
+    if REQUESTS.is_board_missing() && is_worth_a_board() && is_own() {
+        hook::instruments().make_board();
     }
     match STATE.load(Ordering::Relaxed) {
-        HERE if shared::is_mine() => attach::ring_for_observers(),
+        HERE if shared::is_mine() => ring_for_observers(),
         HERE => disown(),
         AWAY if !ENABLED.load(Ordering::Acquire) => answer_without(),
-        AWAY if is_missed() && !attach::is_missing() => start_here(caller),
+        AWAY if is_missed() && !REQUESTS.is_board_missing() => start_here(caller),
         _ => {}
     }
 }
@@ -95,7 +95,7 @@ fn is_worth_a_board() -> bool {
     PASSED.store(passed, Ordering::Relaxed);
     let worth = passed >= BOARD_PASSES
         || grown(HEAP.pages.extent()) >= BOARD_BYTES
-        || attach::is_wanted_soon()
+        || hook::instruments().wants_board()
         || is_missed();
     worth && HEAP.now_ms() >= RETRY_AT.load(Ordering::Relaxed)
 }
@@ -116,13 +116,25 @@ fn is_missed() -> bool {
     grown(extent) >= START_BYTES
         || (extent >= START_BYTES && HEAP.tide.is_wanted())
         || EAGER.load(Ordering::Relaxed)
-        || attach::is_asked()
+        || REQUESTS.pending().is_some()
+}
+
+/// Rings the purge thread for an observer that could not wake it. At most one ring per request.
+fn ring_for_observers() {
+    static RUNG_FOR: AtomicU64 = AtomicU64::new(0);
+    let Some(asked) = REQUESTS.pending() else {
+        return;
+    };
+    let sum = asked.into_iter().fold(0, u64::wrapping_add);
+    if RUNG_FOR.swap(sum, Ordering::Relaxed) != sum {
+        HEAP.tide.bell.ring(Urgency::Now);
+    }
 }
 
 /// There is no thread: this caller answers who asks.
 fn answer_without() {
-    if attach::is_asked() {
-        attach::on_the_way();
+    if REQUESTS.pending().is_some() {
+        hook::instruments().answer_on_the_way();
     }
 }
 
@@ -163,30 +175,23 @@ fn is_safe(caller: usize) -> bool {
         super::tell_state();
         return false;
     }
-    is_own() && has_room() && is_programs_own(caller)
+    is_own() && is_programs_own(caller)
 }
 
-/// Whether the stack goes on below this call: a coroutine has little.
-fn has_room() -> bool {
-    let here = 0u8;
-    let at = |below: usize| (&raw const here).addr().saturating_sub(below);
-    let mut pages = (0..=ROOM_BYTES).step_by(4096);
-    !peek::is_reliable() || pages.all(|below| peek::is_readable(at(below)))
-}
-
-/// Whether the program's own code made the call, outside of a handler of signals. Without ranges
-/// the C library calls another heap.
+/// Whether the program's own code made the call, outside of a handler of signals and on a stack
+/// that has room. Without ranges the C library calls another heap.
 fn is_programs_own(caller: usize) -> bool {
     let mut frames = [0; FRAMES];
-    let depth = unwind::capture(&mut frames);
-    let frames = || frames[..depth].iter().map(|&pc| pc as usize);
+    let Some(frames) = hook::instruments().callers(&mut frames, ROOM_BYTES) else {
+        return false;
+    };
+    let mut frames = frames.iter().map(|&pc| pc as usize);
     let is_outside = |pc: &usize| range_of(*pc) != Some(0);
     let known = Some(caller).filter(|&caller| caller != 0 && is_outside(&caller));
-    let is_own = match known.or_else(|| frames().find(is_outside)) {
+    match known.or_else(|| frames.find(is_outside)) {
         Some(caller) => range_of(caller).is_none(),
         None => FORBIDDEN[0][1].load(Ordering::Relaxed) == 0,
-    };
-    is_own && !frames().any(unwind::is_signal_return)
+    }
 }
 
 /// The number of the forbidden range that `address` lies in; 0 is this library's own.

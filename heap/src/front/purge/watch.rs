@@ -6,10 +6,10 @@
 //! and pages inside slabs come half a decay time apart, from the moment that more than a floor was
 //! freed (`Tide::is_wanted`) until [`IDLE_ROUNDS`] found nothing.
 
-use super::attach;
 use crate::cache::bell::Rest;
 use crate::cache::heap::HEAP;
 use crate::cache::reclaim::Told;
+use crate::hook::instruments;
 use crate::os::futex::Woken;
 use crate::os::sandbox;
 use crate::pages::Driver;
@@ -41,7 +41,7 @@ pub(super) fn go_round() {
             }
             Told::Nothing => false,
         };
-        busy |= attach::serve_due();
+        busy |= instruments().answer_due();
         busy |= watch.look();
         watch.rest(busy);
     }
@@ -158,7 +158,7 @@ impl Watch {
         let now = HEAP.now_ms();
         let own = [purge_at(), self.round_at].into_iter().flatten().min();
         let own = own.map(|at| at.saturating_sub(now).max(LEAST_MS));
-        [own, attach::due_in_ms()].into_iter().flatten().min()
+        [own, instruments().due_in_ms()].into_iter().flatten().min()
     }
 }
 
@@ -167,8 +167,8 @@ fn has_work(rest: Rest) -> bool {
     let told = HEAP.tide.is_told();
     match rest {
         Rest::Deaf(_) => told,
-        Rest::Doze(_) => told || attach::due_in_ms() == Some(0),
-        Rest::Park(_) => told || attach::due_in_ms() == Some(0) || HEAP.tide.is_wanted(),
+        Rest::Doze(_) => told || instruments().due_in_ms() == Some(0),
+        Rest::Park(_) => told || instruments().due_in_ms() == Some(0) || HEAP.tide.is_wanted(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Stack;
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
-use crate::front::statistics::Lossy;
+use crate::os::abort::Lossy;
 use crate::os::abort::warn;
 use crate::os::fault;
 use crate::os::thread::Key;

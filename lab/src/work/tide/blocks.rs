@@ -2,10 +2,10 @@
 
 use anyhow::ensure;
 
+use super::sizes::{Blocks, Sizes};
 use crate::machine;
-use crate::tide::sizes::{Blocks, Sizes};
+use crate::pagemap::page_size;
 use crate::work::heap;
-use crate::work::pagemap::page_size;
 
 /// Allocates and touches everything, then frees it. Returns the resident KiB in between.
 pub fn come_and_go(sizes: &Sizes) -> anyhow::Result<u64> {

@@ -3,7 +3,7 @@
 use corosensei::Coroutine;
 
 use super::stacks::Source;
-use crate::work::pagemap::page_size;
+use crate::pagemap::page_size;
 
 /// Bytes that a coroutine writes to its stack before it parks: less than a page, so that each holds
 /// one page.

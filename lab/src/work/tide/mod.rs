@@ -4,6 +4,8 @@
 mod blocks;
 mod coroutines;
 pub mod prices;
+pub mod protocol;
+pub mod sizes;
 pub mod stacks;
 
 use std::io::{BufRead as _, Write as _};
@@ -12,8 +14,8 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 
 use crate::machine;
-use crate::tide::protocol::{Action, Done, Heap};
-use crate::tide::sizes::Sizes;
+use crate::work::tide::protocol::{Action, Done, Heap};
+use crate::work::tide::sizes::Sizes;
 pub use coroutines::thousands;
 
 use coroutines::Crowd;
@@ -32,7 +34,10 @@ pub fn serve(kind: StackKind, sizes: &Sizes) -> anyhow::Result<()> {
 
 fn serve_on<S: Source>(source: &S, sizes: &Sizes) -> anyhow::Result<()> {
     let mut crowd = Crowd::new(source, sizes.stack_bytes);
-    tell(&format!("heap={}", crate::identity::own_heap()?.display()))?;
+    tell(&format!(
+        "heap={}",
+        crate::work::identity::own_heap()?.display()
+    ))?;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let action = Action::find(&line).with_context(|| format!("no action {line:?}"))?;

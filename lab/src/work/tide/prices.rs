@@ -7,41 +7,26 @@ use clap::ValueEnum;
 
 use super::coroutines::parked;
 use super::stacks::{Own, Shared, Source, StackKind};
+use crate::names::named;
 use corosensei::Coroutine;
 
-/// A timed operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Priced {
-    /// Creating many coroutines and ending them all, first in the process, so that its pages are
-    /// new.
-    ColdBurst,
-    /// The same burst once more.
-    WarmBurst,
-    /// Creating one and ending it, repeatedly.
-    CreateEnd,
-    /// A switch into a coroutine or out of it.
-    Switch,
+named! {
+    /// A timed operation.
+    #[derive(ValueEnum)]
+    pub enum Priced {
+        /// Creating many coroutines and ending them all, first in the process, so that its pages
+        /// are new.
+        ColdBurst = "cold-burst",
+        /// The same burst once more.
+        WarmBurst = "warm-burst",
+        /// Creating one and ending it, repeatedly.
+        CreateEnd = "create-end",
+        /// A switch into a coroutine or out of it.
+        Switch = "switch",
+    }
 }
 
 impl Priced {
-    /// All operations, in the order in which a process times them: the cold burst must be first.
-    pub const ALL: [Priced; 4] = [
-        Priced::ColdBurst,
-        Priced::WarmBurst,
-        Priced::CreateEnd,
-        Priced::Switch,
-    ];
-
-    /// Its word in the record.
-    pub fn name(self) -> &'static str {
-        match self {
-            Priced::ColdBurst => "cold-burst",
-            Priced::WarmBurst => "warm-burst",
-            Priced::CreateEnd => "create-end",
-            Priced::Switch => "switch",
-        }
-    }
-
     /// Its name for people.
     pub fn title(self) -> &'static str {
         match self {

@@ -7,25 +7,18 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 
+use crate::names::named;
+use crate::pagemap::page_size;
 use crate::work::heap;
-use crate::work::pagemap::page_size;
 
-/// A kind of stacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum StackKind {
-    /// corosensei's `DefaultStack`: a mapping for each.
-    Own,
-    /// `neap_stack_alloc` of the preloaded library.
-    Neap,
-}
-
-impl StackKind {
-    /// Its word on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            StackKind::Own => "own",
-            StackKind::Neap => "neap",
-        }
+named! {
+    /// A kind of stacks.
+    #[derive(ValueEnum)]
+    pub enum StackKind {
+        /// corosensei's `DefaultStack`: a mapping for each.
+        Own = "own",
+        /// `neap_stack_alloc` of the preloaded library.
+        Neap = "neap",
     }
 }
 

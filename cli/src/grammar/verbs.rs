@@ -1,0 +1,226 @@
+//! The table of verbs.
+
+use super::words::{Count, LONGEST_MS, Library, Operand, Opt, Takes, Verb};
+use neap_shared::control::Group::Write;
+
+/// What `neap` says when nothing else stands on the command line.
+pub const OVERVIEW: &str = "\
+Neap is a memory allocator that gives free memory back to the system. neap runs programs
+under it and shows where their memory goes.
+
+  neap run -- PROGRAM        run a program, and the programs it starts, under Neap
+  neap top                   watch the programs that run under Neap
+  neap stat PID              say where the memory of one of them is
+  neap profile PID           show which calls allocate its memory
+  neap report -- PROGRAM     run a program and make a page: what is large, why, what to do
+
+neap help lists all commands; neap help run explains one.
+";
+
+const PROGRAM: &str = "The program, found by PATH, and its arguments";
+const UNITS: &str = "Times have a unit: 500ms, 2s, 5m, 1h. Sizes are bytes, or 512K, 64M, 2G, 1T.";
+const QUIET: Opt = Opt::new("quiet", Takes::Nothing, "Say nothing but errors").short('q');
+const OUTPUT: Opt = Opt::new("output", Takes::File, "").short('o');
+const TEXT_OR_JSON: Opt = Opt::new(
+    "format",
+    Takes::Words(&["text", "json"], Some("text")),
+    "What to print",
+);
+const PROCESS: Operand = Operand::new(
+    "PROCESS",
+    Count::One,
+    "The process: its PID, or its name if only one process under Neap has it",
+);
+const TIMEOUT: Opt = Opt::new(
+    "timeout",
+    Takes::Time(0, LONGEST_MS, Some("2s")),
+    "How long to wait for the process's answer",
+);
+const STATS: Opt = Opt::new(
+    "stats",
+    Takes::OptionalFile,
+    "Write one page of statistics for each process when it exits, to standard error or appended to \
+     FILE",
+)
+.of(Write);
+
+/// Every verb, most useful first.
+#[rustfmt::skip]
+pub const VERBS: &[Verb] = &[
+    Verb {
+        usage: &["[OPTIONS] [--] PROGRAM [ARGUMENTS]..."],
+        operands: &[Operand::new("PROGRAM", Count::Program, PROGRAM)],
+        options: &[
+            STATS,
+            Opt::new("record", Takes::OptionalFile,
+                "Record the heap over time, for neap report [default FILE: PROGRAM.neap]")
+                .of(Write),
+            Opt::new("profile", Takes::OptionalFile,
+                "Sample allocations and write the heap profile [default FILE: \
+                 neap.PROGRAM.PID.pb.gz]").of(Write),
+            Opt::new("leaks", Takes::Nothing,
+                "Sample allocations and print what is still live at the end, by place, to standard \
+                 error").of(Write),
+            Opt::new("format", Takes::Words(&["text", "json"], Some("text")),
+                "The form of the statistics; json is one object a line").needs("stats").of(Write),
+            Opt::new("interval", Takes::Time(20, 3_600_000, Some("100ms")),
+                "Time between two samples of the recording").needs("record").of(Write),
+            QUIET.of(Write),
+        ],
+        library: Library::Options,
+        notes: &[UNITS,
+            "The exit status is the program's own. neap itself exits with 125 if it fails, 126 if \
+             the program cannot run under Neap, 127 if there is no such program."],
+        ..Verb::new("run", "Run a program, and the programs it starts, under Neap")
+    },
+    Verb {
+        operands: &[PROCESS.times(Count::Optional)],
+        options: &[
+            Opt::new("format", Takes::Words(&["screen", "text", "json"], None),
+                "How to show it: a screen with keys, lines, or one JSON object a line [default: \
+                 screen on a terminal, else text]"),
+            Opt::new("interval", Takes::Time(0, LONGEST_MS, Some("1s")),
+                "Time between two updates"),
+            Opt::new("times", Takes::Number, "End after this many updates"),
+        ],
+        notes: &["Keys: q quits, p has the process give its free memory back, s sorts, arrows \
+                  choose and scroll, Enter looks into a process, Esc goes back, ? explains. Lists \
+                  the processes of the user who runs it; for root, those of all users."],
+        ..Verb::new("top", "Watch where the memory of a process is, or list all processes under \
+                            Neap")
+    },
+    Verb {
+        operands: &[PROCESS],
+        options: &[
+            Opt::new("format", Takes::Words(&["text", "json", "prometheus"], Some("text")),
+                "What to print"),
+            TIMEOUT,
+        ],
+        notes: &["Exits with 124 if the process did not answer in time: what is shown then is what \
+                  its page heap and the kernel know without it, and why it did not answer. With \
+                  125 if there is nothing to show."],
+        ..Verb::new("stat", "Say where the memory of a running process is")
+    },
+    Verb {
+        usage: &["[OPTIONS] PROCESS", "[OPTIONS] FILE"],
+        operands: &[PROCESS.saying(
+            "A process, by its PID or name, or the FILE of a pprof profile of any program")],
+        options: &[
+            Opt::new("format", Takes::Words(
+                &["tree", "leaks", "collapsed", "flamegraph", "pprof", "json"], Some("tree")),
+                "What to make: a call tree and the largest functions; what is still live, by \
+                 place; one line a stack; an SVG; a file of pprof's format; one JSON object"),
+            Opt::new("list", Takes::Regex, "Print the functions that match, line by line")
+                .without(&["format"]),
+            Opt::new("value", Takes::Words(
+                &["live_space", "live_objects", "alloc_space", "alloc_objects", "waste"],
+                Some("live_space")), "What to count"),
+            Opt::new("for", Takes::Time(0, LONGEST_MS, None),
+                "How long to sample [default: 10s, or 0 if the process samples already]"),
+            Opt::new("sample", Takes::Rate,
+                "One sample in this many bytes, on average [default: 512K]"),
+            OUTPUT.saying("Write to this file instead of standard output; pprof needs it"),
+            QUIET,
+        ],
+        notes: &["The process must run under Neap. If it does not sample already, it does so for \
+                  the time of --for and stops then. With --for only what it allocates meanwhile is \
+                  shown; live is growth if it had sampled before. Without, or with 0, all that it \
+                  sampled so far. Ctrl-C ends the wait early."],
+        ..Verb::new("profile", "Show which calls allocate the memory of a program")
+    },
+    Verb {
+        usage: &["[OPTIONS] FILE", "[OPTIONS] -- PROGRAM [ARGUMENTS]..."],
+        operands: &[
+            Operand::new("FILE", Count::Optional,
+                "A recording (neap run --record) or a profile (neap run --profile)"),
+            Operand::new("PROGRAM", Count::ProgramAfterDashes,
+                "A program to run, record and profile, and its arguments"),
+        ],
+        options: &[
+            OUTPUT.saying("File for the page [default: FILE.html, or neap.PROGRAM.PID.html, in the \
+                           current directory]"),
+            Opt::new("format", Takes::Words(&["html", "json"], Some("html")),
+                "The page, or the verdict as one JSON object"),
+            QUIET,
+        ],
+        notes: &["After --, the exit status is the program's own."],
+        ..Verb::new("report", "Make one page of HTML from a recording, a profile or a run: what is \
+                               large, why, what to do")
+    },
+    Verb {
+        operands: &[PROCESS],
+        options: &[TEXT_OR_JSON, TIMEOUT],
+        notes: &["Exits with 124 if the process did not answer in time: it sleeps, and will do it \
+                  when it next calls its allocator."],
+        ..Verb::new("purge", "Have a running process give its free memory back to the kernel")
+    },
+    Verb {
+        usage: &["[OPTIONS] [PROCESS]..."],
+        operands: &[PROCESS.times(Count::Any).saying(
+            "PIDs or names [default: all processes under Neap, later ones as well]")],
+        options: &[Opt::new("listen", Takes::Address("127.0.0.1:9464"),
+            "Where to listen; port 0 takes any")],
+        notes: &["Serves the processes of the user who runs it; root serves those of all users. \
+                  Every user of this machine can read what is served on a loopback address.",
+                 "/metrics is for Prometheus, /debug/pprof/heap and /debug/pprof/allocs for pprof \
+                  (?pid= chooses the process, ?seconds= samples for that time), / lists the \
+                  processes."],
+        ..Verb::new("serve", "Serve metrics (Prometheus) and heap profiles (pprof) of running \
+                              processes over HTTP")
+    },
+    Verb {
+        usage: &["[OPTIONS] [--] PROGRAM [ARGUMENTS]...", "[OPTIONS] --from FILE"],
+        operands: &[Operand::new("PROGRAM", Count::ProgramOrFrom, PROGRAM)],
+        options: &[
+            OUTPUT.saying("Write the classes to this file [default: PROGRAM.classes]"),
+            Opt::new("max-classes", Takes::Number, "Most classes [57 to 80; default: 80]"),
+            Opt::new("save-sizes", Takes::File,
+                "Keep the requested sizes in this file, for --from"),
+            Opt::new("from", Takes::File, "Run nothing: take the sizes from this file")
+                .without(&["PROGRAM", "save-sizes"]),
+            TEXT_OR_JSON,
+        ],
+        notes: &["The program runs with every call counted, slower than otherwise. Exits with 0 if \
+                  the classes were written, however the program ended, and with 125 if not."],
+        ..Verb::new("tune", "Find the size classes that waste least for a program")
+    },
+    Verb {
+        usage: &["[OPTIONS] [VARIABLE=VALUE]..."],
+        operands: &[Operand::new("VARIABLE=VALUE", Count::Any, "Further variables for the line")],
+        options: &[
+            Opt::new("format", Takes::Words(&["dockerfile", "shell"], Some("dockerfile")),
+                "An ENV line for a Dockerfile, or export lines for a shell"),
+            Opt::new("library", Takes::File,
+                "Path of the library [default: the one that neap run uses]"),
+            STATS,
+        ],
+        library: Library::Options,
+        notes: &[UNITS],
+        ..Verb::new("env", "Print the line that puts a Dockerfile's or a shell's programs under \
+                            Neap")
+    },
+    Verb {
+        usage: &["[OPTIONS] [-- PROGRAM]"],
+        operands: &[Operand::new("PROGRAM", Count::OptionalProgram, PROGRAM)],
+        options: &[TEXT_OR_JSON],
+        notes: &["Exits with 1 if a program is given that cannot run under Neap."],
+        ..Verb::new("doctor", "Check what this kernel offers, and whether a program can run under \
+                               Neap")
+    },
+    Verb {
+        operands: &[Operand::new("ARGUMENTS", Count::Rest, "Handed on to neap-lab")],
+        ..Verb::new("lab", "Run Neap's experiments and benchmarks (neap-lab)")
+    },
+    Verb {
+        operands: &[Operand::new("SHELL", Count::One, "bash, elvish, fish, powershell or zsh")],
+        ..Verb::new("completions", "Print completions for a shell")
+    },
+    Verb {
+        usage: &["[COMMAND]", "--man DIRECTORY"],
+        operands: &[Operand::new("COMMAND", Count::Optional, "The command to explain")],
+        options: &[Opt::new("man", Takes::Directory,
+            "Write the manual pages, neap.1 and one for each command, to this directory")
+            .without(&["COMMAND"])],
+        ..Verb::new("help", "List the commands, or explain one")
+    },
+];

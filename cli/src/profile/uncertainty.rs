@@ -1,0 +1,113 @@
+//! How many samples the live figures of a profile rest on, and how far they may be off.
+
+use super::calls::Place;
+use super::model::{Extent, Figures, Profile};
+
+/// Samples, and the variance of the bytes that they stand for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Estimate {
+    samples: f64,
+    bytes: f64,
+    variance: f64,
+}
+
+impl Estimate {
+    /// Of the live objects of one stack. A block of `size` usable bytes is sampled with probability
+    /// `p`, and a sample stands for `1 / p` blocks.
+    fn of(figures: &Figures, rate: u64) -> Self {
+        let objects = figures.live_objects as f64;
+        if objects == 0.0 {
+            return Self::default();
+        }
+        let size = figures.live_usable as f64 / objects;
+        let p = -(-size / rate as f64).exp_m1();
+        let samples = (objects * p).max(1.0);
+        let bytes = figures.live_bytes as f64;
+        Self {
+            samples,
+            bytes,
+            variance: bytes * bytes * (1.0 - p) / samples,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            samples: self.samples + other.samples,
+            bytes: self.bytes + other.bytes,
+            variance: self.variance + other.variance,
+        }
+    }
+
+    /// The standard error as a share of the bytes.
+    fn error(self) -> String {
+        match 100.0 * self.variance.sqrt() / self.bytes.max(1.0) {
+            ..0.5 => "under 1 %".to_owned(),
+            percent => format!("{percent:.0} %"),
+        }
+    }
+}
+
+/// A sentence on the live bytes of a profile and of its first place; `None` if the rate is not
+/// known, or the figures are differences.
+pub fn sentence(profile: &Profile, first: &Place<'_>) -> Option<String> {
+    if profile.rate == 0 || profile.extent != Extent::Whole {
+        return None;
+    }
+    let of = |figures: &Figures| Estimate::of(figures, profile.rate);
+    let all = profile.stacks.iter().map(|stack| of(&stack.figures));
+    let all = all.fold(Estimate::default(), Estimate::and);
+    let first = of(&first.figures);
+    Some(format!(
+        "The live bytes rest on {} (standard error {}), those of the first place on {} ({}).\n",
+        counted(all.samples),
+        all.error(),
+        counted(first.samples),
+        first.error()
+    ))
+}
+
+fn counted(samples: f64) -> String {
+    match samples.round() {
+        1.0 => "1 sample".to_owned(),
+        samples => format!("{samples:.0} samples"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(objects: u64, size: u64) -> Figures {
+        Figures {
+            live_objects: objects,
+            live_bytes: objects * size,
+            live_usable: objects * size,
+            ..Figures::default()
+        }
+    }
+
+    #[test]
+    fn small_objects_err_by_the_root_of_their_samples() {
+        // 100 samples of 16 bytes at 512 KiB stand for 3,276,850 objects.
+        let estimate = Estimate::of(&live(3_276_850, 16), 512 << 10);
+        assert_eq!(counted(estimate.samples), "100 samples");
+        assert_eq!(estimate.error(), "10 %");
+        let both = estimate.and(estimate);
+        assert_eq!(
+            (counted(both.samples), both.error()),
+            ("200 samples".to_owned(), "7 %".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_object_far_above_the_rate_is_exact() {
+        let estimate = Estimate::of(&live(1, 100 << 20), 512 << 10);
+        assert_eq!(counted(estimate.samples), "1 sample");
+        assert_eq!(estimate.error(), "under 1 %");
+    }
+
+    #[test]
+    fn nothing_live_is_no_sample() {
+        assert_eq!(counted(Estimate::of(&live(0, 0), 1).samples), "0 samples");
+    }
+}

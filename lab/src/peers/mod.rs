@@ -1,0 +1,15 @@
+//! The allocators to compare.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `list` | the peers as data: where each is found, or what it is built from |
+//! | `locate` | their libraries on this machine |
+//! | `obtain` | builds those that are not installed |
+
+mod list;
+mod locate;
+mod obtain;
+
+pub use list::{ALL, Peer, find, select};
+pub use locate::{Places, Ready, locate};
+pub use obtain::obtain;
