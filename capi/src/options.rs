@@ -3,7 +3,7 @@
 
 use crate::dlopen;
 use core::ffi::{CStr, c_char};
-use neap_heap::os::thread;
+use neap_heap::os::process;
 use neap_shared::control::{self, Value};
 
 /// Puts these options into force.
@@ -11,7 +11,7 @@ use neap_shared::control::{self, Value};
 /// # Safety
 /// - `envp` is the process's environment, and the process has one thread.
 pub unsafe fn read(envp: *mut *mut c_char) {
-    if envp.is_null() || thread::is_secure() {
+    if envp.is_null() || process::is_secure() {
         return;
     }
     let mut next = envp;
@@ -51,7 +51,7 @@ unsafe fn leave_preload(envp: *mut *mut c_char) {
         let entry = unsafe { CStr::from_ptr(*next) };
         let length = entry.to_bytes().len();
         // SAFETY: as above.
-        if entry.to_bytes().starts_with(NAME) && thread::is_of_the_kernel(unsafe { *next }) {
+        if entry.to_bytes().starts_with(NAME) && process::is_of_the_kernel(unsafe { *next }) {
             // SAFETY: the string's own bytes, on the stack, where the kernel wrote them.
             let text = unsafe { core::slice::from_raw_parts_mut((*next).cast::<u8>(), length) };
             let kept = NAME.len() + without_neap(&mut text[NAME.len()..]);

@@ -199,7 +199,7 @@ unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     let mut answer = lock_all(flags);
     if answer != 0 && errno::get() == libc::ENOMEM && flags & libc::MCL_CURRENT != 0 {
         // `RLIMIT_MEMLOCK` counts what is only reserved, too.
-        init::give_up_rest();
+        init::unreserve();
         answer = lock_all(flags);
     }
     if answer == 0 {
@@ -342,6 +342,6 @@ unsafe extern "C" fn prlimit64(
 
 fn note_limit(resource: c_uint, answer: c_int) {
     if answer == 0 && resource == libc::RLIMIT_AS as c_uint {
-        init::note_address_limit();
+        init::address_limit_changed();
     }
 }

@@ -1,7 +1,7 @@
 //! What happens around a copy of the process: the C library's `fork`, and raw copies that the C
 //! frontend sees.
 //!
-//! Before the kernel copies, [`prepare`] brings the whole heap to rest ([`crate::os::gate`]). Then
+//! Before the kernel copies, [`prepare`] brings the whole heap to rest ([`crate::os::fork`]). Then
 //! [`in_parent`] or [`in_child`] lets it go on. The child writes as little as it can, for most
 //! children soon `exec` or end: a lock that is free is not touched, and the child's board comes up
 //! on its first slow path.
@@ -56,7 +56,7 @@ pub enum Copier {
 
 /// Registers the handlers. Early: handlers registered before these run while the heap is closed.
 pub(crate) fn register() {
-    os::thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    os::process::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 /// The C library's lock on its list of streams, which its `fork` takes after all handlers.

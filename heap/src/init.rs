@@ -12,11 +12,13 @@ use crate::fork;
 use crate::hook;
 use crate::os::Os;
 use crate::os::abort::{Lossy, warn};
+use crate::os::file;
 use crate::os::linux::Linux;
 use crate::os::pagemap_file::forbid as forbid_pagemap;
+use crate::os::process;
 use crate::os::sandbox;
 use crate::os::{own_stack, thread};
-use crate::page::{HugePolicy, Use};
+use crate::pages::{HugePolicy, Use};
 use crate::reclaim::thread as purge;
 use crate::slab::class::Class;
 use crate::slab::class_table;
@@ -89,7 +91,7 @@ fn is_first(envp: *mut *mut c_char) -> bool {
 unsafe fn begin_first(envp: *mut *mut c_char) {
     purge::note_process();
     fork::register();
-    if !thread::is_secure() {
+    if !process::is_secure() {
         // SAFETY: the caller's promise.
         unsafe { apply_all(envp) };
     }
@@ -116,7 +118,7 @@ pub fn entered() -> Option<&'static Cache> {
         let entered = HEAP.enter();
         // After it, for registering may allocate. SAFETY: the C library's own array; the process's
         // first call comes before `main`, from one thread.
-        unsafe { begin_on_the_way(thread::environment()) };
+        unsafe { begin_on_the_way(process::environment()) };
         return entered;
     }
     Some(cache).filter(|cache| !cache.is_sentinel())
@@ -163,15 +165,15 @@ pub fn open() {
 }
 
 /// Gives up the address space that is reserved and was never used.
-pub fn give_up_rest() {
-    HEAP.pages.give_up_rest();
+pub fn unreserve() {
+    HEAP.pages.unreserve();
 }
 
 /// Hears that the limit on the process's address space changed. In a child of `vfork`, which has
 /// limits of its own and its parent's memory, nothing is done.
-pub fn note_address_limit() {
+pub fn address_limit_changed() {
     if purge::is_noted_process() {
-        HEAP.pages.note_address_limit();
+        HEAP.pages.address_limit_changed();
     }
 }
 
@@ -179,7 +181,7 @@ pub fn note_address_limit() {
 /// these pages itself. The spans of the blocks that it covers, which are the caller's, are mapped
 /// afresh when they are freed. Takes no lock.
 pub fn note_mapped_over(address: usize, bytes: usize) {
-    HEAP.pages.note_foreign(address, bytes);
+    HEAP.pages.record_mapped_over(address, bytes);
 }
 
 /// What becomes of a variable.
@@ -207,7 +209,7 @@ unsafe fn apply_all(envp: *mut *mut c_char) {
             let fate = unsafe { apply(envp, entry) };
             // SAFETY: as above.
             let string = unsafe { *next };
-            if let (Fate::Emptied(at), true) = (fate, thread::is_of_the_kernel(string)) {
+            if let (Fate::Emptied(at), true) = (fate, process::is_of_the_kernel(string)) {
                 // SAFETY: within the string, of which no code has kept anything; on the stack,
                 // where the kernel wrote it.
                 unsafe { *string.add(at) = 0 };
@@ -369,5 +371,5 @@ fn read_file(path: &[u8], text: &mut [u8]) -> Option<usize> {
     name[..PATH_BYTES - 1]
         .get_mut(..path.len())?
         .copy_from_slice(path);
-    thread::read_file(CStr::from_bytes_until_nul(&name).ok()?, text)
+    file::read_file(CStr::from_bytes_until_nul(&name).ok()?, text)
 }

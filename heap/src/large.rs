@@ -8,7 +8,7 @@ use crate::hook;
 use crate::init::{count_allocation, entered};
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::page::{Dirty, Place, Span, Use, Zero};
+use crate::pages::{Dirty, SliceRef, Span, Use, Zero};
 use crate::reclaim::start::end_slow_path;
 use core::ptr::{self, NonNull};
 
@@ -32,7 +32,7 @@ pub(crate) fn allocate_zeroed(size: usize, align: usize) -> *mut u8 {
         return ptr::null_mut();
     };
     match span.zero {
-        Zero::AllZero => HEAP.pages.note_spared(size),
+        Zero::AllZero => HEAP.pages.count_known_zero(size),
         // SAFETY: the span is ours, committed, and in no thread's use.
         Zero::MaybeDirty => unsafe { HEAP.pages.zero_dirty(span.base, span.place.bytes()) },
     }
@@ -62,7 +62,8 @@ pub(crate) fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     };
     let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
     hook::large_made(&span.place, size, bytes);
-    span.place.set_tag(Tag::LARGE.0);
+    // SAFETY: just given out, for one block.
+    unsafe { span.place.set_tag(Tag::LARGE.0) };
     HEAP.make_way(span.cold);
     Some(span)
 }
@@ -72,7 +73,7 @@ pub(crate) fn page_multiple(size: usize) -> Option<usize> {
 }
 
 /// Usable bytes of the large block at `address`; aborts if it does not start there.
-pub fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
+pub fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
     let bytes = place.bytes();
     if place.slice_base() != address {
         misuse::interior(call, address, bytes);
@@ -81,7 +82,7 @@ pub fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
 }
 
 /// Takes a block back that has a span of its own, with this tag.
-pub(crate) fn free(place: &Place<'_>, address: usize, tag: Tag) {
+pub(crate) fn free(place: &SliceRef<'_>, address: usize, tag: Tag) {
     let bytes = bytes(Call::Free, place, address);
     // Of two threads that free the block at once, one finds the tag gone.
     if place.take_tag() != tag.0 {

@@ -12,7 +12,7 @@
 //! | [`cache`] | magazines: fast path, refill, flush, draining, thread end | |
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
-//! | [`page`] | the page heap: spans, zero state, fit, purge, limits, huge pages | size classes |
+//! | [`pages`] | the page heap: spans, zero state, purge, limits, huge pages | size classes |
 //! | [`os`] | the only layer that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
@@ -31,7 +31,7 @@
 //! - Who may write a magazine: [`cache::magazine`]; how another thread empties one:
 //!   [`cache::drain`].
 //! - Where guards are, and that none is left in a free span: [`stacks`].
-//! - Which OS pages are zero: [`page`], carried through every change of hands.
+//! - Which OS pages are zero: [`pages`], carried through every change of hands.
 //! - Which pages of a slab in use are not resident: [`slab::page_set`]; how they are purged:
 //!   [`slab::decommitted`].
 //! - When a thread that purges may be started: [`reclaim::start`].
@@ -82,7 +82,3 @@ pub mod slab;
 pub mod stacks;
 #[cfg(test)]
 mod testing;
-
-// The name until the other folders follow.
-#[cfg(not(loom))]
-pub use pages as page;

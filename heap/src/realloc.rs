@@ -11,7 +11,7 @@ use crate::large::{self, MAX_BYTES};
 use crate::malloc::allocate_layout;
 use crate::os::linux::Linux;
 use crate::os::{Os, RemapError};
-use crate::page::{Dirty, Place, Span};
+use crate::pages::{Dirty, SliceRef, Span};
 use crate::slab::Slab;
 use crate::slab::class::{Class, MAX_BLOCK};
 use core::ptr::{self, NonNull};
@@ -73,7 +73,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
 #[cold]
 #[inline(never)]
 unsafe fn reallocate_sampled(
-    place: &Place<'static>,
+    place: &SliceRef<'static>,
     block: *mut u8,
     size: usize,
     align: usize,
@@ -150,7 +150,7 @@ unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> 
 /// # Safety
 /// - `block` starts the large block of `place`, is not given back, and no thread uses it meanwhile.
 unsafe fn reallocate_large(
-    place: &Place<'static>,
+    place: &SliceRef<'static>,
     block: *mut u8,
     size: usize,
     align: usize,
@@ -186,7 +186,7 @@ unsafe fn reallocate_large(
 /// # Safety
 /// - As [`reallocate_large`].
 unsafe fn resize_in_place(
-    place: &Place<'_>,
+    place: &SliceRef<'_>,
     base: NonNull<u8>,
     held: usize,
     wanted: usize,

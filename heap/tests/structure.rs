@@ -421,7 +421,7 @@ fn no_call_is_a_cancellation_point() {
 #[test]
 fn the_check_sees_an_upward_edge() {
     assert_eq!(
-        rooms_named("use crate::{page::Use, cache};"),
+        rooms_named("use crate::{pages::Use, cache};"),
         ["page", "cache"]
     );
     assert_eq!(rooms_named("let x = crate::free::free;"), ["free"]);

@@ -222,6 +222,6 @@ mod tests {
             assert_eq!(far(at), None);
         }
         // SAFETY: the whole reservation, which the test no longer uses.
-        unsafe { Linux.release(base, 2 * page) };
+        unsafe { Linux.unmap(base, 2 * page) };
     }
 }

@@ -42,7 +42,7 @@ use super::registry::{BATCH, Batch};
 use super::thread_cache::{Cache, Opened};
 use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
-use crate::page::Age;
+use crate::pages::Age;
 use crate::slab::Round;
 use crate::slab::class::Class;
 use core::ptr;

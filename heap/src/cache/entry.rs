@@ -79,7 +79,8 @@ impl Heap {
         // From here on calls from inside `key.set` find the cache.
         // SAFETY: the cache lives until the thread's end, where the slot is set again.
         unsafe { machine::set_slot(cache) };
-        if !key.set(block.as_ptr().cast()) {
+        // SAFETY: `at_thread_end` takes the block of a cache.
+        if !unsafe { key.set(block.as_ptr().cast()) } {
             self.retire_cache(block);
             return None;
         }

@@ -7,7 +7,7 @@ use super::misuse::{self, Call};
 use super::refill::Paced;
 use super::thread_cache::{Cache, Opened};
 use crate::base::units::SLICE_BYTES;
-use crate::page::Age;
+use crate::pages::Age;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use core::ptr;

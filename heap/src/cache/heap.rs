@@ -8,7 +8,7 @@ use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::page::{Age, Dirty, From, PageHeap, Place, Sides, Span, Use};
+use crate::pages::{Age, Dirty, PageHeap, Sides, SliceRef, Span, SpanSource, Use};
 use crate::reclaim::state::{Pressure, Tide};
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::Depots;
@@ -89,11 +89,11 @@ pub enum Found {
     /// In a slab.
     Slab(&'static Slab, Class),
     /// In the first slice of a large block.
-    Large(Place<'static>),
+    Large(SliceRef<'static>),
     /// In the first slice of a coroutine stack.
     Stack,
     /// In a slice that a block stands in alone, which the profiler sampled.
-    Sampled(Place<'static>),
+    Sampled(SliceRef<'static>),
 }
 
 impl Heap {
@@ -254,7 +254,7 @@ impl Heap {
 
 /// The class of a sampled block, whose span was asked for with its bytes; `None` if it was freed
 /// meanwhile.
-pub fn sampled_class(place: &Place<'_>) -> Option<Class> {
+pub fn sampled_class(place: &SliceRef<'_>) -> Option<Class> {
     match place.bytes() {
         bytes @ 1..=MAX_BLOCK => Some(Class::of_block(bytes)),
         _ => None,
@@ -262,7 +262,7 @@ pub fn sampled_class(place: &Place<'_>) -> Option<Class> {
 }
 
 /// The slab record of a slice.
-fn slab_of(place: &Place<'static>) -> &'static Slab {
+fn slab_of(place: &SliceRef<'static>) -> &'static Slab {
     // SAFETY: the side table's entry of every slice is a slab record: its size was asked for, all
     // zero bytes are a valid record, entries are aligned to 64 and live as long as the arenas.
     unsafe { place.side().cast::<Slab>().as_ref() }
@@ -321,8 +321,8 @@ impl Source for Origin {
             return None;
         }
         let from = match pages {
-            Pages::Resident => From::Dirty,
-            Pages::Any => From::Anywhere,
+            Pages::Resident => SpanSource::Resident,
+            Pages::Any => SpanSource::Any,
         };
         let pages = &self.heap.pages;
         let span = pages.alloc_from(from, 1, 1, self.use_, SLICE_BYTES)?;
@@ -335,7 +335,8 @@ impl Source for Origin {
         // aligned to 64, zero at first.
         unsafe { slab.carve(class, base, zero, self.pages(), far) };
         if self.use_ == Use::Slab {
-            place.set_tag(Tag::of(class).0);
+            // SAFETY: just carved for blocks of the class.
+            unsafe { place.set_tag(Tag::of(class).0) };
         }
         Some(NonNull::from(slab))
     }
@@ -356,7 +357,7 @@ impl Source for Origin {
     }
 
     fn note_withheld(&self, bytes: isize) {
-        self.heap.pages.note_absent(bytes);
+        self.heap.pages.count_absent(bytes);
     }
 
     fn keeps_pages(&self, round: Round) -> bool {

@@ -5,7 +5,7 @@ use super::countdown::Miss;
 use super::heap::{Heap, Origin};
 use super::misuse;
 use super::thread_cache::{Cache, Opened, array_bytes};
-use crate::page::Age;
+use crate::pages::Age;
 use crate::slab::class::Class;
 use crate::slab::{Grain, LINE_BLOCKS};
 use core::ptr;

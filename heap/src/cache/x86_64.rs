@@ -26,7 +26,7 @@ use crate::cache::heap::{HEAP, Heap};
 use crate::cache::magazine::{GUARD, Start, Tag};
 use crate::cache::thread_cache::{Cache, EMPTY};
 use crate::os::linux::Linux;
-use crate::page::PageHeap;
+use crate::pages::PageHeap;
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 

@@ -2,8 +2,8 @@
 //!
 //! `malloc` and its kin are no cancellation points: a thread cancelled inside one would leave locks
 //! held, and memory that no code owns. So this file calls by number where the C library's function
-//! of the name is one (`open`, `read`, `write`, `close` …). `tests/layers.rs` keeps those functions
-//! out of this crate.
+//! of the name is one (`open`, `read`, `write`, `close` …). `tests/layers.rs` keeps those
+//! functions out of this crate.
 //!
 //! Every public function keeps the caller's `errno`.
 
@@ -75,7 +75,7 @@ pub fn open_append(path: &CStr) -> Option<i32> {
     (descriptor >= 0).then_some(descriptor)
 }
 
-/// Closes a descriptor that this room opened.
+/// Closes a descriptor that this layer opened.
 pub fn close(descriptor: i32) {
     // An error loses no data, so it is ignored.
     keep_errno(|| sys_close(descriptor));
@@ -171,6 +171,7 @@ pub(super) fn control(descriptor: c_int, command: c_int, argument: c_int) -> c_i
 ///
 /// # Safety
 /// - The message is valid, and what it points to.
+#[cfg(not(loom))]
 pub(super) unsafe fn send(socket: c_int, message: &libc::msghdr, flags: c_int) -> isize {
     let (socket, flags) = (c_long::from(socket), c_long::from(flags));
     let message = core::ptr::from_ref(message);

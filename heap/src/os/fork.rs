@@ -1,8 +1,8 @@
 //! A fork: while the kernel copies the process, no thread is inside the heap.
 //!
 //! A fork that took every lock would write to every page they stand on, and its child would pay a
-//! page fault for each of these. So a fork takes none. Every [lock](super::lock) has a [rank](Rank),
-//! and the [gate](super::gate) says up to which rank locks are closed:
+//! page fault for each of these. So a fork takes none. Every [lock](super::lock) has a
+//! [rank](Rank), and the [gate](super::gate) says up to which rank locks are closed:
 //!
 //! - A locker takes the lock's word, then looks at the gate. If the gate is closed for the lock's
 //!   rank, the locker steps back and waits until it opens.
@@ -160,8 +160,8 @@ impl FutexLock {
         }
     }
 
-    /// [`FutexLock::free_if_left`], unless the holder was interrupted in the middle of a change. Then
-    /// the lock stays held for good: the child may `exec`, or end.
+    /// [`FutexLock::free_if_left`], unless the holder was interrupted in the middle of a change.
+    /// Then the lock stays held for good: the child may `exec`, or end.
     pub fn free_if_whole(&self) -> bool {
         let is_whole = |holder| stuck(holder) != Some(Stuck::Interrupted);
         self.holder().is_some_and(is_whole) && self.free_if_left()
@@ -185,8 +185,8 @@ fn stuck(thread: usize) -> Option<Stuck> {
         .while_kept(|waits| follow(waits, thread, MOST_LINKS))
 }
 
-/// Looks at every link twice, the last one first the second time. A thread that was stuck at
-/// the second look is stuck for good, so what it holds it holds, and who waits for that waits.
+/// Looks at every link twice, the last one first the second time. A thread that was stuck at the
+/// second look is stuck for good: it keeps its locks, and the threads that wait for them wait on.
 fn follow(waits: &Waits, thread: usize, links: usize) -> Option<Stuck> {
     let is_forks = |lock: &&FutexLock| lock.rank() == Rank::Fork;
     if awaited_by(waits, thread).any(|lock| is_forks(&lock)) {
@@ -202,8 +202,7 @@ fn follow(waits: &Waits, thread: usize, links: usize) -> Option<Stuck> {
     let holds = match holder {
         Some(holder) if holder == me() => true,
         Some(holder) => links > 0 && follow(waits, holder, links - 1).is_some(),
-        // The handler may have interrupted its thread between giving the lock up and waking who
-        // waits.
+        // The handler may have interrupted its thread between giving the lock up and the wake-up.
         None => {
             lock.wake_one();
             false

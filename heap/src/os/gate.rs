@@ -2,7 +2,7 @@
 //!
 //! Every [lock](super::lock) has a [`Rank`], and the gate says up to which rank locks are closed. A
 //! locker takes the lock's word, then looks at the gate. If the gate is closed for the lock's rank,
-//! the locker steps back and waits until it opens. [`super::fork`] says who closes it, and when.
+//! the locker steps back and waits until it opens. [`super::fork`] closes and opens it.
 
 use super::machine::{AtomicUsize, Ordering, Wake, me, sleep_while, wake};
 use super::waits::Waits;

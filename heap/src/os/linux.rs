@@ -54,7 +54,7 @@ impl Os for Linux {
         })
     }
 
-    unsafe fn release(&self, base: NonNull<u8>, bytes: usize) {
+    unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
         assert_outside();
         // SAFETY: the caller's promise: a whole reservation, out of use.
         keep_errno(|| unsafe { unmap(base.as_ptr(), bytes) });
@@ -65,7 +65,7 @@ impl Os for Linux {
         keep_errno(|| at_break(bytes, align))
     }
 
-    unsafe fn release_part(&self, addr: NonNull<u8>, bytes: usize) {
+    unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize) {
         assert_outside();
         // SAFETY: the caller's promise: a part of a reservation, out of use.
         keep_errno(|| unsafe { unmap(addr.as_ptr(), bytes) });
@@ -360,7 +360,7 @@ mod tests {
             unsafe {
                 Linux.commit(base, BYTES).unwrap();
                 base.add(BYTES - 1).write(1);
-                Linux.release(base, BYTES);
+                Linux.unmap(base, BYTES);
             }
         }
         assert_eq!(Linux.reserve(usize::MAX / 4 * 2, 1 << 21), None);
@@ -379,7 +379,7 @@ mod tests {
             Linux.commit(base, BYTES).unwrap();
             assert_eq!(base.add(BYTES / 2).read(), 0);
             Linux.advise_huge(base, BYTES, Huge::Avoid);
-            Linux.release(base, BYTES);
+            Linux.unmap(base, BYTES);
         }
     }
 
@@ -397,7 +397,7 @@ mod tests {
             assert!(succeeds(Limit::None, || base.read_volatile() == 0));
             Linux.uncommit(base, BYTES).unwrap();
             assert!(!succeeds(Limit::None, || base.read_volatile() == 0));
-            Linux.release(base, BYTES);
+            Linux.unmap(base, BYTES);
         }
     }
 
@@ -414,7 +414,7 @@ mod tests {
                 // Before Linux 5.18 the kernel refuses, and says so.
                 assert_eq!(base.read() == 0, purged == Purged::Zero);
             }
-            Linux.release(base, BYTES);
+            Linux.unmap(base, BYTES);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Locks that allocate nothing and keep `errno`.
 //!
 //! [`FutexLock`] is the machine's. [`Lock`] is the same, except under a model checker,
-//! where it is one the checker can schedule. The gate that a fork closes is [`super::gate`]; what else a fork does with locks is
-//! [`super::fork`].
+//! where it is one the checker can schedule. [`super::gate`] is the gate that a fork closes, and
+//! [`super::fork`] what else a fork does with locks.
 
 use super::gate::GATE;
 pub use super::gate::Rank;
@@ -102,8 +102,8 @@ impl FutexLock {
                 }
                 core::hint::spin_loop();
             }
-            // Who has slept was woken alone: the lock counts as awaited from then on, one wake too
-            // many, never one too few.
+            // A sleeper is woken alone: the lock counts as awaited from then on, which costs at
+            // most one wake-up in vain.
             value |= AWAITED;
             match self.announce() {
                 FREE => {

@@ -47,7 +47,7 @@ pub(super) fn sleep_while(word: &AtomicUsize, value: usize, ms: Option<u64>) {
     });
 }
 
-/// Wakes who sleeps on `word`.
+/// Wakes threads that sleep on `word`.
 pub(super) fn wake(word: &AtomicUsize, sleepers: Wake) {
     // SAFETY: FUTEX_WAKE only uses the address as a key.
     keep_errno(|| unsafe {

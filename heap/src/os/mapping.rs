@@ -99,7 +99,7 @@ pub(super) fn map_wiped(bytes: usize) -> Option<NonNull<u8>> {
 }
 
 /// # Safety
-/// - The range is mapped by this room and out of use, or empty.
+/// - The range is mapped by this layer and out of use, or empty.
 pub(super) unsafe fn unmap(at: *mut u8, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the caller's promise.
@@ -253,7 +253,7 @@ mod tests {
             );
             assert_eq!([base.read(), base.add(half - 1).read()], [2, 2]);
             assert_eq!([target.read(), target.add(half - 1).read()], [1, 1]);
-            Linux.release(base, BYTES);
+            Linux.unmap(base, BYTES);
         }
     }
 
@@ -275,7 +275,7 @@ mod tests {
             assert!(is_mapped(first, page));
             assert_eq!([base.read(), base.add(page).read()], [0, 1]);
             base.write(1);
-            Linux.release(base, BYTES);
+            Linux.unmap(base, BYTES);
         }
     }
 }

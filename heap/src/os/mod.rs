@@ -1,5 +1,19 @@
 //! The only layer that speaks to the kernel.
 //!
+//! | file | what stands there |
+//! |---|---|
+//! | `system` | the trait [`Os`]: what the page heap needs of an operating system |
+//! | `linux`, `mapping` | the real one; anonymous mappings |
+//! | `pagemap`, `pagemap_file` | which pages are populated; the file that tells |
+//! | `file`, `process`, `thread`, `cgroup` | thin wrappers by noun |
+//! | `errno`, `abort` | the caller's `errno` kept; the one end of the process |
+//! | `sandbox` | what may not be asked of the kernel |
+//! | `machine`, `futex` | sleeping on a word, of this process or of several |
+//! | `waits`, `gate`, `lock`, `fork` | locks without allocation, and how a fork closes them |
+//! | `section` | debug builds: no system call under a lock for which all others wait |
+//! | `late`, `own_stack` | tables mapped at first use; work on a stack of its own |
+//! | `x86_64`, `aarch64`, `portable` | what each machine needs in assembly |
+//!
 //! Every function here keeps the caller's `errno`.
 
 pub mod abort;
@@ -50,8 +64,7 @@ mod arch;
 #[path = "x86_64.rs"]
 mod arch;
 
-// The names until the other folders follow.
-pub use abort as fatal;
+pub use arch::clear_streaming;
 pub use system::{
     Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown,
 };

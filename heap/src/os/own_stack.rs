@@ -77,7 +77,7 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         // SAFETY: a whole reservation, out of use.
-        unsafe { Linux.release(self.base, self.bytes) };
+        unsafe { Linux.unmap(self.base, self.bytes) };
     }
 }
 

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_where_nobody_may_ask() {
+    fn a_forbidden_query_knows_nothing() {
         assert!(succeeds(Limit::None, || {
             let base = memory();
             pagemap_file::forbid();

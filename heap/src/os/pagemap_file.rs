@@ -99,7 +99,7 @@ impl Proven {
     }
 }
 
-/// The process's pagemap, opened at the first need. `None` when there is none to be had. An OS page
+/// The process's pagemap, opened at the first need. `None` when there is none. An OS page
 /// has `page` bytes.
 pub(super) fn proven(page: usize) -> Option<Proven> {
     if !ALLOWED.load(Ordering::Relaxed) {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_forbidden_does_not_open() {
+    fn a_forbidden_file_is_not_opened() {
         assert!(in_child(|| {
             forbid();
             proven(PAGE).is_none() && KEPT.load(Ordering::Relaxed).is_null()

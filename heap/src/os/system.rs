@@ -90,7 +90,7 @@ pub trait Os: Sync {
     ///
     /// # Safety
     /// - `base` and `bytes` are exactly one earlier reservation that no thread uses any more.
-    unsafe fn release(&self, base: NonNull<u8>, bytes: usize);
+    unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize);
     /// Like [`Os::reserve`], where no mapping can be added: by moving the end of the program's heap
     /// (`brk`), which makes an existing mapping longer. The range is committed at once. Never given
     /// back.
@@ -99,7 +99,7 @@ pub trait Os: Sync {
     ///
     /// # Safety
     /// - The range lies in one reservation, and is neither in use nor will be.
-    unsafe fn release_part(&self, addr: NonNull<u8>, bytes: usize);
+    unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize);
     /// Whether reserved address space costs next to nothing. Not so under an emulator that notes
     /// every page of it.
     fn reserves_freely(&self) -> bool;

@@ -5,12 +5,9 @@
 use super::arch::call;
 use super::errno::keep_errno;
 use super::own_stack;
+use super::process::process_id;
 use crate::base::sync::plain::{AtomicBool, AtomicUsize, Ordering};
 use core::ffi::{CStr, c_void};
-
-// The names until the other folders follow.
-pub use super::file::*;
-pub use super::process::*;
 
 /// A thread-specific slot whose destructor runs at thread end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +35,12 @@ impl Key {
 
     /// Sets the calling thread's value. The destructor runs at the thread's end unless the value is
     /// null. False if the C library has no memory for it (it may allocate).
-    pub fn set(self, value: *mut c_void) -> bool {
+    ///
+    /// # Safety
+    /// - The key's destructor may be called with `value` when the thread ends.
+    pub unsafe fn set(self, value: *mut c_void) -> bool {
         let kept = value.cast_const();
-        // SAFETY: the key is alive, because keys are never deleted; only the destructor reads the
-        // value.
+        // SAFETY: the key is alive, because keys are never deleted; the caller's promise.
         keep_errno(|| unsafe { libc::pthread_setspecific(self.0, kept) == 0 })
     }
 
@@ -201,7 +200,8 @@ fn membarrier(command: i32) -> bool {
 }
 
 /// Makes every running thread of the process pass a full memory barrier before it returns.
-/// Registers the process if that has not [been done](prepare_barrier). If the kernel refuses, returns false and promises nothing.
+/// Registers the process if that has not [been done](prepare_barrier). If the kernel refuses,
+/// returns false and promises nothing.
 pub fn heavy_barrier() -> bool {
     if !BARRIER_ALLOWED.load(Ordering::Relaxed) {
         return false;

@@ -1,7 +1,8 @@
-//! What x86-64 needs in assembly: the switch of stacks, and system calls by instructions of our own.
-//! A fork's child that only ends would pay a page fault for each part of the C library that it
-//! touches.
+//! What x86-64 needs in assembly: the switch of stacks, and system calls by instructions of our
+//! own. A fork's child that only ends would pay a page fault for each part of the C library that
+//! it touches.
 
+use core::arch::x86_64::{__m128i, _mm_setzero_si128, _mm_sfence, _mm_stream_si128};
 use core::ffi::c_void;
 
 /// Calls `work(argument)` with the stack pointer at `top`. Debuggers and profilers step over the
@@ -55,4 +56,31 @@ pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isi
         );
     }
     answer
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Fills `bytes` bytes with zeros by stores that bypass the caches.
+///
+/// # Safety
+/// - The bytes are writable, and no other thread uses them.
+pub unsafe fn clear_streaming(start: *mut u8, bytes: usize) {
+    let head = start.align_offset(LINE).min(bytes);
+    let lines = (bytes - head) / LINE;
+    // SAFETY: head, lines and tail together are the caller's range, and the lines are aligned.
+    unsafe {
+        start.write_bytes(0, head);
+        let (zero, mut at) = (_mm_setzero_si128(), start.add(head).cast::<__m128i>());
+        for _ in 0..lines {
+            _mm_stream_si128(at, zero);
+            _mm_stream_si128(at.add(1), zero);
+            _mm_stream_si128(at.add(2), zero);
+            _mm_stream_si128(at.add(3), zero);
+            at = at.add(4);
+        }
+        // The block may go to another thread: order these stores before all that follow.
+        _mm_sfence();
+        at.cast::<u8>().write_bytes(0, bytes - head - lines * LINE);
+    }
 }

@@ -3,14 +3,15 @@
 //! ```text
 //! base                                             head                frontier
 //! | tags: 1 byte a slice | … | group 1 | group 0 | spans, without a gap | never used … |
-//!                                     |                |
-//!   group: commit bits | dirty masks | records | side entries | far side entries   (of GROUP_SLICES slices)
+//!                                     |
+//!                                     GROUP_SLICES slices:
+//!                       commit bits | dirty masks | records | side entries | far side entries
 //! ```
 //!
 //! Groups run downwards from `head`, so that the first group and the first slices are neighbours
 //! and one system call commits both. Everything is committed as the frontier moves up.
 
-use super::span::{Detail, RECORD_BYTES, Record, State, Use};
+use super::span::{RECORD_BYTES, SpanRecord, State, Use, ZeroState};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
@@ -327,14 +328,16 @@ impl Arena {
     }
 
     /// The record of a slice in `head..ready`.
-    pub(super) fn record(&self, index: usize) -> &Record {
+    pub(super) fn record(&self, index: usize) -> &SpanRecord {
         let (group, place) = self.group(index);
         // SAFETY: group data below `ready` is committed for good; zeroed memory is a blank record.
-        unsafe { &*((group + self.layout().records_at + place * RECORD_BYTES) as *const Record) }
+        unsafe {
+            &*((group + self.layout().records_at + place * RECORD_BYTES) as *const SpanRecord)
+        }
     }
 
     /// Sets a span's length, in its first record and its last.
-    pub(super) fn set_length(&self, first: &Record, slices: usize) {
+    pub(super) fn set_length(&self, first: &SpanRecord, slices: usize) {
         first.slices.set(slices);
         self.record(first.index.get() + slices - 1)
             .back
@@ -392,7 +395,7 @@ impl Arena {
         (word, (place % 64) as u32)
     }
 
-    /// The first slice in `from..to` that is committed or not, as asked; `to` when there is none.
+    /// The first slice in `from..to` that is in this state; `to` when there is none.
     pub(super) fn find(&self, from: usize, to: usize, state: Commit) -> usize {
         let mut index = from;
         while index < to {
@@ -407,8 +410,8 @@ impl Arena {
         to
     }
 
-    /// Notes that the slices `from..to` are committed or not. Returns how many were otherwise.
-    pub(super) fn note(&self, from: usize, to: usize, state: Commit) -> usize {
+    /// Sets whether the slices `from..to` are committed. Returns how many changed.
+    pub(super) fn set_commit(&self, from: usize, to: usize, state: Commit) -> usize {
         let (mut index, mut changed) = (from, 0);
         while index < to {
             let (word, bit) = self.commit_word(index);
@@ -442,21 +445,25 @@ pub(super) enum Commit {
 /// Every method may be called for any slice. What it answers about a span is certain only while the
 /// caller holds that span; else it is stale at worst.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'h> {
+pub struct SliceRef<'h> {
     pub(super) arena: &'h Arena,
     pub(super) index: usize,
 }
 
-impl Place<'_> {
-    /// The tag its user gave the span that starts here; 0 for every other slice.
+impl SliceRef<'_> {
+    /// The tag that its user gave the span that starts here; 0 for every other slice.
     #[inline]
     pub fn tag(&self) -> u8 {
         self.arena.tag(self.index).load(Relaxed)
     }
 
     /// Tags the span that starts here. Taken away again when the span is freed.
+    ///
+    /// # Safety
+    /// - The span is in use and the caller's, and what `tag` says of its blocks is true.
     #[inline]
-    pub fn set_tag(&self, tag: u8) {
+    pub unsafe fn set_tag(&self, tag: u8) {
+        debug_assert!(tag == 0 || self.use_().is_some());
         self.arena.tag(self.index).store(tag, Relaxed);
     }
 
@@ -479,19 +486,25 @@ impl Place<'_> {
         self.arena.far_side(self.index)
     }
 
-    /// What its user noted for the span in use that starts here. Of other spans, and before the
-    /// user notes something, null or a pointer to 64 bytes of Neap's own tables. Only for slices of
-    /// a span, of today or before.
+    /// The user's pointer for the span in use that starts here. Of other spans, and before it is
+    /// set, null or a pointer to 64 bytes of Neap's own tables. Only for slices of a span, of today
+    /// or before.
     #[inline]
-    pub fn noted(&self) -> *mut u8 {
-        self.record().noted()
+    pub fn user_data(&self) -> *mut u8 {
+        self.record().user_data()
     }
 
-    /// Notes a pointer for the span in use that starts here. Unlike the side table it costs no
-    /// memory.
+    /// Sets the user's pointer for the span in use that starts here. Unlike the side table it costs
+    /// no memory.
+    ///
+    /// # Safety
+    /// - The span is in use and the caller's: the word is a link of a queue in a free span.
+    /// - `pointer` is null, or points to what every reader of such a span expects.
     #[inline]
-    pub fn note(&self, pointer: *mut u8) {
-        self.record().note(pointer);
+    pub unsafe fn set_user_data(&self, pointer: *mut u8) {
+        debug_assert!(self.use_().is_some());
+        // SAFETY: the caller's promise.
+        unsafe { self.record().set_user_data(pointer) };
     }
 
     /// Address of the slice.
@@ -519,7 +532,7 @@ impl Place<'_> {
     /// lowest bit. While the span is in use: as it was when the span was given out. All ones
     /// outside of spans.
     pub fn dirty_mask(&self) -> u16 {
-        if self.has_record() && self.record().detail() == Detail::Masks {
+        if self.has_record() && self.record().zero_state() == ZeroState::PerPage {
             self.arena.mask(self.index).load(Relaxed)
         } else {
             u16::MAX
@@ -527,7 +540,7 @@ impl Place<'_> {
     }
 
     /// The record of a slice that a span has or had.
-    pub(super) fn record(&self) -> &Record {
+    pub(super) fn record(&self) -> &SpanRecord {
         self.arena.record(self.index)
     }
 
@@ -535,7 +548,7 @@ impl Place<'_> {
         self.index >= self.arena.layout().head && self.index < self.arena.frontier()
     }
 
-    fn used(&self) -> Option<(&Record, Use)> {
+    fn used(&self) -> Option<(&SpanRecord, Use)> {
         if !self.has_record() {
             return None;
         }

@@ -7,28 +7,45 @@
 //! measurements behind the numbers.
 
 use super::heap::PageHeap;
-use super::predictor::{Finding, Look, Run, Samples};
-use super::span::Detail;
-use crate::base::clear::clear;
+use super::predictor::{Occupancy, ProbePages, ProbeStep, Run};
+use super::span::ZeroState;
 use crate::base::sync::plain::Ordering::Relaxed;
-use crate::os::{Backing, Os, Populated, Purged, Unknown};
+use crate::os::{self, Backing, Os, Populated, Purged, Unknown};
 use core::ptr::NonNull;
 
 /// Runs shorter than this are written: asking costs as much.
 const LEAST_ASKED: usize = 128 << 10;
 
-/// Runs at most this long are written without asking where that is what asking led to of late: for
-/// each page that is populated, asking costs a quarter to three fifths of writing. Longer ones have
-/// [`Samples`].
+/// Runs at most this long are written without a query where all recent queries led to a write: for
+/// each populated page, a query costs a quarter to three fifths of a write. Longer runs have
+/// [`ProbePages`].
 const MOST_UNASKED: usize = 1 << 20;
 
 /// Where the kernel does not tell, runs at most this long are written: no more is paged in for
 /// nothing. Longer ones are purged.
 const MOST_WRITTEN: usize = 4 << 20;
 
+/// From this many bytes on, stores bypass the caches. The block is larger than they are, so plain
+/// stores would only evict other data. Measured in `docs/zero.md`.
+const STREAMED: usize = 64 << 20;
+
+/// Fills `bytes` bytes with zeros.
+///
+/// # Safety
+/// - The bytes are writable, and no other thread uses them.
+unsafe fn clear(start: *mut u8, bytes: usize) {
+    if bytes < STREAMED {
+        // SAFETY: the caller's promise.
+        unsafe { start.write_bytes(0, bytes) };
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { os::clear_streaming(start, bytes) };
+    }
+}
+
 /// What was populated in a run.
-struct Tally {
-    samples: Samples,
+struct Scan {
+    samples: ProbePages,
     bytes: usize,
     /// How many of the samples.
     sampled: usize,
@@ -36,7 +53,7 @@ struct Tally {
     huge: bool,
 }
 
-impl Tally {
+impl Scan {
     /// Whether the samples, purged a while ago, are populated so much less than the rest of `whole`
     /// bytes that the program cannot be using the rest.
     fn is_idle(&self, whole: usize) -> bool {
@@ -67,15 +84,15 @@ impl<O: Os> PageHeap<O> {
             // SAFETY: within the span: the caller's promise.
             done += unsafe { self.zero_run(Run { start, bytes }) };
         };
-        match place.record().detail() {
-            Detail::Masks => place.arena.each_dirty_run(place.record(), bytes, zero),
-            Detail::Blanket => zero(0, bytes),
+        match place.record().zero_state() {
+            ZeroState::PerPage => place.arena.each_dirty_run(place.record(), bytes, zero),
+            ZeroState::AllDirty => zero(0, bytes),
         }
         self.zeroing.spared.fetch_add(bytes - done, Relaxed);
     }
 
-    /// Notes that `bytes` bytes were asked for as zero and known to be.
-    pub fn note_spared(&self, bytes: usize) {
+    /// Counts `bytes` bytes that were requested as zero and known to be.
+    pub fn count_known_zero(&self, bytes: usize) {
         self.zeroing.spared.fetch_add(bytes, Relaxed);
     }
 
@@ -89,9 +106,9 @@ impl<O: Os> PageHeap<O> {
             if run.bytes < LEAST_ASKED {
                 return self.write(run);
             }
-            match self.habits.expected(run.bytes) {
-                Finding::Untouched if self.give_back(run) => run.bytes,
-                Finding::Full if self.seems_full(run) => self.write(run),
+            match self.predictor.expected(run.bytes) {
+                Occupancy::None if self.give_back(run) => run.bytes,
+                Occupancy::All if self.seems_full(run) => self.write(run),
                 _ => self.ask(run),
             }
         }
@@ -102,28 +119,28 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - As [`PageHeap::zero_run`].
     unsafe fn ask(&self, run: Run) -> usize {
-        let mut tally = Tally {
-            samples: Samples::of(run, self.os.page_bytes()),
+        let mut scan = Scan {
+            samples: ProbePages::of(run, self.os.page_bytes()),
             bytes: 0,
             sampled: 0,
             huge: false,
         };
         let visit = |found: Populated| {
             let part = run.clip(found.start, found.bytes);
-            tally.bytes += found.bytes;
-            tally.sampled += tally.samples.among(part);
-            tally.huge |= found.backing == Backing::HugePage;
+            scan.bytes += found.bytes;
+            scan.sampled += scan.samples.among(part);
+            scan.huge |= found.backing == Backing::HugePage;
             // SAFETY: a part of the run: the caller's promise.
             unsafe { self.zero_populated(part, found.backing) };
         };
         // SAFETY: the caller's promise, each time.
         unsafe {
             match self.populated(run, visit) {
-                Ok(()) => self.learn(run, &tally),
-                Err(unknown) => tally.bytes += self.zero_unknown(run, unknown),
+                Ok(()) => self.learn(run, &scan),
+                Err(unknown) => scan.bytes += self.zero_unknown(run, unknown),
             }
         }
-        tally.bytes.min(run.bytes)
+        scan.bytes.min(run.bytes)
     }
 
     /// Asks the kernel about a run and the rest of its last page.
@@ -136,7 +153,7 @@ impl<O: Os> PageHeap<O> {
         };
         // SAFETY: the caller's promise: spans in use are committed, and hold whole pages.
         let answer = unsafe { self.os.populated(start, self.whole_pages(run), visit) };
-        // Who could not tell about the first page was not even asked, most likely.
+        // A kernel that could not tell about the first page was most likely not queried at all.
         let asked = !matches!(answer, Err(Unknown { from }) if from == run.start);
         self.zeroing.asked.fetch_add(usize::from(asked), Relaxed);
         answer
@@ -152,23 +169,23 @@ impl<O: Os> PageHeap<O> {
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
-    unsafe fn learn(&self, run: Run, tally: &Tally) {
+    unsafe fn learn(&self, run: Run, scan: &Scan) {
         let whole = self.whole_pages(run);
-        let finding = match tally.bytes {
-            0 => Finding::Untouched,
-            all if all == whole => Finding::Full,
-            _ => Finding::Mixed,
+        let finding = match scan.bytes {
+            0 => Occupancy::None,
+            all if all == whole => Occupancy::All,
+            _ => Occupancy::Some,
         };
-        self.habits.note(run.bytes, finding);
-        if tally.bytes <= MOST_UNASKED {
+        self.predictor.record(run.bytes, finding);
+        if scan.bytes <= MOST_UNASKED {
             return;
         }
         // SAFETY: the caller's promise; a refused purge leaves zeros as well.
         unsafe {
-            match self.habits.next_look(run.bytes) {
-                Look::Judge => self.judge(run, tally.is_idle(whole)),
-                Look::Probe if tally.is_telling(whole) => self.probe(run, tally.samples),
-                Look::Probe | Look::Wait => {}
+            match self.predictor.next_step(run.bytes) {
+                ProbeStep::Judge => self.judge(run, scan.is_idle(whole)),
+                ProbeStep::Probe if scan.is_telling(whole) => self.probe(run, scan.samples),
+                ProbeStep::Probe | ProbeStep::Wait => {}
             }
         }
     }
@@ -179,8 +196,8 @@ impl<O: Os> PageHeap<O> {
     /// - As [`PageHeap::zero_run`].
     unsafe fn judge(&self, run: Run, idle: bool) {
         if !idle {
-            self.habits.note_use(run.bytes);
-        } else if self.habits.note_idle(run.bytes) {
+            self.predictor.record_use(run.bytes);
+        } else if self.predictor.record_idle(run.bytes) {
             // SAFETY: the caller's promise.
             unsafe { self.give_back(run) };
         }
@@ -190,8 +207,8 @@ impl<O: Os> PageHeap<O> {
     ///
     /// # Safety
     /// - As [`PageHeap::zero_run`].
-    unsafe fn probe(&self, run: Run, samples: Samples) {
-        self.habits.note_probe(run.bytes);
+    unsafe fn probe(&self, run: Run, samples: ProbePages) {
+        self.predictor.record_probe(run.bytes);
         for page in samples.pages() {
             // SAFETY: a part of the run: the caller's promise.
             unsafe { self.give_back(page) };
@@ -213,7 +230,9 @@ impl<O: Os> PageHeap<O> {
             let known = unsafe { self.populated(slice, |run| found += run.bytes) };
             known.is_ok() && found == slice.bytes
         };
-        Samples::of(run, self.os.page_bytes()).slices().all(is_full)
+        ProbePages::of(run, self.os.page_bytes())
+            .slices()
+            .all(is_full)
     }
 
     /// # Safety
@@ -269,5 +288,34 @@ impl<O: Os> PageHeap<O> {
         unsafe { clear(run.start as *mut u8, run.bytes) };
         self.zeroing.written.fetch_add(run.bytes, Relaxed);
         run.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_and_no_other_is_cleared() {
+        for (from, to) in [(0, 0), (1, 2), (15, 17), (16, 80), (3, 4093), (64, 4096)] {
+            let mut memory = [7u8; 4096 + 64];
+            // SAFETY: within the array.
+            unsafe { os::clear_streaming(memory.as_mut_ptr().add(from), to - from) };
+            let cleared = |index: usize| (from..to).contains(&index);
+            let right = |(index, &byte): (usize, &u8)| (byte == 0) == cleared(index);
+            assert!(memory.iter().enumerate().all(right), "{from}..{to}");
+        }
+    }
+
+    #[test]
+    fn long_and_short_are_cleared() {
+        let mut memory = std::vec![7u8; STREAMED + 4096];
+        // SAFETY: within the vector.
+        unsafe { clear(memory.as_mut_ptr().add(1), STREAMED + 4094) };
+        assert_eq!([memory[0], memory[STREAMED + 4095]], [7, 7]);
+        assert!(memory[1..STREAMED + 4095].iter().all(|&byte| byte == 0));
+        // SAFETY: as above.
+        unsafe { clear(memory.as_mut_ptr(), 1) };
+        assert_eq!(memory[0], 0);
     }
 }

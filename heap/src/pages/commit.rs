@@ -9,12 +9,12 @@
 //! span that was set aside, and everything at and beyond an arena's frontier.
 
 use super::arena::{Arena, Commit};
-use super::free_spans::Room;
+use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap};
 use super::huge::mark;
-use super::limits::Verdict;
+use super::limits::Admission;
 use super::reserve::Refusal;
-use super::span::{Age, Density, From, Goal, Record, Use, Want};
+use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, Use};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Huge, Os, OutOfMemory};
 
@@ -22,7 +22,7 @@ use crate::os::{Huge, Os, OutOfMemory};
 const MOST_UNIT: usize = 16 * HUGE_SLICES;
 
 /// The heap, locked, and committed room in it.
-pub(super) type Found<'h, O> = (Locked<'h, O>, Room<'h>);
+pub(super) type Found<'h, O> = (Locked<'h, O>, Fit<'h>);
 
 /// Why a request has no room yet.
 enum Missed {
@@ -33,8 +33,8 @@ enum Missed {
 }
 
 /// What a request finds.
-enum Look<'h, O: Os> {
-    /// Room.
+enum Outcome<'h, O: Os> {
+    /// Committed room.
     Found(Found<'h, O>),
     /// A limit that grants it once at most this number of bytes of free pages are dirty.
     Dirty(usize),
@@ -47,18 +47,18 @@ enum Look<'h, O: Os> {
 /// What a request lacks.
 enum Lack<'h> {
     /// Committed slices.
-    Slices(Stretch<'h>),
+    Slices(CommitRange<'h>),
     /// An arena with room.
     Arena,
 }
 
 /// Slices that are to be committed.
 #[derive(Clone, Copy)]
-pub(super) struct Stretch<'h> {
+pub(super) struct CommitRange<'h> {
     pub(super) arena: &'h Arena,
     pub(super) id: usize,
     /// What of it lies below the frontier: a piece of a free span, set aside.
-    pub(super) part: Option<&'h Record>,
+    pub(super) part: Option<&'h SpanRecord>,
     pub(super) from: usize,
     pub(super) to: usize,
     /// Up to where as much may be committed as is worth a system call; `None`: as far as there are
@@ -74,7 +74,7 @@ struct Tries {
     /// Most units of huge pages at once.
     units: usize,
     arena: bool,
-    relinquish: bool,
+    decommit_free: bool,
     /// Look only when no piece is set aside.
     settled: bool,
     /// What was set aside at the last look may have more.
@@ -83,15 +83,15 @@ struct Tries {
 
 impl<O: Os> PageHeap<O> {
     /// The heap, locked, and room for a request in it; `None` when a limit or the kernel refuses.
-    pub(super) fn room_for(&self, goal: &Goal<'_>, use_: Use) -> Option<Found<'_, O>> {
+    pub(super) fn room_for(&self, request: &SpanRequest, use_: Use) -> Option<Found<'_, O>> {
         let locked = self.locked();
-        if locked.judge(goal.slices(), use_) == Verdict::Granted
-            && let Some(room) = locked.find_ready(goal)
+        if locked.judge(request.slices, use_) == Admission::Granted
+            && let Some(room) = locked.find_ready(request)
         {
             return Some((locked, room));
         }
         drop(locked);
-        self.make_room(goal, use_)
+        self.make_room(request, use_)
     }
 
     /// [`PageHeap::room_for`] for a request that finds no committed room, or that a limit does not
@@ -101,27 +101,27 @@ impl<O: Os> PageHeap<O> {
     /// limit. So before it refuses a request, the heap is looked at once more at a moment when no
     /// piece of it is set aside.
     #[cold]
-    fn make_room(&self, goal: &Goal<'_>, use_: Use) -> Option<Found<'_, O>> {
+    fn make_room(&self, request: &SpanRequest, use_: Use) -> Option<Found<'_, O>> {
         let _alone = self.committing.lock();
         let mut tries = Tries {
             units: usize::MAX,
             arena: true,
-            relinquish: true,
+            decommit_free: true,
             settled: false,
             hidden: false,
         };
         loop {
-            let missed = match self.look(goal, use_, &mut tries) {
-                Look::Found(found) => return Some(found),
-                Look::Dirty(most) => {
+            let missed = match self.look(request, use_, &mut tries) {
+                Outcome::Found(found) => return Some(found),
+                Outcome::Dirty(most) => {
                     self.purge_above(most);
                     Missed::Again
                 }
-                Look::Lack(lack) => match self.make(&lack, goal, use_, &mut tries) {
+                Outcome::Lack(lack) => match self.make(&lack, request, use_, &mut tries) {
                     Ok(found) => return Some(found),
                     Err(missed) => missed,
                 },
-                Look::Refused => Missed::Refused,
+                Outcome::Refused => Missed::Refused,
             };
             match missed {
                 Missed::Again => {}
@@ -138,46 +138,46 @@ impl<O: Os> PageHeap<O> {
     fn make<'h>(
         &'h self,
         lack: &Lack<'h>,
-        goal: &Goal<'_>,
+        request: &SpanRequest,
         use_: Use,
         tries: &mut Tries,
     ) -> Result<Found<'h, O>, Missed> {
-        let made = match (lack, goal) {
-            (Lack::Slices(stretch), _) => {
-                let (locked, room) = self.commit_stretch(stretch);
+        let made = match lack {
+            Lack::Slices(range) => {
+                let (locked, room) = self.commit_range(range);
                 // Room that was made is taken at once: no other thread comes between, and whether
                 // it is found again depends on what else is free.
-                let granted = locked.judge(goal.slices(), use_) == Verdict::Granted;
+                let granted = locked.judge(request.slices, use_) == Admission::Granted;
                 match room {
                     Ok(room) if granted => return Ok((locked, room)),
                     made => made.map(|_| ()).map_err(Refusal::from),
                 }
             }
-            (Lack::Arena, Goal::Fit(want)) if tries.arena => self.open_arena(want),
-            (Lack::Arena, _) => return Err(Missed::Refused),
+            Lack::Arena if tries.arena => self.open_arena(request),
+            Lack::Arena => return Err(Missed::Refused),
         };
-        Err(tries.after(lack, made, || self.relinquish() > 0))
+        Err(tries.after(lack, made, || self.decommit_free() > 0))
     }
 
     /// What a request finds. The frame ends before that of [`PageHeap::make`] begins, for stacks
     /// may be small. The caller holds `committing`.
     #[inline(never)]
-    fn look(&self, goal: &Goal<'_>, use_: Use, tries: &mut Tries) -> Look<'_, O> {
+    fn look(&self, request: &SpanRequest, use_: Use, tries: &mut Tries) -> Outcome<'_, O> {
         let mut locked = match tries.settled {
             true => self.settled(),
             false => self.locked(),
         };
-        tries.hidden = locked.inner.aside > 0 && !goal.is_optional();
-        match locked.judge(goal.slices(), use_) {
-            Verdict::Granted => match locked.find_ready(goal) {
-                Some(room) => Look::Found((locked, room)),
+        tries.hidden = locked.inner.aside > 0 && !request.is_optional();
+        match locked.judge(request.slices, use_) {
+            Admission::Granted => match locked.find_ready(request) {
+                Some(room) => Outcome::Found((locked, room)),
                 None => locked
-                    .find_lack(goal, tries.units)
-                    .map_or(Look::Refused, Look::Lack),
+                    .find_lack(request, tries.units)
+                    .map_or(Outcome::Refused, Outcome::Lack),
             },
-            Verdict::AfterPurge(most) if locked.may_purge() => Look::Dirty(most),
+            Admission::AfterPurge(most) if locked.may_purge() => Outcome::Dirty(most),
             // The kernel refused to purge what is dirty, or the program locked it.
-            Verdict::AfterPurge(_) | Verdict::Refused => Look::Refused,
+            Admission::AfterPurge(_) | Admission::Refused => Outcome::Refused,
         }
     }
 
@@ -189,37 +189,37 @@ impl<O: Os> PageHeap<O> {
         locked
     }
 
-    /// Commits a stretch, then puts it where requests find it. Returns the heap, locked, and the
+    /// Commits a range, then puts it where requests find it. Returns the heap, locked, and the
     /// room that was made.
-    fn commit_stretch<'h>(
+    fn commit_range<'h>(
         &'h self,
-        stretch: &Stretch<'h>,
-    ) -> (Locked<'h, O>, Result<Room<'h>, OutOfMemory>) {
-        let (arena, from, to) = (stretch.arena, stretch.from, stretch.to);
-        let committed = self.commit_with_tables(stretch.id, from, to);
+        range: &CommitRange<'h>,
+    ) -> (Locked<'h, O>, Result<Fit<'h>, OutOfMemory>) {
+        let (arena, from, to) = (range.arena, range.from, range.to);
+        let committed = self.commit_with_tables(range.id, from, to);
         let committed = committed.and_then(|()| {
-            let limit = stretch
+            let limit = range
                 .limit
                 .unwrap_or_else(|| arena.ready().min(arena.end()));
             self.commit(arena, from, to, limit)
         });
         if committed.is_ok() {
-            self.advise_units(stretch);
+            self.advise_units(range);
         }
         let mut locked = self.locked();
-        let aside = stretch.part.map(|part| locked.put_back(part, Age::New));
+        let aside = range.part.map(|part| locked.put_back(part, Age::New));
         let room = committed.and_then(|()| {
-            let free = locked.open_stretch(stretch).or(aside).ok_or(OutOfMemory)?;
+            let free = locked.open_range(range).or(aside).ok_or(OutOfMemory)?;
             Ok((free, from))
         });
         (locked, room)
     }
 
-    /// Asks the kernel for huge pages in a stretch of units.
-    fn advise_units(&self, stretch: &Stretch<'_>) {
-        if stretch.units > 0 {
-            let start = stretch.arena.layout().address(stretch.from);
-            self.advise(start..start + stretch.units * HUGE_BYTES, Huge::Want);
+    /// Asks the kernel for huge pages in a range of units.
+    fn advise_units(&self, range: &CommitRange<'_>) {
+        if range.units > 0 {
+            let start = range.arena.layout().address(range.from);
+            self.advise(start..start + range.units * HUGE_BYTES, Huge::Want);
         }
     }
 
@@ -250,12 +250,12 @@ impl<O: Os> PageHeap<O> {
 
     fn commit_exactly(&self, arena: &Arena, from: usize, to: usize) -> Result<(), OutOfMemory> {
         self.commit_bytes(arena.layout().address(from), (to - from) * SLICE_BYTES)?;
-        self.locked().note_committed(arena, from, to);
+        self.locked().set_committed(arena, from, to);
         Ok(())
     }
 }
 
-impl<'h> Stretch<'h> {
+impl<'h> CommitRange<'h> {
     /// Units of huge pages at the frontier or beyond it.
     pub(super) fn of_units(arena: &'h Arena, id: usize, at: usize, units: usize) -> Self {
         let to = at + units * HUGE_SLICES;
@@ -272,21 +272,21 @@ impl<'h> Stretch<'h> {
 }
 
 impl Tries {
-    /// Notes what came of an attempt, and says whether anything is left to try.
+    /// Takes in what came of an attempt, and says whether anything is left to try.
     fn after(
         &mut self,
         lack: &Lack<'_>,
         made: Result<(), Refusal>,
-        relinquish: impl FnOnce() -> bool,
+        decommit_free: impl FnOnce() -> bool,
     ) -> Missed {
         match (lack, made) {
             (Lack::Slices(_), Ok(())) => {}
             (Lack::Arena, Ok(())) => self.arena = false,
-            (Lack::Slices(stretch), Err(_)) if stretch.units > 0 => {
-                self.units = usize::from(stretch.units > 1);
+            (Lack::Slices(range), Err(_)) if range.units > 0 => {
+                self.units = usize::from(range.units > 1);
             }
-            (_, Err(Refusal::Commit)) if self.relinquish && relinquish() => {
-                self.relinquish = false;
+            (_, Err(Refusal::Commit)) if self.decommit_free && decommit_free() => {
+                self.decommit_free = false;
             }
             (_, Err(_)) => return Missed::Refused,
         }
@@ -314,28 +314,35 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// What a request lacks that finds no committed room; `None` when it cannot be met. What is to
     /// be committed of a free span is set aside.
-    fn find_lack(&mut self, goal: &Goal<'_>, units: usize) -> Option<Lack<'h>> {
-        if let Some((free, at)) = self.find_free(goal) {
-            return Some(Lack::Slices(self.stretch_in(free, at, goal.slices())));
+    fn find_lack(&mut self, request: &SpanRequest, units: usize) -> Option<Lack<'h>> {
+        if let Some((free, at)) = self.find_free(request) {
+            return Some(Lack::Slices(self.range_in_free_span(
+                free,
+                at,
+                request.slices,
+            )));
         }
-        match *goal {
-            Goal::At { id, at, slices } => {
-                let stretch = self.stretch_behind(id, at, slices)?;
-                Some(Lack::Slices(stretch))
-            }
-            Goal::Fit(want) if want.from == From::Dirty || want.is_too_long() => None,
-            Goal::Fit(want) => {
-                let mut arenas = 0..self.heap.arenas().len();
-                let unit = self.stretch_of_units(want, units);
-                let stretch =
-                    unit.or_else(|| arenas.find_map(|id| self.stretch_at_frontier(id, want)));
-                Some(stretch.map_or(Lack::Arena, Lack::Slices))
-            }
+        if let Some((id, at)) = request.at {
+            let range = self.range_behind(id, at, request.slices)?;
+            return Some(Lack::Slices(range));
         }
+        if request.source == SpanSource::Resident || request.is_too_long() {
+            return None;
+        }
+        let mut arenas = 0..self.heap.arenas().len();
+        let range = self
+            .range_of_units(request, units)
+            .or_else(|| arenas.find_map(|id| self.range_at_frontier(id, request)));
+        Some(range.map_or(Lack::Arena, Lack::Slices))
     }
 
     /// Slices of a free span.
-    fn stretch_in(&mut self, free: &'h Record, at: usize, slices: usize) -> Stretch<'h> {
+    fn range_in_free_span(
+        &mut self,
+        free: &'h SpanRecord,
+        at: usize,
+        slices: usize,
+    ) -> CommitRange<'h> {
         let (id, end) = (free.arena(), free.end());
         let arena = self.arena(id);
         let to = at + slices;
@@ -343,7 +350,7 @@ impl<'h, O: Os> Locked<'h, O> {
             true => self.widen(arena, to, end),
             false => to,
         };
-        Stretch {
+        CommitRange {
             arena,
             id,
             part: Some(self.set_aside(free, at, wide - at)),
@@ -356,34 +363,34 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// Slices at the frontier of an arena, the end of a free span before it among them. `None` if
     /// it ends too soon.
-    fn stretch_at_frontier(&mut self, id: usize, want: &Want) -> Option<Stretch<'h>> {
+    fn range_at_frontier(&mut self, id: usize, request: &SpanRequest) -> Option<CommitRange<'h>> {
         let arena = self.arena(id);
         let frontier = arena.frontier();
         let start = self
             .free_before(arena, frontier)
             .filter(|free| !free.is_huge())
             .map_or(frontier, |free| free.index.get());
-        let at = arena.layout().align_up(start, want.align);
-        self.stretch_over_frontier(id, at, want.slices)
+        let at = arena.layout().align_up(start, request.align);
+        self.range_over_frontier(id, at, request.slices)
     }
 
     /// Slices from `at` on, where a free span that reaches up to the frontier begins, or the
     /// frontier is.
-    fn stretch_behind(&mut self, id: usize, at: usize, slices: usize) -> Option<Stretch<'h>> {
+    fn range_behind(&mut self, id: usize, at: usize, slices: usize) -> Option<CommitRange<'h>> {
         let arena = self.arena(id);
         let free = self.free_at(arena, at);
-        let reaches = free.map_or(at, Record::end) == arena.frontier();
+        let reaches = free.map_or(at, SpanRecord::end) == arena.frontier();
         let ordinary = free.is_none_or(|free| !free.is_huge());
-        (reaches && ordinary).then(|| self.stretch_over_frontier(id, at, slices))?
+        (reaches && ordinary).then(|| self.range_over_frontier(id, at, slices))?
     }
 
     /// Slices from `at` on, in the free span before the frontier or beyond it.
-    fn stretch_over_frontier(
+    fn range_over_frontier(
         &mut self,
         id: usize,
         at: usize,
         slices: usize,
-    ) -> Option<Stretch<'h>> {
+    ) -> Option<CommitRange<'h>> {
         let (arena, to) = (self.arena(id), at + slices);
         if to > self.heap.growth_end(id) {
             return None;
@@ -393,7 +400,7 @@ impl<'h, O: Os> Locked<'h, O> {
             Some(free) if at < frontier => Some(self.set_aside(free, at, to.min(frontier) - at)),
             _ => None,
         };
-        Some(Stretch {
+        Some(CommitRange {
             arena,
             id,
             part,
@@ -406,42 +413,42 @@ impl<'h, O: Os> Locked<'h, O> {
 
     /// Moves the frontier over what is committed beyond it. Returns the free span that it begins,
     /// if there is any.
-    fn open_stretch(&mut self, stretch: &Stretch<'h>) -> Option<&'h Record> {
-        match stretch.units {
-            0 => self.pass_frontier(stretch.id, stretch.to),
-            _ => self.open_units(stretch),
+    fn open_range(&mut self, range: &CommitRange<'h>) -> Option<&'h SpanRecord> {
+        match range.units {
+            0 => self.pass_frontier(range.id, range.to),
+            _ => self.open_units(range),
         }
     }
 
     /// At most `most` units at the frontier of an arena for a request that suits them, if the
     /// policy has it so.
-    fn stretch_of_units(&self, want: &Want, most: usize) -> Option<Stretch<'h>> {
+    fn range_of_units(&self, request: &SpanRequest, most: usize) -> Option<CommitRange<'h>> {
         let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
         let batch = self.heap.huge_policy().batch(slabs);
-        let fits = want.density == Density::Dense && want.slices == 1 && want.align == 1;
+        let fits = request.fill == Fill::Dense && request.slices == 1 && request.align == 1;
         if batch == 0 || !fits || self.heap.os.strict_commit() {
             return None;
         }
         (0..self.heap.arenas().len()).find_map(|id| self.units_in(id, batch.min(most)))
     }
 
-    fn units_in(&self, id: usize, units: usize) -> Option<Stretch<'h>> {
+    fn units_in(&self, id: usize, units: usize) -> Option<CommitRange<'h>> {
         let arena = self.arena(id);
         let at = arena.frontier().next_multiple_of(HUGE_SLICES);
         let room = self.heap.growth_end(id).checked_sub(at)? / HUGE_SLICES;
         let units = units.min(room);
-        (units > 0).then(|| Stretch::of_units(arena, id, at, units))
+        (units > 0).then(|| CommitRange::of_units(arena, id, at, units))
     }
 
     /// Moves the frontier over units that are committed. Returns the first.
-    fn open_units(&mut self, stretch: &Stretch<'h>) -> Option<&'h Record> {
-        let Stretch {
+    fn open_units(&mut self, range: &CommitRange<'h>) -> Option<&'h SpanRecord> {
+        let CommitRange {
             arena,
             id,
             from,
             to,
             ..
-        } = *stretch;
+        } = *range;
         self.pass_frontier(id, from);
         arena.set_frontier(to);
         for at in (from..to).step_by(HUGE_SLICES) {

@@ -1,11 +1,13 @@
-//! How commit goes back to the kernel, where the kernel charges it: under strict overcommit, and
-//! under a limit on writable memory. Whole huge pages of free spans are uncommitted, so that
-//! mappings stay few.
+//! Whole huge pages of free spans: uncommitted, and split.
+//!
+//! Where the kernel charges commit (strict overcommit, or a limit on writable memory), free memory
+//! goes back as commit too: by whole huge pages, so that mappings stay few. A unit of huge pages
+//! ([`super::huge`]) is split before any page of it is purged.
 
-use super::arena::{Arena, Commit, Place};
+use super::arena::{Arena, Commit, SliceRef};
 use super::heap::{Locked, PageHeap};
 use super::huge::{free_in_unit, mark};
-use super::span::{Age, Record, State};
+use super::span::{Age, SpanRecord, State};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Huge, Os, OutOfMemory, Purged};
 use core::ops::Range;
@@ -27,15 +29,15 @@ struct Cursor {
 impl<O: Os> PageHeap<O> {
     /// Uncommits a part that was set aside, then puts it back. Returns how many bytes of commit
     /// went back; when the kernel refuses, the part stays set aside.
-    pub(super) fn uncommit_part(&self, part: &Record) -> Result<usize, OutOfMemory> {
+    pub(super) fn uncommit_part(&self, part: &SpanRecord) -> Result<usize, OutOfMemory> {
         let arena = &self.arenas()[part.arena()];
         let (from, to) = (part.index.get(), part.end());
-        self.calls.note_uncommit();
+        self.calls.count_uncommit();
         let start = NonNull::new(arena.layout().address(from) as *mut u8).ok_or(OutOfMemory)?;
         // SAFETY: slices of a free span, in one arena, set aside, so no thread uses them.
         unsafe { self.os.uncommit(start, (to - from) * SLICE_BYTES)? };
         let mut locked = self.locked();
-        let returned = arena.note(from, to, Commit::No);
+        let returned = arena.set_commit(from, to, Commit::No);
         locked.inner.counts.committed_slices -= returned;
         locked.count_returned(returned * SLICE_BYTES);
         locked.return_part(part, to, Purged::Zero);
@@ -45,12 +47,12 @@ impl<O: Os> PageHeap<O> {
     /// Uncommits the whole huge pages of free spans, but for what the program locked. Returns how
     /// many bytes of commit went back: none where the kernel charges no commit, for then its
     /// refusal was not about what is committed.
-    pub(super) fn relinquish(&self) -> usize {
+    pub(super) fn decommit_free(&self) -> usize {
         if !self.os.strict_commit() && self.os.data_limit().is_none() {
             return 0;
         }
         let (mut bytes, mut cursor) = (0, Cursor::default());
-        self.locked().give_up_units();
+        self.locked().split_untouched_units();
         while !self.os.is_locked() {
             let _alone = self.purging.lock();
             let part = self.locked().next_committed(&mut cursor);
@@ -66,7 +68,7 @@ impl<O: Os> PageHeap<O> {
     /// Makes the unit that a slice is in an ordinary part of the arena, if it is one. Free spans in
     /// it that were dirty count as old from now on. The lock is not held while the kernel splits
     /// the huge page; meanwhile the unit's spans come and go.
-    pub(super) fn end_unit(&self, place: Place<'_>) {
+    pub(super) fn split_unit(&self, place: SliceRef<'_>) {
         if !place.record().is_huge() {
             return;
         }
@@ -75,7 +77,7 @@ impl<O: Os> PageHeap<O> {
         let unit = start..start + HUGE_BYTES;
         let told = self
             .locked()
-            .ended()
+            .split_units()
             .include(unit.clone(), arena.layout().range());
         if let Some(range) = told {
             self.advise(range, Huge::Avoid);
@@ -87,7 +89,7 @@ impl<O: Os> PageHeap<O> {
 
 impl<'h, O: Os> Locked<'h, O> {
     /// Sets whole huge pages aside that are free and committed, at the cursor or beyond it.
-    fn next_committed(&mut self, cursor: &mut Cursor) -> Option<&'h Record> {
+    fn next_committed(&mut self, cursor: &mut Cursor) -> Option<&'h SpanRecord> {
         while let Some(arena) = self.heap.arenas().get(cursor.arena) {
             cursor.index = cursor.index.max(arena.layout().head);
             while cursor.index < arena.frontier() {
@@ -108,7 +110,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// The same in the span that begins at the cursor.
-    fn committed_at(&mut self, arena: &'h Arena, cursor: &mut Cursor) -> Option<&'h Record> {
+    fn committed_at(&mut self, arena: &'h Arena, cursor: &mut Cursor) -> Option<&'h SpanRecord> {
         let span = arena.record(cursor.index);
         if span.state() != State::Free || span.is_huge() {
             return None;
@@ -116,12 +118,12 @@ impl<'h, O: Os> Locked<'h, O> {
         let from = cursor.from.clamp(cursor.index, span.end());
         let (from, to) = committed_units(arena, from..span.end())?;
         cursor.from = to;
-        arena.spell_out(span);
+        arena.write_masks(span);
         Some(self.set_aside(span, from, to - from))
     }
 
     /// Makes the units ordinary that no slab came to yet.
-    fn give_up_units(&mut self) {
+    fn split_untouched_units(&mut self) {
         for arena in self.heap.arenas() {
             let mut index = arena.layout().head;
             while index < arena.frontier() {

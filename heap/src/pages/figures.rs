@@ -1,4 +1,5 @@
-//! The figures of the page heap.
+//! The figures of the page heap: running counts, their values at one moment, and the mirror that
+//! other processes read.
 
 use super::arena::Arena;
 use super::span::{USES, Use};
@@ -104,23 +105,23 @@ impl CallCounts {
         }
     }
 
-    pub(super) fn note_reserve(&self) {
+    pub(super) fn count_reserve(&self) {
         self.reserve.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn note_commit(&self) {
+    pub(super) fn count_commit(&self) {
         self.commit.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn note_uncommit(&self) {
+    pub(super) fn count_uncommit(&self) {
         self.uncommit.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn note_purge(&self) {
+    pub(super) fn count_purge(&self) {
         self.purge.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn note_move(&self) {
+    pub(super) fn count_move(&self) {
         self.move_pages.fetch_add(1, Relaxed);
     }
 

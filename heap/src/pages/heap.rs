@@ -1,12 +1,12 @@
 //! The page heap: what it consists of, and its lock. All of this is off the fast paths.
 
-use super::arena::{Arena, MAX_ARENAS, Place, Sides};
+use super::arena::{Arena, MAX_ARENAS, Sides, SliceRef};
 use super::figures::{CallCounts, Counts, Mirror, Totals, Zeroing};
 use super::figures::{MIRROR_PART, MIRROR_SLICES};
-use super::huge::{Ended, Policy};
-use super::limits::{Footprint, Limits, Verdict};
-use super::predictor::Habits;
-use super::span::{Queue, Queued, Record, State, Use};
+use super::huge::{Policy, SplitUnits};
+use super::limits::{Admission, Footprint, Limits};
+use super::predictor::Predictor;
+use super::span::{Queue, Queued, SpanRecord, State, Use};
 use super::zero_state::Swept;
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{
@@ -44,8 +44,8 @@ pub struct PageHeap<O: Os> {
     /// `committing`.
     pub(super) closed: AtomicUsize,
     pub(super) decay_ms: AtomicU64,
-    /// A [`super::Chores`].
-    pub(super) chores: AtomicU8,
+    /// A [`super::Driver`].
+    pub(super) driver: AtomicU8,
     pub(super) limits: Limits,
     /// Bytes of pages of spans in use that are known to be away.
     pub(super) absent: AtomicIsize,
@@ -58,7 +58,7 @@ pub struct PageHeap<O: Os> {
     /// Taken before `lock`.
     pub(super) purging: FutexLock,
     /// What large reused blocks were found to be.
-    pub(super) habits: Habits,
+    pub(super) predictor: Predictor,
     pub(super) zeroing: Zeroing,
     pub(super) calls: CallCounts,
     /// Spans in use whose pages were moved into them; see [`super::moves`].
@@ -75,15 +75,15 @@ pub struct PageHeap<O: Os> {
     inner: UnsafeCell<Inner>,
     /// A small process uses the first only, which stands beside the fields above.
     arenas: [Arena; MAX_ARENAS],
-    /// Where units of huge pages ended. guarded by: lock
-    ended: UnsafeCell<Ended>,
+    /// Where units of huge pages were split. guarded by: lock
+    split_units: UnsafeCell<SplitUnits>,
 }
 
 /// What the lock guards, beside the arenas' records and masks of free spans.
 #[derive(Debug)]
 pub(super) struct Inner {
     /// All free spans.
-    pub(super) fit: Tree<Record>,
+    pub(super) fit: Tree<SpanRecord>,
     /// Free spans with dirty pages, oldest first.
     pub(super) aging: Queue,
     /// Those that the kernel refused to purge.
@@ -96,11 +96,11 @@ pub(super) struct Inner {
     /// Where others see them.
     pub(super) mirror: Option<Mirror>,
     /// Slices in use when they were last copied there.
-    pub(super) reflected: usize,
+    pub(super) mirrored_slices: usize,
 }
 
-// SAFETY: `inner` and `ended` are reached only under `lock`; the rest is atomics, constants, and
-// arenas (Sync).
+// SAFETY: `inner` and `split_units` are reached only under `lock`; the rest is atomics, constants,
+// and arenas (Sync).
 unsafe impl<O: Os> Sync for PageHeap<O> {}
 // SAFETY: nothing in it is tied to a thread.
 unsafe impl<O: Os + Send> Send for PageHeap<O> {}
@@ -131,13 +131,13 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Calls `visit` with every span, in the order of addresses within an arena.
-    pub(super) fn for_each_record(&self, mut visit: impl FnMut(Place<'h>, &'h Record)) {
+    pub(super) fn for_each_record(&self, mut visit: impl FnMut(SliceRef<'h>, &'h SpanRecord)) {
         for arena in self.heap.arenas() {
             let mut index = arena.layout().head;
             while index < arena.frontier() {
                 let record = arena.record(index);
                 let end = record.end();
-                visit(Place { arena, index }, record);
+                visit(SliceRef { arena, index }, record);
                 index = end.max(index + 1);
             }
         }
@@ -147,20 +147,20 @@ impl<'h, O: Os> Locked<'h, O> {
     /// writing them costs some ns, and a thread that allocates and frees one large block again and
     /// again should not pay them each time.
     #[inline]
-    pub(super) fn reflect(&mut self) {
+    pub(super) fn update_mirror(&mut self) {
         let used = self.inner.counts.used_slices;
-        let moved = used.abs_diff(self.inner.reflected);
-        // From the first span on, however small it is, it is told where the arena is.
-        let is_first = self.inner.reflected == 0 && used != 0;
+        let moved = used.abs_diff(self.inner.mirrored_slices);
+        // The first span, however small, makes the mirror say where the arena is.
+        let is_first = self.inner.mirrored_slices == 0 && used != 0;
         if is_first || moved * MIRROR_PART >= used.max(MIRROR_SLICES) {
-            self.reflect_now();
+            self.write_mirror();
         }
     }
 
-    /// The same, in any case.
+    /// Copies the figures to the mirror, if there is one.
     #[cold]
-    pub(super) fn reflect_now(&mut self) {
-        self.inner.reflected = self.inner.counts.used_slices;
+    pub(super) fn write_mirror(&mut self) {
+        self.inner.mirrored_slices = self.inner.counts.used_slices;
         if let Some(mirror) = self.inner.mirror.filter(|_| shared::is_mine()) {
             mirror.write(&self.inner.counts, self.page_bytes(), self.heap.arenas());
         }
@@ -180,7 +180,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Whether `slices` more slices in use keep the hard limit.
-    pub(super) fn judge(&self, slices: usize, use_: Use) -> Verdict {
+    pub(super) fn judge(&self, slices: usize, use_: Use) -> Admission {
         self.heap.limits.judge(slices, use_, || self.footprint())
     }
 
@@ -209,16 +209,16 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Where units of huge pages ended.
-    pub(super) fn ended(&mut self) -> &mut Ended {
+    /// Where units of huge pages were split.
+    pub(super) fn split_units(&mut self) -> &mut SplitUnits {
         // SAFETY: the lock is held, and this is the only reference.
-        unsafe { &mut *self.heap.ended.get() }
+        unsafe { &mut *self.heap.split_units.get() }
     }
 }
 
 impl<O: Os> Drop for Locked<'_, O> {
     fn drop(&mut self) {
-        self.reflect();
+        self.update_mirror();
     }
 }
 
@@ -235,13 +235,13 @@ impl<O: Os> PageHeap<O> {
             arenas_in_use: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
             decay_ms: AtomicU64::new(DEFAULT_DECAY_MS),
-            chores: AtomicU8::new(0),
+            driver: AtomicU8::new(0),
             limits: Limits::new(),
             absent: AtomicIsize::new(0),
             huge: AtomicU8::new(Policy::Auto as u8),
             committing: FutexLock::new(Rank::Committing),
             purging: FutexLock::new(Rank::Purging),
-            habits: Habits::new(),
+            predictor: Predictor::new(),
             zeroing: Zeroing::new(),
             calls: CallCounts::new(),
             moved_spans: AtomicUsize::new(0),
@@ -258,10 +258,10 @@ impl<O: Os> PageHeap<O> {
                 swept: Swept::NOTHING,
                 counts: Counts::new(),
                 mirror: None,
-                reflected: 0,
+                mirrored_slices: 0,
             }),
             arenas: [const { Arena::new() }; MAX_ARENAS],
-            ended: UnsafeCell::new(Ended::new()),
+            split_units: UnsafeCell::new(SplitUnits::new()),
         }
     }
 
@@ -272,27 +272,27 @@ impl<O: Os> PageHeap<O> {
 
     /// The slice at `address`; `None` outside the arenas. Takes no lock.
     #[inline]
-    pub fn locate(&self, address: usize) -> Option<Place<'_>> {
+    pub fn locate(&self, address: usize) -> Option<SliceRef<'_>> {
         // The first arena by the bounds of the fast path: most programs have no other.
         let base = self.primary_base.load(Ordering::Acquire);
         let index = address.wrapping_sub(base) >> SLICE_SHIFT;
         if index < self.primary_slices.load(Ordering::Acquire) {
             let arena = &self.arenas[0];
-            return Some(Place { arena, index });
+            return Some(SliceRef { arena, index });
         }
         self.locate_anywhere(address)
     }
 
     /// [`PageHeap::locate`] in all arenas.
     #[inline(never)]
-    fn locate_anywhere(&self, address: usize) -> Option<Place<'_>> {
+    fn locate_anywhere(&self, address: usize) -> Option<SliceRef<'_>> {
         let within = |arena: &'_ Arena| {
             let index = address.wrapping_sub(arena.layout().base) >> SLICE_SHIFT;
             (index < arena.tagged().min(arena.end())).then_some(index)
         };
         let arenas = self.arenas();
         arenas.iter().find_map(|arena| {
-            Some(Place {
+            Some(SliceRef {
                 arena,
                 index: within(arena)?,
             })
@@ -307,7 +307,7 @@ impl<O: Os> PageHeap<O> {
 
     /// Calls `visit` with the first slice of every span of one use. The lock is held: `visit` must
     /// not call back into the heap, nor allocate.
-    pub fn for_each_span(&self, use_: Use, mut visit: impl FnMut(Place<'_>)) {
+    pub fn for_each_span(&self, use_: Use, mut visit: impl FnMut(SliceRef<'_>)) {
         let locked = self.locked();
         locked.for_each_record(|place, record| {
             if record.state() == State::Used(use_) {
@@ -321,9 +321,9 @@ impl<O: Os> PageHeap<O> {
         &self.limits
     }
 
-    /// Hears that `bytes` more bytes (fewer, if negative) of spans in use are not resident, and
-    /// stay away for now.
-    pub fn note_absent(&self, bytes: isize) {
+    /// Counts `bytes` more bytes (fewer, if negative) of spans in use that are known not to be
+    /// resident.
+    pub fn count_absent(&self, bytes: isize) {
         self.absent.fetch_add(bytes, Relaxed);
     }
 
@@ -354,7 +354,7 @@ impl<O: Os> PageHeap<O> {
     pub fn set_mirror(&self, mirror: Option<Mirror>) {
         let mut locked = self.locked();
         locked.inner.mirror = mirror;
-        locked.reflect_now();
+        locked.write_mirror();
     }
 
     /// Sets when slabs come from huge pages. Arenas that exist stay as they are.
@@ -486,7 +486,7 @@ impl<O: Os> PageHeap<O> {
 }
 
 /// The address of a slice, as a pointer.
-pub(super) fn address_of(place: Place<'_>) -> NonNull<u8> {
+pub(super) fn address_of(place: SliceRef<'_>) -> NonNull<u8> {
     // SAFETY: an address in an arena is not null.
     unsafe { NonNull::new_unchecked(place.slice_base() as *mut u8) }
 }

@@ -1,24 +1,20 @@
 //! Huge pages, where a process fills them.
 //!
 //! The kernel makes a huge page resident in a sixth of the time of its 512 pages, and all of them
-//! at once. So it is asked for them in *units* only: whole huge pages at the frontier that slabs
-//! are carved from once the process has many slabs. These are filled from the lowest address on, so
-//! at most the last one is part empty. Slices of a unit are marked one by one; the free ones that
-//! were never touched go to slabs only, and merge with nothing beyond the unit. Before any page of
-//! a unit is purged it is split, and an ordinary part of the arena for good: the kernel would keep
-//! what is left of a huge page as a whole, and put back together what it was asked to take apart.
+//! at once. So Neap asks for them in *units* only: whole huge pages at the frontier that slabs are
+//! carved from once the process has many slabs. These are filled from the lowest address on, so at
+//! most the last one is part empty. Slices of a unit are marked one by one. The free ones that were
+//! never touched go to slabs only, and merge with nothing beyond the unit. Before any page of a
+//! unit is purged, Neap splits the unit and makes it an ordinary part of the arena for good.
+//! Otherwise the kernel would keep what is left of the huge page as a whole, and put back together
+//! what it was asked to take apart.
 //!
 //! Advice parts mappings, whose number is limited. So units are opened in batches that grow with
-//! the slabs, and [`super::ended`] bounds the ranges in which they ended.
-//!
-//! Where units of huge pages ended, as ranges of addresses that the kernel was told to use no huge
-//! pages for.
-//!
-//! Every such range among units that go on is a mapping of its own, and parts its neighbours. A
-//! process may have some 65,000 mappings, so ranges are few: beyond [`MOST_RANGES`] a unit that
-//! ends is joined to the nearest range, with what lies between. The units there keep the huge pages
-//! that they have until they end themselves; what is faulted in there later comes as ordinary
-//! pages.
+//! the slabs. Where units were split, Neap tells the kernel to use no huge pages. Each such range
+//! among units that go on is a mapping of its own, and parts its neighbours. So beyond
+//! [`MOST_RANGES`] a unit that is split is joined to the nearest range, with what lies between. The
+//! units there keep the huge pages that they have until they are split themselves; what is faulted
+//! in there later comes as ordinary pages.
 
 use super::arena::{Arena, MAX_ARENAS};
 use super::span::State;
@@ -48,7 +44,7 @@ pub(super) fn free_in_unit(arena: &Arena, from: usize) -> u32 {
     free
 }
 
-/// Notes of all slices of the unit at `from` whether they are huge.
+/// Sets for all slices of the unit at `from` whether they are huge.
 pub(super) fn mark(arena: &Arena, from: usize, advice: Huge) {
     (from..from + HUGE_SLICES).for_each(|index| arena.record(index).set_huge(advice == Huge::Want));
 }
@@ -70,12 +66,12 @@ const ROOM: usize = MOST_RANGES + MAX_ARENAS;
 
 /// The ranges, lowest first; no two of them touch.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct SplitUnits {
     ranges: [(usize, usize); ROOM],
     count: usize,
 }
 
-impl Ended {
+impl SplitUnits {
     pub(super) const fn new() -> Self {
         Self {
             ranges: [(0, 0); ROOM],
@@ -168,53 +164,53 @@ mod tests {
     const ARENA: Range<usize> = 0..1 << 20;
 
     /// Takes in units of length 1, and looks that what was told covers them and is what is noted.
-    fn include_all(ended: &mut Ended, units: impl Iterator<Item = usize>) -> BTreeSet<usize> {
+    fn include_all(split: &mut SplitUnits, units: impl Iterator<Item = usize>) -> BTreeSet<usize> {
         let mut told = BTreeSet::new();
         for unit in units {
-            told.extend(ended.include(unit..unit + 1, ARENA).into_iter().flatten());
+            told.extend(split.include(unit..unit + 1, ARENA).into_iter().flatten());
             assert!(told.contains(&unit));
-            assert_eq!(ended.include(unit..unit + 1, ARENA), None);
+            assert_eq!(split.include(unit..unit + 1, ARENA), None);
         }
-        let noted: BTreeSet<_> = ended.known().iter().flat_map(|r| r.0..r.1).collect();
+        let noted: BTreeSet<_> = split.known().iter().flat_map(|r| r.0..r.1).collect();
         assert_eq!(told, noted);
         let apart = |pair: &[(usize, usize)]| pair[0].1 < pair[1].0;
-        assert!(ended.known().windows(2).all(apart), "{:?}", ended.known());
+        assert!(split.known().windows(2).all(apart), "{:?}", split.known());
         told
     }
 
     #[test]
     fn neighbours_join() {
-        let mut ended = Ended::new();
-        include_all(&mut ended, [5, 7, 6, 9, 4].into_iter());
-        assert_eq!(ended.known(), [(4, 8), (9, 10)]);
-        assert_eq!(ended.include(8..9, ARENA), Some(8..9));
-        assert_eq!(ended.known(), [(4, 10)]);
+        let mut split = SplitUnits::new();
+        include_all(&mut split, [5, 7, 6, 9, 4].into_iter());
+        assert_eq!(split.known(), [(4, 8), (9, 10)]);
+        assert_eq!(split.include(8..9, ARENA), Some(8..9));
+        assert_eq!(split.known(), [(4, 10)]);
     }
 
     #[test]
-    fn ranges_are_few_whatever_ends() {
+    fn ranges_are_few_whatever_is_split() {
         for step in [2, 3, 7, 101] {
-            let mut ended = Ended::new();
+            let mut split = SplitUnits::new();
             let units: Vec<_> = (0..3000).map(|unit| unit * step % 3001).collect();
-            include_all(&mut ended, units.into_iter().filter(|unit| unit % 2 == 0));
-            assert!(ended.count <= MOST_RANGES);
+            include_all(&mut split, units.into_iter().filter(|unit| unit % 2 == 0));
+            assert!(split.count <= MOST_RANGES);
         }
     }
 
     #[test]
     fn too_many_join_the_nearest() {
-        let mut ended = Ended::new();
-        include_all(&mut ended, (0..MOST_RANGES).map(|unit| unit * 100));
-        assert_eq!(ended.include(130..131, ARENA), Some(101..131));
-        assert_eq!(ended.include(270..271, ARENA), Some(270..300));
-        assert_eq!(ended.count, MOST_RANGES);
+        let mut split = SplitUnits::new();
+        include_all(&mut split, (0..MOST_RANGES).map(|unit| unit * 100));
+        assert_eq!(split.include(130..131, ARENA), Some(101..131));
+        assert_eq!(split.include(270..271, ARENA), Some(270..300));
+        assert_eq!(split.count, MOST_RANGES);
         // An arena without a range gets one.
         let other = 2 << 20..3 << 20;
         let unit = other.start + 4..other.start + 5;
-        assert_eq!(ended.include(unit.clone(), other.clone()), Some(unit));
+        assert_eq!(split.include(unit.clone(), other.clone()), Some(unit));
         let second = other.start + 8..other.start + 9;
         assert_eq!(
-            ended.include(second, other.clone()),
+            split.include(second, other.clone()),
             Some(other.start + 5..other.start + 9)
         );
     }

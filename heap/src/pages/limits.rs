@@ -36,7 +36,7 @@ pub struct Limits {
 
 /// Whether a request may be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Admission {
     /// It may.
     Granted,
     /// It may once at most this number of bytes of free pages are dirty.
@@ -164,10 +164,10 @@ impl Limits {
         slices: usize,
         use_: Use,
         held: impl FnOnce() -> Footprint,
-    ) -> Verdict {
+    ) -> Admission {
         let hard = self.hard();
         if hard == usize::MAX {
-            return Verdict::Granted;
+            return Admission::Granted;
         }
         let held = held();
         let wanted = match use_ {
@@ -178,11 +178,11 @@ impl Limits {
             .checked_sub(held.used)
             .and_then(|room| room.checked_sub(wanted))
         {
-            None => Verdict::Refused,
+            None => Admission::Refused,
             // Dirty pages that the request takes over count twice here: at worst it purges a little
             // early.
-            Some(room) if held.dirty > room => Verdict::AfterPurge(room),
-            Some(_) => Verdict::Granted,
+            Some(room) if held.dirty > room => Admission::AfterPurge(room),
+            Some(_) => Admission::Granted,
         }
     }
 }

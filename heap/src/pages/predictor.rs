@@ -1,28 +1,26 @@
-//! What large reused blocks of about one size were found to be of late: untouched, or written all
-//! over.
+//! What `calloc` expects of a large reused block: untouched, or populated throughout.
 //!
-//! Programs repeat themselves: a buffer that is asked for again and again is mostly used in the
+//! Programs repeat themselves: a buffer that is allocated again and again is mostly used in the
 //! same way. After some findings in a row the next is expected to be the same; every
-//! [`LOOK_EVERY`]th time the kernel is asked all the same. A wrong expectation costs time, never
+//! [`LOOK_EVERY`]th time the kernel is queried all the same. A misprediction costs time, never
 //! correctness.
 //!
-//! A few OS pages of a long block, evenly spread, that stand for all of it.
-//!
-//! They answer two questions that would cost more to ask of every page. Is a block that was full
-//! full again? And does anybody use the pages that `calloc` writes zeros to, time after time? For
-//! the second they are purged: if they are populated the next time, the program touched them since.
-//! If not, it does not touch the others either.
+//! *Probe pages* are a few OS pages of a long block, evenly spread, that stand for all of it. They
+//! answer two questions that would cost more to ask of every page. Is a block that was full once
+//! full again? And does the program still use the pages that `calloc` clears, time after time? For
+//! the second, Neap purges them. If they are populated the next time, the program touched them
+//! since. If not, it does not touch the others either.
 
 use crate::base::sync::plain::{AtomicI8, AtomicU8, Ordering::Relaxed};
 use crate::base::units::SLICE_BYTES;
 
-/// Findings of [`Finding::Full`] in a row that make a habit: to be wrong costs a write.
+/// This many findings of [`Occupancy::All`] in a row predict the next: to be wrong costs a write.
 const SURELY_FULL: i8 = 4;
-/// Findings of [`Finding::Untouched`] in a row that make one: to be wrong throws away pages, which
-/// cost some 40 times as much to fault in as to write. Who uses a block every 32nd time or more
-/// often never gets there.
+/// This many findings of [`Occupancy::None`] in a row predict the next: to be wrong throws away
+/// pages, which cost some 40 times as much to fault in as to write. A block that is used every 32nd
+/// time or more often never gets there.
 const SURELY_UNTOUCHED: i8 = 32;
-/// How often a habit is looked at again.
+/// Every time of this many, the kernel is queried although the finding is predicted.
 const LOOK_EVERY: i8 = 8;
 /// Where the counting starts over: far over the two, a multiple of [`LOOK_EVERY`].
 const MOST: i8 = 120;
@@ -33,19 +31,19 @@ const SIZES: usize = STEPS * usize::BITS as usize;
 
 /// What the kernel found about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(super) enum Occupancy {
     /// No page is populated.
-    Untouched,
+    None,
     /// All are.
-    Full,
+    All,
     /// Some are.
-    Mixed,
+    Some,
 }
 
-/// What to do with a block's samples; see [`super::samples`].
+/// What to do with a block's probe pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// They were purged a while ago: what they tell counts.
+pub(super) enum ProbeStep {
+    /// They were purged a while ago: see whether the program touched them since.
     Judge,
     /// It is time to purge them.
     Probe,
@@ -53,10 +51,10 @@ pub(super) enum Look {
     Wait,
 }
 
-/// Of this many long blocks with populated pages, the samples of one are purged.
+/// Of this many long blocks with populated pages, the probe pages of one are purged.
 const PROBE_EVERY: u8 = 4;
-/// From here on samples were purged; what is above counts how often they were found untouched
-/// since.
+/// From here on the probe pages were purged; what is above counts how often they were found
+/// untouched since.
 const PROBED: u8 = 64;
 /// This many times in a row make a block idle: until then it was written for as much as it costs to
 /// fault a part of it in again.
@@ -64,18 +62,18 @@ const SURELY_IDLE: u8 = 16;
 
 /// A memory of findings, by size. Zeroed, it remembers nothing.
 #[derive(Debug)]
-pub(super) struct Habits {
-    /// Below [`PROBED`]: how many times [`Habits::next_look`] was asked. The samples of the blocks
-    /// of one size are not told apart.
-    looks: [AtomicU8; SIZES],
-    /// How many findings in a row: above 0 of [`Finding::Untouched`], below 0 of [`Finding::Full`].
+pub(super) struct Predictor {
+    /// Below [`PROBED`]: how often [`Predictor::next_step`] was called. Blocks of one size share
+    /// their probe pages' count.
+    probes: [AtomicU8; SIZES],
+    /// How many findings in a row: above 0 of [`Occupancy::None`], below 0 of [`Occupancy::All`].
     rows: [AtomicI8; SIZES],
 }
 
-impl Habits {
+impl Predictor {
     pub(super) const fn new() -> Self {
         Self {
-            looks: [const { AtomicU8::new(0) }; SIZES],
+            probes: [const { AtomicU8::new(0) }; SIZES],
             rows: [const { AtomicI8::new(0) }; SIZES],
         }
     }
@@ -84,61 +82,65 @@ impl Habits {
         &self.rows[row_of(bytes)]
     }
 
-    /// What to do with the samples of a block of this size that had populated pages.
-    pub(super) fn next_look(&self, bytes: usize) -> Look {
-        let looks = &self.looks[row_of(bytes)];
-        let count = looks.load(Relaxed);
+    /// What to do with the probe pages of a block of this size that had populated pages.
+    pub(super) fn next_step(&self, bytes: usize) -> ProbeStep {
+        let probes = &self.probes[row_of(bytes)];
+        let count = probes.load(Relaxed);
         if count >= PROBED {
-            return Look::Judge;
+            return ProbeStep::Judge;
         }
-        looks.store((count + 1) % PROBE_EVERY, Relaxed);
-        if count == 0 { Look::Probe } else { Look::Wait }
+        probes.store((count + 1) % PROBE_EVERY, Relaxed);
+        if count == 0 {
+            ProbeStep::Probe
+        } else {
+            ProbeStep::Wait
+        }
     }
 
-    /// The samples of a block of this size were purged.
-    pub(super) fn note_probe(&self, bytes: usize) {
-        self.looks[row_of(bytes)].store(PROBED, Relaxed);
+    /// The probe pages of a block of this size were purged.
+    pub(super) fn record_probe(&self, bytes: usize) {
+        self.probes[row_of(bytes)].store(PROBED, Relaxed);
     }
 
-    /// The program touched the samples that were purged.
-    pub(super) fn note_use(&self, bytes: usize) {
-        self.looks[row_of(bytes)].store(1, Relaxed);
+    /// The program touched the probe pages that were purged.
+    pub(super) fn record_use(&self, bytes: usize) {
+        self.probes[row_of(bytes)].store(1, Relaxed);
     }
 
     /// It did not. True when that is so often enough.
-    pub(super) fn note_idle(&self, bytes: usize) -> bool {
-        let looks = &self.looks[row_of(bytes)];
-        let times = looks.load(Relaxed).max(PROBED) - PROBED + 1;
+    pub(super) fn record_idle(&self, bytes: usize) -> bool {
+        let probes = &self.probes[row_of(bytes)];
+        let times = probes.load(Relaxed).max(PROBED) - PROBED + 1;
         let enough = times >= SURELY_IDLE;
-        looks.store(if enough { 1 } else { PROBED + times }, Relaxed);
+        probes.store(if enough { 1 } else { PROBED + times }, Relaxed);
         enough
     }
 
-    /// What a block of this size is expected to be; [`Finding::Mixed`] when the kernel is to be
+    /// What a block of this size is expected to be; [`Occupancy::Some`] when the kernel is to be
     /// asked.
-    pub(super) fn expected(&self, bytes: usize) -> Finding {
+    pub(super) fn expected(&self, bytes: usize) -> Occupancy {
         let row = self.row(bytes);
         let count = row.load(Relaxed);
         let unsure = (-SURELY_FULL + 1..SURELY_UNTOUCHED).contains(&count);
         if unsure || count % LOOK_EVERY == 0 {
-            return Finding::Mixed;
+            return Occupancy::Some;
         }
         row.store(longer(count), Relaxed);
         if count > 0 {
-            Finding::Untouched
+            Occupancy::None
         } else {
-            Finding::Full
+            Occupancy::All
         }
     }
 
     /// Remembers what was found; says how many times in a row it was.
-    pub(super) fn note(&self, bytes: usize, finding: Finding) -> usize {
+    pub(super) fn record(&self, bytes: usize, finding: Occupancy) -> usize {
         let row = self.row(bytes);
         let count = match (finding, row.load(Relaxed)) {
-            (Finding::Mixed, _) => 0,
-            (Finding::Untouched, count @ 1..) | (Finding::Full, count @ ..0) => longer(count),
-            (Finding::Untouched, _) => 1,
-            (Finding::Full, _) => -1,
+            (Occupancy::Some, _) => 0,
+            (Occupancy::None, count @ 1..) | (Occupancy::All, count @ ..0) => longer(count),
+            (Occupancy::None, _) => 1,
+            (Occupancy::All, _) => -1,
         };
         row.store(count, Relaxed);
         count.unsigned_abs() as usize
@@ -180,16 +182,16 @@ impl Run {
     }
 }
 
-/// Bytes for which there is one sample; a run has at least two.
+/// Bytes for which there is one probe page; a run has at least two.
 const APART: usize = 1 << 20;
 const MOST_SAMPLES: usize = 16;
 
-/// Of this many samples, the slice around one is looked at, to tell whether a block is full.
+/// Of this many probe pages, the slice around one is looked at, to tell whether a block is full.
 const SLICE_EVERY: usize = 4;
 
-/// The samples of one block.
+/// The probe pages of one block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Samples {
+pub(super) struct ProbePages {
     start: usize,
     /// Bytes from one to the next, a multiple of a slice.
     apart: usize,
@@ -197,8 +199,8 @@ pub(super) struct Samples {
     page: usize,
 }
 
-impl Samples {
-    /// The samples of a run of at least two slices, in OS pages of `page` bytes.
+impl ProbePages {
+    /// The probe pages of a run of at least two slices, in OS pages of `page` bytes.
     pub(super) fn of(run: Run, page: usize) -> Self {
         let count = (run.bytes / APART).clamp(2, MOST_SAMPLES);
         Self {
@@ -214,7 +216,8 @@ impl Samples {
         self.count
     }
 
-    /// The slice's worth of bytes that sample `number` lies in: the last of its part of the block.
+    /// The slice's worth of bytes that probe page `number` lies in: the last of its part of the
+    /// block.
     fn slice(&self, number: usize) -> Run {
         Run {
             start: self.start + (number + 1) * self.apart - SLICE_BYTES,
@@ -222,7 +225,7 @@ impl Samples {
         }
     }
 
-    /// Another page of its slice for every sample, for programs like to touch pages at even
+    /// Another page of its slice for every probe page, for programs like to touch pages at even
     /// distances.
     fn page(&self, number: usize) -> Run {
         let pages = (SLICE_BYTES / self.page).max(1);
@@ -259,37 +262,37 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn a_habit_takes_findings_in_a_row() {
+    fn a_prediction_takes_findings_in_a_row() {
         let sure = [
-            (Finding::Untouched, SURELY_UNTOUCHED + 1),
-            (Finding::Full, SURELY_FULL),
+            (Occupancy::None, SURELY_UNTOUCHED + 1),
+            (Occupancy::All, SURELY_FULL),
         ];
         for (finding, sure) in sure {
-            let habits = Habits::new();
+            let predictor = Predictor::new();
             for round in 1..=sure as usize {
-                assert_eq!(habits.expected(MIB), Finding::Mixed);
-                assert_eq!(habits.note(MIB, finding), round);
+                assert_eq!(predictor.expected(MIB), Occupancy::Some);
+                assert_eq!(predictor.record(MIB, finding), round);
             }
-            assert_eq!(habits.expected(MIB), finding);
-            assert_eq!(habits.expected(2 * MIB), Finding::Mixed);
+            assert_eq!(predictor.expected(MIB), finding);
+            assert_eq!(predictor.expected(2 * MIB), Occupancy::Some);
             assert_eq!(
-                habits.expected(MIB + MIB / 8),
+                predictor.expected(MIB + MIB / 8),
                 finding,
                 "about the same size"
             );
-            assert_eq!(habits.note(MIB, Finding::Mixed), 0);
-            assert_eq!(habits.expected(MIB), Finding::Mixed);
+            assert_eq!(predictor.record(MIB, Occupancy::Some), 0);
+            assert_eq!(predictor.expected(MIB), Occupancy::Some);
         }
     }
 
     #[test]
-    fn a_habit_is_looked_at_for_ever() {
-        for finding in [Finding::Untouched, Finding::Full] {
-            let habits = Habits::new();
+    fn a_prediction_is_checked_again_and_again() {
+        for finding in [Occupancy::None, Occupancy::All] {
+            let predictor = Predictor::new();
             let (mut asked, mut last) = (0, 0);
             for round in 0..10_000 {
-                if habits.expected(MIB) == Finding::Mixed {
-                    habits.note(MIB, finding);
+                if predictor.expected(MIB) == Occupancy::Some {
+                    predictor.record(MIB, finding);
                     assert!(round - last <= LOOK_EVERY as usize, "{round} after {last}");
                     (asked, last) = (asked + 1, round);
                 }
@@ -302,36 +305,36 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_judged_until_they_tell() {
-        let habits = Habits::new();
+    fn probe_pages_are_judged_until_they_tell() {
+        let predictor = Predictor::new();
         for _ in 0..100 {
-            assert_eq!(habits.next_look(MIB), Look::Probe);
-            habits.note_probe(MIB);
+            assert_eq!(predictor.next_step(MIB), ProbeStep::Probe);
+            predictor.record_probe(MIB);
             for _ in 1..SURELY_IDLE {
-                assert_eq!(habits.next_look(MIB), Look::Judge);
-                assert!(!habits.note_idle(MIB));
+                assert_eq!(predictor.next_step(MIB), ProbeStep::Judge);
+                assert!(!predictor.record_idle(MIB));
             }
-            assert!(habits.note_idle(MIB));
+            assert!(predictor.record_idle(MIB));
             for _ in 1..PROBE_EVERY {
-                assert_eq!(habits.next_look(MIB), Look::Wait);
+                assert_eq!(predictor.next_step(MIB), ProbeStep::Wait);
             }
         }
-        assert_eq!(habits.next_look(MIB), Look::Probe);
-        habits.note_probe(MIB);
-        habits.note_use(MIB);
-        assert_eq!(habits.next_look(MIB), Look::Wait);
+        assert_eq!(predictor.next_step(MIB), ProbeStep::Probe);
+        predictor.record_probe(MIB);
+        predictor.record_use(MIB);
+        assert_eq!(predictor.next_step(MIB), ProbeStep::Wait);
     }
 
     #[test]
     fn every_size_has_its_row() {
-        let habits = Habits::new();
+        let predictor = Predictor::new();
         for bytes in [0, 1, 4096, 1 << 47, usize::MAX] {
-            assert_eq!(habits.note(bytes, Finding::Full), 1, "{bytes}");
+            assert_eq!(predictor.record(bytes, Occupancy::All), 1, "{bytes}");
         }
     }
 
     #[test]
-    fn samples_lie_in_the_block_and_apart() {
+    fn probe_pages_lie_in_the_block_and_apart() {
         for (bytes, page) in [
             (2 << 20, 4096),
             (5_000_000, 4096),
@@ -342,7 +345,7 @@ mod tests {
                 start: 0x10000,
                 bytes,
             };
-            let samples = Samples::of(run, page);
+            let samples = ProbePages::of(run, page);
             let pages: std::vec::Vec<_> = samples.pages().collect();
             assert_eq!(pages.len(), samples.count());
             assert!(

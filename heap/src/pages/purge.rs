@@ -1,16 +1,16 @@
-//! When and how free pages go back to the kernel.
+//! Which free pages go back to the kernel, and in what pieces.
 //!
 //! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first:
-//! by the purge thread, by a caller on its way (one piece of work at most), or by a request for
-//! all. A piece is cut out of its span, set aside, and purged without the heap's lock, so that no
-//! other thread waits for the kernel. Meanwhile it counts as free and dirty. Where every commit is
-//! charged, whole huge pages are uncommitted instead. What the kernel refuses to purge stays dirty,
-//! out of the queue.
+//! by the purge thread, by a caller at the end of an operation (one piece at most), or by a request
+//! for all. A piece is cut out of its span, set aside, and purged without the heap's lock, so that
+//! no other thread waits for the kernel. Meanwhile it counts as free and dirty. Where every commit
+//! is charged, whole huge pages are uncommitted instead. What the kernel refuses to purge stays
+//! dirty, out of the queue.
 
-use super::arena::Place;
+use super::arena::SliceRef;
 use super::decommit::committed_units;
 use super::heap::{Locked, PageHeap};
-use super::span::{Detail, Record};
+use super::span::{SpanRecord, ZeroState};
 use super::zero_state::{DirtyRun, Swept};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
@@ -50,11 +50,11 @@ pub(super) enum Due {
 /// What was found to do under the lock.
 enum Piece<'h> {
     /// To be purged: a part of a span, set aside, and its dirty pages.
-    Pages(&'h Record, DirtyRun, Belief),
+    Pages(&'h SpanRecord, DirtyRun, Belief),
     /// To be uncommitted: whole huge pages of a span, set aside.
-    Commit(&'h Record),
-    /// To be ended before anything in it is purged: a unit of huge pages.
-    Unit(Place<'h>),
+    Commit(&'h SpanRecord),
+    /// A unit of huge pages, to be split before anything in it is purged.
+    Unit(SliceRef<'h>),
 }
 
 /// Whether masks are likely to be true.
@@ -86,9 +86,9 @@ impl<O: Os> PageHeap<O> {
 
     /// Gives back all free pages but those that the program locked. Returns how many bytes.
     pub fn purge_all(&self) -> usize {
-        self.locked().forgive();
+        self.locked().requeue_refused();
         let uncommitted = if self.os.strict_commit() {
-            self.relinquish()
+            self.decommit_free()
         } else {
             0
         };
@@ -98,7 +98,7 @@ impl<O: Os> PageHeap<O> {
     /// Gives back all free pages, locked or not: for a program that asks for it. Returns how many
     /// bytes.
     pub fn purge_locked(&self) -> usize {
-        self.locked().forgive();
+        self.locked().requeue_refused();
         self.purge_by_pieces(|_| Due::Locked)
     }
 
@@ -109,13 +109,13 @@ impl<O: Os> PageHeap<O> {
     /// - Whole OS pages of one span in use, which no thread uses.
     pub unsafe fn purge_in_use(&self, start: NonNull<u8>, bytes: usize) -> bool {
         let place = self.locate(start.as_ptr() as usize);
-        let Some(place) = place.filter(|place| !place.record().is_foreign()) else {
+        let Some(place) = place.filter(|place| !place.record().is_overmapped()) else {
             return false;
         };
         if self.os.is_locked() {
             return false;
         }
-        self.end_unit(place);
+        self.split_unit(place);
         // SAFETY: the caller's promise; spans in use are committed.
         let purged = unsafe { self.os.purge(start, bytes) };
         self.locked().count_purge(bytes, purged);
@@ -127,17 +127,17 @@ impl<O: Os> PageHeap<O> {
         self.decay_ms.store(ms, Relaxed);
     }
 
-    /// Says who purges what is past the decay time: callers on their way, or a thread that calls
-    /// [`PageHeap::purge_due`].
-    pub fn set_chores(&self, chores: Chores) {
-        self.chores.store(chores as u8, Relaxed);
+    /// Sets what purges pages past the decay time: callers at the end of their operations, or a
+    /// thread that calls [`PageHeap::purge_due`].
+    pub fn set_driver(&self, driver: Driver) {
+        self.driver.store(driver as u8, Relaxed);
     }
 
-    /// Who purges what is past the decay time.
-    pub fn chores(&self) -> Chores {
-        match self.chores.load(Relaxed) {
-            0 => Chores::Callers,
-            _ => Chores::Elsewhere,
+    /// What purges pages past the decay time.
+    pub fn driver(&self) -> Driver {
+        match self.driver.load(Relaxed) {
+            0 => Driver::Callers,
+            _ => Driver::Thread,
         }
     }
 
@@ -146,7 +146,7 @@ impl<O: Os> PageHeap<O> {
     pub fn oldest_dirty(&self) -> Option<u64> {
         let locked = self.locked();
         let oldest = locked.next_due(Due::Until(u64::MAX));
-        oldest.map(Record::freed_at)
+        oldest.map(SpanRecord::freed_at)
     }
 
     /// Ends: every piece shortens the queue or purges pages.
@@ -163,7 +163,7 @@ impl<O: Os> PageHeap<O> {
 
     /// What a caller does on its way, when it has given up the lock. It does nothing while another
     /// thread purges.
-    pub(super) fn do_chores(&self, due: Due) {
+    pub(super) fn purge_on_the_way(&self, due: Due) {
         let pieces = match due {
             Due::Nothing => return,
             Due::Until(_) => 1,
@@ -198,7 +198,7 @@ impl<O: Os> PageHeap<O> {
                 Err(OutOfMemory) => self.purge_dirty(part, due),
             },
             Piece::Unit(place) => {
-                self.end_unit(place);
+                self.split_unit(place);
                 0
             }
         })
@@ -208,7 +208,7 @@ impl<O: Os> PageHeap<O> {
     /// bytes.
     fn purge_part(
         &self,
-        part: &Record,
+        part: &SpanRecord,
         run: DirtyRun,
         (due, belief): (Due, Belief),
         reach: &mut usize,
@@ -239,7 +239,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// The same for a part of which only the first run of dirty pages is purged, if it has any.
-    fn purge_dirty(&self, part: &Record, due: Due) -> usize {
+    fn purge_dirty(&self, part: &SpanRecord, due: Due) -> usize {
         let arena = &self.arenas()[part.arena()];
         let (from, to) = (part.index.get(), part.end());
         let (mut at, mut bytes, mut all) = (from, 0, Purged::Zero);
@@ -257,7 +257,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Bytes of a run that are populated, as the kernel says, else as the masks of `part` say.
-    fn populated_bytes(&self, part: &Record, run: &DirtyRun) -> usize {
+    fn populated_bytes(&self, part: &SpanRecord, run: &DirtyRun) -> usize {
         let mut populated = 0;
         let told = NonNull::new(run.address as *mut u8).is_some_and(|start| {
             let count = |found: Populated| populated += found.bytes;
@@ -290,25 +290,25 @@ fn first_of(run: DirtyRun) -> DirtyRun {
     DirtyRun { to, bytes, ..run }
 }
 
-/// Who purges what is past the decay time.
+/// What purges pages past the decay time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Chores {
-    /// Threads that allocate and free, on the way.
+pub enum Driver {
+    /// Threads that allocate and free, at the end of an operation.
     Callers = 0,
     /// A thread that does nothing else.
-    Elsewhere = 1,
+    Thread = 1,
 }
 
 impl<'h, O: Os> Locked<'h, O> {
     /// What the caller should do once it has given up the lock.
-    pub(super) fn chores(&self) -> Due {
+    pub(super) fn due(&self) -> Due {
         let most = self.most_dirty_pages();
         if self.inner.counts.free_dirty_pages > most {
             return Due::Above(most);
         }
         let at_once = self.heap.decay_ms.load(Relaxed) == 0;
-        let elsewhere = self.heap.chores() == Chores::Elsewhere && !at_once;
+        let elsewhere = self.heap.driver() == Driver::Thread && !at_once;
         if elsewhere || self.inner.aging.oldest().is_none() {
             return Due::Nothing;
         }
@@ -330,7 +330,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    fn next_due(&self, due: Due) -> Option<&'h Record> {
+    fn next_due(&self, due: Due) -> Option<&'h SpanRecord> {
         if self.heap.os.is_locked() && due != Due::Locked {
             return None;
         }
@@ -365,11 +365,11 @@ impl<'h, O: Os> Locked<'h, O> {
         let arena = self.arena(span.arena());
         let index = span.index.get();
         if span.is_huge() {
-            return Some(Piece::Unit(Place { arena, index }));
+            return Some(Piece::Unit(SliceRef { arena, index }));
         }
-        if span.detail() == Detail::Blanket {
+        if span.zero_state() == ZeroState::AllDirty {
             self.inner.swept = Swept::NOTHING;
-            arena.spell_out(span);
+            arena.write_masks(span);
         }
         let (belief, bytes) = match span.dirty.get() * self.page_bytes() > LONG_BYTES {
             true => (Belief::Kernel, reach),
@@ -392,7 +392,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn count_purge(&mut self, bytes: usize, purged: Purged) {
-        self.heap.calls.note_purge();
+        self.heap.calls.count_purge();
         match purged {
             Purged::Zero => self.count_returned(bytes),
             Purged::MaybeDirty => self.inner.counts.refused_purges += 1,
@@ -400,7 +400,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Lets refused spans stand in line again.
-    fn forgive(&mut self) {
+    fn requeue_refused(&mut self) {
         while let Some(span) = self.inner.refused.oldest() {
             self.inner.refused.remove(span);
             span.set_freed_at(self.heap.os.now_ms());

@@ -1,10 +1,10 @@
-//! Freeing spans of which little was touched, at places not known: the kernel is asked which pages
-//! are populated, and just these are dirty from then on. Neighbours are asked about in one go, for
-//! the question costs ten times what a further span in it does.
+//! Freeing spans of which little was touched, at places not known. The kernel tells which pages are
+//! populated, and only these are dirty from then on. Neighbours are queried at once, for a query
+//! costs ten times what a further span in it does.
 
-use super::arena::{Arena, Place};
+use super::arena::{Arena, SliceRef};
 use super::heap::PageHeap;
-use super::span::{Age, Detail};
+use super::span::{Age, ZeroState};
 use super::zero_state::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 
 /// Neighbouring slices of whole spans in use.
 #[derive(Clone, Copy)]
-struct Stretch<'h> {
+struct SpanRun<'h> {
     arena: &'h Arena,
     from: usize,
     to: usize,
@@ -27,18 +27,18 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - At `base` a span in use begins, `bytes` bytes later one ends, those between are in use,
     ///   and no thread uses any of them any more.
-    pub unsafe fn free_asked(&self, base: NonNull<u8>, bytes: usize, age: Age) {
+    pub unsafe fn free_querying_kernel(&self, base: NonNull<u8>, bytes: usize, age: Age) {
         let (mut at, end) = (base.as_ptr().addr(), base.as_ptr().addr() + bytes);
         while let Some(place) = self.locate(at).filter(|_| at < end) {
             let (arena, from) = (place.arena, place.index);
             let to = (from + (end - at) / SLICE_BYTES).min(arena.frontier());
-            let stretch = Stretch { arena, from, to };
+            let run = SpanRun { arena, from, to };
             // SAFETY: the caller's promise.
-            unsafe { self.ask_stretch(stretch) };
+            unsafe { self.query_range(run) };
             let mut locked = self.locked();
-            for place in stretch.spans() {
+            for place in run.spans() {
                 // A mapping of the program's that could not be taken away stays.
-                if !place.record().is_foreign() {
+                if !place.record().is_overmapped() {
                     locked.free(place, Dirty::AsBefore, age);
                 }
             }
@@ -52,25 +52,25 @@ impl<O: Os> PageHeap<O> {
     ///
     /// # Safety
     /// - No thread uses the spans any more.
-    unsafe fn ask_stretch(&self, stretch: Stretch<'_>) {
-        let Stretch { arena, from, to } = stretch;
+    unsafe fn query_range(&self, run: SpanRun<'_>) {
+        let SpanRun { arena, from, to } = run;
         let start = arena.layout().address(from);
         let Some(base) = NonNull::new(start as *mut u8) else {
             return;
         };
-        for place in stretch.spans() {
+        for place in run.spans() {
             // SAFETY: the caller's promise; what comes of it is seen below.
             unsafe { self.renew_from(super::heap::address_of(place), 0) };
-            place.record().set_detail(Detail::Masks);
+            place.record().set_zero_state(ZeroState::PerPage);
         }
         arena.fill_masks(from, to, 0);
-        let visit = |run: Populated| stretch.mark(run.start - start, run.bytes);
+        let visit = |found: Populated| run.mark(found.start - start, found.bytes);
         let bytes = (to - from) * SLICE_BYTES;
         // SAFETY: the caller's promise: spans in use are committed.
         if let Err(Unknown { from }) = unsafe { self.os.populated(base, bytes, visit) } {
-            stretch.mark(from - start, start + bytes - from);
+            run.mark(from - start, start + bytes - from);
         }
-        for place in stretch.spans() {
+        for place in run.spans() {
             let record = place.record();
             record
                 .dirty
@@ -79,12 +79,12 @@ impl<O: Os> PageHeap<O> {
     }
 }
 
-impl<'h> Stretch<'h> {
-    fn spans(self) -> impl Iterator<Item = Place<'h>> {
+impl<'h> SpanRun<'h> {
+    fn spans(self) -> impl Iterator<Item = SliceRef<'h>> {
         let Self { arena, from, to } = self;
         let mut next = from;
         core::iter::from_fn(move || {
-            let place = (next < to).then_some(Place { arena, index: next })?;
+            let place = (next < to).then_some(SliceRef { arena, index: next })?;
             next = arena.record(next).end().max(next + 1);
             Some(place)
         })

@@ -1,10 +1,10 @@
-//! What is reserved when: arenas opened, and what was never used of them given up.
+//! Address space: arenas opened, their tables committed, and what was never used of them given up.
 //!
 //! The caller holds [`PageHeap::committing`], and not the heap's lock.
 
 use super::arena::{Arena, Commit, Layout, MAX_ARENAS, Step};
 use super::heap::{Locked, PageHeap};
-use super::span::{Density, From, Want};
+use super::span::SpanRequest;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::{Os, OutOfMemory};
@@ -58,21 +58,15 @@ impl<O: Os> PageHeap<O> {
     pub fn open(&self) {
         let _alone = self.committing.lock();
         if self.arenas().is_empty() {
-            let want = Want {
-                slices: 1,
-                align: 1,
-                from: From::Anywhere,
-                density: Density::Unknown,
-            };
             // If it is refused, the first allocation tries again.
-            let _ = self.open_arena(&want);
+            let _ = self.open_arena(&SpanRequest::anywhere(1));
         }
     }
 
-    /// Hears that the limit on the process's address space may have changed: what is reserved and
-    /// not used counts against it, and keeps threads from starting. Does not wait for the heap's
-    /// locks for long: the caller may have interrupted their holder.
-    pub fn note_address_limit(&self) {
+    /// To be called when the limit on the process's address space may have changed: what is
+    /// reserved and not used counts against it, and keeps threads from starting. Does not wait for
+    /// the heap's locks for long: the caller may have interrupted their holder.
+    pub fn address_limit_changed(&self) {
         self.fit_address_limit(self.os.address_limit().unwrap_or(usize::MAX));
     }
 
@@ -101,7 +95,7 @@ impl<O: Os> PageHeap<O> {
             shortened
                 .flatten()
                 .flatten()
-                .for_each(|range| self.release_range(range));
+                .for_each(|range| self.unmap_range(range));
         }
     }
 
@@ -120,9 +114,9 @@ impl<O: Os> PageHeap<O> {
         rest.sum::<usize>() * SLICE_BYTES
     }
 
-    /// Ends an arena where nothing uses it any more, but for `kept` slices. Returns the addresses
-    /// that it does not need any more. Concurrent frees see nothing of it: tags and tables of
-    /// slices that were ever used stay. The caller holds `committing`.
+    /// Shortens an arena to what was used of it and `kept` slices. Returns the addresses that it no
+    /// longer needs. Concurrent frees are not affected: tags and tables of slices that were ever
+    /// used stay. The caller holds `committing`.
     fn shorten(&self, arena: &Arena, kept: usize) -> Option<[Range<usize>; 3]> {
         let mut locked = (0..LOCK_TRIES).find_map(|_| self.try_locked())?;
         let (layout, old) = (arena.layout(), arena.end());
@@ -139,7 +133,7 @@ impl<O: Os> PageHeap<O> {
             // What lies between went back before, and may be another's by now.
             false => [slices, tags..old_tags, old_groups..groups],
         };
-        let committed = arena.note(end, arena.ready().max(end), Commit::No);
+        let committed = arena.set_commit(end, arena.ready().max(end), Commit::No);
         let counts = &mut locked.inner.counts;
         counts.committed_slices -= committed;
         let released = ranges.iter().map(Range::len).sum::<usize>() / SLICE_BYTES;
@@ -147,31 +141,31 @@ impl<O: Os> PageHeap<O> {
         arena.set_end(end);
         // What lies beyond may be another arena's soon.
         self.publish_tags();
-        locked.reflect_now();
+        locked.write_mirror();
         Some(ranges)
     }
 
-    fn release_range(&self, range: Range<usize>) {
+    fn unmap_range(&self, range: Range<usize>) {
         if let Some(start) = NonNull::new(range.start as *mut u8).filter(|_| !range.is_empty()) {
             // SAFETY: of one arena; no span was ever there, nor tables that are committed, and none
             // will be: the arena ends before.
-            unsafe { self.os.release_part(start, range.len()) };
+            unsafe { self.os.unmap_part(start, range.len()) };
         }
     }
 
     /// Opens a new arena in which the request fits. An error when there is no address space, or
     /// when the kernel refused to commit its tables.
-    pub(super) fn open_arena(&self, want: &Want) -> Result<(), Refusal> {
+    pub(super) fn open_arena(&self, request: &SpanRequest) -> Result<(), Refusal> {
         // Asked once, and not first under the lock, for the answer stands in a file.
         let _ = self.os.strict_commit();
         let (id, arena) = self.unopened().ok_or(Refusal::Space)?;
-        let layout = self.reserve(want).ok_or(Refusal::Space)?;
+        let layout = self.reserve(request).ok_or(Refusal::Space)?;
         // SAFETY: `committing` is held and the arena not published.
         unsafe { arena.prepare(layout) };
         let base = NonNull::new(layout.base as *mut u8).ok_or(Refusal::Space)?;
         if let Err(refused) = self.open_tables(arena) {
             // SAFETY: the whole reservation of `reserve`, not yet published.
-            unsafe { self.os.release(base, layout.slices * SLICE_BYTES) };
+            unsafe { self.os.unmap(base, layout.slices * SLICE_BYTES) };
             return Err(refused.into());
         }
         // SAFETY: the whole reservation of `reserve`, not yet published.
@@ -185,7 +179,7 @@ impl<O: Os> PageHeap<O> {
     /// may lock are limited. Later requests open arenas of what size the kernel then grants.
     /// Nothing happens where half of all arenas are open: a program may ask again and again, in
     /// vain.
-    pub fn give_up_rest(&self) {
+    pub fn unreserve(&self) {
         if self.arenas().len() < MAX_ARENAS / 2 {
             self.fit_address_limit(0);
         }
@@ -193,9 +187,9 @@ impl<O: Os> PageHeap<O> {
 
     /// Reserves an arena: of the size we like best, else smaller and smaller, down to what the
     /// request needs.
-    fn reserve(&self, want: &Want) -> Option<Layout> {
+    fn reserve(&self, request: &SpanRequest) -> Option<Layout> {
         let page = self.os.page_bytes().min(SLICE_BYTES);
-        let usable = want.slices.checked_add(want.align - 1)?;
+        let usable = request.slices.checked_add(request.align - 1)?;
         let least = Layout::plan_for(usable, self.sides, page)?;
         let least = least.slices.max(LEAST_SLICES);
         let mut slices = self.liked_slices().max(least);
@@ -246,7 +240,7 @@ impl<O: Os> PageHeap<O> {
         [doubled.max(BREAK_SLICES).max(least), least]
             .into_iter()
             .find_map(|slices| {
-                self.calls.note_reserve();
+                self.calls.count_reserve();
                 let bytes = slices.checked_mul(SLICE_BYTES)?;
                 let base = self.os.reserve_at_break(bytes, HUGE_BYTES)?;
                 Some(Layout::plan(slices, self.sides, page).at(base.as_ptr() as usize))
@@ -254,7 +248,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     fn reserve_slices(&self, slices: usize) -> Option<NonNull<u8>> {
-        self.calls.note_reserve();
+        self.calls.count_reserve();
         self.os
             .reserve(slices.checked_mul(SLICE_BYTES)?, HUGE_BYTES)
     }
@@ -283,14 +277,14 @@ impl<O: Os> PageHeap<O> {
         arena.set_ready(group.slices);
         let mut locked = self.locked();
         if together {
-            locked.note_committed(arena, head, first);
+            locked.set_committed(arena, head, first);
         }
         locked.inner.counts.metadata_bytes += tags.bytes + group.bytes;
         Ok(())
     }
 
     pub(super) fn commit_bytes(&self, address: usize, bytes: usize) -> Result<(), OutOfMemory> {
-        self.calls.note_commit();
+        self.calls.count_commit();
         let start = NonNull::new(address as *mut u8).ok_or(OutOfMemory)?;
         // SAFETY: all callers name ranges of one arena, which is one reservation.
         unsafe { self.os.commit(start, bytes) }
@@ -339,13 +333,13 @@ impl<O: Os> PageHeap<O> {
             self.take_back(address, bytes);
             return Err(refused);
         }
-        self.locked().note_committed(arena, from, to);
+        self.locked().set_committed(arena, from, to);
         Ok(())
     }
 
     /// Uncommits what was committed just now and has no tables.
     fn take_back(&self, address: usize, bytes: usize) {
-        self.calls.note_uncommit();
+        self.calls.count_uncommit();
         if let Some(start) = NonNull::new(address as *mut u8) {
             // SAFETY: slices beyond the tables are in no span. If the kernel refuses, they stay
             // readable, and are committed once more when they are needed.
@@ -355,7 +349,7 @@ impl<O: Os> PageHeap<O> {
 }
 
 impl<O: Os> Locked<'_, O> {
-    pub(super) fn note_committed(&mut self, arena: &Arena, from: usize, to: usize) {
-        self.inner.counts.committed_slices += arena.note(from, to, Commit::Yes);
+    pub(super) fn set_committed(&mut self, arena: &Arena, from: usize, to: usize) {
+        self.inner.counts.committed_slices += arena.set_commit(from, to, Commit::Yes);
     }
 }

@@ -1,9 +1,9 @@
 //! Which OS pages of the arenas are in RAM, slice by slice: what a ledger needs to tell every
 //! byte's place.
 
-use super::arena::{MAX_ARENAS, Place};
+use super::arena::{MAX_ARENAS, SliceRef};
 use super::heap::PageHeap;
-use super::span::{Detail, Record, State, Use};
+use super::span::{SpanRecord, State, Use, ZeroState};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_SLICES, SLICE_BYTES, SLICE_SHIFT};
 use crate::os::{Backing, Os, Populated};
@@ -77,7 +77,7 @@ impl<O: Os> Residence<'_, O> {
     }
 
     /// The pages of a slice; `None` if the kernel did not tell.
-    pub fn pages(&self, place: &Place<'_>) -> Option<Pages> {
+    pub fn pages(&self, place: &SliceRef<'_>) -> Option<Pages> {
         let arena = self.number_of(place)?;
         let index = self.index(arena, place.index)?;
         // SAFETY: within the table, which is written before any reader sees it.
@@ -87,27 +87,27 @@ impl<O: Os> Residence<'_, O> {
 
     /// Calls `visit` with every slice of every arena, in order, and what it is part of. Takes no
     /// lock: what changes meanwhile is seen as it was or as it is.
-    pub fn for_each_slice(&self, mut visit: impl FnMut(Place<'_>, Part)) {
+    pub fn for_each_slice(&self, mut visit: impl FnMut(SliceRef<'_>, Part)) {
         for (arena, &covered) in self.heap.arenas().iter().zip(&self.covered) {
             let head = arena.layout().head;
             let tables = (0..head).map(|index| (index, Part::Tables));
-            tables.for_each(|(index, part)| visit(Place { arena, index }, part));
+            tables.for_each(|(index, part)| visit(SliceRef { arena, index }, part));
             let mut index = head;
             while index < covered as usize {
-                index = part_of(Place { arena, index }, covered as usize, &mut visit);
+                index = part_of(SliceRef { arena, index }, covered as usize, &mut visit);
             }
         }
     }
 
     /// The first slice of the span that a slice in use is the `index`th of.
-    pub fn first_of<'p>(&self, place: &Place<'p>, index: usize) -> Place<'p> {
-        Place {
+    pub fn first_of<'p>(&self, place: &SliceRef<'p>, index: usize) -> SliceRef<'p> {
+        SliceRef {
             arena: place.arena,
             index: place.index - index,
         }
     }
 
-    fn number_of(&self, place: &Place<'_>) -> Option<usize> {
+    fn number_of(&self, place: &SliceRef<'_>) -> Option<usize> {
         self.heap
             .arenas()
             .iter()
@@ -125,7 +125,7 @@ impl<O: Os> Residence<'_, O> {
         // SAFETY: a reservation of our own, all of it.
         if unsafe { os.commit(base, self.bytes.max(os.page_bytes())) }.is_err() {
             // SAFETY: the reservation, which no thread uses.
-            unsafe { os.release(base, self.bytes.max(os.page_bytes())) };
+            unsafe { os.unmap(base, self.bytes.max(os.page_bytes())) };
             return None;
         }
         Some(base.cast())
@@ -181,7 +181,7 @@ impl<O: Os> Residence<'_, O> {
         if let Some(table) = self.table.take() {
             let bytes = self.bytes.max(self.heap.os.page_bytes());
             // SAFETY: the reservation of `room`, which is this value's own.
-            unsafe { self.heap.os.release(table.cast(), bytes) };
+            unsafe { self.heap.os.unmap(table.cast(), bytes) };
         }
     }
 }
@@ -195,13 +195,13 @@ impl<O: Os> Drop for Residence<'_, O> {
 impl<O: Os> PageHeap<O> {
     /// Calls `visit` with the first slice of every span in use. Takes no lock: what changes
     /// meanwhile is seen as it was or as it is.
-    pub fn for_each_used(&self, mut visit: impl FnMut(Place<'_>, Use)) {
+    pub fn for_each_used(&self, mut visit: impl FnMut(SliceRef<'_>, Use)) {
         for arena in self.arenas() {
             let (mut index, end) = (arena.layout().head, arena.frontier());
             while index < end {
                 let record = arena.record(index);
                 if let State::Used(use_) = record.state() {
-                    visit(Place { arena, index }, use_);
+                    visit(SliceRef { arena, index }, use_);
                 }
                 index += slices_of(record);
             }
@@ -210,7 +210,7 @@ impl<O: Os> PageHeap<O> {
 }
 
 /// How many slices the span has that starts with this record, or may have started before.
-fn slices_of(record: &Record) -> usize {
+fn slices_of(record: &SpanRecord) -> usize {
     match record.state() {
         State::Blank => 1,
         _ => record.slices.get().max(1),
@@ -219,7 +219,7 @@ fn slices_of(record: &Record) -> usize {
 
 /// Visits the slices of the span that starts at `place`; returns the index of the first slice after
 /// it.
-fn part_of(place: Place<'_>, end: usize, visit: &mut impl FnMut(Place<'_>, Part)) -> usize {
+fn part_of(place: SliceRef<'_>, end: usize, visit: &mut impl FnMut(SliceRef<'_>, Part)) -> usize {
     let (arena, first) = (place.arena, place.index);
     if first >= arena.frontier() {
         visit(place, Part::Beyond);
@@ -227,14 +227,14 @@ fn part_of(place: Place<'_>, end: usize, visit: &mut impl FnMut(Place<'_>, Part)
     }
     let record = arena.record(first);
     let after = (first + slices_of(record)).min(end).min(arena.frontier());
-    let blanket = record.detail() == Detail::Blanket;
+    let all_dirty = record.zero_state() == ZeroState::AllDirty;
     for index in first..after {
         let part = match record.state() {
             State::Used(use_) => Part::Used(use_, index - first),
-            _ if blanket => Part::Free(arena.layout().full_mask()),
+            _ if all_dirty => Part::Free(arena.layout().full_mask()),
             _ => Part::Free(arena.mask(index).load(Relaxed)),
         };
-        visit(Place { arena, index }, part);
+        visit(SliceRef { arena, index }, part);
     }
     after.max(first + 1)
 }

@@ -12,74 +12,67 @@ use crate::base::sync::plain::{
 use crate::base::tree::{Node, Side};
 use crate::base::units::HUGE_SLICES;
 use core::ptr::null_mut;
+
 pub use neap_shared::stats::{USES, Use};
 
-/// A request.
+/// A request for slices.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Want {
+pub(super) struct SpanRequest {
     /// How many slices.
     pub(super) slices: usize,
     /// At a multiple of how many slices: a power of two.
     pub(super) align: usize,
-    /// From where.
-    pub(super) from: From,
-    /// Whether its user fills it densely, so that huge pages suit it.
-    pub(super) density: Density,
+    /// Where they may come from.
+    pub(super) source: SpanSource,
+    /// How much of them the user is going to touch.
+    pub(super) fill: Fill,
+    /// The only arena and slice where they may begin; `None`: anywhere.
+    pub(super) at: Option<(usize, usize)>,
 }
 
-impl Want {
+impl SpanRequest {
     /// Longest span (8 TiB), in slices: its OS pages are counted in 32 bits.
     const MOST_SLICES: usize = u32::MAX as usize / 32;
+
+    /// A request for `slices` slices, wherever they are.
+    pub(super) fn anywhere(slices: usize) -> Self {
+        Self {
+            slices,
+            align: 1,
+            source: SpanSource::Any,
+            fill: Fill::Sparse,
+            at: None,
+        }
+    }
 
     /// Whether no span can be so long.
     pub(super) fn is_too_long(&self) -> bool {
         self.slices > Self::MOST_SLICES
     }
-}
 
-/// What room is looked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Goal<'w> {
-    /// Wherever a request fits.
-    Fit(&'w Want),
-    /// `slices` slices from slice `at` of an arena on, whose number is `id`.
-    At { id: usize, at: usize, slices: usize },
-}
-
-impl Goal<'_> {
-    pub(super) fn slices(&self) -> usize {
-        match self {
-            Self::Fit(want) => want.slices,
-            Self::At { slices, .. } => *slices,
-        }
-    }
-
-    /// Whether the caller has another way if there is no room at once: it asks for resident pages
-    /// only, or for a certain place, beside a span that can move.
+    /// Whether the caller has another way if no room is ready: it asks for resident pages only, or
+    /// for a certain place, beside a span that can move.
     pub(super) fn is_optional(&self) -> bool {
-        match self {
-            Self::Fit(want) => want.from == From::Dirty,
-            Self::At { .. } => true,
-        }
+        self.source == SpanSource::Resident || self.at.is_some()
     }
 }
 
 /// How much of a span its user is going to touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Density {
-    /// Most of it, sooner or later: a slab.
+pub(super) enum Fill {
+    /// Most of it, sooner or later, so that huge pages suit it: a slab.
     Dense,
     /// Not known.
-    Unknown,
+    Sparse,
 }
 
 /// Where a span may come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum SpanSource {
     /// Wherever there is room, free spans with dirty pages first.
-    Anywhere,
+    Any,
     /// Free spans with dirty pages only: what is resident is used again, and nothing is faulted in.
-    Dirty,
+    Resident,
 }
 
 /// For how long a span that becomes free was not used.
@@ -138,22 +131,22 @@ pub(super) enum Queued {
 
 /// Where the zero state of a span stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Detail {
+pub(super) enum ZeroState {
     /// In its slices' masks.
-    Masks,
+    PerPage,
     /// Every page counts as dirty, and the masks are out of date: a large span is freed and taken
-    /// again without a look at them. See [`super::blanket`].
-    Blanket,
+    /// again without a look at them.
+    AllDirty,
 }
 
 /// The record of one slice. Zeroed memory is a blank record.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(super) struct Record {
-    links: [AtomicPtr<Record>; 2],
-    /// In use: what its user noted. Free, in a queue: its neighbour there.
-    older: AtomicPtr<Record>,
-    newer: AtomicPtr<Record>,
+pub(super) struct SpanRecord {
+    links: [AtomicPtr<SpanRecord>; 2],
+    /// In use: its user's pointer. Free, in a queue: its neighbour there.
+    older: AtomicPtr<SpanRecord>,
+    newer: AtomicPtr<SpanRecord>,
     /// In use: the bytes its user asked for. Free: when it became free, in ms.
     stamp: AtomicUsize,
     /// This slice's number in its arena.
@@ -169,19 +162,19 @@ pub(super) struct Record {
     queued: AtomicU8,
     /// See [`Warmth`].
     warmth: AtomicU8,
-    /// 1 in a span in use that pages were moved into; see [`super::moves`].
+    /// 1 in a span in use that pages were moved into; see [`super::spans`].
     moved: AtomicU8,
-    /// 1 for [`Detail::Blanket`].
-    blanket: AtomicU8,
-    /// 1 in a span in use that the program mapped over; see [`super::moves`].
-    foreign: AtomicU8,
+    /// 1 for [`ZeroState::AllDirty`].
+    all_dirty: AtomicU8,
+    /// 1 in a span in use that the program mapped over; see [`super::spans`].
+    overmapped: AtomicU8,
     /// Of the slice, not of its span: 1 when the kernel may back it with a huge page; see
     /// [`super::huge`].
     huge: AtomicU8,
 }
 
 /// Bytes of a record; the tables are laid out by it.
-pub(super) const RECORD_BYTES: usize = size_of::<Record>();
+pub(super) const RECORD_BYTES: usize = size_of::<SpanRecord>();
 const _: () = assert!(RECORD_BYTES == 64);
 
 /// How free spans are ordered: which pages to reuse first, then best fit, then lowest place.
@@ -206,7 +199,7 @@ pub(super) enum Warmth {
     Cold = 3,
 }
 
-impl Record {
+impl SpanRecord {
     pub(super) fn state(&self) -> State {
         match self.state.load(Relaxed) {
             FREE => State::Free,
@@ -238,19 +231,21 @@ impl Record {
         self.stamp.load(Relaxed)
     }
 
-    /// Sets the bytes asked for; returns the former number.
+    /// Sets the requested bytes; returns the former number.
     pub(super) fn swap_bytes(&self, bytes: usize) -> usize {
         self.stamp.swap(bytes, Relaxed)
     }
 
-    /// What the user of this span in use noted; if it noted nothing, null or any of Neap's own
-    /// data.
-    pub(super) fn noted(&self) -> *mut u8 {
+    /// The pointer of this span's user; before it is set, null or any of Neap's own data.
+    pub(super) fn user_data(&self) -> *mut u8 {
         self.older.load(Acquire).cast()
     }
 
-    /// Notes a pointer for the user of this span in use.
-    pub(super) fn note(&self, pointer: *mut u8) {
+    /// Sets the pointer of this span's user.
+    ///
+    /// # Safety
+    /// - The span is in use: in a free one the word is a link.
+    pub(super) unsafe fn set_user_data(&self, pointer: *mut u8) {
         self.older.store(pointer.cast(), Release);
     }
 
@@ -259,19 +254,18 @@ impl Record {
         self.moved.load(Relaxed) != 0
     }
 
-    /// Notes whether pages were moved into this span in use; returns what was noted before.
+    /// Sets whether pages were moved into this span in use; returns what was set before.
     pub(super) fn swap_moved(&self, moved: bool) -> bool {
         self.moved.swap(u8::from(moved), Relaxed) != 0
     }
 
     /// Whether the program mapped over this span in use, or another process fills its pages.
-    pub(super) fn is_foreign(&self) -> bool {
-        self.foreign.load(Relaxed) != 0
+    pub(super) fn is_overmapped(&self) -> bool {
+        self.overmapped.load(Relaxed) != 0
     }
 
-    /// Notes whether one of them did.
-    pub(super) fn set_foreign(&self, foreign: bool) {
-        self.foreign.store(u8::from(foreign), Relaxed);
+    pub(super) fn set_overmapped(&self, overmapped: bool) {
+        self.overmapped.store(u8::from(overmapped), Relaxed);
     }
 
     /// Whether the kernel may back this slice with a huge page.
@@ -279,23 +273,22 @@ impl Record {
         self.huge.load(Relaxed) != 0
     }
 
-    /// Notes whether it may.
     pub(super) fn set_huge(&self, huge: bool) {
         self.huge.store(u8::from(huge), Relaxed);
     }
 
     /// Where the span's zero state stands.
-    pub(super) fn detail(&self) -> Detail {
-        if self.blanket.load(Relaxed) == 0 {
-            Detail::Masks
+    pub(super) fn zero_state(&self) -> ZeroState {
+        if self.all_dirty.load(Relaxed) == 0 {
+            ZeroState::PerPage
         } else {
-            Detail::Blanket
+            ZeroState::AllDirty
         }
     }
 
-    pub(super) fn set_detail(&self, detail: Detail) {
-        self.blanket
-            .store(u8::from(detail == Detail::Blanket), Relaxed);
+    pub(super) fn set_zero_state(&self, detail: ZeroState) {
+        self.all_dirty
+            .store(u8::from(detail == ZeroState::AllDirty), Relaxed);
     }
 
     /// When the free span became free, in ms.
@@ -322,9 +315,9 @@ impl Record {
         self.index.get() + self.slices.get()
     }
 
-    /// Notes how many of the span's `pages` are dirty, which is its place in the order. To be
-    /// called before the span goes into the tree.
-    pub(super) fn note_warmth(&self, pages: usize) {
+    /// Sets the span's place in the order, by how many of its `pages` are dirty. To be called
+    /// before the span goes into the tree.
+    pub(super) fn set_warmth(&self, pages: usize) {
         let warmth = match self.dirty.get() {
             0 if self.is_huge() => Warmth::Huge,
             0 => Warmth::Cold,
@@ -334,7 +327,7 @@ impl Record {
         self.warmth.store(warmth as u8, Relaxed);
     }
 
-    /// As noted by [`Record::note_warmth`].
+    /// As set by [`SpanRecord::set_warmth`].
     pub(super) fn warmth(&self) -> Warmth {
         match self.warmth.load(Relaxed) {
             0 => Warmth::Warm,
@@ -346,8 +339,8 @@ impl Record {
 }
 
 // SAFETY: the links are two words of the record, named nowhere else; a free span's size, place and
-// noted warmth change only while it is out of the tree; a place has one span.
-unsafe impl Node for Record {
+// warmth change only while it is out of the tree; a place has one span.
+unsafe impl Node for SpanRecord {
     type Key = FitKey;
 
     fn key(&self) -> FitKey {
@@ -367,18 +360,18 @@ unsafe impl Node for Record {
 #[derive(Debug)]
 pub(super) struct Queue {
     kind: Queued,
-    oldest: *mut Record,
-    newest: *mut Record,
+    oldest: *mut SpanRecord,
+    newest: *mut SpanRecord,
 }
 
 /// # Safety
 /// - `at` is null or the record of a span in a queue: records stay in place as long as the heap.
-unsafe fn record<'a>(at: *mut Record) -> Option<&'a Record> {
+unsafe fn record<'a>(at: *mut SpanRecord) -> Option<&'a SpanRecord> {
     // SAFETY: the caller's promise.
     unsafe { at.as_ref() }
 }
 
-fn pointer(record: &Record) -> *mut Record {
+fn pointer(record: &SpanRecord) -> *mut SpanRecord {
     core::ptr::from_ref(record).cast_mut()
 }
 
@@ -392,34 +385,34 @@ impl Queue {
     }
 
     /// The span that waits longest.
-    pub(super) fn oldest<'a>(&self) -> Option<&'a Record> {
+    pub(super) fn oldest<'a>(&self) -> Option<&'a SpanRecord> {
         // SAFETY: the ends of a queue are null or in it.
         unsafe { record(self.oldest) }
     }
 
     /// The span that comes after `entry`, which is in this queue.
-    pub(super) fn after<'a>(&self, entry: &Record) -> Option<&'a Record> {
+    pub(super) fn after<'a>(&self, entry: &SpanRecord) -> Option<&'a SpanRecord> {
         // SAFETY: links of a queue lead to its entries.
         unsafe { record(entry.newer.load(Relaxed)) }
     }
 
     /// Puts a span in as the newest.
-    pub(super) fn push(&mut self, entry: &Record) {
+    pub(super) fn push(&mut self, entry: &SpanRecord) {
         self.insert(self.newest, entry);
     }
 
     /// Puts a span in as the oldest.
-    pub(super) fn push_oldest(&mut self, entry: &Record) {
+    pub(super) fn push_oldest(&mut self, entry: &SpanRecord) {
         self.insert(null_mut(), entry);
     }
 
     /// Puts a span in just after `anchor`, which is in this queue.
-    pub(super) fn push_after(&mut self, anchor: &Record, entry: &Record) {
+    pub(super) fn push_after(&mut self, anchor: &SpanRecord, entry: &SpanRecord) {
         debug_assert_eq!(anchor.queued(), self.kind);
         self.insert(pointer(anchor), entry);
     }
 
-    fn insert(&mut self, older: *mut Record, entry: &Record) {
+    fn insert(&mut self, older: *mut SpanRecord, entry: &SpanRecord) {
         debug_assert_eq!(entry.queued(), Queued::No);
         // SAFETY: null, or an entry of this queue.
         let newer = match unsafe { record(older) } {
@@ -437,7 +430,7 @@ impl Queue {
     }
 
     /// Takes a span out.
-    pub(super) fn remove(&mut self, entry: &Record) {
+    pub(super) fn remove(&mut self, entry: &SpanRecord) {
         debug_assert_eq!(entry.queued(), self.kind);
         let (older, newer) = (entry.older.load(Relaxed), entry.newer.load(Relaxed));
         // SAFETY: links of a queue lead to its entries.
@@ -455,7 +448,7 @@ impl Queue {
 }
 
 /// Whether two free neighbours may become one: they are of a kind, and not of two units.
-pub(super) fn may_merge(before: &Record, after: &Record) -> bool {
+pub(super) fn may_merge(before: &SpanRecord, after: &SpanRecord) -> bool {
     match (before.is_huge(), after.is_huge()) {
         (false, false) => true,
         (true, true) => !after.index.get().is_multiple_of(HUGE_SLICES),

@@ -1,18 +1,16 @@
-//! What the rooms above ask of the page heap: spans given out, taken back, made longer and shorter.
-//!
-//! Moving pages from span to span, and what it costs in mappings.
+//! Spans allocated, freed, made longer and shorter; pages moved from span to span.
 //!
 //! Pages that the kernel moved keep the offset of the place they come from, so their mapping cannot
 //! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
-//! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once, and mapped afresh
-//! when they are freed: that gives their pages back to the kernel and lets the mappings merge
-//! again. Spans that the program mapped something over are marked in the same way. Where every
-//! commit is charged nothing is moved, for there mapping afresh may be refused.
+//! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once. When they are
+//! freed they are mapped afresh: that gives their pages back to the kernel and lets the mappings
+//! merge again. Spans that the program mapped something over are marked in the same way. Where
+//! every commit is charged Neap moves nothing, for mapping afresh may be refused there.
 
-use super::arena::Place;
-use super::free_spans::Room;
+use super::arena::SliceRef;
+use super::free_spans::Fit;
 use super::heap::{Locked, PageHeap, address_of};
-use super::span::{Age, Density, From, Goal, Record, State, Use, Want};
+use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, State, Use};
 use super::zero_state::{Dirty, Zero};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
@@ -31,7 +29,7 @@ pub struct Span<'h> {
     /// Bytes of its pages that are not resident for sure.
     pub cold: usize,
     /// Its first slice.
-    pub place: Place<'h>,
+    pub place: SliceRef<'h>,
 }
 
 /// What a span gained at its end.
@@ -42,12 +40,12 @@ pub struct Extension<'h> {
     /// What is known about their contents.
     pub zero: Zero,
     /// The first of them.
-    pub place: Place<'h>,
+    pub place: SliceRef<'h>,
 }
 
 impl<O: Os> PageHeap<O> {
-    /// A span of `slices` slices at a multiple of `align_slices` slices (a power of two), for a
-    /// user who asks for `bytes` of it. `None` when the kernel or a limit refuses memory; then
+    /// A span of `slices` slices at a multiple of `align_slices` slices (a power of two), of which
+    /// its user requested `bytes`. `None` when the kernel or a limit refuses memory; then
     /// nothing has changed.
     pub fn alloc(
         &self,
@@ -56,35 +54,35 @@ impl<O: Os> PageHeap<O> {
         use_: Use,
         bytes: usize,
     ) -> Option<Span<'_>> {
-        self.alloc_from(From::Anywhere, slices, align_slices, use_, bytes)
+        self.alloc_from(SpanSource::Any, slices, align_slices, use_, bytes)
     }
 
     /// Like [`PageHeap::alloc`]; says where the span may come from.
     pub fn alloc_from(
         &self,
-        from: From,
+        source: SpanSource,
         slices: usize,
         align_slices: usize,
         use_: Use,
         bytes: usize,
     ) -> Option<Span<'_>> {
         debug_assert!(slices > 0 && align_slices.is_power_of_two());
-        let want = Want {
-            slices,
+        let request = SpanRequest {
             align: align_slices,
-            from,
-            density: match use_ {
-                Use::Slab => Density::Dense,
-                Use::Large | Use::Stack | Use::Meta => Density::Unknown,
+            source,
+            fill: match use_ {
+                Use::Slab => Fill::Dense,
+                Use::Large | Use::Stack | Use::Meta => Fill::Sparse,
             },
+            ..SpanRequest::anywhere(slices)
         };
-        let (mut locked, room) = self.room_for(&Goal::Fit(&want), use_)?;
+        let (mut locked, room) = self.room_for(&request, use_)?;
         let (place, zero) = locked.take(room, slices, use_, bytes);
         let warm = place.record().dirty.get() * locked.page_bytes();
         self.end(locked);
         if use_ == Use::Stack {
             // Its pages are given back one by one, while it is in use.
-            self.end_unit(place);
+            self.split_unit(place);
         }
         Some(Span {
             base: address_of(place),
@@ -125,7 +123,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Makes a span longer, to `new_slices` slices (more than it has), if what follows it is free;
-    /// sets the bytes asked for. Nothing changes on `None`.
+    /// sets the requested bytes. Nothing changes on `None`.
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, and the caller's.
@@ -141,12 +139,11 @@ impl<O: Os> PageHeap<O> {
         if extra == 0 || record.is_huge() {
             return None;
         }
-        let goal = Goal::At {
-            id: record.arena(),
-            at: record.end(),
-            slices: extra,
+        let request = SpanRequest {
+            at: Some((record.arena(), record.end())),
+            ..SpanRequest::anywhere(extra)
         };
-        let (mut locked, (free, _)) = self.room_for(&goal, use_)?;
+        let (mut locked, (free, _)) = self.room_for(&request, use_)?;
         let place = locked.span_at(base)?;
         let grown = locked.grow(place, free, extra, bytes);
         self.end(locked);
@@ -154,7 +151,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Gives the end of a span back so that `new_slices` slices (at least one) remain; sets the
-    /// bytes asked for.
+    /// requested bytes.
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, the caller's, of at least `new_slices` slices.
@@ -186,12 +183,12 @@ impl<O: Os> PageHeap<O> {
 
     /// Gives up the lock, then does what is due.
     pub(super) fn end(&self, locked: Locked<'_, O>) {
-        let due = locked.chores();
+        let due = locked.due();
         drop(locked);
-        self.do_chores(due);
+        self.purge_on_the_way(due);
     }
 
-    /// Sets the bytes asked for of a span whose slices stay.
+    /// Sets the requested bytes of a span whose slices stay.
     ///
     /// # Safety
     /// - `base` is the first byte of a span in use, and the caller's.
@@ -199,7 +196,7 @@ impl<O: Os> PageHeap<O> {
     pub unsafe fn set_bytes(&self, base: NonNull<u8>, bytes: usize, dirty: Dirty) {
         let mut locked = self.locked();
         if let Some(place) = locked.span_at(base) {
-            place.arena.note_writes(place.record(), dirty);
+            place.arena.record_writes(place.record(), dirty);
             locked.set_bytes(place, bytes);
         }
     }
@@ -207,7 +204,7 @@ impl<O: Os> PageHeap<O> {
 
 impl<'h, O: Os> Locked<'h, O> {
     /// The span in use that starts at `base`.
-    pub(super) fn span_at(&self, base: NonNull<u8>) -> Option<Place<'h>> {
+    pub(super) fn span_at(&self, base: NonNull<u8>) -> Option<SliceRef<'h>> {
         let address = base.as_ptr() as usize;
         let place = self
             .heap
@@ -223,11 +220,11 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Gives out the first `slices` slices of committed room.
     pub(super) fn take(
         &mut self,
-        (free, at): Room<'h>,
+        (free, at): Fit<'h>,
         slices: usize,
         use_: Use,
         bytes: usize,
-    ) -> (Place<'h>, Zero) {
+    ) -> (SliceRef<'h>, Zero) {
         let arena = self.arena(free.arena());
         let record = self.carve(free, at, slices);
         record.set_state(State::Used(use_));
@@ -238,14 +235,15 @@ impl<'h, O: Os> Locked<'h, O> {
         figure.spans += 1;
         figure.slices += slices;
         figure.bytes += bytes;
-        (Place { arena, index: at }, Zero::of(record.dirty.get()))
+        (SliceRef { arena, index: at }, Zero::of(record.dirty.get()))
     }
 
-    pub(super) fn free(&mut self, place: Place<'h>, dirty: Dirty, age: Age) {
+    pub(super) fn free(&mut self, place: SliceRef<'h>, dirty: Dirty, age: Age) {
         let (record, slices) = (place.arena.record(place.index), place.slices());
-        place.arena.note_writes(place.record(), dirty);
+        place.arena.record_writes(place.record(), dirty);
         self.set_bytes(place, 0);
-        place.set_tag(0);
+        // SAFETY: the span is the caller's until the end of this; 0 says nothing.
+        unsafe { place.set_tag(0) };
         self.uncount(place, slices);
         if let Some(use_) = place.use_() {
             self.inner.counts.by_use[use_ as usize - 1].spans -= 1;
@@ -257,8 +255,8 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Adds the first `extra` slices of the free span behind a span in use to it.
     pub(super) fn grow(
         &mut self,
-        place: Place<'h>,
-        free: &'h Record,
+        place: SliceRef<'h>,
+        free: &'h SpanRecord,
         extra: usize,
         bytes: usize,
     ) -> Extension<'h> {
@@ -272,7 +270,7 @@ impl<'h, O: Os> Locked<'h, O> {
         if let Some(use_) = place.use_() {
             self.inner.counts.by_use[use_ as usize - 1].slices += extra;
         }
-        let place = Place {
+        let place = SliceRef {
             index: next,
             ..place
         };
@@ -285,7 +283,7 @@ impl<'h, O: Os> Locked<'h, O> {
 
     pub(super) fn shrink(
         &mut self,
-        place: Place<'h>,
+        place: SliceRef<'h>,
         new_slices: usize,
         bytes: usize,
         dirty: Dirty,
@@ -293,7 +291,7 @@ impl<'h, O: Os> Locked<'h, O> {
         let record = place.arena.record(place.index);
         let (cut, end) = (place.index + new_slices, record.end());
         debug_assert!(new_slices > 0 && cut <= end);
-        place.arena.note_writes(place.record(), dirty);
+        place.arena.record_writes(place.record(), dirty);
         self.set_bytes(place, bytes);
         if cut >= end || new_slices == 0 {
             return;
@@ -304,14 +302,14 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Slices leave a span in use.
-    fn uncount(&mut self, place: Place<'h>, slices: usize) {
+    fn uncount(&mut self, place: SliceRef<'h>, slices: usize) {
         self.inner.counts.used_slices -= slices;
         if let Some(use_) = place.use_() {
             self.inner.counts.by_use[use_ as usize - 1].slices -= slices;
         }
     }
 
-    pub(super) fn set_bytes(&mut self, place: Place<'h>, bytes: usize) {
+    pub(super) fn set_bytes(&mut self, place: SliceRef<'h>, bytes: usize) {
         let Some(use_) = place.use_() else { return };
         let old = place.arena.record(place.index).swap_bytes(bytes);
         let figure = &mut self.inner.counts.by_use[use_ as usize - 1];
@@ -325,40 +323,40 @@ const MOST_MOVED: usize = 4096;
 impl<O: Os> PageHeap<O> {
     /// Moves the pages of the first `bytes` bytes (a multiple of the OS page) from one span to
     /// another without copying. The source then reads as zero there and counts as asked for 0
-    /// bytes, so that its free with [`Dirty::Prefix`] of [`Place::bytes`] has nothing to add.
+    /// bytes, so that its free with [`Dirty::Prefix`] of [`SliceRef::bytes`] has nothing to add.
     /// Nothing changes on an error, but a target that is [`RemapError::Lost`] stays in use for
     /// good.
     ///
     /// # Safety
     /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
-    /// - What was written to the source lies within the bytes asked for, or was reported as dirty.
+    /// - What was written to the source lies within the requested bytes, or was reported as dirty.
     pub unsafe fn move_pages(
         &self,
         from: NonNull<u8>,
         to: NonNull<u8>,
         bytes: usize,
     ) -> Result<(), RemapError> {
-        let foreign = |at: NonNull<u8>| {
+        let is_overmapped = |at: NonNull<u8>| {
             let place = self.locate(at.as_ptr() as usize);
-            place.is_some_and(|place| place.record().is_foreign())
+            place.is_some_and(|place| place.record().is_overmapped())
         };
         let too_many = self.moved_spans.load(Relaxed) >= MOST_MOVED;
         // What is moved leaves pages behind that are absent, and no longer locked.
         let keeps = self.os.is_locked() || self.os.strict_commit();
-        if keeps || too_many || foreign(from) {
+        if keeps || too_many || is_overmapped(from) {
             return Err(RemapError::Refused);
         }
         // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
         let moved = unsafe { self.os.move_pages(from, to, bytes) };
-        self.calls.note_move();
+        self.calls.count_move();
         moved?;
         let mut locked = self.locked();
         if let (Some(source), Some(target)) = (locked.span_at(from), locked.span_at(to)) {
             // What came along is old data, whether its user wrote it or not.
             target
                 .arena
-                .note_writes(target.record(), Dirty::Prefix(bytes));
-            locked.note_moved(source, bytes);
+                .record_writes(target.record(), Dirty::Prefix(bytes));
+            locked.record_moved_away(source, bytes);
             if !target.record().swap_moved(true) {
                 self.moved_spans.fetch_add(1, Relaxed);
             }
@@ -377,7 +375,7 @@ impl<O: Os> PageHeap<O> {
             return Renewal::NoNeed;
         };
         let (record, slices) = (place.record(), place.slices());
-        if slices <= kept || !(record.is_moved() || record.is_foreign()) {
+        if slices <= kept || !(record.is_moved() || record.is_overmapped()) {
             return Renewal::NoNeed;
         }
         let bytes = (slices - kept) * SLICE_BYTES;
@@ -391,11 +389,11 @@ impl<O: Os> PageHeap<O> {
             // SAFETY: mapped afresh just now, and the caller's promise.
             unsafe { self.advise_mapping(base.add(kept * SLICE_BYTES), bytes) };
         }
-        if !renewed && record.is_foreign() {
+        if !renewed && record.is_overmapped() {
             return Renewal::Refused;
         }
         if renewed && kept == 0 {
-            record.set_foreign(false);
+            record.set_overmapped(false);
             if record.swap_moved(false) {
                 self.moved_spans.fetch_sub(1, Relaxed);
             }
@@ -408,11 +406,11 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Notes that the program mapped a range anew, or that another process fills it: the spans in
-    /// use that it touches, which are the caller's, are no longer what the kernel says of anonymous
-    /// memory, and are mapped afresh when they are freed. Takes no lock. Outside of the arenas it
-    /// costs a comparison for each of them.
-    pub fn note_foreign(&self, address: usize, bytes: usize) {
+    /// Records that the program mapped a range anew, or that another process fills it. For the
+    /// spans in use that it touches, which are the caller's, the kernel's answers about anonymous
+    /// memory no longer hold, so they are mapped afresh when they are freed. Takes no lock. Outside
+    /// of the arenas it costs a comparison for each of them.
+    pub fn record_mapped_over(&self, address: usize, bytes: usize) {
         let Some(place) = self.locate(address) else {
             return;
         };
@@ -426,7 +424,7 @@ impl<O: Os> PageHeap<O> {
         while index < frontier && arena.layout().address(index) < address.saturating_add(bytes) {
             let record = arena.record(index);
             if matches!(record.state(), State::Used(_)) {
-                record.set_foreign(true);
+                record.set_overmapped(true);
             }
             index = record.end().max(index + 1);
         }
@@ -447,11 +445,11 @@ pub(super) enum Renewal {
 impl<'h, O: Os> Locked<'h, O> {
     /// The first `bytes` bytes of a span in use read as zero; the rest of what was asked for does
     /// not.
-    fn note_moved(&mut self, place: Place<'h>, bytes: usize) {
+    fn record_moved_away(&mut self, place: SliceRef<'h>, bytes: usize) {
         let asked = place.bytes();
         let record = place.arena.record(place.index);
-        place.arena.note_writes(record, Dirty::Prefix(asked));
-        place.arena.spell_out(record);
+        place.arena.record_writes(record, Dirty::Prefix(asked));
+        place.arena.write_masks(record);
         let cleared =
             place
                 .arena

@@ -1,14 +1,13 @@
-//! The zero state: a bit for each OS page that may be dirty, carried through every change of hands.
+//! The zero state: which OS pages may hold old data, carried through every change of hands.
 //!
-//! The zero state of whole spans: in their slices' masks, or as one blanket over a large one.
-//!
-//! A large block that is freed may be dirty anywhere. To say so in its masks would cost time for
-//! every slice, at every free, and to count them at every reuse; so its record says it for all, and
-//! the masks are out of date until they are needed: a part of the span that is too small for a
-//! blanket, a merge with spans of which more is known, a purge, a move.
+//! A slice has a mask with one bit a page. A large block that is freed may be dirty anywhere: to
+//! write that into its masks, and to count them at every reuse, would cost time for every slice. So
+//! the record of such a span says that all of it is dirty ([`ZeroState::AllDirty`]). Its masks are
+//! out of date until they are needed: when a short part is cut out of it, when it merges with spans
+//! of which more is known, before a purge, and before its pages move.
 
 use super::arena::{Arena, Commit};
-use super::span::{Detail, Record};
+use super::span::{SpanRecord, ZeroState};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 
@@ -77,7 +76,7 @@ impl Arena {
             .sum()
     }
 
-    /// Notes that nothing in the slices `from..to` is dirty. Returns how many pages were.
+    /// Marks all of the slices `from..to` as clean. Returns how many pages were dirty.
     pub(super) fn clear_dirty(&self, from: usize, to: usize) -> usize {
         let dirty = self.count_dirty(from, to);
         self.fill_masks(from, to, 0);
@@ -91,8 +90,8 @@ impl Arena {
         }
     }
 
-    /// Notes that the first `pages` OS pages of the slices `from..to` may be dirty. Returns how
-    /// many were not before.
+    /// Marks the first `pages` OS pages of the slices `from..to` as dirty. Returns how many were
+    /// not before.
     pub(super) fn mark_dirty(&self, from: usize, to: usize, pages: usize) -> usize {
         let per_slice = self.layout().pages_per_slice;
         let full = self.layout().full_mask();
@@ -114,8 +113,8 @@ impl Arena {
         added
     }
 
-    /// Notes that the first `pages` OS pages of the slices `from..to` are zero. Returns how many
-    /// were dirty.
+    /// Marks the first `pages` OS pages of the slices `from..to` as clean. Returns how many were
+    /// dirty.
     pub(super) fn clear_prefix(&self, from: usize, to: usize, pages: usize) -> usize {
         let per_slice = self.layout().pages_per_slice;
         let whole = (pages / per_slice).min(to - from);
@@ -171,7 +170,7 @@ impl Arena {
     /// bytes of a span that its masks call dirty. The last run may end within a page.
     pub(super) fn each_dirty_run(
         &self,
-        span: &Record,
+        span: &SpanRecord,
         bytes: usize,
         mut visit: impl FnMut(usize, usize),
     ) {
@@ -196,7 +195,7 @@ impl Arena {
 /// Spans in use shorter than this (1 MiB) have masks.
 const LEAST_SLICES: usize = 16;
 
-/// A blanket spreads over what it is merged with if that is at most this part of it.
+/// A span that is dirty throughout stays so when it is merged with at most this part of its length.
 const SPREAD: usize = 16;
 
 impl Arena {
@@ -206,7 +205,7 @@ impl Arena {
     }
 
     /// Pages that may be dirty in a part of a span.
-    pub(super) fn share(&self, span: &Record, from: usize, to: usize) -> usize {
+    pub(super) fn share(&self, span: &SpanRecord, from: usize, to: usize) -> usize {
         match span.dirty.get() {
             0 => 0,
             all if all == self.pages_of(span.slices.get()) => self.pages_of(to - from),
@@ -215,49 +214,49 @@ impl Arena {
     }
 
     /// Brings a span's masks up to date.
-    pub(super) fn spell_out(&self, span: &Record) {
-        if span.detail() == Detail::Blanket {
+    pub(super) fn write_masks(&self, span: &SpanRecord) {
+        if span.zero_state() == ZeroState::AllDirty {
             self.fill_masks(span.index.get(), span.end(), self.layout().full_mask());
-            span.set_detail(Detail::Masks);
+            span.set_zero_state(ZeroState::PerPage);
         }
     }
 
-    /// Lays a blanket over a span.
-    fn cover(&self, span: &Record) {
-        span.set_detail(Detail::Blanket);
+    /// Every page of a span counts as dirty from now on.
+    fn mark_all_dirty(&self, span: &SpanRecord) {
+        span.set_zero_state(ZeroState::AllDirty);
         span.dirty.set(self.pages_of(span.slices.get()));
     }
 
     /// What was cut out of a span with this detail keeps it, unless it is too short.
-    pub(super) fn keep_detail(&self, part: &Record, detail: Detail) {
-        part.set_detail(detail);
+    pub(super) fn keep_zero_state(&self, part: &SpanRecord, detail: ZeroState) {
+        part.set_zero_state(detail);
         if part.slices.get() < LEAST_SLICES {
-            self.spell_out(part);
+            self.write_masks(part);
         }
     }
 
     /// Carries what the user wrote into the zero state of a span in use.
-    pub(super) fn note_writes(&self, span: &Record, dirty: Dirty) {
-        match (span.detail(), dirty) {
-            (_, Dirty::Zeroed) => self.note_zero(span),
+    pub(super) fn record_writes(&self, span: &SpanRecord, dirty: Dirty) {
+        match (span.zero_state(), dirty) {
+            (_, Dirty::Zeroed) => self.record_zero(span),
             (_, Dirty::PrefixBut { bytes, clean }) => {
-                self.note_prefix(span, bytes);
-                self.note_clean(span, clean);
+                self.record_prefix(span, bytes);
+                self.record_clean(span, clean);
             }
-            (_, Dirty::AsBefore) | (Detail::Blanket, _) => {}
-            (Detail::Masks, Dirty::Prefix(bytes)) => self.note_prefix(span, bytes),
-            (Detail::Masks, Dirty::All) => self.note_prefix(span, usize::MAX),
+            (_, Dirty::AsBefore) | (ZeroState::AllDirty, _) => {}
+            (ZeroState::PerPage, Dirty::Prefix(bytes)) => self.record_prefix(span, bytes),
+            (ZeroState::PerPage, Dirty::All) => self.record_prefix(span, usize::MAX),
         }
     }
 
-    fn note_zero(&self, span: &Record) {
+    fn record_zero(&self, span: &SpanRecord) {
         self.fill_masks(span.index.get(), span.end(), 0);
-        span.set_detail(Detail::Masks);
+        span.set_zero_state(ZeroState::PerPage);
         span.dirty.set(0);
     }
 
     /// Some pages of a span of one slice read as zero.
-    fn note_clean(&self, span: &Record, clean: u16) {
+    fn record_clean(&self, span: &SpanRecord, clean: u16) {
         let mask = self.mask(span.index.get());
         let old = mask.load(Relaxed);
         mask.store(old & !clean, Relaxed);
@@ -266,10 +265,10 @@ impl Arena {
             .set(span.dirty.get() - (old & clean).count_ones() as usize);
     }
 
-    fn note_prefix(&self, span: &Record, bytes: usize) {
+    fn record_prefix(&self, span: &SpanRecord, bytes: usize) {
         let slices = span.slices.get();
         if slices >= LEAST_SLICES && bytes > (slices - 1) * SLICE_BYTES {
-            return self.cover(span);
+            return self.mark_all_dirty(span);
         }
         let pages = bytes.div_ceil(self.layout().page_bytes());
         let added = self.mark_dirty(span.index.get(), span.end(), pages);
@@ -277,27 +276,27 @@ impl Arena {
     }
 
     /// Adds to a span in use what was cut out of a free one behind it.
-    pub(super) fn join(&self, span: &Record, added: &Record) {
+    pub(super) fn join(&self, span: &SpanRecord, added: &SpanRecord) {
         let slices = span.slices.get() + added.slices.get();
-        let blanket = span.detail() == Detail::Blanket;
-        if !blanket {
-            self.spell_out(added);
+        let all_dirty = span.zero_state() == ZeroState::AllDirty;
+        if !all_dirty {
+            self.write_masks(added);
         }
         span.dirty.set(span.dirty.get() + added.dirty.get());
         self.set_length(span, slices);
-        if blanket {
-            self.cover(span);
+        if all_dirty {
+            self.mark_all_dirty(span);
         }
     }
 
     /// Cuts a span in use at slice `cut`. What follows is in no span, and returned.
-    pub(super) fn cut_off(&self, span: &Record, cut: usize) -> &Record {
+    pub(super) fn cut_off(&self, span: &SpanRecord, cut: usize) -> &SpanRecord {
         let (end, rest) = (span.end(), self.record(cut));
         let given = self.share(span, cut, end);
         rest.place(span.arena() as u8, cut);
         rest.dirty.set(given);
         self.set_length(rest, end - cut);
-        rest.set_detail(span.detail());
+        rest.set_zero_state(span.zero_state());
         span.dirty.set(span.dirty.get() - given);
         self.set_length(span, cut - span.index.get());
         rest
@@ -305,27 +304,31 @@ impl Arena {
 
     /// Makes the details of neighbours, which are in no order and no count now, the same, so that
     /// they can be merged. Returns it.
-    pub(super) fn agree(&self, parts: &[Option<&Record>; 3]) -> Detail {
+    pub(super) fn unify(&self, parts: &[Option<&SpanRecord>; 3]) -> ZeroState {
         let parts = || parts.iter().flatten();
         let slices_of = |detail| {
-            let with = parts().filter(|part| part.detail() == detail);
+            let with = parts().filter(|part| part.zero_state() == detail);
             with.map(|part| part.slices.get()).sum::<usize>()
         };
-        let (known, covered) = (slices_of(Detail::Masks), slices_of(Detail::Blanket));
+        let (known, covered) = (
+            slices_of(ZeroState::PerPage),
+            slices_of(ZeroState::AllDirty),
+        );
         if covered == 0 {
-            return Detail::Masks;
+            return ZeroState::PerPage;
         }
-        let fits = |part: &Record| part.detail() == Detail::Blanket || self.is_committed(part);
+        let fits =
+            |part: &SpanRecord| part.zero_state() == ZeroState::AllDirty || self.is_committed(part);
         let spreads = known * SPREAD <= covered && parts().all(|part| fits(part));
         if spreads {
-            parts().for_each(|part| self.cover(part));
-            return Detail::Blanket;
+            parts().for_each(|part| self.mark_all_dirty(part));
+            return ZeroState::AllDirty;
         }
-        parts().for_each(|part| self.spell_out(part));
-        Detail::Masks
+        parts().for_each(|part| self.write_masks(part));
+        ZeroState::PerPage
     }
 
-    fn is_committed(&self, span: &Record) -> bool {
+    fn is_committed(&self, span: &SpanRecord) -> bool {
         self.find(span.index.get(), span.end(), Commit::No) == span.end()
     }
 }
@@ -357,7 +360,7 @@ impl Swept {
     }
 
     /// Forgets what lies at or after a span that becomes free and is dirty.
-    pub(super) fn note_dirty(&mut self, arena: usize, first: usize, end: usize) {
+    pub(super) fn forget_from(&mut self, arena: usize, first: usize, end: usize) {
         if arena == self.arena && first < self.to && end > self.from {
             self.to = first.max(self.from);
         }

@@ -6,7 +6,7 @@ use crate::cache::heap::Heap;
 use crate::os::cgroup::{self, GroupLimit};
 use crate::os::futex;
 use crate::os::sandbox;
-use crate::page::NEAR_PART;
+use crate::pages::NEAR_PART;
 
 /// The part of its group's limit that the heap leaves to what it knows nothing of.
 const GROUP_PART: usize = 16;
@@ -47,7 +47,7 @@ impl Heap {
                 .note_group(limit.map_or(usize::MAX, |group| group.limit));
         }
         // Another process may lower this one's limit.
-        self.pages.note_address_limit();
+        self.pages.address_limit_changed();
         let short = cgroup::memory_pressure().is_some_and(|share| share >= SHORT);
         self.pressure.short.store(short, Ordering::Relaxed);
     }

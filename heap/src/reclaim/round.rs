@@ -12,7 +12,7 @@ use crate::base::sync::Ordering;
 use crate::cache::heap::{HEAP, Heap, Origin};
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::page::{Age, Chores};
+use crate::pages::{Age, Driver};
 use crate::slab::Round;
 use crate::slab::decommitted::Cursor;
 
@@ -33,7 +33,7 @@ impl Heap {
     /// free and resident gives way, from the oldest on, so that the process does not grow by more
     /// than it has to: if a thread is there to do it meanwhile.
     pub fn make_way(&self, bytes: usize) {
-        if bytes < LEAST_WAY || self.pages.chores() == Chores::Callers {
+        if bytes < LEAST_WAY || self.pages.driver() == Driver::Callers {
             return;
         }
         let dirty = self.pages.footprint().dirty;
@@ -56,7 +56,7 @@ impl Heap {
             Round::Idle => self.drain(Round::Idle, source),
             Round::All => self.drain_all(),
         }
-        self.stacks.release_idle(&self.pages, before);
+        self.stacks.retire_idle(&self.pages, before);
         self.depots.cool(before, &source);
         let spare = self.purge_spare(round) + self.decay_meta(round, before);
         spare
@@ -71,7 +71,7 @@ impl Heap {
     /// and free pages are room.
     pub(super) fn gather_free(&'static self) {
         self.drain_all();
-        self.stacks.release_idle(&self.pages, u64::MAX);
+        self.stacks.retire_idle(&self.pages, u64::MAX);
         self.depots.cool(u64::MAX, &Origin::blocks(self, Age::New));
         if self.pages.limits().hard() != usize::MAX {
             self.purge_spare(Round::All);
@@ -95,7 +95,7 @@ impl Heap {
         self.pages.tend();
         let pressed = self.is_pressed();
         self.tide.pressed.store(pressed, Ordering::Relaxed);
-        if self.pages.chores() == Chores::Elsewhere {
+        if self.pages.driver() == Driver::Thread {
             self.wake_for_pressure(pressed);
             if !pressed {
                 return;
@@ -157,7 +157,7 @@ impl Heap {
         round.caches = self.registry.count();
         self.look_around();
         let before = now.saturating_sub(self.decay_ms());
-        self.stacks.release_idle(&self.pages, before);
+        self.stacks.retire_idle(&self.pages, before);
         self.depots.cool(before, &Origin::blocks(self, Age::New));
         self.meta.cool(before, &Origin::metadata(self, Age::New));
     }

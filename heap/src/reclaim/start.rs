@@ -22,7 +22,7 @@ use crate::cache::heap::HEAP;
 use crate::hook::{self, REQUESTS};
 use crate::os::sandbox;
 use crate::os::shared;
-use crate::page::Chores;
+use crate::pages::Driver;
 use core::ops::Range;
 
 /// Code from which a call may come with locks of the C library held: from, to. The first is this
@@ -167,7 +167,7 @@ fn answer_without() {
 /// A copy of another process: the thread was left behind there, and callers do its work here.
 #[cold]
 fn disown() {
-    HEAP.pages.set_chores(Chores::Callers);
+    HEAP.pages.set_driver(Driver::Callers);
     answer_without();
 }
 

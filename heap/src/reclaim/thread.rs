@@ -28,9 +28,10 @@ use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::hook;
+use crate::os::process;
 use crate::os::sandbox;
 use crate::os::{futex, shared, thread};
-use crate::page::Chores;
+use crate::pages::Driver;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use neap_shared::board::ThreadState;
@@ -137,12 +138,12 @@ pub fn tell_state() {
 
 /// Says which process this is: before the first free of it, and in a fork's child.
 pub(crate) fn note_process() {
-    PROCESS.store(thread::process_id(), Ordering::Relaxed);
+    PROCESS.store(process::process_id(), Ordering::Relaxed);
 }
 
 /// Whether this is the process that the heap's memory belongs to, not a child that shares it.
 pub(crate) fn is_noted_process() -> bool {
-    PROCESS.load(Ordering::Relaxed) == thread::process_id()
+    PROCESS.load(Ordering::Relaxed) == process::process_id()
 }
 
 /// No thread is started any more, and one that is here is gone when this returns.
@@ -214,7 +215,7 @@ pub fn is_here() -> bool {
 /// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox,
 /// which may kill for the question, the process is taken for the one that entered it.
 pub fn is_own_process() -> bool {
-    sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == thread::process_id()
+    sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == process::process_id()
 }
 
 /// Calls `fork`, which runs the program's own handlers before and after it: in the parent, no
@@ -241,7 +242,7 @@ pub(crate) fn after_fork_in_parent() {
 pub(crate) fn after_fork_in_child() {
     HOLDS.store(0, Ordering::SeqCst);
     // A child writes no page that it need not.
-    if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.chores() == Chores::Callers {
+    if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.driver() == Driver::Callers {
         return;
     }
     THREAD.store(0, Ordering::SeqCst);
@@ -249,7 +250,7 @@ pub(crate) fn after_fork_in_child() {
     STATE.store(AWAY, Ordering::SeqCst);
     HEAP.tide.bell.silence();
     HEAP.tide.attend();
-    HEAP.pages.set_chores(Chores::Callers);
+    HEAP.pages.set_driver(Driver::Callers);
 }
 
 /// Starts the thread. False if another caller does, a hold keeps it off, or the C library or the
@@ -305,7 +306,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
         tell_state();
         watch::go_round();
     }
-    HEAP.pages.set_chores(Chores::Callers);
+    HEAP.pages.set_driver(Driver::Callers);
     ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
     futex::wake(&STATE);

@@ -12,7 +12,7 @@ use crate::cache::heap::HEAP;
 use crate::hook::instruments;
 use crate::os::futex::Woken;
 use crate::os::sandbox;
-use crate::page::Chores;
+use crate::pages::Driver;
 use crate::slab::Round;
 
 /// Least time between two purges, in ms.
@@ -30,7 +30,7 @@ const MOST_DOUBLINGS: u32 = 6;
 
 /// Until it is told to end, or the process has entered a sandbox.
 pub(super) fn go_round() {
-    HEAP.pages.set_chores(Chores::Elsewhere);
+    HEAP.pages.set_driver(Driver::Thread);
     let mut watch = Watch::new();
     while sandbox::allows_more() {
         let mut busy = match HEAP.tide.told() {

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::cache::heap::{Found, HEAP};
     use crate::cache::thread_cache::array_bytes;
-    use crate::page::Use;
+    use crate::pages::Use;
     use std::vec::Vec;
 
     /// Slices in use for metadata.

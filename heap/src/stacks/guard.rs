@@ -1,6 +1,6 @@
 //! Guards, how many mappings they may use, and the figures of stacks.
 
-use super::record::{Guard, Record, Size, StackError};
+use super::record::{Guard, Size, StackError, StackRecord};
 use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
 use crate::os::Os;
 use core::ptr::NonNull;
@@ -17,7 +17,7 @@ const SHARE: usize = 4;
 /// - The stack's memory is committed, and only this thread uses it.
 pub(super) unsafe fn install<O: Os>(
     os: &O,
-    stack: &Record,
+    stack: &StackRecord,
     counts: &Counts,
 ) -> Result<(), StackError> {
     debug_assert_eq!(stack.guard(), Guard::None);
@@ -55,7 +55,7 @@ pub(super) unsafe fn install<O: Os>(
 ///   them.
 pub(super) unsafe fn remove<'h, O: Os>(
     os: &O,
-    stacks: impl Iterator<Item = &'h Record> + Clone,
+    stacks: impl Iterator<Item = &'h StackRecord> + Clone,
     counts: &Counts,
 ) -> bool {
     let (Some(first), bytes) = (stacks.clone().next(), bytes_of(stacks.clone())) else {
@@ -85,17 +85,17 @@ pub(super) unsafe fn remove<'h, O: Os>(
 }
 
 /// Marks stacks as unguarded. Returns how many.
-fn clear<'h>(stacks: impl Iterator<Item = &'h Record>) -> usize {
+fn clear<'h>(stacks: impl Iterator<Item = &'h StackRecord>) -> usize {
     stacks.map(|stack| stack.set_guard(Guard::None)).count()
 }
 
 /// Total address space of some stacks, in bytes.
-pub(super) fn bytes_of<'h>(stacks: impl Iterator<Item = &'h Record>) -> usize {
+pub(super) fn bytes_of<'h>(stacks: impl Iterator<Item = &'h StackRecord>) -> usize {
     stacks.map(|stack| stack.size().bytes()).sum()
 }
 
 /// The stack's guard page.
-fn page_of(stack: &Record) -> NonNull<u8> {
+fn page_of(stack: &StackRecord) -> NonNull<u8> {
     debug_assert_ne!(stack.base(), 0);
     // SAFETY: the base of a stack is an address in an arena.
     unsafe { NonNull::new_unchecked(stack.base() as *mut u8) }

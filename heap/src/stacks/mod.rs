@@ -7,12 +7,12 @@
 //!
 //! - A stack of 64 KiB or more ([`Size`]) is a span of its own. Smaller stacks are cells of one
 //!   slice. The slice is cut for the first of them and given up with the last.
-//! - Every stack has a [`Record`] in metadata spans. Records are type-stable: a stale pointer still
-//!   points to a record, whose contents may be out of date. The span's note in the page heap points
-//!   to its first record.
+//! - Every stack has a [`StackRecord`] in metadata spans. Records are type-stable: a stale pointer
+//!   still points to a record, whose contents may be out of date. The span's note in the page heap
+//!   points to its first record.
 //! - An ended stack stays warm, its guard in place, in a LIFO list of its size. The list is
 //!   bounded. A surplus goes back to the page heap at once, oldest first. Its guards are removed
-//!   before, because only this room knows of them, and zeroing a guarded page would fault.
+//!   before, because only this layer knows of them, and zeroing a guarded page would fault.
 //! - Guards come from [`Os::install_guard`], or from [`Os::protect`] if the kernel refuses. The
 //!   latter cost two mappings each, so [`guard`] counts and limits them.
 //!
@@ -28,12 +28,12 @@ mod list;
 pub mod overflow;
 mod pool;
 mod record;
-mod release;
 pub mod stack;
 #[cfg(test)]
 #[path = "../testing/stacks/mod.rs"]
 mod tests;
+mod warm;
 
 pub use guard::StackTotals;
 pub use pool::Pool;
-pub use record::{NotInUse, Overflow, Record, Size, StackError, State, TAG};
+pub use record::{NotInUse, Overflow, Size, StackError, StackRecord, State, TAG};

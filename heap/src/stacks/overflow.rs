@@ -4,8 +4,8 @@ use super::stack::Stack;
 use super::{Overflow, Pool, State};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::cache::heap::HEAP;
-use crate::os::fatal::Lossy;
-use crate::os::fatal::warn;
+use crate::os::abort::Lossy;
+use crate::os::abort::warn;
 use crate::os::fault;
 use crate::os::thread::Key;
 use core::ffi::{CStr, c_void};
@@ -101,7 +101,8 @@ fn has_alternate_stack() -> bool {
     // SAFETY: the stack is this thread's until `at_thread_end`, or dropped here if it did not
     // become its own.
     let ours = unsafe { fault::set_alternate_stack(stack.limit(), stack.bytes()) };
-    if ours && !key.set(stack.top().as_ptr().cast()) {
+    // SAFETY: the destructor takes the top of a stack that was leaked for it.
+    if ours && !unsafe { key.set(stack.top().as_ptr().cast()) } {
         fault::drop_alternate_stack(stack.limit());
         return false;
     }

@@ -87,15 +87,15 @@ pub(super) enum Guard {
 /// a fault handler reads them without the lock.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Record {
+pub struct StackRecord {
     /// The guard's first byte. Set before any other thread sees the record; constant as long as the
     /// span is the stack's.
     base: AtomicUsize,
     /// The user's name for the stack: null, or a C string that outlives its use.
     owner: AtomicPtr<c_char>,
     /// Neighbours in a list; guarded by the pool's lock.
-    pub(super) older: AtomicPtr<Record>,
-    pub(super) newer: AtomicPtr<Record>,
+    pub(super) older: AtomicPtr<StackRecord>,
+    pub(super) newer: AtomicPtr<StackRecord>,
     /// When the stack ended, in ms. Written while [`State::Leaving`].
     ended_at: AtomicU64,
     /// Bytes of address space given back since the last trim. Written while [`State::Leaving`].
@@ -105,9 +105,9 @@ pub struct Record {
     size: AtomicU8,
 }
 
-const _: () = assert!(size_of::<Record>() == 64);
+const _: () = assert!(size_of::<StackRecord>() == 64);
 
-impl Record {
+impl StackRecord {
     /// Initialises the record of a new stack at `base`.
     pub(super) fn begin(&self, base: usize, size: Size) {
         self.base.store(base, Relaxed);
@@ -171,8 +171,12 @@ impl Record {
         self.owner.load(Relaxed)
     }
 
-    /// Names the stack. The string must stay valid as long as the stack is in use.
-    pub fn set_owner(&self, name: *const c_char) {
+    /// Names the stack.
+    ///
+    /// # Safety
+    /// - `name` is null, or a C string that stays valid as long as the stack is in use: the handler
+    ///   of faults reads it.
+    pub unsafe fn set_owner(&self, name: *const c_char) {
         self.owner.store(name.cast_mut(), Relaxed);
     }
 
@@ -195,13 +199,13 @@ impl Record {
 }
 
 /// A record's address.
-pub(super) fn pointer(record: &Record) -> *mut Record {
+pub(super) fn pointer(record: &StackRecord) -> *mut StackRecord {
     core::ptr::from_ref(record).cast_mut()
 }
 
 /// # Safety
 /// - `at` is null or the address of a record. Records stay records as long as the heap.
-pub(super) unsafe fn record<'h>(at: *mut Record) -> Option<&'h Record> {
+pub(super) unsafe fn record<'h>(at: *mut StackRecord) -> Option<&'h StackRecord> {
     // SAFETY: the caller's promise.
     NonNull::new(at).map(|at| unsafe { at.as_ref() })
 }
@@ -273,16 +277,16 @@ const SHELVES: usize = 4;
 #[derive(Debug)]
 pub(super) struct Store {
     /// Free rows by length, linked through their first records.
-    free: [*mut Record; SHELVES],
+    free: [*mut StackRecord; SHELVES],
     /// The unused rest of the newest span.
-    next: *mut Record,
+    next: *mut StackRecord,
     left: usize,
     /// Slices of all spans.
     slices: usize,
 }
 
 /// Records per slice.
-const PER_SLICE: usize = SLICE_BYTES / size_of::<Record>();
+const PER_SLICE: usize = SLICE_BYTES / size_of::<StackRecord>();
 /// Most slices in one span of records.
 const MOST_SLICES: usize = 256;
 
@@ -302,7 +306,7 @@ impl Store {
         &mut self,
         count: usize,
         span: impl Fn(usize) -> Option<NonNull<u8>>,
-    ) -> Option<&'h [Record]> {
+    ) -> Option<&'h [StackRecord]> {
         let free = &mut self.free[count.trailing_zeros() as usize];
         // SAFETY: null, or the first record of a free row.
         if let Some(first) = unsafe { record(*free) } {
@@ -329,7 +333,7 @@ impl Store {
         Some(())
     }
 
-    fn cut<'h>(&mut self, count: usize) -> &'h [Record] {
+    fn cut<'h>(&mut self, count: usize) -> &'h [StackRecord] {
         // SAFETY: at least `count` records are left of a zeroed, aligned span that is never given
         // back, and none of them has been handed out.
         let row = unsafe { core::slice::from_raw_parts(self.next, count) };
@@ -340,7 +344,7 @@ impl Store {
     }
 
     /// Takes back a row of blank records.
-    pub(super) fn give(&mut self, row: &[Record]) {
+    pub(super) fn give(&mut self, row: &[StackRecord]) {
         let free = &mut self.free[row.len().trailing_zeros() as usize];
         row[0].older.store(*free, Relaxed);
         *free = pointer(&row[0]);

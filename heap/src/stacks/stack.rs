@@ -10,13 +10,13 @@
 //! it stays warm for the next one of its size; its pages are the heap's soon after.
 //! `docs/stacks.md` has the whole story.
 
-use super::{NotInUse, Pool, Record};
+use super::{NotInUse, Pool, StackRecord};
 use crate::cache::heap::HEAP;
 use crate::cache::misuse;
 use crate::init::entered;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::page::STACK_BYTES;
+use crate::pages::STACK_BYTES;
 use crate::reclaim::start::end_slow_path;
 use core::ffi::CStr;
 use core::mem;
@@ -28,7 +28,7 @@ pub use super::{StackError, StackTotals};
 /// A stack, for the coroutine that its owner runs on it. Given back when it is dropped.
 #[derive(Debug)]
 pub struct Stack {
-    record: &'static Record,
+    record: &'static StackRecord,
 }
 
 impl Stack {
@@ -75,7 +75,8 @@ impl Stack {
 
     /// Names the stack's owner in the report of an overflow, until the stack is given back.
     pub fn set_owner(&self, name: &'static CStr) {
-        self.record.set_owner(name.as_ptr());
+        // SAFETY: a C string that lives as long as the program.
+        unsafe { self.record.set_owner(name.as_ptr()) };
     }
 
     /// Gives back the whole pages below a parked coroutine's stack pointer (on x86-64, below the
@@ -155,5 +156,5 @@ pub fn figures() -> StackFigures {
 /// Gives up all idle stacks: their pages are the heap's at once. Returns how many bytes of address
 /// that was.
 pub fn release_idle() -> usize {
-    HEAP.stacks.release_all(&HEAP.pages)
+    HEAP.stacks.retire_all(&HEAP.pages)
 }

@@ -219,7 +219,7 @@ impl Os for Fake {
         state.reserve(bytes, align, self.conditions.page_bytes)
     }
 
-    unsafe fn release(&self, base: NonNull<u8>, bytes: usize) {
+    unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
         assert_outside();
         let mut state = self.state();
         let whole = |reservation: &Reservation| {
@@ -248,7 +248,7 @@ impl Os for Fake {
         unsafe { self.commit(base, bytes) }.ok().map(|()| base)
     }
 
-    unsafe fn release_part(&self, addr: NonNull<u8>, bytes: usize) {
+    unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize) {
         self.check_range(addr, bytes);
         let mut state = self.state();
         let pages = state.pages(addr, bytes, self.conditions.page_bytes);

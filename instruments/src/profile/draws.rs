@@ -20,7 +20,7 @@ use neap_heap::base::sync::Ordering;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::cache::thread_cache::{Cache, Opened};
 use neap_heap::os::lock::Lock;
-use neap_heap::os::thread::now_ns;
+use neap_heap::os::process::now_ns;
 use neap_heap::slab::class::Class;
 
 /// Blocks of this many bytes or more are sampled by the rate that was asked for, however fast the

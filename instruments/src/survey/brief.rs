@@ -4,7 +4,7 @@ use crate::check;
 use neap_heap::cache::heap::{HEAP, sampled_class};
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Opened;
-use neap_heap::page::{Place, Use};
+use neap_heap::pages::{SliceRef, Use};
 use neap_heap::slab::Slab;
 
 /// What the heap holds at one moment, in bytes except `large_blocks`. The fields of
@@ -53,7 +53,7 @@ pub fn brief() -> Brief {
 
 impl Brief {
     /// Counts a sampled block among those of its class, not among the large ones.
-    fn move_sampled(&mut self, place: &Place<'_>) {
+    fn move_sampled(&mut self, place: &SliceRef<'_>) {
         if let Some(class) = sampled_class(place) {
             self.live += class.bytes() as u64;
             self.large_blocks = self.large_blocks.saturating_sub(1);
@@ -73,7 +73,7 @@ impl Brief {
 }
 
 /// Bytes of a slab's blocks that the slab has handed out.
-fn bytes_out(place: &Place<'_>) -> u64 {
+fn bytes_out(place: &SliceRef<'_>) -> u64 {
     let Some(class) = Tag(place.tag()).class() else {
         // Being cut into blocks, or given up.
         return 0;

@@ -9,7 +9,7 @@ use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Opened;
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
-use neap_heap::page::{Pages, Part, Place, Residence, Use};
+use neap_heap::pages::{Pages, Part, Residence, SliceRef, Use};
 use neap_heap::slab::Slab;
 use neap_heap::slab::class::Class;
 use neap_heap::stacks::{Pool, State};
@@ -51,7 +51,7 @@ impl<'r> Tally<'r> {
         residence.for_each_slice(|place, part| self.slice(figures, &place, part));
     }
 
-    fn slice(&mut self, figures: &mut Snapshot, place: &Place<'_>, part: Part) {
+    fn slice(&mut self, figures: &mut Snapshot, place: &SliceRef<'_>, part: Part) {
         let pages = self.residence.pages(place).unwrap_or(self.assumed(part));
         match part {
             Part::Tables => self.ledger.metadata += self.bytes_of(pages.resident),
@@ -97,7 +97,7 @@ impl<'r> Tally<'r> {
         self.ledger.swapped_free += self.bytes_of(pages.swapped);
     }
 
-    fn slab(&mut self, figures: &mut Snapshot, place: &Place<'_>, pages: Pages) {
+    fn slab(&mut self, figures: &mut Snapshot, place: &SliceRef<'_>, pages: Pages) {
         let Some(class) = Tag(place.tag()).class() else {
             // Being cut into blocks, or given up.
             self.ledger.slab_free += self.bytes_of(pages.resident);
@@ -148,7 +148,7 @@ impl<'r> Tally<'r> {
         }
     }
 
-    fn large(&mut self, figures: &mut Snapshot, place: &Place<'_>, index: usize, pages: Pages) {
+    fn large(&mut self, figures: &mut Snapshot, place: &SliceRef<'_>, index: usize, pages: Pages) {
         let first = self.residence.first_of(place, index);
         let bytes = first.bytes();
         let is_sampled = first.tag() == Tag::SAMPLED.0;
@@ -169,7 +169,7 @@ impl<'r> Tally<'r> {
     }
 
     /// The kernel reports a guard as swapped, so the ledger counts no page of a stack as swapped.
-    fn stacks(&mut self, place: &Place<'_>, pages: Pages) {
+    fn stacks(&mut self, place: &SliceRef<'_>, pages: Pages) {
         for page in bits(pages.resident) {
             let address = place.slice_base() + page * self.page;
             let line = match Pool::stack_at(&HEAP.pages, address).map(|stack| stack.state()) {
@@ -259,7 +259,7 @@ enum Kind {
 }
 
 /// Counts a sampled block among those of its class, not among the large ones.
-fn note_sampled(figures: &mut Snapshot, place: &Place<'_>) {
+fn note_sampled(figures: &mut Snapshot, place: &SliceRef<'_>) {
     if let Some(class) = sampled_class(place) {
         figures.classes[class.index() - 1].blocks += 1;
         figures.large_blocks = figures.large_blocks.saturating_sub(1);

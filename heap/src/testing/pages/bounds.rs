@@ -5,8 +5,8 @@ use crate::base::sync::plain::{AtomicU64, Ordering::Relaxed};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Huge;
 use crate::os::fake::{Conditions, Fake};
-use crate::page::{Age, Chores, Dirty, From, HugePolicy, PageHeap, Span, Use};
-use crate::page::{MIRROR_WORDS, Mirror};
+use crate::pages::{Age, Dirty, Driver, HugePolicy, PageHeap, Span, SpanSource, Use};
+use crate::pages::{MIRROR_WORDS, Mirror};
 use std::boxed::Box;
 use std::vec::Vec;
 
@@ -64,14 +64,14 @@ fn free_pages_give_way_before_the_hard_limit_refuses() {
 fn what_slabs_keep_away_does_not_count() {
     let heap = roomy();
     let _slab = slab(&heap).unwrap();
-    heap.note_absent(3 * 4096);
+    heap.count_absent(3 * 4096);
     assert_eq!(heap.footprint().used, SLICE_BYTES - 3 * 4096);
-    heap.note_absent(-3 * 4096);
+    heap.count_absent(-3 * 4096);
     assert_eq!(heap.footprint().used, SLICE_BYTES);
 }
 
 #[test]
-fn no_more_than_so_many_free_pages_stay() {
+fn free_pages_stay_below_their_bound() {
     let heap = roomy();
     heap.limits().set_dirty(MIB);
     let (old, wall, new) = (
@@ -92,7 +92,7 @@ fn no_more_than_so_many_free_pages_stay() {
 }
 
 #[test]
-fn pages_that_nobody_touched_are_not_purged_for_a_bound() {
+fn untouched_pages_are_not_purged_for_a_bound() {
     let heap = roomy();
     heap.limits().set_dirty(0);
     let span = large(&heap, 32).unwrap();
@@ -119,16 +119,16 @@ fn the_soft_limit_leaves_free_pages_what_is_left() {
 }
 
 #[test]
-fn callers_purge_nothing_while_somebody_else_does() {
+fn callers_purge_nothing_while_a_thread_does() {
     let heap = roomy();
-    heap.set_chores(Chores::Elsewhere);
+    heap.set_driver(Driver::Thread);
     let (first, _wall) = (large(&heap, 32).unwrap(), large(&heap, 1));
     free(&heap, first, Dirty::All);
     heap.os().advance(10_000);
     heap.tend();
     assert_eq!(heap.totals().purged_bytes, 0);
     assert_eq!(heap.purge_due(), 32 * SLICE_BYTES);
-    heap.set_chores(Chores::Callers);
+    heap.set_driver(Driver::Callers);
     heap.tend();
     assert_eq!(heap.check(), Ok(()));
 }
@@ -162,10 +162,15 @@ fn resident_pages_are_found_where_there_are_few() {
     };
     free(&heap, first, Dirty::AsBefore);
     let span = slab(&heap).unwrap();
-    assert!(heap.alloc_from(From::Dirty, 1, 1, Use::Slab, 1).is_none());
+    assert!(
+        heap.alloc_from(SpanSource::Resident, 1, 1, Use::Slab, 1)
+            .is_none()
+    );
     free(&heap, span, one_page);
     assert_eq!(heap.totals().free_dirty, 4096);
-    let again = heap.alloc_from(From::Dirty, 1, 1, Use::Slab, 1).unwrap();
+    let again = heap
+        .alloc_from(SpanSource::Resident, 1, 1, Use::Slab, 1)
+        .unwrap();
     assert_eq!(again.base, span.base);
     assert_eq!(again.place.dirty_mask(), 0x8000);
     assert_eq!(again.cold, SLICE_BYTES - 4096);
@@ -191,8 +196,11 @@ fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged(
     heap.os().advance(2000);
     assert_eq!(heap.purge_due(), SLICE_BYTES);
     let said = heap.os().advice();
-    let ended = |advice| (unit(&dense), HUGE_BYTES, advice);
-    assert_eq!(said[1..], [ended(Huge::Avoid), ended(Huge::Split)]);
+    let split_units = |advice| (unit(&dense), HUGE_BYTES, advice);
+    assert_eq!(
+        said[1..],
+        [split_units(Huge::Avoid), split_units(Huge::Split)]
+    );
     // An ordinary part of the arena now.
     let wide = large(&heap, HUGE_SLICES - 2).unwrap();
     assert_eq!(unit(&wide), unit(&dense));
@@ -243,7 +251,7 @@ fn locked_pages_stay_until_they_are_unlocked_or_asked_for() {
 }
 
 #[test]
-fn what_is_to_be_kept_stays_whatever_its_age() {
+fn kept_bytes_stay_at_any_age() {
     let heap = roomy();
     heap.limits().set_kept(usize::MAX);
     let span = large(&heap, 32).unwrap();
@@ -284,7 +292,7 @@ fn units_that_end_here_and_there_part_few_mappings() {
     let batches = heap.os().advice().len();
     assert!(batches <= 32, "{batches} batches");
     let (gone, kept): (Vec<_>, _) = spans.into_iter().partition(|span| unit(span) % 2 == 0);
-    let ended = gone.len() / HUGE_SLICES;
+    let split_units = gone.len() / HUGE_SLICES;
     for span in gone {
         free(&heap, span, Dirty::All);
     }
@@ -293,7 +301,10 @@ fn units_that_end_here_and_there_part_few_mappings() {
     assert_eq!(heap.totals().free_dirty, 0);
     let said = heap.os().advice();
     let split = said.iter().filter(|said| said.2 == Huge::Split).count();
-    assert!(split > 100 && ended > 150, "{split} of {ended} were units");
+    assert!(
+        split > 100 && split_units > 150,
+        "{split} of {split_units} were units"
+    );
     assert!(ranges(&heap) < 100, "{} ranges", ranges(&heap));
     for span in kept {
         free(&heap, span, Dirty::All);
@@ -323,8 +334,8 @@ fn what_is_only_reserved_is_given_up_and_other_arenas_follow() {
     let heap = roomy();
     let first = large(&heap, 20).unwrap();
     let reserved = heap.totals().reserved;
-    heap.give_up_rest();
-    heap.give_up_rest();
+    heap.unreserve();
+    heap.unreserve();
     let totals = heap.totals();
     assert!(totals.reserved <= 16 * MIB && reserved > 200 * MIB);
     assert_eq!(heap.check(), Ok(()));
@@ -352,7 +363,7 @@ fn the_mirror_tells_how_long_a_shortened_arena_is() {
     let span = large(&heap, 20).unwrap();
     let told = |word: usize| arenas[word].load(Relaxed) as usize;
     assert_eq!((told(0), told(2)), (1, heap.totals().reserved));
-    heap.give_up_rest();
+    heap.unreserve();
     let end = span.base.as_ptr().addr() + span.slices * SLICE_BYTES;
     let left = end - told(1)..16 * MIB;
     assert!(left.contains(&told(2)), "{} bytes told", told(2));

@@ -3,7 +3,7 @@
 use super::{heap, large};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::Conditions;
-use crate::page::{Dirty, Use, Zero};
+use crate::pages::{Dirty, Use, Zero};
 use core::ptr::NonNull;
 use std::vec::Vec;
 
@@ -211,7 +211,8 @@ fn shrinking_knows_what_was_written_at_the_end() {
 fn a_tag_is_taken_once_and_a_second_free_changes_nothing() {
     let heap = heap(Conditions::default());
     let span = large(&heap, 2).unwrap();
-    span.place.set_tag(9);
+    // SAFETY: a span in use, whose blocks no code frees by its tag.
+    unsafe { span.place.set_tag(9) };
     assert_eq!([span.place.take_tag(), span.place.take_tag()], [9, 0]);
     // SAFETY: the span is ours.
     unsafe { heap.free(span.base, Dirty::All) };

@@ -1,8 +1,8 @@
 //! The invariants of the page heap, as code. For tests: it walks everything.
 
-use super::arena::{Arena, Commit, Place};
+use super::arena::{Arena, Commit, SliceRef};
 use super::heap::{Locked, PageHeap};
-use super::span::{Detail, Queue, Queued, Record, State, may_merge};
+use super::span::{Queue, Queued, SpanRecord, State, ZeroState, may_merge};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::tree::Node;
 use crate::base::units::HUGE_SLICES;
@@ -84,7 +84,7 @@ impl<'h, O: Os> Locked<'h, O> {
         )?;
         require(frontier <= arena.tagged(), "slices without tags")?;
         let mut at = layout.head;
-        let mut before: Option<&Record> = None;
+        let mut before: Option<&SpanRecord> = None;
         while at < frontier {
             let record = arena.record(at);
             require(
@@ -119,15 +119,15 @@ impl<'h, O: Os> Locked<'h, O> {
         require(at == frontier, "spans do not tile the arena")
     }
 
-    fn check_span(&self, arena: &Arena, record: &Record) -> Result<(), &'static str> {
+    fn check_span(&self, arena: &Arena, record: &SpanRecord) -> Result<(), &'static str> {
         let (first, end) = (record.index.get(), record.end());
         require(
             arena.record(end - 1).back.get() == end - 1 - first,
             "a span's end does not lead back",
         )?;
-        let dirty = match record.detail() {
-            Detail::Masks => arena.count_dirty(first, end),
-            Detail::Blanket => (end - first) * arena.layout().pages_per_slice,
+        let dirty = match record.zero_state() {
+            ZeroState::PerPage => arena.count_dirty(first, end),
+            ZeroState::AllDirty => (end - first) * arena.layout().pages_per_slice,
         };
         require(
             dirty == record.dirty.get(),
@@ -138,7 +138,7 @@ impl<'h, O: Os> Locked<'h, O> {
                 arena.record(index).state() == State::Blank,
                 "a span within a span",
             )?;
-            require(Place { arena, index }.tag() == 0, "a tag within a span")?;
+            require(SliceRef { arena, index }.tag() == 0, "a tag within a span")?;
         }
         let alike = (first..end).all(|at| arena.record(at).is_huge() == record.is_huge());
         require(alike, "a span is partly in a unit of huge pages")?;
@@ -153,7 +153,7 @@ impl<'h, O: Os> Locked<'h, O> {
     fn check_free(
         &self,
         arena: &Arena,
-        record: &Record,
+        record: &SpanRecord,
         sums: &mut Sums,
     ) -> Result<(), &'static str> {
         let (first, end) = (record.index.get(), record.end());
@@ -162,7 +162,7 @@ impl<'h, O: Os> Locked<'h, O> {
         sums.free_spans += 1;
         sums.queued += usize::from(record.queued() != Queued::No);
         require(
-            Place {
+            SliceRef {
                 arena,
                 index: first,
             }
@@ -181,14 +181,15 @@ impl<'h, O: Os> Locked<'h, O> {
             "a queue and a span's dirty pages disagree",
         )?;
         let lost = (first..end).any(|index| {
-            let dirty = record.detail() == Detail::Blanket || arena.mask(index).load(Relaxed) != 0;
+            let dirty =
+                record.zero_state() == ZeroState::AllDirty || arena.mask(index).load(Relaxed) != 0;
             dirty && arena.find(index, index + 1, Commit::Yes) > index
         });
         require(!lost, "a dirty slice is not committed")
     }
 }
 
-fn check_used(arena: &Arena, record: &Record, sums: &mut Sums) -> Result<(), &'static str> {
+fn check_used(arena: &Arena, record: &SpanRecord, sums: &mut Sums) -> Result<(), &'static str> {
     sums.used += record.slices.get();
     require(record.queued() == Queued::No, "a span in use is in a queue")?;
     let committed = arena.find(record.index.get(), record.end(), Commit::No) == record.end();

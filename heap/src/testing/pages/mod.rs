@@ -9,7 +9,7 @@ mod refusals;
 mod threads;
 mod zeros;
 
-use super::{PageHeap, Place, Sides, Span, Use};
+use super::{PageHeap, Sides, SliceRef, Span, Use};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Conditions, Fake};
@@ -29,7 +29,7 @@ fn large<O: Os>(heap: &PageHeap<O>, slices: usize) -> Option<Span<'_>> {
 }
 
 /// The first and the last word of an OS page.
-fn ends(place: Place<'_>, page: usize, page_bytes: usize) -> [*mut u64; 2] {
+fn ends(place: SliceRef<'_>, page: usize, page_bytes: usize) -> [*mut u64; 2] {
     let start = place.slice_base() + page * page_bytes;
     [start as *mut u64, (start + page_bytes - 8) as *mut u64]
 }

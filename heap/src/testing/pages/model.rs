@@ -6,8 +6,8 @@ use self::steps::{Step, conditions, step};
 use super::{ends, heap};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
-use crate::page::span::Detail;
-use crate::page::{Dirty, HugePolicy, PageHeap, Place, Use, Zero};
+use crate::pages::span::ZeroState;
+use crate::pages::{Dirty, HugePolicy, PageHeap, SliceRef, Use, Zero};
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ fn pointer(base: usize) -> NonNull<u8> {
 }
 
 impl<'h> Model<'h> {
-    fn place(&self, base: usize) -> Place<'h> {
+    fn place(&self, base: usize) -> SliceRef<'h> {
         self.heap.locate(base).unwrap()
     }
 
@@ -59,10 +59,10 @@ impl<'h> Model<'h> {
         let mut dirty = 0;
         for slice in 0..slices {
             let start = base + slice * SLICE_BYTES;
-            let mask = match self.place(base).record().detail() {
+            let mask = match self.place(base).record().zero_state() {
                 _ if zero == Zero::AllZero => 0,
-                Detail::Masks => self.place(start).dirty_mask(),
-                Detail::Blanket => u16::MAX,
+                ZeroState::PerPage => self.place(start).dirty_mask(),
+                ZeroState::AllDirty => u16::MAX,
             };
             dirty += mask.count_ones();
             for page in (0..self.pages_per_slice()).filter(|page| mask & (1 << page) == 0) {
@@ -124,7 +124,8 @@ impl<'h> Model<'h> {
         self.check_zero(base, slices, span.zero);
         self.stamp += 1;
         let tag = (self.stamp % 255) as u8 + 1;
-        span.place.set_tag(tag);
+        // SAFETY: a span in use, whose blocks no code frees by its tag.
+        unsafe { span.place.set_tag(tag) };
         self.spans.insert(
             base,
             Held {

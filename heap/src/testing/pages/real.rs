@@ -5,7 +5,7 @@ use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::child::{Limit, succeeds};
 use crate::os::linux::Linux;
-use crate::page::{Dirty, PageHeap, Sides, Zero};
+use crate::pages::{Dirty, PageHeap, Sides, Zero};
 use core::ptr::NonNull;
 use std::boxed::Box;
 use std::vec::Vec;
@@ -119,7 +119,7 @@ fn limited_data_is_used_up_and_again() {
         }));
     }
     // SAFETY: the whole reservation, which no thread uses.
-    unsafe { Linux.release(beside, bytes) };
+    unsafe { Linux.unmap(beside, bytes) };
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{heap, large};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::fake::{Call, Conditions};
-use crate::page::{Dirty, Span, Use, Zero};
+use crate::pages::{Dirty, Span, Use, Zero};
 use std::vec::Vec;
 
 const MIB: usize = 1 << 20;
@@ -232,13 +232,13 @@ fn a_limit_a_little_above_what_is_mapped_leaves_that_little() {
     heap.os().set_address_limit(Some(mapped + 64 * MIB));
     // Once more, as a round of decay does.
     for _ in 0..2 {
-        heap.note_address_limit();
+        heap.address_limit_changed();
         assert_eq!(heap.os().mapped(), mapped, "the reserve counts on");
     }
     let one = || large(&heap, MIB / SLICE_BYTES);
     let spans: Vec<_> = core::iter::from_fn(one).take(1000).collect();
     assert!((48..=64).contains(&spans.len()), "{} MiB", spans.len());
-    heap.note_address_limit();
+    heap.address_limit_changed();
     // SAFETY: the spans are ours.
     unsafe { heap.free(span.base, Dirty::All) };
     assert!(
@@ -246,7 +246,7 @@ fn a_limit_a_little_above_what_is_mapped_leaves_that_little() {
         "what was freed serves"
     );
     heap.os().set_address_limit(None);
-    heap.note_address_limit();
+    heap.address_limit_changed();
     assert_eq!(core::iter::from_fn(one).take(200).count(), 200);
     assert_eq!(heap.check(), Ok(()));
 }
@@ -259,7 +259,7 @@ fn an_address_belongs_to_the_arena_that_has_it_now() {
     });
     let first = large(&heap, 1).unwrap();
     let former = first.base.as_ptr().addr()..first.base.as_ptr().addr() + 200 * MIB;
-    heap.give_up_rest();
+    heap.unreserve();
     // Under a limit, arenas are short enough for what was given up.
     heap.os().set_address_limit(Some(512 * MIB));
     let spans: Vec<_> = (0..100).map(|_| large(&heap, 1).unwrap()).collect();

@@ -4,7 +4,7 @@
 use super::{heap, large};
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake};
-use crate::page::{Dirty, PageHeap, ZeroingTotals};
+use crate::pages::{Dirty, PageHeap, ZeroingTotals};
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
@@ -64,7 +64,7 @@ fn only_what_was_touched_is_written() {
 }
 
 #[test]
-fn a_short_block_is_written_and_nobody_asked() {
+fn a_short_block_is_written_without_a_query() {
     let heap = heap(roomy());
     round(&heap, 64 << 10, |_| false);
     let cost = round(&heap, 64 << 10, |_| false);
@@ -80,7 +80,7 @@ fn a_block_that_never_was_handed_out_costs_nothing() {
 }
 
 #[test]
-fn who_never_touches_is_asked_seldom_and_written_never() {
+fn untouched_blocks_are_queried_seldom_and_never_written() {
     let heap = heap(roomy());
     round(&heap, 10 * MIB, |_| false);
     let costs: std::vec::Vec<_> = (0..100)
@@ -98,7 +98,7 @@ fn who_never_touches_is_asked_seldom_and_written_never() {
 }
 
 #[test]
-fn who_touches_all_is_asked_by_samples_and_purged_never() {
+fn full_blocks_are_queried_by_probes_and_never_purged() {
     for bytes in [MIB, 64 * MIB] {
         let heap = heap(roomy());
         round(&heap, bytes, |_| true);
@@ -112,7 +112,7 @@ fn who_touches_all_is_asked_by_samples_and_purged_never() {
 }
 
 #[test]
-fn what_nobody_uses_any_more_is_purged_soon() {
+fn an_idle_block_is_purged_soon() {
     for bytes in [2 * MIB, 10 * MIB, 64 * MIB] {
         let heap = heap(roomy());
         for _ in 0..50 {
@@ -128,7 +128,7 @@ fn what_nobody_uses_any_more_is_purged_soon() {
 
 /// Used in full in one round of a few: no more than samples are given back.
 #[test]
-fn who_uses_a_block_now_and_then_is_not_purged() {
+fn a_block_used_now_and_then_is_not_purged() {
     for period in [2, 3, 4, 6, 8, 16] {
         let heap = heap(roomy());
         round(&heap, 16 * MIB, |_| true);
@@ -142,7 +142,7 @@ fn who_uses_a_block_now_and_then_is_not_purged() {
 }
 
 #[test]
-fn a_few_untouched_rounds_make_no_habit() {
+fn a_few_untouched_rounds_predict_nothing() {
     let heap = heap(roomy());
     for _ in 0..10 {
         round(&heap, 16 * MIB, |_| false);
@@ -168,7 +168,7 @@ fn what_is_in_swap_is_purged_and_not_read() {
 }
 
 #[test]
-fn where_nobody_can_tell_short_is_written_and_long_purged() {
+fn without_answers_short_is_written_and_long_purged() {
     let heap = heap(roomy());
     heap.os().fail(Call::Ask, 0, u32::MAX);
     for (bytes, written) in [(MIB, MIB), (64 * MIB, 0)] {

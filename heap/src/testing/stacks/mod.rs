@@ -7,7 +7,7 @@ use super::StackError;
 use super::pool::Pool;
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions, Fake, FakeGuard};
-use crate::page::{PageHeap, Sides};
+use crate::pages::{PageHeap, Sides};
 use std::boxed::Box;
 use std::vec::Vec;
 
@@ -48,28 +48,28 @@ fn a_surplus_goes_back_with_one_dirty_page_each() {
 }
 
 #[test]
-fn who_cannot_be_asked_leaves_everything_dirty() {
+fn without_answers_everything_is_dirty() {
     let (pages, pool) = (heap(Conditions::default()), Pool::new());
     let stack = pool.take(&pages, 64 << 10).unwrap();
     pool.give(&pages, stack).unwrap();
     pages.os().fail(Call::Ask, 0, u32::MAX);
-    assert_eq!(pool.release_all(&pages), 64 << 10);
+    assert_eq!(pool.retire_all(&pages), 64 << 10);
     assert!(pages.totals().free_dirty >= SLICE_BYTES);
     assert_eq!(pages.check(), Ok(()));
 }
 
 #[test]
-fn idle_stacks_are_released_by_age() {
+fn idle_stacks_are_retired_by_age() {
     let (pages, pool) = (heap(Conditions::default()), Pool::new());
     let stacks = [(); 3].map(|()| pool.take(&pages, 128 << 10).unwrap());
     for stack in stacks {
         pool.give(&pages, stack).unwrap();
         pages.os().advance(100);
     }
-    assert_eq!(pool.release_idle(&pages, 99), 128 << 10);
+    assert_eq!(pool.retire_idle(&pages, 99), 128 << 10);
     assert_eq!(pool.totals().idle, 2);
-    assert_eq!(pool.release_idle(&pages, 99), 0);
-    assert_eq!(pool.release_idle(&pages, 200), 256 << 10);
+    assert_eq!(pool.retire_idle(&pages, 99), 0);
+    assert_eq!(pool.retire_idle(&pages, 200), 256 << 10);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn guards_fall_back_to_mappings_within_their_share() {
     for stack in stacks {
         pool.give(&pages, stack).unwrap();
     }
-    pool.release_all(&pages);
+    pool.retire_all(&pages);
     assert_eq!(pages.os().guarded_pages(), 0);
     assert!(
         pool.take(&pages, 64 << 10).is_ok(),
@@ -171,6 +171,6 @@ fn addresses_that_are_no_stacks_are_none() {
         Pool::overflow_at(&pages, guard).is_some(),
         "its guard stays"
     );
-    pool.release_all(&pages);
+    pool.retire_all(&pages);
     assert!(Pool::overflow_at(&pages, guard).is_none());
 }

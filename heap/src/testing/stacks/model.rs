@@ -2,13 +2,13 @@
 //! write to each OS page.
 
 use super::super::pool::Pool;
-use super::super::record::Record;
+use super::super::record::StackRecord;
 use super::super::{NotInUse, StackError};
 use super::heap;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::fake::{Call, Conditions, Fake};
-use crate::page::{Dirty, PageHeap, Use};
+use crate::pages::{Dirty, PageHeap, Use};
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::vec::Vec;
 
 /// A stack of the model, with the last write to each of its pages.
 struct Held<'h> {
-    record: &'h Record,
+    record: &'h StackRecord,
     written: BTreeMap<usize, u64>,
 }
 
@@ -112,7 +112,7 @@ impl<'h> World<'h> {
             Step::Trim(stack, pages) => self.trim(stack, pages),
             Step::Release(age) => {
                 let until = self.pages.os().now_ms().saturating_sub(age);
-                self.pool.release_idle(self.pages, until);
+                self.pool.retire_idle(self.pages, until);
             }
             Step::Advance(ms) => self.pages.os().advance(ms),
             Step::Span(slices) => self.span(slices),
@@ -276,7 +276,7 @@ proptest! {
             world.check();
         }
         world.run(Step::GiveAll);
-        pool.release_all(&pages);
+        pool.retire_all(&pages);
         world.check();
         let totals = pool.totals();
         prop_assert_eq!((totals.used, totals.idle, totals.spare), (0, 0, 0));

@@ -2,7 +2,7 @@
 
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions};
-use crate::page::Use;
+use crate::pages::Use;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]

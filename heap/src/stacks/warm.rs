@@ -2,11 +2,11 @@
 
 use super::guard;
 use super::pool::{Locked, Pool};
-use super::record::{Record, SIZES, Size, State};
+use super::record::{SIZES, Size, StackRecord, State};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, Populated, Purged};
-use crate::page::{Age, PageHeap};
+use crate::pages::{Age, PageHeap};
 use core::ptr::{NonNull, null_mut};
 
 /// Most idle stacks kept of one size.
@@ -31,7 +31,7 @@ const RED_ZONE: usize = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
 
 /// Stacks to give up.
 pub(super) struct Batch<'h> {
-    stacks: [Option<&'h Record>; BATCH],
+    stacks: [Option<&'h StackRecord>; BATCH],
     count: usize,
 }
 
@@ -43,12 +43,12 @@ impl<'h> Batch<'h> {
         }
     }
 
-    fn push(&mut self, stack: &'h Record) {
+    fn push(&mut self, stack: &'h StackRecord) {
         self.stacks[self.count] = Some(stack);
         self.count += 1;
     }
 
-    pub(super) fn stacks(&mut self) -> &mut [Option<&'h Record>] {
+    pub(super) fn stacks(&mut self) -> &mut [Option<&'h StackRecord>] {
         &mut self.stacks[..self.count]
     }
 }
@@ -60,7 +60,7 @@ fn most_idle(size: Size) -> usize {
 
 impl<'p> Locked<'p> {
     /// Keeps a returned stack warm. Returns the surplus.
-    pub(super) fn keep<'h>(&mut self, stack: &'h Record, size: Size) -> Batch<'h> {
+    pub(super) fn keep<'h>(&mut self, stack: &'h StackRecord, size: Size) -> Batch<'h> {
         self.end_use();
         stack.set_state(State::Idle);
         let idle = &mut self.inner.shelves[size.number()].idle;
@@ -88,7 +88,7 @@ impl<'p> Locked<'p> {
 
     /// Sets a purged cell aside for its next use. If all cells of its slice are now spare, takes
     /// them out of the list and leaves them to the caller; then returns true.
-    fn set_aside(&mut self, stack: &Record, row: &[Record]) -> bool {
+    fn set_aside(&mut self, stack: &StackRecord, row: &[StackRecord]) -> bool {
         let spare = &mut self.inner.shelves[stack.size().number()].spare;
         stack.set_state(State::Spare);
         spare.push(stack);
@@ -107,19 +107,19 @@ impl Pool {
     /// Gives up the stacks that ended at `before_ms` (of the page heap's clock) or before. Returns
     /// the bytes of address space that went to the page heap; for a cell, the bytes that were
     /// purged.
-    pub fn release_idle<O: Os>(&self, pages: &PageHeap<O>, before_ms: u64) -> usize {
+    pub fn retire_idle<O: Os>(&self, pages: &PageHeap<O>, before_ms: u64) -> usize {
         let sizes = (0..SIZES).map(Size::numbered);
         sizes
-            .map(|size| self.release_size(pages, size, before_ms))
+            .map(|size| self.retire_size(pages, size, before_ms))
             .sum()
     }
 
-    /// Gives up all idle stacks. Returns the same as [`Pool::release_idle`].
-    pub fn release_all<O: Os>(&self, pages: &PageHeap<O>) -> usize {
-        self.release_idle(pages, u64::MAX)
+    /// Gives up all idle stacks. Returns the same as [`Pool::retire_idle`].
+    pub fn retire_all<O: Os>(&self, pages: &PageHeap<O>) -> usize {
+        self.retire_idle(pages, u64::MAX)
     }
 
-    fn release_size<O: Os>(&self, pages: &PageHeap<O>, size: Size, until_ms: u64) -> usize {
+    fn retire_size<O: Os>(&self, pages: &PageHeap<O>, size: Size, until_ms: u64) -> usize {
         let mut bytes = 0;
         loop {
             let mut batch = self.locked().idle_since(size, until_ms, BATCH);
@@ -128,7 +128,7 @@ impl Pool {
             }
             bytes += batch.count * size.bytes();
             // SAFETY: taken out of the list, by this thread.
-            unsafe { self.release(pages, batch.stacks(), Age::Old) };
+            unsafe { self.retire(pages, batch.stacks(), Age::Old) };
         }
     }
 
@@ -136,10 +136,10 @@ impl Pool {
     ///
     /// # Safety
     /// - They are [`State::Leaving`], of one size, and held by this thread.
-    pub(super) unsafe fn release<O: Os>(
+    pub(super) unsafe fn retire<O: Os>(
         &self,
         pages: &PageHeap<O>,
-        stacks: &mut [Option<&Record>],
+        stacks: &mut [Option<&StackRecord>],
         age: Age,
     ) {
         if let Some(Some(stack)) = stacks.first()
@@ -147,13 +147,13 @@ impl Pool {
         {
             for stack in stacks.iter().flatten() {
                 // SAFETY: the caller's promise.
-                unsafe { self.release_cell(pages, stack) };
+                unsafe { self.retire_cell(pages, stack) };
             }
             return;
         }
-        stacks.sort_unstable_by_key(|stack| stack.map(Record::base));
-        let is_next = |stack: &Option<&Record>, next: &Option<&Record>| {
-            stack.map(Record::top) == next.map(Record::base)
+        stacks.sort_unstable_by_key(|stack| stack.map(StackRecord::base));
+        let is_next = |stack: &Option<&StackRecord>, next: &Option<&StackRecord>| {
+            stack.map(StackRecord::top) == next.map(StackRecord::base)
         };
         for neighbours in stacks.chunk_by(is_next) {
             // SAFETY: the caller's promise.
@@ -162,8 +162,8 @@ impl Pool {
     }
 
     /// # Safety
-    /// - Same as for [`Pool::release`].
-    unsafe fn release_cell<O: Os>(&self, pages: &PageHeap<O>, stack: &Record) {
+    /// - Same as for [`Pool::retire`].
+    unsafe fn retire_cell<O: Os>(&self, pages: &PageHeap<O>, stack: &StackRecord) {
         let page = pages.os().page_bytes();
         // SAFETY: the caller's promise.
         unsafe { purge(pages.os(), stack.base() + page, stack.top()) };
@@ -185,14 +185,14 @@ impl Pool {
     pub(super) unsafe fn give_up<'h, O: Os>(
         &self,
         pages: &PageHeap<O>,
-        stacks: impl Iterator<Item = &'h Record> + Clone,
+        stacks: impl Iterator<Item = &'h StackRecord> + Clone,
         age: Age,
     ) {
         let Some(first) = stacks.clone().next() else {
             return;
         };
         let page = pages.os().page_bytes();
-        let starts = |stack: &&Record| stack.base().is_multiple_of(SLICE_BYTES);
+        let starts = |stack: &&StackRecord| stack.base().is_multiple_of(SLICE_BYTES);
         let spans = stacks.clone().filter(starts);
         spans
             .clone()
@@ -209,7 +209,7 @@ impl Pool {
         }
         if let Some(base) = NonNull::new(first.base() as *mut u8) {
             // SAFETY: spans allocated by `make`, without guards and out of use.
-            unsafe { pages.free_asked(base, guard::bytes_of(stacks), age) };
+            unsafe { pages.free_querying_kernel(base, guard::bytes_of(stacks), age) };
         }
         let locked = self.locked();
         for row in rows.into_iter().flatten() {
@@ -221,7 +221,7 @@ impl Pool {
     ///
     /// # Safety
     /// - Only this thread uses the stack.
-    pub(super) unsafe fn cool<O: Os>(os: &O, stack: &Record) {
+    pub(super) unsafe fn cool<O: Os>(os: &O, stack: &StackRecord) {
         let limit = stack.base() + os.page_bytes();
         let kept = stack.top().saturating_sub(KEPT_BYTES.max(os.page_bytes()));
         if kept > limit && stack.size().bytes() > 2 * KEPT_BYTES && stack.is_due(TRIM_BYTES) {
@@ -236,7 +236,7 @@ impl Pool {
     /// # Safety
     /// - No coroutine runs on the stack meanwhile, and none uses the contents below `pointer`
     ///   again, except the red zone.
-    pub unsafe fn trim<O: Os>(os: &O, stack: &Record, pointer: usize) -> usize {
+    pub unsafe fn trim<O: Os>(os: &O, stack: &StackRecord, pointer: usize) -> usize {
         let page = os.page_bytes();
         let limit = stack.base() + page;
         let end = pointer.min(stack.top()).saturating_sub(RED_ZONE) / page * page;
@@ -259,9 +259,9 @@ impl Pool {
 }
 
 /// The records of all stacks in the same span.
-fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
+fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &StackRecord) -> Option<&'h [StackRecord]> {
     let place = pages.locate(stack.base() / SLICE_BYTES * SLICE_BYTES)?;
-    let first: *const Record = place.noted().cast();
+    let first: *const StackRecord = place.user_data().cast();
     if first.is_null() {
         return None;
     }
@@ -270,9 +270,10 @@ fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Reco
 }
 
 /// Like [`row_of`], but clears the note, so that no address leads to the records from now on.
-fn take_row<'h, O: Os>(pages: &'h PageHeap<O>, stack: &Record) -> Option<&'h [Record]> {
+fn take_row<'h, O: Os>(pages: &'h PageHeap<O>, stack: &StackRecord) -> Option<&'h [StackRecord]> {
     let row = row_of(pages, stack)?;
-    pages.locate(stack.base())?.note(null_mut());
+    // SAFETY: the span is still in use, and this thread's.
+    unsafe { pages.locate(stack.base())?.set_user_data(null_mut()) };
     row.iter().for_each(|stack| stack.set_state(State::Blank));
     Some(row)
 }
