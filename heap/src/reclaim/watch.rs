@@ -162,14 +162,24 @@ impl Watch {
     }
 }
 
-/// Whether there is something to do that the thread would sleep over.
+/// Whether there is something to do that the thread would sleep over. An observer may have asked
+/// since the time to sleep was computed, and its answer may be due later than now, but before the
+/// sleep ends.
 fn has_work(rest: Rest) -> bool {
     let told = HEAP.tide.is_told();
     match rest {
         Rest::Deaf(_) => told,
-        Rest::Doze(_) => told || instruments().due_in_ms() == Some(0),
-        Rest::Park(_) => told || instruments().due_in_ms() == Some(0) || HEAP.tide.is_wanted(),
+        Rest::Doze(ms) => told || is_due_before(Some(ms)),
+        Rest::Park(ms) => told || is_due_before(ms) || HEAP.tide.is_wanted(),
     }
+}
+
+/// Whether an observer is to be answered now, or clearly before `ms` from now; `None`: ever.
+fn is_due_before(ms: Option<u64>) -> bool {
+    let is_before = |due: u64| ms.is_none_or(|ms| due + LEAST_MS < ms);
+    instruments()
+        .due_in_ms()
+        .is_some_and(|due| due == 0 || is_before(due))
 }
 
 /// When free spans are to be purged next, in ms.
