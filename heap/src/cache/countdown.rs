@@ -10,8 +10,8 @@ use crate::base::sync::{AtomicUsize, Ordering};
 #[repr(C)]
 pub struct Counted {
     /// Entries of the magazine at and above this address may be popped by
-    /// `pop_counted`; out of reach unless the door is
-    /// [`super::magazine::Door::Sampling`]. Written under the cache's lock.
+    /// `pop_counted`; out of reach unless the fast path is
+    /// [`super::bounds::FastPath::Sampling`]. Written under the cache's lock.
     pub bottom: AtomicUsize,
     /// Blocks to be given out before the next sample; below 0, that one is due. Written by the
     /// owner, and by who switches sampling, under the cache's lock, while `bottom` is out of the

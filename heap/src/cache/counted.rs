@@ -42,7 +42,7 @@ impl Heap {
     pub fn set_sampling(&'static self, rate: u64) {
         let _guard = self.pace.lock.lock();
         self.pace.restart(rate, now_ns());
-        let door = self.door();
+        let path = self.fast_path();
         self.registry.for_each(|cache| {
             let mut open = cache.open();
             // Before the owner may count by it; one that counts already follows the new rate by
@@ -50,7 +50,7 @@ impl Heap {
             if rate == 0 || cache.drawn.rate() == 0 {
                 self.begin_counting(&mut open);
             }
-            open.set_door(door);
+            open.set_path(path);
         });
     }
 

@@ -1,11 +1,12 @@
 //! A thread's way in and out: its cache begins with its first slow call and ends with the thread.
 
+use super::bounds::FastPath;
+use super::bounds::array_bytes;
 use super::colour;
 use super::heap::{HEAP, Heap};
 use super::machine;
-use super::magazine::Door;
 use super::registry::Heir;
-use super::thread_cache::{CACHE_BYTES, Cache, GONE, array_bytes};
+use super::thread_cache::{CACHE_BYTES, Cache, GONE};
 use crate::slab::class::Class;
 use crate::slab::class_table;
 use core::ffi::c_void;
@@ -58,10 +59,10 @@ impl Heap {
         self.registry.enroll(cache);
         // Looked at once the cache is in the list: whoever changes the mode later finds it there.
         let mut open = cache.open();
-        match self.door() {
-            Door::Open => open.publish_door(),
-            door => {
-                open.set_door(door);
+        match self.fast_path() {
+            FastPath::On => open.publish_access(),
+            path => {
+                open.set_path(path);
                 self.begin_counting(&mut open);
             }
         }
@@ -97,8 +98,8 @@ impl Heap {
     fn empty(&'static self, cache: &Cache) {
         let mut open = cache.open();
         for class in Class::all() {
-            open.settle(class);
-            let filled = open.filled(class);
+            open.magazine(class).settle();
+            let filled = open.magazine(class).filled();
             self.flush(&mut open, class, filled);
             let array = open.take_array(class);
             if let Some((array, room)) = array {

@@ -25,17 +25,17 @@ impl Heap {
     /// back. Aborts if the block is one of the two newest ones there.
     pub fn put(&'static self, cache: &Cache, class: Class, block: *mut u8) {
         let mut open = cache.open();
-        open.settle(class);
-        if open.is_newest(class, block) {
+        open.magazine(class).settle();
+        if open.magazine(class).is_newest(block) {
             misuse::double_free(block.addr(), class.bytes());
         }
-        if open.push(class, block) {
+        if open.magazine(class).push(block) {
             return;
         }
         let share = self.learn(&mut open, class);
-        let half = open.filled(class).div_ceil(2);
+        let half = open.magazine(class).filled().div_ceil(2);
         self.flush(&mut open, class, half);
-        if !open.push(class, block) {
+        if !open.magazine(class).push(block) {
             drop(open);
             self.reclaim_for(share);
             return give_one(self, block.addr());
@@ -52,9 +52,9 @@ impl Heap {
         if count == 0 {
             return;
         }
-        let rest = open.filled(class) - count;
+        let rest = open.magazine(class).filled() - count;
         open.counted(class).note(Miss::Flush);
-        let store = open.store(class);
+        let store = open.magazine(class).bounds;
         self.tide.note_freed(count * class.bytes());
         let base = store.base as *mut usize;
         let mut gather = Gather::new(Origin::blocks(self, Age::New));
@@ -67,7 +67,7 @@ impl Heap {
         refuse_free(self, &kept[rest.saturating_sub(CHECKED_ENTRIES)..]);
         // SAFETY: both ranges lie in the array.
         unsafe { ptr::copy(base.add(count), base, rest) };
-        open.set_filled(class, rest);
+        open.magazine(class).set_filled(rest);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The heap: one value that holds every shared part, and the lookup from an address to its block.
 
+use super::bounds::FastPath;
 use super::budget::Budget;
-use super::magazine::{Door, Tag};
+use super::magazine::Tag;
 use super::misuse::{self, Call};
 use super::pace::Pace;
 use super::reclaim::{Pressure, Tide};
@@ -126,11 +127,11 @@ impl Heap {
     }
 
     /// What caches are to let their owners do.
-    pub(super) fn door(&self) -> Door {
+    pub(super) fn fast_path(&self) -> FastPath {
         match (self.mode(), self.is_sampling()) {
-            (Mode::Plain, false) => Door::Open,
-            (Mode::Plain, true) => Door::Sampling,
-            (Mode::Counting | Mode::Checking, _) => Door::Closed,
+            (Mode::Plain, false) => FastPath::On,
+            (Mode::Plain, true) => FastPath::Sampling,
+            (Mode::Counting | Mode::Checking, _) => FastPath::Off,
         }
     }
 

@@ -97,18 +97,6 @@ pub const STARTS: [Start; MAGAZINES] = {
 
 const _: () = assert!(size_of::<Start>() * 2 == size_of::<Magazine>());
 
-/// Whether the fast path of a cache may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// Bounds are published: the fast path works.
-    Open,
-    /// Blocks are pushed by the fast path, and popped by [`super::machine::pop_counted`] only: the
-    /// profiler counts them.
-    Sampling,
-    /// Every call takes the slow path (counting, checking).
-    Closed,
-}
-
 /// Words below a magazine's oldest entry that read 0. See [`Magazine`].
 pub const GUARD: usize = 3;
 
@@ -226,25 +214,5 @@ impl Magazine {
         self.top.store(top + 8, Ordering::Release);
         light_barrier();
         true
-    }
-
-    /// A drainer's first step, under the cache's lock: publishes a bottom that leaves the newest
-    /// block to the owner. `None` if there is nothing to take above `floor`.
-    pub fn offer(&self, floor: usize) -> Option<usize> {
-        let bottom = self.to_offer(floor)?;
-        self.bottom.store(bottom, Ordering::Relaxed);
-        Some(bottom)
-    }
-
-    /// What [`Magazine::offer`] would publish.
-    pub fn to_offer(&self, floor: usize) -> Option<usize> {
-        let top = self.top.load(Ordering::Acquire);
-        top.checked_sub(8).filter(|&bottom| bottom > floor)
-    }
-
-    /// A drainer's step after the heavy barrier: whether what lies below `bottom` is the drainer's.
-    /// If not, the caller puts the old bottom back.
-    pub fn is_ceded(&self, bottom: usize) -> bool {
-        self.top.load(Ordering::Acquire) > bottom
     }
 }

@@ -3,6 +3,7 @@
 #[cfg(all(not(loom), target_arch = "aarch64"))]
 mod aarch64;
 pub mod bell;
+pub mod bounds;
 #[cfg(not(loom))]
 pub mod budget;
 #[cfg(not(loom))]
@@ -13,8 +14,6 @@ pub mod countdown;
 pub mod counted;
 #[cfg(not(loom))]
 pub mod decay;
-#[cfg(not(loom))]
-pub mod door;
 #[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]

@@ -17,15 +17,16 @@ use crate::cache::thread_cache::Cache;
 use crate::cache::x86_64::slot;
 
 /// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice,
-/// if requests of that size are not in the table, or if the door is shut.
+/// if requests of that size are not in the table, or if a drainer is at work or the
+/// fast path is not on.
 #[inline(always)]
 pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
-    // Acquire: the guards that were written before the door was opened are seen.
+    // Acquire: the guards that were written before the bound was published are seen.
     if size >= cache.below.load(Ordering::Acquire) {
         return None;
     }
     let magazine = cache.magazine(cache.tags[size]);
-    // SAFETY: with the door open every class's top stands above an entry or the guard.
+    // SAFETY: while the bound is above 0, every class's top stands above an entry or the guard.
     unsafe { magazine.take(magazine.top.load(Ordering::Relaxed)) }
 }
 
@@ -117,10 +118,10 @@ mod tests {
         }
         assert_eq!(popped(cache, tag, size), [None; 4]);
         let mut open = cache.open();
-        assert_eq!(open.repeated(class), Some(p));
-        assert!(open.is_newest(class, p) && open.is_newest(class, q));
-        assert_eq!(open.pop(class), Some(p));
-        assert_eq!(open.repeated(class), None);
+        assert_eq!(open.magazine(class).repeated(), Some(p));
+        assert!(open.magazine(class).is_newest(p) && open.magazine(class).is_newest(q));
+        assert_eq!(open.magazine(class).pop(), Some(p));
+        assert_eq!(open.magazine(class).repeated(), None);
         drop(open);
         assert_eq!(machine::pop_sized(cache, size), Some(q));
         assert_eq!(portable::pop_sized(cache, size), Some(p));

@@ -97,7 +97,8 @@ pub fn slot_address() -> usize {
 }
 
 /// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice,
-/// if requests of that size are not in the table, or if the door is shut.
+/// if requests of that size are not in the table, or if a drainer is at work or the
+/// fast path is not on.
 #[inline(always)]
 pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     // SAFETY: only reads the cache's own word.
@@ -115,7 +116,7 @@ pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     debug_assert!(size < cache.tags.len());
     // SAFETY: `below` is at most the table's length.
     let tag = unsafe { *cache.tags.get_unchecked(size) };
-    // With the door open every class's top stands above an entry or the guard.
+    // While the bound is above 0, every class's top stands above an entry or the guard.
     take(cache, tag, top(cache, tag))
 }
 

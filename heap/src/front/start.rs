@@ -7,8 +7,8 @@ use super::attach::When;
 use super::statistics::{self, Lossy};
 use super::{attach, classes, fork, profile, purge};
 use crate::base::sync::{AtomicBool, Ordering};
+use crate::cache::bounds::FastPath;
 use crate::cache::heap::{HEAP, Mode};
-use crate::cache::magazine::Door;
 use crate::control::{self, Value};
 use crate::os::Os;
 use crate::os::fatal::warn;
@@ -234,7 +234,7 @@ fn switch(mode: Mode) {
     HEAP.drain_all();
     HEAP.set_mode(mode);
     HEAP.registry
-        .for_each(|cache| cache.open().set_door(Door::Closed));
+        .for_each(|cache| cache.open().set_path(FastPath::Off));
 }
 
 /// Takes this library out of `LD_PRELOAD`, so that children start without it.

@@ -85,8 +85,8 @@ fn class_for(bytes: usize) -> Class {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::cache::bounds::array_bytes;
     use crate::cache::heap::{Found, HEAP};
-    use crate::cache::thread_cache::array_bytes;
     use crate::page::Use;
     use std::vec::Vec;
 

@@ -88,6 +88,6 @@ fn bytes_out(place: &Place<'_>) -> u64 {
 /// Bytes of the blocks in a cache's magazines.
 fn held_by(open: &mut Opened<'_>) -> u64 {
     let classes = open.classes();
-    let bytes = classes.map(|class| open.filled(class) * class.bytes());
+    let bytes = classes.map(|class| open.magazine(class).filled() * class.bytes());
     bytes.sum::<usize>() as u64
 }

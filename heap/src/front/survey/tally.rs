@@ -194,12 +194,12 @@ impl<'r> Tally<'r> {
 
     fn magazine(&mut self, figures: &mut Snapshot, open: &mut Opened<'_>, class: Class) {
         let figure = &mut figures.classes[class.index() - 1];
-        let filled = open.filled(class);
+        let filled = open.magazine(class).filled();
         figure.cached += filled as u64;
         let [refills, flushes] = open.counted(class).refills_and_flushes();
         figure.refills += u64::from(refills);
         figure.flushes += u64::from(flushes);
-        let floor = open.store(class).floor;
+        let floor = open.magazine(class).bounds.floor;
         self.entries(floor, filled, class);
     }
 
