@@ -6,10 +6,11 @@ use neap_heap::front;
 /// The parameters of `mallopt` in glibc's `<malloc.h>`: 1 to 4, and -1 to -8.
 const PARAMETERS: [core::ops::RangeInclusive<c_int>; 2] = [1..=4, -8..=-1];
 
-/// Gives free memory back to the kernel except `keep` bytes; 1 if any was, else 0.
+/// Gives free memory back to the kernel; 1 if any was, else 0. glibc keeps `_keep` bytes at the top
+/// of its heap; Neap has no top.
 #[unsafe(no_mangle)]
-extern "C" fn malloc_trim(keep: usize) -> c_int {
-    c_int::from(front::trim(keep))
+extern "C" fn malloc_trim(_keep: usize) -> c_int {
+    c_int::from(front::purge_all() > 0)
 }
 
 /// `M_TRIM_THRESHOLD`: free memory beyond so many bytes goes back to the kernel.

@@ -5,7 +5,7 @@
 //!
 //! | room | what it does | what it does not know |
 //! |---|---|---|
-//! | [`front`] | the entry points every frontend shares, [`Neap`], options, fork, the purge thread, statistics at exit | |
+//! | [`front`] | the entry points every frontend shares, options, fork, the purge thread, statistics at exit | |
 //! | [`cache`] | magazines: fast path, refill, flush, draining, thread end; rounds of decay, pressure for memory | |
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
@@ -16,6 +16,8 @@
 //!
 //! Plain data that other processes read as well stand in the crate `neap_shared`.
 //! `tests/layers.rs` fails on an upward edge.
+//!
+//! [`glossary`] explains the terms.
 //!
 //! # Where each invariant stands
 //!
@@ -51,6 +53,8 @@ pub mod base;
 pub mod cache;
 #[cfg(not(loom))]
 pub mod front;
+#[doc = include_str!("../GLOSSARY.md")]
+pub mod glossary {}
 pub mod os;
 #[cfg(not(loom))]
 pub mod page;
@@ -63,5 +67,5 @@ mod testing;
 pub mod unwind;
 
 #[cfg(not(loom))]
-pub use front::{Neap, purge, stack};
+pub use front::{purge, stack};
 pub use neap_shared::{board, classes, control, ledger, sites, stats};

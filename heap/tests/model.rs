@@ -207,7 +207,7 @@ fn free_all(model: &mut Model) {
 /// Nothing is live: everything must have come home. The two tests share one heap, so they run in
 /// turn.
 fn check_at_rest() {
-    front::trim(0);
+    front::purge_all();
     front::check_consistency().unwrap();
     let figures = front::snapshot();
     assert_eq!(figures.large_bytes, 0, "large blocks stayed");
@@ -298,7 +298,7 @@ fn threads_come_and_go() {
             .for_each(|block| unsafe { front::free(block as *mut u8) });
     };
     (0..50).for_each(|_| round());
-    front::trim(0);
+    front::purge_all();
     let before = front::snapshot();
     (0..2_000).for_each(|_| round());
     check_at_rest();

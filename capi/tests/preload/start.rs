@@ -1,6 +1,8 @@
 //! What a small and short-lived process costs under the library, in counts.
 
-use crate::support::{Artifact, compile, library, preloaded, succeeds, text};
+use crate::support::{
+    Artifact, compile, library, preloaded, run, succeeds, succeeds_or_skips, text,
+};
 use std::env;
 use std::process::{Command, Output};
 
@@ -56,4 +58,14 @@ fn a_small_process_costs_little_more_than_without() {
         neap.writable_kib <= plain.writable_kib + 2200,
         "writable memory"
     );
+}
+
+/// A process of several threads that registers for `membarrier` waits for a grace period of RCU:
+/// for 6 to 30 ms, or seconds on an overloaded machine, in a `malloc_trim` or before an answer.
+#[test]
+fn the_first_drain_of_a_process_with_threads_waits_for_no_grace_period() {
+    let flags = [std::ffi::OsStr::new("-pthread")];
+    if let Some(program) = compile("programs/start/barrier.c", Artifact::Program, &flags) {
+        succeeds_or_skips(&run(&program, &[], &[]), "barrier.c");
+    }
 }

@@ -99,13 +99,24 @@ impl Gather {
     pub fn add(&mut self, mut blocks: &[usize]) {
         while let Some(&first) = blocks.first() {
             let (slab, class) = slab_at(self.origin.heap, first);
-            let added = self.add_run(slab, class, blocks);
+            let added = match is_in_order(class, blocks) {
+                true => self.add_row(slab, class, blocks),
+                false => self.add_run(slab, class, blocks),
+            };
             blocks = &blocks[added..];
         }
     }
 
-    /// Adds blocks as long as they are of one slab, those of one word after the other in a
-    /// register. Returns how many.
+    /// Adds the row that blocks begin with. Returns how many.
+    #[inline(never)]
+    fn add_row(&mut self, slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
+        let word = row_word(slab, class, blocks);
+        self.add_word(word);
+        word.bits.count_ones() as usize
+    }
+
+    /// Adds blocks as long as they are of one slab and in no row, those of one word after the other
+    /// in a register. Returns how many.
     fn add_run(&mut self, slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
         let base = slab.base();
         let starts = class.starts();
@@ -126,13 +137,14 @@ impl Gather {
                 misuse::interior(Call::Free, address, class.bytes())
             };
             if block / 64 != word {
-                self.add_word(of_word(word, bits));
-                (word, bits) = (block / 64, 0);
-            }
-            if block % 64 == 0 && bits == 0 && is_whole_word(class, block, &blocks[added..]) {
-                bits = u64::MAX;
-                added += 64;
-                continue;
+                if bits != 0 {
+                    self.add_word(of_word(word, bits));
+                    bits = 0;
+                    if is_in_order(class, &blocks[added..]) {
+                        break;
+                    }
+                }
+                word = block / 64;
             }
             let before = bits;
             bits |= 1 << (block % 64);
@@ -180,51 +192,112 @@ impl Gather {
 pub fn refuse_free(heap: &'static Heap, mut blocks: &[usize]) {
     while let Some(&first) = blocks.first() {
         let (slab, class) = slab_at(heap, first);
-        let checked = refuse_run(slab, class, blocks);
+        let checked = match is_in_order(class, blocks) {
+            true => refuse_row(slab, class, blocks),
+            false => refuse_run(slab, class, blocks),
+        };
         blocks = &blocks[checked..];
     }
 }
 
-/// [`refuse_free`] of blocks as long as they are of one slab. Returns how many.
+/// [`refuse_free`] of the row that blocks begin with. Returns how many.
+#[inline(never)]
+fn refuse_row(slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
+    let word = row_word(slab, class, blocks);
+    let free = slab.free_bits(class, word.word as usize) & word.bits;
+    if free != 0 {
+        refuse_twice(word, free);
+    }
+    word.bits.count_ones() as usize
+}
+
+/// [`refuse_free`] of blocks as long as they are of one slab and in no row. Returns how many.
 fn refuse_run(slab: &Slab, class: Class, blocks: &[usize]) -> usize {
     let (base, starts) = (slab.base(), class.starts());
     let (mut word, mut free) = (0, slab.free_bits(class, 0));
-    let mut checked = 0;
-    while let Some(&address) = blocks.get(checked) {
+    for (checked, &address) in blocks.iter().enumerate() {
         let offset = address.wrapping_sub(base);
         if offset >= SLICE_BYTES {
-            break;
+            return checked;
         }
         let Some(block) = starts.block_at(offset) else {
             misuse::interior(Call::Free, address, class.bytes())
         };
         if block / 64 != word {
+            if checked > 0 && is_in_order(class, &blocks[checked..]) {
+                return checked;
+            }
             word = block / 64;
             free = slab.free_bits(class, word);
-        }
-        if free == 0 && block % 64 == 0 && is_whole_word(class, block, &blocks[checked..]) {
-            checked += 64;
-            continue;
         }
         if free & 1 << (block % 64) != 0 {
             misuse::double_free(address, class.bytes());
         }
-        checked += 1;
     }
-    checked
+    blocks.len()
 }
 
-/// Whether the next 64 freed blocks are the 64 blocks from `first` on, in order: so they come when
-/// a program frees in the order of allocation. A loop without branches, which compilers make wide.
-fn is_whole_word(class: Class, first: usize, blocks: &[usize]) -> bool {
-    let Some(blocks) = blocks.first_chunk::<64>() else {
-        return false;
+/// Whether the first two blocks are neighbours: so they come when a program frees in the order of
+/// allocation, or the other way round, and so a refill wrote them.
+#[inline]
+fn is_in_order(class: Class, blocks: &[usize]) -> bool {
+    match blocks {
+        [first, second, ..] => {
+            let step = second.wrapping_sub(*first);
+            step == class.bytes() || step.wrapping_neg() == class.bytes()
+        }
+        _ => false,
+    }
+}
+
+/// The row of blocks that two neighbours begin, as far as its word goes. Aborts if the first is no
+/// block.
+fn row_word(slab: &'static Slab, class: Class, blocks: &[usize]) -> Word {
+    let Some(block) = class.block_at(blocks[0].wrapping_sub(slab.base())) else {
+        misuse::interior(Call::Free, blocks[0], class.bytes())
     };
-    let (start, step) = (blocks[0], class.bytes());
-    if first + 64 > class.blocks() || blocks[63].wrapping_sub(start) != 63 * step {
+    Word {
+        slab,
+        bits: row_bits(class, block, blocks),
+        word: block as u32 / 64,
+        class,
+    }
+}
+
+/// The bits of the row that two neighbours begin, of which `block` is the first.
+fn row_bits(class: Class, block: usize, blocks: &[usize]) -> u64 {
+    let (bytes, bit) = (class.bytes(), block % 64);
+    let step = blocks[1].wrapping_sub(blocks[0]);
+    let most = match step == bytes {
+        true => (64 - bit).min(class.blocks() - block),
+        false => bit + 1,
+    };
+    let count = match blocks.first_chunk::<64>() {
+        Some(chunk) if most == 64 && is_whole(chunk, step) => 64,
+        _ => count_steps(blocks, step, most),
+    };
+    let lowest = if step == bytes { bit } else { bit + 1 - count };
+    u64::MAX >> (64 - count) << lowest
+}
+
+/// How many of the first `most` blocks lie `step` after the one before, and the first.
+fn count_steps(blocks: &[usize], step: usize, most: usize) -> usize {
+    let mut expected = blocks[0];
+    let is_other = |&address: &usize| {
+        let is_other = address != expected;
+        expected = expected.wrapping_add(step);
+        is_other
+    };
+    let blocks = &blocks[..most.min(blocks.len())];
+    blocks.iter().position(is_other).unwrap_or(blocks.len())
+}
+
+/// Whether all of 64 blocks do. A loop without branches, which compilers make wide.
+fn is_whole(blocks: &[usize; 64], step: usize) -> bool {
+    if blocks[63].wrapping_sub(blocks[0]) != step.wrapping_mul(63) {
         return false;
     }
-    let mut expected = start;
+    let mut expected = blocks[0];
     let mut wrong = 0;
     for &block in blocks {
         wrong |= block ^ expected;
@@ -286,5 +359,63 @@ fn give(word: Word, origin: Origin) {
     let depots = &origin.heap.depots;
     if let Err(twice) = depots.give(slab, class, word.word as usize, bits, &origin) {
         refuse_twice(word, twice);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn addresses(class: Class, numbers: &[usize]) -> Vec<usize> {
+        let address = |&number: &usize| (1 << 30) + number * class.bytes();
+        numbers.iter().map(address).collect()
+    }
+
+    fn row_of(class: Class, numbers: &[usize]) -> u64 {
+        row_bits(class, numbers[0], &addresses(class, numbers))
+    }
+
+    #[test]
+    fn neighbours_begin_a_row() {
+        let class = Class::of_size(64);
+        let is = |numbers: &[usize]| is_in_order(class, &addresses(class, numbers));
+        assert!(is(&[5, 6]) && is(&[6, 5]));
+        assert!(!is(&[5, 7]) && !is(&[5, 5]) && !is(&[5]) && !is(&[]));
+    }
+
+    #[test]
+    fn a_row_ends_at_a_gap_and_with_its_word() {
+        let class = Class::of_size(64);
+        assert_eq!(row_of(class, &[5, 6, 7, 9]), 0b111 << 5);
+        assert_eq!(row_of(class, &[7, 6, 5, 3]), 0b111 << 5);
+        assert_eq!(row_of(class, &[5, 6, 5]), 0b11 << 5);
+        assert_eq!(row_of(class, &[62, 63, 64, 65]), 0b11 << 62);
+        assert_eq!(row_of(class, &[63, 64]), 1 << 63);
+        assert_eq!(row_of(class, &[65, 64, 63, 62]), 0b11);
+        assert_eq!(row_of(class, &[64, 63]), 1);
+        assert_eq!(row_of(class, &[1, 0]), 0b11);
+    }
+
+    #[test]
+    fn a_row_is_as_long_as_a_word_or_as_what_the_slab_has_of_it() {
+        for class in Class::all() {
+            let up: Vec<usize> = (0..200).collect();
+            let most = class.blocks().min(64);
+            let all = class.full_word(0);
+            assert_eq!(row_of(class, &up), all, "{class:?}");
+            let down: Vec<usize> = (0..most).rev().collect();
+            assert_eq!(row_of(class, &down), all, "{class:?}");
+        }
+    }
+
+    #[test]
+    fn one_block_out_of_order_ends_a_row_wherever_it_stands() {
+        let class = Class::of_size(64);
+        for wrong in 2..64 {
+            let mut numbers: Vec<usize> = (0..64).collect();
+            numbers[wrong] = 100;
+            assert_eq!(row_of(class, &numbers).count_ones() as usize, wrong);
+        }
     }
 }

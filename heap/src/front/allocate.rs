@@ -288,6 +288,12 @@ pub(super) fn entered() -> Option<&'static Cache> {
     Some(cache).filter(|cache| !cache.is_sentinel())
 }
 
+/// Begins the process, as the first allocation does, if no call has: reads the options, prepares
+/// for fork. What a program sets afterwards outranks its environment.
+pub fn initialize() {
+    let _ = entered();
+}
+
 /// Counts one call of `size` bytes, which a slab of `class` serves, or none.
 pub(super) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>) {
     Counts::bump(&cache.counts.allocations, 1);

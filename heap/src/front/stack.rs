@@ -10,8 +10,6 @@
 //! it stays warm for the next one of its size; its pages are the heap's soon after.
 //! `docs/stacks.md` has the whole story.
 
-#[cfg(feature = "corosensei")]
-mod corosensei;
 mod overflow;
 
 use super::allocate::entered;
@@ -22,6 +20,7 @@ use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::page::STACK_BYTES;
 use crate::stacks::{NotInUse, Pool, Record};
+use crate::stats::StackFigures;
 use core::ffi::CStr;
 use core::mem;
 use core::ptr::NonNull;
@@ -65,6 +64,11 @@ impl Stack {
     #[inline]
     pub fn limit(&self) -> NonNull<u8> {
         pointer_to(self.record.base() + Linux.page_bytes())
+    }
+
+    /// The lowest byte, where the guard begins.
+    pub fn guard(&self) -> NonNull<u8> {
+        pointer_to(self.record.base())
     }
 
     /// Bytes that may be used, from [`Stack::limit`] to [`Stack::top`].
@@ -133,9 +137,23 @@ fn pointer_to(address: usize) -> NonNull<u8> {
     unsafe { NonNull::new_unchecked(address as *mut u8) }
 }
 
-/// The figures of all stacks now.
+/// The counts of all stacks now.
 pub fn totals() -> StackTotals {
     HEAP.stacks.totals()
+}
+
+/// The figures of all stacks, as a snapshot has them.
+pub fn figures() -> StackFigures {
+    let totals = totals();
+    StackFigures {
+        used: totals.used as u64,
+        parked: totals.idle as u64,
+        free: totals.spare as u64,
+        address: totals.address as u64,
+        created: totals.created as u64,
+        recycled: totals.recycled as u64,
+        page_tables: totals.page_tables as u64,
+    }
 }
 
 /// Gives up all idle stacks: their pages are the heap's at once. Returns how many bytes of address

@@ -68,6 +68,10 @@ unsafe fn begin_first(envp: *mut *mut c_char) {
     }
     // Last: with `NEAP_ASK=0` not even this.
     sandbox::note_start();
+    // Now, while the process has one thread. A filter from before the start may kill for it.
+    if sandbox::started_free() {
+        thread::prepare_barrier();
+    }
     let watched =
         HEAP.mode() != Mode::Plain || profile::is_wanted() || purge::is_wanted_from_start();
     attach::begin(watched);

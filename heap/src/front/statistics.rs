@@ -127,7 +127,7 @@ fn write_statistics(form: u8) {
 }
 
 fn write_at(Desk { figures, page }: &mut Desk, form: u8) {
-    survey::survey(figures);
+    survey::snapshot_into(figures);
     let name = Lossy(thread::program_name());
     let id = thread::process_id();
     // A page that does not fit is cut; PAGE_BYTES holds every class.

@@ -6,18 +6,16 @@ use crate::os::linux::Linux;
 use crate::slab::Round;
 
 /// Empties all magazines, lets empty slabs go, and gives all free pages back to the kernel, those
-/// inside slabs that are partly in use among them. `keep`, the bytes that `malloc_trim` may leave
-/// at the top, has no meaning here. True if any page went back.
+/// inside slabs that are partly in use among them. Returns how many bytes of pages went back.
 ///
 /// Where the program locked its memory, free spans go and the pages inside slabs stay: as under
 /// glibc, which gives back the top of its heap, while its `MADV_DONTNEED` for holes below fails.
-pub fn trim(_keep: usize) -> bool {
+pub fn purge_all() -> usize {
     let bytes = HEAP.decay_round(Round::All);
-    let locked = match Linux.is_locked() {
-        true => HEAP.pages.purge_locked(),
-        false => 0,
-    };
-    bytes + locked > 0
+    match Linux.is_locked() {
+        true => bytes + HEAP.pages.purge_locked(),
+        false => bytes,
+    }
 }
 
 /// Keeps `bytes` of free pages resident whatever their age, and gives none of them back by

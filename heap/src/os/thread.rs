@@ -195,13 +195,22 @@ pub fn forbid_barrier() {
     BARRIER_ALLOWED.store(false, Ordering::Relaxed);
 }
 
+/// Registers the process for [`heavy_barrier`]. While the process has one thread this takes under a
+/// microsecond. Later the kernel waits for a grace period of RCU first: for 6 to 30 ms, and for
+/// much longer on an overloaded machine. A fork's child inherits the registration.
+pub fn prepare_barrier() {
+    if BARRIER_ALLOWED.load(Ordering::Relaxed) {
+        keep_errno(|| membarrier(REGISTER_PRIVATE_EXPEDITED));
+    }
+}
+
 fn membarrier(command: i32) -> bool {
     // SAFETY: membarrier takes no pointers.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 /// Makes every running thread of the process pass a full memory barrier before it returns.
-/// Registers the process on first use. If the kernel refuses, returns false and promises nothing.
+/// Registers the process if that has not [been done](prepare_barrier). If the kernel refuses, returns false and promises nothing.
 pub fn heavy_barrier() -> bool {
     if !BARRIER_ALLOWED.load(Ordering::Relaxed) {
         return false;

@@ -101,6 +101,16 @@ impl Limits {
         self.soft.load(Relaxed).min(self.group.load(Relaxed))
     }
 
+    /// The soft limit that was set, in bytes.
+    pub fn own_soft(&self) -> usize {
+        self.soft.load(Relaxed)
+    }
+
+    /// The most bytes of free pages that may be resident.
+    pub fn dirty(&self) -> usize {
+        self.dirty.load(Relaxed)
+    }
+
     /// From how many bytes on free memory goes back before its time; `usize::MAX`: never.
     pub fn near(&self) -> usize {
         let near_soft = match self.soft.load(Relaxed) {

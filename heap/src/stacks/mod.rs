@@ -20,7 +20,8 @@
 //! thread changes only a stack that it alone holds. `docs/decisions/0008-stacks.md` has the
 //! measurements behind the numbers.
 //!
-//! [`Os::install_guard`]: crate::os::Os::install_guard [`Os::protect`]: crate::os::Os::protect
+//! [`Os::install_guard`]: crate::os::Os::install_guard
+//! [`Os::protect`]: crate::os::Os::protect
 
 mod guard;
 mod list;

@@ -9,6 +9,7 @@ mod usable;
 
 use std::alloc::{GlobalAlloc as _, Layout};
 use std::process::ExitCode;
+use std::ptr::NonNull;
 
 use neap::Neap;
 
@@ -29,8 +30,9 @@ impl usable::Heap for Words {
     }
 
     unsafe fn usable(&self, block: *mut u8) -> usize {
+        let block = NonNull::new(block).expect("a block");
         // SAFETY: the caller's promise.
-        unsafe { neap::front::usable_size(block) }
+        unsafe { neap::usable_size(block) }
     }
 
     unsafe fn give(&self, block: *mut u8, size: usize) {

@@ -106,7 +106,7 @@ pub(super) fn memory(
             None => reply.null(),
         },
         (b"purge", 2) => {
-            neap::front::trim(0);
+            neap::purge::all();
             reply.ok();
         }
         (b"usage" | b"purge", _) => return Err(Refusal::Syntax),

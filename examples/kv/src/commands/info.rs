@@ -92,9 +92,9 @@ fn clients(server: &Server, text: &mut String) {
 
 /// `used_memory` is the memory that Neap has allocated. Names that begin with `neap_` and `stacks_`
 /// are Neap's own; see the documentation of `neap::stats::Snapshot` and of
-/// `neap::stack::StackTotals`.
+/// `neap::stack::StackFigures`.
 fn memory(server: &Server, text: &mut String) {
-    let (store, heap) = (server.store().bytes(), neap::front::snapshot());
+    let (store, heap) = (server.store().bytes(), neap::stats::snapshot());
     figures(
         text,
         [
@@ -116,17 +116,16 @@ fn memory(server: &Server, text: &mut String) {
 }
 
 fn stacks(server: &Server, text: &mut String) {
-    let stacks = neap::stack::totals();
+    let stacks = neap::stack::figures();
     figures(
         text,
         [
-            ("stacks_used", stacks.used as u64),
-            ("stacks_idle", stacks.idle as u64),
-            ("stacks_created", stacks.created as u64),
-            ("stacks_recycled", stacks.recycled as u64),
-            ("stacks_lost", stacks.lost as u64),
-            ("stacks_address", stacks.address as u64),
-            ("stacks_page_tables", stacks.page_tables as u64),
+            ("stacks_used", stacks.used),
+            ("stacks_idle", stacks.parked),
+            ("stacks_created", stacks.created),
+            ("stacks_recycled", stacks.recycled),
+            ("stacks_address", stacks.address),
+            ("stacks_page_tables", stacks.page_tables),
             (
                 "stacks_trimmed_bytes",
                 server.stats.trimmed_bytes.load(Relaxed),

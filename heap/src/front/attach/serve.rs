@@ -186,7 +186,7 @@ fn has_stack() -> bool {
 }
 
 pub(super) fn write(inner: &mut Inner, ask: u64) {
-    survey::survey(&mut inner.figures);
+    survey::snapshot_into(&mut inner.figures);
     inner.written += 1;
     inner.cost_ns += inner.figures.cost_ns;
     WORDS.write_figures(&inner.figures);

@@ -101,7 +101,7 @@ pub(super) fn begin() {
 
 /// Switches sampling on, with one sample every `rate` bytes on average, or off (0). The caller
 /// holds no lock of the heap.
-pub(super) fn set_rate(rate: u64) -> Refusal {
+pub fn set_rate(rate: u64) -> Refusal {
     if rate != 0 && !RATES.contains(&rate) {
         return Refusal::Rate;
     }

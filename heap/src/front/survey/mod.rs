@@ -10,7 +10,7 @@ mod tally;
 
 pub use brief::{Brief, brief};
 
-use super::{check, sizes};
+use super::{check, sizes, stack};
 use crate::base::units::SLICE_SHIFT;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::magazine::Tag;
@@ -19,7 +19,7 @@ use crate::os::linux::{self, Linux};
 use crate::os::{scratch, thread};
 use crate::page::{Totals, Use};
 use crate::slab::class::Class;
-use crate::stats::{ClassFigures, Counted, Snapshot, SpanFigures, StackFigures};
+use crate::stats::{ClassFigures, Counted, Snapshot, SpanFigures};
 use core::mem::MaybeUninit;
 use tally::Tally;
 
@@ -28,7 +28,7 @@ use tally::Tally;
 /// Uses 20 KiB of stack; see [`with_snapshot`].
 pub fn snapshot() -> Snapshot {
     let mut figures = Snapshot::default();
-    survey(&mut figures);
+    snapshot_into(&mut figures);
     figures
 }
 
@@ -40,7 +40,7 @@ pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
     let mut report = Some(report);
     let mut say = |figures: &Snapshot| report.take().map(|report| report(figures));
     let said = scratch::with(|figures| {
-        survey(figures);
+        snapshot_into(figures);
         say(figures)
     });
     // SAFETY: zeros are a value.
@@ -51,12 +51,12 @@ pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
 }
 
 /// Like [`snapshot`], in place.
-pub(super) fn survey(figures: &mut Snapshot) {
+pub fn snapshot_into(figures: &mut Snapshot) {
     let began = thread::processor_ns();
     let totals = HEAP.pages.totals();
     note_totals(figures, &totals);
     note_process(figures);
-    note_stacks(&mut figures.stacks);
+    figures.stacks = stack::figures();
     let residence = HEAP.pages.residence();
     let mut tally = Tally::new(&residence);
     figures.slab_purged = 0;
@@ -119,19 +119,6 @@ fn note_process(figures: &mut Snapshot) {
             requested,
         };
     }
-}
-
-fn note_stacks(figures: &mut StackFigures) {
-    let totals = HEAP.stacks.totals();
-    *figures = StackFigures {
-        used: totals.used as u64,
-        parked: totals.idle as u64,
-        free: totals.spare as u64,
-        address: totals.address as u64,
-        created: totals.created as u64,
-        recycled: totals.recycled as u64,
-        page_tables: totals.page_tables as u64,
-    };
 }
 
 /// Sums up the classes.

@@ -27,6 +27,11 @@ pub fn note_start() {
     AT_START.store(filters().max(0), Ordering::Relaxed);
 }
 
+/// Whether the process started under no filter, as far as is known. Makes no system call.
+pub fn started_free() -> bool {
+    AT_START.load(Ordering::Relaxed) == 0
+}
+
 /// From now on nothing is asked.
 pub fn forbid() {
     ALLOWED.store(false, Ordering::Relaxed);

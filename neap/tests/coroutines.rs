@@ -1,7 +1,7 @@
 //! corosensei's coroutines on stacks of Neap.
 
 use corosensei::{Coroutine, CoroutineResult};
-use neap_heap::stack::{Stack, totals};
+use neap::stack::{Stack, figures};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
@@ -69,7 +69,7 @@ fn panics_unwind_through_a_stack() {
 /// One that is dropped half-way is unwound, and its stack is the next one's.
 #[test]
 fn a_dropped_coroutine_gives_its_stack_back() {
-    let before = totals().created;
+    let before = figures().created;
     for round in 0..1000 {
         let mut coroutine = Coroutine::with_stack(stack(), move |yielder, ()| {
             let text = format!("kept across a switch: {round}");
@@ -81,8 +81,8 @@ fn a_dropped_coroutine_gives_its_stack_back() {
         ));
     }
     // Other tests of this process have stacks of their own.
-    assert!(totals().created - before < 100);
-    assert!(totals().recycled > 900);
+    assert!(figures().created - before < 100);
+    assert!(figures().recycled > 900);
 }
 
 /// A parked coroutine keeps what it has on its stack when what is below is given back.
@@ -128,7 +128,7 @@ fn dive(depth: usize) -> usize {
 fn an_overflow_is_reported() {
     const MARK: &str = "COROUTINES_TEST_OVERFLOW";
     if std::env::var_os(MARK).is_some() {
-        assert!(neap_heap::stack::report_overflows());
+        assert!(neap::stack::report_overflows());
         let stack = stack();
         stack.set_owner(c"the diver");
         let mut coroutine =

@@ -1,11 +1,11 @@
 //! What a coroutine costs to create and end, on its crate's own stacks and on Neap's: ns each, best
 //! of some rounds.
 //!
-//! `cargo run --release -p neap-heap --features corosensei --example stack_cost`
+//! `cargo run --release -p neap --features corosensei --example stack_cost`
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, stack};
-use neap_heap::stack::Stack;
+use neap::stack::Stack;
 use std::time::{Duration, Instant};
 
 const BYTES: usize = 64 << 10;
@@ -63,5 +63,5 @@ fn main() {
         "             default {:?}",
         best(|| all_at_once(20_000, default)).unwrap_or_default()
     );
-    println!("{:?}", neap_heap::stack::totals());
+    println!("{:?}", neap::stack::figures());
 }

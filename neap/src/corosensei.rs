@@ -1,7 +1,6 @@
 //! Coroutines of the `corosensei` crate on stacks of Neap.
 
-use super::Stack;
-use core::num::NonZeroUsize;
+use crate::stack::Stack;
 use corosensei::stack::StackPointer;
 
 // SAFETY: there is a guard page at the low end, an OS page of 4,096 bytes at least above it (the
@@ -12,9 +11,8 @@ unsafe impl corosensei::stack::Stack for Stack {
         self.top().addr()
     }
 
-    /// The guard's lowest byte: the trait counts it in.
+    /// The guard's lowest byte: the trait includes the guard.
     fn limit(&self) -> StackPointer {
-        let guard = self.record.base();
-        NonZeroUsize::new(guard).unwrap_or(NonZeroUsize::MIN)
+        self.guard()
     }
 }

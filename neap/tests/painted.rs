@@ -8,7 +8,7 @@ use std::arch::asm;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[global_allocator]
-static ALLOCATOR: neap_heap::Neap = neap_heap::Neap;
+static ALLOCATOR: neap::Neap = neap::Neap;
 
 /// Most bytes of stack that an entry point may take.
 const MOST_BYTES: usize = 3 << 10;

@@ -1,13 +1,14 @@
 //! The Rust global allocator.
 
-use super::{allocate_layout, allocate_layout_zeroed, free, reallocate_layout};
 use core::alloc::{GlobalAlloc, Layout};
+use core::ptr::NonNull;
+use neap_heap::front;
 
 /// Neap as a Rust program's allocator.
 ///
 /// ```
 /// #[global_allocator]
-/// static ALLOCATOR: neap_heap::Neap = neap_heap::Neap;
+/// static ALLOCATOR: neap::Neap = neap::Neap;
 ///
 /// let words: Vec<String> = "from Neap's page heap".split(' ').map(String::from).collect();
 /// assert_eq!(words.concat(), "fromNeap'spageheap");
@@ -20,23 +21,32 @@ pub struct Neap;
 unsafe impl GlobalAlloc for Neap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        allocate_layout(layout.size(), layout.align())
+        front::allocate_layout(layout.size(), layout.align())
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, _layout: Layout) {
         // SAFETY: the caller's promise.
-        unsafe { free(block) }
+        unsafe { front::free(block) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        allocate_layout_zeroed(layout.size(), layout.align())
+        front::allocate_layout_zeroed(layout.size(), layout.align())
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's promise.
-        unsafe { reallocate_layout(block, size, layout.align()) }
+        unsafe { front::reallocate_layout(block, size, layout.align()) }
     }
+}
+
+/// The bytes of `block` that its owner may use: at least as many as were requested.
+///
+/// # Safety
+/// - [`Neap`] allocated `block`, and it is not freed.
+pub unsafe fn usable_size(block: NonNull<u8>) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { front::usable_size(block.as_ptr()) }
 }

@@ -1,7 +1,11 @@
 //! Stacks on the real system: many at once, their guards, what the heap gets of them, fork.
 
-use neap_heap::front;
-use neap_heap::stack::{self, Stack, StackError};
+use neap::Neap;
+use neap::stack::{self, Stack, StackError};
+use neap::stats::snapshot;
+use neap_heap::front::check_consistency;
+use neap_heap::stack::totals;
+use std::alloc::{GlobalAlloc, Layout};
 use std::fs;
 use std::process::Command;
 
@@ -85,13 +89,14 @@ fn fifty_thousand_stacks_with_guards() {
     }
     let stacks: Vec<_> = (0..BURST).map(|_| Stack::new(64 * KIB).unwrap()).collect();
     stacks.iter().for_each(touch);
-    let totals = stack::totals();
+    let counts = totals();
     assert_eq!(
-        (totals.used, totals.guards + totals.mapped_guards),
+        (counts.used, counts.guards + counts.mapped_guards),
         (BURST, BURST)
     );
     assert_eq!(
-        totals.mapped_guards, 0,
+        (counts.mapped_guards, counts.lost),
+        (0, 0),
         "this kernel has guards without mappings"
     );
     assert!(mappings() < 500, "{} mappings", mappings());
@@ -110,7 +115,7 @@ fn the_heap_gets_the_pages_of_ended_stacks() {
     stacks.iter().for_each(touch);
     drop(stacks);
     let page = 4 * KIB as u64;
-    let figures = front::snapshot();
+    let figures = snapshot();
     let dirty = figures.free_dirty / page;
     assert!(
         (BURST as u64 - 64..=BURST as u64 + 64).contains(&dirty),
@@ -118,17 +123,19 @@ fn the_heap_gets_the_pages_of_ended_stacks() {
     );
     // What was a stack is a block now.
     let committed = figures.committed;
-    let block = front::allocate(256 << 20);
+    let layout = Layout::from_size_align(256 << 20, 16).unwrap();
+    // SAFETY: the size is not 0.
+    let block = unsafe { Neap.alloc(layout) };
     assert!(!block.is_null());
     assert_eq!(
-        front::snapshot().committed,
+        snapshot().committed,
         committed,
         "nothing new from the kernel"
     );
     // SAFETY: a live block.
     unsafe {
         block.write_bytes(1, 256 << 20);
-        front::free(block);
+        Neap.dealloc(block, layout);
     }
 }
 
@@ -185,7 +192,7 @@ fn stacks_end_on_other_threads() {
     threads
         .into_iter()
         .for_each(|thread| thread.join().unwrap());
-    assert_eq!(front::check_consistency(), Ok(()));
+    assert_eq!(check_consistency(), Ok(()));
 }
 
 /// A child of a process whose other threads are busy with stacks finds a pool that works.
@@ -218,7 +225,7 @@ fn forked_children_have_stacks() {
                 })
             });
             drop(new);
-            stack::release_idle();
+            stack::free_cached();
             // SAFETY: the parent's word was copied; ends the child.
             unsafe {
                 let copied = kept.top().as_ptr().sub(8).cast::<u64>().read() == 1;
@@ -291,10 +298,10 @@ fn locked_memory_has_mapped_guards_within_their_share() {
         }
     };
     assert_eq!((error, stacks.len()), (StackError::OutOfMappings, share));
-    assert_eq!(stack::totals().mapped_guards, share);
+    assert_eq!(totals().mapped_guards, share);
     assert!(faults(stacks[share / 2].limit().as_ptr().wrapping_sub(1)));
     drop(stacks);
-    stack::release_idle();
-    assert_eq!(stack::totals().mapped_guards, 0);
+    stack::free_cached();
+    assert_eq!(totals().mapped_guards, 0);
     assert!(mappings() < 500, "{} mappings", mappings());
 }

@@ -1,0 +1,74 @@
+//! The sampling heap profiler: which calls allocated the memory that is live now.
+//!
+//! ```
+//! use neap::profile;
+//!
+//! profile::start(512 << 10)?; // one sample every 512 KiB on average
+//! assert_eq!(profile::rate(), Some(512 << 10));
+//! // … `neap profile PID` shows the call tree, in another terminal …
+//! profile::stop();
+//! # Ok::<(), profile::ProfileError>(())
+//! ```
+//!
+//! The samples are in memory that other processes of the same user read: `neap profile PID` and
+//! `neap report PID` show them, also after [`stop`].
+
+use neap_heap::cache::heap::HEAP;
+use neap_heap::front::{self, profile};
+use neap_shared::board::Refusal;
+
+/// Why the profiler did not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileError {
+    /// The rate is below 4 KiB or above 1 GiB.
+    Rate,
+    /// The kernel or a limit refused memory for the samples.
+    Memory,
+    /// The process has forbidden itself the system calls that walking a stack takes.
+    Sandbox,
+}
+
+impl core::fmt::Display for ProfileError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(match self {
+            Self::Rate => "the rate of the profiler is 4 KiB to 1 GiB",
+            Self::Memory => "no memory for the profiler's samples",
+            Self::Sandbox => "a sandbox forbids the profiler's system calls",
+        })
+    }
+}
+
+impl core::error::Error for ProfileError {}
+
+/// Starts the profiler, or changes its rate: on average one sample every `mean_bytes` bytes of
+/// requests. Blocks that are live already have no samples.
+///
+/// # Errors
+/// - [`ProfileError::Rate`]: `mean_bytes` is not between 4 KiB and 1 GiB.
+/// - [`ProfileError::Memory`]: refused by the kernel or a limit.
+/// - [`ProfileError::Sandbox`]: the process has forbidden itself system calls.
+pub fn start(mean_bytes: u64) -> Result<(), ProfileError> {
+    front::initialize();
+    // The heap's word for off.
+    if mean_bytes == 0 {
+        return Err(ProfileError::Rate);
+    }
+    match profile::set_rate(mean_bytes) {
+        Refusal::Rate => Err(ProfileError::Rate),
+        Refusal::Memory => Err(ProfileError::Memory),
+        Refusal::Sandbox => Err(ProfileError::Sandbox),
+        Refusal::None => Ok(()),
+    }
+}
+
+/// Stops the profiler. Blocks that were sampled keep their samples until they are freed.
+pub fn stop() {
+    front::initialize();
+    profile::set_rate(0);
+}
+
+/// The mean number of bytes between two samples; `None` while the profiler is off.
+pub fn rate() -> Option<u64> {
+    front::initialize();
+    Some(HEAP.sampling()).filter(|&rate| rate != 0)
+}

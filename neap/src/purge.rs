@@ -1,0 +1,72 @@
+//! When free pages return to the kernel.
+//!
+//! A page that stays free for the [decay time](set_decay), one second unless set, returns to the
+//! kernel. A Rust program's own allocations and frees do this work, unless the program [enables a
+//! thread](enable_thread) for it.
+//!
+//! ```
+//! use neap::purge;
+//! use std::time::Duration;
+//!
+//! purge::enable_thread();
+//! purge::set_decay(Duration::from_millis(200));
+//! drop(vec![1u8; 64 << 20]);
+//! println!("{} bytes returned now", purge::all());
+//! ```
+
+use core::time::Duration;
+use neap_heap::cache::heap::HEAP;
+use neap_heap::front;
+use neap_heap::purge;
+
+/// The longest decay time: one hour.
+const LONGEST_MS: u128 = 3_600_000;
+
+/// From now on a thread returns free pages, even while the program sleeps, and answers `neap stat`,
+/// `neap top` and `neap profile`. It starts once the heap has grown past 4 MiB. The environment
+/// variable `NEAP_PURGE_THREAD` outranks this call.
+///
+/// For programs whose allocator is [`Neap`](crate::Neap). Under `libneap.so` the library decides.
+pub fn enable_thread() {
+    front::initialize();
+    purge::enable_thread();
+}
+
+/// Returns all free pages to the kernel now: empties all threads' magazines, frees empty slabs and
+/// purges every free page, those inside slabs that are partly in use included. The result is the
+/// number of bytes.
+pub fn all() -> usize {
+    front::initialize();
+    front::purge_all()
+}
+
+/// Sets the decay time: how long a free page may stay resident. At most one hour; zero returns
+/// pages at once.
+pub fn set_decay(time: Duration) {
+    front::initialize();
+    HEAP.set_decay_ms(time.as_millis().min(LONGEST_MS) as u64);
+}
+
+/// The decay time.
+pub fn decay() -> Duration {
+    front::initialize();
+    Duration::from_millis(HEAP.decay_ms())
+}
+
+/// Keeps up to `bytes` bytes of free pages resident at any age; `usize::MAX` keeps all of them.
+/// [Limits](crate::limits) and [`all`] still take them.
+pub fn keep_resident(bytes: usize) {
+    front::initialize();
+    front::keep_free(bytes);
+}
+
+/// Ends the purge thread, and keeps it away while the result lives. `unshare(2)` and `setns(2)`
+/// demand a process of one thread for some namespaces.
+#[must_use = "the thread may start again as soon as this is dropped"]
+pub fn pause() -> Pause {
+    Pause(purge::hold())
+}
+
+/// Keeps the purge thread away; see [`pause`].
+#[derive(Debug)]
+pub struct Pause(purge::Hold);

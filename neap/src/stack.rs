@@ -1,0 +1,118 @@
+//! Stacks for coroutines: spans of the heap, each with a guard page at its low end.
+//!
+//! ```
+//! let stack = neap::stack::Stack::new(64 << 10)?;
+//! assert_eq!(stack.bytes(), (64 << 10) - 4096); // the lowest page is the guard
+//! # Ok::<(), neap::stack::StackError>(())
+//! ```
+//!
+//! A stack costs RAM for the pages that were used and address space for the rest. A dropped stack
+//! stays cached for the next one of its size; soon after, its pages belong to the heap again.
+
+use core::ffi::CStr;
+use core::num::NonZeroUsize;
+use core::ptr::NonNull;
+use neap_heap::stack as heap;
+
+#[doc(inline)]
+pub use neap_heap::stacks::StackError;
+#[doc(inline)]
+pub use neap_shared::stats::StackFigures;
+
+/// A stack for a coroutine that its owner runs on it. The heap takes it back when it is dropped.
+#[derive(Debug)]
+pub struct Stack(heap::Stack);
+
+impl Stack {
+    /// A stack that takes `bytes` bytes of address space, its guard included: rounded up to 8, 16
+    /// or 32 KiB or a multiple of 64 KiB. Its contents are undefined.
+    ///
+    /// # Errors
+    /// - [`StackError::Size`]: not between 8 KiB and 8 MiB.
+    /// - [`StackError::OutOfMemory`]: refused by the kernel or a limit.
+    /// - [`StackError::OutOfMappings`]: the kernel is older than 6.13, or the process's memory is
+    ///   locked, and there are too many stacks already.
+    pub fn new(bytes: usize) -> Result<Stack, StackError> {
+        heap::Stack::new(bytes).map(Stack)
+    }
+
+    /// One past the highest byte; the start of an OS page.
+    #[inline]
+    pub fn top(&self) -> NonNull<u8> {
+        self.0.top()
+    }
+
+    /// The lowest byte that may be used. The guard is just below.
+    #[inline]
+    pub fn limit(&self) -> NonNull<u8> {
+        self.0.limit()
+    }
+
+    /// Bytes that may be used, from [`Stack::limit`] to [`Stack::top`].
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// The guard's lowest byte.
+    #[cfg_attr(not(feature = "corosensei"), expect(dead_code))]
+    pub(crate) fn guard(&self) -> NonZeroUsize {
+        self.0.guard().addr()
+    }
+
+    /// Names the stack's owner in the report of an overflow, until the stack is dropped.
+    pub fn set_owner(&self, name: &'static CStr) {
+        self.0.set_owner(name);
+    }
+
+    /// Returns the whole pages below a parked coroutine's stack pointer to the kernel (on x86-64,
+    /// below the 128 bytes under it); they read as zero from then on. The result is the number of
+    /// bytes, as far as the kernel tells.
+    ///
+    /// # Safety
+    /// - `pointer` is the stack pointer of the coroutine on this stack. The coroutine is not running
+    ///   and does not run before this returns, and no code uses the bytes below `pointer` again.
+    pub unsafe fn trim(&self, pointer: *const u8) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.trim(pointer) }
+    }
+
+    /// Gives up ownership; [`Stack::from_raw`] takes it up again by the stack's top.
+    pub fn into_raw(self) -> NonNull<u8> {
+        self.0.into_raw()
+    }
+
+    /// Takes up the ownership that [`Stack::into_raw`] gave up. Aborts if no stack in use ends at
+    /// `top`.
+    ///
+    /// # Safety
+    /// - `top` came from [`Stack::into_raw`], and no other code took it up.
+    pub unsafe fn from_raw(top: NonNull<u8>) -> Stack {
+        // SAFETY: the caller's promise.
+        Stack(unsafe { heap::Stack::from_raw(top) })
+    }
+}
+
+/// The figures of all stacks of the process.
+pub fn figures() -> StackFigures {
+    heap::figures()
+}
+
+/// Returns all cached stacks to the heap, which may use their pages at once. The result is the
+/// bytes of address space.
+pub fn free_cached() -> usize {
+    heap::release_idle()
+}
+
+/// From now on an access to the guard of a stack writes one line that says so, with the stack's
+/// size and its owner's name, before SIGSEGV ends the process. A handler that the program installed
+/// before stays in force for all other faults; one that it installs later must call this one, or
+/// replaces it.
+///
+/// The handler needs a stack that is not the full one, so the calling thread gets an alternate
+/// stack (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; other
+/// threads that run coroutines call this function too. False if there was no memory for the
+/// alternate stack, or if the kernel refused.
+pub fn report_overflows() -> bool {
+    heap::report_overflows()
+}
