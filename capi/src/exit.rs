@@ -2,13 +2,13 @@
 //! speak for them too.
 
 use core::ffi::c_int;
-use neap_heap::front;
 use neap_heap::os::thread;
+use neap_instruments::statistics;
 
 /// Ends the process at once, after the statistics that were asked for.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
-    front::ends_at_once();
+    statistics::ends_at_once();
     thread::exit_at_once(status)
 }
 

@@ -8,9 +8,9 @@
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use libc::FILE;
-use neap_heap::front::{self, Brief};
 use neap_heap::os::{linux, thread};
-use neap_heap::stats::Text;
+use neap_instruments::survey::{self, Brief};
+use neap_shared::stats::Text;
 
 /// The heap in glibc's terms, in bytes except `large_blocks`.
 struct Glibc {
@@ -26,7 +26,7 @@ struct Glibc {
 impl Glibc {
     /// The heap now.
     fn now() -> Self {
-        Self::of(&front::brief())
+        Self::of(&survey::brief())
     }
 
     /// Counters are read one by one while other threads run: every difference saturates.
@@ -129,7 +129,7 @@ impl<Send: FnMut(&[u8]) -> fmt::Result> Write for Pieces<Send> {
 
 /// The document of `malloc_info`, in glibc's elements as far as they have a meaning here.
 fn xml(page: &mut impl Write) -> fmt::Result {
-    let raw = front::brief();
+    let raw = survey::brief();
     let heap = Glibc::of(&raw);
     let (blocks, large) = (heap.large_blocks, heap.large);
     let resident = linux::resident_bytes().unwrap_or(0);
@@ -206,7 +206,7 @@ fn set_cancelling(state: c_int) -> c_int {
 extern "C" fn malloc_stats() {
     // SAFETY: every thread has an errno of its own.
     let errno = unsafe { *libc::__errno_location() };
-    front::with_snapshot(|heap| {
+    survey::with_snapshot(|heap| {
         let mut page = Pieces::new(to_standard_error);
         let written =
             writeln!(page, "neap: the heap now").and_then(|()| write!(page, "{}", Text(heap)));

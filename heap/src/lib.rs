@@ -10,7 +10,6 @@
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
 //! | [`page`] | the page heap: spans, zero state, fit, purge, limits, huge pages | size classes |
-//! | [`unwind`] | which calls led to an allocation | the heap |
 //! | [`os`] | the only room that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
@@ -52,20 +51,29 @@
 pub mod base;
 pub mod cache;
 #[cfg(not(loom))]
-pub mod front;
+pub mod fork;
+#[cfg(not(loom))]
+pub mod free;
 #[doc = include_str!("../GLOSSARY.md")]
 pub mod glossary {}
+#[cfg(not(loom))]
+pub mod hook;
+#[cfg(not(loom))]
+pub mod init;
+#[cfg(not(loom))]
+pub mod large;
+#[cfg(not(loom))]
+pub mod malloc;
 pub mod os;
 #[cfg(not(loom))]
 pub mod page;
+#[cfg(not(loom))]
+pub mod realloc;
+pub mod reclaim;
 pub mod slab;
 #[cfg(not(loom))]
 pub mod stacks;
 #[cfg(test)]
 mod testing;
-#[cfg(not(loom))]
-pub mod unwind;
 
-#[cfg(not(loom))]
-pub use front::{purge, stack};
 pub use neap_shared::{board, classes, control, ledger, sites, stats};

@@ -153,7 +153,7 @@ fn an_overflow_is_reported() {
 #[inline(never)]
 fn frames() -> [Vec<u64>; 2] {
     let (mut ours, mut theirs) = ([0; 256], [std::ptr::null_mut(); 256]);
-    let found = neap_heap::unwind::capture(&mut ours);
+    let found = neap_instruments::unwind::capture(&mut ours);
     // SAFETY: room for as many as are asked for.
     let count = unsafe { libc::backtrace(theirs.as_mut_ptr(), 256) } as usize;
     let theirs = theirs[1..count].iter().map(|frame| frame.addr() as u64);
@@ -163,7 +163,7 @@ fn frames() -> [Vec<u64>; 2] {
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #[test]
 fn a_walk_leads_from_a_coroutine_to_who_resumed_it() {
-    neap_heap::unwind::prepare();
+    neap_instruments::unwind::prepare();
     let inner = || Coroutine::<(), (), _, _>::with_stack(stack(), |_, ()| frames());
     let mut outer =
         Coroutine::<(), (), _, _>::with_stack(stack(), move |_, ()| inner().resume(()).as_return());

@@ -15,9 +15,6 @@
 //! | [`classes`] | the built-in size classes, and a file of others |
 //! | [`units`] | the slice |
 
-#[cfg(test)]
-extern crate std;
-
 pub mod board;
 pub mod classes;
 pub mod control;

@@ -98,7 +98,7 @@ impl Heap {
     /// Takes the older blocks of other threads' magazines, and what was granted for them: of those
     /// that have not used them since a drainer last came by, or of all. Slabs that are empty then
     /// go to `source`.
-    pub(super) fn drain(&'static self, round: Round, source: Origin) {
+    pub(crate) fn drain(&'static self, round: Round, source: Origin) {
         let mut rest = self.registry.count();
         while rest > 0 {
             let alone = self.registry.draining.lock();
@@ -113,7 +113,7 @@ impl Heap {
 
     /// A small part of [`Heap::drain`] with [`Round::Idle`], for callers on their way. Returns how
     /// many caches it looked at; `None` if another thread is draining.
-    pub(super) fn drain_some(&'static self, source: Origin) -> Option<usize> {
+    pub(crate) fn drain_some(&'static self, source: Origin) -> Option<usize> {
         let _alone = self.registry.draining.try_lock()?;
         Some(self.drain_batch(Round::Idle, Effort::ON_THE_WAY, source))
     }

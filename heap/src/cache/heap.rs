@@ -5,13 +5,13 @@ use super::budget::Budget;
 use super::magazine::Tag;
 use super::misuse::{self, Call};
 use super::pace::Pace;
-use super::reclaim::{Pressure, Tide};
 use super::registry::Registry;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::page::{Age, Dirty, From, PageHeap, Place, Sides, Use};
+use crate::reclaim::state::{Pressure, Tide};
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::Depots;
 use crate::slab::metadata::Metadata;
@@ -254,8 +254,8 @@ fn slab_of(place: &Place<'static>) -> &'static Slab {
 
 /// Where the slabs of one kind of data come from, and go to.
 #[derive(Clone, Copy)]
-pub(super) struct Origin {
-    pub(super) heap: &'static Heap,
+pub(crate) struct Origin {
+    pub(crate) heap: &'static Heap,
     /// What their spans are used for.
     use_: Use,
     /// How long a slab that it takes back has been unused.
@@ -273,7 +273,7 @@ enum Supply {
 
 impl Origin {
     /// Of slabs for the program's blocks.
-    pub(super) fn blocks(heap: &'static Heap, age: Age) -> Origin {
+    pub(crate) fn blocks(heap: &'static Heap, age: Age) -> Origin {
         Origin {
             heap,
             use_: Use::Slab,
@@ -291,7 +291,7 @@ impl Origin {
     }
 
     /// Of slabs for the heap's own data, whose slices carry no tag.
-    pub(super) fn metadata(heap: &'static Heap, age: Age) -> Origin {
+    pub(crate) fn metadata(heap: &'static Heap, age: Age) -> Origin {
         Origin {
             use_: Use::Meta,
             ..Origin::blocks(heap, age)

@@ -2,7 +2,6 @@
 
 #[cfg(all(not(loom), target_arch = "aarch64"))]
 mod aarch64;
-pub mod bell;
 pub mod bounds;
 #[cfg(not(loom))]
 pub mod budget;
@@ -12,8 +11,6 @@ mod colour;
 pub mod countdown;
 #[cfg(not(loom))]
 pub mod counted;
-#[cfg(not(loom))]
-pub mod decay;
 #[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]
@@ -33,10 +30,6 @@ pub mod misuse;
 pub mod pace;
 #[cfg(all(not(loom), any(test, not(target_arch = "x86_64"))))]
 pub mod portable;
-#[cfg(not(loom))]
-pub mod pressure;
-#[cfg(not(loom))]
-pub mod reclaim;
 #[cfg(not(loom))]
 pub mod refill;
 #[cfg(not(loom))]

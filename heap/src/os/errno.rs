@@ -1,7 +1,7 @@
 //! The caller's `errno`, kept across whatever this room does.
 
 /// Runs `work` and puts `errno` back to what it was before.
-pub(super) fn keep_errno<R>(work: impl FnOnce() -> R) -> R {
+pub fn keep_errno<R>(work: impl FnOnce() -> R) -> R {
     let saved = get();
     let result = work();
     set(saved);

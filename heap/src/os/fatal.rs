@@ -61,6 +61,22 @@ pub fn warn(args: fmt::Arguments<'_>) {
     let _ = write_all(libc::STDERR_FILENO, Line::format(args).bytes());
 }
 
+/// Bytes that are most likely text.
+pub struct Lossy<'a>(pub &'a [u8]);
+
+impl fmt::Display for Lossy<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| {
+            out.write_str(chunk.valid())?;
+            out.write_str(if chunk.invalid().is_empty() {
+                ""
+            } else {
+                "\u{fffd}"
+            })
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

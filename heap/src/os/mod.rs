@@ -21,10 +21,6 @@ pub mod lock;
 #[cfg(loom)]
 mod lock_loom;
 mod machine;
-#[cfg(not(loom))]
-pub mod objects;
-#[cfg(not(loom))]
-pub mod peek;
 pub mod scratch;
 pub mod section;
 #[cfg(not(loom))]

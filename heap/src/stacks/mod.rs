@@ -25,10 +25,12 @@
 
 mod guard;
 mod list;
+pub mod overflow;
 mod pool;
 mod record;
 mod release;
 mod size;
+pub mod stack;
 mod store;
 #[cfg(test)]
 mod tests;

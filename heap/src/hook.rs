@@ -1,0 +1,232 @@
+//! The one way from the heap to its instruments: sampling, counting, checking, and what observers
+//! in other processes are told.
+//!
+//! The instruments are a crate of their own, which [installs](install) itself before the program
+//! begins. Without them the heap works, and [`Instruments`] says what it does then. The heap calls
+//! them on slow paths only. What a slow path looks at each time stands here as words: whether the
+//! process has no board of its own yet, which [requests](Requests) observers made, and whether a
+//! block may have been sampled.
+
+use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use crate::cache::heap::Found;
+use crate::cache::thread_cache::Cache;
+use crate::os::lock::Lock;
+use crate::os::shared;
+use crate::page::Place;
+use crate::slab::class::Class;
+use core::mem::offset_of;
+use core::ptr::{self, null_mut};
+use neap_shared::board::{CONTROL_AT, Control, ThreadState};
+use neap_shared::control::Value;
+
+/// What the heap tells its instruments, and asks them. The bodies here are those of a heap without
+/// any.
+pub trait Instruments: Sync {
+    /// Puts an option into force that the heap does not know itself.
+    ///
+    /// # Safety
+    /// - The process has one thread.
+    unsafe fn set_option(&self, _name: &str, _value: Value<'_>) {}
+
+    /// The process begins; all options are set. The caller holds no lock.
+    fn begin(&self) {}
+
+    /// Sampling is on, and the magazine of `class` gave no block of `size` bytes: a sampled block,
+    /// or null when out of memory; `None` if the next one is not to be sampled.
+    fn sample(&self, _cache: &Cache, _size: usize, _class: Class) -> Option<*mut u8> {
+        None
+    }
+
+    /// A block of `usable` bytes was made in the span at `place`, for a request of `size` bytes. No
+    /// other thread has it yet.
+    fn large_made(&self, _place: &Place<'_>, _size: usize, _usable: usize) {}
+
+    /// The block at `place`, which has a span of its own, is freed.
+    fn large_freed(&self, _place: &Place<'_>) {}
+
+    /// In the counting mode: a request of `size` bytes, which a slab of `class` serves, or none.
+    fn requested(&self, _size: usize, _class: Option<Class>) {}
+
+    /// In the checking mode: holds back the block that `found` describes, which the program freed.
+    /// False if the caller is to take it back now. Aborts if it was freed before.
+    fn hold(&self, _address: usize, _found: &Found) -> bool {
+        false
+    }
+
+    /// In the checking mode: whether a block was freed and is not taken back yet.
+    fn holds(&self, _address: usize) -> bool {
+        false
+    }
+
+    /// Whether a process without a board is to get one, however little it allocates.
+    fn wants_board(&self) -> bool {
+        false
+    }
+
+    /// Makes the process's own board. The caller holds no lock, and the process is
+    /// [its own](crate::reclaim::thread::is_own_process).
+    fn make_board(&self) {}
+
+    /// An allocating thread found a request of an observer. It holds no lock.
+    fn answer_on_the_way(&self) {}
+
+    /// The purge thread answers observers, if that is due. True if there was something to do. It
+    /// holds no lock.
+    fn answer_due(&self) -> bool {
+        false
+    }
+
+    /// Time until [`Instruments::answer_due`] is due, in ms; `None` while no observer asks or
+    /// watches.
+    fn due_in_ms(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether a thread answers observers, and why not.
+    fn note_thread(&self, _state: ThreadState) {}
+
+    /// The return addresses of the calls that led here, innermost first. `None` if one of them is
+    /// a signal handler's, or if the stack has fewer than `room` bytes left, or if that cannot be
+    /// told.
+    fn callers<'f>(&self, _frames: &'f mut [u64], _room: usize) -> Option<&'f [u64]> {
+        None
+    }
+
+    /// The instruments' locks, in the order of locks. All of them stand before the heap's.
+    fn locks(&self) -> &'static [&'static Lock] {
+        &[]
+    }
+
+    /// In the child of the C library's fork, whose heap is whole again.
+    fn after_fork_in_child(&self) {}
+}
+
+/// There are none.
+struct Absent;
+
+impl Instruments for Absent {}
+
+#[unsafe(link_section = "neap_fork")]
+static INSTALLED: AtomicPtr<&'static dyn Instruments> = AtomicPtr::new(null_mut());
+
+/// Installs the instruments, for good. Before the process [begins](crate::init::begin).
+pub fn install(instruments: &'static &'static dyn Instruments) {
+    let instruments = ptr::from_ref(instruments).cast_mut();
+    INSTALLED.store(instruments, Ordering::Release);
+}
+
+/// The instruments.
+pub fn instruments() -> &'static dyn Instruments {
+    // SAFETY: null, or a reference that `install` got.
+    match unsafe { INSTALLED.load(Ordering::Acquire).as_ref() } {
+        Some(instruments) => *instruments,
+        None => &Absent,
+    }
+}
+
+/// Whether sampling was ever on, and so large blocks may have samples.
+static EVER_SAMPLED: AtomicBool = AtomicBool::new(false);
+
+/// From now on the instruments hear of large blocks.
+pub fn begin_sampling() {
+    EVER_SAMPLED.store(true, Ordering::Relaxed);
+}
+
+/// See [`Instruments::large_made`].
+#[inline]
+pub fn large_made(place: &Place<'_>, size: usize, usable: usize) {
+    if EVER_SAMPLED.load(Ordering::Relaxed) {
+        instruments().large_made(place, size, usable);
+    }
+}
+
+/// See [`Instruments::large_freed`].
+#[inline]
+pub fn large_freed(place: &Place<'_>) {
+    if EVER_SAMPLED.load(Ordering::Relaxed) {
+        instruments().large_freed(place);
+    }
+}
+
+/// What observers ask for: words of the board, and which of them were considered.
+#[derive(Debug)]
+pub struct Requests {
+    /// The board's address; null without a board.
+    board: AtomicPtr<u8>,
+    /// The process has no board yet, and gets one later.
+    is_absent: AtomicBool,
+    /// The last requests considered: ask, purge, sample.
+    seen: [AtomicU64; 3],
+}
+
+/// See [`Requests`].
+#[unsafe(link_section = "neap_fork")]
+pub static REQUESTS: Requests = Requests {
+    board: AtomicPtr::new(null_mut()),
+    is_absent: AtomicBool::new(false),
+    seen: [const { AtomicU64::new(0) }; 3],
+};
+
+impl Requests {
+    /// The board's address; null without a board.
+    #[inline]
+    pub fn board(&self) -> *mut u8 {
+        self.board.load(Ordering::Acquire)
+    }
+
+    /// Sets the board, or none.
+    ///
+    /// # Safety
+    /// - `board` is null or a [board](neap_shared::board), writable, at a page boundary, which
+    ///   stays mapped until another takes its place and no thread uses it any longer.
+    pub unsafe fn set_board(&self, board: *mut u8) {
+        debug_assert!(board.addr().is_multiple_of(4096));
+        self.board.store(board, Ordering::Release);
+    }
+
+    /// Sets whether the process has no board yet, and gets one later.
+    pub fn set_absent(&self, is_absent: bool) {
+        self.is_absent.store(is_absent, Ordering::Relaxed);
+    }
+
+    /// Whether the process has no board of its own yet, and gets one later.
+    #[inline]
+    pub fn is_board_missing(&self) -> bool {
+        shared::is_inherited() || self.is_absent.load(Ordering::Relaxed)
+    }
+
+    /// The last requests: ask, purge, sample. `None` without a board.
+    #[inline]
+    pub fn asked(&self) -> Option<[u64; 3]> {
+        let board = self.board();
+        let word = |field: usize| {
+            // SAFETY: a word of the board (see `set_board`). Other processes write it, hence an
+            // atomic.
+            let word = unsafe { &*board.add(CONTROL_AT + field).cast::<AtomicU64>() };
+            word.load(Ordering::Relaxed)
+        };
+        (!board.is_null()).then(|| {
+            [
+                word(offset_of!(Control, ask)),
+                word(offset_of!(Control, purge)),
+                word(offset_of!(Control, sample)),
+            ]
+        })
+    }
+
+    /// The last requests considered: ask, purge, sample.
+    pub fn seen(&self) -> &[AtomicU64; 3] {
+        &self.seen
+    }
+
+    /// The requests, if one of them was not considered.
+    #[inline]
+    pub fn pending(&self) -> Option<[u64; 3]> {
+        let asked = self.asked()?;
+        let seen = self
+            .seen
+            .each_ref()
+            .map(|seen| seen.load(Ordering::Relaxed));
+        (asked != seen).then_some(asked)
+    }
+}

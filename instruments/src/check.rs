@@ -1,0 +1,249 @@
+//! The checking mode (`NEAP_CHECK=1`): no magazines, and freed blocks wait in quarantine before
+//! they are handed out again, so every second free of one is seen at once.
+
+use bytemuck::Zeroable;
+use core::ptr::NonNull;
+use neap_heap::base::sync::{AtomicUsize, Ordering};
+use neap_heap::cache::heap::{Found, HEAP};
+use neap_heap::cache::misuse::{self, Call};
+use neap_heap::free::{free_found, start_of};
+use neap_heap::hook;
+use neap_heap::large;
+use neap_heap::os::late::Late;
+use neap_heap::os::lock::{Lock, Rank};
+
+/// Blocks in quarantine at most.
+const PLACES: usize = 8192;
+/// Bytes in quarantine at most; a larger block passes through at once.
+const MOST_BYTES: usize = 64 << 20;
+/// Slots of the table of addresses: a power of two, half empty when the ring is full.
+const SLOTS: usize = PLACES * 2;
+
+static QUARANTINE: Quarantine = Quarantine {
+    lock: Lock::new(Rank::Quarantine),
+    inner: Late::new(),
+    held: [const { AtomicUsize::new(0) }; 3],
+};
+
+struct Quarantine {
+    lock: Lock,
+    /// 256 KiB, mapped when the first block is freed in the checking mode. guarded by: lock
+    inner: Late<Inner>,
+    /// What is held, for statistics: bytes, and of these bytes and blocks of large ones. Written
+    /// under `lock`.
+    held: [AtomicUsize; 3],
+}
+
+struct Inner {
+    /// Address and bytes, oldest first.
+    ring: [(usize, usize); PLACES],
+    first: usize,
+    count: usize,
+    bytes: usize,
+    /// Of these, bytes and blocks of large ones.
+    large: [usize; 2],
+    /// The same addresses, hashed, linear probing; 0 is empty.
+    slots: [usize; SLOTS],
+}
+
+// SAFETY: integers only, and 0 is a value of each.
+unsafe impl Zeroable for Inner {}
+
+/// What waits in quarantine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// Bytes of all blocks.
+    pub(super) bytes: usize,
+    /// Of these, bytes of large blocks.
+    pub(super) large_bytes: usize,
+    /// How many of them are large.
+    pub(super) large_blocks: usize,
+}
+
+/// What waits in quarantine.
+pub(crate) fn held() -> Held {
+    let [bytes, large_bytes, large_blocks] = QUARANTINE
+        .held
+        .each_ref()
+        .map(|held| held.load(Ordering::Relaxed));
+    Held {
+        bytes,
+        large_bytes: large_bytes.min(bytes),
+        large_blocks,
+    }
+}
+
+/// Whether a block is in quarantine.
+pub(crate) fn holds(address: usize) -> bool {
+    let _guard = QUARANTINE.lock.lock();
+    // SAFETY: the lock is held.
+    let holds = |inner: NonNull<Inner>| unsafe { inner.as_ref() }.slot_of(address).is_ok();
+    QUARANTINE.inner.find().is_some_and(holds)
+}
+
+/// Puts a freed block into quarantine and lets the oldest go. Aborts on a second free. False if
+/// there is no memory to note what waits: then nothing does.
+pub(super) fn hold(address: usize, found: &Found) -> bool {
+    let bytes = bytes_of(address, found);
+    let _guard = QUARANTINE.lock.lock();
+    let Some(mut inner) = QUARANTINE.inner.open() else {
+        return false;
+    };
+    // SAFETY: the lock is held to the end of this function.
+    let inner = unsafe { inner.as_mut() };
+    if !inner.insert(address) {
+        misuse::double_free(address, bytes);
+    }
+    if let Found::Large(place) | Found::Sampled(place) = found {
+        // For the profile it is free, though it waits.
+        hook::large_freed(place);
+    }
+    inner.push(address, bytes);
+    if let Found::Large(_) = found {
+        inner.large = [inner.large[0] + bytes, inner.large[1] + 1];
+    }
+    while inner.count == PLACES || inner.bytes > MOST_BYTES {
+        let (oldest, bytes) = inner.pop();
+        let found = HEAP.find(oldest);
+        if let Found::Large(_) = found {
+            inner.large = [inner.large[0] - bytes, inner.large[1] - 1];
+        }
+        // SAFETY: freed by the program, and in quarantine since.
+        unsafe { free_found(oldest, found) };
+    }
+    let [large_bytes, large_blocks] = inner.large;
+    for (held, now) in QUARANTINE
+        .held
+        .iter()
+        .zip([inner.bytes, large_bytes, large_blocks])
+    {
+        held.store(now, Ordering::Relaxed);
+    }
+    true
+}
+
+/// The quarantine's lock, for a fork.
+pub(super) static LOCK: &Lock = &QUARANTINE.lock;
+
+/// The block's bytes; aborts if none starts here, or if it is free already.
+fn bytes_of(address: usize, found: &Found) -> usize {
+    match found {
+        Found::Slab(slab, class) => {
+            let block = start_of(Call::Free, slab, *class, address);
+            if slab.is_free(*class, block) {
+                misuse::double_free(address, class.bytes());
+            }
+            class.bytes()
+        }
+        Found::Large(place) | Found::Sampled(place) => large::bytes(Call::Free, place, address),
+        Found::Foreign => misuse::foreign(Call::Free, address),
+        Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
+    }
+}
+
+impl Inner {
+    /// The slot that holds `address`, or the free one where it would go.
+    fn slot_of(&self, address: usize) -> Result<usize, usize> {
+        let mut slot = home(address);
+        loop {
+            match self.slots[slot] {
+                0 => return Err(slot),
+                held if held == address => return Ok(slot),
+                _ => slot = (slot + 1) % SLOTS,
+            }
+        }
+    }
+
+    /// False if the address is there already.
+    fn insert(&mut self, address: usize) -> bool {
+        match self.slot_of(address) {
+            Ok(_) => false,
+            Err(slot) => {
+                self.slots[slot] = address;
+                true
+            }
+        }
+    }
+
+    /// Takes an address out and closes the gap, so that every probe still finds what it looks for.
+    fn remove(&mut self, address: usize) {
+        let Ok(mut gap) = self.slot_of(address) else {
+            return;
+        };
+        let mut slot = gap;
+        loop {
+            slot = (slot + 1) % SLOTS;
+            let held = self.slots[slot];
+            if held == 0 {
+                break;
+            }
+            let from_home = |place: usize| (place + SLOTS - home(held)) % SLOTS;
+            if from_home(gap) < from_home(slot) {
+                self.slots[gap] = held;
+                gap = slot;
+            }
+        }
+        self.slots[gap] = 0;
+    }
+
+    fn push(&mut self, address: usize, bytes: usize) {
+        self.ring[(self.first + self.count) % PLACES] = (address, bytes);
+        self.count += 1;
+        self.bytes += bytes;
+    }
+
+    /// The oldest block, and its bytes.
+    fn pop(&mut self) -> (usize, usize) {
+        let (address, bytes) = self.ring[self.first];
+        self.first = (self.first + 1) % PLACES;
+        self.count -= 1;
+        self.bytes -= bytes;
+        self.remove(address);
+        (address, bytes)
+    }
+}
+
+fn home(address: usize) -> usize {
+    (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - SLOTS.trailing_zeros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    #[test]
+    fn the_table_holds_what_was_put_in_and_not_taken_out() {
+        let empty = Inner {
+            ring: [(0, 0); PLACES],
+            first: 0,
+            count: 0,
+            bytes: 0,
+            large: [0; 2],
+            slots: [0; SLOTS],
+        };
+        let mut inner = std::boxed::Box::new(empty);
+        let mut model = BTreeSet::new();
+        let mut state = 1usize;
+        let mut order = Vec::new();
+        for _ in 0..20_000 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let address = (state >> 40) / 16 * 16 + 16;
+            if order.len() < PLACES - 1 && inner.insert(address) {
+                assert!(model.insert(address));
+                inner.push(address, 16);
+                order.push(address);
+            } else if order.len() >= PLACES - 1 {
+                let oldest = order.remove(0);
+                assert_eq!(inner.pop(), (oldest, 16));
+                model.remove(&oldest);
+            }
+            assert_eq!(inner.slot_of(address).is_ok(), model.contains(&address));
+        }
+        assert!(model.iter().all(|&address| inner.slot_of(address).is_ok()));
+        assert_eq!(inner.bytes, inner.count * 16);
+    }
+}

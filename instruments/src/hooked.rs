@@ -1,0 +1,117 @@
+//! The instruments behind the heap's [hook](neap_heap::hook).
+
+use crate::{attach, check, peek, profile, sizes, statistics, unwind};
+use attach::When;
+use neap_heap::cache::heap::Found;
+use neap_heap::cache::thread_cache::Cache;
+use neap_heap::hook::{Instruments, install};
+use neap_heap::os::lock::Lock;
+use neap_heap::page::Place;
+use neap_heap::slab::class::Class;
+use neap_shared::board::ThreadState;
+use neap_shared::control::Value;
+
+/// All of them.
+struct All;
+
+static ALL: &dyn Instruments = &All;
+
+/// Before all other code of the program or library that this is linked into: its first allocation
+/// reads the options.
+#[used]
+#[unsafe(link_section = ".init_array.00001")]
+static AT_START: extern "C" fn() = at_start;
+
+extern "C" fn at_start() {
+    install(&ALL);
+}
+
+impl Instruments for All {
+    unsafe fn set_option(&self, name: &str, value: Value<'_>) {
+        match (name, value) {
+            // SAFETY: the caller's promise: one thread.
+            ("stats", Value::Choice(word)) => unsafe { statistics::choose(word) },
+            // SAFETY: as above.
+            ("stats-file", Value::Path(path)) => unsafe { statistics::keep_path(path) },
+            ("sample", Value::Bytes(rate)) => profile::want(rate),
+            ("attach", Value::Choice("0")) => attach::choose(When::Never),
+            ("attach", Value::Choice("1")) => attach::choose(When::AtStart),
+            // SAFETY: as above.
+            ("monitor", Value::Path(name)) => unsafe { attach::keep_monitor(name) },
+            _ => {}
+        }
+    }
+
+    fn begin(&self) {
+        attach::begin();
+        profile::begin();
+    }
+
+    fn sample(&self, cache: &Cache, size: usize, class: Class) -> Option<*mut u8> {
+        profile::take(cache, size, class)
+    }
+
+    fn large_made(&self, place: &Place<'_>, size: usize, usable: usize) {
+        profile::note_large(place, size, usable);
+    }
+
+    fn large_freed(&self, place: &Place<'_>) {
+        profile::note_freed(place);
+    }
+
+    fn requested(&self, size: usize, class: Option<Class>) {
+        sizes::note(size, class);
+    }
+
+    fn hold(&self, address: usize, found: &Found) -> bool {
+        check::hold(address, found)
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        check::holds(address)
+    }
+
+    fn wants_board(&self) -> bool {
+        attach::is_wanted_soon()
+    }
+
+    fn make_board(&self) {
+        attach::renew();
+    }
+
+    fn answer_on_the_way(&self) {
+        attach::on_the_way();
+    }
+
+    fn answer_due(&self) -> bool {
+        attach::serve_due()
+    }
+
+    fn due_in_ms(&self) -> Option<u64> {
+        attach::due_in_ms()
+    }
+
+    fn note_thread(&self, state: ThreadState) {
+        attach::note_thread(state);
+    }
+
+    fn callers<'f>(&self, frames: &'f mut [u64], room: usize) -> Option<&'f [u64]> {
+        if peek::is_reliable() && !peek::has_stack(room) {
+            return None;
+        }
+        let depth = unwind::capture(frames);
+        let frames = &frames[..depth];
+        let is_handler = |&pc: &u64| unwind::is_signal_return(pc as usize);
+        (!frames.iter().any(is_handler)).then_some(frames)
+    }
+
+    fn locks(&self) -> &'static [&'static Lock] {
+        static LOCKS: [&Lock; 3] = [attach::LOCK, check::LOCK, profile::LOCK];
+        &LOCKS
+    }
+
+    fn after_fork_in_child(&self) {
+        profile::after_fork_in_child();
+        attach::after_fork_in_child();
+    }
+}

@@ -1,0 +1,28 @@
+#![cfg_attr(not(test), no_std)]
+//! What looks at Neap's heap, and makes no promises: use the crate `neap`.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`attach`] | the board, through which observers in other processes read figures and make requests |
+//! | [`survey`] | the figures of the heap at one moment, and the ledger |
+//! | [`statistics`] | the page of `NEAP_STATS` at the process's end |
+//! | [`profile`] | the sampling heap profiler |
+//! | [`unwind`] | which calls led to an allocation |
+//! | [`peek`] | memory that may not be mapped, read without a fault |
+//! | `check` | the checking mode's quarantine |
+//! | `sizes` | the counting mode's table of requested sizes |
+//! | `hooked` | the heap's [hook](neap_heap::hook), behind which all of them stand |
+//!
+//! A program that links this crate has all of it: a constructor installs them before the first
+//! allocation. The heap calls them on slow paths only, and what is off costs it a compare there.
+
+pub mod attach;
+mod check;
+mod hooked;
+mod objects;
+pub mod peek;
+pub mod profile;
+mod sizes;
+pub mod statistics;
+pub mod survey;
+pub mod unwind;

@@ -1,0 +1,231 @@
+//! The sampling heap profiler. [`neap_heap::cache::counted`] decides which allocations are sampled;
+//! this module makes and records them.
+//!
+//! A sampled block of a size class gets a span of its own, with a tag that sends its free to the
+//! slow path. A large block always has its own span. The span's note points to a [`Sample`], which
+//! holds what the block stands for, so that its free can subtract exactly that. The totals are in a
+//! region that other processes read ([`neap_shared::sites`], [`region`]).
+
+mod maps;
+mod region;
+mod table;
+
+use crate::{attach, unwind};
+use core::ops::RangeInclusive;
+use core::ptr::{self, NonNull};
+use neap_heap::base::sync::{AtomicBool, AtomicU64, Ordering};
+use neap_heap::cache::counted::chance;
+use neap_heap::cache::heap::HEAP;
+use neap_heap::cache::magazine::Tag;
+use neap_heap::cache::thread_cache::Cache;
+use neap_heap::hook::begin_sampling;
+use neap_heap::init::entered;
+use neap_heap::os::linux::sandbox;
+use neap_heap::os::lock::Lock;
+use neap_heap::page::{Place, Use};
+use neap_heap::reclaim::thread as purge;
+use neap_heap::slab::class::Class;
+use neap_shared::board::Refusal;
+use neap_shared::sites::{FRAMES, PARTS};
+use region::REGION;
+
+/// Allowed rates, in bytes. At a lower rate, almost every block would get a span of its own. At a
+/// higher one, the number of small blocks between two samples would overflow 32 bits.
+const RATES: RangeInclusive<u64> = 4 << 10..=1 << 30;
+
+/// From this many samples' worth of live bytes on, the samples estimate the requested share.
+const LEAST_SAMPLES: u64 = 32;
+
+/// Longest time until the profiler notices a sandbox that the library did not see the program
+/// enter, in ms.
+const LOOK_MS: u64 = 4;
+
+/// The rate that the options ask for; 0: none.
+static WANTED: AtomicU64 = AtomicU64::new(0);
+
+/// What one sampled block stands for. At most 64 bytes, because it comes from the metadata pool.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Sample {
+    /// [`Sample::mark`] of its own address. Tells a sample from the 64 other bytes that a stale
+    /// note of a span points to.
+    mark: usize,
+    /// The block.
+    base: usize,
+    weight: Weight,
+}
+
+/// What a sample adds to its site, and its free subtracts again.
+#[derive(Clone, Copy)]
+struct Weight {
+    site: u32,
+    /// In [`PARTS`].
+    objects: u64,
+    /// Bytes asked for.
+    bytes: u64,
+    /// Usable bytes.
+    usable: u64,
+}
+
+impl Weight {
+    fn amounts(&self) -> [u64; 3] {
+        [self.objects, self.bytes, self.usable]
+    }
+}
+
+impl Sample {
+    fn mark(at: *const Sample) -> usize {
+        at.addr() ^ 0x5A4D_91C3_7E62_F08B
+    }
+}
+
+/// Samples from the start on, on average once every `rate` bytes.
+pub(crate) fn want(rate: u64) {
+    WANTED.store(rate, Ordering::Relaxed);
+}
+
+/// Whether the profiler samples from the start.
+pub(crate) fn is_wanted() -> bool {
+    WANTED.load(Ordering::Relaxed) != 0
+}
+
+/// Starts with the process.
+pub(crate) fn begin() {
+    unwind::prepare();
+    let wanted = WANTED.load(Ordering::Relaxed);
+    if wanted != 0 {
+        set_rate(wanted);
+    }
+}
+
+/// Switches sampling on, with one sample every `rate` bytes on average, or off (0). The caller
+/// holds no lock of the heap.
+pub fn set_rate(rate: u64) -> Refusal {
+    if rate != 0 && !RATES.contains(&rate) {
+        return Refusal::Rate;
+    }
+    if !sandbox::allows_more() {
+        return Refusal::Sandbox;
+    }
+    if rate != 0 && !REGION.open() {
+        return Refusal::Memory;
+    }
+    begin_sampling();
+    HEAP.set_sampling(rate);
+    REGION.note_rate(rate);
+    attach::note_sampling(rate);
+    Refusal::None
+}
+
+/// Allocates `size` bytes of `class` while sampling is on, if the block is to be sampled.
+#[cold]
+pub(super) fn take(cache: &Cache, size: usize, class: Class) -> Option<*mut u8> {
+    if purge::is_starter() {
+        return None;
+    }
+    let rate = HEAP.samples_next(cache, class)?;
+    // Without memory for a span of its own, the block is not sampled.
+    Some(sampled(class, size, rate).unwrap_or_else(|| HEAP.take_one(class)))
+}
+
+fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
+    let span = HEAP.pages.alloc(1, 1, Use::Large, class.bytes())?;
+    span.place.note(ptr::null_mut());
+    record(&span.place, size, class.bytes(), rate);
+    span.place.set_tag(Tag::SAMPLED.0);
+    Some(span.base.as_ptr())
+}
+
+/// Records a new large block, whose span starts at `place`. No other thread has it yet.
+pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
+    place.note(ptr::null_mut());
+    let cache = entered().filter(|_| HEAP.is_sampling());
+    if let Some(rate) = cache.and_then(|cache| HEAP.samples_large(cache, usable)) {
+        record(place, size, usable, rate);
+    }
+}
+
+/// Records the free of the block at `place`, which has a span of its own.
+pub(super) fn note_freed(place: &Place<'_>) {
+    let Some(sample) = NonNull::new(place.noted().cast::<Sample>()) else {
+        return;
+    };
+    // SAFETY: the note of a span in use, or 64 readable bytes of Neap's own tables.
+    let seen = unsafe { sample.as_ptr().read_volatile() };
+    if seen.mark != Sample::mark(sample.as_ptr()) || seen.base != place.slice_base() {
+        return;
+    }
+    place.note(ptr::null_mut());
+    REGION.take_away(&seen.weight);
+    // SAFETY: `record` allocated it for this span, whose note no longer points to it. The mark is
+    // cleared with it.
+    unsafe {
+        (*sample.as_ptr()).mark = 0;
+        HEAP.give_meta(sample.cast(), size_of::<Sample>());
+    }
+}
+
+/// Records that the block at `place` was sampled at `rate` bytes.
+fn record(place: &Place<'_>, size: usize, usable: usize, rate: u64) {
+    let room = HEAP.take_meta(size_of::<Sample>());
+    let Some(sample) = room.map(NonNull::cast::<Sample>) else {
+        return;
+    };
+    let mut frames = [0; FRAMES];
+    let depth = match may_look() {
+        true => unwind::capture(&mut frames),
+        false => 0,
+    };
+    let stands_for = 1.0 / chance(usable, rate);
+    let weight = REGION.add(&frames[..depth], |random| Weight {
+        site: 0,
+        objects: whole(stands_for * PARTS as f64, random),
+        bytes: whole(stands_for * size as f64, random),
+        usable: whole(stands_for * usable as f64, random),
+    });
+    let full = Sample {
+        mark: Sample::mark(sample.as_ptr()),
+        base: place.slice_base(),
+        weight,
+    };
+    // SAFETY: 64 bytes, aligned to 64, of our own.
+    unsafe { sample.as_ptr().write(full) };
+    place.note(sample.as_ptr().cast());
+}
+
+/// Whether the stack may be walked, which takes system calls. Asking is a system call as well, so
+/// the answer is cached for [`LOOK_MS`].
+fn may_look() -> bool {
+    static ASKED_AT: AtomicU64 = AtomicU64::new(0);
+    static MAY: AtomicBool = AtomicBool::new(false);
+    let now = HEAP.now_ms();
+    if now.wrapping_sub(ASKED_AT.load(Ordering::Relaxed)) >= LOOK_MS {
+        ASKED_AT.store(now, Ordering::Relaxed);
+        MAY.store(sandbox::allows_more(), Ordering::Relaxed);
+    }
+    MAY.load(Ordering::Relaxed)
+}
+
+/// A whole number with mean `value`: rounds up with the probability of the fraction. `random` is
+/// uniform in 0 to 1.
+fn whole(value: f64, random: f64) -> u64 {
+    (value + random) as u64
+}
+
+/// Usable and requested bytes of all live blocks, estimated from the samples; `None` if the samples
+/// are too few or sampling is off.
+pub(crate) fn live() -> Option<(u64, u64)> {
+    let (usable, bytes) = REGION.live();
+    let enough = HEAP.sampling().saturating_mul(LEAST_SAMPLES);
+    (HEAP.is_sampling() && usable >= enough && bytes <= usable).then_some((usable, bytes))
+}
+
+/// The region's lock, for a fork.
+pub(super) static LOCK: &Lock = REGION.lock();
+
+/// In a fork's child: replaces the parent's region by a copy.
+pub(crate) fn after_fork_in_child() {
+    REGION.after_fork_in_child();
+}
+
+const _: () = assert!(size_of::<Sample>() <= 64);

@@ -1,0 +1,93 @@
+//! The few figures that glibc's `mallinfo` reports, from counters alone.
+
+use super::class_of;
+use crate::check;
+use neap_heap::cache::heap::{HEAP, sampled_class};
+use neap_heap::cache::magazine::Tag;
+use neap_heap::cache::thread_cache::Opened;
+use neap_heap::page::{Place, Use};
+use neap_heap::slab::Slab;
+
+/// What the heap holds at one moment, in bytes except `large_blocks`. The fields of
+/// [`neap_shared::stats::Snapshot`] with the same names define the figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Brief {
+    /// Address space reserved.
+    pub reserved: u64,
+    /// Committed address space.
+    pub committed: u64,
+    /// Usable bytes of live blocks.
+    pub live: u64,
+    /// Free blocks in magazines.
+    pub magazines: u64,
+    /// Usable bytes of large blocks.
+    pub large_bytes: u64,
+    /// Large blocks.
+    pub large_blocks: u64,
+    /// Pages of free spans that may be resident.
+    pub free_dirty: u64,
+}
+
+/// Takes the figures. Visits every span in use and every magazine. Makes no system call, because
+/// programs call `mallinfo2` in loops. Exact while no other thread allocates.
+pub fn brief() -> Brief {
+    let totals = HEAP.pages.totals();
+    let large = &totals.by_use[Use::Large as usize - 1];
+    let mut brief = Brief {
+        reserved: totals.reserved as u64,
+        committed: totals.committed as u64,
+        large_bytes: large.bytes as u64,
+        large_blocks: large.spans as u64,
+        free_dirty: totals.free_dirty as u64,
+        ..Brief::default()
+    };
+    HEAP.pages.for_each_used(|place, use_| match use_ {
+        Use::Slab => brief.live += bytes_out(&place),
+        Use::Large if place.tag() == Tag::SAMPLED.0 => brief.move_sampled(&place),
+        Use::Large | Use::Stack | Use::Meta => {}
+    });
+    HEAP.registry
+        .for_each(|cache| brief.magazines += held_by(&mut cache.open()));
+    brief.sum_up();
+    brief
+}
+
+impl Brief {
+    /// Counts a sampled block among those of its class, not among the large ones.
+    fn move_sampled(&mut self, place: &Place<'_>) {
+        if let Some(class) = sampled_class(place) {
+            self.live += class.bytes() as u64;
+            self.large_blocks = self.large_blocks.saturating_sub(1);
+            self.large_bytes = self.large_bytes.saturating_sub(class.bytes() as u64);
+        }
+    }
+
+    /// Derives the live blocks: those in magazines and in quarantine are not live; large ones are.
+    fn sum_up(&mut self) {
+        let held = check::held();
+        let in_slabs = (held.bytes - held.large_bytes) as u64;
+        self.large_bytes = self.large_bytes.saturating_sub(held.large_bytes as u64);
+        self.large_blocks = self.large_blocks.saturating_sub(held.large_blocks as u64);
+        let small = self.live.saturating_sub(self.magazines + in_slabs);
+        self.live = small + self.large_bytes;
+    }
+}
+
+/// Bytes of a slab's blocks that the slab has handed out.
+fn bytes_out(place: &Place<'_>) -> u64 {
+    let Some(class) = class_of(place.tag()) else {
+        // Being cut into blocks, or given up.
+        return 0;
+    };
+    // SAFETY: the side table's entry of a slice is its slab record (see `Heap::find`).
+    let slab = unsafe { place.side().cast::<Slab>().as_ref() };
+    let free = slab.free_blocks() + slab.withheld_blocks(class);
+    (class.blocks().saturating_sub(free) * class.bytes()) as u64
+}
+
+/// Bytes of the blocks in a cache's magazines.
+fn held_by(open: &mut Opened<'_>) -> u64 {
+    let classes = open.classes();
+    let bytes = classes.map(|class| open.magazine(class).filled() * class.bytes());
+    bytes.sum::<usize>() as u64
+}
