@@ -62,7 +62,7 @@ pub(crate) fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     };
     let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
     hook::large_made(&span.place, size, bytes);
-    span.place.set_tag(Tag::LARGE.0);
+    span.place.set_tag(Tag::LARGE.byte());
     HEAP.make_way(span.cold);
     Some(span)
 }
@@ -84,7 +84,7 @@ pub fn bytes(call: Call, place: &Place<'_>, address: usize) -> usize {
 pub(crate) fn free(place: &Place<'_>, address: usize, tag: Tag) {
     let bytes = bytes(Call::Free, place, address);
     // Of two threads that free the block at once, one finds the tag gone.
-    if place.take_tag() != tag.0 {
+    if place.take_tag() != tag.byte() {
         misuse::no_block(Call::Free, address);
     }
     hook::large_freed(place);

@@ -25,8 +25,10 @@ pub fn allocate(size: usize) -> *mut u8 {
 #[inline(always)]
 pub fn allocate_hit(size: usize) -> Option<*mut u8> {
     let cache = current();
-    match machine::pop_sized(cache, size) {
-        None if size <= TABLE_BYTES => machine::pop_counted(cache, cache.tags[size]),
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    match unsafe { machine::pop_sized(cache, size) } {
+        // SAFETY: as above; tags by size are classes'.
+        None if size <= TABLE_BYTES => unsafe { machine::pop_counted(cache, cache.tags[size]) },
         hit => hit,
     }
 }
@@ -62,7 +64,8 @@ pub fn allocate_zeroed(size: usize) -> *mut u8 {
 #[inline(always)]
 pub fn allocate_zeroed_hit(size: usize) -> Option<*mut u8> {
     let cache = current();
-    let block = machine::pop_sized(cache, size)?;
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    let block = unsafe { machine::pop_sized(cache, size) }?;
     let bytes = cache.start(cache.tags[size]).bytes as usize;
     // SAFETY: a fresh block of that many bytes.
     unsafe { ptr::write_bytes(block, 0, bytes) };
@@ -126,7 +129,8 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
     let Some(class) = Class::of_layout(size, align) else {
         return large::allocate_zeroed(size, align);
     };
-    if let Some(block) = machine::pop(current(), Tag::of(class)) {
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    if let Some(block) = unsafe { machine::pop(current(), Tag::of(class)) } {
         return zeroed(block, extent.bytes(size, class));
     }
     // A thread without a cache gets one by the slow path; the other modes have their own ways.
@@ -153,7 +157,8 @@ fn zeroed(block: *mut u8, bytes: usize) -> *mut u8 {
 
 #[inline(always)]
 fn pop(tag: Tag, class: Class, size: usize) -> *mut u8 {
-    match machine::pop(current(), tag) {
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    match unsafe { machine::pop(current(), tag) } {
         Some(block) => block,
         None => allocate_counted(size, class),
     }
@@ -175,7 +180,8 @@ pub fn allocate_missed(size: usize) -> *mut u8 {
 /// The magazine is empty, or the profiler counts what it gives out.
 #[inline(never)]
 fn allocate_counted(size: usize, class: Class) -> *mut u8 {
-    match machine::pop_counted(current(), Tag::of(class)) {
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    match unsafe { machine::pop_counted(current(), Tag::of(class)) } {
         Some(block) => block,
         None => allocate_slow(size, class),
     }
@@ -266,6 +272,7 @@ fn take(size: usize, class: Class) -> *mut u8 {
         (Mode::Checking, _) => HEAP.take_one(class),
         (_, None) if HEAP.pages.is_scant() => take_scantily(class),
         (_, None) => HEAP.take_one(class),
-        (Mode::Plain | Mode::Counting, Some(cache)) => HEAP.refill(cache, class),
+        // SAFETY: the calling thread's own cache.
+        (Mode::Plain | Mode::Counting, Some(cache)) => unsafe { HEAP.refill(cache, class) },
     }
 }

@@ -13,7 +13,7 @@ fn own(class: Class) -> (usize, u32) {
         if std::ptr::eq(cache, own) {
             let open = cache.open();
             let [refills, _] = open.counted(class).refills_and_flushes();
-            found = (open.inner.granted, refills);
+            found = (open.granted(), refills);
         }
     });
     found

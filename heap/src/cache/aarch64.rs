@@ -82,7 +82,7 @@ pub fn slot_address() -> usize {
 macro_rules! with_caller {
     ($name:ident, $slow:path) => {
         #[unsafe(naked)]
-        extern "C" fn $name(block: *mut u8) {
+        unsafe extern "C" fn $name(block: *mut u8) {
             core::arch::naked_asm!("mov x1, x30", "b {slow}", slow = sym $slow)
         }
     };

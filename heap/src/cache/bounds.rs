@@ -6,7 +6,7 @@
 //! one that stands apart. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
 
 use super::magazine::{GUARD, Magazine, no_entries};
-use crate::base::sync::{AtomicUsize, Ordering};
+use crate::base::sync::{AtomicUsize, Ordering, plain};
 use core::ptr::{self, NonNull};
 
 /// What a cache lets its owner do by the fast path.
@@ -113,7 +113,7 @@ pub struct Held<'a> {
     /// The bottom of pops that count down to a sample.
     sampling_bottom: &'a AtomicUsize,
     /// Its bounds.
-    pub bounds: &'a mut Bounds,
+    pub(crate) bounds: &'a mut Bounds,
     path: FastPath,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Held<'a> {
     }
 
     /// Lets the fast path see the bounds, as far as it may use them.
-    pub fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         let floor = self.bounds.floor;
         let end = self.bounds.base + self.bounds.capacity as usize * 8;
         let (bottom, sampling, limit) = match self.path {
@@ -168,15 +168,22 @@ impl<'a> Held<'a> {
         self.magazine.top.store(no_entries(), Ordering::Release);
     }
 
-    /// Says that the magazine, settled, holds `filled` entries. For the owner only.
-    pub fn set_filled(&mut self, filled: usize) {
+    /// Says that the magazine, settled, holds `filled` entries.
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    /// - The array begins with that many blocks of the magazine's class, which nothing else holds.
+    pub(crate) unsafe fn set_filled(&mut self, filled: usize) {
         let top = self.bounds.base + filled * 8;
         self.magazine.top.store(top, Ordering::Release);
     }
 
     /// Moves the entries down to the array's start, and puts back a bottom that a drainer has
-    /// offered. For the owner only: it writes `top`.
-    pub fn settle(&mut self) {
+    /// offered.
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    pub(crate) unsafe fn settle(&mut self) {
         let filled = self.filled();
         let (from, to) = (self.bounds.floor, self.bounds.base);
         if from != to {
@@ -191,13 +198,14 @@ impl<'a> Held<'a> {
     }
 
     /// Gives the magazine, whose entries are settled, an array of `room` entries, into which the
-    /// entries are copied. Returns the old array and its room, if there was one. For the owner
-    /// only. The fast path of a signal handler finds the magazine empty meanwhile, and full until
-    /// the bounds are [published](Held::publish).
+    /// entries are copied. Returns the old array and its room, if there was one. The fast path of a
+    /// signal handler finds the magazine empty meanwhile, and full until the bounds are
+    /// [published](Held::publish).
     ///
     /// # Safety
+    /// - As [`Held::pop`].
     /// - The array is the caller's, of [`array_bytes`], and has room for the entries.
-    pub unsafe fn set_array(
+    pub(crate) unsafe fn set_array(
         &mut self,
         array: NonNull<u8>,
         room: usize,
@@ -218,13 +226,16 @@ impl<'a> Held<'a> {
         self.bounds.base = base.as_ptr().addr();
         self.bounds.floor = self.bounds.base;
         self.bounds.room = room as u32;
-        self.set_filled(filled);
+        // SAFETY: the entries were copied there.
+        unsafe { self.set_filled(filled) };
         old
     }
 
-    /// Takes the array of an empty magazine away, and how many entries it has room for. For the
-    /// owner only.
-    pub fn take_array(&mut self) -> Option<(NonNull<u8>, usize)> {
+    /// Takes the array of an empty magazine away, and how many entries it has room for.
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    pub(crate) unsafe fn take_array(&mut self) -> Option<(NonNull<u8>, usize)> {
         debug_assert_eq!(self.filled(), 0);
         let old = core::mem::replace(self.bounds, Bounds::none(no_entries()));
         // A handler that frees finds the magazine full from here on, one that allocates finds it
@@ -233,6 +244,15 @@ impl<'a> Held<'a> {
         self.magazine.top.store(no_entries(), Ordering::Relaxed);
         self.publish();
         old.array()
+    }
+
+    /// The blocks in the magazine, oldest first. Its owner may change an entry meanwhile by a store
+    /// of one word: each address was in the magazine, or is now.
+    pub fn blocks(&self) -> impl Iterator<Item = usize> + '_ {
+        let first = self.bounds.floor as *const plain::AtomicUsize;
+        // SAFETY: the array stays while the cache's lock is held, and has that many entries.
+        (0..self.filled())
+            .map(move |entry| unsafe { &*first.add(entry) }.load(plain::Ordering::Relaxed))
     }
 
     /// The block that has `above` newer ones over it, whatever the fast path may do.
@@ -246,30 +266,36 @@ impl<'a> Held<'a> {
     }
 
     /// Whether a block is one of the two newest ones: freed once more, it was freed twice. For the
-    /// owner only.
-    pub fn is_newest(&self, block: *mut u8) -> bool {
+    /// owner, who alone changes these.
+    pub(crate) fn is_newest(&self, block: *mut u8) -> bool {
         (0..2).any(|above| self.below(above) == Some(block))
     }
 
-    /// The newest block if it lies again among the two below it: it was freed twice. For the owner
-    /// only.
-    pub fn repeated(&self) -> Option<*mut u8> {
+    /// The newest block if it lies again among the two below it: it was freed twice. For the owner,
+    /// who alone changes these.
+    pub(crate) fn repeated(&self) -> Option<*mut u8> {
         let newest = self.below(0)?;
         let is_below = (1..3).any(|above| self.below(above) == Some(newest));
         is_below.then_some(newest)
     }
 
-    /// Takes the newest block, whatever the fast path may do. For the owner only.
-    pub fn pop(&mut self) -> Option<*mut u8> {
+    /// Takes the newest block, whatever the fast path may do.
+    ///
+    /// # Safety
+    /// - The calling thread owns the cache, or no thread does and nothing else reaches it.
+    pub(crate) unsafe fn pop(&mut self) -> Option<*mut u8> {
         let newest = self.below(0)?;
         let top = self.magazine.top.load(Ordering::Relaxed) - 8;
         self.magazine.top.store(top, Ordering::Relaxed);
         Some(newest)
     }
 
-    /// Adds a block, whatever the fast path may do; false if the magazine is full. For the owner
-    /// only.
-    pub fn push(&mut self, block: *mut u8) -> bool {
+    /// Adds a block, whatever the fast path may do; false if the magazine is full.
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    /// - `block` is a block of the magazine's class that nothing uses any more.
+    pub(crate) unsafe fn push(&mut self, block: *mut u8) -> bool {
         let top = self.magazine.top.load(Ordering::Relaxed);
         if top >= self.bounds.base + self.bounds.capacity as usize * 8 {
             return false;
@@ -282,7 +308,7 @@ impl<'a> Held<'a> {
 
     /// A drainer's first step: publishes a bottom that leaves the newest block to the owner. `None`
     /// if there is nothing to take below it.
-    pub fn offer(&mut self) -> Option<usize> {
+    pub(crate) fn offer(&mut self) -> Option<usize> {
         let bottom = self.to_offer()?;
         match self.path {
             FastPath::On => self.magazine.bottom.store(bottom, Ordering::Relaxed),
@@ -301,7 +327,7 @@ impl<'a> Held<'a> {
 
     /// The bottom that a drainer offered and that has not been put back since; `None` if there is
     /// none.
-    pub fn offered(&self) -> Option<usize> {
+    pub(crate) fn offered(&self) -> Option<usize> {
         let bottom = match self.path {
             FastPath::On => self.magazine.bottom.load(Ordering::Relaxed),
             FastPath::Sampling => self.sampling_bottom.load(Ordering::Relaxed),
@@ -312,11 +338,15 @@ impl<'a> Held<'a> {
 
     /// A drainer's step after the heavy barrier: gives `take` the entries below the bottom that was
     /// offered, if they are the drainer's. Returns how many.
-    pub fn collect(&mut self, take: impl FnOnce(&[usize])) -> usize {
+    ///
+    /// # Safety
+    /// - The owner has passed a full barrier since the bottom was offered.
+    pub(crate) unsafe fn collect(&mut self, take: impl FnOnce(&[usize])) -> usize {
         let offered = self.offered();
         match offered.filter(|&bottom| self.is_ceded(bottom)) {
             Some(bottom) => {
-                let taken = self.cede(bottom, take);
+                // SAFETY: it was offered before the barrier, and the owner's top is above it.
+                let taken = unsafe { self.cede(bottom, take) };
                 self.guard_floor();
                 taken
             }
@@ -330,7 +360,10 @@ impl<'a> Held<'a> {
     }
 
     /// Gives `take` the entries from the floor to `bottom`, which is the floor from now on.
-    pub(crate) fn cede(&mut self, bottom: usize, take: impl FnOnce(&[usize])) -> usize {
+    ///
+    /// # Safety
+    /// - `bottom` was offered before a full barrier of the owner, and it [is ceded](Held::is_ceded).
+    pub(crate) unsafe fn cede(&mut self, bottom: usize, take: impl FnOnce(&[usize])) -> usize {
         let (floor, count) = (self.bounds.floor, (bottom - self.bounds.floor) / 8);
         self.bounds.floor = bottom;
         // SAFETY: entries of the array below the published bottom: the owner does not touch them
@@ -341,7 +374,7 @@ impl<'a> Held<'a> {
 
     /// The entries of the array below the new floor went to a drainer: its last ones become the
     /// guard.
-    pub fn guard_floor(&mut self) {
+    pub(crate) fn guard_floor(&mut self) {
         let floor = self.bounds.floor;
         debug_assert!(floor > self.bounds.base);
         // SAFETY: words of the array and its guard, which the owner only compares with.

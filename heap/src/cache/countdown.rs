@@ -12,12 +12,12 @@ pub struct Counted {
     /// Entries of the magazine at and above this address may be popped by
     /// `pop_counted`; out of reach unless the fast path is
     /// [`super::bounds::FastPath::Sampling`]. Written under the cache's lock.
-    pub bottom: AtomicUsize,
+    pub(super) bottom: AtomicUsize,
     /// Blocks to be given out before the next sample; below 0, that one is due. Written by the
     /// owner, and by who switches sampling, under the cache's lock, while `bottom` is out of the
     /// owner's reach. (An owner that had it in reach just before may yet write what it counted down
     /// from: one draw too many or too few.)
-    pub ahead: AtomicI32,
+    pub(super) ahead: AtomicI32,
     /// Refills and flushes since the shrinking hand last came by. Under the cache's lock.
     misses: AtomicU32,
     /// Refills so far; wraps. Under the cache's lock.

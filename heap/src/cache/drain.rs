@@ -89,9 +89,11 @@ impl Heap {
     fn flush_all(&'static self, cache: &Cache) {
         let mut open = cache.open();
         for class in Class::all() {
-            open.magazine(class).settle();
+            // SAFETY: the thread's own cache.
+            unsafe { open.magazine(class).settle() };
             let filled = open.magazine(class).filled();
-            self.flush(&mut open, class, filled);
+            // SAFETY: as above; settled.
+            unsafe { self.flush(&mut open, class, filled) };
         }
     }
 
@@ -188,7 +190,10 @@ impl Heap {
             for class in open.classes() {
                 let has_room = left != Some(0);
                 if let Some(left) = left.as_mut().filter(|_| stands && has_room) {
-                    let taken = open.magazine(class).collect(|blocks| gather.add(blocks));
+                    // SAFETY: what a drainer takes out of a magazine, nothing uses.
+                    let add = |blocks: &[usize]| unsafe { gather.add(blocks) };
+                    // SAFETY: the batch was offered, then came the heavy barrier.
+                    let taken = unsafe { open.magazine(class).collect(add) };
                     *left = left.saturating_sub(taken);
                 }
                 match is_unused && has_room {
@@ -237,22 +242,22 @@ mod tests {
     use super::*;
     use crate::cache::heap::HEAP;
     use crate::cache::machine;
-    use crate::cache::magazine::Tag;
     use crate::cache::thread_cache::ORPHANED;
+    use crate::testing::own_cache;
     use std::sync::{Barrier, OnceLock};
     use std::vec::Vec;
 
     #[test]
     fn an_owner_ends_what_a_drainer_left_in_the_middle() {
         let (cache, class) = (HEAP.enter().expect("a cache"), Class::of_size(328));
-        HEAP.refill(cache, class);
-        HEAP.refill(cache, class);
+        own_cache::refill(cache, class);
+        own_cache::refill(cache, class);
         cache.open().set_offering(true);
         let mut slow = 0;
-        while machine::pop_sized(cache, 328).is_none() {
+        while own_cache::pop_sized(cache, 328).is_none() {
             assert!(slow < 1000, "the fast path stays barred");
-            let block = HEAP.refill(cache, class);
-            HEAP.put(cache, class, block);
+            let block = own_cache::refill(cache, class);
+            own_cache::put(cache, class, block);
             slow += 1;
         }
         assert!(slow > 1);
@@ -268,10 +273,12 @@ mod tests {
             false => own,
         };
         let class = Class::of_size(size);
-        let blocks: Vec<_> = (0..count).map(|_| HEAP.refill(cache, class)).collect();
+        let blocks: Vec<_> = (0..count)
+            .map(|_| own_cache::refill(cache, class))
+            .collect();
         blocks
             .into_iter()
-            .for_each(|block| HEAP.put(cache, class, block));
+            .for_each(|block| own_cache::put(cache, class, block));
     }
 
     #[test]
@@ -359,13 +366,12 @@ mod tests {
         // On its slow path, then on its fast path only.
         let (before, after, is_drained) = grants_around_a_drain(|cache| {
             let class = Class::of_size(4000);
-            HEAP.put(cache, class, HEAP.refill(cache, class));
+            own_cache::put(cache, class, own_cache::refill(cache, class));
         });
         assert!(after >= before, "after a refill: {before}, {after}");
         assert!(!is_drained);
         let (before, after, is_drained) = grants_around_a_drain(|cache| {
-            let magazine = cache.magazine(Tag::of(Class::of_size(48)));
-            assert!(magazine.pop().is_some());
+            assert!(own_cache::pop(cache, Class::of_size(48)).is_some());
         });
         assert_eq!((after, is_drained), (before, false), "after a pop");
     }

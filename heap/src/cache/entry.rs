@@ -98,10 +98,13 @@ impl Heap {
     fn empty(&'static self, cache: &Cache) {
         let mut open = cache.open();
         for class in Class::all() {
-            open.magazine(class).settle();
+            // SAFETY: the calling thread's own cache.
+            unsafe { open.magazine(class).settle() };
             let filled = open.magazine(class).filled();
-            self.flush(&mut open, class, filled);
-            let array = open.take_array(class);
+            // SAFETY: as above; settled.
+            unsafe { self.flush(&mut open, class, filled) };
+            // SAFETY: as above.
+            let array = unsafe { open.take_array(class) };
             if let Some((array, room)) = array {
                 // SAFETY: the array was allocated for this room; drainers are locked out and find
                 // none from now on.

@@ -51,7 +51,7 @@ pub struct Heap {
     pub stacks: Pool,
 }
 
-const _: () = assert!(Tag::STACK.0 == crate::stacks::TAG);
+const _: () = assert!(Tag::STACK.byte() == crate::stacks::TAG);
 
 /// What slabs keep beside their slices.
 const SIDES: Sides = Sides {
@@ -157,7 +157,8 @@ impl Heap {
         let Some(place) = self.pages.locate(address) else {
             return Found::Foreign;
         };
-        match Tag(place.tag()) {
+        // SAFETY: only bytes of tags are written to the table.
+        match unsafe { Tag::from_byte(place.tag()) } {
             Tag::LARGE => Found::Large(place),
             Tag::STACK => Found::Stack,
             Tag::SAMPLED => Found::Sampled(place),
@@ -220,7 +221,8 @@ impl Heap {
             misuse::no_block(Call::Free, address);
         };
         let origin = Origin::metadata(self, Age::New);
-        if !self.meta.give(slab, address, bytes, &origin) {
+        // SAFETY: the caller's promise.
+        if !unsafe { self.meta.give(slab, address, bytes, &origin) } {
             misuse::double_free(address, bytes);
         }
     }
@@ -299,7 +301,9 @@ impl Origin {
     }
 }
 
-impl Source for Origin {
+// SAFETY: slabs are records of slices in the side table, which are never freed; each is carved in a
+// span that `pages` has just given out, and purged where the caller says that nothing is used.
+unsafe impl Source for Origin {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         if self.supply == Supply::Listed {
             return None;
@@ -319,7 +323,7 @@ impl Source for Origin {
         // aligned to 64, zero at first.
         unsafe { slab.carve(class, base, zero, self.pages(), far) };
         if self.use_ == Use::Slab {
-            place.set_tag(Tag::of(class).0);
+            place.set_tag(Tag::of(class).byte());
         }
         Some(NonNull::from(slab))
     }

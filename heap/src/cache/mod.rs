@@ -2,6 +2,7 @@
 
 #[cfg(all(not(loom), target_arch = "aarch64"))]
 mod aarch64;
+#[cfg_attr(loom, allow(dead_code))]
 pub mod bounds;
 #[cfg(not(loom))]
 pub mod budget;

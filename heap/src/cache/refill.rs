@@ -43,14 +43,19 @@ pub(super) enum Paced {
 impl Heap {
     /// Fills the magazine of `class` to half of its capacity and takes one block. Null when out of
     /// memory. Aborts if the newest block was freed twice.
-    pub fn refill(&'static self, cache: &Cache, class: Class) -> *mut u8 {
+    ///
+    /// # Safety
+    /// - `cache` is the calling thread's own.
+    pub unsafe fn refill(&'static self, cache: &Cache, class: Class) -> *mut u8 {
         let mut open = cache.open();
-        open.magazine(class).settle();
+        // SAFETY: the caller's promise.
+        unsafe { open.magazine(class).settle() };
         open.lose_patience();
         if let Some(twice) = open.magazine(class).repeated() {
             misuse::double_free(twice.addr(), class.bytes());
         }
-        if let Some(block) = open.magazine(class).pop() {
+        // SAFETY: the caller's promise.
+        if let Some(block) = unsafe { open.magazine(class).pop() } {
             return block;
         }
         let share = self.learn(&mut open, class);
@@ -61,7 +66,8 @@ impl Heap {
         }
         self.fill(&mut open, class);
         let paced = self.tidy(&mut open);
-        let block = open.magazine(class).pop().unwrap_or(ptr::null_mut());
+        // SAFETY: the caller's promise.
+        let block = unsafe { open.magazine(class).pop() }.unwrap_or(ptr::null_mut());
         drop(open);
         self.reclaim_for(share);
         if paced == Paced::Due {
@@ -96,7 +102,8 @@ impl Heap {
             // SAFETY: the entries written are [at, at + got), inside the array.
             unsafe { ptr::copy(at, base, got) };
         }
-        open.magazine(class).set_filled(got);
+        // SAFETY: as above; the owner fills it.
+        unsafe { open.magazine(class).set_filled(got) };
     }
 
     /// Lets a thread that has next to nothing take from those that sleep.
@@ -204,10 +211,12 @@ impl Heap {
 
     /// Halves a capacity and gives back what no longer fits.
     fn shrink(&'static self, open: &mut Opened<'_>, class: Class) {
-        open.magazine(class).settle();
+        // SAFETY: only the owner's slow path shrinks.
+        unsafe { open.magazine(class).settle() };
         let capacity = open.magazine(class).bounds.capacity as usize;
         let excess = open.magazine(class).filled().saturating_sub(capacity / 2);
-        self.flush(open, class, excess);
+        // SAFETY: as above; settled.
+        unsafe { self.flush(open, class, excess) };
         let less = (capacity - capacity / 2) * class.bytes();
         self.budget.restore(less);
         open.inner.granted -= less;
@@ -262,6 +271,7 @@ fn most_capacity(class: Class) -> usize {
 mod tests {
     use super::*;
     use crate::cache::heap::HEAP;
+    use crate::testing::own_cache;
     use std::sync::Barrier;
     use std::vec::Vec;
 
@@ -276,13 +286,13 @@ mod tests {
         for _ in 0..8 {
             let blocks: Vec<_> = (0..CAPACITY)
                 .map(|_| {
-                    let held = cache.open().magazine(class).pop();
-                    held.unwrap_or_else(|| HEAP.refill(cache, class))
+                    let held = own_cache::pop_held(cache, class);
+                    held.unwrap_or_else(|| own_cache::refill(cache, class))
                 })
                 .collect();
             blocks
                 .into_iter()
-                .for_each(|block| HEAP.put(cache, class, block));
+                .for_each(|block| own_cache::put(cache, class, block));
         }
         let capacity = cache.open().magazine(class).bounds.capacity as usize;
         // All arrays are in use at once.

@@ -19,9 +19,9 @@ pub struct Cache {
     pub tags: [Tag; TABLE_BYTES + 1],
     /// Requests of fewer bytes are served by [`super::machine::pop_sized`]; 0 unless the fast path
     /// is on and no drainer is at work. Written under the lock.
-    pub below: AtomicUsize,
+    pub(super) below: AtomicUsize,
     /// By class index: what the profiler counts.
-    pub counted: [Counted; CLASSES + 1],
+    pub(super) counted: [Counted; CLASSES + 1],
     /// By what rate that was drawn, and what lies ahead of large blocks.
     pub drawn: Drawn,
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the
@@ -40,7 +40,7 @@ pub struct Cache {
 }
 
 /// What the slow path knows.
-pub struct Inner {
+pub(super) struct Inner {
     /// By class index; 0 unused.
     pub bounds: [Bounds; CLASSES + 1],
     /// The classes that have an array, by index.
@@ -206,7 +206,7 @@ impl Cache {
     /// The magazine of `tag`.
     #[inline(always)]
     pub fn magazine(&self, tag: Tag) -> &Magazine {
-        let offset = tag.0 as usize * 8;
+        let offset = tag.byte() as usize * 8;
         debug_assert!(offset + size_of::<Magazine>() <= MAGAZINES * size_of::<Magazine>());
         debug_assert!(offset.is_multiple_of(size_of::<Magazine>()));
         // SAFETY: tags are multiples of the stride and none is larger than LARGE, whose magazine is
@@ -215,19 +215,22 @@ impl Cache {
     }
 
     /// What is counted of the class of `tag`.
+    ///
+    /// # Safety
+    /// - `tag` is a class's.
     #[inline(always)]
-    pub(super) fn counted_of(&self, tag: Tag) -> &Counted {
-        let offset = tag.0 as usize * 8;
+    pub(super) unsafe fn counted_of(&self, tag: Tag) -> &Counted {
+        let offset = tag.byte() as usize * 8;
         debug_assert!(offset / size_of::<Counted>() <= CLASSES);
         debug_assert!(offset.is_multiple_of(size_of::<Counted>()));
-        // SAFETY: tags of requests are those of classes, multiples of the stride.
+        // SAFETY: the caller's promise: one of the first tags, which are multiples of the stride.
         unsafe { &*self.counted.as_ptr().byte_add(offset) }
     }
 
     /// What tells where blocks of `tag` start.
     #[inline(always)]
     pub fn start(&self, tag: Tag) -> Start {
-        let offset = tag.0 as usize * 4;
+        let offset = tag.byte() as usize * 4;
         debug_assert!(offset + size_of::<Start>() <= size_of_val(&self.starts));
         debug_assert!(offset.is_multiple_of(size_of::<Start>()));
         // SAFETY: as of `magazine`; a start is half as long.
@@ -270,7 +273,7 @@ pub struct Opened<'a> {
     /// The cache.
     pub cache: &'a Cache,
     /// What the lock guards.
-    pub inner: &'a mut Inner,
+    pub(super) inner: &'a mut Inner,
     _guard: Guard<'a>,
 }
 
@@ -309,7 +312,7 @@ impl Opened<'_> {
     ///
     /// # Safety
     /// - As [`Held::set_array`].
-    pub unsafe fn set_array(
+    pub(super) unsafe fn set_array(
         &mut self,
         class: Class,
         array: NonNull<u8>,
@@ -321,9 +324,13 @@ impl Opened<'_> {
     }
 
     /// Takes the array of an empty magazine away. See [`Held::take_array`].
-    pub fn take_array(&mut self, class: Class) -> Option<(NonNull<u8>, usize)> {
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    pub(super) unsafe fn take_array(&mut self, class: Class) -> Option<(NonNull<u8>, usize)> {
         self.inner.arrays[class.index() / 64] &= !(1 << (class.index() % 64));
-        self.magazine(class).take_array()
+        // SAFETY: the caller's promise.
+        unsafe { self.magazine(class).take_array() }
     }
 
     /// A number that changes when the owner allocates or frees, most likely: where its magazines
@@ -362,6 +369,11 @@ impl Opened<'_> {
         class
     }
 
+    /// Bytes of blocks that the magazines together may hold.
+    pub fn granted(&self) -> usize {
+        self.inner.granted
+    }
+
     /// What the profiler counts of `class`.
     pub fn counted(&self, class: Class) -> &Counted {
         &self.cache.counted[class.index()]
@@ -376,20 +388,20 @@ impl Opened<'_> {
 
     /// Says whether a drainer offers what the magazines hold. The owner's pops see it from the next
     /// barrier on.
-    pub fn set_offering(&mut self, is_offering: bool) {
+    pub(super) fn set_offering(&mut self, is_offering: bool) {
         self.inner.access.set_offering(is_offering);
         self.publish_access();
     }
 
     /// Lets pops for a size see what they may do.
-    pub fn publish_access(&mut self) {
+    pub(super) fn publish_access(&mut self) {
         self.inner
             .access
             .publish(&self.cache.below, TABLE_BYTES + 1);
     }
 
     /// The owner takes a block by its slow path: now and then it ends what a drainer offers.
-    pub fn lose_patience(&mut self) {
+    pub(super) fn lose_patience(&mut self) {
         if self.inner.access.loses_patience() {
             self.set_path(self.inner.access.path);
         }
@@ -397,7 +409,7 @@ impl Opened<'_> {
 
     /// In a fork's child: a drainer that stayed in the parent may have raised a floor without a
     /// guard below it.
-    pub fn guard_floors(&mut self) {
+    pub(super) fn guard_floors(&mut self) {
         for class in self.classes() {
             let mut magazine = self.magazine(class);
             if magazine.bounds.floor > magazine.bounds.base {
@@ -410,8 +422,8 @@ impl Opened<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::machine;
     use crate::cache::magazine::GUARD;
+    use crate::testing::own_cache;
     use std::boxed::Box;
 
     fn new_cache() -> Box<Cache> {
@@ -434,7 +446,8 @@ mod tests {
         // SAFETY: the array has room for a guard and the other entries, and outlives the cache's
         // use.
         unsafe { open.set_array(class, NonNull::from(array).cast(), COUNT - GUARD) };
-        open.magazine(class).set_filled(filled);
+        // SAFETY: the array holds more.
+        unsafe { open.magazine(class).set_filled(filled) };
         open.set_path(FastPath::On);
     }
 
@@ -447,17 +460,18 @@ mod tests {
         fill(&mut open, other, &mut others, 1);
         open.magazine(class).shut();
         let magazine = cache.magazine(Tag::of(class));
-        assert_eq!(magazine.pop(), None);
-        assert_eq!(machine::pop_sized(&cache, 64), None);
+        assert_eq!(own_cache::pop(&cache, class), None);
+        assert_eq!(own_cache::pop_sized(&cache, 64), None);
         assert!(magazine.top.load(Ordering::Relaxed) >= magazine.limit.load(Ordering::Relaxed));
         assert_eq!(
-            machine::pop_sized(&cache, 128).map(|block| block.addr()),
+            own_cache::pop_sized(&cache, 128).map(|block| block.addr()),
             Some(7)
         );
-        open.magazine(class).set_filled(1);
+        // SAFETY: its array holds more.
+        unsafe { open.magazine(class).set_filled(1) };
         open.magazine(class).publish();
         assert_eq!(
-            machine::pop_sized(&cache, 64).map(|block| block.addr()),
+            own_cache::pop_sized(&cache, 64).map(|block| block.addr()),
             Some(7)
         );
     }
@@ -475,6 +489,6 @@ mod tests {
         bounds.floor = bounds.base + 8 * 8;
         open.guard_floors();
         open.set_path(FastPath::On);
-        assert_eq!(machine::pop_sized(&cache, 64), None);
+        assert_eq!(own_cache::pop_sized(&cache, 64), None);
     }
 }

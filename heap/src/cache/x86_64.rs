@@ -99,8 +99,11 @@ pub fn slot_address() -> usize {
 /// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice,
 /// if requests of that size are not in the table, or if a drainer is at work or the
 /// fast path is not on.
+///
+/// # Safety
+/// - `cache` is the calling thread's own, or a sentinel.
 #[inline(always)]
-pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
+pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     // SAFETY: only reads the cache's own word.
     unsafe {
         asm!(
@@ -117,13 +120,17 @@ pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     // SAFETY: `below` is at most the table's length.
     let tag = unsafe { *cache.tags.get_unchecked(size) };
     // While the bound is above 0, every class's top stands above an entry or the guard.
-    take(cache, tag, top(cache, tag))
+    // SAFETY: the caller's promise.
+    unsafe { take(cache, tag, top(cache, tag)) }
 }
 
 /// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries
 /// below, or if the magazine is closed.
+///
+/// # Safety
+/// - `cache` is the calling thread's own, or a sentinel.
 #[inline(always)]
-pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+pub unsafe fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     let top = top(cache, tag);
     // SAFETY: only reads the magazine's bottom; the tag is one of a magazine (see
     // `Cache::magazine`).
@@ -133,19 +140,25 @@ pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
             "jbe {slow}",
             top = in(reg) top,
             cache = in(reg) cache,
-            tag = in(reg) tag.0 as usize,
+            tag = in(reg) tag.byte() as usize,
             slow = label { return None },
             options(nostack, readonly),
         );
     }
-    take(cache, tag, top)
+    // SAFETY: the caller's promise; the top stands above the bottom.
+    unsafe { take(cache, tag, top) }
 }
 
 /// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this
-/// one is to be sampled, if there is none, or if nothing is counted. For the owner only.
+/// one is to be sampled, if there is none, or if nothing is counted.
+///
+/// # Safety
+/// - `cache` is the calling thread's own, or a sentinel.
+/// - `tag` is a class's.
 #[inline(always)]
-pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
-    let counted = cache.counted_of(tag);
+pub unsafe fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    // SAFETY: the caller's promise.
+    let counted = unsafe { cache.counted_of(tag) };
     debug_assert!(!cache.is_sentinel() || counted.bottom.load(Ordering::Relaxed) == 0);
     let top = top(cache, tag);
     // SAFETY: reads what is counted of the tag's class (see `Cache::counted_of`), and writes the
@@ -159,14 +172,15 @@ pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
             "js {slow}",
             top = in(reg) top,
             cache = in(reg) cache,
-            tag = in(reg) tag.0 as usize,
+            tag = in(reg) tag.byte() as usize,
             bottom_at = const offset_of!(Cache, counted) + offset_of!(Counted, bottom),
             ahead_at = const offset_of!(Cache, counted) + offset_of!(Counted, ahead),
             slow = label { return None },
             options(nostack),
         );
     }
-    take(cache, tag, top)
+    // SAFETY: the caller's promise; the top stands above the bottom.
+    unsafe { take(cache, tag, top) }
 }
 
 /// A magazine's top. By hand, or compilers keep the offset in a register of its own for the next
@@ -181,7 +195,7 @@ fn top(cache: &Cache, tag: Tag) -> usize {
             "mov {top}, qword ptr [{cache} + {tag}*8]",
             top = lateout(reg) top,
             cache = in(reg) cache,
-            tag = in(reg) tag.0 as usize,
+            tag = in(reg) tag.byte() as usize,
             options(nostack, preserves_flags, readonly),
         );
     }
@@ -190,8 +204,11 @@ fn top(cache: &Cache, tag: Tag) -> usize {
 
 /// The newest block of a magazine whose top is `top`, and stands above an entry or the guard;
 /// `None` if it lies again two entries below, as in an empty magazine.
+///
+/// # Safety
+/// - As [`pop`]; `top` is as it says.
 #[inline(always)]
-fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
+unsafe fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
     // SAFETY: entries between bottom and top are the owner's (see `Magazine::take`).
     let block = unsafe { *((top - 8) as *const *mut u8) };
     // SAFETY: only reads a word, an entry or one of the guard. By hand, for a drainer may be
@@ -212,7 +229,7 @@ fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
         asm!(
             "sub qword ptr [{cache} + {tag}*8], 8",
             cache = in(reg) cache,
-            tag = in(reg) tag.0 as usize,
+            tag = in(reg) tag.byte() as usize,
             options(nostack),
         );
     }
@@ -276,10 +293,13 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
 
 /// Defines `$name`, which jumps to `$slow` with the return address of the caller, which is on top of
 /// the stack, as its second argument.
+///
+/// # Safety of the defined function
+/// - As `$slow`.
 macro_rules! with_caller {
     ($name:ident, $slow:path) => {
         #[unsafe(naked)]
-        extern "C" fn $name(block: *mut u8) {
+        unsafe extern "C" fn $name(block: *mut u8) {
             core::arch::naked_asm!("mov rsi, [rsp]", "jmp {slow}", slow = sym $slow)
         }
     };

@@ -28,8 +28,15 @@ impl Class {
     /// Class number `index`, 1 to [`CLASSES`].
     #[inline]
     pub const fn new(index: usize) -> Class {
-        debug_assert!(index >= 1 && index <= CLASSES);
+        assert!(index >= 1 && index <= CLASSES);
         Class(index as u8)
+    }
+
+    /// The class whose number stands in a slab's record.
+    #[inline]
+    pub(super) fn of_record(number: u8) -> Class {
+        debug_assert!((1..=CLASSES).contains(&usize::from(number)));
+        Class(number)
     }
 
     /// The built-in class for `size` bytes (at most [`MAX_BLOCK`]) at an alignment of 16.

@@ -149,7 +149,8 @@ impl Depots {
         match slab.class() {
             Some(now) if now == class => Some(claim),
             Some(other) => {
-                let _ = self.give(slab, other, claim.word, claim.bits, source);
+                // SAFETY: claimed just now.
+                let _ = unsafe { self.give(slab, other, claim.word, claim.bits, source) };
                 None
             }
             None => unreachable!("a slab with claimed blocks has a class"),
@@ -166,7 +167,10 @@ impl Depots {
 
     /// Gives the blocks `bits` of `word` back. `Err` holds the bits that were free already (a
     /// double free).
-    pub fn give<S: Source>(
+    ///
+    /// # Safety
+    /// - As [`Slab::give`]; `slab` is one of `class`, of these depots.
+    pub unsafe fn give<S: Source>(
         &self,
         slab: &Slab,
         class: Class,
@@ -174,7 +178,8 @@ impl Depots {
         bits: u64,
         source: &S,
     ) -> Result<(), u64> {
-        match slab.give(class, word, bits) {
+        // SAFETY: the caller's promise.
+        match unsafe { slab.give(class, word, bits) } {
             Given::Done => Ok(()),
             Given::Unlisted => {
                 self.of(class).list(slab, class, source);

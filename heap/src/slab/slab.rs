@@ -122,7 +122,11 @@ pub enum Given {
 }
 
 /// Where slabs come from and go to.
-pub trait Source {
+///
+/// # Safety
+/// - A fresh slab's record is never freed, and its slice is the slab's until it retires.
+/// - After [`Source::purge`] the pages of these units read as zero, or it returned false.
+pub unsafe trait Source {
     /// A carved slab of `class`, not listed; `None` when out of memory, or when it is to be of
     /// resident pages and there are none.
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>>;
@@ -236,7 +240,7 @@ impl Slab {
     pub fn class(&self) -> Option<Class> {
         match self.class.load(Ordering::Relaxed) {
             0 => None,
-            index => Some(Class::new(index as usize)),
+            index => Some(Class::of_record(index)),
         }
     }
 
@@ -337,7 +341,11 @@ impl Slab {
     }
 
     /// Gives the blocks `bits` of `word` back: one atomic operation.
-    pub fn give(&self, class: Class, word: usize, bits: u64) -> Given {
+    ///
+    /// # Safety
+    /// - The caller has claimed them, and nothing uses them any more. Where one was given back
+    ///   already, [`Given::Twice`] or a later claim of the same block tells.
+    pub unsafe fn give(&self, class: Class, word: usize, bits: u64) -> Given {
         // Before the bits are set: from then on they may be claimed and withheld like any other.
         let withheld = self.withheld_bits(class, word);
         let before = self.words(class)[word].fetch_or(bits, Ordering::AcqRel);
@@ -483,7 +491,8 @@ mod tests {
         give(&depots, &slices, class, blocks[4]).unwrap();
         assert_eq!(give(&depots, &slices, class, blocks[4]), Err(1 << 4));
         assert_eq!(
-            slices.slab(blocks[4]).give(class, 0, 1 << 20),
+            // SAFETY: refused.
+            unsafe { slices.slab(blocks[4]).give(class, 0, 1 << 20) },
             Given::Twice(1 << 20)
         );
     }

@@ -140,14 +140,16 @@ impl World {
                 };
                 let ceded = |bottom: &usize| flaw == Flaw::Check || held.is_ceded(*bottom);
                 if let Some(bottom) = offered.filter(ceded) {
-                    held.cede(bottom, |blocks| taken.extend(blocks));
+                    // SAFETY: of the array; whether of the drainer, the model finds out.
+                    unsafe { held.cede(bottom, |blocks| taken.extend(blocks)) };
                     if flaw != Flaw::Guard {
                         held.guard_floor();
                     }
                 }
             }
             _ if stands => {
-                held.collect(|blocks| taken.extend(blocks));
+                // SAFETY: as above.
+                unsafe { held.collect(|blocks| taken.extend(blocks)) };
             }
             _ => {}
         }
@@ -176,8 +178,10 @@ impl World {
     /// The owner's pop by a bottom.
     fn pop_typed(&self) -> Option<usize> {
         let sampling = || self.sampling_bottom.load(Ordering::Relaxed);
-        let quick = self.magazine.pop();
-        let quick = quick.or_else(|| self.magazine.pop_above(sampling()));
+        // SAFETY: the owner's.
+        let quick = unsafe { self.magazine.pop() };
+        // SAFETY: as above.
+        let quick = quick.or_else(|| unsafe { self.magazine.pop_above(sampling()) });
         quick
             .map(|block| block.addr())
             .or_else(|| self.pop_slowly())
@@ -185,7 +189,8 @@ impl World {
 
     fn pop_slowly(&self) -> Option<usize> {
         let mut inner = self.open();
-        self.settled(&mut inner).pop().map(|block| block.addr())
+        // SAFETY: the owner's.
+        unsafe { self.settled(&mut inner).pop() }.map(|block| block.addr())
     }
 
     fn settled<'a>(&'a self, inner: &'a mut Inner) -> Held<'a> {
@@ -193,15 +198,18 @@ impl World {
         let top = self.magazine.top.load(Ordering::Relaxed);
         assert!(top >= inner.bounds.floor, "what was taken came out twice");
         let mut held = self.held(inner);
-        held.settle();
+        // SAFETY: the owner's.
+        unsafe { held.settle() };
         held
     }
 
     /// The owner's push. With the fast path off, or full, by the slow path.
     fn push(&self, block: usize) {
-        if !self.magazine.push(block as *mut u8) {
+        // SAFETY: the owner's.
+        if !unsafe { self.magazine.push(block as *mut u8) } {
             let mut inner = self.open();
-            assert!(self.settled(&mut inner).push(block as *mut u8));
+            // SAFETY: as above.
+            assert!(unsafe { self.settled(&mut inner).push(block as *mut u8) });
         }
     }
 }

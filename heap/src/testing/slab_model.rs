@@ -62,7 +62,8 @@ impl Slices {
     }
 }
 
-impl Source for Slices {
+// SAFETY: the records live as long as the tests use them; no memory stands behind them.
+unsafe impl Source for Slices {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         let resident = self.resident.borrow();
         let has_pages = |number: &usize| resident[*number] != 0;
@@ -156,7 +157,8 @@ pub(crate) fn give(
 ) -> Result<(), u64> {
     let slab = slices.slab(block);
     let number = class.block_at(block - slab.base()).unwrap();
-    depots.give(slab, class, number / 64, 1 << (number % 64), slices)
+    // SAFETY: no memory stands behind the blocks.
+    unsafe { depots.give(slab, class, number / 64, 1 << (number % 64), slices) }
 }
 
 #[derive(Clone, Debug)]

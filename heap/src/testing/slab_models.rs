@@ -43,7 +43,8 @@ impl Pool {
     }
 }
 
-impl Source for Pool {
+// SAFETY: the records live as long as the tests use them; no memory stands behind them.
+unsafe impl Source for Pool {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         if pages == Pages::Resident {
             return None;
@@ -139,9 +140,9 @@ impl World {
         for (number, word, bits) in hand {
             self.held.lock().unwrap()[number][word] &= !bits;
             let slab = &self.pool.slabs[number];
-            self.depots
-                .give(slab, class, word, bits, &self.pool)
-                .expect("taken for a double free");
+            // SAFETY: no memory stands behind the blocks.
+            let given = unsafe { self.depots.give(slab, class, word, bits, &self.pool) };
+            given.expect("taken for a double free");
         }
     }
 

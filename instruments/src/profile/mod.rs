@@ -132,7 +132,7 @@ fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
     let span = HEAP.pages.alloc(1, 1, Use::Large, class.bytes())?;
     span.place.note(ptr::null_mut());
     record(&span.place, size, class.bytes(), rate);
-    span.place.set_tag(Tag::SAMPLED.0);
+    span.place.set_tag(Tag::SAMPLED.byte());
     Some(span.base.as_ptr())
 }
 

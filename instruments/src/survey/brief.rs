@@ -43,7 +43,7 @@ pub fn brief() -> Brief {
     };
     HEAP.pages.for_each_used(|place, use_| match use_ {
         Use::Slab => brief.live += bytes_out(&place),
-        Use::Large if place.tag() == Tag::SAMPLED.0 => brief.move_sampled(&place),
+        Use::Large if place.tag() == Tag::SAMPLED.byte() => brief.move_sampled(&place),
         Use::Large | Use::Stack | Use::Meta => {}
     });
     HEAP.registry
