@@ -31,7 +31,6 @@ tier calloc "$target/dist/neap-lab" calloc --quick
 tier memory "$target/dist/neap-lab" memory --mib 256
 tier retention "$target/dist/neap-lab" retention
 tier fragmentation "$target/dist/neap-lab" fragmentation
-tier mesh "$target/dist/neap-lab" mesh
 tier classes "$target/dist/neap-lab" classes
 # Prices have limits, which are only meaningful on a quiet machine.
 tier profile "$target/dist/neap-lab" profile --only truth

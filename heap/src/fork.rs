@@ -18,8 +18,8 @@
 //! | board | figures, or a board that is put up | that board goes with the parent's |
 //! | quarantine | a free of the oldest block | the block is lost |
 //! | profile | a region that is made | there is none |
-//! | step, draining | slabs to purge, blocks taken from caches | they are lost |
 //! | pace | sampling switched, for some caches | the thread's cache follows the next switch |
+//! | step, draining | slabs to purge, blocks taken from caches | they are lost |
 //! | registry | nothing: the list is whole | only the thread's own cache is left in it |
 //! | a cache's | anything | its magazines are lost, and it is out of the list |
 //! | depot, metadata's depot, page heap | no holder waits | |

@@ -1,22 +1,29 @@
 #![cfg_attr(not(any(test, loom)), no_std)]
-//! Neap: a memory system for Linux programs.
+//! The heap behind the crate `neap`. It makes no promises; programs use `neap` or libneap.so.
 //!
-//! # The rooms, top to bottom; each uses only what stands below it
+//! # The layers, top to bottom; each uses only what stands below it
 //!
-//! | room | what it does | what it does not know |
+//! | layer | what it does | what it does not know |
 //! |---|---|---|
-//! | [`front`] | the entry points every frontend shares, options, fork, the purge thread, statistics at exit | |
-//! | [`cache`] | magazines: fast path, refill, flush, draining, thread end; rounds of decay, pressure for memory | |
+//! | [`malloc`] [`free`] [`realloc`] [`large`], [`stacks::stack`] | the entry points, which every frontend shares | |
+//! | [`init`] [`fork`] | the start of the process, options, the thread's cache at first use; copies of the process | |
+//! | [`reclaim`] | rounds of decay, the purge thread, pressure for memory | |
+//! | [`hook`] | the one way to the instruments, which are a crate of their own | what they do |
+//! | [`cache`] | magazines: fast path, refill, flush, draining, thread end | |
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
 //! | [`page`] | the page heap: spans, zero state, fit, purge, limits, huge pages | size classes |
-//! | [`os`] | the only room that speaks to the kernel | the heap |
+//! | [`os`] | the only layer that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
-//! Plain data that other processes read as well stand in the crate `neap_shared`.
-//! `tests/layers.rs` fails on an upward edge.
+//! What [`reclaim`] remembers ([`reclaim::state`], [`reclaim::wakeup`]) is data of the heap, so
+//! [`cache`] names it. What other processes read as well stands in the crate `neap_shared`. What looks at
+//! the heap (the status board, the survey, the profiler, the unwinder, the checking and counting
+//! modes) is the crate `neap_instruments`, which depends on this one.
+//! `tests/structure.rs` fails on an upward edge, and on files that import each other in a circle.
 //!
-//! [`glossary`] explains the terms.
+//! [`glossary`] explains the terms. The entry points keep `errno`, return null when out of memory,
+//! and abort with one line on misuse.
 //!
 //! # Where each invariant stands
 //!
@@ -27,15 +34,15 @@
 //! - Which OS pages are zero: [`page`], carried through every change of hands.
 //! - Which pages of a slab in use are not resident: [`slab::page_set`]; how they are purged:
 //!   [`slab::decommitted`].
-//! - When a thread that purges may be started: [`purge`].
-//! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts:
-//!   [`cache::counted`].
-//! - The order of locks: board, quarantine, the profile's region, step of decay ([`cache::reclaim`]),
-//!   the profiler's pace ([`cache::pace`]), draining ([`cache::registry`]), registry, cache (no
-//!   rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread that holds
-//!   one takes one to the left of it only by `try_lock`. A lock's rank says where it stands
-//!   ([`os::gate::Rank`]), and a fork closes them in this order. The C library's list of streams
-//!   comes before all.
+//! - When a thread that purges may be started: [`reclaim::start`].
+//! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts without an
+//!   instruction on the fast path: [`cache::countdown`].
+//! - The order of locks: those of the instruments (board, quarantine, the profile's region, the
+//!   profiler's pace), step of decay ([`reclaim::state`]), draining ([`cache::registry`]), registry,
+//!   cache (no rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread
+//!   that holds one takes one to the left of it only by `try_lock`. A lock's rank says where it
+//!   stands ([`os::gate::Rank`]), and a fork closes them in this order. The C library's list of
+//!   streams comes before all.
 //! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
 //!   [`os::section`] checks it.
 //!

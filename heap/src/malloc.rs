@@ -20,7 +20,7 @@ pub fn allocate(size: usize) -> *mut u8 {
     }
 }
 
-/// What [`allocate`] can serve from the calling thread's magazine alone, counted by the profiler or
+/// What [`allocate`] can serve from the calling thread's magazine alone, while the profiler samples or
 /// not, else `None`. For frontends that keep all else off their hot path.
 #[inline(always)]
 pub fn allocate_hit(size: usize) -> Option<*mut u8> {
@@ -28,7 +28,7 @@ pub fn allocate_hit(size: usize) -> Option<*mut u8> {
     // SAFETY: the calling thread's own cache, or a sentinel.
     match unsafe { machine::pop_sized(cache, size) } {
         // SAFETY: as above; tags by size are classes'.
-        None if size <= TABLE_BYTES => unsafe { machine::pop_counted(cache, cache.tags[size]) },
+        None if size <= TABLE_BYTES => unsafe { machine::pop_sampling(cache, cache.tags[size]) },
         hit => hit,
     }
 }
@@ -136,7 +136,7 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
     // A thread without a cache gets one by the slow path; the other modes have their own ways.
     let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain || HEAP.is_sampling();
     if simply || !HEAP.depots.next_is_fresh(class) {
-        return zeroed(allocate_counted(size, class), extent.bytes(size, class));
+        return zeroed(allocate_sampling(size, class), extent.bytes(size, class));
     }
     match HEAP.take_known(class) {
         (block, Known::Zero) => block,
@@ -160,7 +160,7 @@ fn pop(tag: Tag, class: Class, size: usize) -> *mut u8 {
     // SAFETY: the calling thread's own cache, or a sentinel.
     match unsafe { machine::pop(current(), tag) } {
         Some(block) => block,
-        None => allocate_counted(size, class),
+        None => allocate_sampling(size, class),
     }
 }
 
@@ -179,9 +179,9 @@ pub fn allocate_missed(size: usize) -> *mut u8 {
 
 /// The magazine is empty, or the profiler counts what it gives out.
 #[inline(never)]
-fn allocate_counted(size: usize, class: Class) -> *mut u8 {
+fn allocate_sampling(size: usize, class: Class) -> *mut u8 {
     // SAFETY: the calling thread's own cache, or a sentinel.
-    match unsafe { machine::pop_counted(current(), Tag::of(class)) } {
+    match unsafe { machine::pop_sampling(current(), Tag::of(class)) } {
         Some(block) => block,
         None => allocate_slow(size, class),
     }

@@ -106,7 +106,7 @@ impl Instruments for All {
     }
 
     fn locks(&self) -> &'static [&'static Lock] {
-        static LOCKS: [&Lock; 3] = [attach::LOCK, check::LOCK, profile::LOCK];
+        static LOCKS: [&Lock; 4] = [attach::LOCK, check::LOCK, profile::LOCK, profile::PACE_LOCK];
         &LOCKS
     }
 

@@ -1,243 +1,395 @@
-//! A campaign: every workload under every peer, in interleaved rounds, within a time budget.
-
-use std::time::{Duration, Instant};
-
-use indicatif::ProgressBar;
+//! The comparison of allocators: every workload under every peer, in interleaved rounds; then the
+//! counts of instructions and system calls.
 
 use crate::counts;
-use crate::peers::Ready;
+use crate::engine::campaign::{Campaign, Named};
+use crate::engine::experiment::{Ended, Experiment, Kept, Picture, View, available_peers};
+use crate::engine::figure::Figure;
+use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
+use crate::engine::record::{Record, Row};
+use crate::engine::settings::{
+    JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
+};
+use crate::engine::table::section;
+use crate::peers::{self, Ready};
 use crate::programs;
-use crate::record::{Row, Value};
-use crate::report;
-use crate::rng::Rng;
 use crate::run::{self, Sample};
+use crate::stats::{Comparison, geometric_mean};
 use crate::work::count;
-use crate::workloads::Workload;
+use crate::workloads::{self, Measure, Workload};
 
-/// The size of each workload's runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// Large enough to measure.
-    Full,
-    /// Just large enough to show that it works.
-    Quick,
-}
+/// Time, memory, faults, instructions and system calls.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "bench",
+    about: "Compare allocators: time, memory, faults, instructions and system calls",
+    settings: &[
+        NEAP,
+        PEERS,
+        Setting::names("only", "Only these workloads"),
+        ROUNDS.default("10"),
+        SECONDS.default("2400"),
+        BASE,
+        QUICK,
+        Setting::switch(
+            "no-counts",
+            "Skip the counts of instructions and system calls",
+        ),
+        JSON,
+        RECORDS,
+        SEED,
+    ],
+    kept: Kept::Always,
+    run: carry_out,
+    tables,
+    pictures,
+    derived: means,
+    notes: || {
+        let line = |w: &Workload| format!("  {:<16} {}\n", w.name, w.shows);
+        let lines: String = workloads::ALL.iter().map(line).collect();
+        format!("Workloads:\n{lines}")
+    },
+};
 
-impl Extent {
-    fn ops(self, workload: &Workload) -> u64 {
-        match self {
-            Extent::Full => workload.full,
-            Extent::Quick => workload.quick,
-        }
+/// What the others are compared with.
+pub const BASE: Setting = Setting::text("base", "NAME")
+    .default("mimalloc3")
+    .about("The allocator to compare the others with");
+
+const TIME: &str = "time of an operation";
+const PEAK: &str = "peak RSS";
+const MINOR: &str = "minor faults";
+const MAJOR: &str = "major faults";
+const PER_BLOCK: &str = "resident a live block";
+const INSTRUCTIONS: &str = "instructions";
+const CALLS: &str = "system calls";
+
+impl Named for Workload {
+    fn name(&self) -> String {
+        self.name.to_string()
     }
 }
 
-/// Whether instructions and system calls are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
-    /// Counted if the tools are installed.
-    Taken,
-    /// Not counted.
-    Skipped,
-}
-
-/// What to run.
-pub struct Plan {
-    /// The workloads.
-    pub workloads: Vec<&'static Workload>,
-    /// The allocators.
-    pub peers: Vec<Ready>,
-    /// Rounds of paired runs.
-    pub rounds: u32,
-    /// The size of each run.
-    pub extent: Extent,
-    /// Whether to count instructions and system calls.
-    pub counts: Counts,
-    /// No run starts after this time.
-    pub budget: Duration,
-    /// Seeds the order of the peers within each round.
-    pub seed: u64,
-}
-
-/// The results of a campaign.
-#[derive(Default)]
-pub struct Results {
-    /// The measurements.
-    pub rows: Vec<Row>,
-    /// Runs that failed, each reported once.
-    pub failures: Vec<String>,
-    /// What was left out, and why.
-    pub left_out: Vec<String>,
-}
-
-/// A campaign in progress.
-struct Campaign<'a> {
-    plan: &'a Plan,
-    start: Instant,
-    bar: &'a ProgressBar,
-    results: Results,
-}
-
-/// Carries out the plan.
-pub fn carry_out(plan: &Plan, bar: &ProgressBar) -> Results {
-    let mut campaign = Campaign {
-        plan,
-        start: Instant::now(),
-        bar,
-        results: Results::default(),
-    };
-    let workloads = campaign.present_workloads();
-    campaign.all_rounds(&workloads);
-    match plan.counts {
-        Counts::Taken => {
-            campaign.count_instructions();
-            campaign.count_system_calls(&workloads);
-        }
-        Counts::Skipped => campaign.leave_out("counts: not asked for".into()),
-    }
-    campaign.results
-}
-
-/// Steps of the progress bar for `plan`.
-pub fn steps(plan: &Plan) -> u64 {
-    let rounds = (plan.workloads.len() * plan.peers.len()) as u64 * u64::from(plan.rounds);
-    match plan.counts {
-        Counts::Taken => {
-            rounds + ((plan.workloads.len() + count::PAIRS.len()) * plan.peers.len()) as u64
-        }
-        Counts::Skipped => rounds,
+impl Named for count::Counted {
+    fn name(&self) -> String {
+        self.name.to_string()
     }
 }
 
-impl Campaign<'_> {
-    fn leave_out(&mut self, what: String) {
-        self.results.left_out.push(what);
-    }
-
-    fn spent(&self) -> bool {
-        self.start.elapsed() >= self.plan.budget
-    }
-
-    /// The workloads whose programs are installed.
-    fn present_workloads(&mut self) -> Vec<&'static Workload> {
-        let mut present = Vec::new();
-        for workload in &self.plan.workloads {
-            match programs::absent(workload) {
-                None => present.push(*workload),
-                Some(reason) => self.leave_out(format!("{}: {reason}", workload.name)),
-            }
-        }
-        present
-    }
-
-    /// Rounds are the outer loop, so that a budget that ends early leaves every workload with
-    /// almost the same number of pairs.
-    fn all_rounds(&mut self, workloads: &[&'static Workload]) {
-        let mut rng = Rng::new(self.plan.seed);
-        for round in 0..self.plan.rounds {
-            report::progress(
-                self.bar,
-                &format!("round {} of {}", round + 1, self.plan.rounds),
-            );
-            for (done, workload) in workloads.iter().enumerate() {
-                if self.spent() {
-                    let missing: Vec<&str> = workloads[done..].iter().map(|w| w.name).collect();
-                    self.leave_out(format!(
-                        "time is up in round {} of {}, before {}",
-                        round + 1,
-                        self.plan.rounds,
-                        missing.join(", ")
-                    ));
-                    return;
-                }
-                self.one_row(workload, round, &mut rng);
-            }
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let chosen = settings.chosen(("only", "workload"), &workloads::all(), |w| w.name)?;
+    let base = settings.text("base");
+    anyhow::ensure!(peers::find(&base).is_some(), "no peer {base:?}");
+    let peers = available_peers(settings)?;
+    let quick = settings.is_quick();
+    let rounds = if quick { 1 } else { settings.rounds(1) };
+    let options = [
+        ("rounds", rounds.to_string()),
+        ("extent", if quick { "quick" } else { "full" }.to_string()),
+        ("seed", settings.number("seed").to_string()),
+    ];
+    campaign.head(&options, &peers);
+    let mut workloads = Vec::new();
+    for workload in chosen {
+        match programs::absent(workload) {
+            None => workloads.push(workload),
+            Some(reason) => campaign.leave_out(format!("{}: {reason}", workload.name)),
         }
     }
-
-    /// One workload under every peer, in random order.
-    fn one_row(&mut self, workload: &'static Workload, round: u32, rng: &mut Rng) {
-        let mut peers: Vec<&Ready> = self.plan.peers.iter().collect();
-        rng.shuffle(&mut peers);
-        for peer in peers {
-            self.bar.set_message(format!(
-                "round {}: {} {}",
-                round + 1,
-                workload.name,
-                peer.name
-            ));
-            let sample = once(workload, peer, self.plan.extent);
-            self.keep(
-                workload.name,
-                peer,
-                sample.map(|sample| Value::Timed { round, sample }),
-            );
-        }
-    }
-
-    fn keep(&mut self, name: &str, peer: &Ready, value: anyhow::Result<Value>) {
-        self.bar.inc(1);
-        match value {
-            Ok(value) => {
-                let (name, peer) = (name.to_string(), peer.name.to_string());
-                self.results.rows.push(Row { name, peer, value });
-            }
-            Err(error) => {
-                let failure = format!("{name} under {}: {error:#}", peer.name);
-                if !self.results.failures.contains(&failure) {
-                    self.results.failures.push(failure);
-                }
-            }
-        }
-    }
-
-    fn count_instructions(&mut self) {
-        if let Some(reason) = counts::no_instructions() {
-            return self.leave_out(format!("instructions: {reason}"));
-        }
-        report::progress(self.bar, "counting instructions");
-        let counted = match self.plan.extent {
-            Extent::Full => count::PAIRS,
-            Extent::Quick => &count::PAIRS[..1],
+    let ops = |workload: &Workload| if quick { workload.quick } else { workload.full };
+    campaign.rounds(rounds, (&workloads, &peers), |workload, peer| {
+        let once = if workload.is_ours() {
+            run::once
+        } else {
+            programs::once
         };
-        for counted in counted {
-            for peer in &self.plan.peers {
-                if self.spent() {
-                    return self.leave_out(format!(
-                        "time is up at the instructions of {}",
-                        counted.name
-                    ));
-                }
-                let count = counts::instructions(counted, peer);
-                self.keep(counted.name, peer, count.map(Value::Instructions));
+        Ok(figures(&once(workload, peer, ops(workload))?))
+    });
+    if settings.is_on("no-counts") {
+        campaign.leave_out("counts: not asked for");
+        return Ok(Ended::Measured);
+    }
+    let pairs = if quick {
+        &count::PAIRS[..1]
+    } else {
+        count::PAIRS
+    };
+    counted(
+        campaign,
+        "instructions",
+        counts::no_instructions(),
+        (pairs, &peers),
+        |pair, peer| {
+            Ok(Figure::number(
+                INSTRUCTIONS,
+                counts::instructions(pair, peer)?,
+            ))
+        },
+    );
+    workloads.retain(|workload| workload.is_ours());
+    counted(
+        campaign,
+        "system calls",
+        counts::no_system_calls(),
+        (&workloads, &peers),
+        |w, peer| Ok(Figure::count(CALLS, counts::system_calls(w, peer, ops(w))?)),
+    );
+    Ok(Ended::Measured)
+}
+
+/// Counts once, if that is possible here.
+fn counted<C: Named>(
+    campaign: &mut Campaign,
+    what: &str,
+    obstacle: Option<&str>,
+    (cases, peers): (&[C], &[Ready]),
+    count: impl Fn(&C, &Ready) -> anyhow::Result<Figure>,
+) {
+    if let Some(reason) = obstacle {
+        return campaign.leave_out(format!("{what}: {reason}"));
+    }
+    campaign.progress.expect((cases.len() * peers.len()) as u64);
+    let phase = format!("the counts of {what}");
+    campaign.round((0, &phase), (cases, peers), |_, case, peer| {
+        Ok(vec![count(case, peer)?])
+    });
+}
+
+fn figures(sample: &Sample) -> Vec<Figure> {
+    let mut figures = vec![
+        Figure::nanoseconds(TIME, sample.ns_per_op),
+        Figure::kib(PEAK, sample.peak_rss_kib),
+        Figure::count(MINOR, sample.faults.0),
+        Figure::count(MAJOR, sample.faults.1),
+    ];
+    figures.extend(
+        sample
+            .bytes_per_block
+            .map(|bytes| Figure::block_bytes(PER_BLOCK, bytes)),
+    );
+    figures
+}
+
+/// The workloads of a record whose times or whose bytes are compared.
+fn measured(record: &Record, measure: Measure) -> Vec<&str> {
+    let is_of = |name: &&str| workloads::find(name).is_some_and(|w| w.measure() == measure);
+    record.cases_with(TIME).into_iter().filter(is_of).collect()
+}
+
+/// Every table, against the base.
+fn tables(record: &Record, view: &View) -> String {
+    let (base, peers) = (view.base.as_str(), record.peers());
+    let legend = "median of paired ratios; ~: not separable";
+    let ratios = |what: &str, figure: &str| {
+        let title = format!("{what}, {base} = 1 ({legend})");
+        let names = measured(record, Measure::Time);
+        section(&title, "workload", (&names, &peers), |case, peer| {
+            match *peer == base {
+                true => record
+                    .median(case, base, figure)
+                    .map(|value| absolute(value, figure)),
+                false => record.compare(case, peer, base, figure).map(verdict),
+            }
+        })
+    };
+    let medians = |title: &str, (corner, cases): (&str, Vec<&str>), figure: &str| {
+        section(title, corner, (&cases, &peers), |case, peer| {
+            record.median(case, peer, figure).map(number)
+        })
+    };
+    let times = ("workload", measured(record, Measure::Time));
+    let bytes = ("workload", measured(record, Measure::Memory));
+    let counted = |figure| ("counted", record.cases_with(figure));
+    let instructions = "Instructions a malloc and free, loop included";
+    [
+        ratios("Time", TIME),
+        ratios("Peak RSS", PEAK),
+        medians("Resident bytes a live block", bytes, PER_BLOCK),
+        medians(instructions, counted(INSTRUCTIONS), INSTRUCTIONS),
+        medians("Minor faults a run", times, MINOR),
+        medians("System calls a run", counted(CALLS), CALLS),
+        mean_table(record, view),
+    ]
+    .concat()
+}
+
+/// The geometric means of the median ratios, over the timed workloads that both ran.
+fn means(record: &Record, view: &View) -> Vec<Row> {
+    let (peers, base) = (record.peers(), view.base.as_str());
+    let jemalloc = peers.contains(&"jemalloc") && base != "jemalloc";
+    let (workloads, mut means) = (measured(record, Measure::Time), Record::default());
+    for base in std::iter::once(base).chain(jemalloc.then_some("jemalloc")) {
+        for (what, figure) in [("time", TIME), ("peak RSS", PEAK)] {
+            for peer in &peers {
+                let ratio = |case: &&str| Some(record.compare(case, peer, base, figure)?.median);
+                let ratios: Vec<f64> = workloads.iter().filter_map(ratio).collect();
+                let mean = geometric_mean(&ratios).map(|mean| Figure::number(MEAN, mean));
+                means.push(
+                    &format!("{base}, {what}"),
+                    peer,
+                    0,
+                    mean.into_iter().collect(),
+                );
             }
         }
     }
+    means.rows
+}
 
-    fn count_system_calls(&mut self, workloads: &[&'static Workload]) {
-        if let Some(reason) = counts::no_system_calls() {
-            return self.leave_out(format!("system calls: {reason}"));
-        }
-        report::progress(self.bar, "counting system calls");
-        for workload in workloads.iter().filter(|w| w.is_ours()) {
-            for peer in &self.plan.peers {
-                if self.spent() {
-                    return self.leave_out(format!(
-                        "time is up at the system calls of {}",
-                        workload.name
-                    ));
-                }
-                let calls = counts::system_calls(workload, peer, self.plan.extent.ops(workload));
-                self.keep(workload.name, peer, calls.map(Value::SystemCalls));
-            }
-        }
+const MEAN: &str = "geometric mean of the ratios";
+
+fn mean_table(record: &Record, view: &View) -> String {
+    let means = Record {
+        rows: means(record, view),
+        ..Record::default()
+    };
+    let (title, rows) = ("Geometric means over the timed rows", means.cases());
+    section(title, "against", (&rows, &record.peers()), |case, peer| {
+        means
+            .median(case, peer, MEAN)
+            .map(|mean| format!("{mean:.3}"))
+    })
+}
+
+/// A ratio, marked if it is not significant.
+fn verdict(comparison: Comparison) -> String {
+    let mark = if comparison.separable() { "" } else { "~" };
+    format!("{mark}{:.2}", comparison.median)
+}
+
+/// The base's own number, with its unit.
+fn absolute(value: f64, figure: &str) -> String {
+    match figure {
+        PEAK => format!("{:.1} MiB", value / 1_024.0),
+        _ if value >= 1e6 => format!("{:.1} ms", value / 1e6),
+        _ => format!("{value:.1} ns"),
     }
 }
 
-fn once(workload: &Workload, peer: &Ready, extent: Extent) -> anyhow::Result<Sample> {
-    let ops = extent.ops(workload);
-    match workload.is_ours() {
-        true => run::once(workload, peer, ops),
-        false => programs::once(workload, peer, ops),
+/// A number with significant digits only.
+fn number(value: f64) -> String {
+    match value.fract() == 0.0 || value >= 10_000.0 {
+        true => format!("{value:.0}"),
+        false => format!("{value:.1}"),
+    }
+}
+
+/// Ratios beyond these limits are drawn at the edge.
+const RANGE: (f64, f64) = (0.25, 8.0);
+const TICKS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+
+/// The ratios to the base: a row a workload, a dot a peer. Hollow dots are not separable from the
+/// base; the whisker spans the quartiles.
+fn pictures(record: &Record, view: &View) -> Vec<Picture> {
+    let (base, names) = (view.base.as_str(), measured(record, Measure::Time));
+    let rows = Axis::names(names.iter().copied());
+    let series = |peer: &str, figure: &str| Series {
+        name: peer.into(),
+        stroke: Stroke::of_peer(peer),
+        draw: Draw::Dots,
+        points: (0..names.len())
+            .filter_map(|row| {
+                let ratio = record.compare(names[row], peer, base, figure)?;
+                let point = Point::at(ratio.median, row as f64 + 0.5);
+                let (x_spread, is_hollow) = (Some(ratio.quartiles), !ratio.separable());
+                Some(Point {
+                    x_spread,
+                    is_hollow,
+                    ..point
+                })
+            })
+            .collect(),
+    };
+    let others: Vec<&str> = record
+        .peers()
+        .into_iter()
+        .filter(|peer| *peer != base)
+        .collect();
+    let panel = |what: &str, figure: &str, y: Axis| Panel {
+        title: format!("{what}, {base} = 1 (left is better; hollow: not separable)"),
+        x: Axis::logarithmic(RANGE, TICKS.map(|tick| (tick, tick.to_string())).into()),
+        y,
+        marks: vec![(1.0, String::new())],
+        series: others.iter().map(|peer| series(peer, figure)).collect(),
+    };
+    let plot = Plot {
+        title: vec![],
+        across: 2,
+        panel: (400.0, 22.0 * names.len() as f64),
+        left: (130.0, 30.0),
+        panels: vec![
+            panel("time", TIME, rows.clone()),
+            panel("peak RSS", PEAK, rows.unnamed()),
+        ],
+    };
+    vec![("", plot.svg())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::figure::Unit;
+
+    fn record(rounds: u32) -> Record {
+        let mut record = Record::default();
+        for round in 0..rounds {
+            for (peer, ns_per_op, peak_rss_kib) in [("glibc", 10.0, 100), ("jemalloc", 20.0, 50)] {
+                let sample = Sample {
+                    ns_per_op: ns_per_op * f64::from(round + 1),
+                    peak_rss_kib,
+                    faults: (1, 0),
+                    bytes_per_block: None,
+                };
+                record.push("fifo", peer, round, figures(&sample));
+            }
+        }
+        record
+    }
+
+    fn view() -> View {
+        View {
+            base: "glibc".into(),
+        }
+    }
+
+    #[test]
+    fn a_ratio_says_when_it_proves_nothing() {
+        let text = tables(&record(10), &view());
+        let rows: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("│ fifo"))
+            .collect();
+        assert!(
+            rows[0].contains("55.0 ns") && rows[0].contains(" 2.00"),
+            "{text}"
+        );
+        assert!(
+            rows[1].contains("0.1 MiB") && rows[1].contains(" 0.50"),
+            "{text}"
+        );
+        assert!(text.contains("2.000") && text.contains("0.500"), "{text}");
+        assert!(tables(&record(5), &view()).contains("~2.00"));
+    }
+
+    #[test]
+    fn the_picture_has_a_dot_a_peer_and_panel() {
+        let pictures = pictures(&record(1), &view());
+        assert_eq!(pictures[0].1.matches("<circle").count(), 2);
+        assert!(pictures[0].1.contains(">fifo</text>"));
+    }
+
+    #[test]
+    fn bytes_of_a_block_are_bytes_and_sizes_are_kib() {
+        let bytes_per_block = Some(16.25);
+        let sample = Sample {
+            ns_per_op: 1.0,
+            peak_rss_kib: 9,
+            faults: (3, 4),
+            bytes_per_block,
+        };
+        let figures = figures(&sample);
+        assert_eq!(
+            (figures[1].unit, figures[4].unit),
+            (Unit::Kib, Unit::BlockBytes)
+        );
     }
 }

@@ -8,15 +8,10 @@
 //! | `server` | the HTTPS server, one for the whole campaign |
 //! | `cell` | one download in a client process of its own |
 //! | `campaign` | the cells in interleaved rounds |
-//! | `record` | the CSV file |
-//! | `report` | the table, the JSON and the picture |
+//! | `views` | the tables and the picture |
 
 pub mod campaign;
-pub mod cell;
-pub mod environment;
-pub mod record;
-pub mod report;
-pub mod server;
-
-/// Bytes in a MB of this experiment: the report of 2016 requested `100 * 2 ** 20`.
-pub const MB: u64 = 1 << 20;
+mod cell;
+mod environment;
+mod server;
+mod views;

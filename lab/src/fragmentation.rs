@@ -3,26 +3,40 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::figures::{Figure, Results};
+use crate::engine::campaign::Campaign;
+use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
+use crate::engine::figure::Figure;
+use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SEED, Setting, Settings};
 use crate::peers::Ready;
 use crate::run;
 
-/// What to run.
-pub struct Plan {
-    /// The allocators.
-    pub peers: Vec<Ready>,
-    /// The number of rounds.
-    pub rounds: u32,
-    /// The number of small blocks.
-    pub blocks: usize,
-    /// How long the process sleeps after the frees.
-    pub sleep: Duration,
-    /// Seeds everything random in the pattern; the same for all.
-    pub seed: u64,
-}
+/// The cost of holes between live blocks.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "fragmentation",
+    about: "The cost of holes between live blocks: 90 % freed, then the same bytes in larger blocks",
+    settings: &[
+        NEAP,
+        PEERS,
+        Setting::number("blocks", "NUMBER", (1, u32::MAX as u64))
+            .default("1000000")
+            .about("Number of small blocks, of which 90 % are freed"),
+        ROUNDS,
+        QUICK,
+        JSON,
+        RECORDS,
+        SEED,
+    ],
+    run: carry_out,
+    ..PLAIN
+};
 
 /// The name of the only case in the record.
-pub const CASE: &str = "fragmentation";
+const CASE: &str = "fragmentation";
+
+const SLEEP: Duration = Duration::from_secs(2);
+/// The sleep of a quick run; below, its largest number of blocks.
+const QUICK_SLEEP: Duration = Duration::from_millis(50);
+const QUICK_BLOCKS: u64 = 20_000;
 
 /// The worker's key, and the figure's name.
 const STEPS: [(&str, &str); 8] = [
@@ -37,26 +51,30 @@ const STEPS: [(&str, &str); 8] = [
 ];
 
 /// Runs the pattern under every peer, one process after the other.
-pub fn carry_out(plan: &Plan, advance: impl Fn()) -> Results {
-    let mut results = Results::default();
-    for round in 0..plan.rounds {
-        for peer in &plan.peers {
-            results.note((CASE, peer.name, round), once(plan, peer));
-            advance();
-        }
-    }
-    results
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let (rounds, blocks) = (settings.rounds(1), settings.number("blocks"));
+    let (blocks, sleep) = match settings.is_quick() {
+        true => (blocks.min(QUICK_BLOCKS), QUICK_SLEEP),
+        false => (blocks, SLEEP),
+    };
+    let (sleep, seed) = (sleep.as_millis() as u64, settings.number("seed"));
+    let peers = available_peers(settings)?;
+    let options = [
+        ("rounds", rounds.to_string()),
+        ("blocks", blocks.to_string()),
+        ("milliseconds of sleep", sleep.to_string()),
+        ("seed", seed.to_string()),
+    ];
+    campaign.head(&options, &peers);
+    let numbers = [blocks, sleep, seed].map(|number| number.to_string());
+    campaign.rounds(rounds, (&[CASE], &peers), |_, peer| once(&numbers, peer));
+    Ok(Ended::Measured)
 }
 
 /// One process under one peer.
-///
-/// # Errors
-/// If it fails, or used another malloc.
-pub fn once(plan: &Plan, peer: &Ready) -> anyhow::Result<Vec<Figure>> {
-    let numbers = [plan.blocks as u64, plan.sleep.as_millis() as u64, plan.seed];
+fn once(numbers: &[String], peer: &Ready) -> anyhow::Result<Vec<Figure>> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["worker", "fragmentation"]);
-    command.args(numbers.map(|number| number.to_string()));
+    command.args(["worker", "fragmentation"]).args(numbers);
     let report = run::output(command.env("LD_PRELOAD", &peer.library))?;
     run::ensure_heap(&report, &peer.library)?;
     let figure = |(key, name): (&str, &str)| {

@@ -14,9 +14,9 @@
 //! | `memory` | the steps of the tour of virtual memory |
 //! | `prices/` | the cost of detecting and making zeroed memory on this machine |
 //! | `retention`, `fragmentation` | what freed memory still costs: in a sleeping process, and between live blocks |
-//! | `mesh/` | what sharing physical pages among half-empty ones would save |
 //! | `profile/` | the accuracy and the cost of the sampling profiler |
-//! | `figures/` | bytes and counts by case: their record and tables |
+//! | `engine/` | what all experiments share: settings, rounds, records, tables, pictures |
+//! | `experiments` | the list of the experiments |
 //! | `bench`, `stats`, `summary` | interleaved rounds and their statistics |
 //! | `download/` | the published download: its environment, its server, its cells and their report |
 //! | `tide/` | the published five steps: the heap, the stacks and the system |
@@ -27,25 +27,22 @@ mod calloc;
 mod classes;
 mod counts;
 mod download;
-mod figures;
+mod engine;
+mod experiments;
 mod fragmentation;
 mod identity;
 mod machine;
 mod memory;
 mod memory_file;
-mod mesh;
+mod names;
 mod peers;
-mod plot;
 mod prices;
 mod profile;
 mod programs;
-mod record;
-mod report;
 mod retention;
 mod rng;
 mod run;
 mod stats;
-mod summary;
 mod tide;
 mod verbs;
 mod work;
@@ -53,7 +50,9 @@ mod workloads;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use engine::settings::Settings;
 
 /// The published experiments, the peers, the workloads and the records
 #[derive(Parser)]
@@ -65,63 +64,44 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Compare allocators: time, memory, faults, instructions and system calls
-    Bench(verbs::bench::Arguments),
-    /// The write-up's calloc and free in a loop: time, faults, zeroed bytes, system calls
-    Calloc(verbs::calloc::Arguments),
     /// A tour of virtual memory in a live process, step by step
     Memory(verbs::memory::Arguments),
-    /// What it costs on this machine to detect and to make zeroed memory
-    Prices(verbs::prices::Arguments),
     /// Build the peers that are not installed, and list all
     Peers(verbs::peers::Arguments),
     /// Compare the shipped library's instruction counts with the golden file
     Golden(verbs::golden::Arguments),
     /// Show the tables of a record
     Show(verbs::show::Arguments),
-    /// Measure an HTTPS download with buffers of the chunk's size, as PyOpenSSL made them in 2016
-    Download(verbs::download::Arguments),
-    /// How much of its freed memory a sleeping process keeps, and whether any of its threads wakes
-    Retention(verbs::retention::Arguments),
-    /// The cost of holes between live blocks: 90 % freed, then the same bytes in larger blocks
-    Fragmentation(verbs::fragmentation::Arguments),
-    /// What sharing physical pages among half-empty ones would save under Neap
-    Mesh(verbs::mesh::Arguments),
-    /// The write-up's five steps: what heap and coroutine stacks take, share and give back
-    Tide(verbs::tide::Arguments),
-    /// The write-up's size classes: what a block takes beyond the requested bytes, and what classes
-    /// waste
-    Classes(verbs::classes::Arguments),
-    /// Record the sizes that real programs request, in Neap's counting mode
-    Sizes(verbs::sizes::Arguments),
-    /// Check the accuracy of the sampling profiler, and what it and `neap top` cost
-    Profile(verbs::profile::Arguments),
     /// Carry out one workload in this process and report (used by the other verbs)
     #[command(hide = true)]
     Worker(verbs::worker::Arguments),
 }
 
 fn main() -> ExitCode {
-    let result = match CommandLine::parse().verb {
-        Verb::Bench(arguments) => verbs::bench::run(&arguments),
-        Verb::Calloc(arguments) => verbs::calloc::run(&arguments),
-        Verb::Memory(arguments) => verbs::memory::run(&arguments),
-        Verb::Prices(arguments) => verbs::prices::run(&arguments),
-        Verb::Peers(arguments) => verbs::peers::run(&arguments),
-        Verb::Golden(arguments) => verbs::golden::run(&arguments),
-        Verb::Show(arguments) => verbs::show::run(&arguments),
-        Verb::Download(arguments) => verbs::download::run(&arguments),
-        Verb::Retention(arguments) => verbs::retention::run(&arguments),
-        Verb::Fragmentation(arguments) => verbs::fragmentation::run(&arguments),
-        Verb::Mesh(arguments) => verbs::mesh::run(&arguments),
-        Verb::Tide(arguments) => verbs::tide::run(&arguments),
-        Verb::Classes(arguments) => verbs::classes::run(&arguments),
-        Verb::Sizes(arguments) => verbs::sizes::run(&arguments),
-        Verb::Profile(arguments) => verbs::profile::run(&arguments),
-        Verb::Worker(arguments) => verbs::worker::run(&arguments),
+    let experiments = experiments::ALL.map(|experiment| experiment.command());
+    let matches = CommandLine::command()
+        .subcommands(experiments)
+        .get_matches();
+    let experiment = matches
+        .subcommand()
+        .and_then(|(name, set)| Some((experiments::find(name)?, set)));
+    let result = match experiment {
+        Some((experiment, set)) => experiment.carry_out(&Settings::of(set)),
+        None => other(CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())),
     };
     result.unwrap_or_else(|error| {
         eprintln!("neap-lab: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// Runs a verb that is no experiment.
+fn other(line: CommandLine) -> anyhow::Result<ExitCode> {
+    match line.verb {
+        Verb::Memory(arguments) => verbs::memory::run(&arguments),
+        Verb::Peers(arguments) => verbs::peers::run(&arguments),
+        Verb::Golden(arguments) => verbs::golden::run(&arguments),
+        Verb::Show(arguments) => verbs::show::run(&arguments),
+        Verb::Worker(arguments) => verbs::worker::run(&arguments),
+    }
 }

@@ -3,6 +3,8 @@
 mod locate;
 mod obtain;
 
+use crate::names::choose;
+
 pub use locate::{Places, Ready, locate};
 pub use obtain::obtain;
 
@@ -241,14 +243,9 @@ pub fn find(name: &str) -> Option<&'static Peer> {
 /// # Errors
 /// If a name in `only` is no peer.
 pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Peer>> {
-    if only.is_empty() {
-        return Ok(ALL.iter().collect());
-    }
-    let known = || ALL.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
-    let named = |name: &String| {
-        find(name).ok_or_else(|| anyhow::anyhow!("no peer {name:?}; there are {}", known()))
-    };
-    only.iter().map(named).collect()
+    choose("peer", only, &ALL.iter().collect::<Vec<_>>(), |peer| {
+        peer.name
+    })
 }
 
 #[cfg(test)]

@@ -9,55 +9,99 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::figures::{Figure, Results};
+use crate::engine::campaign::Campaign;
+use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
+use crate::engine::figure::Figure;
+use crate::engine::settings::{JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, Setting, Settings};
 use crate::peers::Ready;
-use crate::work::retention::{MOMENTS, Pattern};
+use crate::work::retention::{MOMENTS, PATTERNS, Pattern};
 use crate::{machine, run};
 
-/// What to run.
-pub struct Plan {
-    /// The patterns.
-    pub patterns: Vec<Pattern>,
-    /// The allocators.
-    pub peers: Vec<Ready>,
-    /// The number of rounds.
-    pub rounds: u32,
-    /// The work of a process.
-    pub terms: Terms,
-}
+/// How much of its freed memory a sleeping process keeps.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "retention",
+    about: "How much of its freed memory a sleeping process keeps, and whether it wakes",
+    settings: &[
+        NEAP,
+        PEERS,
+        Setting::names("only", "Only these patterns"),
+        Setting::number("mib", "MIB", (1, 1 << 20))
+            .default("100")
+            .about("MiB to allocate and free"),
+        ROUNDS,
+        QUICK,
+        JSON,
+        RECORDS,
+    ],
+    run: carry_out,
+    ..PLAIN
+};
+
+/// When resident memory is read, in milliseconds after the frees.
+const READINGS: [u64; 5] = [500, 1_000, 2_000, 5_000, 12_000];
+const IDLE: Duration = Duration::from_secs(5);
+/// The readings of a quick run; below, the most MiB that it allocates.
+const QUICK_READINGS: [u64; 1] = [100];
+const QUICK_IDLE: Duration = Duration::from_millis(100);
+const QUICK_MIB: u64 = 4;
 
 /// The work of one process, and when it is observed.
-#[derive(Clone)]
-pub struct Terms {
+struct Terms {
     /// Bytes allocated and freed.
-    pub bytes: usize,
+    bytes: usize,
     /// When its resident memory is read, in order, counted from the end of the frees.
-    pub moments: Vec<Duration>,
+    moments: Vec<Duration>,
     /// How long its wake-ups are counted after the last of them.
-    pub idle: Duration,
+    idle: Duration,
+}
+
+impl Terms {
+    fn new(bytes: usize, quick: bool) -> Terms {
+        let (moments, idle): (&[u64], _) = match quick {
+            true => (&QUICK_READINGS, QUICK_IDLE),
+            false => (&READINGS, IDLE),
+        };
+        let moments = moments.iter().copied().map(Duration::from_millis).collect();
+        Terms {
+            bytes,
+            moments,
+            idle,
+        }
+    }
 }
 
 /// Runs every pattern under every peer. The peers of one pattern run at the same time: they sleep
 /// almost all the time, and bytes do not depend on the processor.
-pub fn carry_out(plan: &Plan, advance: impl Fn()) -> Results {
-    let mut results = Results::default();
-    for round in 0..plan.rounds {
-        for &pattern in &plan.patterns {
-            for (peer, told) in at_once(pattern, plan) {
-                results.note((pattern.name(), peer, round), told);
-                advance();
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let peers = available_peers(settings)?;
+    let patterns = settings.chosen(("only", "pattern"), &PATTERNS, Pattern::name)?;
+    let (rounds, quick) = (settings.rounds(1), settings.is_quick());
+    let mib = match quick {
+        true => settings.number("mib").min(QUICK_MIB),
+        false => settings.number("mib"),
+    };
+    let options = [("rounds", rounds.to_string()), ("MiB", mib.to_string())];
+    campaign.head(&options, &peers);
+    let terms = Terms::new((mib as usize) << 20, quick);
+    let runs = patterns.len() * peers.len();
+    campaign.progress.expect(u64::from(rounds) * runs as u64);
+    for round in 0..rounds {
+        for &pattern in &patterns {
+            campaign.progress.phase(pattern.name());
+            for (peer, told) in at_once(pattern, &peers, &terms) {
+                campaign.note((pattern.name(), peer, round), told);
             }
         }
     }
-    results
+    Ok(Ended::Measured)
 }
 
 type Told = (&'static str, anyhow::Result<Vec<Figure>>);
 
-fn at_once(pattern: Pattern, plan: &Plan) -> Vec<Told> {
+fn at_once(pattern: Pattern, peers: &[Ready], terms: &Terms) -> Vec<Told> {
     thread::scope(|scope| {
-        let start = |peer| (scope.spawn(move || once(pattern, peer, &plan.terms)), peer);
-        let running: Vec<_> = plan.peers.iter().map(start).collect();
+        let start = |peer| (scope.spawn(move || once(pattern, peer, terms)), peer);
+        let running: Vec<_> = peers.iter().map(start).collect();
         let end = |(thread, peer): (thread::ScopedJoinHandle<'_, _>, &Ready)| {
             let told = thread.join();
             let told = told.unwrap_or_else(|_| Err(anyhow::anyhow!("the observer panicked")));
@@ -71,7 +115,7 @@ fn at_once(pattern: Pattern, plan: &Plan) -> Vec<Told> {
 ///
 /// # Errors
 /// If it fails, used another malloc, or /proc cannot be read.
-pub fn once(pattern: Pattern, peer: &Ready, terms: &Terms) -> anyhow::Result<Vec<Figure>> {
+fn once(pattern: Pattern, peer: &Ready, terms: &Terms) -> anyhow::Result<Vec<Figure>> {
     let mut worker = Worker::start(pattern, peer, terms.bytes)?;
     worker.wait_for(MOMENTS[0])?;
     let before = worker.resident()?;

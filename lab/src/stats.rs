@@ -39,6 +39,33 @@ impl Comparison {
     }
 }
 
+/// A median with its spread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// The lower and the upper quartile.
+    pub quartiles: (f64, f64),
+    /// The number of values.
+    pub rounds: usize,
+}
+
+impl Spread {
+    /// The spread of `values`; `None` without any.
+    pub fn of(values: &[f64]) -> Option<Spread> {
+        (!values.is_empty()).then(|| Spread {
+            median: quantile(values, 0.5),
+            quartiles: (quantile(values, 0.25), quantile(values, 0.75)),
+            rounds: values.len(),
+        })
+    }
+
+    /// Half the distance of the quartiles.
+    pub fn half(&self) -> f64 {
+        (self.quartiles.1 - self.quartiles.0) / 2.0
+    }
+}
+
 /// The `q`-quantile (0 to 1), interpolated linearly between neighbours.
 ///
 /// # Panics
@@ -181,6 +208,10 @@ mod tests {
     fn means_and_quantiles() {
         assert!(close(geometric_mean(&[2.0, 8.0]).unwrap(), 4.0));
         assert_eq!(geometric_mean(&[]), None);
+        let spread = Spread::of(&[100.0, 300.0, 200.0]).unwrap();
+        assert_eq!((spread.median, spread.quartiles), (200.0, (150.0, 250.0)));
+        assert_eq!((spread.half(), spread.rounds), (50.0, 3));
+        assert_eq!(Spread::of(&[]), None);
         assert!(close(quantile(&[4.0, 1.0, 3.0, 2.0], 0.5), 2.5));
         assert_eq!(Comparison::of(&[]), None);
         assert_eq!(Comparison::of(&[(0.0, 1.0)]), None);

@@ -171,20 +171,9 @@ pub fn find(name: &str) -> Option<&'static Workload> {
     ALL.iter().find(|w| w.name == name)
 }
 
-/// The workloads whose names are in `only`, or all if `only` is empty.
-///
-/// # Errors
-/// If a name in `only` is no workload.
-pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Workload>> {
-    if only.is_empty() {
-        return Ok(ALL.iter().collect());
-    }
-    let known = || ALL.iter().map(|w| w.name).collect::<Vec<_>>().join(", ");
-    only.iter()
-        .map(|name| {
-            find(name).ok_or_else(|| anyhow::anyhow!("no workload {name:?}; there are {}", known()))
-        })
-        .collect()
+/// All workloads, to choose from.
+pub fn all() -> Vec<&'static Workload> {
+    ALL.iter().collect()
 }
 
 #[cfg(test)]
@@ -201,14 +190,5 @@ mod tests {
             );
             assert!(w.quick > 0 && w.quick <= w.full, "{}", w.name);
         }
-    }
-
-    #[test]
-    fn an_unknown_name_is_refused() {
-        let error = select(&["no-such-row".into()]).unwrap_err().to_string();
-        assert!(
-            error.contains("no-such-row") && error.contains("churn-128k"),
-            "{error}"
-        );
     }
 }

@@ -5,19 +5,19 @@ use super::magazine::Magazine;
 use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 use crate::base::sync::{AtomicUsize, Ordering};
 
-/// What is counted of one class of a cache. As long as a magazine, so that a tag finds it without a
+/// What the slow path counts of one class of a cache. As long as a magazine, so that a tag finds it without a
 /// shift.
 #[repr(C)]
-pub struct Counted {
+pub struct Countdown {
     /// Entries of the magazine at and above this address may be popped by
-    /// `pop_counted`; out of reach unless the fast path is
+    /// `pop_sampling`; out of reach unless the fast path is
     /// [`super::bounds::FastPath::Sampling`]. Written under the cache's lock.
     pub(super) bottom: AtomicUsize,
     /// Blocks to be given out before the next sample; below 0, that one is due. Written by the
     /// owner, and by who switches sampling, under the cache's lock, while `bottom` is out of the
     /// owner's reach. (An owner that had it in reach just before may yet write what it counted down
     /// from: one draw too many or too few.)
-    pub(super) ahead: AtomicI32,
+    pub until_sample: AtomicI32,
     /// Refills and flushes since the shrinking hand last came by. Under the cache's lock.
     misses: AtomicU32,
     /// Refills so far; wraps. Under the cache's lock.
@@ -26,16 +26,16 @@ pub struct Counted {
     flushes: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Counted>() == size_of::<Magazine>());
+const _: () = assert!(size_of::<Countdown>() == size_of::<Magazine>());
 
 /// What a cache's draws were made by, and what lies ahead of blocks of no class. Written by the
-/// owner, and under the cache's lock when sampling is switched: as with [`Counted::ahead`], either
+/// owner, and under the cache's lock when sampling is switched: as with [`Countdown::until_sample`], either
 /// may stay.
 pub struct Drawn {
     /// The rate, in bytes.
-    pub(super) rate: AtomicU64,
+    pub rate: AtomicU64,
     /// Bytes of large blocks to be given out before the next sampled one.
-    pub(super) bytes: AtomicI64,
+    pub bytes: AtomicI64,
 }
 
 impl Drawn {
@@ -48,12 +48,12 @@ impl Drawn {
     }
 
     /// Mean bytes between two samples; 0: none are taken.
-    pub(super) fn rate(&self) -> u64 {
+    pub fn rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
     }
 
     /// A large block is given out. False if it is to be sampled.
-    pub(super) fn pass(&self, bytes: usize) -> bool {
+    pub fn pass(&self, bytes: usize) -> bool {
         let ahead = self.bytes.load(Ordering::Relaxed) - bytes as i64;
         self.bytes.store(ahead.max(0), Ordering::Relaxed);
         ahead >= 0
@@ -69,12 +69,12 @@ pub(super) enum Miss {
     Flush,
 }
 
-impl Counted {
+impl Countdown {
     /// Nothing is sampled.
-    pub const fn off() -> Counted {
-        Counted {
+    pub const fn off() -> Countdown {
+        Countdown {
             bottom: AtomicUsize::new(0),
-            ahead: AtomicI32::new(0),
+            until_sample: AtomicI32::new(0),
             misses: AtomicU32::new(0),
             refills: AtomicU32::new(0),
             flushes: AtomicU32::new(0),
@@ -106,12 +106,12 @@ impl Counted {
 
     /// One more block is given out. False if it is to be sampled.
     #[inline(always)]
-    pub(super) fn pass(&self) -> bool {
-        let ahead = self.ahead.load(Ordering::Relaxed);
+    pub fn pass(&self) -> bool {
+        let ahead = self.until_sample.load(Ordering::Relaxed);
         if ahead <= 0 {
             return false;
         }
-        self.ahead.store(ahead - 1, Ordering::Relaxed);
+        self.until_sample.store(ahead - 1, Ordering::Relaxed);
         true
     }
 }

@@ -29,7 +29,7 @@
 //!
 //! A pop by a bottom is one load of `top`, one of `bottom`, and one store: no flag, no fence. A pop
 //! for a size is barred by the compare that bounds the size, so it has no instruction more either. While the profiler samples, its pops read a bottom that stands apart
-//! ([`super::counted`]): that one is published. With the fast path off it does nothing without the
+//! ([`super::countdown`]): that one is published. With the fast path off it does nothing without the
 //! lock. The protocol stands in `bounds.rs`, its loom models
 //! in `testing/magazine_models.rs`; `docs/decisions/0003-draining.md` the prices of
 //! the alternatives.

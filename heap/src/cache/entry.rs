@@ -6,7 +6,8 @@ use super::colour;
 use super::heap::{HEAP, Heap};
 use super::machine;
 use super::registry::Heir;
-use super::thread_cache::{CACHE_BYTES, Cache, GONE};
+use super::thread_cache::{CACHE_BYTES, Cache, GONE, Opened};
+use crate::base::sync::Ordering;
 use crate::slab::class::Class;
 use crate::slab::class_table;
 use core::ffi::c_void;
@@ -28,6 +29,18 @@ impl Heap {
                 && self.pages.is_quiet()
         };
         (0..QUIET_TRIES).any(|_| quiet())
+    }
+
+    /// Sets the mean bytes between two samples of the profiler; 0: none. `draw` gets each cache
+    /// before its owner may count by it. Caches that are made later have drawn nothing.
+    pub fn set_sampling(&'static self, rate: u64, mut draw: impl FnMut(&mut Opened<'_>)) {
+        self.sampling.store(rate, Ordering::Relaxed);
+        let path = self.fast_path();
+        self.registry.for_each(|cache| {
+            let mut open = cache.open();
+            draw(&mut open);
+            open.set_path(path);
+        });
     }
 
     /// Makes a cache for the calling thread, which has none. `None` when out of memory: the call
@@ -61,10 +74,7 @@ impl Heap {
         let mut open = cache.open();
         match self.fast_path() {
             FastPath::On => open.publish_access(),
-            path => {
-                open.set_path(path);
-                self.begin_counting(&mut open);
-            }
+            path => open.set_path(path),
         }
         drop(open);
         // From here on calls from inside `key.set` find the cache.

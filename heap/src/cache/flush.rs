@@ -67,7 +67,7 @@ impl Heap {
         }
         debug_assert!(open.magazine(class).filled() >= count);
         let rest = open.magazine(class).filled() - count;
-        open.counted(class).note(Miss::Flush);
+        open.countdown(class).note(Miss::Flush);
         let store = open.magazine(class).bounds;
         self.tide.note_freed(count * class.bytes());
         let base = store.base as *mut usize;

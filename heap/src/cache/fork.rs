@@ -14,7 +14,6 @@ impl Heap {
     pub fn each_lock(&self, visit: impl FnMut(&Lock)) {
         let before = [
             &self.tide.step,
-            &self.pace.lock,
             &self.registry.draining,
             &self.registry.lock,
         ];

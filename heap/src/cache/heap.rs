@@ -4,7 +4,6 @@ use super::bounds::FastPath;
 use super::budget::Budget;
 use super::magazine::Tag;
 use super::misuse::{self, Call};
-use super::pace::Pace;
 use super::registry::Registry;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
@@ -32,9 +31,8 @@ pub struct Heap {
     pub budget: Budget,
     mode: AtomicU8,
     decay_ms: AtomicU64,
-    /// How often samples are taken, which is not as often as was asked for in a process that
-    /// allocates very fast.
-    pub(super) pace: Pace,
+    /// Mean bytes between two samples of the profiler; 0: it is off.
+    pub(super) sampling: AtomicU64,
     /// What the rounds of decay need to know.
     pub tide: Tide,
     /// What presses for memory.
@@ -110,7 +108,7 @@ impl Heap {
             registry: Registry::new(),
             mode: AtomicU8::new(Mode::Plain as u8),
             decay_ms: AtomicU64::new(1000),
-            pace: Pace::off(),
+            sampling: AtomicU64::new(0),
             tide: Tide::new(),
             pressure: Pressure::new(),
             reclaimed_at: AtomicU64::new(0),
@@ -124,6 +122,17 @@ impl Heap {
             1 => Mode::Counting,
             _ => Mode::Checking,
         }
+    }
+
+    /// Whether the profiler samples.
+    #[inline]
+    pub fn is_sampling(&self) -> bool {
+        self.sampling() != 0
+    }
+
+    /// Mean bytes between two samples; 0: it is off.
+    pub fn sampling(&self) -> u64 {
+        self.sampling.load(Ordering::Relaxed)
     }
 
     /// What caches are to let their owners do.

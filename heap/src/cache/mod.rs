@@ -11,8 +11,6 @@ mod colour;
 #[cfg(not(loom))]
 pub mod countdown;
 #[cfg(not(loom))]
-pub mod counted;
-#[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]
 mod entry;
@@ -27,8 +25,6 @@ pub mod machine;
 pub mod magazine;
 #[cfg(not(loom))]
 pub mod misuse;
-#[cfg(not(loom))]
-pub mod pace;
 #[cfg(all(not(loom), any(test, not(target_arch = "x86_64"))))]
 pub mod portable;
 #[cfg(not(loom))]

@@ -1,6 +1,6 @@
 //! The fast path in plain Rust, for machines that have no form of their own: [`pop_sized`] takes a
 //! block for a size from its magazine, [`pop`] from a magazine that the caller knows,
-//! [`pop_counted`] while the profiler counts; [`push_freed`] finds a freed block's magazine and
+//! [`pop_sampling`] while the profiler counts; [`push_freed`] finds a freed block's magazine and
 //! pushes it.
 //!
 //! Compilers do not fold these atomic loads into compares, which costs six instructions a pair, so
@@ -45,23 +45,26 @@ pub unsafe fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
 }
 
 /// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this
-/// one is to be sampled, if there is none, or if nothing is counted.
+/// one is to be sampled, if there is none, or if the profiler does not sample.
 ///
 /// # Safety
 /// - `cache` is the calling thread's own, or a sentinel.
 /// - `tag` is a class's.
 #[inline(always)]
-pub unsafe fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+pub unsafe fn pop_sampling(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     // SAFETY: the caller's promise.
-    let counted = unsafe { cache.counted_of(tag) };
+    let countdown = unsafe { cache.countdown_of(tag) };
     let magazine = cache.magazine(tag);
-    let bottom = counted.bottom.load(Ordering::Relaxed);
+    let bottom = countdown.bottom.load(Ordering::Relaxed);
     if magazine.top.load(Ordering::Relaxed) <= bottom {
         return None;
     }
-    let ahead = counted.ahead.load(Ordering::Relaxed).wrapping_sub(1);
-    counted.ahead.store(ahead, Ordering::Relaxed);
-    if ahead < 0 {
+    let left = countdown
+        .until_sample
+        .load(Ordering::Relaxed)
+        .wrapping_sub(1);
+    countdown.until_sample.store(left, Ordering::Relaxed);
+    if left < 0 {
         return None;
     }
     // SAFETY: as above; the bottom is published.

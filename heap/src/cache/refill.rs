@@ -97,7 +97,7 @@ impl Heap {
                 // SAFETY: no more than `most` bits come in all.
                 at = unsafe { write_down(at, first, class.bytes(), claim.bits) };
             });
-        open.counted(class).note(Miss::Refill);
+        open.countdown(class).note(Miss::Refill);
         if at != base {
             // SAFETY: the entries written are [at, at + got), inside the array.
             unsafe { ptr::copy(at, base, got) };
@@ -115,7 +115,7 @@ impl Heap {
 
     /// A magazine that misses is too small: double it, within the bounds.
     pub(super) fn learn(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
-        open.counted(class).note_miss();
+        open.countdown(class).note_miss();
         let capacity = open.magazine(class).bounds.capacity as usize;
         let wanted = match capacity < first_capacity(class) {
             true => first_capacity(class),
@@ -193,7 +193,7 @@ impl Heap {
     /// Shrinks a magazine if it was idle since the last visit.
     fn tidy_one(&'static self, open: &mut Opened<'_>) {
         let class = open.next_class();
-        if open.counted(class).take_misses() == 0 {
+        if open.countdown(class).take_misses() == 0 {
             self.shrink(open, class);
         }
     }

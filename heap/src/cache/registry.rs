@@ -132,7 +132,7 @@ impl Registry {
         }
     }
 
-    /// Counted calls of all threads, past and present: allocations, frees, requested bytes.
+    /// Countdown calls of all threads, past and present: allocations, frees, requested bytes.
     pub fn counted(&self) -> [u64; 3] {
         let mut sums = self
             .past

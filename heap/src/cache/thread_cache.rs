@@ -1,7 +1,7 @@
 //! A thread's cache: its magazines, and what its slow path needs to know of them.
 
 use super::bounds::{Access, Bounds, FastPath, Held};
-use super::countdown::{Counted, Drawn};
+use super::countdown::{Countdown, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
 use crate::base::sync::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
@@ -20,8 +20,8 @@ pub struct Cache {
     /// Requests of fewer bytes are served by [`super::machine::pop_sized`]; 0 unless the fast path
     /// is on and no drainer is at work. Written under the lock.
     pub(super) below: AtomicUsize,
-    /// By class index: what the profiler counts.
-    pub(super) counted: [Counted; CLASSES + 1],
+    /// By class index.
+    pub(super) countdowns: [Countdown; CLASSES + 1],
     /// By what rate that was drawn, and what lies ahead of large blocks.
     pub drawn: Drawn,
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the
@@ -150,7 +150,7 @@ impl Cache {
             starts: STARTS,
             tags: TAGS_BY_SIZE,
             below: AtomicUsize::new(0),
-            counted: [const { Counted::off() }; CLASSES + 1],
+            countdowns: [const { Countdown::off() }; CLASSES + 1],
             drawn: Drawn::nothing(),
             lock: Lock::new(Rank::Apart),
             inner: UnsafeCell::new(inner),
@@ -203,6 +203,12 @@ impl Cache {
         ptr::eq(self, &EMPTY) || ptr::eq(self, &GONE)
     }
 
+    /// The countdown of `class`.
+    #[inline]
+    pub fn countdown(&self, class: Class) -> &Countdown {
+        &self.countdowns[class.index()]
+    }
+
     /// The magazine of `tag`.
     #[inline(always)]
     pub fn magazine(&self, tag: Tag) -> &Magazine {
@@ -214,17 +220,17 @@ impl Cache {
         unsafe { &*self.magazines.as_ptr().byte_add(offset) }
     }
 
-    /// What is counted of the class of `tag`.
+    /// The countdown of the class of `tag`.
     ///
     /// # Safety
     /// - `tag` is a class's.
     #[inline(always)]
-    pub(super) unsafe fn counted_of(&self, tag: Tag) -> &Counted {
+    pub(super) unsafe fn countdown_of(&self, tag: Tag) -> &Countdown {
         let offset = tag.byte() as usize * 8;
-        debug_assert!(offset / size_of::<Counted>() <= CLASSES);
-        debug_assert!(offset.is_multiple_of(size_of::<Counted>()));
+        debug_assert!(offset / size_of::<Countdown>() <= CLASSES);
+        debug_assert!(offset.is_multiple_of(size_of::<Countdown>()));
         // SAFETY: the caller's promise: one of the first tags, which are multiples of the stride.
-        unsafe { &*self.counted.as_ptr().byte_add(offset) }
+        unsafe { &*self.countdowns.as_ptr().byte_add(offset) }
     }
 
     /// What tells where blocks of `tag` start.
@@ -302,7 +308,7 @@ impl Opened<'_> {
     pub fn magazine(&mut self, class: Class) -> Held<'_> {
         let inner = &mut *self.inner;
         let bounds = &mut inner.bounds[class.index()];
-        let sampling = &self.cache.counted[class.index()].bottom;
+        let sampling = &self.cache.countdowns[class.index()].bottom;
         let magazine = self.cache.magazine(Tag::of(class));
         // SAFETY: the bounds of this class; the guard in `self` holds the lock.
         unsafe { Held::new(magazine, sampling, bounds, inner.access.path) }
@@ -374,9 +380,14 @@ impl Opened<'_> {
         self.inner.granted
     }
 
-    /// What the profiler counts of `class`.
-    pub fn counted(&self, class: Class) -> &Counted {
-        &self.cache.counted[class.index()]
+    /// The state of the random numbers that the profiler draws; 0 before the first.
+    pub fn random_state(&mut self) -> &mut u64 {
+        &mut self.inner.random
+    }
+
+    /// The countdown of `class`.
+    pub fn countdown(&self, class: Class) -> &Countdown {
+        &self.cache.countdowns[class.index()]
     }
 
     /// Says what the owner may do by its fast path.

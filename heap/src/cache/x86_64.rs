@@ -6,9 +6,9 @@
 //!     +8  bottom  oldest                pop_sized:  block = [top-8];  block == [top-24] -> slow;  top -= 8
 //!     +16 limit   end of the room       push_freed: top >= limit or block == [top-8] -> slow;
 //!                                                   [top] = block;  top += 8
-//!   cache + counted + tag*8
-//!     +0  bottom  while sampling    pop_counted: top <= bottom -> slow;  ahead -= 1;  ahead < 0 -> slow;  then as pop
-//!     +8  ahead   before a sample
+//!   cache + countdowns + tag*8
+//!     +0  bottom  while sampling    pop_sampling: top <= bottom -> slow;  until -= 1;  until < 0 -> slow;  then as pop
+//!     +8  until   the next sample
 //!   cache + starts + tag*4              the tag's divisibility test
 //!   cache + below                       pop_sized: size >= below -> slow
 //! ```
@@ -21,7 +21,7 @@
 //! in one program must not meet.
 
 use crate::base::sync::{Ordering, light_barrier};
-use crate::cache::countdown::Counted;
+use crate::cache::countdown::Countdown;
 use crate::cache::heap::{HEAP, Heap};
 use crate::cache::magazine::{GUARD, Start, Tag};
 use crate::cache::thread_cache::{Cache, EMPTY};
@@ -150,31 +150,31 @@ pub unsafe fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
 }
 
 /// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this
-/// one is to be sampled, if there is none, or if nothing is counted.
+/// one is to be sampled, if there is none, or if the profiler does not sample.
 ///
 /// # Safety
 /// - `cache` is the calling thread's own, or a sentinel.
 /// - `tag` is a class's.
 #[inline(always)]
-pub unsafe fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+pub unsafe fn pop_sampling(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     // SAFETY: the caller's promise.
-    let counted = unsafe { cache.counted_of(tag) };
-    debug_assert!(!cache.is_sentinel() || counted.bottom.load(Ordering::Relaxed) == 0);
+    let countdown = unsafe { cache.countdown_of(tag) };
+    debug_assert!(!cache.is_sentinel() || countdown.bottom.load(Ordering::Relaxed) == 0);
     let top = top(cache, tag);
-    // SAFETY: reads what is counted of the tag's class (see `Cache::counted_of`), and writes the
+    // SAFETY: reads the countdown of the tag's class (see `Cache::countdown_of`), and writes the
     // owner's own number, which a sentinel's bottom keeps from being reached: its magazines are
     // empty.
     unsafe {
         asm!(
             "cmp {top}, qword ptr [{cache} + {tag}*8 + {bottom_at}]",
             "jbe {slow}",
-            "sub dword ptr [{cache} + {tag}*8 + {ahead_at}], 1",
+            "sub dword ptr [{cache} + {tag}*8 + {until_at}], 1",
             "js {slow}",
             top = in(reg) top,
             cache = in(reg) cache,
             tag = in(reg) tag.byte() as usize,
-            bottom_at = const offset_of!(Cache, counted) + offset_of!(Counted, bottom),
-            ahead_at = const offset_of!(Cache, counted) + offset_of!(Counted, ahead),
+            bottom_at = const offset_of!(Cache, countdowns) + offset_of!(Countdown, bottom),
+            until_at = const offset_of!(Cache, countdowns) + offset_of!(Countdown, until_sample),
             slow = label { return None },
             options(nostack),
         );

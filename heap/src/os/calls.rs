@@ -2,7 +2,7 @@
 //!
 //! `malloc` and its kin are none: a thread cancelled inside one would leave locks held, and memory
 //! that no code owns. POSIX names the functions that are (`open`, `read`, `write`, `close` …).
-//! `tests/layers.rs` keeps them out of this crate.
+//! `tests/structure.rs` keeps them out of this crate.
 //!
 //! Results and `errno` are those of the C library's functions.
 

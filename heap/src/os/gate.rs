@@ -48,10 +48,10 @@ pub enum Rank {
     Quarantine,
     /// That of the profile's region.
     Profile,
-    /// That of a step of decay.
-    Step,
     /// That of the profiler's pace.
     Pace,
+    /// That of a step of decay.
+    Step,
     /// That of a thread that drains others' magazines.
     Draining,
     /// The registry's.

@@ -79,7 +79,10 @@ impl Waits {
         };
         let number = NOTED.iter().position(take);
         let place = number.map(|number| {
-            self.end.fetch_max(number + 1, Ordering::SeqCst);
+            // Most often a place before the end: then all who wait only read this line.
+            if self.end.load(Ordering::SeqCst) <= number {
+                self.end.fetch_max(number + 1, Ordering::SeqCst);
+            }
             let place = &NOTED[number];
             place
                 .lock

@@ -109,10 +109,9 @@ pub(crate) fn end_slow_path(caller: usize) {
     }
 }
 
-/// By how many bytes the heap has grown since the process began.
-fn grown() -> usize {
-    let before = GROWN_BEFORE.load(Ordering::Relaxed);
-    HEAP.pages.extent().saturating_sub(before)
+/// By how many bytes the heap, of `extent` bytes now, has grown since the process began.
+fn grown(extent: usize) -> usize {
+    extent.saturating_sub(GROWN_BEFORE.load(Ordering::Relaxed))
 }
 
 /// Whether the process, which has no board, is to get one now. Counts the calls.
@@ -121,7 +120,7 @@ fn is_worth_a_board() -> bool {
     let passed = PASSED.load(Ordering::Relaxed).saturating_add(1);
     PASSED.store(passed, Ordering::Relaxed);
     let worth = passed >= BOARD_PASSES
-        || grown() >= BOARD_BYTES
+        || grown(HEAP.pages.extent()) >= BOARD_BYTES
         || hook::instruments().wants_board()
         || is_missed();
     worth && HEAP.now_ms() >= RETRY_AT.load(Ordering::Relaxed)
@@ -139,10 +138,9 @@ fn is_own() -> bool {
 
 /// Whether there is work for a thread. A few loads.
 fn is_missed() -> bool {
-    let grown = HEAP.pages.extent();
-    let since = self::grown();
-    since >= START_BYTES
-        || (grown >= START_BYTES && HEAP.tide.is_wanted())
+    let extent = HEAP.pages.extent();
+    grown(extent) >= START_BYTES
+        || (extent >= START_BYTES && HEAP.tide.is_wanted())
         || EAGER.load(Ordering::Relaxed)
         || REQUESTS.pending().is_some()
 }

@@ -1,6 +1,6 @@
 //! Guards, and how many mappings they may use.
 
-use super::StackError;
+use super::error::StackError;
 use super::record::{Guard, Record};
 use super::totals::Counts;
 use crate::base::sync::plain::Ordering::Relaxed;

@@ -23,6 +23,7 @@
 //! [`Os::install_guard`]: crate::os::Os::install_guard
 //! [`Os::protect`]: crate::os::Os::protect
 
+mod error;
 mod guard;
 mod list;
 pub mod overflow;
@@ -36,51 +37,8 @@ mod store;
 mod tests;
 mod totals;
 
+pub use error::{NotInUse, StackError};
 pub use pool::Pool;
-pub use record::{Record, State};
+pub use record::{Overflow, Record, State, TAG};
 pub use size::Size;
 pub use totals::StackTotals;
-
-/// The tag of a slice where a span of stacks starts.
-pub const TAG: u8 = 252;
-
-/// Why there is no stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StackError {
-    /// The size is below 8 KiB or above 8 MiB.
-    Size,
-    /// The kernel or a limit refused memory.
-    OutOfMemory,
-    /// Every guard needs mappings on this kernel, and the guards have used up their share of
-    /// `vm.max_map_count`.
-    OutOfMappings,
-}
-
-impl core::fmt::Display for StackError {
-    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        out.write_str(match self {
-            Self::Size => "a stack has 8 KiB to 8 MiB",
-            Self::OutOfMemory => "out of memory",
-            Self::OutOfMappings => {
-                "the guards of stacks have used up their share of vm.max_map_count"
-            }
-        })
-    }
-}
-
-impl core::error::Error for StackError {}
-
-/// The stack given back was not in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotInUse;
-
-/// The stack whose guard a fault hit.
-#[derive(Clone, Copy, Debug)]
-pub struct Overflow {
-    /// Usable bytes of the stack.
-    pub bytes: usize,
-    /// The owner's name for it: null, or a C string.
-    pub owner: *const core::ffi::c_char,
-    /// Whether the stack was in use or idle.
-    pub state: State,
-}

@@ -8,6 +8,9 @@ use crate::base::sync::plain::{
 use core::ffi::c_char;
 use core::ptr::{NonNull, null_mut};
 
+/// The tag of a slice where a span of stacks starts.
+pub const TAG: u8 = 252;
+
 /// The owner of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -158,4 +161,15 @@ pub(super) fn pointer(record: &Record) -> *mut Record {
 pub(super) unsafe fn record<'h>(at: *mut Record) -> Option<&'h Record> {
     // SAFETY: the caller's promise.
     NonNull::new(at).map(|at| unsafe { at.as_ref() })
+}
+
+/// The stack whose guard a fault hit.
+#[derive(Clone, Copy, Debug)]
+pub struct Overflow {
+    /// Usable bytes of the stack.
+    pub bytes: usize,
+    /// The owner's name for it: null, or a C string.
+    pub owner: *const c_char,
+    /// Whether the stack was in use or idle.
+    pub state: State,
 }

@@ -1,6 +1,5 @@
 //! The figures of stacks.
 
-use super::pool::Pool;
 use super::size::Size;
 use crate::base::sync::plain::{AtomicUsize, Ordering::Relaxed};
 
@@ -39,8 +38,8 @@ pub(super) struct Counts {
     pub(super) mapped: AtomicUsize,
     pub(super) created: AtomicUsize,
     pub(super) lost: AtomicUsize,
-    address: AtomicUsize,
-    page_tables: AtomicUsize,
+    pub(super) address: AtomicUsize,
+    pub(super) page_tables: AtomicUsize,
 }
 
 impl Counts {
@@ -77,24 +76,4 @@ impl Counts {
 fn tables(size: Size, page: usize) -> usize {
     let entries = page / size_of::<u64>();
     (size.bytes() / entries).min(2 * page)
-}
-
-impl Pool {
-    /// The figures now.
-    pub fn totals(&self) -> StackTotals {
-        let [used, idle, spare, recycled] = self.locked().figures();
-        let counts = &self.counts;
-        StackTotals {
-            used,
-            idle,
-            spare,
-            address: counts.address.load(Relaxed),
-            guards: counts.advised.load(Relaxed),
-            mapped_guards: counts.mapped.load(Relaxed),
-            created: counts.created.load(Relaxed),
-            recycled,
-            lost: counts.lost.load(Relaxed),
-            page_tables: counts.page_tables.load(Relaxed),
-        }
-    }
 }

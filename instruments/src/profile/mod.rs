@@ -1,4 +1,4 @@
-//! The sampling heap profiler. [`neap_heap::cache::counted`] decides which allocations are sampled;
+//! The sampling heap profiler. [`draws`] decides which allocations are sampled;
 //! this module makes and records them.
 //!
 //! A sampled block of a size class gets a span of its own, with a tag that sends its free to the
@@ -6,15 +6,17 @@
 //! holds what the block stands for, so that its free can subtract exactly that. The totals are in a
 //! region that other processes read ([`neap_shared::sites`], [`region`]).
 
+mod draws;
 mod maps;
+mod pace;
 mod region;
 mod table;
 
 use crate::{attach, unwind};
 use core::ops::RangeInclusive;
 use core::ptr::{self, NonNull};
+use draws::{SAMPLER, chance};
 use neap_heap::base::sync::{AtomicBool, AtomicU64, Ordering};
-use neap_heap::cache::counted::chance;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Cache;
@@ -111,7 +113,7 @@ pub fn set_rate(rate: u64) -> Refusal {
         return Refusal::Memory;
     }
     begin_sampling();
-    HEAP.set_sampling(rate);
+    SAMPLER.set_rate(rate);
     REGION.note_rate(rate);
     attach::note_sampling(rate);
     Refusal::None
@@ -123,7 +125,7 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> Option<*mut u8> 
     if purge::is_starter() {
         return None;
     }
-    let rate = HEAP.samples_next(cache, class)?;
+    let rate = SAMPLER.samples_next(cache, class)?;
     // Without memory for a span of its own, the block is not sampled.
     Some(sampled(class, size, rate).unwrap_or_else(|| HEAP.take_one(class)))
 }
@@ -140,7 +142,7 @@ fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
 pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
     place.note(ptr::null_mut());
     let cache = entered().filter(|_| HEAP.is_sampling());
-    if let Some(rate) = cache.and_then(|cache| HEAP.samples_large(cache, usable)) {
+    if let Some(rate) = cache.and_then(|cache| SAMPLER.samples_large(cache, usable)) {
         record(place, size, usable, rate);
     }
 }
@@ -222,6 +224,8 @@ pub(crate) fn live() -> Option<(u64, u64)> {
 
 /// The region's lock, for a fork.
 pub(super) static LOCK: &Lock = REGION.lock();
+/// The pace's lock, for a fork.
+pub(super) static PACE_LOCK: &Lock = SAMPLER.lock();
 
 /// In a fork's child: replaces the parent's region by a copy.
 pub(crate) fn after_fork_in_child() {

@@ -193,7 +193,7 @@ impl<'r> Tally<'r> {
 
     fn magazine(&mut self, figures: &mut Snapshot, open: &mut Opened<'_>, class: Class) {
         let figure = &mut figures.classes[class.index() - 1];
-        let [refills, flushes] = open.counted(class).refills_and_flushes();
+        let [refills, flushes] = open.countdown(class).refills_and_flushes();
         figure.refills += u64::from(refills);
         figure.flushes += u64::from(flushes);
         let magazine = open.magazine(class);

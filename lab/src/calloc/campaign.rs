@@ -1,162 +1,103 @@
-//! Interleaved rounds of every cell under every allocator, within a time budget.
+//! Every cell under every allocator in interleaved rounds, and once with accounts.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use indicatif::ProgressBar;
+use super::cells::{self, Cell, Contender, Reach};
+use super::{measure, views};
+use crate::engine::campaign::{Campaign, Named};
+use crate::engine::experiment::{Ended, Experiment, Kept, PLAIN, available};
+use crate::engine::settings::{
+    JSON, NEAP, PEERS, QUICK, RECORDS, ROUNDS, SECONDS, SEED, Setting, Settings,
+};
+use crate::machine;
+use crate::peers::Places;
 
-use super::cells::{Cell, Contender};
-use super::measure;
-use super::record::{Row, Value};
-use crate::report;
-use crate::rng::Rng;
+/// The write-up's calloc and free in a loop.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "calloc",
+    about: "The write-up's calloc and free in a loop: time, faults, zeroed bytes, system calls",
+    settings: &[
+        NEAP,
+        PEERS.about("Only these allocators: the peers, naive, libmalloc-116"),
+        Setting::names(
+            "only",
+            "Only these sizes (64K 256K 1M 10M 100M 1000M 2000M 4G) and patterns (none first \
+             sixteenth all)",
+        ),
+        ROUNDS.default("5"),
+        SECONDS.default("3600"),
+        Setting::number("milliseconds", "NUMBER", (0, 1 << 32))
+            .default("300")
+            .about(
+                "Duration of a timed run; slow pairs take up to one pair beyond four times that",
+            ),
+        QUICK,
+        JSON,
+        RECORDS,
+        SEED,
+    ],
+    kept: Kept::Always,
+    run: carry_out,
+    tables: |record, _| views::tables(record),
+    pictures: |record, _| vec![("", views::picture(record))],
+    ..PLAIN
+};
 
-/// What to run.
-pub struct Plan {
-    /// The cells.
-    pub cells: Vec<Cell>,
-    /// The allocators.
-    pub contenders: Vec<Contender>,
-    /// Rounds.
-    pub rounds: u32,
-    /// Approximate duration of a timed run.
-    pub cell_time: Duration,
-    /// No run starts after this time.
-    pub budget: Duration,
-    /// Seeds the order of the allocators within each round.
-    pub seed: u64,
-}
+const QUICK_TIME: Duration = Duration::from_millis(5);
 
-impl Plan {
-    /// Steps of a progress bar: the rounds, and an accounting run for every cell.
-    pub fn steps(&self) -> u64 {
-        (self.cells.len() * self.contenders.len()) as u64 * (u64::from(self.rounds) + 1)
-    }
-}
-
-/// The results of a campaign.
-#[derive(Default)]
-pub struct Results {
-    /// The measurements.
-    pub rows: Vec<Row>,
-    /// Runs that failed, each reported once.
-    pub failures: Vec<String>,
-    /// What was left out, and why.
-    pub left_out: Vec<String>,
-}
-
-/// A campaign in progress.
-struct Campaign<'a> {
-    plan: &'a Plan,
-    start: Instant,
-    bar: &'a ProgressBar,
-    rng: Rng,
-    results: Results,
-}
-
-/// Carries out the plan. The accounting runs follow the first round, so a budget that ends early
-/// costs repetitions but no columns of the report.
-pub fn carry_out(plan: &Plan, bar: &ProgressBar) -> Results {
-    let mut campaign = Campaign {
-        plan,
-        start: Instant::now(),
-        bar,
-        rng: Rng::new(plan.seed),
-        results: Results::default(),
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let quick = settings.is_quick();
+    let reach = if quick { Reach::Quick } else { Reach::Full };
+    let memory = machine::available_bytes()?;
+    let chosen = cells::choose(&settings.names("only"), reach, memory)?;
+    let places = Places::new(settings.path("neap"))?;
+    let names = cells::contenders(&settings.names("peers"))?;
+    let contenders = available(&names, |name| cells::contender(name, &places))?;
+    let rounds = if quick { 1 } else { settings.rounds(1) };
+    let time = match quick {
+        true => QUICK_TIME,
+        false => Duration::from_millis(settings.number("milliseconds")),
     };
-    let mut round = 0;
-    while round < plan.rounds && campaign.round(round) {
+    let options = [
+        ("rounds", rounds.to_string()),
+        ("milliseconds a timed run", time.as_millis().to_string()),
+        ("seed", settings.number("seed").to_string()),
+    ];
+    campaign.head(&options, &[]);
+    for Contender { name, peer, .. } in &contenders {
+        match *name == peer.name {
+            true => campaign.add_version(name, &peer.version),
+            false => campaign.add_version(name, &format!("over {} {}", peer.name, peer.version)),
+        }
+    }
+    let cells = Cell::all(&chosen);
+    chosen
+        .left_out
+        .into_iter()
+        .for_each(|what| campaign.leave_out(what));
+    let steps = (cells.len() * contenders.len()) as u64;
+    campaign.progress.expect(steps * (u64::from(rounds) + 1));
+    // The accounts follow the first round, so a budget that ends early costs repetitions but no
+    // columns of the report.
+    for round in 0..rounds {
+        let what = format!("round {} of {rounds}", round + 1);
+        let timed =
+            |_: &_, cell: &Cell, contender: &Contender| measure::timed(cell, contender, time);
+        let all = (&cells[..], &contenders[..]);
+        if !campaign.round((round, &what), all, timed) {
+            break;
+        }
         if round == 0 {
-            campaign.accounts();
-        }
-        round += 1;
-    }
-    campaign.results
-}
-
-impl Campaign<'_> {
-    /// Notes what is left out if the time is up.
-    fn spent(&mut self, what: &str, rest: &[Cell]) -> bool {
-        let spent = self.start.elapsed() >= self.plan.budget;
-        if spent {
-            let missing: Vec<String> = rest.iter().map(Cell::name).collect();
-            self.results.left_out.push(format!(
-                "time is up in {what}, before {}",
-                missing.join(", ")
-            ));
-        }
-        spent
-    }
-
-    /// Runs one round. True if it was completed.
-    fn round(&mut self, round: u32) -> bool {
-        let what = format!("round {} of {}", round + 1, self.plan.rounds);
-        report::progress(self.bar, &what);
-        for (done, cell) in self.plan.cells.iter().enumerate() {
-            if self.spent(&what, &self.plan.cells[done..]) {
-                return false;
-            }
-            let mut contenders: Vec<&Contender> = self.plan.contenders.iter().collect();
-            self.rng.shuffle(&mut contenders);
-            for contender in contenders {
-                self.say(&what, cell, contender);
-                let timed = measure::timed(cell, contender, self.plan.cell_time);
-                self.keep(
-                    cell,
-                    contender,
-                    timed.map(|timed| Value::Timed { round, timed }),
-                );
-            }
-        }
-        true
-    }
-
-    fn accounts(&mut self) {
-        let what = "the accounts";
-        report::progress(self.bar, "accounting for zeroed bytes and system calls");
-        for (done, cell) in self.plan.cells.iter().enumerate() {
-            if self.spent(what, &self.plan.cells[done..]) {
-                return;
-            }
-            for contender in &self.plan.contenders {
-                let Some(pairs) = self.pairs_to_account(cell, contender) else {
-                    self.bar.inc(1);
-                    continue;
-                };
-                self.say(what, cell, contender);
-                let account = measure::accounted(cell, contender, pairs);
-                self.keep(cell, contender, account.map(Value::Accounted));
-            }
+            campaign.round((0, "the accounts"), all, |record, cell, contender| {
+                let ns = record.median(&cell.name(), contender.name, measure::TIME);
+                // Enough pairs for a fifth of a second. Where the first round failed there are no
+                // accounts; that failure is told.
+                let pairs = ns.map(|ns| (2e8 / ns).clamp(1.0, 100.0) as u64);
+                pairs.map_or(Ok(Vec::new()), |pairs| {
+                    measure::accounted(cell, contender, pairs)
+                })
+            });
         }
     }
-
-    /// The number of pairs that take a fifth of a second, by the first round; `None` if that
-    /// failed.
-    fn pairs_to_account(&self, cell: &Cell, contender: &Contender) -> Option<u64> {
-        let timed = self.results.rows.iter().find_map(|row| match &row.value {
-            Value::Timed { timed, .. } if row.is_of(cell, contender.name) => Some(timed),
-            _ => None,
-        });
-        Some((2e8 / timed?.ns_median).clamp(1.0, 100.0) as u64)
-    }
-
-    fn say(&self, what: &str, cell: &Cell, contender: &Contender) {
-        self.bar
-            .set_message(format!("{what}: {} {}", cell.name(), contender.name));
-    }
-
-    fn keep(&mut self, cell: &Cell, contender: &Contender, value: anyhow::Result<Value>) {
-        self.bar.inc(1);
-        match value {
-            Ok(value) => self
-                .results
-                .rows
-                .push(Row::new(cell, contender.name, value)),
-            Err(error) => {
-                let failure = format!("{} under {}: {error:#}", cell.name(), contender.name);
-                if !self.results.failures.contains(&failure) {
-                    self.results.failures.push(failure);
-                }
-            }
-        }
-    }
+    Ok(Ended::Measured)
 }

@@ -2,6 +2,8 @@
 
 use anyhow::{bail, ensure};
 
+use crate::engine::campaign::Named;
+use crate::names;
 use crate::peers::{self, Places, Ready};
 use crate::work::calloc::{PolicyName, Touch};
 
@@ -160,44 +162,21 @@ const POLICIES: [(&str, PolicyName); 2] = [
     ("libmalloc-116", PolicyName::Libmalloc116),
 ];
 
-/// Every allocator's name, in the order of the report.
-pub fn contenders() -> impl Iterator<Item = &'static str> {
-    peers::ALL
-        .iter()
-        .map(|peer| peer.name)
-        .chain(POLICIES.iter().map(|(name, _)| *name))
-}
-
-/// The allocators named in `only`, or all if it is empty. For those that are not installed, the
-/// reason.
+/// The names in `only`, or of every allocator, in the order of the report.
 ///
 /// # Errors
-/// If a name is unknown, or no allocator is installed.
-pub fn present(only: &[String], places: &Places) -> anyhow::Result<(Vec<Contender>, Vec<String>)> {
-    if let Some(name) = only
-        .iter()
-        .find(|name| !contenders().any(|known| known == *name))
-    {
-        let known: Vec<&str> = contenders().collect();
-        bail!("no allocator {name:?}; there are {}", known.join(", "));
-    }
-    let wanted = |name: &&str| only.is_empty() || only.iter().any(|n| n == name);
-    let (mut found, mut absent) = (Vec::new(), Vec::new());
-    for name in contenders().filter(wanted) {
-        match contender(name, places) {
-            Ok(contender) => found.push(contender),
-            Err(reason) => absent.push(format!("{name} is absent: {reason:#}")),
-        }
-    }
-    ensure!(
-        !found.is_empty(),
-        "no allocator is here: {}",
-        absent.join(", ")
-    );
-    Ok((found, absent))
+/// If a name is unknown.
+pub fn contenders(only: &[String]) -> anyhow::Result<Vec<&'static str>> {
+    let peers = peers::ALL.iter().map(|peer| peer.name);
+    let all: Vec<&str> = peers.chain(POLICIES.map(|(name, _)| name)).collect();
+    names::choose("allocator", only, &all, |name| name)
 }
 
-fn contender(name: &'static str, places: &Places) -> anyhow::Result<Contender> {
+/// The allocator with that name.
+///
+/// # Errors
+/// If it is not installed.
+pub fn contender(name: &'static str, places: &Places) -> anyhow::Result<Contender> {
     let ours = POLICIES.iter().find(|(known, _)| *known == name);
     let policy = ours.map_or(PolicyName::Heap, |(_, policy)| *policy);
     let library = if ours.is_some() { "glibc" } else { name };
@@ -234,10 +213,17 @@ impl Cell {
         };
         chosen.sizes.iter().flat_map(of).collect()
     }
+}
 
-    /// For messages: `100M none`.
-    pub fn name(&self) -> String {
+impl Named for Cell {
+    fn name(&self) -> String {
         format!("{} {}", self.size.name, self.touch.name())
+    }
+}
+
+impl Named for Contender {
+    fn name(&self) -> String {
+        self.name.to_string()
     }
 }
 
@@ -283,13 +269,13 @@ mod tests {
     fn our_policies_stand_over_the_c_library() {
         let places = Places::new(None).unwrap();
         let only = ["naive".to_string(), "glibc".into(), "libmalloc-116".into()];
-        let (found, absent) = present(&only, &places).unwrap();
-        assert!(absent.is_empty() && found.len() == 3);
-        assert!(
-            found
-                .iter()
-                .all(|c| c.peer.library == found[0].peer.library)
-        );
-        assert!(present(&["dlmalloc".into()], &places).is_err());
+        let names = contenders(&only).unwrap();
+        assert_eq!(names, ["glibc", "naive", "libmalloc-116"]);
+        let libraries = names
+            .iter()
+            .map(|name| contender(name, &places).unwrap().peer.library)
+            .collect::<Vec<_>>();
+        assert!(libraries.iter().all(|library| *library == libraries[0]));
+        assert!(contenders(&["dlmalloc".into()]).is_err());
     }
 }

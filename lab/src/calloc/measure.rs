@@ -6,18 +6,21 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::cells::{Cell, Contender};
+use crate::engine::figure::{Figure, Unit};
 use crate::programs::which;
 use crate::work::calloc::{Account, MARK, Timed};
 use crate::{identity, run};
 
-/// The results of a cell's accounting process.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Accounted {
-    /// Bytes that one `calloc` zeroed itself; `None` if the kernel cannot tell.
-    pub zeroed: Option<u64>,
-    /// System calls per pair; `None` without strace.
-    pub system_calls: Option<f64>,
-}
+/// The names of the figures: of the timed process, and of the accounts.
+const PAIRS: &str = "pairs";
+pub const TIME: &str = "time of a pair";
+const LEAST: &str = "least time";
+pub const MINOR: &str = "minor faults";
+pub const MAJOR: &str = "major faults";
+pub const ZEROED: &str = "zeroed";
+pub const CALLS: &str = "system calls";
+/// In place of a figure that this machine cannot tell.
+const UNKNOWN: &str = "unknown";
 
 /// Prints, in the worker, what [`timed`] reads in the harness.
 ///
@@ -31,7 +34,6 @@ pub fn report_timed(timed: &Timed) -> anyhow::Result<()> {
         minor_faults,
         major_faults,
     } = timed;
-    // The same digits as in the record, so that tables of a run and of its record agree.
     println!("pairs={pairs}\nns_median={ns_median:.1}\nns_least={ns_least:.1}");
     println!("minor_faults={minor_faults:.4}\nmajor_faults={major_faults:.4}");
     println!("heap={}", identity::own_heap()?.display());
@@ -68,7 +70,7 @@ fn worker(cell: &Cell, contender: &Contender) -> anyhow::Result<Command> {
 ///
 /// # Errors
 /// If the worker fails, hangs, or used another malloc.
-pub fn timed(cell: &Cell, contender: &Contender, time: Duration) -> anyhow::Result<Timed> {
+pub fn timed(cell: &Cell, contender: &Contender, time: Duration) -> anyhow::Result<Vec<Figure>> {
     let mut command = worker(cell, contender)?;
     command.args(["--milliseconds", &time.as_millis().to_string()]);
     command.env("LD_PRELOAD", &contender.peer.library);
@@ -77,21 +79,22 @@ pub fn timed(cell: &Cell, contender: &Contender, time: Duration) -> anyhow::Resu
     parse_timed(&report)
 }
 
-fn parse_timed(report: &str) -> anyhow::Result<Timed> {
-    Ok(Timed {
-        pairs: run::needed(report, "pairs")?.parse()?,
-        ns_median: run::needed(report, "ns_median")?.parse()?,
-        ns_least: run::needed(report, "ns_least")?.parse()?,
-        minor_faults: run::needed(report, "minor_faults")?.parse()?,
-        major_faults: run::needed(report, "major_faults")?.parse()?,
-    })
+fn parse_timed(report: &str) -> anyhow::Result<Vec<Figure>> {
+    let number = |key| anyhow::Ok(run::needed(report, key)?.parse::<f64>()?);
+    Ok(vec![
+        Figure::new(PAIRS, Unit::Count, number("pairs")?),
+        Figure::nanoseconds(TIME, number("ns_median")?),
+        Figure::nanoseconds(LEAST, number("ns_least")?),
+        Figure::number(MINOR, number("minor_faults")?),
+        Figure::number(MAJOR, number("major_faults")?),
+    ])
 }
 
 /// Runs `pairs` pairs under the contender with accounting, under strace if that is installed.
 ///
 /// # Errors
 /// If the worker fails, hangs, found a byte that is not zero, or used another malloc.
-pub fn accounted(cell: &Cell, contender: &Contender, pairs: u64) -> anyhow::Result<Accounted> {
+pub fn accounted(cell: &Cell, contender: &Contender, pairs: u64) -> anyhow::Result<Vec<Figure>> {
     let mut worker = worker(cell, contender)?;
     worker.args(["--account", &pairs.to_string()]);
     let (report, trace) = match which("strace") {
@@ -107,11 +110,12 @@ pub fn accounted(cell: &Cell, contender: &Contender, pairs: u64) -> anyhow::Resu
     run::ensure_heap(&report, &contender.peer.library)?;
     let zeroed = run::field(&report, "zeroed").map(str::parse).transpose()?;
     let calls = trace.as_deref().map(calls_between_marks).transpose()?;
-    let system_calls = calls.map(|calls| (100.0 * calls as f64 / pairs as f64).round() / 100.0);
-    Ok(Accounted {
-        zeroed,
-        system_calls,
-    })
+    let calls = calls.map(|calls| (100.0 * calls as f64 / pairs as f64).round() / 100.0);
+    let unknown = |name| Figure::text(name, UNKNOWN);
+    Ok(vec![
+        zeroed.map_or(unknown(ZEROED), |bytes| Figure::block_bytes(ZEROED, bytes)),
+        calls.map_or(unknown(CALLS), |calls| Figure::number(CALLS, calls)),
+    ])
 }
 
 fn under_strace(worker: &Command, contender: &Contender) -> Command {
@@ -140,21 +144,26 @@ fn calls_between_marks(log: &str) -> anyhow::Result<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// The figures of a cell whose pair takes that long, for tests.
+    pub fn figures(ns: f64) -> Vec<Figure> {
+        let report =
+            format!("pairs=12\nns_median={ns}\nns_least=800\nminor_faults=1.25\nmajor_faults=0\n");
+        let mut figures = parse_timed(&report).unwrap();
+        figures.extend([
+            Figure::block_bytes(ZEROED, 4_096.0),
+            Figure::text(CALLS, UNKNOWN),
+        ]);
+        figures
+    }
 
     #[test]
     fn a_timed_report_is_read() {
-        let report =
-            "pairs=12\nns_median=900.5\nns_least=800\nminor_faults=1.5\nmajor_faults=0\nheap=/x\n";
-        let expected = Timed {
-            pairs: 12,
-            ns_median: 900.5,
-            ns_least: 800.0,
-            minor_faults: 1.5,
-            major_faults: 0.0,
-        };
-        assert_eq!(parse_timed(report).unwrap(), expected);
+        let figures = figures(900.5);
+        assert_eq!(figures[0], Figure::count(PAIRS, 12));
+        assert_eq!(figures[1], Figure::nanoseconds(TIME, 900.5));
         assert!(parse_timed("pairs=12\n").is_err());
     }
 

@@ -1,17 +1,65 @@
 //! All parts of the experiment, each as a case of the record.
 
-use clap::ValueEnum;
+use std::path::Path;
 
+use super::engines::Engine;
 use super::go::Go;
 use super::measure::{self, of_size};
-use super::recorded::Sizes;
+use super::recorded::{self, Sizes};
 use super::tables::{self, ClassTable, LARGEST};
-use super::{Engine, waste};
-use crate::figures::{Figure, Results};
-use crate::rng::Rng;
+use super::{picture, waste};
+use crate::engine::campaign::Campaign;
+use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
+use crate::engine::figure::Figure;
+use crate::engine::settings::{
+    JSON, NEAP, PEERS, QUICK, RECORDS, RECORDS_FOLDER, ROUNDS, SEED, Setting, Settings,
+};
+use crate::peers::Ready;
+
+/// What a block takes beyond the requested bytes, and what size classes waste.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "classes",
+    about: "What a block takes beyond the requested bytes, and what size classes waste",
+    settings: &[
+        NEAP,
+        PEERS.about("Only these (`neap` includes `neap-rust`, a Rust program with Neap built in)"),
+        Setting::names(
+            "only",
+            "Only these parts: overhead, tables, programs, go, boxed",
+        ),
+        ROUNDS,
+        QUICK,
+        JSON,
+        RECORDS,
+        SEED,
+        Setting::path("sizes", "FOLDER")
+            .default(RECORDS_FOLDER)
+            .about("The folder whose newest record of sizes is used"),
+    ],
+    run: carry_out,
+    pictures: |_, _| vec![("", picture::svg())],
+    ..PLAIN
+};
+
+/// The rounds of a full run: the fewest that can separate two allocators.
+const FULL_ROUNDS: u32 = 7;
+const FULL: Terms = Terms {
+    largest: LARGEST,
+    blocks: 2_000,
+    boxes: 1_000_000,
+    readings: 15,
+    go_time: "200000x",
+};
+const QUICK_TERMS: Terms = Terms {
+    largest: 2_048,
+    blocks: 200,
+    boxes: 20_000,
+    readings: 1,
+    go_time: "100x",
+};
 
 /// A part of the experiment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// What a block takes beyond the requested bytes.
     Overhead,
@@ -25,81 +73,132 @@ pub enum Part {
     Boxed,
 }
 
+impl Part {
+    /// All parts.
+    pub const ALL: [Part; 5] = [
+        Part::Overhead,
+        Part::Tables,
+        Part::Programs,
+        Part::Go,
+        Part::Boxed,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Overhead => "overhead",
+            Part::Tables => "tables",
+            Part::Programs => "programs",
+            Part::Go => "go",
+            Part::Boxed => "boxed",
+        }
+    }
+}
+
 /// What to run.
-pub struct Plan {
-    /// The parts.
-    pub parts: Vec<Part>,
+struct Plan {
     /// The heaps to measure.
-    pub engines: Vec<Engine>,
+    engines: Vec<Engine>,
     /// The sizes of real programs.
-    pub programs: Vec<Sizes>,
+    programs: Vec<Sizes>,
     /// Rounds of the timed parts.
-    pub rounds: u32,
+    rounds: u32,
     /// The amount of work.
-    pub terms: Terms,
-    /// Seeds the order within a round.
-    pub seed: u64,
+    terms: Terms,
 }
 
 /// The amount of work.
 #[derive(Clone, Copy)]
-pub struct Terms {
+struct Terms {
     /// The largest size for which the peers' classes are measured.
-    pub largest: usize,
+    largest: usize,
     /// Live blocks among which distances are measured.
-    pub blocks: usize,
+    blocks: usize,
     /// Live boxes.
-    pub boxes: usize,
+    boxes: usize,
     /// Clock readings per process.
-    pub readings: usize,
+    readings: usize,
     /// A value for Go's `-benchtime`.
-    pub go_time: &'static str,
+    go_time: &'static str,
 }
 
 /// The sizes whose blocks are measured.
 const SIZES: [usize; 12] = [1, 8, 16, 24, 32, 48, 64, 100, 200, 500, 1_000, 4_000];
 
 /// The names of the parts' cases in the record.
-pub const BOOKKEEPING: &str = "bookkeeping of a block by kind of allocator";
-/// See [`BOOKKEEPING`].
-pub const DISTANCES: &str = "bytes from one block to the next";
-/// See [`BOOKKEEPING`].
-pub const TABLES: &str = "waste of the size classes; part of the block";
-/// See [`BOOKKEEPING`].
-pub const AGREEMENT: &str = "sizes whose usable bytes were measured";
-/// See [`BOOKKEEPING`].
-pub const SHARE: &str = "waste in real programs; part of the blocks";
-/// See [`BOOKKEEPING`].
-pub const BYTES: &str = "waste in real programs; bytes a block";
-/// See [`BOOKKEEPING`].
-pub const GO: &str = "five strings sorted in Go";
-/// See [`BOOKKEEPING`].
-pub const BOXED: &str = "boxed values of 24 bytes in Rust";
+const BOOKKEEPING: &str = "bookkeeping of a block by kind of allocator";
+const DISTANCES: &str = "bytes from one block to the next";
+const TABLES: &str = "waste of the size classes; part of the block";
+const AGREEMENT: &str = "sizes whose usable bytes were measured";
+const SHARE: &str = "waste in real programs; part of the blocks";
+const BYTES: &str = "waste in real programs; bytes a block";
+const GO: &str = "five strings sorted in Go";
+const BOXED: &str = "boxed values of 24 bytes in Rust";
 
-/// The version of the installed Go, such as `go1.26.8`.
-pub fn go_version() -> Option<String> {
-    Go::here().ok().map(|go| go.version)
-}
-
-/// Carries out the plan; calls `tell` before each part.
-pub fn carry_out(plan: &Plan, tell: impl Fn(&str)) -> Results {
-    let mut results = Results::default();
-    for part in &plan.parts {
+/// Carries out the parts that are set.
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let peers = available_peers(settings)?;
+    let parts = settings.chosen(("only", "part"), &Part::ALL, Part::name)?;
+    let folder = settings.path("sizes").unwrap_or_default();
+    let plan = Plan {
+        engines: engines(&peers),
+        programs: programs(&folder, campaign),
+        rounds: settings.rounds(FULL_ROUNDS),
+        terms: match settings.is_quick() {
+            true => QUICK_TERMS,
+            false => FULL,
+        },
+    };
+    let go = Go::here().map_or("none".into(), |go| go.version);
+    let mut options = vec![
+        ("rounds", plan.rounds.to_string()),
+        ("boxes", plan.terms.boxes.to_string()),
+        ("go", go),
+    ];
+    let source = |table: &ClassTable| ("classes", format!("{}: {}", table.name, table.source));
+    options.extend(tables::all().iter().map(source));
+    campaign.head(&options, &peers);
+    for part in parts {
         match part {
-            Part::Overhead => overhead(plan, &mut results, &tell),
-            Part::Tables => tables(plan, &mut results, &tell),
-            Part::Programs => programs(plan, &mut results),
-            Part::Go => go(plan, &mut results, &tell),
-            Part::Boxed => boxed(plan, &mut results, &tell),
+            Part::Overhead => overhead(&plan, campaign),
+            Part::Tables => tables(&plan, campaign),
+            Part::Programs => programs_waste(&plan, campaign),
+            Part::Go => go_benchmark(&plan, campaign),
+            Part::Boxed => boxed(&plan, campaign),
         }
     }
-    results
+    Ok(Ended::Measured)
+}
+
+/// The peers, and for Neap's library also the program with Neap built in.
+fn engines(peers: &[Ready]) -> Vec<Engine> {
+    let mut engines = Vec::new();
+    for peer in peers {
+        engines.push(Engine::Peer(peer.clone()));
+        if peer.name == "neap" {
+            match Engine::rust() {
+                Ok(rust) => engines.push(rust),
+                Err(reason) => eprintln!("neap-rust is absent: {reason:#}"),
+            }
+        }
+    }
+    engines
+}
+
+fn programs(folder: &Path, campaign: &mut Campaign) -> Vec<Sizes> {
+    match recorded::newest(folder) {
+        Ok((_, programs)) => programs,
+        Err(reason) => {
+            campaign.leave_out(format!("the sizes of real programs: {reason:#}"));
+            Vec::new()
+        }
+    }
 }
 
 /// Bytes that hold a block's size or whether it is free, by kind of allocator.
 const KINDS: [(&str, f64); 3] = [("bump", 0.0), ("header", 8.0), ("size class", 1.0 / 8.0)];
 
-fn overhead(plan: &Plan, results: &mut Results, tell: &impl Fn(&str)) {
+fn overhead(plan: &Plan, campaign: &mut Campaign) {
     for (kind, bytes) in KINDS {
         let figures = vec![
             Figure::block_bytes("a block", bytes),
@@ -107,7 +206,7 @@ fn overhead(plan: &Plan, results: &mut Results, tell: &impl Fn(&str)) {
             Figure::share("of a block of 24 B", bytes / 24.0),
             Figure::share("of a block of 1000 B", bytes / 1_000.0),
         ];
-        results.note((BOOKKEEPING, kind, 0), Ok(figures));
+        campaign.note((BOOKKEEPING, kind, 0), Ok(figures));
     }
     for (kind, bytes) in [("bump", 0), ("header", 8)] {
         let figure = |size: &usize| {
@@ -115,38 +214,42 @@ fn overhead(plan: &Plan, results: &mut Results, tell: &impl Fn(&str)) {
             Figure::block_bytes(of_size(*size), taken as f64)
         };
         let figures = SIZES.iter().map(figure).collect();
-        results.note((DISTANCES, kind, 0), Ok(figures));
+        campaign.note((DISTANCES, kind, 0), Ok(figures));
     }
     for engine in &plan.engines {
-        tell(&format!("distances under {}", engine.name()));
+        campaign
+            .progress
+            .phase(&format!("distances under {}", engine.name()));
         let figures = measure::distances(engine, &SIZES, plan.terms.blocks);
-        results.note((DISTANCES, engine.name(), 0), figures);
+        campaign.note((DISTANCES, engine.name(), 0), figures);
     }
 }
 
-fn tables(plan: &Plan, results: &mut Results, tell: &impl Fn(&str)) {
+fn tables(plan: &Plan, campaign: &mut Campaign) {
     let tables = tables::all();
     for table in &tables {
         let figures = waste::of_all_sizes(table);
-        results.note((TABLES, table.name, 0), Ok(figures));
+        campaign.note((TABLES, table.name, 0), Ok(figures));
     }
     for engine in &plan.engines {
-        tell(&format!("the classes of {}", engine.name()));
+        campaign
+            .progress
+            .phase(&format!("the classes of {}", engine.name()));
         let is_its = |table: &&ClassTable| {
             table.name == engine.name() || table.peers.contains(&engine.name())
         };
         match tables.iter().find(is_its) {
-            Some(table) => agreement(table, engine, plan.terms.largest, results),
-            None => measured_only(engine, results),
+            Some(table) => agreement(table, engine, plan.terms.largest, campaign),
+            None => measured_only(engine, campaign),
         }
     }
-    if let Err(reason) = go_agreement(results) {
-        results.left_out.push(format!("Go's own table: {reason:#}"));
+    if let Err(reason) = go_agreement(campaign) {
+        campaign.leave_out(format!("Go's own table: {reason:#}"));
     }
 }
 
 /// Checks that the peer's malloc has the classes of its table.
-fn agreement(table: &ClassTable, engine: &Engine, largest: usize, results: &mut Results) {
+fn agreement(table: &ClassTable, engine: &Engine, largest: usize, campaign: &mut Campaign) {
     let told = measure::usable(engine, largest).and_then(|measured| {
         match tables::difference(table, &measured) {
             None => Ok(vec![
@@ -160,11 +263,11 @@ fn agreement(table: &ClassTable, engine: &Engine, largest: usize, results: &mut 
             ),
         }
     });
-    results.note((AGREEMENT, engine.name(), 0), told);
+    campaign.note((AGREEMENT, engine.name(), 0), told);
 }
 
 /// A peer without a derived table: its table is what was measured.
-fn measured_only(engine: &Engine, results: &mut Results) {
+fn measured_only(engine: &Engine, campaign: &mut Campaign) {
     let told = measure::usable(engine, LARGEST).map(|measured| {
         let mut blocks = measured;
         blocks.dedup();
@@ -177,10 +280,10 @@ fn measured_only(engine: &Engine, results: &mut Results) {
         };
         waste::of_all_sizes(&table)
     });
-    results.note((TABLES, engine.name(), 0), told);
+    campaign.note((TABLES, engine.name(), 0), told);
 }
 
-fn go_agreement(results: &mut Results) -> anyhow::Result<()> {
+fn go_agreement(campaign: &mut Campaign) -> anyhow::Result<()> {
     let here = Go::here()?.classes()?;
     let derived = tables::find("go-1.16").map(|table| table.blocks);
     let told = match Some(&here) == derived.as_ref() {
@@ -192,61 +295,46 @@ fn go_agreement(results: &mut Results) -> anyhow::Result<()> {
             "the Go that is here has other classes: {here:?}"
         )),
     };
-    results.note((AGREEMENT, "go-1.16", 0), told);
+    campaign.note((AGREEMENT, "go-1.16", 0), told);
     Ok(())
 }
 
-fn programs(plan: &Plan, results: &mut Results) {
+fn programs_waste(plan: &Plan, campaign: &mut Campaign) {
     for table in tables::all() {
         let lost = |sizes: &Sizes| (sizes.program.clone(), waste::of_program(&table, sizes));
         let all: Vec<_> = plan.programs.iter().map(lost).collect();
         let shares = all
             .iter()
             .map(|(name, lost)| Figure::share(name.as_str(), lost.share));
-        results.note((SHARE, table.name, 0), Ok(shares.collect()));
+        campaign.note((SHARE, table.name, 0), Ok(shares.collect()));
         let bytes = all
             .iter()
             .map(|(name, lost)| Figure::block_bytes(name.as_str(), lost.bytes));
-        results.note((BYTES, table.name, 0), Ok(bytes.collect()));
+        campaign.note((BYTES, table.name, 0), Ok(bytes.collect()));
     }
 }
 
-fn go(plan: &Plan, results: &mut Results, tell: &impl Fn(&str)) {
+fn go_benchmark(plan: &Plan, campaign: &mut Campaign) {
     let go = match Go::here() {
         Ok(go) => go,
-        Err(reason) => return results.left_out.push(format!("{GO}: {reason:#}")),
+        Err(reason) => return campaign.leave_out(format!("{GO}: {reason:#}")),
     };
-    tell(&format!("{GO}, {}", go.version));
+    campaign.progress.phase(&format!("{GO}, {}", go.version));
     match go.benchmarks(plan.rounds, plan.terms.go_time) {
         Ok(rounds) => {
             for (round, figures) in (0..).zip(rounds) {
-                results.note((GO, "go", round), Ok(figures));
+                campaign.note((GO, "go", round), Ok(figures));
             }
         }
-        Err(reason) => results.note((GO, "go", 0), Err(reason)),
+        Err(reason) => campaign.note((GO, "go", 0), Err(reason)),
     }
 }
 
-fn boxed(plan: &Plan, results: &mut Results, tell: &impl Fn(&str)) {
-    let mut rng = Rng::new(plan.seed);
-    let mut order: Vec<usize> = (0..plan.engines.len()).collect();
-    for round in 0..plan.rounds {
-        tell(&format!("boxes, round {} of {}", round + 1, plan.rounds));
-        rng.shuffle(&mut order);
-        for &at in &order {
-            let engine = &plan.engines[at];
-            let figures = measure::boxed(engine, plan.terms.boxes, plan.terms.readings);
-            results.note((BOXED, engine.name(), round), figures);
-        }
-    }
-    in_the_plans_order(plan, results);
-}
-
-/// Restores the plan's order of columns; rounds run in shuffled order.
-fn in_the_plans_order(plan: &Plan, results: &mut Results) {
-    let place = |name: &str| plan.engines.iter().position(|engine| engine.name() == name);
-    let first = results.rows.iter().position(|row| row.case == BOXED);
-    if let Some(first) = first {
-        results.rows[first..].sort_by_key(|row| place(&row.peer));
-    }
+fn boxed(plan: &Plan, campaign: &mut Campaign) {
+    let Terms {
+        boxes, readings, ..
+    } = plan.terms;
+    campaign.rounds(plan.rounds, (&[BOXED], &plan.engines), |_, engine| {
+        measure::boxed(engine, boxes, readings)
+    });
 }

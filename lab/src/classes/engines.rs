@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
+use crate::engine::campaign::Named;
 use crate::peers::Ready;
 use crate::run;
 
@@ -18,6 +19,12 @@ pub enum Engine {
     Peer(Ready),
     /// A program with Neap built in.
     Rust(PathBuf),
+}
+
+impl Named for Engine {
+    fn name(&self) -> String {
+        Engine::name(self).to_string()
+    }
 }
 
 impl Engine {

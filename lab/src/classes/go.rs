@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 
 use super::tables;
-use crate::figures::Figure;
+use crate::engine::figure::Figure;
 use crate::programs::which;
 use crate::run;
 

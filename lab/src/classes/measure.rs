@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, ensure};
 
-use super::Engine;
-use crate::figures::Figure;
+use super::engines::Engine;
+use crate::engine::figure::Figure;
 use crate::run;
 
 /// The usable bytes of every size from 1 to `largest`.

@@ -6,7 +6,8 @@
 //! | `tables` | the size classes of Go and of the peers, as data, each with its source |
 //! | `waste` | a table's waste over all sizes, and over the sizes that a program requested |
 //! | `recorded` | the sizes that real programs requested |
-//! | `sizes` | the programs, and how their sizes are recorded |
+//! | `sizes` | the programs, and how their sizes are read |
+//! | `recording` | the sizes of all programs, for the record |
 //! | `engines` | the peers' processes, and the Rust program with Neap built in |
 //! | `measure` | their figures: usable bytes, distances, boxes |
 //! | `go` | the write-up's benchmark, run with the installed Go |
@@ -17,10 +18,9 @@ pub mod campaign;
 mod engines;
 mod go;
 mod measure;
-pub mod picture;
-pub mod recorded;
-pub mod sizes;
-pub mod tables;
+mod picture;
+mod recorded;
+pub mod recording;
+mod sizes;
+mod tables;
 mod waste;
-
-pub use engines::Engine;

@@ -1,92 +1,53 @@
 //! Waste by size: one panel per table, with the size on a logarithmic axis.
 
 use super::tables::{self, ClassTable, LARGEST};
-use crate::plot::{push, text};
+use crate::engine::plot::{Axis, Draw, Panel, Plot, Point, Series, Stroke};
 
-const COLUMNS: usize = 2;
-const WIDTH: f64 = 400.0;
-const HEIGHT: f64 = 150.0;
-const MARGIN: f64 = 50.0;
-const TOP: f64 = 40.0;
 /// Higher waste is drawn at the edge.
 const MOST: f64 = 0.5;
-const INK: &str = "#0072b2";
+const INK: Stroke = Stroke::of("#0072b2");
 
 /// An SVG document of all tables.
 pub fn svg() -> String {
-    let tables = tables::all();
-    let rows = tables.len().div_ceil(COLUMNS);
-    let width = COLUMNS as f64 * (WIDTH + MARGIN) + MARGIN;
-    let height = TOP + rows as f64 * (HEIGHT + MARGIN) + 10.0;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"sans-serif\" font-size=\"11\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
-    let title = "The part of a block that a request wastes, over the bytes asked for";
-    text(&mut out, width / 2.0, 20.0, "middle", title);
-    for (place, table) in tables.iter().enumerate() {
-        let (column, row) = (place % COLUMNS, place / COLUMNS);
-        let left = MARGIN + column as f64 * (WIDTH + MARGIN);
-        let top = TOP + row as f64 * (HEIGHT + MARGIN);
-        panel(&mut out, table, (left, top));
+    let panels = tables::all().iter().map(panel).collect();
+    let title = vec!["The part of a block that a request wastes, over the bytes asked for".into()];
+    let (panel, left) = ((400.0, 140.0), (50.0, 50.0));
+    Plot {
+        title,
+        across: 2,
+        panel,
+        left,
+        panels,
     }
-    out.push_str("</svg>\n");
-    out
+    .svg()
 }
 
-fn panel(out: &mut String, table: &ClassTable, (left, top): (f64, f64)) {
-    let title = format!("{}: {} classes", table.name, table.blocks.len());
-    text(out, left, top - 4.0 + 8.0, "start", &title);
-    let top = top + 12.0;
-    for size in [1, 8, 64, 512, 4_096, LARGEST] {
-        let x = left + across(size);
-        push(
-            out,
-            format_args!(
-                "<path d=\"M{x:.1} {top:.1}v{:.1}\" stroke=\"#ddd\"/>",
-                HEIGHT - 12.0
-            ),
-        );
-        text(out, x, top + HEIGHT + 2.0, "middle", &bytes(size));
+fn panel(table: &ClassTable) -> Panel {
+    let sizes = [1, 8, 64, 512, 4_096, LARGEST].map(|size| (size as f64, bytes(size)));
+    Panel {
+        title: format!("{}: {} classes", table.name, table.blocks.len()),
+        x: Axis::logarithmic((1.0, LARGEST as f64), sizes.into()),
+        y: Axis::linear(MOST, |waste| format!("{:.0} %", 100.0 * waste)),
+        marks: vec![],
+        series: vec![Series {
+            name: String::new(),
+            stroke: INK,
+            draw: Draw::Line,
+            points: teeth(table),
+        }],
     }
-    for percent in [0, 25, 50] {
-        let y = top + down(f64::from(percent) / 100.0);
-        push(
-            out,
-            format_args!("<path d=\"M{left:.1} {y:.1}h{WIDTH:.1}\" stroke=\"#ddd\"/>"),
-        );
-        text(out, left - 4.0, y + 4.0, "end", &format!("{percent} %"));
-    }
-    let corners: Vec<String> = teeth(table)
-        .into_iter()
-        .map(|(size, waste)| format!("{:.1},{:.1}", left + across(size), top + down(waste)))
-        .collect();
-    let points = corners.join(" ");
-    push(
-        out,
-        format_args!("<polyline points=\"{points}\" fill=\"none\" stroke=\"{INK}\"/>"),
-    );
 }
 
 /// The first and the last size of every class, with their waste.
-fn teeth(table: &ClassTable) -> Vec<(usize, f64)> {
+fn teeth(table: &ClassTable) -> Vec<Point> {
     let mut corners = Vec::new();
     let mut first = 1;
     while first <= LARGEST {
         let last = table.usable(first).min(LARGEST);
-        corners.extend([(first, table.waste(first)), (last, table.waste(last))]);
+        corners.extend([first, last].map(|size| Point::at(size as f64, table.waste(size))));
         first = last + 1;
     }
     corners
-}
-
-fn across(size: usize) -> f64 {
-    WIDTH * (size as f64).log2() / (LARGEST as f64).log2()
-}
-
-fn down(waste: f64) -> f64 {
-    (HEIGHT - 12.0) * (1.0 - waste.min(MOST) / MOST)
 }
 
 fn bytes(size: usize) -> String {

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 
-use crate::record::{rows_of, text_of};
+use crate::engine::figure::Figure;
+use crate::engine::record::{Record, Run};
 
 /// The sizes of one program.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,68 +28,59 @@ pub struct Step {
     pub bytes: u64,
 }
 
-const COLUMNS: &str = "program,up_to,count,bytes";
-
 /// The record's name for a step of all larger sizes.
 const LARGER: &str = "larger";
+const COUNT: &str = "count up to ";
+const BYTES: &str = "bytes up to ";
 
-/// The record's text.
-pub fn csv(head: &[(String, String)], programs: &[Sizes]) -> String {
-    let of = |sizes: &Sizes| {
-        let line = |step: &Step| (sizes.program.clone(), *step);
-        sizes.steps.iter().map(line).collect::<Vec<_>>()
-    };
-    let rows: Vec<(String, Step)> = programs.iter().flat_map(of).collect();
-    text_of(head, COLUMNS, &rows, |(program, step)| {
+/// The figures of a program's steps.
+pub fn figures(steps: &[Step]) -> Vec<Figure> {
+    let of = |step: &Step| {
         let up_to = match step.up_to {
             usize::MAX => LARGER.to_string(),
             bytes => bytes.to_string(),
         };
-        format!("{program},{up_to},{},{}", step.count, step.bytes)
-    })
+        [
+            Figure::count(format!("{COUNT}{up_to}"), step.count),
+            Figure::bytes(format!("{BYTES}{up_to}"), step.bytes as f64),
+        ]
+    };
+    steps.iter().flat_map(of).collect()
 }
 
-/// Reads what [`csv`] wrote.
+/// The programs of a record.
 ///
 /// # Errors
-/// If it is damaged.
-pub fn from_csv(text: &str) -> anyhow::Result<Vec<Sizes>> {
-    let (_, rows) = rows_of(text, COLUMNS, parse)?;
-    let mut programs: Vec<Sizes> = Vec::new();
-    for (program, step) in rows {
-        match programs.last_mut() {
-            Some(last) if last.program == program => last.steps.push(step),
-            _ => programs.push(Sizes {
-                program,
-                steps: vec![step],
-            }),
-        }
-    }
-    Ok(programs)
+/// If a step is damaged.
+pub fn programs(record: &Record) -> anyhow::Result<Vec<Sizes>> {
+    let program = |run: Run| {
+        let counts = run.figures().filter_map(|figure| {
+            let up_to = figure.name.strip_prefix(COUNT)?;
+            Some(step(&run, up_to, figure.as_number()).with_context(|| figure.name.clone()))
+        });
+        let steps = counts.collect::<anyhow::Result<_>>()?;
+        Ok(Sizes {
+            program: run.case().to_string(),
+            steps,
+        })
+    };
+    record.runs().map(program).collect()
 }
 
-fn parse(line: &str) -> anyhow::Result<(String, Step)> {
-    let fields: Vec<&str> = line.split(',').collect();
-    let [program, up_to, count, bytes] = fields[..] else {
-        bail!("{} fields", fields.len());
-    };
+fn step(run: &Run, up_to: &str, count: Option<f64>) -> anyhow::Result<Step> {
+    let bytes = run.number(&format!("{BYTES}{up_to}")).context("no bytes")? as u64;
+    let count = count.context("no count")? as u64;
     let up_to = match up_to {
         LARGER => usize::MAX,
         bytes => bytes.parse()?,
     };
-    ensure!(
-        up_to == usize::MAX || up_to.is_multiple_of(8),
-        "sizes come in steps of 8 bytes"
-    );
-    let (count, bytes) = (count.parse()?, bytes.parse()?);
-    Ok((
-        program.to_string(),
-        Step {
-            up_to,
-            count,
-            bytes,
-        },
-    ))
+    let is_step = up_to == usize::MAX || up_to.is_multiple_of(8);
+    ensure!(is_step, "sizes come in steps of 8 bytes");
+    Ok(Step {
+        up_to,
+        count,
+        bytes,
+    })
 }
 
 /// The newest record of sizes in `folder`.
@@ -103,7 +95,8 @@ pub fn newest(folder: &Path) -> anyhow::Result<(PathBuf, Vec<Sizes>)> {
         .max()
         .with_context(|| format!("no record of sizes in {folder:?}; neap-lab sizes makes one"))?;
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file:?}"))?;
-    let programs = from_csv(&text).with_context(|| format!("{file:?} is damaged"))?;
+    let read = Record::from_csv(&text).and_then(|record| programs(&record));
+    let programs = read.with_context(|| format!("{file:?} is damaged"))?;
     Ok((file, programs))
 }
 
@@ -111,35 +104,48 @@ pub fn newest(folder: &Path) -> anyhow::Result<(PathBuf, Vec<Sizes>)> {
 mod tests {
     use super::*;
 
-    fn example() -> Vec<Sizes> {
+    fn example() -> Record {
         let step = |up_to, count, bytes| Step {
             up_to,
             count,
             bytes,
         };
-        vec![
-            Sizes {
-                program: "a".into(),
-                steps: vec![step(8, 3, 20), step(usize::MAX, 1, 99_999)],
-            },
-            Sizes {
-                program: "b".into(),
-                steps: vec![step(24, 1, 17)],
-            },
-        ]
+        let mut record = Record::default();
+        record.push(
+            "a",
+            "neap",
+            0,
+            figures(&[step(8, 3, 20), step(usize::MAX, 1, 99_999)]),
+        );
+        record.push("b", "neap", 0, figures(&[step(24, 1, 17)]));
+        record
     }
 
     #[test]
     fn a_record_comes_back_as_it_was() {
-        let text = csv(&[("date".into(), "today".into())], &example());
-        assert_eq!(from_csv(&text).unwrap(), example());
+        let programs = programs(&Record::from_csv(&example().to_csv()).unwrap()).unwrap();
+        let names: Vec<&str> = programs
+            .iter()
+            .map(|sizes| sizes.program.as_str())
+            .collect();
+        assert_eq!(names, ["a", "b"]);
+        let mut again = Record::default();
+        for Sizes { program, steps } in &programs {
+            again.push(program, "neap", 0, figures(steps));
+        }
+        assert_eq!(again, example());
     }
 
     #[test]
     fn a_damaged_record_is_refused() {
-        let text = csv(&[], &example());
-        for (good, bad) in [("a,8,", "a,9,"), ("b,24,1,17", "b,24,1"), ("99999", "many")] {
-            assert!(from_csv(&text.replace(good, bad)).is_err(), "{bad}");
+        let text = example().to_csv();
+        for (good, bad) in [
+            ("count up to 8", "count up to 9"),
+            ("bytes up to 24", "bytes"),
+            ("99999", "many"),
+        ] {
+            let read = Record::from_csv(&text.replace(good, bad));
+            assert!(read.and_then(|record| programs(&record)).is_err(), "{bad}");
         }
     }
 

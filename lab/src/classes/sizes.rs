@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use neap_shared::board::{self, SizeFigure};
 
-use super::recorded::{Sizes, Step};
+use super::recorded::Step;
 use crate::memory_file;
 use crate::programs::which;
 use crate::run;
@@ -130,7 +130,7 @@ impl Program {
     ///
     /// # Errors
     /// If it is not installed, fails, or has no table of sizes.
-    pub fn sizes(&self, library: &Path) -> anyhow::Result<Sizes> {
+    pub fn sizes(&self, library: &Path) -> anyhow::Result<Vec<Step>> {
         let folder = Scratch::new()?;
         std::fs::write(folder.0.join("input.cc"), COMPILED)?;
         let mut child = self.start(library, &folder.0)?;
@@ -146,8 +146,7 @@ impl Program {
             "{} left an empty table of sizes",
             self.name
         );
-        let program = self.name.to_string();
-        Ok(Sizes { program, steps })
+        Ok(steps)
     }
 
     fn start(&self, library: &Path, folder: &Path) -> anyhow::Result<Child> {

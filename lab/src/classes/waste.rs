@@ -2,7 +2,7 @@
 
 use super::recorded::Sizes;
 use super::tables::{ClassTable, LARGEST};
-use crate::figures::Figure;
+use crate::engine::figure::Figure;
 
 /// Small sizes, which programs request most.
 const SMALL: usize = 1 << 10;

@@ -1,160 +1,128 @@
-//! The cells in interleaved rounds.
+//! Every chunk size under every allocator, with each kind of buffers, in interleaved rounds.
 
-use crate::peers::Ready;
-use crate::rng::Rng;
+use std::time::Duration;
 
-use super::MB;
-use super::cell::{self, Buffers, Cell, Sample, Terms};
-use super::environment::Environment;
+use super::cell::{self, Buffers, Chunk, MB, Terms};
+use super::environment::{self, Environment, Making, Outcome};
 use super::server::Server;
+use super::views;
+use crate::engine::campaign::Campaign;
+use crate::engine::experiment::{Ended, Experiment, PLAIN, available_peers};
+use crate::engine::settings::{JSON, NEAP, PEERS, RECORDS, ROUNDS, SEED, Setting, Settings};
+use crate::peers::{self, Places};
 
-/// One measurement.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Run {
-    /// The chunk in MB.
-    pub chunk_mb: u64,
-    /// The allocator.
-    pub peer: String,
-    /// The receive buffers.
-    pub buffers: Buffers,
-    /// The round, from 0.
-    pub round: u32,
-    /// The result.
-    pub sample: Sample,
-}
+/// The published download.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "download",
+    about: "Measure an HTTPS download with buffers of the chunk's size, as PyOpenSSL made them in 2016",
+    settings: &[
+        NEAP,
+        PEERS,
+        Setting::numbers("chunks", "MB", (1, 2_000))
+            .default("1,10,100,1000")
+            .about("The chunk sizes in MB"),
+        Setting::number("mb", "MB", (1, 4_096))
+            .default("64")
+            .about("The size of a download in MB"),
+        Setting::number("downloads", "NUMBER", (1, 100))
+            .default("1")
+            .about("Consecutive downloads in one client; after the first, its memory is warm"),
+        Setting::number("limit", "SECONDS", (1, 120))
+            .default("10")
+            .about("Stop a client after this many seconds, and judge what it received"),
+        ROUNDS.default("3"),
+        Setting::switch(
+            "control",
+            "Also measure buffers that are not zeroed, as pyOpenSSL makes them today: shows what a \
+             large chunk costs apart from zeroing",
+        ),
+        JSON,
+        RECORDS,
+        Setting::switch("quiet", "Show no progress"),
+        SEED,
+        Setting::switch(
+            "prepare",
+            "Only set up the Python packages (with --offline: only check for them)",
+        ),
+        Setting::switch(
+            "offline",
+            "Set up nothing; without the Python packages, exit with 3",
+        ),
+        Setting::path("env", "FOLDER")
+            .about("Folder of the Python packages (default: target/download)"),
+    ],
+    run: carry_out,
+    tables: |record, _| views::tables(record),
+    pictures: |record, _| vec![("", views::picture(record))],
+    ..PLAIN
+};
 
-/// What to run.
-pub struct Plan {
-    /// The terms that all cells share.
-    pub terms: Terms,
-    /// The chunks in MB.
-    pub chunks_mb: Vec<u64>,
-    /// The allocators.
-    pub peers: Vec<Ready>,
-    /// The receive buffers.
-    pub buffers: Vec<Buffers>,
-    /// The number of rounds.
-    pub rounds: u32,
-    /// Seeds the order within a round.
-    pub seed: u64,
-}
+/// The exit code if there is no environment and none may be made.
+const NO_ENVIRONMENT: u8 = 3;
 
-impl Plan {
-    /// Number of clients in total.
-    pub fn cells(&self) -> u64 {
-        let of_a_round = self.chunks_mb.len() * self.peers.len() * self.buffers.len();
-        of_a_round as u64 * u64::from(self.rounds)
-    }
-}
-
-/// The results of a campaign.
-#[derive(Default)]
-pub struct Results {
-    /// The measurements.
-    pub runs: Vec<Run>,
-    /// Cells that failed, each reported once.
-    pub failures: Vec<String>,
-}
-
-/// Observes the campaign's progress.
-pub trait Watch {
-    /// Called when a client begins.
-    fn begin(&self, what: &str);
-    /// Called when it has ended.
-    fn end(&self, result: &anyhow::Result<Sample>);
-}
-
-/// Carries out the plan.
-///
-/// # Errors
-/// If the server does not start. A failed cell is a result.
-pub fn carry_out(
-    plan: &Plan,
-    environment: &Environment,
-    watch: &dyn Watch,
-) -> anyhow::Result<Results> {
-    let server = Server::start(environment, plan.terms.body / MB)?;
-    let mut campaign = Campaign {
-        plan,
-        environment,
-        server,
-        watch,
-        results: Results::default(),
+/// Sets up what is missing, then runs every client. A failed client is a result.
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let places = Places::new(settings.path("neap"))?;
+    peers::select(&settings.names("peers"))?;
+    let folder = settings.path("env");
+    let folder = folder.unwrap_or_else(|| environment::default_folder(&places));
+    // The client and the server open files in it.
+    let folder = std::path::absolute(folder)?;
+    let making = match settings.is_on("offline") {
+        true => Making::Forbidden,
+        false => Making::Allowed,
     };
-    let usable = campaign.usable_peers();
-    let mut rng = Rng::new(plan.seed);
-    for round in 0..plan.rounds {
-        for &chunk_mb in &plan.chunks_mb {
-            let mut cells = cells_of(&usable, &plan.buffers, chunk_mb);
-            rng.shuffle(&mut cells);
-            cells
-                .iter()
-                .for_each(|&cell| campaign.one_cell(cell, round));
-        }
-    }
-    Ok(campaign.results)
-}
-
-/// Every peer with every kind of buffer.
-fn cells_of<'a>(peers: &[&'a Ready], buffers: &[Buffers], chunk_mb: u64) -> Vec<Cell<'a>> {
-    let of_peer = |&peer: &&'a Ready| {
-        let cell = move |&buffers: &Buffers| Cell {
-            peer,
-            chunk_mb,
-            buffers,
-        };
-        buffers.iter().map(cell)
+    // Announced even without progress, because something is downloaded and written.
+    let got = Environment::get(&folder, making, &|what| eprintln!("{what}"))?;
+    let Outcome::Ready(environment) = got else {
+        eprintln!(
+            "neap-lab: no Python packages in {} (neap-lab download --prepare sets them up)",
+            folder.display()
+        );
+        return Ok(Ended::Early(NO_ENVIRONMENT));
     };
-    peers.iter().flat_map(of_peer).collect()
-}
-
-struct Campaign<'a> {
-    plan: &'a Plan,
-    environment: &'a Environment,
-    server: Server,
-    watch: &'a dyn Watch,
-    results: Results,
-}
-
-impl<'a> Campaign<'a> {
-    /// The peers whose preload works in the client; the others become failures.
-    fn usable_peers(&mut self) -> Vec<&'a Ready> {
-        let mut usable = Vec::new();
-        for peer in &self.plan.peers {
-            match cell::ensure_preload_takes(self.environment, peer) {
-                Ok(()) => usable.push(peer),
-                Err(error) => self.fail(format!("{}: {error:#}", peer.name)),
-            }
-        }
-        usable
+    if settings.is_on("prepare") {
+        println!("{}: {}", folder.display(), environment.versions);
+        return Ok(Ended::Early(0));
     }
-
-    fn one_cell(&mut self, cell: Cell, round: u32) {
-        let Cell {
-            peer,
-            chunk_mb,
-            buffers,
-        } = cell;
-        let what = format!("{chunk_mb} MB, {}, {}", peer.name, buffers.name());
-        let (now, of) = (round + 1, self.plan.rounds);
-        self.watch.begin(&format!("round {now} of {of}: {what}"));
-        let result = cell::once(self.environment, &mut self.server, &self.plan.terms, cell);
-        self.watch.end(&result);
-        match result {
-            Ok(sample) => self.results.runs.push(Run {
-                chunk_mb,
-                peer: peer.name.to_string(),
-                buffers,
-                round,
-                sample,
-            }),
-            Err(error) => self.fail(format!("{what}: {error:#}")),
-        }
-    }
-
-    fn fail(&mut self, failure: String) {
-        if !self.results.failures.contains(&failure) {
-            self.results.failures.push(failure);
-        }
-    }
+    let terms = Terms {
+        body: settings.number("mb") * MB,
+        downloads: settings.number("downloads") as u32,
+        limit: Duration::from_secs(settings.number("limit")),
+    };
+    let (rounds, mut peers) = (settings.rounds(1), available_peers(settings)?);
+    let (downloads, limit) = (terms.downloads, terms.limit.as_secs());
+    let options = [
+        ("rounds", rounds.to_string()),
+        ("seed", settings.number("seed").to_string()),
+        (
+            "download",
+            format!("{downloads} times {} MB", terms.body / MB),
+        ),
+        ("limit", format!("{limit} s")),
+        ("packages", environment.versions.clone()),
+    ];
+    campaign.head(&options, &peers);
+    let mut server = Server::start(&environment, terms.body / MB)?;
+    peers.retain(|peer| {
+        let takes = cell::ensure_preload_takes(&environment, peer);
+        takes
+            .map_err(|error| campaign.fail(format!("{}: {error:#}", peer.name)))
+            .is_ok()
+    });
+    let buffers: &[Buffers] = match settings.is_on("control") {
+        true => &[Buffers::Zeroed, Buffers::Unzeroed],
+        false => &[Buffers::Zeroed],
+    };
+    let chunk = |mb| buffers.iter().map(move |&buffers| Chunk { mb, buffers });
+    let chunks: Vec<Chunk> = settings
+        .numbers("chunks")
+        .into_iter()
+        .flat_map(chunk)
+        .collect();
+    campaign.rounds(rounds, (&chunks, &peers), |&chunk, peer| {
+        let sample = cell::once(&environment, &mut server, &terms, (chunk, peer))?;
+        Ok(sample.figures())
+    });
+    Ok(Ended::Measured)
 }

@@ -7,11 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use super::MB;
 use super::environment::Environment;
 use super::server::Server;
+use crate::engine::campaign::Named;
+use crate::engine::figure::{Figure, Unit};
 use crate::peers::Ready;
 use crate::{identity, run};
+
+/// Bytes in a MB of this experiment: the report of 2016 requested `100 * 2 ** 20`.
+pub const MB: u64 = 1 << 20;
 
 const SOURCE: &str = include_str!("../../download/client.py");
 
@@ -53,15 +57,33 @@ pub struct Terms {
     pub limit: Duration,
 }
 
-/// The parameters of one client.
-#[derive(Clone, Copy)]
-pub struct Cell<'a> {
-    /// The client's allocator.
-    pub peer: &'a Ready,
+/// A client's chunk size and buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
     /// The chunk in MB.
-    pub chunk_mb: u64,
+    pub mb: u64,
     /// The receive buffers.
     pub buffers: Buffers,
+}
+
+impl Chunk {
+    /// Its name in the record.
+    pub fn case(self) -> String {
+        format!("{} MB {}", self.mb, self.buffers.name())
+    }
+
+    /// The chunk of that name.
+    pub fn find(case: &str) -> Option<Chunk> {
+        let (mb, buffers) = case.split_once(" MB ")?;
+        let (mb, buffers) = (mb.parse().ok()?, Buffers::find(buffers)?);
+        Some(Chunk { mb, buffers })
+    }
+}
+
+impl Named for Chunk {
+    fn name(&self) -> String {
+        self.case()
+    }
 }
 
 /// How a client ended.
@@ -106,16 +128,35 @@ pub struct Sample {
     pub minor_faults: u64,
 }
 
+/// The name of the rate: MB per second, 0 if nothing arrived.
+pub const RATE: &str = "MB a second";
+/// The name of the time.
+pub const TIME: &str = "time";
+/// The name of what ended a client.
+pub const END: &str = "end";
+
 impl Sample {
-    /// MB per second; 0 if nothing arrived.
-    pub fn rate(&self) -> f64 {
+    fn rate(&self) -> f64 {
         self.bytes as f64 / MB as f64 / self.seconds
     }
 
-    /// An upper bound of the rate if nothing arrived: not even one record within the time.
-    pub fn bound(&self) -> f64 {
-        RECORD as f64 / MB as f64 / self.seconds
+    /// Its figures.
+    pub fn figures(&self) -> Vec<Figure> {
+        vec![
+            Figure::number(RATE, self.rate()),
+            Figure::bytes("received", self.bytes as f64),
+            Figure::new(TIME, Unit::Seconds, self.seconds),
+            Figure::text(END, self.end.name()),
+            Figure::count("reads", self.reads),
+            Figure::kib("peak RSS", self.peak_rss_kib),
+            Figure::count("minor faults", self.minor_faults),
+        ]
     }
+}
+
+/// An upper bound of the rate if nothing arrived: not even one record within the time.
+pub fn bound(seconds: f64) -> f64 {
+    RECORD as f64 / MB as f64 / seconds
 }
 
 /// Checks that the client's malloc is the peer's under the preload.
@@ -136,9 +177,9 @@ pub fn once(
     environment: &Environment,
     server: &mut Server,
     terms: &Terms,
-    cell: Cell,
+    (chunk, peer): (Chunk, &Ready),
 ) -> anyhow::Result<Sample> {
-    let (chunk, library) = (cell.chunk_mb * MB, &cell.peer.library);
+    let (buffers, chunk, library) = (chunk.buffers, chunk.mb * MB, &peer.library);
     let mut client = environment.program(SOURCE);
     client
         .arg(server.url())
@@ -146,7 +187,7 @@ pub fn once(
         .arg(chunk.to_string())
         .arg(terms.limit.as_secs_f64().to_string())
         .arg(terms.downloads.to_string())
-        .arg(cell.buffers.name())
+        .arg(buffers.name())
         .env("LD_PRELOAD", library);
     let told = Told::parse(&run::output(&mut client)?)?;
     identity::ensure_same(Path::new(&told.heap), library)?;
@@ -311,7 +352,7 @@ mod tests {
         let record = Told::parse(&one.replace("2097152", "16384"))
             .unwrap()
             .sample;
-        assert_eq!(record.rate(), record.bound());
+        assert_eq!(record.rate(), bound(record.seconds));
         let nothing = one.replace("2097152", "0");
         assert_eq!(Told::parse(&nothing).unwrap().sample.rate(), 0.0);
         assert!(judge(&nothing).is_ok());

@@ -6,65 +6,159 @@ use std::time::{Duration, Instant};
 use super::block::Block;
 use super::measure::{Price, Priced, Terms, measure};
 use super::pagemap::{Pagemap, open_and_close};
-use super::record::{Row, Subject};
-use super::ways::{Act, CALLS, Call, Size, WAYS, Way};
+use super::ways::{self, Act, CALLS, Call, SIZES, Size, WAYS, Way};
+use crate::engine::campaign::Campaign;
+use crate::engine::experiment::{Ended, Experiment, PLAIN};
+use crate::engine::figure::Figure;
+use crate::engine::record::Record;
+use crate::engine::settings::{JSON, QUICK, RECORDS, SECONDS, Setting, Settings};
+use crate::engine::table::{duration, section};
 use crate::machine;
 use crate::work::pagemap::page_size;
 
-/// What to measure, and for how long.
-#[derive(Debug)]
-pub struct Plan {
-    pub sizes: Vec<Size>,
-    /// Time for one price.
-    pub each: Duration,
-    /// No price is begun after this.
-    pub budget: Duration,
-}
+/// The cost of detecting zeroed memory, and of zeroing it.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "prices",
+    about: "What it costs on this machine to detect and to make zeroed memory",
+    settings: &[
+        Setting::names("only", "Only these sizes (64K 128K 256K 1M 10M 100M 1000M)"),
+        Setting::number("milliseconds", "NUMBER", (0, 1 << 32))
+            .default("100")
+            .about("Time per price; slow ones take longer"),
+        SECONDS
+            .default("20")
+            .about("Begin no price after this many seconds"),
+        QUICK,
+        JSON,
+        RECORDS,
+    ],
+    run: carry_out,
+    tables: |record, _| tables(record),
+    ..PLAIN
+};
 
-impl Plan {
-    /// The number of prices.
-    pub fn steps(&self) -> u64 {
-        (CALLS.len() + self.sizes.len() * WAYS.len()) as u64
-    }
-}
+/// The largest size of a quick run.
+const LARGEST_QUICK: usize = 1 << 20;
 
-/// Measures everything, and calls `done` after every price.
-pub fn carry_out(plan: &Plan, done: impl Fn(&Row)) -> Vec<Row> {
-    let terms = Terms {
-        each: plan.each,
-        deadline: Instant::now() + plan.budget,
+/// In place of a size, for the calls without one.
+const NO_SIZE: &str = "any size";
+const MEDIAN: &str = "median";
+const LEAST: &str = "least";
+/// Why there is no price.
+const ABSENT: &str = "absent";
+
+fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<Ended> {
+    let (only, quick) = (settings.names("only"), settings.is_quick());
+    let mut sizes = ways::sizes(&only)?;
+    sizes.retain(|size| !quick || !only.is_empty() || size.bytes <= LARGEST_QUICK);
+    let milliseconds = if quick {
+        1
+    } else {
+        settings.number("milliseconds")
     };
+    let options = [
+        ("milliseconds a price", milliseconds.to_string()),
+        ("seconds at most", settings.number("seconds").to_string()),
+    ];
+    campaign.head(&options, &[]);
+    let each = Duration::from_millis(milliseconds);
+    measure_all(
+        campaign,
+        &sizes,
+        Terms {
+            each,
+            deadline: Instant::now() + settings.budget(),
+        },
+    );
+    Ok(Ended::Measured)
+}
+
+fn measure_all(campaign: &mut Campaign, sizes: &[Size], terms: Terms) {
+    campaign
+        .progress
+        .expect((CALLS.len() + sizes.len() * WAYS.len()) as u64);
     let map = Pagemap::open();
-    let mut rows = Vec::new();
-    let mut add = |row: Row| {
-        done(&row);
-        rows.push(row);
-    };
     for call in CALLS {
         let map = map.as_ref();
-        add(row(&terms, Subject::Call(call), || {
-            measure(&terms, &mut Asked { call, map })
-        }));
+        let price = in_time(&terms, || measure(&terms, &mut Asked { call, map }));
+        campaign.note((call.name(), NO_SIZE, 0), Ok(figures(None, price)));
     }
-    for &size in &plan.sizes {
-        each_way(&terms, size, &map, &mut add);
+    for &size in sizes {
+        each_way(campaign, &terms, size, &map);
     }
-    rows
 }
 
 /// All ways over a block, ordered by the state that they need.
-fn each_way(terms: &Terms, size: Size, map: &io::Result<Pagemap>, add: &mut impl FnMut(Row)) {
+fn each_way(campaign: &mut Campaign, terms: &Terms, size: Size, map: &io::Result<Pagemap>) {
+    campaign.progress.phase(size.name);
     let mut ways = WAYS;
     ways.sort_by_key(|way| (way.holding, !way.repeats()));
     let mut block = room(size).and_then(|()| Block::new(size.bytes));
     for way in ways {
-        let subject = Subject::Way { way, size };
-        add(row(terms, subject, || {
+        let price = in_time(terms, || {
             let block = block.as_mut().map_err(|error| again(error))?;
             let map = map.as_ref();
             measure(terms, &mut Case { way, block, map })
-        }));
+        });
+        if let Some(told) = price
+            .as_ref()
+            .ok()
+            .and_then(|price| contradiction(way, size, price))
+        {
+            campaign.fail(told);
+        }
+        campaign.note((&way.name(), size.name, 0), Ok(figures(Some(size), price)));
     }
+}
+
+fn in_time(terms: &Terms, price: impl FnOnce() -> io::Result<Price>) -> Result<Price, String> {
+    match Instant::now() < terms.deadline {
+        true => price().map_err(|error| reason(&error)),
+        false => Err("time is up".into()),
+    }
+}
+
+/// A price, or a short reason why there is none.
+fn figures(size: Option<Size>, price: Result<Price, String>) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    figures.extend(size.map(|size| Figure::count("bytes", size.bytes as u64)));
+    match price {
+        Ok(price) => {
+            figures.extend([
+                Figure::count("readings", price.readings as u64),
+                Figure::count("times", u64::from(price.times)),
+                Figure::nanoseconds(MEDIAN, price.ns_median),
+                Figure::nanoseconds(LEAST, price.ns_least),
+            ]);
+            figures.extend(price.pages.map(|pages| Figure::count("pages", pages)));
+        }
+        Err(reason) => figures.push(Figure::text(ABSENT, reason)),
+    }
+    figures
+}
+
+/// Every table.
+fn tables(record: &Record) -> String {
+    let (calls, ways) = (CALLS.map(Call::name), WAYS.map(Way::name));
+    let has = |size: &&str| record.rows.iter().any(|row| row.peer == **size);
+    let sizes: Vec<&str> = SIZES.iter().map(|size| size.name).filter(has).collect();
+    let cell = |case: &str, size: &str, figure: &str| {
+        let price = record.median(case, size, figure).map(duration);
+        price.or_else(|| record.text(case, size, ABSENT).map(str::to_string))
+    };
+    let of_sizes = |title: &str, figure: &str| {
+        section(title, "way; populated", (&ways, &sizes), |way, size| {
+            cell(way, size, figure)
+        })
+    };
+    let of_calls = section(
+        "Once, whatever the size",
+        "call",
+        (&calls, &[MEDIAN, LEAST]),
+        |call, figure| cell(call, NO_SIZE, figure),
+    );
+    let median = of_sizes("The median reading", MEDIAN);
+    of_calls + &median + &of_sizes("The least reading", LEAST)
 }
 
 /// An error if the machine has too little free memory for a size.
@@ -74,15 +168,6 @@ fn room(size: Size) -> io::Result<()> {
         Ok(available) if available < wanted => Err(io::ErrorKind::OutOfMemory.into()),
         _ => Ok(()),
     }
-}
-
-fn row(terms: &Terms, subject: Subject, price: impl FnOnce() -> io::Result<Price>) -> Row {
-    let in_time = Instant::now() < terms.deadline;
-    let price = match in_time {
-        true => price().map_err(|error| reason(&error)),
-        false => Err("time is up".into()),
-    };
-    Row { subject, price }
 }
 
 /// Why a way is not available, in a few words for a cell.
@@ -172,15 +257,8 @@ impl Priced for Case<'_> {
     }
 }
 
-/// Counts of pages that cannot be right; the price is then of a different operation.
-pub fn contradictions(rows: &[Row]) -> Vec<String> {
-    rows.iter().filter_map(contradiction).collect()
-}
-
-fn contradiction(row: &Row) -> Option<String> {
-    let (Subject::Way { way, size }, Ok(price)) = (row.subject, &row.price) else {
-        return None;
-    };
+/// A count of pages that cannot be right; the price is then of a different operation.
+fn contradiction(way: Way, size: Size, price: &Price) -> Option<String> {
     let (told, held) = (price.pages?, way.holding.bytes(size.bytes) as u64);
     let is_possible = match way.act {
         // A kernel may serve a fault with several pages.
@@ -194,72 +272,68 @@ fn contradiction(row: &Row) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ways::{Holding, SIZES};
+    use super::super::ways::Holding;
     use super::*;
 
-    fn small() -> Plan {
-        Plan {
-            sizes: SIZES[..2].to_vec(),
+    fn small(budget: Duration) -> Campaign {
+        let mut campaign = Campaign::for_test();
+        let terms = Terms {
             each: Duration::ZERO,
-            budget: Duration::from_secs(3_600),
-        }
-    }
-
-    #[test]
-    fn every_price_is_asked_for_once() {
-        let plan = small();
-        let told = std::cell::Cell::new(0);
-        let rows = carry_out(&plan, |_| told.set(told.get() + 1));
-        assert_eq!((rows.len() as u64, told.get()), (plan.steps(), rows.len()));
-        let different: std::collections::HashSet<String> = rows
-            .iter()
-            .map(|row| format!("{:?}", row.subject))
-            .collect();
-        assert_eq!(different.len(), rows.len());
-        assert_eq!(contradictions(&rows), [""; 0]);
-    }
-
-    #[test]
-    fn touching_what_was_given_back_faults_every_page() {
-        let rows = carry_out(&small(), |_| {});
-        let touch = |row: &&Row| {
-            matches!(row.subject, Subject::Way { way, size }
-            if way.act == Act::Touch && size == SIZES[1])
+            deadline: Instant::now() + budget,
         };
-        let price = rows.iter().find(touch).unwrap().price.clone().unwrap();
+        measure_all(&mut campaign, &SIZES[..2], terms);
+        campaign
+    }
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn every_price_is_measured_once_and_touching_what_was_given_back_faults_every_page() {
+        let campaign = small(HOUR);
+        let runs: Vec<_> = campaign.record.runs().collect();
+        assert_eq!(runs.len(), CALLS.len() + 2 * WAYS.len());
+        let (touch, size) = ("touch every page; given back", SIZES[1]);
+        let pages = campaign.record.median(touch, size.name, "pages").unwrap();
         // Other tests' threads cause faults as well.
-        assert!(price.pages.unwrap() >= SIZES[1].bytes as u64 / page_size());
+        assert!(pages as u64 >= size.bytes as u64 / page_size());
+        assert_eq!(campaign.failures(), [""; 0]);
+        assert!(tables(&campaign.record).contains("│ memset; all"));
     }
 
     #[test]
     fn a_budget_of_nothing_leaves_all_out_and_says_so() {
-        let plan = Plan {
-            budget: Duration::ZERO,
-            ..small()
-        };
-        let rows = carry_out(&plan, |_| {});
-        assert_eq!(rows.len() as u64, plan.steps());
-        assert!(rows.iter().all(|row| row.price == Err("time is up".into())));
+        let campaign = small(Duration::ZERO);
+        let reasons = campaign
+            .record
+            .rows
+            .iter()
+            .filter(|row| row.figure.name == ABSENT);
+        assert_eq!(reasons.count(), CALLS.len() + 2 * WAYS.len());
+        let cells = 2 * (CALLS.len() + 2 * WAYS.len());
+        assert_eq!(
+            tables(&campaign.record).matches("time is up").count(),
+            cells
+        );
     }
 
     #[test]
-    fn what_is_not_to_be_had_says_why() {
-        let (terms, absent) = (
-            Terms {
-                each: Duration::ZERO,
-                deadline: Instant::now() + Duration::from_secs(3_600),
-            },
-            Err(io::Error::from_raw_os_error(libc::ENOENT)),
-        );
-        let mut rows = Vec::new();
-        each_way(&terms, SIZES[0], &absent, &mut |row| rows.push(row));
-        let absent: Vec<&Row> = rows.iter().filter(|row| row.price.is_err()).collect();
+    fn an_unavailable_way_says_why() {
+        let mut campaign = Campaign::for_test();
+        let terms = Terms {
+            each: Duration::ZERO,
+            deadline: Instant::now() + HOUR,
+        };
+        let absent = Err(io::Error::from_raw_os_error(libc::ENOENT));
+        each_way(&mut campaign, &terms, SIZES[0], &absent);
+        let reasons = campaign
+            .record
+            .rows
+            .iter()
+            .filter_map(|row| row.figure.as_text());
+        let reasons: Vec<&str> = reasons.collect();
         // The four scans and the two rows of words.
-        assert_eq!(
-            absent.len(),
-            6 + usize::from(cfg!(not(target_arch = "x86_64")))
-        );
-        assert_eq!(absent[0].price, Err("no /proc".into()));
+        let stores = usize::from(cfg!(not(target_arch = "x86_64")));
+        assert_eq!((reasons.len(), reasons[0]), (6 + stores, "no /proc"));
         let number = |number| reason(&io::Error::from_raw_os_error(number));
         assert_eq!(number(libc::ENOTTY), "needs Linux 6.7");
         assert_eq!(number(libc::ENOMEM), "no memory");
@@ -277,18 +351,33 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_cannot_be_is_told() {
-        let mut rows = carry_out(&small(), |_| {});
-        let nothing = |row: &&mut Row| {
-            matches!(row.subject, Subject::Way { way, .. }
-            if way.holding == Holding::Nothing && way.act == Act::ReadWords)
+    fn an_impossible_count_is_told() {
+        let price = Price {
+            ns_least: 1.0,
+            ns_median: 1.0,
+            readings: 1,
+            times: 1,
+            pages: Some(3),
         };
-        let row = rows.iter_mut().find(nothing).unwrap();
-        row.price.as_mut().unwrap().pages = Some(3);
-        let told = contradictions(&rows);
+        let way = Way {
+            act: Act::ReadWords,
+            holding: Holding::Nothing,
+        };
+        let told = contradiction(way, SIZES[0], &price).unwrap();
         assert_eq!(
             told,
-            ["pread of the pagemap of 64K with nothing populated: 3 pages"]
+            "pread of the pagemap of 64K with nothing populated: 3 pages"
+        );
+        assert_eq!(
+            contradiction(
+                way,
+                SIZES[0],
+                &Price {
+                    pages: Some(0),
+                    ..price
+                }
+            ),
+            None
         );
     }
 }

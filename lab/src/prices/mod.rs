@@ -7,14 +7,11 @@
 //! | `pagemap` | queries to the kernel |
 //! | `stores/` | zeroing stores that bypass the caches, one file per processor |
 //! | `measure` | a warm-up, then readings of the clock |
-//! | `campaign` | every way over every size, within a time budget |
-//! | `record`, `tables` | the CSV file, and the tables |
+//! | `campaign` | every way over every size, within a time budget, and the tables |
 
 mod block;
 pub mod campaign;
 mod measure;
 mod pagemap;
-pub mod record;
 mod stores;
-pub mod tables;
-pub mod ways;
+mod ways;

@@ -1,6 +1,6 @@
 //! The ways, the states that they need, and the sizes, as data.
 
-use anyhow::Context as _;
+use crate::names::choose;
 
 /// What is populated in a block, in the order of measuring: each state is reached from the one
 /// before.
@@ -76,6 +76,11 @@ pub struct Way {
 }
 
 impl Way {
+    /// Its name in tables and records.
+    pub fn name(self) -> String {
+        format!("{}; {}", self.act.name(), self.holding.name())
+    }
+
     /// Whether the act leaves the block unchanged, so that it can be repeated at once.
     pub fn repeats(self) -> bool {
         match self.act {
@@ -160,15 +165,7 @@ const fn size(name: &'static str, bytes: usize) -> Size {
 /// # Errors
 /// If a name is unknown.
 pub fn sizes(names: &[String]) -> anyhow::Result<Vec<Size>> {
-    if names.is_empty() {
-        return Ok(SIZES.to_vec());
-    }
-    let known = || SIZES.map(|size| size.name).join(" ");
-    let find = |name: &String| {
-        let size = SIZES.into_iter().find(|size| size.name == name);
-        size.with_context(|| format!("no size {name:?}; there are {}", known()))
-    };
-    names.iter().map(find).collect()
+    choose("size", names, &SIZES, |size| size.name)
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
-//! The accuracy and the cost of the sampling profiler.
+//! Whether the sampling profiler tells the truth, and what it costs.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `known` | a process's allocations, place by place, and its profile's figures for them |
-//! | `truth` | many such processes: each place's mean error in standard errors |
+//! | `known` | allocations whose places and sizes are known |
+//! | `truth` | their profiles, compared with them |
 //! | `price` | paired runs with sampling off and on, and with `neap top` attached |
-//! | `watcher` | attaches `neap top` to each process that this one runs under Neap |
+//! | `watcher` | `neap top` beside a run |
+//! | `campaign` | both parts |
 
+pub mod campaign;
 pub mod known;
-pub mod price;
-pub mod truth;
+mod price;
+mod truth;
 mod watcher;

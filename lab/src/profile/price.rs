@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, ensure};
 
 use super::watcher::{self, Watcher};
-use crate::figures::{Figure, Results};
+use crate::engine::campaign::Campaign;
+use crate::engine::figure::Figure;
 use crate::peers::Ready;
-use crate::rng::Rng;
 use crate::stats::Comparison;
 use crate::workloads::{self, Workload};
 use crate::{machine, programs, run};
@@ -55,8 +55,6 @@ pub struct Plan {
     pub divisor: u64,
     /// Mean bytes between two samples.
     pub rate: u64,
-    /// Seeds the order within a round.
-    pub seed: u64,
 }
 
 /// The programs, and enough operations of each for a few seconds, because `top` looks once per
@@ -80,26 +78,26 @@ struct Cost {
 }
 
 /// Runs all pairs.
-pub fn carry_out(plan: &Plan, tell: impl Fn(&str), results: &mut Results) {
+pub fn carry_out(plan: &Plan, campaign: &mut Campaign) {
     let mut ways = vec![Way::Plain, Way::Sampled];
     match plan.command {
         Some(_) => ways.push(Way::Watched),
-        None => results
-            .left_out
-            .push("watched: no command neap is here".into()),
+        None => campaign.leave_out("watched: no command neap is here"),
     }
     for (name, operations) in RUNS {
         let Some(workload) = workloads::find(name) else {
             continue;
         };
         if let Some(reason) = programs::absent(workload) {
-            results.left_out.push(format!("{name}: {reason}"));
+            campaign.leave_out(format!("{name}: {reason}"));
             continue;
         }
-        tell(&format!("{name}, {} rounds", plan.rounds));
+        campaign
+            .progress
+            .phase(&format!("{name}, {} rounds", plan.rounds));
         let operations = (operations / plan.divisor).max(workload.quick);
-        if let Err(reason) = all_rounds(plan, workload, operations, &ways, results) {
-            results.failures.push(format!("{name}: {reason:#}"));
+        if let Err(reason) = all_rounds(plan, workload, operations, &ways, campaign) {
+            campaign.fail(format!("{name}: {reason:#}"));
         }
     }
 }
@@ -109,23 +107,22 @@ fn all_rounds(
     workload: &Workload,
     operations: u64,
     ways: &[Way],
-    results: &mut Results,
+    campaign: &mut Campaign,
 ) -> anyhow::Result<()> {
-    let mut rng = Rng::new(plan.seed);
     let mut order = ways.to_vec();
     let mut costs: Vec<Vec<(Way, Cost)>> = Vec::new();
     // Unmeasured: the first run of a program reads its files from disk.
     once(plan, workload, operations, Way::Plain)?;
     for _ in 0..plan.rounds {
-        rng.shuffle(&mut order);
+        campaign.rng().shuffle(&mut order);
         let one = |&way: &Way| Ok((way, once(plan, workload, operations, way)?));
         costs.push(order.iter().map(one).collect::<anyhow::Result<_>>()?);
     }
     for &way in ways {
-        note_times(workload.name, way, &costs, results);
+        note_times(workload.name, way, &costs, campaign);
     }
     for &way in &ways[1..] {
-        note_ratios(workload.name, way, &costs, results);
+        note_ratios(workload.name, way, &costs, campaign);
     }
     Ok(())
 }
@@ -137,7 +134,7 @@ fn cost_of(round: &[(Way, Cost)], way: Way) -> Option<Cost> {
         .map(|(_, cost)| *cost)
 }
 
-fn note_times(name: &str, way: Way, costs: &[Vec<(Way, Cost)>], results: &mut Results) {
+fn note_times(name: &str, way: Way, costs: &[Vec<(Way, Cost)>], campaign: &mut Campaign) {
     for (round, cost) in (0..).zip(costs.iter().filter_map(|round| cost_of(round, way))) {
         let mut figures = vec![Figure::nanoseconds("of an operation", cost.nanoseconds)];
         // For a watched run, it includes the time of `top`.
@@ -145,14 +142,14 @@ fn note_times(name: &str, way: Way, costs: &[Vec<(Way, Cost)>], results: &mut Re
             let processor = Figure::nanoseconds("processor time of the run", cost.processor);
             figures.push(processor);
         }
-        results.note((name, way.name(), round), Ok(figures));
+        campaign.note((name, way.name(), round), Ok(figures));
     }
 }
 
 /// The case of the ratios.
 pub const PRICE: &str = "more than with everything off";
 
-fn note_ratios(name: &str, way: Way, costs: &[Vec<(Way, Cost)>], results: &mut Results) {
+fn note_ratios(name: &str, way: Way, costs: &[Vec<(Way, Cost)>], campaign: &mut Campaign) {
     let of_pairs = |side: fn(&Cost) -> f64| -> Vec<(f64, f64)> {
         let pair = |round: &Vec<(Way, Cost)>| {
             let (with, without) = (cost_of(round, way)?, cost_of(round, Way::Plain)?);
@@ -161,30 +158,30 @@ fn note_ratios(name: &str, way: Way, costs: &[Vec<(Way, Cost)>], results: &mut R
         costs.iter().filter_map(pair).collect()
     };
     let times = of_pairs(|cost| cost.nanoseconds);
-    note_pairs(name, &format!("{}: time", way.name()), &times, results);
+    note_pairs(name, &format!("{}: time", way.name()), &times, campaign);
     if way == Way::Sampled {
         let processor = of_pairs(|cost| cost.processor);
-        note_pairs(name, "sampled: processor time", &processor, results);
+        note_pairs(name, "sampled: processor time", &processor, campaign);
     }
     let Some(comparison) = Comparison::of(&times) else {
         return;
     };
     let p = Figure::number(format!("{}: p", way.name()), comparison.p);
-    results.note((PRICE, name, 0), Ok(vec![p]));
+    campaign.note((PRICE, name, 0), Ok(vec![p]));
     if comparison.separable() && comparison.median > 1.0 + way.bar() {
         let (percent, bar) = ((comparison.median - 1.0) * 100.0, way.bar() * 100.0);
         let failure = format!(
             "{name} {}: {percent:.2} % more time, over {bar} %",
             way.name()
         );
-        results.failures.push(failure);
+        campaign.fail(failure);
     }
 }
 
-fn note_pairs(name: &str, figure: &str, pairs: &[(f64, f64)], results: &mut Results) {
+fn note_pairs(name: &str, figure: &str, pairs: &[(f64, f64)], campaign: &mut Campaign) {
     for (round, (with, without)) in (0..).zip(pairs) {
         let more = Figure::share(figure, with / without - 1.0);
-        results.note((PRICE, name, round), Ok(vec![more]));
+        campaign.note((PRICE, name, round), Ok(vec![more]));
     }
 }
 
@@ -235,11 +232,11 @@ mod tests {
 
     #[test]
     fn what_costs_more_than_its_bar_is_a_failure() {
-        let mut results = Results::default();
-        note_ratios("redis", Way::Sampled, &rounds(1.01), &mut results);
-        assert!(results.failures.is_empty());
-        assert_eq!(results.rows.len(), 21);
-        note_ratios("redis", Way::Sampled, &rounds(1.05), &mut results);
-        assert_eq!(results.failures.len(), 1, "{:?}", results.failures);
+        let mut campaign = Campaign::for_test();
+        note_ratios("redis", Way::Sampled, &rounds(1.01), &mut campaign);
+        assert!(campaign.failures().is_empty());
+        assert_eq!(campaign.record.rows.len(), 21);
+        note_ratios("redis", Way::Sampled, &rounds(1.05), &mut campaign);
+        assert_eq!(campaign.failures().len(), 1, "{:?}", campaign.failures());
     }
 }

@@ -6,7 +6,8 @@ use std::process::Command;
 use anyhow::ensure;
 
 use super::known::{Known, Part, Reading, SIZES, Totals, readings};
-use crate::figures::{Figure, Results};
+use crate::engine::campaign::Campaign;
+use crate::engine::figure::Figure;
 use crate::peers::Ready;
 use crate::run;
 
@@ -39,24 +40,19 @@ pub const SPREAD: &str = "spread of the runs over the theory's; allocated";
 const MOST: f64 = 4.5;
 
 /// Runs the processes and judges each place.
-pub fn carry_out(plan: &Plan, tell: impl Fn(&str), results: &mut Results) {
+pub fn carry_out(plan: &Plan, campaign: &mut Campaign) {
     let mut runs = Vec::new();
     for run in 0..plan.runs {
-        tell(&format!(
-            "known allocations, run {} of {}",
-            run + 1,
-            plan.runs
-        ));
+        let what = format!("known allocations, run {} of {}", run + 1, plan.runs);
+        campaign.progress.phase(&what);
         match once(plan) {
             Ok(readings) => runs.push(readings),
-            Err(reason) => results
-                .failures
-                .push(format!("known allocations: {reason:#}")),
+            Err(reason) => campaign.fail(format!("known allocations: {reason:#}")),
         }
     }
     for place in 0..SIZES.len() * Part::ALL.len() {
         let of_place: Vec<Reading> = runs.iter().map(|run| run[place]).collect();
-        note(&of_place, plan.rate, results);
+        note(&of_place, plan.rate, campaign);
     }
 }
 
@@ -79,7 +75,7 @@ fn once(plan: &Plan) -> anyhow::Result<Vec<Reading>> {
 }
 
 /// The figures of one place over all runs.
-fn note(runs: &[Reading], rate: u64, results: &mut Results) {
+fn note(runs: &[Reading], rate: u64, campaign: &mut Campaign) {
     let Some(Reading { known, .. }) = runs.first().copied() else {
         return;
     };
@@ -91,7 +87,7 @@ fn note(runs: &[Reading], rate: u64, results: &mut Results) {
         ];
         for (case, told, truth) in pairs.into_iter().filter(|(_, _, truth)| truth.bytes > 0.0) {
             let figure = Figure::number(name.as_str(), told.bytes / truth.bytes);
-            results.note((case, part, round), Ok(vec![figure]));
+            campaign.note((case, part, round), Ok(vec![figure]));
         }
     }
     let sides: [Side; 2] = [
@@ -117,10 +113,10 @@ fn note(runs: &[Reading], rate: u64, results: &mut Results) {
                 "{name}: the mean is off by {worst:.2} standard errors"
             )),
         };
-        results.note((case, part, 0), figure);
+        campaign.note((case, part, 0), figure);
     }
     let spread = spread(runs, &known, rate);
-    results.note((SPREAD, part, 0), Ok(vec![Figure::number(name, spread)]));
+    campaign.note((SPREAD, part, 0), Ok(vec![Figure::number(name, spread)]));
 }
 
 /// A case, a run's figures for it, the truth, and its number of objects.
@@ -210,11 +206,17 @@ mod tests {
             allocated: told(1_000.0 * factor),
             live: told(500.0 * factor),
         };
-        let mut results = Results::default();
-        note(&[reading(0.5), reading(1.5)], 4_096, &mut results);
-        assert_eq!(results.failures, Vec::<String>::new());
-        assert!(results.rows.iter().any(|row| row.case == LIVE_ERRORS));
-        note(&[reading(2.9), reading(3.1)], 4_096, &mut results);
-        assert_eq!(results.failures.len(), 2, "{:?}", results.failures);
+        let mut campaign = Campaign::for_test();
+        note(&[reading(0.5), reading(1.5)], 4_096, &mut campaign);
+        assert_eq!(campaign.failures(), [""; 0]);
+        assert!(
+            campaign
+                .record
+                .rows
+                .iter()
+                .any(|row| row.case == LIVE_ERRORS)
+        );
+        note(&[reading(2.9), reading(3.1)], 4_096, &mut campaign);
+        assert_eq!(campaign.failures().len(), 2, "{:?}", campaign.failures());
     }
 }

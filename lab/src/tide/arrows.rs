@@ -13,7 +13,7 @@
 //! OS.
 
 use super::follow::Seen;
-use super::record::Record;
+use super::observed::Observed;
 use super::steps::{Run, Step};
 use crate::work::pagemap::page_size;
 
@@ -118,14 +118,14 @@ pub fn faulted(seen: &Seen) -> u64 {
 }
 
 /// The flow along an arrow of `engine`; `None` without the run that shows it.
-pub fn flow(record: &Record, engine: &str, arrow: Arrow) -> Option<Flow> {
-    let step = |run, step| record.step(engine, run, step);
+pub fn flow(observed: &Observed, engine: &str, arrow: Arrow) -> Option<Flow> {
+    let step = |run, step| observed.step(engine, run, step);
     let rested = |at| step(Run::Waited, at).and_then(|seen: &Seen| seen.later);
     match (arrow.from, arrow.to) {
         (Place::Heap, Place::System) => {
             let full = step(Run::Waited, Step::Allocated)?.done.full_kib;
             let given = full.saturating_sub(rested(Step::Allocated)?);
-            Flow::new(given, heap_kib(record)?)
+            Flow::new(given, heap_kib(observed)?)
         }
         (Place::Stacks, Place::System) => {
             let given = rested(Step::Created)?.saturating_sub(rested(Step::Closed)?);
@@ -134,13 +134,13 @@ pub fn flow(record: &Record, engine: &str, arrow: Arrow) -> Option<Flow> {
         (Place::Heap, Place::Stacks) => {
             let before = step(Run::AtOnce, Step::Allocated)?;
             let created = step(Run::AtOnce, Step::Created)?;
-            passed(before, created, heap_kib(record)?, created.done.live_kib)
+            passed(before, created, heap_kib(observed)?, created.done.live_kib)
         }
         (Place::Stacks, Place::Heap) => {
             let offered = step(Run::StacksFirst, Step::Created)?.done.live_kib;
             let before = step(Run::StacksFirst, Step::Closed)?;
             let allocated = step(Run::StacksFirst, Step::AllocatedAgain)?;
-            passed(before, allocated, offered, heap_kib(record)?)
+            passed(before, allocated, offered, heap_kib(observed)?)
         }
         (_, to) => {
             let (before, at) = match to {
@@ -161,44 +161,46 @@ fn passed(before: &Seen, taker: &Seen, offered: u64, needed: u64) -> Option<Flow
 }
 
 /// Bytes that the heap allocates and drops, in KiB.
-pub fn heap_kib(record: &Record) -> Option<u64> {
-    Some(record.said("heap MB")?.parse::<u64>().ok()? << 10)
+pub fn heap_kib(observed: &Observed) -> Option<u64> {
+    Some(observed.said("heap MB")?.parse::<u64>().ok()? << 10)
 }
 
 /// KiB resident after the wait, beyond what the program needs and began with.
-pub fn excess(record: &Record, engine: &str, step: Step) -> Option<i64> {
-    let base = record.step(engine, Run::Waited, Step::Start)?.rss;
-    let seen = record.step(engine, Run::Waited, step)?;
+pub fn excess(observed: &Observed, engine: &str, step: Step) -> Option<i64> {
+    let base = observed.step(engine, Run::Waited, Step::Start)?.rss;
+    let seen = observed.step(engine, Run::Waited, step)?;
     Some(seen.later? as i64 - (base + seen.done.live_kib) as i64)
 }
 
 /// The peer that kept least beyond what was needed, over all steps; without glibc and Neap.
-pub fn best_peer(record: &Record) -> Option<&'static str> {
+pub fn best_peer<'a>(observed: &Observed<'a>) -> Option<&'a str> {
     let is_peer = |name: &&str| !["go", "go-freed", "glibc", "neap-heap", "neap"].contains(name);
     let total = |name: &str| -> i64 {
-        let of_step = |step: &Step| excess(record, name, *step);
+        let of_step = |step: &Step| excess(observed, name, *step);
         Step::ALL.iter().filter_map(of_step).sum()
     };
-    let peers = record.engines(Run::Waited).into_iter().filter(is_peer);
+    let peers = observed.engines(&[Run::Waited]).into_iter().filter(is_peer);
     peers.min_by_key(|name| total(name))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{KEEPING, SHARING, example, rows};
+    use super::super::observed::tests::{KEEPING, SHARING, add, example};
     use super::*;
 
-    fn states(record: &Record, engine: &str) -> Vec<State> {
-        let state = |arrow: &Arrow| flow(record, engine, *arrow).unwrap().state();
+    fn states(observed: &Observed, engine: &str) -> Vec<State> {
+        let state = |arrow: &Arrow| flow(observed, engine, *arrow).unwrap().state();
         ALL.iter().map(state).collect()
     }
 
     #[test]
-    fn who_shares_has_every_arrow_and_who_keeps_has_those_from_the_system() {
+    fn an_engine_that_shares_has_every_arrow_and_one_that_keeps_has_those_from_the_system() {
         let record = example();
-        assert_eq!(states(&record, "neap"), [State::Open; 6]);
+        let observed = Observed::of(&record);
+        assert_eq!(states(&observed, "neap"), [State::Open; 6]);
         let (no, yes) = (State::Closed, State::Open);
-        assert_eq!(states(&record, "go"), [no, no, no, no, yes, yes]);
+        assert_eq!(states(&observed, "go"), [no, no, no, no, yes, yes]);
+        assert_eq!(flow(&observed, "glibc", ALL[0]), None);
     }
 
     #[test]
@@ -210,18 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn without_its_run_an_arrow_is_unknown() {
-        assert_eq!(flow(&example(), "glibc", ALL[0]), None);
-    }
-
-    #[test]
     fn the_best_peer_keeps_least() {
         let mut record = example();
-        assert_eq!(best_peer(&record), None);
-        record.rows.extend(rows("jemalloc", &KEEPING));
-        record.rows.extend(rows("mimalloc3", &SHARING));
-        assert_eq!(best_peer(&record), Some("mimalloc3"));
-        assert_eq!(excess(&record, "jemalloc", Step::Closed), Some(300 << 10));
-        assert_eq!(excess(&record, "neap", Step::Created), Some(0));
+        assert_eq!(best_peer(&Observed::of(&record)), None);
+        add(&mut record, "jemalloc", &KEEPING);
+        add(&mut record, "mimalloc3", &SHARING);
+        let observed = Observed::of(&record);
+        assert_eq!(best_peer(&observed), Some("mimalloc3"));
+        assert_eq!(excess(&observed, "jemalloc", Step::Closed), Some(300 << 10));
+        assert_eq!(excess(&observed, "neap", Step::Created), Some(0));
     }
 }

@@ -2,9 +2,10 @@
 //! them, for a selection of engines.
 
 use super::arrows::{self, Arrow, Flow, Place, State};
-use super::record::Record;
+use super::observed::Observed;
 use super::steps::Run;
-use crate::plot::{push, text};
+use crate::engine::record::Record;
+use crate::engine::svg::Svg;
 
 const PANEL: (f64, f64) = (316.0, 250.0);
 const TOP: f64 = 30.0;
@@ -27,107 +28,83 @@ fn centre(place: Place) -> (f64, f64) {
 }
 
 /// The engines to draw: Go, the C library, the best of the others, Neap.
-fn chosen(record: &Record) -> Vec<&'static str> {
-    let measured = |name: &&str| arrows::flow(record, name, arrows::ALL[2]).is_some();
-    let best = arrows::best_peer(record);
+fn chosen<'a>(observed: &Observed<'a>) -> Vec<&'a str> {
+    let measured = |name: &&str| arrows::flow(observed, name, arrows::ALL[2]).is_some();
+    let best = arrows::best_peer(observed);
     let all = [Some("go"), Some("glibc"), best, Some("neap")];
     all.into_iter().flatten().filter(measured).collect()
 }
 
 /// An SVG document.
 pub fn svg(record: &Record) -> String {
-    let engines = chosen(record);
+    let observed = Observed::of(record);
+    let engines = chosen(&observed);
     let width = PANEL.0 * engines.len().max(2) as f64;
     let height = TOP + PANEL.1 + 34.0;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"sans-serif\" font-size=\"11\" fill=\"#222\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
+    let mut out = Svg::new((width, height));
     heads(&mut out);
-    text(
-        &mut out,
-        16.0,
-        20.0,
-        "start",
-        "Whose memory goes where: MB that passed, of what was offered and could be used",
-    );
+    let title = "Whose memory goes where: MB that passed, of what was offered and could be used";
+    out.words((16.0, 20.0), "start", title);
     for (place, engine) in engines.iter().enumerate() {
-        panel(&mut out, record, engine, PANEL.0 * place as f64);
+        panel(&mut out, &observed, engine, PANEL.0 * place as f64);
     }
     legend(&mut out, height - 16.0);
-    out.push_str("</svg>\n");
-    out
+    out.finish()
 }
 
 /// The arrowheads, one per colour: SVG 1.1 cannot inherit the line's.
-fn heads(out: &mut String) {
+fn heads(out: &mut Svg) {
     for (state, colour) in COLOURS {
-        push(
-            out,
-            format_args!(
-                "<marker id=\"{state:?}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" \
+        out.push(format_args!(
+            "<marker id=\"{state:?}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" \
                  markerWidth=\"8\" markerHeight=\"8\" markerUnits=\"userSpaceOnUse\" \
                  orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"{colour}\"/></marker>"
-            ),
-        );
+        ));
     }
 }
 
-fn panel(out: &mut String, record: &Record, engine: &str, left: f64) {
-    push(
-        out,
-        format_args!("<g transform=\"translate({left} {TOP})\">"),
-    );
-    push(
-        out,
-        format_args!(
-            "<text x=\"{}\" y=\"30\" text-anchor=\"middle\" font-size=\"14\" \
+fn panel(out: &mut Svg, observed: &Observed, engine: &str, left: f64) {
+    out.push(format_args!("<g transform=\"translate({left} {TOP})\">"));
+    out.push(format_args!(
+        "<text x=\"{}\" y=\"30\" text-anchor=\"middle\" font-size=\"14\" \
              font-weight=\"bold\">{}</text>",
-            PANEL.0 / 2.0,
-            title(record, engine)
-        ),
-    );
+        PANEL.0 / 2.0,
+        title(observed, engine)
+    ));
     for arrow in arrows::ALL {
-        if let Some(flow) = arrows::flow(record, engine, arrow) {
+        if let Some(flow) = arrows::flow(observed, engine, arrow) {
             draw(out, arrow, &flow);
         }
     }
     for place in [Place::Heap, Place::Stacks, Place::System] {
         place_box(out, place);
     }
-    push(out, format_args!("</g>"));
+    out.push(format_args!("</g>"));
 }
 
-fn title(record: &Record, engine: &str) -> String {
-    let is_best = arrows::best_peer(record) == Some(engine);
-    match is_best && record.engines(Run::Waited).len() > 3 {
+fn title(observed: &Observed, engine: &str) -> String {
+    let is_best = arrows::best_peer(observed) == Some(engine);
+    match is_best && observed.engines(&[Run::Waited]).len() > 3 {
         true => format!("{engine} (best peer)"),
         false => engine.to_string(),
     }
 }
 
-fn place_box(out: &mut String, place: Place) {
+fn place_box(out: &mut Svg, place: Place) {
     let (x, y) = centre(place);
-    push(
-        out,
-        format_args!(
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{}\" height=\"{}\" rx=\"7\" fill=\"#f3f5f7\" \
+    out.push(format_args!(
+        "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{}\" height=\"{}\" rx=\"7\" fill=\"#f3f5f7\" \
              stroke=\"#555\"/>",
-            x - BOX.0 / 2.0,
-            y - BOX.1 / 2.0,
-            BOX.0,
-            BOX.1
-        ),
-    );
-    push(
-        out,
-        format_args!(
-            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"13\">{}</text>",
-            y + 4.5,
-            place.name()
-        ),
-    );
+        x - BOX.0 / 2.0,
+        y - BOX.1 / 2.0,
+        BOX.0,
+        BOX.1
+    ));
+    out.push(format_args!(
+        "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"13\">{}</text>",
+        y + 4.5,
+        place.name()
+    ));
 }
 
 /// A drawn arrow: its ends, and the position of its label.
@@ -193,7 +170,7 @@ fn beside((x, y): (f64, f64), (sx, sy): (f64, f64)) -> ((f64, f64), &'static str
     ((x + 9.0 * sx.signum(), y + 4.0 + 4.0 * sy.signum()), anchor)
 }
 
-fn draw(out: &mut String, arrow: Arrow, flow: &Flow) {
+fn draw(out: &mut Svg, arrow: Arrow, flow: &Flow) {
     let state = flow.state();
     let Line {
         from,
@@ -206,47 +183,38 @@ fn draw(out: &mut String, arrow: Arrow, flow: &Flow) {
     if state == State::Closed {
         cross(out, ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0), colour);
     }
-    push(
-        out,
-        format_args!(
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"{colour}\">{}</text>",
-            words.0,
-            words.1,
-            label(arrow, flow)
-        ),
-    );
+    out.push(format_args!(
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"{colour}\">{}</text>",
+        words.0,
+        words.1,
+        label(arrow, flow)
+    ));
 }
 
 /// An arrow's line and head.
-fn stroke(out: &mut String, from: (f64, f64), to: (f64, f64), state: State) {
+fn stroke(out: &mut Svg, from: (f64, f64), to: (f64, f64), state: State) {
     let (dash, width) = match state {
         State::Open => ("none", 2.4),
         State::Partly => ("7 4", 1.8),
         State::Closed => ("2 4", 1.6),
     };
-    push(
-        out,
-        format_args!(
-            "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{}\" stroke-width=\"{width}\" \
+    out.push(format_args!(
+        "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{}\" stroke-width=\"{width}\" \
              stroke-dasharray=\"{dash}\" marker-end=\"url(#{state:?})\"/>",
-            from.0,
-            from.1,
-            to.0,
-            to.1,
-            colour(state)
-        ),
-    );
+        from.0,
+        from.1,
+        to.0,
+        to.1,
+        colour(state)
+    ));
 }
 
-fn cross(out: &mut String, (x, y): (f64, f64), colour: &str) {
-    push(
-        out,
-        format_args!(
-            "<path d=\"M{:.1} {:.1}l10 10m0 -10l-10 10\" stroke=\"{colour}\" stroke-width=\"2\"/>",
-            x - 5.0,
-            y - 5.0
-        ),
-    );
+fn cross(out: &mut Svg, (x, y): (f64, f64), colour: &str) {
+    out.push(format_args!(
+        "<path d=\"M{:.1} {:.1}l10 10m0 -10l-10 10\" stroke=\"{colour}\" stroke-width=\"2\"/>",
+        x - 5.0,
+        y - 5.0
+    ));
 }
 
 fn colour(state: State) -> &'static str {
@@ -263,7 +231,7 @@ fn label(arrow: Arrow, flow: &Flow) -> String {
     }
 }
 
-fn legend(out: &mut String, y: f64) {
+fn legend(out: &mut Svg, y: f64) {
     let words = [
         (State::Open, "open: nine tenths or more"),
         (State::Partly, "partly"),
@@ -272,14 +240,14 @@ fn legend(out: &mut String, y: f64) {
     let mut x = 16.0;
     for (state, words) in words {
         stroke(out, (x, y), (x + 26.0, y), state);
-        text(out, x + 34.0, y + 4.0, "start", words);
+        out.words((x + 34.0, y + 4.0), "start", words);
         x += 54.0 + 6.2 * words.len() as f64;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{KEEPING, example, rows};
+    use super::super::observed::tests::{KEEPING, add, example};
     use super::*;
 
     #[test]
@@ -301,8 +269,8 @@ mod tests {
     #[test]
     fn the_picture_has_six_arrows_an_engine_and_crosses_where_they_are_closed() {
         let mut record = example();
-        record.rows.extend(rows("glibc", &KEEPING));
-        record.rows.extend(rows("jemalloc", &KEEPING));
+        add(&mut record, "glibc", &KEEPING);
+        add(&mut record, "jemalloc", &KEEPING);
         let out = svg(&record);
         let lines = out.matches("marker-end").count();
         assert_eq!(lines, 6 * 4 + 3, "four engines and the legend");

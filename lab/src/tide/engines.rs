@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 
 use super::go;
 use super::sizes::Sizes;
+use crate::engine::campaign::Named;
+use crate::names::choose;
 use crate::peers::{self, Places, Ready};
 use crate::run;
 use crate::work::tide::stacks::StackKind;
@@ -71,25 +73,20 @@ const USUAL: [&str; 7] = [
     "neap",
 ];
 
-/// The engine with that name.
-pub fn find(name: &str) -> Option<&'static Engine> {
-    ALL.iter().find(|engine| engine.name == name)
-}
-
 /// The engines named in `only`, or the default ones if it is empty, in the order of the report.
 ///
 /// # Errors
 /// If a name is unknown.
 pub fn select(only: &[String]) -> anyhow::Result<Vec<&'static Engine>> {
-    if let Some(name) = only.iter().find(|name| find(name).is_none()) {
-        let known: Vec<&str> = ALL.iter().map(|engine| engine.name).collect();
-        bail!("no engine {name:?}; there are {}", known.join(", "));
+    let mut chosen = choose("engine", only, &ALL.iter().collect::<Vec<_>>(), |e| e.name)?;
+    chosen.retain(|engine| !only.is_empty() || USUAL.contains(&engine.name));
+    Ok(chosen)
+}
+
+impl Named for Engine {
+    fn name(&self) -> String {
+        self.name.to_string()
     }
-    let wanted = |engine: &&Engine| match only.is_empty() {
-        true => USUAL.contains(&engine.name),
-        false => only.iter().any(|name| name == engine.name),
-    };
-    Ok(ALL.iter().filter(wanted).collect())
 }
 
 /// An available engine.
@@ -172,7 +169,7 @@ impl Present {
             Start::Go { program, freed, .. } => Ok(go_command(program, *freed, sizes)),
             Start::Worker { peer, stacks } => {
                 let mut command = Command::new(std::env::current_exe()?);
-                command.args(["worker", "tide", stacks.name()]);
+                command.args(["worker", "tide", StackKind::name(*stacks)]);
                 command
                     .args(sizes.arguments())
                     .env("LD_PRELOAD", &peer.library);
@@ -253,7 +250,7 @@ mod tests {
     #[test]
     fn a_worker_of_another_heap_is_refused() {
         let places = Places::new(None).unwrap();
-        let glibc = locate(find("glibc").unwrap(), &places).unwrap();
+        let glibc = locate(select(&["glibc".into()]).unwrap()[0], &places).unwrap();
         let own = crate::identity::own_heap().unwrap();
         assert!(
             glibc

@@ -10,19 +10,19 @@
 //! | `follow` | one process through its steps, observed from outside |
 //! | `campaign` | every run of every engine, and the prices |
 //! | `arrows` | which part reused whose memory, judged by the measurements |
-//! | `record`, `tables`, `json` | the CSV file, the tables and the JSON |
+//! | `observed` | a record, read as steps |
+//! | `views` | the tables |
 //! | `curves`, `diagram` | the pictures |
 
-pub mod arrows;
+mod arrows;
 pub mod campaign;
-pub mod curves;
-pub mod diagram;
-pub mod engines;
-pub mod follow;
+mod curves;
+mod diagram;
+mod engines;
+mod follow;
 mod go;
-pub mod json;
+mod observed;
 pub mod protocol;
-pub mod record;
 pub mod sizes;
-pub mod steps;
-pub mod tables;
+mod steps;
+mod views;

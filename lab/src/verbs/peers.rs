@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::engine::progress::Progress;
+use crate::engine::table::plain;
 use crate::peers::{self, Peer, Places, Ready};
-use crate::report;
 
 /// The arguments of `peers`.
 #[derive(Args)]
@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         fs::create_dir_all(&places.peers)?;
         obtain_all(&chosen, &places)
     };
-    println!("{}", report::peers(&found));
+    println!("{}", table(&found));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -49,17 +49,40 @@ fn obtain_all(
     chosen: &[&'static Peer],
     places: &Places,
 ) -> Vec<(&'static str, anyhow::Result<Ready>)> {
-    let style = ProgressStyle::with_template("{spinner} [{pos}/{len}] {msg} ({elapsed})");
-    let bar = ProgressBar::new(chosen.len() as u64);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    let progress = Progress::new();
+    progress.expect(chosen.len() as u64);
     let obtained = chosen.iter().map(|peer| {
-        let say = |what: &str| report::progress(&bar, what);
-        let ready = peers::obtain(peer, places, &say);
-        bar.inc(1);
+        let ready = peers::obtain(peer, places, &|what| progress.phase(what));
+        progress.step();
         (peer.name, ready)
     });
-    let obtained = obtained.collect();
-    bar.finish_and_clear();
-    obtained
+    obtained.collect()
+}
+
+/// The peers, each with its version and file or the reason of its absence.
+fn table(found: &[(&'static str, anyhow::Result<Ready>)]) -> String {
+    let mut table = plain(&["peer", "version", "library, or why absent"]);
+    for (name, ready) in found {
+        table.add_row(match ready {
+            Ok(ready) => {
+                [*name, &ready.version, &ready.library.to_string_lossy()].map(String::from)
+            }
+            Err(reason) => [name.to_string(), "absent".into(), format!("{reason:#}")],
+        });
+    }
+    table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_peer_is_shown_with_the_reason() {
+        let text = table(&[("snmalloc", Err(anyhow::anyhow!("no compiler")))]);
+        assert!(
+            text.contains("snmalloc") && text.contains("no compiler"),
+            "{text}"
+        );
+    }
 }

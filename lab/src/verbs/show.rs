@@ -1,16 +1,15 @@
 //! `neap-lab show`: the tables of a record, optionally against another base.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use clap::Args;
 
-use super::campaign::beside;
-use crate::record::Record;
-use crate::summary::Summary;
-use crate::{calloc, download, figures, plot, report, tide};
+use crate::engine::experiment::{PLAIN, View, write_pictures};
+use crate::engine::record::{EXPERIMENT, Record};
+use crate::experiments;
 
 /// The arguments of `show`.
 #[derive(Args)]
@@ -29,15 +28,6 @@ pub struct Arguments {
     svg: Option<PathBuf>,
 }
 
-/// A record's tables, JSON and picture.
-struct Shown {
-    tables: String,
-    json: serde_json::Value,
-    picture: Option<String>,
-    /// A second picture and its name.
-    second: Option<(&'static str, String)>,
-}
-
 /// Shows the record.
 ///
 /// # Errors
@@ -45,95 +35,29 @@ struct Shown {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let file = &arguments.record;
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {file:?}"))?;
-    let shown =
-        shown(&text, &arguments.base).with_context(|| format!("cannot show {}", file.display()))?;
-    if let Some(picture) = &arguments.svg {
-        let write = |file: &Path, svg| {
-            fs::write(file, svg).with_context(|| format!("cannot write {file:?}"))
-        };
-        let svg = shown.picture.as_ref();
-        write(picture, svg.context("such a record has no picture")?)?;
-        if let Some((name, svg)) = &shown.second {
-            write(&beside(picture, name), svg)?;
-        }
-    }
-    match arguments.json {
-        true => println!("{:#}", shown.json),
-        false => println!("{}", shown.tables),
-    }
+    show(&text, arguments).with_context(|| format!("cannot show {}", file.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The line of columns tells which verb wrote the record.
-fn shown(text: &str, base: &str) -> anyhow::Result<Shown> {
-    if Record::recognises(text) {
-        return of_bench(&Record::from_csv(text)?, base);
-    }
-    // Their figures are absolute, so there is no base.
-    if calloc::record::Record::recognises(text) {
-        return Ok(of_calloc(&calloc::record::Record::from_csv(text)?));
-    }
-    if download::record::Record::recognises(text) {
-        return Ok(of_download(&download::record::Record::from_csv(text)?));
-    }
-    if tide::record::Record::recognises(text) {
-        return Ok(of_tide(&tide::record::Record::from_csv(text)?));
-    }
-    if figures::recognises(text) {
-        return of_figures(text);
-    }
-    bail!("it does not have the columns of a record")
-}
-
-fn of_bench(record: &Record, base: &str) -> anyhow::Result<Shown> {
-    let summary = Summary::of(record);
+fn show(text: &str, arguments: &Arguments) -> anyhow::Result<()> {
+    let record = Record::from_csv(text)?;
+    // A record of an experiment that is gone is shown as the plain ones are.
+    let experiment = record.said(EXPERIMENT).and_then(experiments::find);
+    let experiment = experiment.unwrap_or(&PLAIN);
+    let base = &arguments.base;
     ensure!(
-        summary.peers().contains(&base),
+        !experiment.has("base") || record.peers().contains(&base.as_str()),
         "the record has no {base:?}"
     );
-    Ok(Shown {
-        tables: report::campaign(record, base),
-        json: report::json(record, base),
-        picture: Some(plot::svg(&summary, base)),
-        second: None,
-    })
-}
-
-fn of_calloc(record: &calloc::record::Record) -> Shown {
-    let summary = calloc::summary::Summary::of(record);
-    Shown {
-        tables: calloc::tables::campaign(record),
-        json: calloc::tables::json(record),
-        picture: Some(calloc::picture::svg(&summary)),
-        second: None,
+    let view = View { base: base.clone() };
+    if let Some(file) = &arguments.svg {
+        let pictures = (experiment.pictures)(&record, &view);
+        ensure!(!pictures.is_empty(), "such a record has no picture");
+        write_pictures(file, &pictures)?;
     }
-}
-
-fn of_download(record: &download::record::Record) -> Shown {
-    let runs = &record.runs;
-    Shown {
-        tables: download::report::campaign(runs),
-        json: download::report::json(&record.head, runs),
-        picture: Some(plot::lines::svg(&download::report::picture(runs))),
-        second: None,
+    match arguments.json {
+        true => println!("{:#}", experiment.json(&record, &view)),
+        false => println!("{}", (experiment.tables)(&record, &view)),
     }
-}
-
-fn of_tide(record: &tide::record::Record) -> Shown {
-    Shown {
-        tables: tide::tables::campaign(record),
-        json: tide::json::campaign(record),
-        picture: Some(tide::curves::svg(record)),
-        second: Some(("arrows", tide::diagram::svg(record))),
-    }
-}
-
-fn of_figures(text: &str) -> anyhow::Result<Shown> {
-    let (head, rows) = figures::from_csv(text)?;
-    Ok(Shown {
-        tables: figures::tables::by_case(&rows),
-        json: figures::tables::json(&head, &rows),
-        picture: None,
-        second: None,
-    })
+    Ok(())
 }

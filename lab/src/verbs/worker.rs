@@ -7,7 +7,6 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use crate::calloc::measure;
-use crate::mesh::workload::Workload;
 use crate::tide::campaign;
 use crate::tide::sizes::{Blocks, Sizes};
 use crate::work::calloc::{self, PolicyName, Touch, Work};
@@ -16,7 +15,7 @@ use crate::work::retention::Pattern;
 use crate::work::tide::prices::{self, Times};
 use crate::work::tide::stacks::StackKind;
 use crate::work::{self, boxed, count, fragmentation, retention, sites, tide, tour, usable};
-use crate::{identity, machine, mesh, run, workloads};
+use crate::{identity, machine, run, workloads};
 
 /// The arguments of `worker`.
 #[derive(Args)]
@@ -39,8 +38,6 @@ enum Job {
     Retention(Retention),
     /// Free at random, then fill the holes
     Fragmentation(Fragmentation),
-    /// Report what sharing pages would save
-    Mesh(Mesh),
     /// Allocate and drop memory, one action per line of standard input
     Tide(Tide),
     /// Make known allocations, and report the profile's figures for them
@@ -150,16 +147,6 @@ struct Fragmentation {
 }
 
 #[derive(Args)]
-struct Mesh {
-    /// The workload that leaves the holes
-    workload: Workload,
-    /// Number of blocks
-    blocks: usize,
-    /// Seed for everything random
-    seed: u64,
-}
-
-#[derive(Args)]
 struct Named {
     /// The workload or the count
     name: String,
@@ -203,10 +190,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 sleep: Duration::from_millis(arguments.sleep),
                 seed: arguments.seed,
             })?;
-            println!("heap={}", identity::own_heap()?.display());
-        }
-        Job::Mesh(arguments) => {
-            mesh::tell(arguments.workload, arguments.blocks, arguments.seed)?;
             println!("heap={}", identity::own_heap()?.display());
         }
         Job::Sites(Sites { bytes }) => {

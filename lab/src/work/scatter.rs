@@ -1,7 +1,6 @@
 //! Many blocks in a table of little more than their addresses, so that the table is small compared
 //! with them.
 
-use std::ops::Range;
 use std::ptr;
 
 use super::heap::{self, Block};
@@ -61,11 +60,6 @@ impl Blocks {
         self.starts.len()
     }
 
-    /// The live blocks' addresses.
-    pub fn live(&self) -> impl Iterator<Item = *mut u8> {
-        self.starts.iter().copied().filter(|start| !start.is_null())
-    }
-
     /// Takes one more block.
     ///
     /// # Panics
@@ -86,20 +80,9 @@ impl Blocks {
         }
     }
 
-    /// Frees a block and takes another in its place.
-    pub fn replace(&mut self, number: usize, sizes: Sizes, rng: &mut Rng) {
-        self.free(number);
-        self.take(number, sizes.draw(rng));
-    }
-
     /// Frees each live block with a probability of `permille` in a thousand.
     pub fn free_at_random(&mut self, permille: usize, rng: &mut Rng) {
-        self.free_among(0..self.len(), permille, rng);
-    }
-
-    /// Like [`Blocks::free_at_random`], for a range of blocks.
-    pub fn free_among(&mut self, which: Range<usize>, permille: usize, rng: &mut Rng) {
-        for number in which {
+        for number in 0..self.len() {
             if rng.below(1_000) < permille {
                 self.free(number);
             }
@@ -147,26 +130,22 @@ mod tests {
     fn bytes_and_addresses_are_those_of_the_live_blocks() {
         let (mut blocks, mut rng) = (Blocks::with_room(1_000), Rng::new(1));
         blocks.fill(SIZES, &mut rng);
-        assert_eq!((blocks.len(), blocks.live().count()), (1_000, 1_000));
+        let live = |blocks: &Blocks| {
+            blocks
+                .starts
+                .iter()
+                .filter(|start| !start.is_null())
+                .count()
+        };
+        assert_eq!((blocks.len(), live(&blocks)), (1_000, 1_000));
         let mean = blocks.bytes() / 1_000;
         assert!(mean.abs_diff(SIZES.mean()) <= 1, "{mean}");
         blocks.free_at_random(900, &mut rng);
-        let left = blocks.live().count();
+        let left = live(&blocks);
         assert!((50..=150).contains(&left), "{left}");
         assert!((16 * left..=48 * left).contains(&blocks.bytes()));
-        blocks.free_among(0..500, 1_000, &mut rng);
-        assert!(blocks.live().count() < left);
         blocks.free_all();
-        assert_eq!((blocks.bytes(), blocks.live().count()), (0, 0));
-    }
-
-    #[test]
-    fn a_replaced_block_is_another_of_the_same_number() {
-        let (mut blocks, mut rng) = (Blocks::with_room(2), Rng::new(2));
-        blocks.fill(SIZES, &mut rng);
-        blocks.replace(1, SIZES, &mut rng);
-        assert_eq!((blocks.len(), blocks.live().count()), (2, 2));
-        blocks.free_all();
+        assert_eq!((blocks.bytes(), live(&blocks)), (0, 0));
     }
 
     #[test]

@@ -1,20 +1,14 @@
 //! `classes`, `sizes` and `profile` as a user runs them, with small sizes. No assertion depends on
 //! time.
 
-use crate::stage::{folder, json, lab, neap, text};
+use crate::stage::{figure, folder, json, lab, neap, text};
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// The value of a figure of a case and a peer.
-fn value(json: &Value, case: &str, peer: &str, figure: &str) -> f64 {
-    let figures = json["figures"].as_array().expect("no figures");
-    let is_it =
-        |row: &&Value| row["case"] == case && row["peer"] == peer && row["figure"] == figure;
-    let row = figures.iter().find(is_it);
-    let row = row.unwrap_or_else(|| panic!("no {figure:?} of {peer} in {case:?}: {json:#}"));
-    row["value"].as_f64().expect("no number")
+fn value(json: &Value, case: &str, peer: &str, name: &str) -> f64 {
+    figure(json, case, peer, name).as_f64().expect("no number")
 }
 
 #[test]
@@ -98,7 +92,7 @@ fn the_sizes_of_programs_are_weighed_and_the_record_can_be_shown() {
     let path = folder.to_str().expect("a path of text");
     std::fs::write(
         folder.join("2026-01-01-sizes.csv"),
-        "program,up_to,count,bytes\np,24,10,240\n",
+        "case,peer,round,figure,unit,value\np,neap,0,count up to 24,count,10\np,neap,0,bytes up to 24,bytes,240\n",
     )
     .unwrap();
     let arguments = [

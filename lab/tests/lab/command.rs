@@ -1,6 +1,6 @@
 //! The command as a user runs it: workers under a preload, refusals, records.
 
-use crate::stage::{folder, lab, parsed, skipped, text};
+use crate::stage::{figure, folder, lab, parsed, skipped, text};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -77,10 +77,15 @@ fn every_workload_runs_once_and_leaves_a_record_that_can_be_shown() {
     );
 }
 
-const DOWNLOADS: &str = "# date: 2026-11-21
-chunk_mb,peer,buffers,round,mb_per_s,bytes,seconds,end,reads,peak_rss_kib,minor_faults
-1,glibc,zeroed,0,256.0000,67108864,0.25,body,4096,40000,9000
-100,glibc,zeroed,0,2.0000,16777216,8,time,1024,140000,90000
+const DOWNLOADS: &str = "# experiment: download
+# date: 2026-11-21
+case,peer,round,figure,unit,value
+1 MB zeroed,glibc,0,MB a second,number,256
+1 MB zeroed,glibc,0,time,s,0.25
+1 MB zeroed,glibc,0,end,text,body
+100 MB zeroed,glibc,0,MB a second,number,2
+100 MB zeroed,glibc,0,time,s,8
+100 MB zeroed,glibc,0,end,text,time
 ";
 
 #[test]
@@ -101,7 +106,8 @@ fn a_record_of_downloads_is_shown_and_drawn() {
     let output = lab(&["show", "--json", record]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("no JSON");
     assert_eq!(json["head"]["date"], "2026-11-21");
-    assert_eq!(json["cells"][1]["mb_per_s"], 2.0);
+    let rate = figure(&json, "100 MB zeroed", "glibc", "MB a second");
+    assert_eq!(rate.as_f64(), Some(2.0));
 }
 
 #[test]
@@ -113,7 +119,10 @@ fn what_is_no_record_and_what_is_damaged_is_told() {
             "name,size\n1,2\n",
             "it does not have the columns of a record",
         ),
-        (&DOWNLOADS.replace("0.25", "fast"), "in the line \"1,glibc,"),
+        (
+            &DOWNLOADS.replace("0.25", "fast"),
+            "in the line \"1 MB zeroed,glibc,",
+        ),
     ] {
         std::fs::write(&file, content).expect("cannot write");
         let output = lab(&["show", name]);
@@ -205,12 +214,8 @@ fn instruction_counts_are_the_same_twice() {
             return None;
         }
         let json = parsed(&output);
-        let counts = json["counts"].as_array().expect("no counts").clone();
-        let pair = counts
-            .iter()
-            .find(|c| c["name"] == "pair-16")
-            .expect("no pair-16");
-        Some(pair["count"].as_f64().expect("no number"))
+        let count = figure(&json, "pair-16", "glibc", "instructions");
+        Some(count.as_f64().expect("no number"))
     };
     match (count(), count()) {
         (None, None) => {

@@ -4,6 +4,7 @@ mod classes;
 mod command;
 mod prices;
 mod returns;
+mod shown;
 mod stage;
 mod tide;
 mod zeros;

@@ -1,18 +1,16 @@
-//! `retention`, `fragmentation` and `mesh` as a user runs them, with small sizes: every figure is
+//! `retention` and `fragmentation` as a user runs them, with small sizes: every figure is
 //! present, and those that hold on every machine are checked. No assertion depends on time.
 
-use crate::stage::{json, lab, text};
+use crate::stage::{figure, json, lab, text};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The value of one figure of a case.
-fn value(json: &Value, case: &str, figure: &str) -> f64 {
-    let figures = json["figures"].as_array().expect("no figures");
-    let is_it = |row: &&Value| row["case"] == case && row["figure"] == figure;
-    let row = figures.iter().find(is_it);
-    let row = row.unwrap_or_else(|| panic!("no {figure:?} of {case:?} in {json:#}"));
-    row["value"].as_f64().expect("no number")
+/// The value of one figure of a case under the C library.
+fn value(json: &Value, case: &str, name: &str) -> f64 {
+    figure(json, case, "glibc", name)
+        .as_f64()
+        .expect("no number")
 }
 
 const PATTERNS: [&str; 5] = ["own", "other", "idle-owner", "eight", "large"];
@@ -108,17 +106,6 @@ fn records_have_a_line_for_every_figure() {
 }
 
 #[test]
-fn mesh_refuses_blocks_of_another_heap() {
-    let output = lab(&["worker", "mesh", "random-90", "2000", "1"]);
-    let errors = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(
-        errors.contains("are no block of a slab of Neap's"),
-        "{errors}"
-    );
-}
-
-#[test]
 fn unknown_names_and_a_wrong_library_are_refused() {
     let wrong = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wrong-returns.so");
     std::fs::write(&wrong, "no library").expect("cannot write");
@@ -155,10 +142,6 @@ fn unknown_names_and_a_wrong_library_are_refused() {
                 "neap",
             ],
             "the process uses the malloc of",
-        ),
-        (
-            &["mesh", "--quick", "--neap", wrong, "--only", "phases"],
-            "no block of a slab of Neap's",
         ),
     ] {
         let output = lab(arguments);

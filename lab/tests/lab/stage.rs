@@ -29,6 +29,15 @@ pub fn parsed(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("no JSON")
 }
 
+/// The first value of a figure of a case and a peer.
+pub fn figure<'a>(json: &'a Value, case: &str, peer: &str, name: &str) -> &'a Value {
+    let figures = json["figures"].as_array().expect("no figures");
+    let is_it = |row: &&Value| row["case"] == case && row["peer"] == peer && row["figure"] == name;
+    let row = figures.iter().find(is_it);
+    let row = row.unwrap_or_else(|| panic!("no {name:?} of {peer} in {case:?}: {json:#}"));
+    &row["value"]
+}
+
 /// An empty directory for one test, under a unique name.
 pub fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

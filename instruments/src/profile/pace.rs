@@ -1,0 +1,236 @@
+//! How often a process is sampled when it allocates very fast.
+//!
+//! A sample has a price, about a microsecond with its free. A process that allocates tens of
+//! gigabytes a second would spend a fifth of its time on samples, and learn nothing from so many.
+//! So there is the rate that was asked for, and one that is coarser once the process has had
+//! [`CREDIT`] samples at more than [`BYTES_PER_NS`]. It changes on what was seen so far only, and
+//! what is ahead is drawn anew when it does: each block is sampled with a chance that was known
+//! before, and weighted by that chance, so totals stay unbiased.
+
+use neap_heap::base::sync::plain::{AtomicU64, Ordering::Relaxed};
+use neap_heap::os::lock::{Lock, Rank};
+
+/// A process that allocates faster for long is sampled as often as if it allocated that fast: 3,815
+/// times a second at 512 KiB.
+const BYTES_PER_NS: u64 = 2;
+/// So many samples a process has by the rate that was asked for, however fast it allocates: 2 GiB
+/// of them at 512 KiB.
+const CREDIT: u64 = 4096;
+/// The speed of a process that is sampled more coarsely is taken over so many samples, or the time
+/// that they would take at [`BYTES_PER_NS`].
+const WINDOW: u64 = 32;
+/// The coarsest rate, in bytes: the coarsest that may be asked for.
+const COARSEST: u64 = 1 << 30;
+
+/// The rate in force, and the samples by which it is set.
+pub(super) struct Pace {
+    /// Held by who switches sampling, all the while, and by who sets the rate; the latter does not
+    /// wait for it.
+    pub(super) lock: Lock,
+    /// Mean bytes between two samples, as it was asked for; 0: none are taken. Written under the
+    /// lock.
+    asked: AtomicU64,
+    /// The same as it is now. Written under the lock.
+    rate: AtomicU64,
+    /// When the window began, in ns. Written under the lock.
+    began: AtomicU64,
+    /// Samples since.
+    samples: AtomicU64,
+}
+
+impl Pace {
+    /// Nothing is sampled.
+    pub(super) const fn off() -> Pace {
+        Pace {
+            lock: Lock::new(Rank::Pace),
+            asked: AtomicU64::new(0),
+            rate: AtomicU64::new(0),
+            began: AtomicU64::new(0),
+            samples: AtomicU64::new(0),
+        }
+    }
+
+    /// Mean bytes between two samples, as it was asked for; 0: none are taken.
+    pub(super) fn asked(&self) -> u64 {
+        self.asked.load(Relaxed)
+    }
+
+    /// The same as it is now.
+    pub(super) fn rate(&self) -> u64 {
+        self.rate.load(Relaxed)
+    }
+
+    /// `asked` is in force, from `now` (ns) on. The caller holds the lock.
+    pub(super) fn restart(&self, asked: u64, now: u64) {
+        self.begin_window(now);
+        self.asked.store(asked, Relaxed);
+        self.rate.store(asked, Relaxed);
+    }
+
+    /// Whether the rate is coarser than was asked for.
+    pub(super) fn is_raised(&self) -> bool {
+        self.rate() > self.asked()
+    }
+
+    /// Notes a sample.
+    pub(super) fn note(&self) {
+        self.samples.fetch_add(1, Relaxed);
+    }
+
+    /// Looks at the window at `now`, in ns; if it is over, sets the rate for the next one. Any
+    /// thread may, at any time.
+    pub(super) fn look(&self, now: u64) {
+        if !self.is_over(now) {
+            return;
+        }
+        let Some(_guard) = self.lock.try_lock() else {
+            return;
+        };
+        // Another thread may have ended it meanwhile.
+        if self.is_over(now) && self.asked() != 0 {
+            self.set_rate(now);
+        }
+    }
+
+    /// Whether the window is over.
+    fn is_over(&self, now: u64) -> bool {
+        let window = if self.is_raised() { WINDOW } else { CREDIT };
+        self.samples.load(Relaxed) >= window
+            || self.elapsed(now) >= window.saturating_mul(self.least())
+    }
+
+    /// How long the window has lasted, in ns.
+    fn elapsed(&self, now: u64) -> u64 {
+        now.saturating_sub(self.began.load(Relaxed)).max(1)
+    }
+
+    /// Time between two samples at [`BYTES_PER_NS`], in ns.
+    fn least(&self) -> u64 {
+        (self.asked() / BYTES_PER_NS).max(1)
+    }
+
+    /// Sets the rate that gives one sample in every [`Pace::least`], and begins a window. The
+    /// caller holds the lock.
+    fn set_rate(&self, now: u64) {
+        let (asked, rate) = (self.asked(), self.rate());
+        let took = self.samples.load(Relaxed);
+        let fit = u128::from(rate) * u128::from(took) * u128::from(self.least());
+        let fit = u64::try_from(fit / u128::from(self.elapsed(now))).unwrap_or(u64::MAX);
+        let fit = fit.min(COARSEST).max(asked);
+        // No more than chance makes of so few samples.
+        let is_chance = fit != asked && (rate / 3 * 2..=rate / 2 * 3).contains(&fit);
+        if !is_chance {
+            self.rate.store(fit, Relaxed);
+        }
+        self.begin_window(now);
+    }
+
+    fn begin_window(&self, now: u64) {
+        self.began.store(now, Relaxed);
+        self.samples.store(0, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: u64 = 512 << 10;
+
+    /// A process that allocates so many bytes a ns, for so many samples, exactly as often as its
+    /// rate says.
+    fn run(pace: &Pace, now: &mut u64, bytes_per_ns: u64, samples: u32) -> u32 {
+        let mut changes = 0;
+        for _ in 0..samples {
+            *now += pace.rate() / bytes_per_ns;
+            pace.note();
+            let before = pace.rate();
+            pace.look(*now);
+            changes += u32::from(pace.rate() != before);
+        }
+        changes
+    }
+
+    #[test]
+    fn a_process_of_ordinary_speed_keeps_the_rate_that_was_asked_for() {
+        let (pace, mut now) = (Pace::off(), 5_000_000);
+        pace.restart(ASKED, now);
+        assert_eq!(run(&pace, &mut now, BYTES_PER_NS, 10_000), 0);
+        assert_eq!(pace.rate(), ASKED);
+    }
+
+    #[test]
+    fn a_burst_is_sampled_as_was_asked_for() {
+        let (pace, mut now) = (Pace::off(), 5_000_000);
+        pace.restart(ASKED, now);
+        assert_eq!(run(&pace, &mut now, 1000, CREDIT as u32 - 1), 0);
+        assert_eq!(pace.rate(), ASKED);
+    }
+
+    #[test]
+    fn a_fast_process_is_sampled_as_often_as_one_of_the_fastest_ordinary_speed() {
+        let (pace, mut now) = (Pace::off(), 5_000_000);
+        pace.restart(ASKED, now);
+        assert_eq!(run(&pace, &mut now, 40, CREDIT as u32), 1);
+        assert!(pace.is_raised());
+        assert_eq!(
+            run(&pace, &mut now, 40, 200),
+            0,
+            "the rate is found at once"
+        );
+        let began = now;
+        run(&pace, &mut now, 40, 100);
+        let least = ASKED / BYTES_PER_NS;
+        assert!((now - began) / 100 >= least * 9 / 10 && (now - began) / 100 <= least * 11 / 10);
+    }
+
+    #[test]
+    fn a_process_that_turns_slow_is_sampled_finely_again() {
+        let (pace, mut now) = (Pace::off(), 5_000_000);
+        pace.restart(ASKED, now);
+        run(&pace, &mut now, 40, CREDIT as u32 + 4);
+        let raised = pace.rate();
+        // It looks when it refills, too, without a sample.
+        now += WINDOW * ASKED;
+        pace.look(now);
+        assert!(pace.rate() < raised / 8, "of four samples before");
+        now += WINDOW * ASKED;
+        pace.look(now);
+        assert!(!pace.is_raised());
+    }
+
+    #[test]
+    fn the_coarsest_rate_is_a_bound() {
+        let (pace, mut now) = (Pace::off(), 0);
+        pace.restart(ASKED, now);
+        for _ in 0..100_000 {
+            now += 1;
+            pace.note();
+            pace.look(now);
+        }
+        assert_eq!(pace.rate(), COARSEST);
+    }
+
+    #[test]
+    fn several_threads_end_a_window_once() {
+        let (pace, clock) = (Pace::off(), AtomicU64::new(1));
+        pace.restart(ASKED, 1);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200_000 {
+                        pace.note();
+                        // 40 bytes a ns, by a clock that all of them move.
+                        let step = pace.rate() / 40;
+                        pace.look(clock.fetch_add(step, Relaxed) + step);
+                    }
+                });
+            }
+        });
+        assert!(pace.is_raised());
+        assert!(pace.samples.load(Relaxed) <= CREDIT + 4);
+        // 20 times as coarse, give or take what four threads do to a window of 32.
+        let rate = pace.rate();
+        assert!((ASKED * 5..ASKED * 80).contains(&rate), "{rate}");
+    }
+}

@@ -1,0 +1,282 @@
+//! A campaign: interleaved rounds within a time budget, and all that came of them.
+
+use std::time::{Duration, Instant};
+
+use super::figure::Figure;
+use super::progress::Progress;
+use super::record::{EXPERIMENT, Record};
+use crate::machine;
+use crate::peers::{Peer, Ready};
+use crate::rng::Rng;
+
+/// How the workers' own loops were compiled.
+const HARNESS: &str = match cfg!(debug_assertions) {
+    true => "debug build",
+    false => "optimised",
+};
+
+/// What is run under what: a case, a peer.
+pub trait Named {
+    /// Its name on the command line and in the record, without commas.
+    fn name(&self) -> String;
+}
+
+impl<T: Named + ?Sized> Named for &T {
+    fn name(&self) -> String {
+        (*self).name()
+    }
+}
+
+impl Named for str {
+    fn name(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Named for Peer {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+}
+
+impl Named for Ready {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+}
+
+/// A campaign in progress.
+pub struct Campaign {
+    experiment: &'static str,
+    /// What the record's file is called after its date.
+    pub kept_as: &'static str,
+    /// What was measured.
+    pub record: Record,
+    /// What is shown meanwhile.
+    pub progress: Progress,
+    /// The runs that failed, each told once.
+    failures: Vec<String>,
+    /// What was left out, and why.
+    left_out: Vec<String>,
+    start: Instant,
+    budget: Duration,
+    rng: Rng,
+}
+
+impl Campaign {
+    /// A campaign of an experiment that starts no run after `budget`. `seed` orders the peers of a
+    /// round.
+    pub fn new(
+        experiment: &'static str,
+        progress: Progress,
+        budget: Duration,
+        seed: u64,
+    ) -> Campaign {
+        Campaign {
+            experiment,
+            kept_as: experiment,
+            record: Record::default(),
+            progress,
+            failures: Vec::new(),
+            left_out: Vec::new(),
+            start: Instant::now(),
+            budget,
+            rng: Rng::new(seed),
+        }
+    }
+
+    /// Sets the head of the record: the experiment, the date, the sources, the options, the
+    /// machine, the versions.
+    pub fn head(&mut self, options: &[(&str, String)], peers: &[Ready]) {
+        let first = [
+            (EXPERIMENT, self.experiment.to_string()),
+            ("date", machine::today()),
+            ("revision", machine::revision()),
+        ];
+        let lines = first.into_iter().chain(options.iter().cloned());
+        let lines = lines
+            .chain([("harness", HARNESS.to_string())])
+            .chain(machine::describe());
+        self.record.head = lines.map(|(key, value)| (key.to_string(), value)).collect();
+        for peer in peers {
+            self.add_version(peer.name, &peer.version);
+        }
+    }
+
+    /// Adds a version to the head.
+    pub fn add_version(&mut self, name: &str, version: &str) {
+        self.record
+            .head
+            .push((format!("version of {name}"), version.to_string()));
+    }
+
+    /// Notes something that is not measured.
+    pub fn leave_out(&mut self, what: impl Into<String>) {
+        self.left_out.push(what.into());
+    }
+
+    /// Notes a failure, unless the same was noted before.
+    pub fn fail(&mut self, failure: String) {
+        if !self.failures.contains(&failure) {
+            self.failures.push(failure);
+        }
+    }
+
+    /// Whether the time is up; then notes what is left out.
+    pub fn is_spent(&mut self, what: impl FnOnce() -> String) -> bool {
+        let spent = self.start.elapsed() >= self.budget;
+        if spent {
+            self.leave_out(format!("time is up {}", what()));
+        }
+        spent
+    }
+
+    /// Adds a run's figures, or why there are none.
+    pub fn note(
+        &mut self,
+        (case, peer, round): (&str, &str, u32),
+        told: anyhow::Result<Vec<Figure>>,
+    ) {
+        self.progress.step();
+        match told {
+            Ok(figures) => self.record.push(case, peer, round, figures),
+            Err(reason) => self.fail(format!("{case} under {peer}: {reason:#}")),
+        }
+    }
+
+    /// Runs every case under every peer, `rounds` times. Rounds are the outer loop, so that a
+    /// budget that ends early leaves every case with almost the same number of pairs.
+    pub fn rounds<C: Named, P: Named>(
+        &mut self,
+        rounds: u32,
+        (cases, peers): (&[C], &[P]),
+        mut run: impl FnMut(&C, &P) -> anyhow::Result<Vec<Figure>>,
+    ) {
+        self.progress
+            .expect(u64::from(rounds) * (cases.len() * peers.len()) as u64);
+        for round in 0..rounds {
+            let what = format!("round {} of {rounds}", round + 1);
+            if !self.round((round, &what), (cases, peers), |_, case, peer| {
+                run(case, peer)
+            }) {
+                return;
+            }
+        }
+    }
+
+    /// Runs every case under every peer once, the peers in shuffled order. The record has them in
+    /// their own order. True unless the time was up before the end.
+    pub fn round<C: Named, P: Named>(
+        &mut self,
+        (round, what): (u32, &str),
+        (cases, peers): (&[C], &[P]),
+        mut run: impl FnMut(&Record, &C, &P) -> anyhow::Result<Vec<Figure>>,
+    ) -> bool {
+        self.progress.phase(what);
+        let mut order: Vec<usize> = (0..peers.len()).collect();
+        for (done, case) in cases.iter().enumerate() {
+            let missing = || {
+                cases[done..]
+                    .iter()
+                    .map(Named::name)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            };
+            if self.is_spent(|| format!("in {what}, before {}", missing())) {
+                return false;
+            }
+            self.rng.shuffle(&mut order);
+            let mut told: Vec<_> = peers.iter().map(|_| None).collect();
+            for &at in &order {
+                self.progress
+                    .say(&format!("{} {}", case.name(), peers[at].name()));
+                told[at] = Some(run(&self.record, case, &peers[at]));
+            }
+            for (peer, told) in peers.iter().zip(told) {
+                self.note(
+                    (&case.name(), &peer.name(), round),
+                    told.unwrap_or(Ok(Vec::new())),
+                );
+            }
+        }
+        true
+    }
+
+    /// The seed's numbers, for an order of an experiment's own.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    /// Tells what was left out and what failed. True if nothing failed.
+    pub fn verdict(&self) -> bool {
+        self.left_out
+            .iter()
+            .for_each(|what| eprintln!("left out: {what}"));
+        self.failures
+            .iter()
+            .for_each(|failure| eprintln!("failed: {failure}"));
+        self.failures.is_empty()
+    }
+}
+
+#[cfg(test)]
+impl Campaign {
+    /// A silent campaign with time, for tests.
+    pub fn for_test() -> Campaign {
+        Campaign::new("test", Progress::silent(), Duration::MAX, 1)
+    }
+
+    pub fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(case: &str, peer: &str) -> anyhow::Result<Vec<Figure>> {
+        anyhow::ensure!(peer != "naive", "gone");
+        Ok(vec![Figure::text("which", format!("{case} {peer}"))])
+    }
+
+    #[test]
+    fn every_case_runs_under_every_peer_in_every_round_and_failures_are_told_once() {
+        let mut campaign = Campaign::for_test();
+        let (cases, peers) = (["own", "other"], ["neap", "naive", "glibc"]);
+        campaign.rounds(3, (&cases, &peers), |case, peer| told(case, peer));
+        let rows = &campaign.record.rows;
+        assert_eq!(rows.len(), 3 * 2 * 2);
+        assert!(
+            rows.iter()
+                .all(|row| row.figure.as_text().unwrap().ends_with(&row.peer))
+        );
+        let of_peer = |row: &super::super::record::Row| row.peer.clone();
+        assert_eq!(
+            rows[..4].iter().map(of_peer).collect::<Vec<_>>(),
+            ["neap", "glibc", "neap", "glibc"]
+        );
+        assert_eq!(
+            campaign.failures(),
+            ["own under naive: gone", "other under naive: gone"]
+        );
+        assert!(campaign.left_out().is_empty() && !campaign.verdict());
+    }
+
+    #[test]
+    fn without_time_nothing_runs_and_the_campaign_says_what_is_missing() {
+        let mut campaign = Campaign::new("test", Progress::silent(), Duration::ZERO, 1);
+        campaign.rounds(2, (&["own", "other"], &["neap"]), |case, peer| {
+            told(case, peer)
+        });
+        assert_eq!(
+            campaign.left_out(),
+            ["time is up in round 1 of 2, before own, other"]
+        );
+        assert!(campaign.record.rows.is_empty() && campaign.verdict());
+    }
+}

@@ -1,0 +1,235 @@
+//! An experiment as data, and what every one of them does: it is set, run, shown and kept.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use super::campaign::{Campaign, Named};
+use super::progress::Progress;
+use super::record::{EXPERIMENT, Record, Row};
+use super::settings::{RECORDS_FOLDER, Setting, Settings};
+use super::table::by_case;
+use crate::machine;
+use crate::peers::{self, Places, Ready};
+
+/// An experiment.
+pub struct Experiment {
+    /// Its verb on the command line.
+    pub name: &'static str,
+    /// What it shows, for the help.
+    pub about: &'static str,
+    /// Its settings.
+    pub settings: &'static [Setting],
+    /// When its record is kept.
+    pub kept: Kept,
+    /// Measures.
+    pub run: fn(&Settings, &mut Campaign) -> anyhow::Result<Ended>,
+    /// The tables of a record.
+    pub tables: fn(&Record, &View) -> String,
+    /// The pictures of a record, each with what its file's name ends with.
+    pub pictures: fn(&Record, &View) -> Vec<Picture>,
+    /// What follows from a record, for programs.
+    pub derived: fn(&Record, &View) -> Vec<Row>,
+    /// What else the help says.
+    pub notes: fn() -> String,
+}
+
+/// What most experiments have in common: a table a case, no pictures.
+pub const PLAIN: Experiment = Experiment {
+    name: "",
+    about: "",
+    settings: &[],
+    kept: Kept::OnRequest,
+    run: |_, _| Ok(Ended::Measured),
+    tables: |record, _| by_case(record),
+    pictures: |_, _| Vec::new(),
+    derived: |_, _| Vec::new(),
+    notes: String::new,
+};
+
+/// How a record is looked at.
+pub struct View {
+    /// The allocator that the others are compared with.
+    pub base: String,
+}
+
+/// A picture: the end of its file's name, and its SVG.
+pub type Picture = (&'static str, String);
+
+/// When a record is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Unless the run is a short one; in the lab's own folder unless another is set.
+    Always,
+    /// If the setting `records` says so.
+    OnRequest,
+}
+
+/// How a run ended.
+pub enum Ended {
+    /// With what was measured.
+    Measured,
+    /// With this exit code, before anything was measured.
+    Early(u8),
+}
+
+impl Experiment {
+    /// Its command.
+    pub fn command(&self) -> clap::Command {
+        let arguments = self.settings.iter().map(Setting::argument);
+        let command = clap::Command::new(self.name)
+            .about(self.about)
+            .args(arguments);
+        command.after_help((self.notes)())
+    }
+
+    /// Runs it, shows its record, and keeps it.
+    ///
+    /// # Errors
+    /// If a setting is unknown, nothing to compare is installed, or the record cannot be written. A
+    /// failed run is told, and the exit code is 1.
+    pub fn carry_out(&self, settings: &Settings) -> anyhow::Result<ExitCode> {
+        let folder = self.folder(settings);
+        if let Some(folder) = &folder {
+            ensure_writable(folder)?;
+        }
+        let progress = match settings.is_on("quiet") {
+            true => Progress::silent(),
+            false => Progress::new(),
+        };
+        let mut campaign = Campaign::new(
+            self.name,
+            progress,
+            settings.budget(),
+            settings.number("seed"),
+        );
+        if let Ended::Early(code) = (self.run)(settings, &mut campaign)? {
+            return Ok(ExitCode::from(code));
+        }
+        // The line of the progress gives way to the tables.
+        campaign.progress = Progress::silent();
+        let view = View {
+            base: base_in(&campaign.record, settings),
+        };
+        if !campaign.record.rows.is_empty() {
+            match settings.is_on("json") {
+                true => println!("{:#}", self.json(&campaign.record, &view)),
+                false => self.print(&campaign.record, &view),
+            }
+            if let Some(folder) = &folder {
+                self.keep(folder, &campaign, &view)?;
+            }
+        }
+        Ok(match campaign.verdict() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+
+    /// Whether it has that setting.
+    pub fn has(&self, setting: &str) -> bool {
+        self.command()
+            .get_arguments()
+            .any(|argument| argument.get_id() == setting)
+    }
+
+    /// The record as JSON.
+    pub fn json(&self, record: &Record, view: &View) -> serde_json::Value {
+        let base = self.has("base").then_some(view.base.as_str());
+        record.json(base, &(self.derived)(record, view))
+    }
+
+    fn print(&self, record: &Record, view: &View) {
+        for (key, value) in record.head.iter().filter(|(key, _)| key != EXPERIMENT) {
+            println!("{key}: {value}");
+        }
+        println!("\n{}", (self.tables)(record, view));
+    }
+
+    /// The folder for the record, if it is kept.
+    fn folder(&self, settings: &Settings) -> Option<PathBuf> {
+        let always = self.kept == Kept::Always && !settings.is_quick();
+        let own = always.then(|| PathBuf::from(RECORDS_FOLDER));
+        settings.path("records").or(own)
+    }
+
+    /// Writes `DATE-NAME.csv` and the pictures. Replaces those of an earlier run on the same day.
+    fn keep(&self, folder: &Path, campaign: &Campaign, view: &View) -> anyhow::Result<()> {
+        let file = folder.join(format!("{}-{}.csv", machine::today(), campaign.kept_as));
+        let record = &campaign.record;
+        if file.exists() {
+            eprintln!("replacing {}", file.display());
+        }
+        fs::write(&file, record.to_csv()).with_context(|| format!("cannot write {file:?}"))?;
+        eprintln!("the record is {}", file.display());
+        write_pictures(&file.with_extension("svg"), &(self.pictures)(record, view))
+    }
+}
+
+/// Writes pictures: `a.svg`, and `a-END.svg` for those whose names end so.
+///
+/// # Errors
+/// If one cannot be written.
+pub fn write_pictures(first: &Path, pictures: &[Picture]) -> anyhow::Result<()> {
+    let stem = first.file_stem().unwrap_or_default().to_string_lossy();
+    for (end, svg) in pictures {
+        let file = first.with_file_name(format!("{stem}{end}.svg"));
+        fs::write(&file, svg).with_context(|| format!("cannot write {file:?}"))?;
+    }
+    Ok(())
+}
+
+/// Makes the folder of the records before measuring.
+fn ensure_writable(folder: &Path) -> anyhow::Result<()> {
+    let probe = folder.join(format!(".probe-{}", std::process::id()));
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&probe, ""))
+        .and_then(|()| fs::remove_file(&probe))
+        .with_context(|| {
+            format!("cannot keep records in {folder:?}: name another folder with --records")
+        })
+}
+
+/// The base that is set, or the first available one.
+fn base_in(record: &Record, settings: &Settings) -> String {
+    let (asked, peers) = (settings.text("base"), record.peers());
+    if asked.is_empty() || peers.contains(&asked.as_str()) {
+        return asked;
+    }
+    // Neap compared with itself shows nothing.
+    let other = peers.iter().find(|peer| **peer != "neap").or(peers.first());
+    let other = other.map_or(String::new(), ToString::to_string);
+    eprintln!("{asked} is not here: {other} is the base");
+    other
+}
+
+/// Those of `all` that are available; tells why others are not.
+///
+/// # Errors
+/// If there is none.
+pub fn available<T: Named, R>(
+    all: &[T],
+    locate: impl Fn(&T) -> anyhow::Result<R>,
+) -> anyhow::Result<Vec<R>> {
+    let mut here = Vec::new();
+    for one in all {
+        match locate(one) {
+            Ok(found) => here.push(found),
+            Err(reason) => eprintln!("{} is absent: {reason:#}", one.name()),
+        }
+    }
+    anyhow::ensure!(!here.is_empty(), "nothing to measure is here");
+    Ok(here)
+}
+
+/// The allocators that are set and available, or all that are available.
+///
+/// # Errors
+/// If a name is unknown, or none is available.
+pub fn available_peers(settings: &Settings) -> anyhow::Result<Vec<Ready>> {
+    let places = Places::new(settings.path("neap"))?;
+    let chosen = peers::select(&settings.names("peers"))?;
+    available(&chosen, |peer| peers::locate(peer, &places))
+}

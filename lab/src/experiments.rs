@@ -1,0 +1,23 @@
+//! The experiments, in the order of the help.
+
+use crate::engine::experiment::Experiment;
+use crate::{bench, calloc, classes, download, fragmentation, prices, profile, retention, tide};
+
+/// All of them.
+pub const ALL: [&Experiment; 10] = [
+    &bench::EXPERIMENT,
+    &calloc::campaign::EXPERIMENT,
+    &download::campaign::EXPERIMENT,
+    &prices::campaign::EXPERIMENT,
+    &tide::campaign::EXPERIMENT,
+    &retention::EXPERIMENT,
+    &fragmentation::EXPERIMENT,
+    &classes::campaign::EXPERIMENT,
+    &classes::recording::EXPERIMENT,
+    &profile::campaign::EXPERIMENT,
+];
+
+/// The experiment with that name.
+pub fn find(name: &str) -> Option<&'static Experiment> {
+    ALL.into_iter().find(|experiment| experiment.name == name)
+}

@@ -1,0 +1,294 @@
+//! What a record says of each step, of the resident size over time, and of the prices.
+
+use super::follow::{Sample, Seen};
+use super::protocol::{Done, Heap};
+use super::steps::{Run, Step};
+use crate::engine::figure::{Figure, Unit};
+use crate::engine::record::{self, Record};
+use crate::work::tide::prices::Priced;
+use crate::work::tide::stacks::StackKind;
+
+/// The case of the prices; their peer is the kind of stacks, their figure the operation.
+pub const PRICE: &str = "price of a coroutine";
+
+/// The case of a step.
+pub fn case(run: Run, step: Step) -> String {
+    format!("{} {}", run.name(), step.name())
+}
+
+/// A step's figures.
+pub fn figures(seen: &Seen) -> Vec<Figure> {
+    let ms = |name, ms: u64| Figure::new(name, Unit::Milliseconds, ms as f64);
+    let done = &seen.done;
+    let mut figures = vec![
+        ms("began", seen.ms.0),
+        ms("ended", seen.ms.1),
+        Figure::kib("RSS", seen.rss),
+    ];
+    figures.extend(seen.later.map(|kib| Figure::kib("RSS later", kib)));
+    figures.extend([
+        Figure::kib("peak RSS", seen.peak),
+        Figure::kib("RSS when full", done.full_kib),
+        Figure::kib("live", done.live_kib),
+        Figure::kib("page tables", seen.tables),
+        Figure::count("minor faults", done.faults),
+        Figure::nanoseconds("time", done.ns as f64),
+        Figure::count("coroutines", done.coroutines),
+    ]);
+    if let Some((dirty, purged)) = seen.heap.neap {
+        figures.extend([
+            Figure::kib("free and dirty", dirty),
+            Figure::kib("purged", purged),
+        ]);
+    }
+    let note = (!done.note.is_empty()).then(|| Figure::text("note", &*done.note));
+    figures.extend(note);
+    figures
+}
+
+/// The step that these figures are of; `None` if they are of something else.
+fn seen(figures: &record::Run) -> Option<(Run, Seen)> {
+    let (run, step) = figures.case().split_once(' ')?;
+    let (run, step) = (Run::find(run)?, Step::find(step)?);
+    let maybe = |name| figures.number(name).map(|number| number as u64);
+    let number = |name| maybe(name).unwrap_or(0);
+    let done = Done {
+        faults: number("minor faults"),
+        ns: number("time"),
+        full_kib: number("RSS when full"),
+        live_kib: number("live"),
+        coroutines: number("coroutines"),
+        note: figures.text("note").unwrap_or_default().to_string(),
+    };
+    let seen = Seen {
+        step,
+        ms: (number("began"), number("ended")),
+        done,
+        rss: number("RSS"),
+        later: maybe("RSS later"),
+        peak: number("peak RSS"),
+        tables: number("page tables"),
+        heap: Heap {
+            neap: maybe("free and dirty").zip(maybe("purged")),
+        },
+    };
+    Some((run, seen))
+}
+
+/// The resident size over time, as figures of the run's case.
+pub fn sample_figures(samples: &[Sample]) -> Vec<Figure> {
+    let figure = |sample: &Sample| Figure::kib(format!("RSS at {} ms", sample.ms), sample.kib);
+    samples.iter().map(figure).collect()
+}
+
+fn sample(figure: &Figure) -> Option<Sample> {
+    let ms = figure
+        .name
+        .strip_prefix("RSS at ")?
+        .strip_suffix(" ms")?
+        .parse()
+        .ok()?;
+    Some(Sample {
+        ms,
+        kib: figure.as_number()? as u64,
+    })
+}
+
+/// A record, read as steps.
+pub struct Observed<'a> {
+    record: &'a Record,
+    steps: Vec<(&'a str, Run, Seen)>,
+}
+
+impl<'a> Observed<'a> {
+    /// What `record` says.
+    pub fn of(record: &'a Record) -> Observed<'a> {
+        let step = |figures: record::Run<'a>| {
+            let (run, seen) = seen(&figures)?;
+            Some((figures.peer(), run, seen))
+        };
+        Observed {
+            record,
+            steps: record.runs().filter_map(step).collect(),
+        }
+    }
+
+    /// The engines with steps of one of these runs, in the order of the report.
+    pub fn engines(&self, runs: &[Run]) -> Vec<&'a str> {
+        let has = |engine: &&str| {
+            runs.iter()
+                .any(|run| self.step(engine, *run, Step::Start).is_some())
+        };
+        self.record.peers().into_iter().filter(has).collect()
+    }
+
+    /// A step.
+    pub fn step(&self, engine: &str, run: Run, step: Step) -> Option<&Seen> {
+        let is_it =
+            |(e, r, seen): &&(&str, Run, Seen)| *e == engine && *r == run && seen.step == step;
+        self.steps.iter().find(is_it).map(|(_, _, seen)| seen)
+    }
+
+    /// An engine's steps of a run, in order.
+    pub fn steps(&self, engine: &str, run: Run) -> Vec<&Seen> {
+        Step::ALL
+            .iter()
+            .filter_map(|step| self.step(engine, run, *step))
+            .collect()
+    }
+
+    /// The resident size during a run.
+    pub fn samples(&self, engine: &str, run: Run) -> Vec<Sample> {
+        let of_run = self
+            .record
+            .runs()
+            .filter(|r| r.case() == run.name() && r.peer() == engine);
+        of_run
+            .flat_map(|run| run.figures())
+            .filter_map(sample)
+            .collect()
+    }
+
+    /// The rounds of a price as pairs of (Neap's, corosensei's own).
+    pub fn prices(&self, price: Priced) -> Vec<(f64, f64)> {
+        let [neap, own] = [StackKind::Neap, StackKind::Own].map(StackKind::name);
+        self.record.pairs(PRICE, neap, own, price.name())
+    }
+
+    /// The value of a line in the head.
+    pub fn said(&self, key: &str) -> Option<&str> {
+        self.record.said(key)
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// MiB as KiB.
+    const fn mib(mib: u64) -> u64 {
+        mib << 10
+    }
+
+    /// How much freed memory an engine keeps, for examples.
+    pub struct Habit {
+        /// MiB resident after each step but the start, at once and later.
+        pub rss: [(u64, u64); 5],
+        /// MiB newly faulted by "created" and by "allocated again" in the run without waits.
+        pub faulted: (u64, u64),
+    }
+
+    /// A heap and stacks that share everything and keep nothing.
+    pub const SHARING: Habit = Habit {
+        rss: [(100, 2), (202, 202), (202, 2), (102, 2), (202, 202)],
+        faulted: (100, 1),
+    };
+
+    /// As in the write-up.
+    pub const KEEPING: Habit = Habit {
+        rss: [(102, 102), (302, 302), (302, 302), (402, 402), (402, 402)],
+        faulted: (200, 100),
+    };
+
+    fn seen(step: Step, rss: u64, later: Option<u64>, live: u64, faulted: u64) -> Seen {
+        let at = Step::ALL.iter().position(|s| *s == step).unwrap_or(0) as u64 * 3_000;
+        let allocates = matches!(step, Step::Allocated | Step::AllocatedAgain);
+        Seen {
+            step,
+            ms: (at, at + 900),
+            done: Done {
+                faults: faulted * 256,
+                ns: 900_000_000,
+                full_kib: if allocates { mib(rss.max(102)) } else { 0 },
+                live_kib: mib(live),
+                coroutines: live * 256,
+                note: String::new(),
+            },
+            rss: mib(rss),
+            later: later.map(mib),
+            peak: mib(rss.max(102)),
+            tables: 512,
+            heap: Heap::default(),
+        }
+    }
+
+    /// Adds all runs of an engine: 100 MiB of heap, 200 MiB of stacks, 2 MiB to begin with.
+    pub fn add(record: &mut Record, engine: &str, habit: &Habit) {
+        let live = [0, 200, 0, 0, 200];
+        let fresh = [100, habit.faulted.0, 0, habit.faulted.1, 200];
+        for run in Run::ALL {
+            let mut samples = Vec::new();
+            for &step in run.steps() {
+                let place = Step::ALL.iter().position(|s| *s == step).unwrap_or(0);
+                let seen = match place.checked_sub(1) {
+                    None => seen(step, 2, None, 0, 0),
+                    Some(at) => {
+                        let later = run.waits_after(step).then_some(habit.rss[at].1);
+                        seen(step, habit.rss[at].0, later, live[at], fresh[at])
+                    }
+                };
+                samples.push(Sample {
+                    ms: seen.ms.1,
+                    kib: seen.rss,
+                });
+                record.push(&case(run, step), engine, 0, figures(&seen));
+            }
+            record.push(run.name(), engine, 0, sample_figures(&samples));
+        }
+    }
+
+    /// Two engines and the prices.
+    pub fn example() -> Record {
+        let mut record = Record::default();
+        let head = [("date", "a b"), ("heap MB", "100"), ("coroutines", "50000")];
+        record.head = head.map(|(k, v)| (k.to_string(), v.to_string())).into();
+        add(&mut record, "go", &KEEPING);
+        add(&mut record, "neap", &SHARING);
+        for round in 0..7 {
+            for (stacks, ns) in [("own", 8_000.0), ("neap", 800.0)] {
+                let price =
+                    |price: Priced| Figure::nanoseconds(price.name(), ns + f64::from(round));
+                record.push(PRICE, stacks, round, Priced::ALL.map(price).into());
+            }
+        }
+        record
+    }
+
+    #[test]
+    fn steps_samples_and_prices_are_found_as_they_were() {
+        let mut record = example();
+        let mut noted = seen(Step::Created, 9, Some(8), 7, 6);
+        noted.heap.neap = Some((3, 4));
+        noted.done.note = "32,752 coroutines, then: Cannot allocate memory".into();
+        record.push(
+            &case(Run::AtOnce, Step::Created),
+            "glibc",
+            0,
+            figures(&noted),
+        );
+        let record = Record::from_csv(&record.to_csv()).unwrap();
+        let observed = Observed::of(&record);
+        assert_eq!(observed.engines(&[Run::Waited]), ["go", "neap"]);
+        assert_eq!(
+            observed
+                .step("go", Run::Waited, Step::Closed)
+                .unwrap()
+                .later,
+            Some(mib(302))
+        );
+        assert!(observed.step("glibc", Run::Waited, Step::Closed).is_none());
+        assert_eq!(
+            observed.step("glibc", Run::AtOnce, Step::Created),
+            Some(&noted)
+        );
+        assert_eq!(observed.samples("neap", Run::StacksFirst).len(), 4);
+        assert_eq!(observed.prices(Priced::Switch)[1], (801.0, 8_001.0));
+        assert_eq!(
+            (
+                observed.prices(Priced::Switch).len(),
+                observed.said("heap MB")
+            ),
+            (7, Some("100"))
+        );
+    }
+}

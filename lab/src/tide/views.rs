@@ -1,0 +1,312 @@
+//! The tables: one per figure, with a row per engine and a column per step.
+
+use super::arrows::{self, Arrow, State};
+use super::follow::Seen;
+use super::observed::Observed;
+use super::steps::{Run, Step};
+use crate::engine::experiment::View;
+use crate::engine::figure::Figure;
+use crate::engine::record::{Record, Row};
+use crate::engine::table::{MISSING, section};
+use crate::stats::{Comparison, Spread};
+use crate::work::tide::prices::Priced;
+use crate::work::tide::thousands;
+
+/// The steps with a column.
+const COLUMNS: [Step; 5] = [
+    Step::Allocated,
+    Step::Created,
+    Step::Closed,
+    Step::AllocatedAgain,
+    Step::CreatedAgain,
+];
+
+/// A table of a figure: its title, and the cell of a step; the number is the resident size at the
+/// start.
+type StepView = (&'static str, fn(&Seen, u64) -> Option<String>);
+
+const VIEWS: [StepView; 7] = [
+    ("RSS in MB, at once and after the wait", |seen, _| {
+        let later = seen.later.map(|kib| format!(" → {}", mib(kib)));
+        Some(mib(seen.rss) + &later.unwrap_or_default())
+    }),
+    (
+        "RSS after the wait beyond what is live and what the process began with, in MB",
+        |seen, base| {
+            let excess = seen.later? as i64 - (base + seen.done.live_kib) as i64;
+            Some(format!("{:+.1}", excess as f64 / 1_024.0))
+        },
+    ),
+    ("Peak of RSS during the step, in MB", |seen, _| {
+        Some(mib(seen.peak))
+    }),
+    ("Page tables at once, in MB", |seen, _| {
+        Some(format!("{:.1}", seen.tables as f64 / 1_024.0))
+    }),
+    ("Minor faults", |seen, _| Some(seen.done.faults.to_string())),
+    ("Time of the step in ms", |seen, _| {
+        Some(format!("{:.1}", seen.done.ns as f64 / 1e6))
+    }),
+    (
+        "Neap's own figures: free and dirty, purged so far, in MB",
+        |seen, _| {
+            let (dirty, purged) = seen.heap.neap?;
+            Some(format!("{}, {}", mib(dirty), mib(purged)))
+        },
+    ),
+];
+
+/// Whole MB; with a decimal below ten.
+fn mib(kib: u64) -> String {
+    match kib as f64 / 1_024.0 {
+        mib if mib < 9.95 => format!("{mib:.1}"),
+        mib => format!("{mib:.0}"),
+    }
+}
+
+/// Every table.
+pub fn tables(record: &Record) -> String {
+    let observed = &Observed::of(record);
+    let steps = VIEWS.map(|view| step_table(observed, view)).concat();
+    let rest = [taken(observed), arrow_table(observed), prices(observed)].concat();
+    format!("MB are 2²⁰ bytes.\n{}{steps}{rest}", what_was_run(observed))
+}
+
+/// The coroutines of each engine, what it began with and what its program needs.
+fn what_was_run(observed: &Observed) -> String {
+    let engines = observed.engines(&Run::ALL);
+    let columns = ["RSS at the start", "live when created", "coroutines"];
+    section(
+        "What was run",
+        "engine",
+        (&engines, &columns),
+        |engine, column| {
+            let of = |step| {
+                Run::ALL
+                    .iter()
+                    .find_map(|run| observed.step(engine, *run, step))
+            };
+            match columns.iter().position(|known| known == column)? {
+                0 => of(Step::Start).map(|seen| mib(seen.rss)),
+                1 => of(Step::Created).map(|seen| mib(seen.done.live_kib)),
+                _ => parked(observed, engine),
+            }
+        },
+    )
+}
+
+fn step_table(observed: &Observed, (title, cell): StepView) -> String {
+    let engines = observed.engines(&[Run::Waited]);
+    let names = COLUMNS.map(Step::name);
+    section(title, "engine", (&engines, &names), |engine, name| {
+        let base = observed
+            .step(engine, Run::Waited, Step::Start)
+            .map_or(0, |seen| seen.rss);
+        cell(observed.step(engine, Run::Waited, Step::find(name)?)?, base)
+    })
+}
+
+/// The steps that could reuse memory that another part gave up, with the run.
+const TAKERS: [(Run, Step); 4] = [
+    (Run::AtOnce, Step::Created),
+    (Run::AtOnce, Step::AllocatedAgain),
+    (Run::StacksFirst, Step::AllocatedAgain),
+    (Run::Waited, Step::AllocatedAgain),
+];
+
+/// The memory that these steps took from the OS.
+fn taken(observed: &Observed) -> String {
+    let engines = observed.engines(&Run::ALL);
+    let title =
+        "Newly faulted of what a step needs, and by how much RSS had grown when all was in use";
+    let names = TAKERS.map(|(run, step)| format!("{}, {}", step.name(), run.name()));
+    section(title, "engine", (&engines, &names), |engine, name| {
+        let (run, step) = TAKERS[names.iter().position(|known| known == name)?];
+        let (share, growth) = taken_by(observed, engine, run, step)?;
+        Some(format!("{:.0} %, {growth:+.0} MB", 100.0 * share))
+    })
+}
+
+/// The newly faulted share of what a step needs, and the growth of RSS in MB.
+fn taken_by(observed: &Observed, engine: &str, run: Run, step: Step) -> Option<(f64, f64)> {
+    let seen = observed.step(engine, run, step)?;
+    let place = run.steps().iter().position(|known| *known == step)?;
+    let before = observed.step(engine, run, run.steps()[place.checked_sub(1)?])?;
+    let before = before.later.unwrap_or(before.rss);
+    let needed = match seen.done.live_kib {
+        0 => arrows::heap_kib(observed)?,
+        live => live,
+    };
+    let share = arrows::faulted(seen) as f64 / needed as f64;
+    let most = seen.rss.max(seen.done.full_kib);
+    Some((share, (most as f64 - before as f64) / 1_024.0))
+}
+
+fn arrow_table(observed: &Observed) -> String {
+    let engines = observed.engines(&Run::ALL);
+    let title =
+        "Arrows: the share that passed of what was offered and could be used, and how much in MB";
+    let names = arrows::ALL.map(Arrow::title);
+    section(title, "engine", (&engines, &names), |engine, name| {
+        let arrow = arrows::ALL
+            .into_iter()
+            .find(|arrow| arrow.title() == **name)?;
+        let flow = arrows::flow(observed, engine, arrow)?;
+        let share = 100.0 * flow.share();
+        Some(format!(
+            "{} {share:.0} %, {}",
+            word(flow.state()),
+            mib(flow.passed)
+        ))
+    })
+}
+
+/// Every arrow of every engine, for programs.
+pub fn arrow_figures(record: &Record, _: &View) -> Vec<Row> {
+    let (observed, mut arrows) = (Observed::of(record), Record::default());
+    for engine in observed.engines(&Run::ALL) {
+        for arrow in arrows::ALL {
+            if let Some(flow) = arrows::flow(&observed, engine, arrow) {
+                let figures = vec![
+                    Figure::kib("passed", flow.passed),
+                    Figure::kib("offered", flow.offered),
+                    Figure::text("state", word(flow.state())),
+                ];
+                arrows.push(&arrow.title(), engine, 0, figures);
+            }
+        }
+    }
+    arrows.rows
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Open => "open",
+        State::Partly => "partly",
+        State::Closed => "closed",
+    }
+}
+
+fn prices(observed: &Observed) -> String {
+    let rounds = observed.prices(Priced::Switch).len();
+    let title = format!(
+        "Prices of a coroutine in ns: medians of {rounds} interleaved rounds ± half the quartiles' \
+         distance; ~: not separable"
+    );
+    let (names, columns) = (
+        Priced::ALL.map(Priced::title),
+        ["corosensei's own", "Neap's", "ratio"],
+    );
+    section(&title, "price", (&names, &columns), |name, column| {
+        let price = Priced::ALL
+            .into_iter()
+            .find(|price| price.title() == *name)?;
+        let pairs = observed.prices(price);
+        let (neap, own): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        let comparison = Comparison::of(&pairs)?;
+        let mark = if comparison.separable() { "" } else { "~" };
+        match columns.iter().position(|known| known == column)? {
+            0 => Spread::of(&own).map(with_spread),
+            1 => Spread::of(&neap).map(with_spread),
+            _ => Some(format!("{mark}{:.2}", comparison.median)),
+        }
+    })
+}
+
+fn with_spread(ns: Spread) -> String {
+    let places = usize::from(ns.median < 100.0);
+    format!("{:.places$} ±{:.places$}", ns.median, ns.half())
+}
+
+/// What an engine's runs could not do, each reason once, in order.
+fn notes_of<'a>(observed: &'a Observed, engine: &str) -> Vec<&'a str> {
+    let mut notes: Vec<&str> = Vec::new();
+    let reason = |note: &str| note.split_once(", then: ").map(|(_, why)| why.to_string());
+    for seen in Run::ALL.iter().flat_map(|run| observed.steps(engine, *run)) {
+        let note = seen.done.note.as_str();
+        let is_known = notes.iter().any(|known| reason(known) == reason(note));
+        if !note.is_empty() && !is_known {
+            notes.push(note);
+        }
+    }
+    notes
+}
+
+/// How many coroutines were parked, or how many until which error.
+fn parked(observed: &Observed, engine: &str) -> Option<String> {
+    let notes = notes_of(observed, engine);
+    if !notes.is_empty() {
+        return Some(notes.join("; "));
+    }
+    let created = |run: &Run| observed.step(engine, *run, Step::Created);
+    let count = Run::ALL
+        .iter()
+        .find_map(created)
+        .map(|seen| thousands(seen.done.coroutines));
+    Some(count.unwrap_or(MISSING.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::observed::tests::example;
+    use super::*;
+
+    #[test]
+    fn the_tables_have_every_figure() {
+        let text = tables(&example());
+        for part in [
+            "302 → 302",
+            "+300.0",
+            "+0.0",
+            "100 %, +100 MB",
+            "1 %, -100 MB",
+            "open 100 %, 100",
+            "closed 0 %, 0.0",
+            "8003 ±2",
+            "0.10",
+            "51,200",
+        ] {
+            assert!(text.contains(part), "no {part:?} in {text}");
+        }
+        // The example has no figures of Neap's own.
+        assert!(!text.contains("Neap's own figures"));
+    }
+
+    #[test]
+    fn an_engine_that_fell_short_says_so_once_in_its_row() {
+        let mut record = example();
+        let runs = Run::ALL.iter().zip(1..);
+        for (run, count) in runs {
+            let case = super::super::observed::case(*run, Step::Created);
+            let at = record
+                .rows
+                .iter()
+                .rposition(|row| row.case == case && row.peer == "go");
+            let note = Figure::text("note", format!("{count} coroutines, then: no more"));
+            let row = Row {
+                figure: note,
+                ..record.rows[at.unwrap()].clone()
+            };
+            record.rows.insert(at.unwrap(), row);
+        }
+        let observed = Observed::of(&record);
+        assert_eq!(
+            parked(&observed, "go").unwrap(),
+            "1 coroutines, then: no more"
+        );
+        assert!(tables(&record).contains(" 1 coroutines, then: no more"));
+    }
+
+    #[test]
+    fn programs_get_every_arrow() {
+        let view = View {
+            base: String::new(),
+        };
+        let arrows = arrow_figures(&example(), &view);
+        assert_eq!(arrows.len(), 2 * 6 * 3);
+        assert_eq!(
+            (arrows[0].case.as_str(), arrows[0].peer.as_str()),
+            ("heap → stacks", "go")
+        );
+    }
+}
