@@ -20,8 +20,8 @@ pub fn allocate(size: usize) -> *mut u8 {
     }
 }
 
-/// What [`allocate`] can serve from the calling thread's magazine alone, while the profiler samples or
-/// not, else `None`. For frontends that keep all else off their hot path.
+/// What [`allocate`] can serve from the calling thread's magazine alone, while the profiler samples
+/// or not, else `None`. For frontends that keep all else off their hot path.
 #[inline(always)]
 pub fn allocate_hit(size: usize) -> Option<*mut u8> {
     let cache = current();

@@ -362,7 +362,7 @@ impl<'a> Held<'a> {
     /// Gives `take` the entries from the floor to `bottom`, which is the floor from now on.
     ///
     /// # Safety
-    /// - `bottom` was offered before a full barrier of the owner, and it [is ceded](Held::is_ceded).
+    /// - `bottom` was offered before a full barrier of the owner, and is [ceded](Held::is_ceded).
     pub(crate) unsafe fn cede(&mut self, bottom: usize, take: impl FnOnce(&[usize])) -> usize {
         let (floor, count) = (self.bounds.floor, (bottom - self.bounds.floor) / 8);
         self.bounds.floor = bottom;

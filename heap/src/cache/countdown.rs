@@ -5,8 +5,8 @@ use super::magazine::Magazine;
 use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 use crate::base::sync::{AtomicUsize, Ordering};
 
-/// What the slow path counts of one class of a cache. As long as a magazine, so that a tag finds it without a
-/// shift.
+/// What the slow path counts of one class of a cache. As long as a magazine, so that a tag finds it
+/// without a shift.
 #[repr(C)]
 pub struct Countdown {
     /// Entries of the magazine at and above this address may be popped by
@@ -29,8 +29,8 @@ pub struct Countdown {
 const _: () = assert!(size_of::<Countdown>() == size_of::<Magazine>());
 
 /// What a cache's draws were made by, and what lies ahead of blocks of no class. Written by the
-/// owner, and under the cache's lock when sampling is switched: as with [`Countdown::until_sample`], either
-/// may stay.
+/// owner, and under the cache's lock when sampling is switched: as with
+/// [`Countdown::until_sample`], either may stay.
 pub struct Drawn {
     /// The rate, in bytes.
     pub rate: AtomicU64,

@@ -14,8 +14,8 @@
 //!    takes the one entry below the `top` it read, and writes `top` once. So if `top` still stands
 //!    above the new bottom after the barrier, that pop too ends at or above the new bottom: what
 //!    lies below it is the drainer's. If not, the old bottom is put back and nothing was taken.
-//!    What was taken leaves a guard below the new floor ([`super::bounds::Held::collect`]), and pops
-//!    for a size work again.
+//!    What was taken leaves a guard below the new floor ([`super::bounds::Held::collect`]), and
+//!    pops for a size work again.
 //!
 //! One barrier serves a batch of caches, and no lock but
 //! [`Registry::draining`](super::registry::Registry) is held meanwhile: threads start, end, refill
@@ -28,11 +28,11 @@
 //! offer ([`Opened::lose_patience`]).
 //!
 //! A pop by a bottom is one load of `top`, one of `bottom`, and one store: no flag, no fence. A pop
-//! for a size is barred by the compare that bounds the size, so it has no instruction more either. While the profiler samples, its pops read a bottom that stands apart
-//! ([`super::countdown`]): that one is published. With the fast path off it does nothing without the
-//! lock. The protocol stands in `bounds.rs`, its loom models
-//! in `testing/magazine_models.rs`; `docs/decisions/0003-draining.md` the prices of
-//! the alternatives.
+//! for a size is barred by the compare that bounds the size, so it has no instruction more either.
+//! While the profiler samples, its pops read a bottom that stands apart ([`super::countdown`]):
+//! that one is published. With the fast path off it does nothing without the lock. The protocol
+//! stands in `bounds.rs`, its loom models in `testing/magazine_models.rs`;
+//! `docs/decisions/0003-draining.md` the prices of the alternatives.
 
 use super::flush::Gather;
 use super::heap::{Heap, Origin};

@@ -14,7 +14,7 @@ use crate::reclaim::state::{Pressure, Tide};
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::Depots;
 use crate::slab::metadata::Metadata;
-use crate::slab::page_set::Units;
+use crate::slab::page_set::PageSet;
 use crate::slab::{FarWords, Pages, Round, Slab, Source, Touched};
 use crate::stacks::Pool;
 use core::ptr::NonNull;
@@ -367,7 +367,7 @@ unsafe impl Source for Origin {
         SLICE_BYTES / Linux.page_bytes().min(SLICE_BYTES)
     }
 
-    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+    fn purge(&self, slab: NonNull<Slab>, units: PageSet) -> bool {
         // SAFETY: slab records are type-stable.
         let base = unsafe { slab.as_ref() }.base();
         units.byte_runs().all(|run| {

@@ -7,7 +7,8 @@
 //!     +16 limit   end of the room       push_freed: top >= limit or block == [top-8] -> slow;
 //!                                                   [top] = block;  top += 8
 //!   cache + countdowns + tag*8
-//!     +0  bottom  while sampling    pop_sampling: top <= bottom -> slow;  until -= 1;  until < 0 -> slow;  then as pop
+//!     +0  bottom  while sampling        pop_sampling: top <= bottom -> slow;  until -= 1;
+//!                                                     until < 0 -> slow;  then as pop
 //!     +8  until   the next sample
 //!   cache + starts + tag*4              the tag's divisibility test
 //!   cache + below                       pop_sized: size >= below -> slow
@@ -16,9 +17,9 @@
 //! `top` changes by one instruction that only the owner runs; x86 keeps stores in order, so whoever
 //! sees a new `top` sees the entry below it.
 //!
-//! The thread's slot is an initial-exec word of thread-local storage: `fs` holds the thread pointer,
-//! the global offset table the slot's distance from it. The symbol carries the version: two versions
-//! in one program must not meet.
+//! The thread's slot is an initial-exec word of thread-local storage: `fs` holds the thread
+//! pointer, the global offset table the slot's distance from it. The symbol carries the version:
+//! two versions in one program must not meet.
 
 use crate::base::sync::{Ordering, light_barrier};
 use crate::cache::countdown::Countdown;
@@ -291,8 +292,8 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
     true
 }
 
-/// Defines `$name`, which jumps to `$slow` with the return address of the caller, which is on top of
-/// the stack, as its second argument.
+/// Defines `$name`, which jumps to `$slow` with the return address of the caller, which is on top
+/// of the stack, as its second argument.
 ///
 /// # Safety of the defined function
 /// - As `$slow`.

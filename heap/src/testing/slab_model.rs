@@ -4,7 +4,7 @@ use crate::base::sync::AtomicU64;
 use crate::slab::class::Class;
 use crate::slab::decommitted::Cursor;
 use crate::slab::depot::Depots;
-use crate::slab::page_set::Units;
+use crate::slab::page_set::PageSet;
 use crate::slab::{Claim, FarWords, Pages, Round, Slab, Source, Touched, WORDS};
 use core::ptr::NonNull;
 use proptest::prelude::*;
@@ -104,7 +104,7 @@ unsafe impl Source for Slices {
         16
     }
 
-    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+    fn purge(&self, slab: NonNull<Slab>, units: PageSet) -> bool {
         // SAFETY: the record lives in `slabs`.
         let number = (unsafe { slab.as_ref() }.base() >> 16) - 1;
         if !self.refuses.get() {

@@ -11,7 +11,7 @@ use crate::os::lock::{Lock, Rank};
 use crate::slab::class::Class;
 use crate::slab::decommitted::Cursor;
 use crate::slab::depot::Depots;
-use crate::slab::page_set::Units;
+use crate::slab::page_set::PageSet;
 use crate::slab::{Claim, LISTED, Pages, Round, Slab, Source, Touched};
 use core::ptr::NonNull;
 use loom::sync::Arc;
@@ -80,7 +80,7 @@ unsafe impl Source for Pool {
         16
     }
 
-    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+    fn purge(&self, slab: NonNull<Slab>, units: PageSet) -> bool {
         // SAFETY: slab records live as long as the pool.
         let slab = unsafe { slab.as_ref() };
         // The claimed blocks pin it.

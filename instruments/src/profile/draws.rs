@@ -4,7 +4,8 @@
 //! misses, every push still hits. What missed pops here first, from the same magazine, by a bottom
 //! that stands apart and a number that says how many blocks may be given out before the next
 //! sample: two instructions more than the fast path has, no lock, last in first out as ever
-//! ([`neap_heap::cache::machine::pop_sampling`]). When the number is spent, the slow path has its sample.
+//! ([`neap_heap::cache::machine::pop_sampling`]). When the number is spent, the slow path has its
+//! sample.
 //!
 //! Which block is sampled: every byte given out is a sample with the same small chance, independent
 //! of all others (a Poisson process over bytes), and a block is sampled if one of its bytes is. For
