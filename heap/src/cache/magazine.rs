@@ -60,7 +60,7 @@ impl Tag {
     pub const fn class(self) -> Option<Class> {
         let index = self.0 as usize / STRIDE;
         if index >= 1 && index <= CLASSES {
-            Some(Class::new(index))
+            Some(Class::known(index))
         } else {
             None
         }

@@ -299,7 +299,7 @@ impl Opened<'_> {
             core::iter::from_fn(move || {
                 let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
                 bits &= bits - 1;
-                Some(Class::new(word * 64 + bit))
+                Some(Class::known(word * 64 + bit))
             })
         })
     }
@@ -367,7 +367,7 @@ impl Opened<'_> {
 
     /// The class that is looked at for shrinking now; the next time it is the one after.
     pub fn next_class(&mut self) -> Class {
-        let class = Class::new(self.inner.hand as usize);
+        let class = Class::known(self.inner.hand as usize);
         self.inner.hand = match class {
             Class::LAST => 1,
             _ => self.inner.hand + 1,

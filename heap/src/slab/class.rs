@@ -33,11 +33,11 @@ impl Class {
         Class(index as u8)
     }
 
-    /// The class whose number stands in a slab's record.
-    #[inline]
-    pub(super) fn of_record(number: u8) -> Class {
-        debug_assert!((1..=CLASSES).contains(&usize::from(number)));
-        Class(number)
+    /// The same of a number that is known to be one, as what stands in a slab's record.
+    #[inline(always)]
+    pub(crate) const fn known(index: usize) -> Class {
+        debug_assert!(index >= 1 && index <= CLASSES);
+        Class(index as u8)
     }
 
     /// The built-in class for `size` bytes (at most [`MAX_BLOCK`]) at an alignment of 16.
@@ -214,7 +214,7 @@ impl Class {
 
     /// All classes, smallest first.
     pub fn all() -> impl Iterator<Item = Class> {
-        (1..=CLASSES).map(Class::new)
+        (1..=CLASSES).map(Class::known)
     }
 }
 

@@ -240,7 +240,7 @@ impl Slab {
     pub fn class(&self) -> Option<Class> {
         match self.class.load(Ordering::Relaxed) {
             0 => None,
-            index => Some(Class::of_record(index)),
+            index => Some(Class::known(index as usize)),
         }
     }
 
