@@ -1,12 +1,12 @@
 //! Giving blocks back, and what their size is.
 
 use crate::base::sync::{AtomicBool, Ordering};
+use crate::cache::countdown::Counts;
 use crate::cache::flush::give_one;
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
-use crate::cache::thread_cache::Counts;
 use crate::hook;
 use crate::init::entered;
 use crate::large;

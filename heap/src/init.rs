@@ -5,9 +5,10 @@
 
 use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
 use crate::cache::bounds::FastPath;
+use crate::cache::countdown::Counts;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::machine;
-use crate::cache::thread_cache::{Cache, Counts, EMPTY};
+use crate::cache::thread_cache::{Cache, EMPTY};
 use crate::classes;
 use crate::control::{self, Value};
 use crate::fork;

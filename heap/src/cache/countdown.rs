@@ -1,12 +1,12 @@
-//! What the profiler counts in a thread's cache: how much is given out before the next sample; and
-//! what the slow path counts there, how often a magazine misses.
+//! The numbers of a thread's cache: how much is given out before the profiler's next sample, how
+//! often a magazine misses, and the calls that the counting mode counts.
 
 use super::magazine::Magazine;
 use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 use crate::base::sync::{AtomicUsize, Ordering};
 
-/// What the slow path counts of one class of a cache. As long as a magazine, so that a tag finds it
-/// without a shift.
+/// One class's blocks before the next sample, and its misses. As long as a magazine, so that a tag
+/// finds it without a shift.
 #[repr(C)]
 pub struct Countdown {
     /// Entries of the magazine at and above this address may be popped by
@@ -120,4 +120,42 @@ impl Countdown {
 fn add(count: &AtomicU32) {
     let more = count.load(Ordering::Relaxed).wrapping_add(1);
     count.store(more, Ordering::Relaxed);
+}
+
+/// Calls as the counting mode counts them.
+pub struct Counts {
+    /// Blocks handed out.
+    pub allocations: AtomicU64,
+    /// Blocks taken back.
+    pub frees: AtomicU64,
+    /// Bytes asked for, summed over all allocations.
+    pub requested: AtomicU64,
+}
+
+impl Counts {
+    /// All zero.
+    pub const fn new() -> Counts {
+        Counts {
+            allocations: AtomicU64::new(0),
+            frees: AtomicU64::new(0),
+            requested: AtomicU64::new(0),
+        }
+    }
+
+    /// Allocations, frees, requested bytes.
+    pub fn all(&self) -> [u64; 3] {
+        [&self.allocations, &self.frees, &self.requested].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Adds `by` to a counter that only this thread writes.
+    pub fn bump(counter: &AtomicU64, by: u64) {
+        let sum = counter.load(Ordering::Relaxed).wrapping_add(by);
+        counter.store(sum, Ordering::Relaxed);
+    }
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts::new()
+    }
 }

@@ -1,9 +1,9 @@
 //! A thread's cache: its magazines, and what its slow path needs to know of them.
 
 use super::bounds::{Access, Bounds, FastPath, Held};
-use super::countdown::{Countdown, Drawn};
+use super::countdown::{Countdown, Counts, Drawn};
 use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
-use crate::base::sync::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
+use crate::base::sync::{AtomicPtr, AtomicU8, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::ptr::{self, NonNull};
@@ -62,44 +62,6 @@ pub(super) struct Inner {
     pub random: u64,
     /// What [`Opened::traces`] was when a round of decay last came by.
     pub seen: usize,
-}
-
-/// Calls as the counting mode counts them.
-pub struct Counts {
-    /// Blocks handed out.
-    pub allocations: AtomicU64,
-    /// Blocks taken back.
-    pub frees: AtomicU64,
-    /// Bytes asked for, summed over all allocations.
-    pub requested: AtomicU64,
-}
-
-impl Counts {
-    /// All zero.
-    pub const fn new() -> Counts {
-        Counts {
-            allocations: AtomicU64::new(0),
-            frees: AtomicU64::new(0),
-            requested: AtomicU64::new(0),
-        }
-    }
-
-    /// Allocations, frees, requested bytes.
-    pub fn all(&self) -> [u64; 3] {
-        [&self.allocations, &self.frees, &self.requested].map(|count| count.load(Ordering::Relaxed))
-    }
-
-    /// Adds `by` to a counter that only this thread writes.
-    pub fn bump(counter: &AtomicU64, by: u64) {
-        let sum = counter.load(Ordering::Relaxed).wrapping_add(by);
-        counter.store(sum, Ordering::Relaxed);
-    }
-}
-
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts::new()
-    }
 }
 
 // SAFETY: cells are reached under `lock`; the magazines are atomics with the protocol of
