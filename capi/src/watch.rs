@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
 use neap_heap::init;
 use neap_heap::os::errno;
-use neap_heap::os::linux::locked;
+use neap_heap::os::process;
 
 static MMAP: Next = Next::new(c"mmap");
 static MREMAP: Next = Next::new(c"mremap");
@@ -204,7 +204,7 @@ unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     }
     if answer == 0 {
         errno::set(before);
-        locked::note_locked();
+        process::set_memory_locked(true);
     }
     answer
 }
@@ -233,7 +233,7 @@ unsafe extern "C" fn munlockall() -> c_int {
         }
     };
     if answer == 0 {
-        locked::note_unlocked();
+        process::set_memory_locked(false);
     }
     answer
 }

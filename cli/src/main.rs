@@ -13,6 +13,7 @@
 //! | `probe/` | tries out what this kernel offers |
 //! | `profile/` | heap profiles: reads and symbolises them, writes other tools' formats |
 //! | `recording/`, `session/`, `report/` | the heap over time: its file, the run that writes it, the report on it |
+//! | `patience` | a wait that a signal ends early |
 //! | `progress` | shows progress, or stays silent on request |
 //! | `output` | standard output |
 //! | `table` | findings as a table or as JSON |
@@ -34,6 +35,7 @@ mod flags;
 mod launch;
 mod library;
 mod output;
+mod patience;
 mod probe;
 mod profile;
 mod program;

@@ -1,7 +1,7 @@
 //! Standard output, and the standard streams that the caller left closed.
 
-use crate::Outcome;
 use crate::failure::Failure;
+use crate::failure::Outcome;
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,7 +1,9 @@
 //! Findings, as a table for people or as JSON for programs.
 
-use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use anstyle::{AnsiColor, Style};
+use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
+use std::fmt::Write;
 
 /// One item of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,11 +63,19 @@ impl State {
         value
     }
 
-    fn cell(&self) -> Cell {
+    fn text(&self) -> String {
         match self {
-            Self::Is(value) => Cell::new(value),
-            Self::Ok(value) => Cell::new(with_value("OK", value)).fg(Color::Green),
-            Self::Absent(value) => Cell::new(with_value("absent", value)).fg(Color::Yellow),
+            Self::Is(value) => value.clone(),
+            Self::Ok(value) => with_value("OK", value),
+            Self::Absent(value) => with_value("absent", value),
+        }
+    }
+
+    fn style(&self) -> Style {
+        match self {
+            Self::Is(_) => Style::new(),
+            Self::Ok(_) => AnsiColor::BrightGreen.on_default(),
+            Self::Absent(_) => AnsiColor::BrightYellow.on_default(),
         }
     }
 }
@@ -78,23 +88,106 @@ fn with_value(word: &str, value: &str) -> String {
 }
 
 /// The least width for folding; a terminal that does not know its width may report less.
-const NARROWEST: u16 = 40;
+const NARROWEST: usize = 40;
+/// Columns before the first cell, between two cells, and after the last one.
+const MARGINS: usize = 6;
 
 /// The findings as a table with a title. Lines are folded only for a terminal.
 pub fn table(title: &str, findings: &[Finding]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).enforce_styling();
-    if table.width().is_some_and(|width| width >= NARROWEST) {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
+    of_width(title, findings, width_of_terminal())
+}
+
+/// The columns of the terminal that standard output leads to.
+fn width_of_terminal() -> Option<usize> {
+    let size = tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width >= NARROWEST)
+}
+
+fn of_width(title: &str, findings: &[Finding], width: Option<usize>) -> String {
+    let widest = |text: fn(&Finding) -> String| {
+        let lengths = findings.iter().map(|finding| text(finding).chars().count());
+        lengths.max().unwrap_or(0)
+    };
+    let name = widest(|finding| finding.name.to_owned());
+    let (mut state, mut meaning) = (widest(|finding| finding.state.text()), usize::MAX);
+    if let Some(width) = width {
+        let left = width.saturating_sub(name + MARGINS).max(2);
+        state = state.min(left / 2);
+        meaning = left - state;
     }
+    let bold = Style::new().bold();
+    let mut out = format!("{bold}{title}{bold:#}\n");
     for finding in findings {
-        table.add_row([
-            Cell::new(finding.name),
-            finding.state.cell(),
-            Cell::new(&finding.meaning),
-        ]);
+        let states = folded(&finding.state.text(), state);
+        let meanings = folded(&finding.meaning, meaning);
+        let style = finding.state.style();
+        for index in 0..states.len().max(meanings.len()) {
+            let first = if index == 0 { finding.name } else { "" };
+            let cell = |cells: &[String]| cells.get(index).cloned().unwrap_or_default();
+            let (second, third) = (cell(&states), cell(&meanings));
+            let pad = " ".repeat(state.saturating_sub(second.chars().count()));
+            let line = format!(" {first:<name$}  {style}{second}{style:#}{pad}  {third}");
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
     }
-    let bold = anstyle::Style::new().bold();
-    let end = if findings.is_empty() { "" } else { "\n" };
-    format!("{bold}{title}{bold:#}\n{}{end}", table.trim_fmt())
+    out
+}
+
+/// The lines of a text at most `width` columns wide. Words that are longer are broken.
+pub fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut length = 0;
+    for word in text.split(' ') {
+        let letters = word.chars().count();
+        if length > 0 && length + 1 + letters > width {
+            lines.push(String::new());
+            length = 0;
+        } else if length > 0 {
+            lines.last_mut().expect("there is a line").push(' ');
+            length += 1;
+        }
+        for letter in word.chars() {
+            if length >= width.max(1) {
+                lines.push(String::new());
+                length = 0;
+            }
+            lines.last_mut().expect("there is a line").push(letter);
+            length += 1;
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_folded_between_words_and_long_words_are_broken() {
+        for (text, width, lines) in [
+            ("one two three", 7, &["one two", "three"][..]),
+            ("one two three", usize::MAX, &["one two three"]),
+            ("a/long/path of", 6, &["a/long", "/path", "of"]),
+            ("ab", 0, &["a", "b"]),
+            ("", 5, &[""]),
+        ] {
+            assert_eq!(folded(text, width), lines, "{text:?} in {width}");
+        }
+    }
+
+    #[test]
+    fn only_the_cells_beside_the_name_are_folded() {
+        let findings = [
+            Finding::new("name", State::Is("4 KiB".into()), "what it means for you"),
+            Finding::new("n", State::Absent(String::new()), "short"),
+        ];
+        let table =
+            |width| anstream::adapter::strip_str(&of_width("T", &findings, width)).to_string();
+        let wide = "T\n name  4 KiB   what it means for you\n n     absent  short\n";
+        assert_eq!(table(None), wide);
+        let narrow =
+            "T\n name  4 KiB   what it means\n               for you\n n     absent  short\n";
+        assert_eq!(table(Some(31)), narrow);
+    }
 }

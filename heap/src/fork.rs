@@ -38,9 +38,10 @@ use crate::base::sync::{AtomicBool, AtomicPtr, Ordering};
 use crate::cache::heap::HEAP;
 use crate::hook::instruments;
 use crate::os;
-use crate::os::gate::FORK;
-use crate::os::linux::{cgroup, close_inherited_pagemap, locked};
+use crate::os::fork::FORK;
 use crate::os::lock::Lock;
+use crate::os::pagemap_file::close_inherited as close_inherited_pagemap;
+use crate::os::{cgroup, process};
 use crate::reclaim::{start, thread};
 use core::ptr::null_mut;
 
@@ -165,7 +166,7 @@ pub unsafe fn in_child(copier: Copier) {
         // Before anything takes the page heap's lock, which writes to the board.
         instruments().after_fork_in_child();
     }
-    locked::note_unlocked();
+    process::set_memory_locked(false);
     close_inherited_pagemap();
     cgroup::forget_who_asks();
     if let Some(streams) = streams() {

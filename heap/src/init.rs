@@ -9,20 +9,22 @@ use crate::cache::countdown::Counts;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::machine;
 use crate::cache::thread_cache::{Cache, EMPTY};
-use crate::classes;
-use crate::control::{self, Value};
 use crate::fork;
 use crate::hook;
 use crate::os::Os;
-use crate::os::fatal::{Lossy, warn};
-use crate::os::linux::{Linux, forbid_pagemap, sandbox};
-use crate::os::{scratch, thread};
+use crate::os::abort::{Lossy, warn};
+use crate::os::linux::Linux;
+use crate::os::pagemap_file::forbid as forbid_pagemap;
+use crate::os::sandbox;
+use crate::os::{own_stack, thread};
 use crate::page::{HugePolicy, Use};
 use crate::reclaim::thread as purge;
 use crate::slab::class::Class;
 use crate::slab::class_table;
 use core::ffi::{CStr, c_char};
 use core::ptr;
+use neap_shared::classes;
+use neap_shared::control::{self, Value};
 
 /// The frontend that owns this heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +74,7 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
 pub(crate) unsafe fn begin_on_the_way(envp: *mut *mut c_char) {
     if is_first(envp) {
         // SAFETY: the caller's promise.
-        scratch::on_stack(|| unsafe { begin_first(envp) });
+        own_stack::on_stack(|| unsafe { begin_first(envp) });
     }
 }
 

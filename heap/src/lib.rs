@@ -41,7 +41,7 @@
 //!   profiler's pace), step of decay ([`reclaim::state`]), draining ([`cache::registry`]), registry,
 //!   cache (no rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread
 //!   that holds one takes one to the left of it only by `try_lock`. A lock's rank says where it
-//!   stands ([`os::gate::Rank`]), and a fork closes them in this order. The C library's list of
+//!   stands ([`os::lock::Rank`]), and a fork closes them in this order. The C library's list of
 //!   streams comes before all.
 //! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
 //!   [`os::section`] checks it.
@@ -73,7 +73,7 @@ pub mod large;
 pub mod malloc;
 pub mod os;
 #[cfg(not(loom))]
-pub mod page;
+pub mod pages;
 #[cfg(not(loom))]
 pub mod realloc;
 pub mod reclaim;
@@ -83,4 +83,6 @@ pub mod stacks;
 #[cfg(test)]
 mod testing;
 
-pub use neap_shared::{board, classes, control, ledger, sites, stats};
+// The name until the other folders follow.
+#[cfg(not(loom))]
+pub use pages as page;

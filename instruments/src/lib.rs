@@ -11,14 +11,14 @@
 //! | [`peek`] | memory that may not be mapped, read without a fault |
 //! | `check` | the checking mode's quarantine |
 //! | `sizes` | the counting mode's table of requested sizes |
-//! | `hooked` | the heap's [hook](neap_heap::hook), behind which all of them stand |
+//! | `hook` | the heap's [hook](neap_heap::hook), behind which all of them stand |
 //!
 //! A program that links this crate has all of it: a constructor installs them before the first
 //! allocation. The heap calls them on slow paths only, and what is off costs it a compare there.
 
 pub mod attach;
 mod check;
-mod hooked;
+mod hook;
 mod objects;
 pub mod peek;
 pub mod profile;

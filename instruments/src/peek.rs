@@ -8,7 +8,7 @@
 
 use neap_heap::base::sync::plain::{AtomicU8, Ordering};
 use neap_heap::os::errno::{self, keep_errno};
-use neap_heap::os::linux::sandbox;
+use neap_heap::os::sandbox;
 
 /// No page is smaller. On a machine with larger pages, this costs extra calls but stays correct.
 const PAGE_BYTES: usize = 4096;
@@ -64,6 +64,21 @@ impl Peek {
         // SAFETY: aligned, and its page is readable: the kernel said so, or a local variable is on
         // it.
         Some(unsafe { core::ptr::with_exposed_provenance::<usize>(address).read_volatile() })
+    }
+}
+
+/// Larger frames are not read the near way, which requires memory that stays mapped.
+const NEAR_BYTES: usize = 1 << 20;
+
+impl Peek {
+    /// The word at `address`: the near way on the walk's first stack, the far way elsewhere. The
+    /// address decides, not a frame's stack pointer, which may be garbage.
+    #[inline]
+    pub fn read(&mut self, address: usize) -> Option<usize> {
+        if self.height(address) < NEAR_BYTES {
+            return self.near(address);
+        }
+        far(address).map(usize::from_ne_bytes)
     }
 }
 

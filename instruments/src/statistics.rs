@@ -7,7 +7,7 @@ use core::fmt::{self, Write};
 use neap_heap::base::sync::{AtomicU8, Ordering, UnsafeCell};
 use neap_heap::cache::heap::HEAP;
 use neap_heap::os::fatal::{Lossy, warn};
-use neap_heap::os::scratch;
+use neap_heap::os::own_stack;
 use neap_heap::os::thread::{self, FileIdentity};
 use neap_heap::reclaim::thread as purge;
 use neap_shared::stats::{Json, Snapshot, Text};
@@ -106,7 +106,7 @@ pub fn ends_at_once() {
     let form = FORM.load(Ordering::Relaxed);
     let wanted = form != OFF || attach::is_awaited();
     if wanted && purge::is_own_process() && HEAP.is_quiet() {
-        scratch::on_stack(|| at_end());
+        own_stack::on_stack(|| at_end());
     }
 }
 
@@ -121,7 +121,7 @@ struct Desk {
 unsafe impl Zeroable for Desk {}
 
 fn write_statistics(form: u8) {
-    let written = scratch::with(|desk| write_at(desk, form));
+    let written = own_stack::with(|desk| write_at(desk, form));
     if written.is_none() {
         warn(format_args!("no memory to write the statistics"));
     }

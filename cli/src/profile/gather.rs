@@ -2,12 +2,12 @@
 //! restores the earlier state.
 
 use super::model::Profile;
-use super::patience::Patience;
 use super::session::{Ended, Session};
 use crate::attach::{Board, Region, Sampling, Target, kernel};
 use crate::failure::{Failure, say};
+use crate::patience::Patience;
+use crate::progress::{Line, bar};
 use crate::view::hint;
-use indicatif::{ProgressBar, ProgressStyle};
 use neap_shared::stats::Bytes;
 use std::time::{Duration, Instant};
 
@@ -181,40 +181,28 @@ fn wait(target: &Target, board: &Board, rate: u64, time: Duration, talk: Talk) {
     if time.is_zero() {
         return;
     }
-    let bar = progress(target, rate, time, talk);
-    let patience = Patience::new();
-    let start = Instant::now();
-    while start.elapsed() < time && !board.has_ended() {
-        if patience.ends_within(LOOK.min(time.saturating_sub(start.elapsed()))) {
-            break;
-        }
-        bar.set_position(whole_ms(start.elapsed()));
-    }
-    bar.finish_and_clear();
-}
-
-/// A bar on a terminal, else a line.
-fn progress(target: &Target, rate: u64, time: Duration, talk: Talk) -> ProgressBar {
     let what = format!(
         "sampling {} every {} on average",
         target.title(),
         Bytes(rate)
     );
-    let bar = match talk {
-        Talk::Quiet => ProgressBar::hidden(),
-        Talk::Progress => ProgressBar::new(whole_ms(time)),
+    let line = match talk {
+        Talk::Quiet => None,
+        Talk::Progress => Line::of_terminal(),
     };
-    if talk == Talk::Progress && bar.is_hidden() {
+    if talk == Talk::Progress && line.is_none() {
         say(&format!("{what}, for {:.1} s", time.as_secs_f64()));
     }
-    if let Ok(style) =
-        ProgressStyle::with_template("{msg} [{bar:30}] {eta} left, Ctrl-C to end early")
-    {
-        bar.set_style(style);
+    let patience = Patience::new();
+    let start = Instant::now();
+    while start.elapsed() < time && !board.has_ended() {
+        if let Some(line) = &line {
+            let left = time.saturating_sub(start.elapsed()).as_secs() + 1;
+            let bar = bar(start.elapsed(), time);
+            line.show(&format!("{what} {bar} {left} s left, Ctrl-C to end early"));
+        }
+        if patience.ends_within(LOOK.min(time.saturating_sub(start.elapsed()))) {
+            break;
+        }
     }
-    bar.with_message(what)
-}
-
-fn whole_ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

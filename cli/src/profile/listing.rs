@@ -6,7 +6,7 @@ use super::model::{Frame, Profile, Stack, Value};
 use super::summary::{amount, percent};
 use super::symbols::clean;
 use crate::failure::Failure;
-use regex::Regex;
+use regex_lite::Regex;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 use std::fs;
@@ -49,12 +49,8 @@ pub fn check_pattern(pattern: &str) -> Result<(), Failure> {
 
 fn compiled(pattern: &str) -> Result<Regex, Failure> {
     Regex::new(pattern).map_err(|error| {
-        // The regex crate points at the error over several lines. The last one describes it.
-        let text = error.to_string();
-        let why = text.lines().last().unwrap_or_default().trim();
         Failure::own(format!(
-            "--list takes a regular expression, and {pattern:?} is none: {}",
-            why.trim_start_matches("error: ")
+            "--list takes a regular expression, and {pattern:?} is none: {error}"
         ))
     })
 }

@@ -12,7 +12,7 @@
 //! | `collapsed` | one line per stack, and the flame graph |
 //! | `calls` | merges stacks into a tree, and sums up functions and places |
 //! | `summary`, `tree`, `leaks`, `listing`, `json` | the profile as text |
-//! | `gather`, `patience` | the profile of a running process |
+//! | `gather` | the profile of a running process |
 //! | `session` | the samples of a limited time, of a process that samples for longer |
 //! | `output` | writes files completely or not at all |
 
@@ -28,7 +28,6 @@ mod listing;
 mod maps;
 mod model;
 mod output;
-mod patience;
 mod plumbing;
 pub mod pprof;
 mod region;

@@ -6,76 +6,50 @@
 //! | `/metrics` | metrics for Prometheus |
 //! | `/debug/pprof/heap`, `/debug/pprof/allocs` | heap profiles, as Go's programs serve them |
 //!
-//! Reading boards blocks, so it runs on other threads than HTTP.
+//! `http` is the protocol, `seats` bounds what happens at a time.
 
+mod http;
 mod page;
 mod pprof;
+mod seats;
 mod watched;
 
+pub use http::Server;
 pub use watched::{Scope, Watched};
 
-use crate::failure::Failure;
 use crate::view::{exposition, metrics};
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use http::{Client, Request, Response, Status};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
-/// The routes of a server on `address`.
-pub fn router(watched: Arc<Watched>, address: SocketAddr) -> Router {
-    let router = Router::new()
-        .route("/", get(page::root))
-        .route("/metrics", get(scrape))
-        .route("/debug/pprof/heap", get(pprof::heap))
-        .route("/debug/pprof/allocs", get(pprof::heap))
-        .with_state(watched);
-    match address.ip().is_loopback() {
-        true => router.layer(middleware::from_fn(only_local_names)),
-        false => router,
+/// The answer to a request to the server on `address`.
+pub fn answer(
+    watched: &Watched,
+    address: SocketAddr,
+    request: &Request,
+    client: &Client,
+) -> Response {
+    // Otherwise a page in a local browser could read these responses under a name that resolves to
+    // the loopback address.
+    let host = request.host.as_str();
+    if address.ip().is_loopback() && !host.is_empty() && !is_local(host) {
+        let why = "neap serve listens on a loopback address: call it by that, or by localhost";
+        return Response::refusal(Status::FORBIDDEN, &why);
     }
-}
-
-async fn scrape(State(watched): State<Arc<Watched>>) -> Response {
-    match blocking(move || watched.views()).await {
-        Ok(views) => {
-            let headers = [
-                (header::CONTENT_TYPE, exposition::MEDIA_TYPE),
-                (header::CACHE_CONTROL, "no-store"),
-            ];
-            (headers, metrics::page(&views)).into_response()
+    match request.path.as_str() {
+        "/" => page::root(watched),
+        "/metrics" => scrape(watched),
+        "/debug/pprof/heap" | "/debug/pprof/allocs" => pprof::heap(watched, request, client),
+        _ => {
+            let why = "neap serve has /, /metrics, /debug/pprof/heap and /debug/pprof/allocs";
+            Response::refusal(Status::NOT_FOUND, &why)
         }
-        Err(failure) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &failure),
     }
 }
 
-/// Runs blocking work on a thread of its own.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Failure::own(format!("neap itself failed: {error}"))))
-}
-
-/// An error as one sentence.
-fn refusal(status: StatusCode, why: &impl std::fmt::Display) -> Response {
-    (status, format!("{why}\n")).into_response()
-}
-
-/// Rejects foreign host names. Otherwise a page in a local browser could read these responses under
-/// a name that resolves to the loopback address.
-async fn only_local_names(request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST);
-    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
-    match host.is_empty() || is_local(host) {
-        true => next.run(request).await,
-        false => refusal(
-            StatusCode::FORBIDDEN,
-            &"neap serve listens on a loopback address: call it by that, or by localhost",
-        ),
+fn scrape(watched: &Watched) -> Response {
+    match watched.views() {
+        Ok(views) => Response::new(exposition::MEDIA_TYPE, metrics::page(&views)),
+        Err(failure) => Response::refusal(Status::INTERNAL, &failure),
     }
 }
 

@@ -1,13 +1,10 @@
 //! The page that lists the processes.
 
-use super::{Watched, blocking, refusal};
+use super::Watched;
+use super::http::{Response, Status};
 use crate::view::View;
 use askama::Template;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{Html, IntoResponse, Response};
 use neap_shared::stats::Bytes;
-use std::sync::Arc;
 
 #[derive(Template)]
 #[template(path = "serve.html")]
@@ -25,14 +22,14 @@ struct Row {
 }
 
 /// The page.
-pub async fn root(State(watched): State<Arc<Watched>>) -> Response {
-    let views = match blocking(move || watched.views()).await {
+pub fn root(watched: &Watched) -> Response {
+    let views = match watched.views() {
         Ok(views) => views,
-        Err(failure) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, &failure),
+        Err(failure) => return Response::refusal(Status::INTERNAL, &failure),
     };
     match page(&views).render() {
-        Ok(text) => Html(text).into_response(),
-        Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error),
+        Ok(text) => Response::new("text/html; charset=utf-8", text),
+        Err(error) => Response::refusal(Status::INTERNAL, &error),
     }
 }
 

@@ -2,18 +2,16 @@
 //! live and allocated figures: everything sampled or, like Go with `?seconds=N`, the samples of
 //! that time.
 
+use super::Watched;
+use super::http::{Client, Request, Response, Status};
+use super::seats::Seat;
 use super::watched::MOST_SESSIONS;
-use super::{Watched, blocking, refusal};
 use crate::attach::{Board, Process, Region, Sampling, Target};
 use crate::failure::Failure;
 use crate::profile::{Profile, Session, pprof, rate_in_force};
-use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use std::sync::Arc;
+use std::str::FromStr;
+use std::thread;
 use std::time::{Duration, Instant};
-use tokio::sync::OwnedSemaphorePermit;
 
 /// Mean bytes between two samples when the server switches sampling on; Go's default.
 const RATE: u64 = 512 << 10;
@@ -27,80 +25,96 @@ const LOOK: Duration = Duration::from_millis(100);
 const RETRY: &str = "10";
 
 /// The query parameters.
-#[derive(Debug, Deserialize)]
-pub struct Asked {
+#[derive(Debug)]
+struct Asked {
     pid: Option<i32>,
-    seconds: Option<u64>,
+    seconds: u64,
+}
+
+impl Asked {
+    fn of(request: &Request) -> Result<Asked, Refusal> {
+        let seconds = number(request, "seconds")?.unwrap_or(0);
+        if seconds > LONGEST {
+            let why = format!("{seconds} seconds are too many: ask for {LONGEST} at most");
+            return Err(Refusal(Status::BAD_REQUEST, why));
+        }
+        let pid = number(request, "pid")?;
+        Ok(Asked { pid, seconds })
+    }
+}
+
+/// The value of a query parameter, which may be given once.
+fn number<N: FromStr>(request: &Request, name: &str) -> Result<Option<N>, Refusal> {
+    let mut values = request.query.iter().filter(|pair| pair.0 == name);
+    match (values.next().map(|pair| pair.1.parse()), values.next()) {
+        (None, _) => Ok(None),
+        (Some(Ok(number)), None) => Ok(Some(number)),
+        (Some(_), _) => {
+            let why = format!("{name}= takes one number");
+            Err(Refusal(Status::BAD_REQUEST, why))
+        }
+    }
 }
 
 /// Why there is no profile.
-struct Refusal(StatusCode, String);
+struct Refusal(Status, String);
 
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
-        Refusal(StatusCode::NOT_FOUND, failure.to_string())
+        Refusal(Status::NOT_FOUND, failure.to_string())
     }
 }
 
 /// The profile of a process.
-pub async fn heap(watched: State<Arc<Watched>>, asked: Query<Asked>) -> Response {
-    match profile(watched.0, &asked).await {
-        Ok(bytes) => {
-            let name = "attachment; filename=\"heap.pb.gz\"";
-            let headers = [
-                (header::CONTENT_TYPE, "application/octet-stream"),
-                (header::CONTENT_DISPOSITION, name),
-                (header::CACHE_CONTROL, "no-store"),
-            ];
-            (headers, bytes).into_response()
+pub fn heap(watched: &Watched, request: &Request, client: &Client) -> Response {
+    let profile = Asked::of(request).and_then(|asked| profile(watched, &asked, client));
+    match profile {
+        Ok(bytes) => Response::new("application/octet-stream", bytes)
+            .with("content-disposition", "attachment; filename=\"heap.pb.gz\""),
+        Err(Refusal(Status::UNAVAILABLE, why)) => {
+            Response::refusal(Status::UNAVAILABLE, &why).with("retry-after", RETRY)
         }
-        Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, why)) => {
-            let answer = refusal(StatusCode::SERVICE_UNAVAILABLE, &why);
-            ([(header::RETRY_AFTER, RETRY)], answer).into_response()
-        }
-        Err(Refusal(status, why)) => refusal(status, &why),
+        Err(Refusal(status, why)) => Response::refusal(status, &why),
     }
 }
 
-async fn profile(watched: Arc<Watched>, asked: &Asked) -> Result<Vec<u8>, Refusal> {
-    let seconds = asked.seconds.unwrap_or(0);
-    if seconds > LONGEST {
-        let why = format!("{seconds} seconds are too many: ask for {LONGEST} at most");
-        return Err(Refusal(StatusCode::BAD_REQUEST, why));
+fn profile(watched: &Watched, asked: &Asked, client: &Client) -> Result<Vec<u8>, Refusal> {
+    let pid = one(watched, asked.pid)?;
+    let board = watched.board(pid)?;
+    if asked.seconds == 0 {
+        return Ok(whole(&Process::open(pid)?)?);
     }
-    let pid = one(&watched, asked.pid).await?;
-    let of_board = Arc::clone(&watched);
-    let board = blocking(move || of_board.board(pid)).await?;
-    if seconds == 0 {
-        return Ok(blocking(move || whole(&Process::open(pid)?)).await?);
+    let seat = watched.session().ok_or_else(too_many)?;
+    let held = Held::begin(board, pid, seat)?;
+    match held.wait(Duration::from_secs(asked.seconds), client) {
+        Waited::Through => Ok(held.end(pid)?),
+        Waited::ForNothing => {
+            let why = "the server ends".to_owned();
+            Err(Refusal(Status::UNAVAILABLE, why))
+        }
     }
-    let leave = watched.leave().ok_or_else(too_many)?;
-    let held = blocking(move || Held::begin(board, pid, leave)).await?;
-    held.wait(Duration::from_secs(seconds)).await;
-    Ok(blocking(move || held.end(pid)).await?)
 }
 
 fn too_many() -> Refusal {
     let why = format!(
         "{MOST_SESSIONS} requests with seconds= are in progress, the most at a time: ask again when one has ended"
     );
-    Refusal(StatusCode::SERVICE_UNAVAILABLE, why)
+    Refusal(Status::UNAVAILABLE, why)
 }
 
 /// The requested process, or the only one.
-async fn one(watched: &Arc<Watched>, pid: Option<i32>) -> Result<i32, Refusal> {
-    let watched = Arc::clone(watched);
+fn one(watched: &Watched, pid: Option<i32>) -> Result<i32, Refusal> {
     if let Some(pid) = pid {
         return Ok(pid);
     }
-    match blocking(move || watched.targets()).await?.as_slice() {
+    match watched.targets()?.as_slice() {
         [target] => Ok(target.pid),
         [] => Err(Refusal(
-            StatusCode::NOT_FOUND,
+            Status::NOT_FOUND,
             "there is no process under Neap".into(),
         )),
         several => Err(Refusal(
-            StatusCode::BAD_REQUEST,
+            Status::BAD_REQUEST,
             format!(
                 "say which process: add ?pid= and one of {}",
                 listed(several)
@@ -127,8 +141,7 @@ fn whole(process: &Process) -> Result<Vec<u8>, Failure> {
     Ok(pprof::encode(&profile.called(&process.name())))
 }
 
-/// A session in progress. Its permit is released with its bytes, even on a thread that no request
-/// awaits.
+/// A session in progress.
 struct Held {
     session: Session,
     /// The region from the beginning of the session; the process may end before the session does.
@@ -136,11 +149,11 @@ struct Held {
     process: Process,
     name: String,
     on: On,
-    leave: OwnedSemaphorePermit,
+    seat: Seat,
 }
 
 impl Held {
-    fn begin(board: Board, pid: i32, leave: OwnedSemaphorePermit) -> Result<Held, Failure> {
+    fn begin(board: Board, pid: i32, seat: Seat) -> Result<Held, Failure> {
         let process = Process::open(pid)?;
         let found = Region::find(pid)?;
         let others = rate_in_force(found.as_ref())?;
@@ -162,16 +175,21 @@ impl Held {
             name: process.name(),
             process,
             on,
-            leave,
+            seat,
         })
     }
 
     /// Waits until the time is over or the process has ended. What it sampled until then is kept.
-    async fn wait(&self, time: Duration) {
+    /// Without a client to receive it, the wait ends early.
+    fn wait(&self, time: Duration, client: &Client) -> Waited {
         let end = Instant::now() + time;
         while Instant::now() < end && !self.process.has_ended() {
-            tokio::time::sleep(LOOK.min(end.saturating_duration_since(Instant::now()))).await;
+            if client.has_left() {
+                return Waited::ForNothing;
+            }
+            thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
         }
+        Waited::Through
     }
 
     /// What was sampled since the session began.
@@ -180,9 +198,17 @@ impl Held {
         drop(self.on);
         let profile = ended.profile(pid.unsigned_abs())?.called(&self.name);
         let bytes = pprof::encode(&profile);
-        drop(self.leave);
+        drop(self.seat);
         Ok(bytes)
     }
+}
+
+/// How a session's wait ended.
+enum Waited {
+    /// As requested, or with the process.
+    Through,
+    /// The client disconnected, or the server ends.
+    ForNothing,
 }
 
 /// Sampling switched on by the server. Dropping it switches sampling off, even if the client has

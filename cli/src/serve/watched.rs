@@ -1,12 +1,12 @@
 //! The served processes and their figures.
 
+use super::seats::{Seat, Seats};
 use crate::attach::{Board, Process, Target, Under};
 use crate::failure::Failure;
 use crate::view::{State, View};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How long a scrape waits for a process: a purge thread wakes once a second. For a sleeping
 /// process, the scrape returns older figures.
@@ -31,7 +31,7 @@ pub struct Watched {
     scope: Scope,
     /// Held during a scrape, so that concurrent requests take turns.
     turn: Mutex<()>,
-    sessions: Arc<Semaphore>,
+    sessions: Seats,
 }
 
 impl Watched {
@@ -40,7 +40,7 @@ impl Watched {
         Watched {
             scope,
             turn: Mutex::new(()),
-            sessions: Arc::new(Semaphore::new(MOST_SESSIONS)),
+            sessions: Seats::new(MOST_SESSIONS),
         }
     }
 
@@ -62,9 +62,9 @@ impl Watched {
         })
     }
 
-    /// A permit for one more session; `None` if there are [`MOST_SESSIONS`].
-    pub fn leave(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.sessions).try_acquire_owned().ok()
+    /// A seat for one more session; `None` if there are [`MOST_SESSIONS`].
+    pub fn session(&self) -> Option<Seat> {
+        self.sessions.try_take()
     }
 
     /// The board of a served process.

@@ -1,20 +1,19 @@
 //! Draws the screen.
 
+use super::canvas::{
+    Align, Area, BOLD, CYAN, Canvas, Column, DIM, GREEN, PLAIN, REVERSED, Row, YELLOW,
+};
 use super::feed::{Look, Rates};
 use super::list::Entry;
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
 use crate::attach::of_whom;
 use crate::failure::shown;
+use crate::table::folded;
 use crate::view::text::difference;
 use crate::view::{self, hint, live, slices, total};
 use neap_shared::ledger::{Ledger, Sign};
 use neap_shared::stats::{Bytes, ClassFigures, Snapshot, USE_NAMES};
-use ratatui::Frame;
-use ratatui::layout::{Alignment, Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
-use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState, Wrap};
 
 /// Lines of the sparkline, including its title.
 const SPARKLINE: u16 = 4;
@@ -30,38 +29,40 @@ const FACTS: [u16; 2] = [13, 11];
 /// Columns between two tables.
 const GAP: u16 = 2;
 
+/// Wide enough for any text at the end of a line, which the screen cuts.
+const REST: Column = (u16::MAX, Align::Left);
+/// A name and a figure.
+const FACT: [Column; 2] = [(FACTS[0], Align::Left), (FACTS[1], Align::Right)];
+
 /// Draws the whole screen.
-pub fn screen(frame: &mut Frame, state: &State) {
-    let [body, keys] =
-        Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+pub fn screen(canvas: &mut Canvas, state: &State) {
+    let area = canvas.area();
+    let (body, keys) = area.above(area.lines.saturating_sub(1));
     match &state.page {
-        Page::List(list) => processes(frame, body, list),
-        Page::One(one) => process(frame, body, one),
-        Page::Help(_) => help(frame, body),
+        Page::List(list) => processes(canvas, body, list),
+        Page::One(one) => process(canvas, body, one),
+        Page::Help(_) => help(canvas, body),
     }
-    let line = match state.message.as_str() {
-        "" => Line::styled(state.page.keys(), Style::new().add_modifier(Modifier::DIM)),
-        message => Line::styled(message, Style::new().fg(Color::Yellow)),
+    match state.message.as_str() {
+        "" => canvas.line(keys, state.page.keys(), DIM),
+        message => canvas.line(keys, message, YELLOW),
     };
-    frame.render_widget(line, keys);
 }
 
-fn title(text: impl Into<String>) -> Block<'static> {
-    let style = Style::new().add_modifier(Modifier::BOLD);
-    Block::new().title(Line::styled(text.into(), style))
+/// A table of which every column is aligned right, with a heading.
+fn figures<const N: usize>(
+    canvas: &mut Canvas,
+    area: Area,
+    columns: &[Column],
+    names: [&str; N],
+    rows: impl Iterator<Item = Row>,
+) {
+    let heading = Row::new(names).styled(DIM);
+    canvas.table(area, columns, std::iter::once(heading).chain(rows));
 }
 
-/// A row of right-aligned cells.
-fn cells<const N: usize>(cells: [String; N]) -> Row<'static> {
-    Row::new(cells.map(|cell| Line::from(cell).alignment(Alignment::Right)))
-}
-
-fn heading<const N: usize>(names: [&str; N]) -> Row<'static> {
-    cells(names.map(str::to_owned)).style(Style::new().add_modifier(Modifier::DIM))
-}
-
-fn processes(frame: &mut Frame, area: Rect, list: &List) {
-    let row = |entry: &Entry| {
+fn processes(canvas: &mut Canvas, area: Area, list: &List) {
+    let row = |(index, entry): (usize, &Entry)| {
         let figures = [
             entry.resident,
             entry.committed,
@@ -70,13 +71,20 @@ fn processes(frame: &mut Frame, area: Rect, list: &List) {
         ];
         let [resident, committed, free, purged] = figures.map(|figure| Bytes(figure).to_string());
         let name = format!("  {}", shown(&entry.program));
-        let cells = [entry.pid.to_string(), resident, committed, free, purged];
-        let cells = cells.map(|cell| Line::from(cell).alignment(Alignment::Right));
-        Row::new(cells.into_iter().chain([Line::from(name)]))
+        let row = Row::new([
+            entry.pid.to_string(),
+            resident,
+            committed,
+            free,
+            purged,
+            name,
+        ]);
+        row.styled(if index == list.chosen {
+            REVERSED
+        } else {
+            PLAIN
+        })
     };
-    let widths = [8, 11, 11, 11, 11].map(Constraint::Length);
-    let widths = widths.into_iter().chain([Constraint::Min(8)]);
-    let names = ["PID", "resident", "committed", "free", "purged", "program"];
     let text = match list.entries.len() {
         0 => format!(
             "no process{} runs under Neap: start one with neap run",
@@ -85,73 +93,75 @@ fn processes(frame: &mut Frame, area: Rect, list: &List) {
         1 => "1 process under Neap".to_owned(),
         number => format!("{number} processes under Neap, by {}", list.order.word()),
     };
-    let table = Table::new(list.entries.iter().map(row), widths)
-        .header(heading(names))
-        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
-        .block(title(text));
-    let mut state = TableState::new().with_selected(Some(list.chosen));
-    frame.render_stateful_widget(table, area, &mut state);
+    let area = canvas.line(area, &text, BOLD);
+    // The chosen process stays on the screen, below the heading.
+    let lines = usize::from(area.lines.saturating_sub(1));
+    let skipped = (list.chosen + 1).saturating_sub(lines);
+    let rows = list.entries.iter().enumerate().skip(skipped).map(row);
+    let columns = [8, 11, 11, 11, 11].map(|width| (width, Align::Right));
+    let columns: Vec<Column> = columns.into_iter().chain([REST]).collect();
+    let names = [
+        "PID",
+        "resident",
+        "committed",
+        "free",
+        "purged",
+        "  program",
+    ];
+    figures(canvas, area, &columns, names, rows);
 }
 
-fn process(frame: &mut Frame, area: Rect, one: &One) {
+fn process(canvas: &mut Canvas, area: Area, one: &One) {
     let Some(look) = &one.look else {
-        return frame.render_widget(Paragraph::new(format!("{} ...", one.title())), area);
+        canvas.line(area, &format!("{} ...", one.title()), PLAIN);
+        return;
     };
     let Some(figures) = &look.view.figures else {
-        let text = format!(
-            "{}\npending: {}\nresident {}",
-            one.title(),
-            look.view.silence.why,
-            Bytes(look.view.kernel.process_rss)
-        );
-        let paragraph = Paragraph::new(text).wrap(Wrap { trim: true });
-        return frame.render_widget(paragraph, area);
+        let pending = format!("pending: {}", look.view.silence.why);
+        let resident = format!("resident {}", Bytes(look.view.kernel.process_rss));
+        let mut area = canvas.line(area, one.title(), PLAIN);
+        for text in [pending, resident] {
+            for line in folded(&text, usize::from(area.columns)) {
+                area = canvas.line(area, &line, PLAIN);
+            }
+        }
+        return;
     };
-    let places = Places::of(
-        area,
-        figures
-            .ledger
-            .lines()
-            .iter()
-            .filter(|line| line.bytes > 0)
-            .count(),
-    );
-    resident(frame, places.resident, one, look);
-    ledger(frame, places.ledger, &figures.ledger, look);
-    rates(frame, places.rates, &look.rates);
-    spans(frame, places.spans, look, figures);
-    classes(frame, places.classes, one, figures);
+    let lines = figures.ledger.lines();
+    let lines = lines.iter().filter(|line| line.bytes > 0).count();
+    let places = Places::of(area, lines);
+    resident(canvas, places.resident, one, look);
+    ledger(canvas, places.ledger, &figures.ledger, look);
+    rates(canvas, places.rates, &look.rates);
+    spans(canvas, places.spans, look, figures);
+    classes(canvas, places.classes, one, figures);
 }
 
 /// The areas of a process's page.
 struct Places {
-    resident: Rect,
-    ledger: Rect,
-    rates: Rect,
-    spans: Rect,
-    classes: Rect,
+    resident: Area,
+    ledger: Area,
+    rates: Area,
+    spans: Area,
+    classes: Area,
 }
 
 impl Places {
     /// The areas for a ledger of `lines` lines. A terminal of 80 columns has no room for their
     /// meanings.
-    fn of(area: Rect, lines: usize) -> Places {
+    fn of(area: Area, lines: usize) -> Places {
         // A title, the sum, and the memory outside the arenas.
         let lines = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(3);
         let facts = FACTS.iter().sum::<u16>() + 1;
-        let is_wide = area.width >= LEDGER_WITH_MEANINGS + GAP + facts;
+        let is_wide = area.columns >= LEDGER_WITH_MEANINGS + GAP + facts;
         let height = match is_wide {
             true => lines.max(RATES + USES),
             false => lines.max(RATES),
         };
-        let [resident, middle, classes] = Layout::vertical([
-            Constraint::Length(SPARKLINE),
-            Constraint::Length(height),
-            Constraint::Min(0),
-        ])
-        .areas(area);
+        let (resident, below) = area.above(SPARKLINE);
+        let (middle, classes) = below.above(height);
         let (ledger, rates, spans) = match is_wide {
-            true => Places::in_two_columns(middle, facts),
+            true => Places::in_two_columns(middle),
             false => Places::in_three_columns(middle, facts),
         };
         Places {
@@ -163,24 +173,22 @@ impl Places {
         }
     }
 
-    fn in_two_columns(area: Rect, facts: u16) -> (Rect, Rect, Rect) {
-        let widths = [LEDGER_WITH_MEANINGS, facts].map(Constraint::Length);
-        let [ledger, right] = Layout::horizontal(widths).spacing(GAP).areas(area);
-        let heights = [Constraint::Length(RATES), Constraint::Min(0)];
-        let [rates, spans] = Layout::vertical(heights).areas(right);
+    fn in_two_columns(area: Area) -> (Area, Area, Area) {
+        let (ledger, right) = area.left(LEDGER_WITH_MEANINGS, GAP);
+        let (rates, spans) = right.above(RATES);
         (ledger, rates, spans)
     }
 
-    fn in_three_columns(area: Rect, facts: u16) -> (Rect, Rect, Rect) {
+    fn in_three_columns(area: Area, facts: u16) -> (Area, Area, Area) {
         let bare = LEDGER.iter().sum::<u16>() + 2;
-        let widths = [bare, facts, facts].map(Constraint::Length);
-        let [ledger, rates, spans] = Layout::horizontal(widths).spacing(GAP).areas(area);
+        let (ledger, right) = area.left(bare, GAP);
+        let (rates, spans) = right.left(facts, GAP);
         (ledger, rates, spans)
     }
 }
 
 /// Explains the keys and the words.
-fn help(frame: &mut Frame, area: Rect) {
+fn help(canvas: &mut Canvas, area: Area) {
     let keys = [
         ("q, Ctrl-C", "quit"),
         ("arrows", "choose a process, scroll size classes"),
@@ -192,70 +200,58 @@ fn help(frame: &mut Frame, area: Rect) {
     ];
     let ledger = Ledger::default().lines();
     let words = ledger.iter().map(|line| (line.name, line.meaning));
-    let rows = keys
-        .into_iter()
-        .chain(words)
-        .map(|(word, meaning)| Row::new([word, meaning]));
-    let widths = [Constraint::Length(LEDGER[1]), Constraint::Min(0)];
-    let table = Table::new(rows, widths).block(title("keys, and the lines of the ledger"));
-    frame.render_widget(table, area);
+    let rows = keys.into_iter().chain(words);
+    let rows = rows.map(|(word, meaning)| Row::new([word, meaning]));
+    let area = canvas.line(area, "keys, and the lines of the ledger", BOLD);
+    canvas.table(area, &[(LEDGER[1], Align::Left), REST], rows);
 }
 
-fn resident(frame: &mut Frame, area: Rect, one: &One, look: &Look) {
+fn resident(canvas: &mut Canvas, area: Area, one: &One, look: &Look) {
     let state = match (look.view.state, look.view.age_ms()) {
         (view::State::Pending, Some(age)) => format!(", pending: figures of {} s ago", age / 1000),
         _ => String::new(),
     };
     let now = look.view.kernel.process_rss;
     let text = format!("{}: resident {}{state}", one.title(), Bytes(now));
-    let width = usize::from(area.width);
-    let skipped = one.residents.len().saturating_sub(width);
-    let data: Vec<u64> = one.residents.iter().skip(skipped).copied().collect();
-    let line = Sparkline::default()
-        .data(data)
-        .style(Style::new().fg(Color::Cyan))
-        .block(title(text));
-    frame.render_widget(line, area);
+    let area = canvas.line(area, &text, BOLD);
+    let values: Vec<u64> = one.residents.iter().copied().collect();
+    canvas.sparkline(area, &values, CYAN);
 }
 
-fn ledger(frame: &mut Frame, area: Rect, ledger: &Ledger, look: &Look) {
-    let meaning = (area.width >= LEDGER_WITH_MEANINGS).then_some(Constraint::Min(0));
-    let widths = LEDGER.map(Constraint::Length).into_iter().chain(meaning);
-    let table = Table::new(ledger_rows(ledger, look), widths).block(title("ledger"));
-    frame.render_widget(table, area);
+fn ledger(canvas: &mut Canvas, area: Area, ledger: &Ledger, look: &Look) {
+    let [sign, name, figure] = LEDGER;
+    let columns = [
+        (sign, Align::Left),
+        (name, Align::Left),
+        (figure, Align::Right),
+        REST,
+    ];
+    let columns = match area.columns >= LEDGER_WITH_MEANINGS {
+        true => &columns[..],
+        false => &columns[..3],
+    };
+    let area = canvas.line(area, "ledger", BOLD);
+    canvas.table(area, columns, ledger_rows(ledger, look));
 }
 
 /// Lines of 0 bytes are left out here; `neap stat` shows them all.
-fn ledger_rows(ledger: &Ledger, look: &Look) -> Vec<Row<'static>> {
+fn ledger_rows(ledger: &Ledger, look: &Look) -> Vec<Row> {
     let row = |sign: &str, name: &str, figure: String, meaning: &str| {
-        let figure = Line::from(figure).alignment(Alignment::Right);
-        Row::new([
-            Line::from(sign.to_owned()),
-            Line::from(name.to_owned()),
-            figure,
-            Line::from(format!(" {meaning}")),
-        ])
+        let meaning = format!(" {meaning}");
+        Row::new([sign.to_owned(), name.to_owned(), figure, meaning])
     };
     let mut rows = Vec::new();
     for line in ledger.lines().iter().filter(|line| line.bytes > 0) {
-        let color = match line.sign {
-            Sign::Plus => Color::Reset,
-            Sign::Minus => Color::Green,
+        let style = match line.sign {
+            Sign::Plus => PLAIN,
+            Sign::Minus => GREEN,
         };
         let bytes = Bytes(line.bytes).to_string();
         let sign = line.sign.mark().to_string();
-        rows.push(row(&sign, line.name, bytes, line.meaning).style(Style::new().fg(color)));
+        rows.push(row(&sign, line.name, bytes, line.meaning).styled(style));
     }
-    let bold = Style::new().add_modifier(Modifier::BOLD);
-    rows.push(
-        row(
-            "=",
-            "resident",
-            Bytes(ledger.resident).to_string(),
-            "the sum",
-        )
-        .style(bold),
-    );
+    let resident = Bytes(ledger.resident).to_string();
+    rows.push(row("=", "resident", resident, "the sum").styled(BOLD));
     let whole = look.view.kernel.process_rss;
     rows.push(row(
         "",
@@ -269,7 +265,7 @@ fn ledger_rows(ledger: &Ledger, look: &Look) -> Vec<Row<'static>> {
     rows
 }
 
-fn rates(frame: &mut Frame, area: Rect, rates: &Rates) {
+fn rates(canvas: &mut Canvas, area: Area, rates: &Rates) {
     let bytes = |rate: f64| Bytes(rate as u64).to_string();
     let allocations = rates
         .allocations
@@ -285,33 +281,25 @@ fn rates(frame: &mut Frame, area: Rect, rates: &Rates) {
         ("flushes", count(rates.flushes)),
         ("allocations", allocations),
     ];
-    let rows = rows.map(|(name, rate)| {
-        Row::new([
-            Line::from(name),
-            Line::from(rate).alignment(Alignment::Right),
-        ])
-    });
-    let widths = FACTS.map(Constraint::Length);
-    frame.render_widget(Table::new(rows, widths).block(title("a second")), area);
+    let area = canvas.line(area, "a second", BOLD);
+    let rows = rows.map(|(name, rate)| Row::new([name.to_owned(), rate]));
+    canvas.table(area, &FACT, rows);
 }
 
-fn spans(frame: &mut Frame, area: Rect, look: &Look, figures: &Snapshot) {
+fn spans(canvas: &mut Canvas, area: Area, look: &Look, figures: &Snapshot) {
     let spans = look
         .view
         .coarse
         .map_or(figures.spans, |coarse| coarse.spans);
     let rows = USE_NAMES.iter().zip(spans).map(|(name, span)| {
         let bytes = Bytes(slices(span.slices)).to_string();
-        Row::new([
-            Line::from(*name),
-            Line::from(bytes).alignment(Alignment::Right),
-        ])
+        Row::new([(*name).to_owned(), bytes])
     });
-    let widths = FACTS.map(Constraint::Length);
-    frame.render_widget(Table::new(rows, widths).block(title("spans")), area);
+    let area = canvas.line(area, "spans", BOLD);
+    canvas.table(area, &FACT, rows);
 }
 
-fn classes(frame: &mut Frame, area: Rect, one: &One, figures: &Snapshot) {
+fn classes(canvas: &mut Canvas, area: Area, one: &One, snapshot: &Snapshot) {
     let row = |class: &ClassFigures| {
         let counts = [
             class.bytes,
@@ -320,18 +308,10 @@ fn classes(frame: &mut Frame, area: Rect, one: &One, figures: &Snapshot) {
             class.free,
             class.cached,
         ];
-        let [size, slabs, live_blocks, free, cached] = counts.map(|count| count.to_string());
-        let live_bytes = Bytes(bytes(class, live)).to_string();
-        let free_bytes = Bytes(bytes(class, |class| class.free)).to_string();
-        cells([
-            size,
-            slabs,
-            live_blocks,
-            free,
-            cached,
-            live_bytes,
-            free_bytes,
-        ])
+        let bytes = [bytes(class, live), bytes(class, |class| class.free)];
+        let counts = counts.map(|count| count.to_string());
+        let bytes = bytes.map(|bytes| Bytes(bytes).to_string());
+        Row::new(counts.into_iter().chain(bytes))
     };
     let names = [
         "class",
@@ -343,18 +323,16 @@ fn classes(frame: &mut Frame, area: Rect, one: &One, figures: &Snapshot) {
         "bytes free",
     ];
     let classes = one.classes();
-    let rows = classes.iter().skip(one.first).map(row);
-    let free = total(figures, |class| bytes(class, |class| class.free));
+    let free = total(snapshot, |class| bytes(class, |class| class.free));
     let text = format!(
         "size classes, by {}: {} free in slabs, {} of it resident",
         one.order.word(),
         Bytes(free),
-        Bytes(figures.ledger.slab_free.min(free))
+        Bytes(snapshot.ledger.slab_free.min(free))
     );
-    let table = Table::new(rows, [10; 7].map(Constraint::Length))
-        .header(heading(names))
-        .block(title(text));
-    frame.render_widget(table, area);
+    let area = canvas.line(area, &text, BOLD);
+    let rows = classes.iter().skip(one.first).map(row);
+    figures(canvas, area, &[(10, Align::Right); 7], names, rows);
 }
 
 #[cfg(test)]
@@ -364,8 +342,6 @@ mod tests {
     use crate::top::{Feed, Pace};
     use crate::view::tests::{any_view, view_at_rest};
     use proptest::prelude::*;
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
     use std::time::Duration;
 
     fn drawn(page: Page, width: u16, height: u16) -> String {
@@ -378,9 +354,9 @@ mod tests {
             page,
             message: String::new(),
         };
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| screen(frame, &state)).unwrap();
-        terminal.backend().to_string()
+        let mut canvas = Canvas::new(height, width);
+        screen(&mut canvas, &state);
+        canvas.text()
     }
 
     fn entry(pid: i32, resident: u64) -> Entry {

@@ -5,16 +5,20 @@
 //! | `feed` | the figures of a process at each tick, and their rates of change |
 //! | `list` | the processes under Neap |
 //! | `plain` | lines, for a pipe |
-//! | `screen` | the terminal: sets it up, restores it at every kind of end, reads keys |
+//! | `screen` | the watch on a terminal: draws at every tick, obeys keys, notices signals |
 //! | `state` | what is shown, and how keys change it |
-//! | `draw` | draws the screen |
+//! | `draw` | draws the state |
+//! | `canvas` | areas, tables and sparklines of styled characters |
+//! | `terminal` | the terminal's mode, size and keys |
 
+mod canvas;
 mod draw;
 mod feed;
 mod list;
 mod plain;
 mod screen;
 mod state;
+mod terminal;
 
 pub use feed::Feed;
 pub use plain::{Form, list as plain_list, one as plain_one};

@@ -1,6 +1,6 @@
 //! `neap lab`: becomes `neap-lab`, which is installed beside this program.
 
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::failure::{Failure, shown};
 use crate::launch::Program;
 use crate::program::{Link, Role};

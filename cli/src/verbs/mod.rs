@@ -14,7 +14,7 @@ mod target;
 pub mod top;
 pub mod tune;
 
-use crate::Outcome;
+use crate::failure::Outcome;
 use clap::ArgMatches;
 
 /// Performs the command line's verb.

@@ -1,7 +1,7 @@
 //! `neap profile`: what allocated the memory of a process or of a saved profile.
 
-use crate::Outcome;
 use crate::attach::Target;
+use crate::failure::Outcome;
 use crate::failure::{Failure, shown};
 use crate::output::print;
 use crate::profile::{self, Profile, Talk, Value, Wish, pprof};

@@ -1,9 +1,9 @@
 //! `neap purge`: has a running process give its free memory back.
 
 use super::target;
-use crate::Outcome;
 use crate::attach::kernel::{self, KernelView};
 use crate::attach::{Board, Purge, Silence, Target};
+use crate::failure::Outcome;
 use crate::failure::TIMED_OUT;
 use crate::output::print;
 use crate::view::text::difference;

@@ -1,8 +1,8 @@
 //! `neap report`: one page of HTML from a recording, a profile, or a run.
 
 use super::run::prepare;
-use crate::Outcome;
 use crate::failure::Failure;
+use crate::failure::Outcome;
 use crate::launch::Program;
 use crate::output::print;
 use crate::profile;

@@ -1,20 +1,20 @@
 //! `neap serve`: metrics and profiles of running processes over HTTP.
 
-use crate::Outcome;
 use crate::attach::{Board, Target, Under};
+use crate::failure::Outcome;
 use crate::failure::{Failure, say};
-use crate::serve::{Scope, Watched, router};
+use crate::patience::Patience;
+use crate::serve::{Scope, Server, Watched, answer};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// How long requests may continue after a signal to end.
 const GRACE: Duration = Duration::from_millis(500);
+/// The longest wait for a signal; the next one follows it.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Declares the command line.
 pub fn command() -> Command {
@@ -53,18 +53,11 @@ pub fn command() -> Command {
 
 /// Serves until a signal ends it.
 pub fn perform(matches: &ArgMatches) -> Outcome {
-    let watched = Arc::new(Watched::new(scope(matches)?));
+    let watched = Watched::new(scope(matches)?);
     let address = *matches
         .get_one::<SocketAddr>("listen")
         .expect("the argument has a default");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::own(format!("cannot begin to serve: {error}")))?;
-    let outcome = runtime.block_on(serve(watched, address));
-    // A request that still waits for a process takes at most as long as its answer.
-    runtime.shutdown_timeout(GRACE);
-    outcome
+    serve(watched, address)
 }
 
 fn scope(matches: &ArgMatches) -> Result<Scope, Failure> {
@@ -79,15 +72,20 @@ fn scope(matches: &ArgMatches) -> Result<Scope, Failure> {
     Ok(Scope::Named(words.map(open).collect::<Result<_, _>>()?))
 }
 
-async fn serve(watched: Arc<Watched>, address: SocketAddr) -> Outcome {
+fn serve(watched: Watched, address: SocketAddr) -> Outcome {
     let unheard = |error: io::Error| {
         Failure::own(format!(
             "cannot listen on {address}: {error}; choose another place with --listen"
         ))
     };
-    let listener = TcpListener::bind(address).await.map_err(unheard)?;
+    let listener = TcpListener::bind(address).map_err(unheard)?;
     let address = listener.local_addr().map_err(unheard)?;
-    let mut end = End::new().map_err(unheard)?;
+    // Before there is another thread, which would take the signals.
+    let signals = Patience::new();
+    let server = Server::start(listener, move |request, client| {
+        answer(&watched, address, request, client)
+    });
+    let server = server.map_err(unheard)?;
     say(&format!(
         "serving http://{address}/ (metrics at http://{address}/metrics)"
     ));
@@ -97,41 +95,8 @@ async fn serve(watched: Arc<Watched>, address: SocketAddr) -> Outcome {
              switch sampling on"
         ));
     }
-    let over = Arc::new(tokio::sync::Notify::new());
-    let told = Arc::clone(&over);
-    let server = axum::serve(listener, router(watched, address))
-        .with_graceful_shutdown(async move { told.notified().await });
-    let server = async { server.await };
-    tokio::pin!(server);
-    tokio::select! {
-        failed = &mut server => failed.map_err(unheard)?,
-        () = end.wait() => {
-            over.notify_one();
-            // Requests that have not ended by then are dropped with the runtime.
-            let _ = tokio::time::timeout(GRACE, server).await;
-        }
-    }
+    while !signals.ends_within(DAY) {}
+    // Requests that have not ended by then are dropped with the process.
+    server.end(GRACE);
     Ok(0)
-}
-
-/// The signals that end the server.
-struct End {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl End {
-    fn new() -> io::Result<End> {
-        Ok(End {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }

@@ -1,8 +1,8 @@
 //! `neap stat`: where the memory of a running process is.
 
 use super::target;
-use crate::Outcome;
 use crate::attach::Board;
+use crate::failure::Outcome;
 use crate::failure::TIMED_OUT;
 use crate::output::print;
 use crate::view::{State, View, json, metrics, text};

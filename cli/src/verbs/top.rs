@@ -1,8 +1,8 @@
 //! `neap top`: running processes, at intervals.
 
 use super::target;
-use crate::Outcome;
 use crate::attach::{Board, Target};
+use crate::failure::Outcome;
 use crate::failure::{Failure, say};
 use crate::supervise::Ending;
 use crate::top::{Feed, Form, Pace, Stop, note_signals, on_screen, plain_list, plain_one};

@@ -5,10 +5,10 @@
 //! adds up those of all processes.
 
 use super::run::prepare;
-use crate::Outcome;
 use crate::attach::Board;
 use crate::attach::monitor::{Inbox, Monitor, What};
 use crate::classes::{self, Comparison, Histogram};
+use crate::failure::Outcome;
 use crate::failure::{Failure, say, shown};
 use crate::launch::set_variables;
 use crate::output::print;

@@ -20,7 +20,7 @@ Every option is a variable that the library reads when the program starts. A fla
 - In programs that gain privileges when they start (set-user-ID and the like), the library ignores
   all options.
 
-This page is generated from `shared/src/control.rs`.
+This page is generated from `shared/src/control/options.rs`.
 
 | flag | variable | values | default | what it does |
 |---|---|---|---|---|

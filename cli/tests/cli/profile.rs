@@ -194,7 +194,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_wait() {
         .output()
         .unwrap();
     assert!(
-        said(&output).contains("unclosed group"),
+        said(&output).contains("found open group"),
         "{}",
         said(&output)
     );

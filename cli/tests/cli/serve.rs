@@ -1,6 +1,7 @@
 //! `neap serve`.
 
 use crate::fake::{Fake, figures};
+use crate::profile::Planted;
 use crate::stage::{neap, said};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -174,6 +175,84 @@ fn pages_of_elsewhere_cannot_read_through_a_browser() {
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
     let (head, _) = server.get_as("/metrics", "localhost");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
+/// The answer to these bytes, as text.
+fn answer_to(server: &Server, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.write_all(request).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[test]
+fn requests_that_are_not_served_get_a_sentence() {
+    let server = Server::start(&[]);
+    let long = format!("GET / HTTP/1.1\r\nx: {}", "x".repeat(20_000));
+    for (request, head) in [
+        ("POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405 "),
+        ("GET /nowhere HTTP/1.1\r\n\r\n", "HTTP/1.1 404 "),
+        ("neap?\r\n\r\n", "HTTP/1.1 400 "),
+        (&long[..16 << 10], "HTTP/1.1 431 "),
+    ] {
+        let answer = answer_to(&server, request.as_bytes());
+        assert!(answer.starts_with(head), "{answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(body.trim_end().len() > 10, "{answer}");
+    }
+    let answer = answer_to(&server, b"HEAD / HTTP/1.0\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[test]
+fn a_request_in_pieces_is_answered() {
+    let server = Server::start(&[]);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    for byte in b"GET / HTTP/1.1\r\n\r\n" {
+        stream.write_all(&[*byte]).unwrap();
+        std::thread::yield_now();
+    }
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[test]
+fn clients_that_say_nothing_do_not_keep_others_out() {
+    let server = Server::start(&[]);
+    let silent = || {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.write_all(b"GET / HT").unwrap();
+        stream
+    };
+    // More than are served at a time. Each is told that its time is over.
+    let mut silent: Vec<TcpStream> = (0..100).map(|_| silent()).collect();
+    let (head, _) = server.get("/metrics");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let mut answer = String::new();
+    silent[0].read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+}
+
+#[test]
+fn a_signal_ends_the_sessions_in_progress_and_their_sampling() {
+    let planted = Planted::start(&["late"], None);
+    let server = Server::start(&["--pid", &planted.pid()]);
+    let _session = server.ask("/debug/pprof/heap?seconds=600");
+    // A profile of everything exists while the process samples.
+    let samples = |server: &Server| server.try_bytes("/debug/pprof/heap").is_some();
+    let wait_for = |server: &Server, expected: bool| {
+        (0..600).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            samples(server) == expected
+        })
+    };
+    assert!(wait_for(&server, true), "the session does not begin");
+    assert_eq!(server.end(libc::SIGTERM), Some(0));
+    let server = Server::start(&["--pid", &planted.pid()]);
+    assert!(wait_for(&server, false), "the process still samples");
 }
 
 #[test]

@@ -158,6 +158,10 @@ fn screen(text: &str) -> String {
                         column = numbers.get(1).map_or(0, |number| number.saturating_sub(1));
                     }
                     'J' => cells.iter_mut().for_each(|line| line.fill(' ')),
+                    'K' => {
+                        let line = cells.get_mut(row).and_then(|line| line.get_mut(column..));
+                        line.into_iter().for_each(|rest| rest.fill(' '));
+                    }
                     _ => {}
                 }
             }

@@ -3,7 +3,7 @@
 //! It holds buffers only while it works. Parked, it costs its stack's touched pages and an
 //! incomplete request.
 
-use crate::commands::{self, Client, Course, Handler, Memory, Place, Refusal, Session};
+use crate::commands::{Command, Course, Handler, Refusal, Session, choose, settle};
 use crate::reply::Reply;
 use crate::request::{Arguments, Parser, Progress, ProtocolError};
 use crate::server::Server;
@@ -44,15 +44,6 @@ pub struct Wait {
     pub mark: usize,
 }
 
-/// Why a coroutine is resumed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wake {
-    /// Its wait may be over.
-    Ready(Arrival),
-    /// It must end.
-    Close,
-}
-
 /// The kernel's report about the socket since the last time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
@@ -80,9 +71,9 @@ enum Input {
 /// A connection as its coroutine sees it.
 pub struct Link<'a> {
     server: &'a Server,
-    yielder: &'a Yielder<Wake, Wait>,
+    yielder: &'a Yielder<Arrival, Wait>,
     stream: TcpStream,
-    client: Client,
+    course: Course,
     parser: Parser,
     input: Vec<u8>,
     /// Where the current request begins in `input`.
@@ -99,39 +90,33 @@ impl<'a> Link<'a> {
     /// A new connection.
     pub fn new(
         server: &'a Server,
-        yielder: &'a Yielder<Wake, Wait>,
+        yielder: &'a Yielder<Arrival, Wait>,
         stream: TcpStream,
-        first: Wake,
+        first: Arrival,
     ) -> Link<'a> {
         let mut link = Link {
             server,
             yielder,
             stream,
-            client: Client {
-                id: server.next_client(),
-                name: Box::default(),
-                course: Course::On,
-            },
-            parser: Parser::new(server.options.max_request.0),
+            course: Course::On,
+            parser: Parser::new(server.options.max_request),
             input: Vec::new(),
             start: 0,
             state: Input::Open,
-            output: Reply::new(server.options.max_reply.0),
+            output: Reply::new(server.options.max_reply),
             under_way: 0,
             counted: 0,
         };
-        if link.learn(first).is_err() {
-            link.client.course = Course::Ends;
-        }
+        link.learn(first);
         link
     }
 
     /// Serves requests until one side ends the connection.
     ///
     /// # Errors
-    /// If the client disconnected, or the connection was closed from outside.
+    /// If the client disconnected.
     pub fn serve(&mut self) -> Result<(), Gone> {
-        while self.client.course == Course::On {
+        while self.course == Course::On {
             let length = self.next_request()?;
             self.run();
             self.start += length;
@@ -154,7 +139,8 @@ impl<'a> Link<'a> {
 
     fn refuse(&mut self, error: ProtocolError) -> Result<usize, Gone> {
         self.server.stats.protocol_errors.fetch_add(1, Relaxed);
-        self.output.error(&format_args!("ERR {error}"));
+        self.output
+            .error(&format_args!("ERR Protocol error: {error}"));
         self.flush()?;
         Err(Gone)
     }
@@ -169,10 +155,10 @@ impl<'a> Link<'a> {
         self.output.prepare(REPLY_BYTES);
         let mut session = Session {
             server: self.server,
-            client: &mut self.client,
+            course: &mut self.course,
         };
-        match commands::choose(arguments) {
-            Ok(command) if command.place == Place::Thread => self
+        match choose(arguments) {
+            Ok(command) if matches!(command.handler, Handler::Long(_)) => self
                 .yielder
                 .on_parent_stack(|| run(command, &mut session, arguments, &mut self.output)),
             Ok(command) => run(command, &mut session, arguments, &mut self.output),
@@ -185,7 +171,7 @@ impl<'a> Link<'a> {
     /// The connection's semaphore: waits until another request may be in progress.
     fn acquire(&mut self) -> Result<(), Gone> {
         let options = &self.server.options;
-        let full = self.output.bytes().len() >= options.max_unsent.0;
+        let full = self.output.bytes().len() >= options.max_unsent;
         if full || self.under_way >= options.max_requests {
             self.flush()?;
         }
@@ -214,7 +200,7 @@ impl<'a> Link<'a> {
     /// Appends the client's next bytes to `input`. Sends the pending replies before any wait.
     fn fill(&mut self) -> Result<(), Gone> {
         if self.state == Input::Drained {
-            self.await_batch()?;
+            self.await_batch();
             self.flush()?;
         }
         // Each may have waited and received an event for more input, which is not announced twice.
@@ -225,7 +211,7 @@ impl<'a> Link<'a> {
         let room = self.input.capacity() - self.input.len();
         match rustix::io::read(&self.stream, spare_capacity(&mut self.input)) {
             Ok(0) => return Err(Gone),
-            Ok(count) => self.note_read(count < room)?,
+            Ok(count) => self.note_read(count < room),
             Err(rustix::io::Errno::AGAIN) => self.state = Input::Drained,
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => return Err(Gone),
@@ -235,23 +221,21 @@ impl<'a> Link<'a> {
 
     /// Lets the requests that arrived at the same time run first. Their replies then leave
     /// together, so a sleeping client on another core is woken only once.
-    fn await_batch(&mut self) -> Result<(), Gone> {
-        if self.output.bytes().is_empty() {
-            return Ok(());
+    fn await_batch(&mut self) {
+        if !self.output.bytes().is_empty() {
+            self.release_input();
+            self.wait(Need::Batch);
         }
-        self.release_input();
-        self.wait(Need::Batch)
     }
 
     /// A short read means that all input was read. After a full one, the other connections have
     /// their turn.
-    fn note_read(&mut self, short: bool) -> Result<(), Gone> {
+    fn note_read(&mut self, short: bool) {
         match self.state {
             Input::Ending => {}
             _ if short => self.state = Input::Drained,
-            _ => self.wait(Need::Turn)?,
+            _ => self.wait(Need::Turn),
         }
-        Ok(())
     }
 
     /// Makes room in `input` for more.
@@ -276,7 +260,8 @@ impl<'a> Link<'a> {
             self.output.clear(0);
         }
         self.count()?;
-        self.wait(need)
+        self.wait(need);
+        Ok(())
     }
 
     /// Shrinks `input` to the bytes that are not run yet.
@@ -298,12 +283,11 @@ impl<'a> Link<'a> {
         if held == self.counted {
             return Ok(());
         }
-        let before = self.server.buffered.fetch_add(held, Relaxed);
-        self.server.buffered.fetch_sub(self.counted, Relaxed);
+        let sum = self.server.buffered.load(Relaxed) - self.counted + held;
+        self.server.buffered.store(sum, Relaxed);
         let grows = held > self.counted;
         self.counted = held;
-        let most = self.server.options.client_memory.0;
-        if grows && before + held > most {
+        if grows && sum > self.server.options.client_memory {
             let text = b"-ERR the memory for unfinished requests and unsent replies is used up\r\n";
             // Only if it can be written at once: no buffer is kept for this client.
             let _ = self.stream.write(text);
@@ -312,24 +296,20 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    fn wait(&mut self, need: Need) -> Result<(), Gone> {
+    fn wait(&mut self, need: Need) {
         let here = 0u8;
         let mark = std::ptr::from_ref(&here) as usize;
-        let wake = self.yielder.suspend(Wait { need, mark });
-        self.learn(wake)
+        let arrival = self.yielder.suspend(Wait { need, mark });
+        self.learn(arrival);
     }
 
     /// Takes note of a wake-up's news about the input.
-    fn learn(&mut self, wake: Wake) -> Result<(), Gone> {
-        match wake {
-            Wake::Close => return Err(Gone),
-            Wake::Ready(arrival) if arrival.hangup => self.state = Input::Ending,
-            Wake::Ready(arrival) if arrival.input && self.state == Input::Drained => {
-                self.state = Input::Open;
-            }
-            Wake::Ready(_) => {}
+    fn learn(&mut self, arrival: Arrival) {
+        if arrival.hangup {
+            self.state = Input::Ending;
+        } else if arrival.input && self.state == Input::Drained {
+            self.state = Input::Open;
         }
-        Ok(())
     }
 }
 
@@ -339,25 +319,16 @@ impl Drop for Link<'_> {
     }
 }
 
-fn run(
-    command: &commands::Command,
-    session: &mut Session<'_>,
-    arguments: Arguments<'_>,
-    reply: &mut Reply,
-) {
-    match command.handler {
-        Handler::Session(handler) => {
-            let outcome = handler(session, arguments, reply);
-            commands::settle(outcome, reply);
+fn run(command: &Command, session: &mut Session<'_>, arguments: Arguments<'_>, reply: &mut Reply) {
+    let server = session.server;
+    let outcome = match command.handler {
+        Handler::Growth(_) if server.is_full() => Err(Refusal::OutOfMemory),
+        Handler::Data(handler) | Handler::Growth(handler) => {
+            handler(&mut server.store(), arguments, reply)
         }
-        Handler::Data(handler) => {
-            let mut store = session.server.store();
-            if command.memory == Memory::Grows && session.server.is_full(&store) {
-                return reply.fail(&Refusal::OutOfMemory);
-            }
-            commands::run_data(handler, &mut store, arguments, reply);
-        }
-    }
+        Handler::Session(handler) | Handler::Long(handler) => handler(session, arguments, reply),
+    };
+    settle(outcome, reply);
 }
 
 /// Replies to input that is no command. Cuts off a web browser, as redis does, because the body of
@@ -370,7 +341,7 @@ fn decline(
 ) {
     let name = arguments.at(0);
     if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
-        session.client.course = Course::Ends;
+        *session.course = Course::Ends;
         return;
     }
     reply.fail(refusal);

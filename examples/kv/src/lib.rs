@@ -6,14 +6,14 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`options`], [`limits`] | the command line, and the descriptors that it needs |
-//! | [`server`] | what all threads share; start and end |
-//! | [`worker`] | one thread: the event loop, its connections, its timers |
+//! | [`worker`] | the event loop, its connections and its timer |
 //! | [`connection`] | one coroutine: reads a request, runs it, replies |
-//! | [`request`], [`reply`] | the protocol's two directions |
 //! | [`commands`] | a table of commands, and a function for each |
-//! | [`store`] | keys, values, deadlines; without sockets or a clock of its own |
+//! | [`server`] | what the event loop, the connections and the commands share |
 //! | [`stack`] | the stacks that coroutines run on |
+//! | [`store`] | keys and values, without sockets |
+//! | [`request`], [`reply`] | the protocol's two directions |
+//! | [`options`], [`limits`] | the command line, and the descriptors that it needs |
 
 pub mod commands;
 pub mod connection;

@@ -3,17 +3,15 @@
 use anyhow::{Context as _, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors besides the connections: standard streams, listeners, and those that threads poll
-/// with.
-const OTHERS: u64 = 32;
+/// Descriptors besides the connections: standard streams, the listener, and epoll's.
+const OTHERS: u64 = 36;
 
-/// Raises the soft limit on open files to what `clients` connections and `threads` threads need.
+/// Raises the soft limit on open files to what `clients` connections need.
 ///
 /// # Errors
 /// If the hard limit is lower; the text says what to do.
-pub fn allow(clients: u32, threads: u16) -> anyhow::Result<()> {
-    let others = OTHERS + 4 * u64::from(threads);
-    let needed = u64::from(clients) + others;
+pub fn allow(clients: u32) -> anyhow::Result<()> {
+    let needed = u64::from(clients) + OTHERS;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|current| current >= needed) {
         return Ok(());
@@ -23,7 +21,7 @@ pub fn allow(clients: u32, threads: u16) -> anyhow::Result<()> {
             "--maxclients {clients} needs {needed} open files, but the hard limit is {most}. \
              Either start with --maxclients {}, or raise the limit before (as root: `ulimit -Hn {needed}`, \
              in a unit of systemd: LimitNOFILE={needed}).",
-            most.saturating_sub(others).max(1)
+            most.saturating_sub(OTHERS).max(1)
         );
     }
     let wanted = Rlimit {

@@ -1,9 +1,7 @@
 //! The command line.
 
 use clap::Parser;
-use std::fmt;
 use std::net::IpAddr;
-use std::str::FromStr;
 
 /// An in-memory key-value store that speaks the Redis protocol; one coroutine per connection.
 #[derive(Clone, Debug, Parser)]
@@ -15,9 +13,6 @@ pub struct Options {
     /// The address to listen on. There are no passwords: keep it on a network you trust
     #[arg(long, default_value = "127.0.0.1")]
     pub bind: IpAddr,
-    /// Threads that serve connections
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub threads: u16,
     /// Connections at a time; more are refused
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub maxclients: u32,
@@ -25,63 +20,24 @@ pub struct Options {
     #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_requests: u32,
     /// Bytes of replies after which a connection's next request waits until they are sent
-    #[arg(long, default_value = "64kb")]
-    pub max_unsent: Bytes,
-    /// Longest request in bytes, at most 1gb; a longer one ends its connection
-    #[arg(long, default_value = "64mb")]
-    pub max_request: Bytes,
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10)]
+    pub max_unsent: usize,
+    /// Longest request in bytes, at most 1 GiB; a longer one ends its connection
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    pub max_request: usize,
     /// Longest reply in bytes; a longer one becomes an error
-    #[arg(long, default_value = "512mb")]
-    pub max_reply: Bytes,
+    #[arg(long, value_name = "BYTES", default_value_t = 512 << 20)]
+    pub max_reply: usize,
     /// Total bytes of unfinished requests and unsent replies of all connections; those that would
     /// need more are closed
-    #[arg(long, default_value = "512mb")]
-    pub client_memory: Bytes,
+    #[arg(long, value_name = "BYTES", default_value_t = 512 << 20)]
+    pub client_memory: usize,
     /// Bytes of keys and values after which writes are refused; 0 for no limit
-    #[arg(long, default_value = "0")]
-    pub maxmemory: Bytes,
-    /// Close a connection that is silent for this many seconds; 0 for never
-    #[arg(long, default_value_t = 0)]
-    pub timeout: u32,
-    /// Address space of a connection's stack, including its guard page
-    #[arg(long, default_value = "16kb")]
-    pub stack_size: Bytes,
-    /// Measure how deep stacks get, and report it in INFO; touches every page of every stack
-    #[arg(long)]
-    pub measure_depth: bool,
-}
-
-/// A number of bytes in redis's notation: 100, 64kb, 1gb. A kb is 1,024 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes(pub usize);
-
-impl FromStr for Bytes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Bytes, String> {
-        let small = text.to_ascii_lowercase();
-        let digits = small.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-        let unit = match &small[digits.len()..] {
-            "" | "b" => 1,
-            "k" | "kb" => 1 << 10,
-            "m" | "mb" => 1 << 20,
-            "g" | "gb" => 1 << 30,
-            other => return Err(format!("no unit of bytes: {other}")),
-        };
-        let number: usize = digits
-            .parse()
-            .map_err(|_| format!("no number of bytes: {text}"))?;
-        number
-            .checked_mul(unit)
-            .map(Bytes)
-            .ok_or_else(|| format!("too many bytes: {text}"))
-    }
-}
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(out)
-    }
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub maxmemory: usize,
+    /// Address space of a connection's stack in bytes, including its guard page
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 10)]
+    pub stack_size: usize,
 }
 
 #[cfg(test)]
@@ -92,15 +48,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Options::command().debug_assert();
-    }
-
-    #[test]
-    fn bytes_have_units() {
-        for (text, bytes) in [("0", 0), ("100", 100), ("64kb", 65_536), ("1G", 1 << 30)] {
-            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
-        }
-        for text in ["", "kb", "1tb", "-1", "99999999999gb"] {
-            assert!(text.parse::<Bytes>().is_err(), "{text}");
-        }
     }
 }

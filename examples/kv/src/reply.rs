@@ -84,11 +84,6 @@ impl Reply {
         self.put(&[b"$-1\r\n"]);
     }
 
-    /// The null array.
-    pub fn null_array(&mut self) {
-        self.put(&[b"*-1\r\n"]);
-    }
-
     /// A bulk string, or null.
     pub fn optional(&mut self, bytes: Option<&[u8]>) {
         match bytes {

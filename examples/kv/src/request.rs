@@ -1,13 +1,8 @@
 //! Requests: from the bytes of a connection to the arguments of a command.
 //!
-//! Arguments are ranges of the connection's buffer, so nothing is copied. The crate
-//! `redis-protocol` decodes each bulk string. This module reads the array around them element by
-//! element. So a request that arrives in many pieces is not read again from its start, arrays do
-//! not nest, and a claimed length reserves no memory.
-
-use redis_protocol::resp2::decode::decode_range;
-use redis_protocol::resp2::types::RangeFrame;
-use std::fmt;
+//! Arguments are ranges of the connection's buffer, so nothing is copied. The parser reads an array
+//! element by element. So a request that arrives in many pieces is not read again from its start,
+//! arrays do not nest, and a claimed length reserves no memory.
 
 /// The longest incomplete line that is waited for, in bytes.
 const MAX_LINE: usize = 64 << 10;
@@ -18,42 +13,23 @@ pub const MAX_ARGUMENTS: usize = 1 << 20;
 /// The longest `*N` or `$N`, with room for every number in range.
 const MAX_HEADER: usize = 32;
 
-/// Why a connection is closed: the bytes that follow are ambiguous.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProtocolError {
-    /// A line of plain text that does not end.
-    InlineTooBig,
-    /// `*` without a line end.
-    ArrayHeaderTooBig,
-    /// `*` without a number, or with one out of range.
-    ArrayLength,
-    /// Another byte in place of `$`.
-    NotBulk(u8),
-    /// `$` without a line end.
-    BulkHeaderTooBig,
-    /// `$` without a number, with one out of range, or with data that do not end there.
-    BulkLength,
-    /// The request is longer than the server accepts.
-    RequestTooBig,
-}
+/// Why a connection is closed, in redis's words: the bytes that follow are ambiguous.
+pub type ProtocolError = &'static str;
 
-impl fmt::Display for ProtocolError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            ProtocolError::InlineTooBig => "too big inline request",
-            ProtocolError::ArrayHeaderTooBig => "too big mbulk count string",
-            ProtocolError::ArrayLength => "invalid multibulk length",
-            ProtocolError::NotBulk(byte) => {
-                let letter = byte.escape_ascii();
-                return write!(out, "Protocol error: expected '$', got '{letter}'");
-            }
-            ProtocolError::BulkHeaderTooBig => "too big bulk count string",
-            ProtocolError::BulkLength => "invalid bulk length",
-            ProtocolError::RequestTooBig => "too big request",
-        };
-        write!(out, "Protocol error: {text}")
-    }
-}
+/// A line of plain text that does not end.
+pub const INLINE_TOO_BIG: ProtocolError = "too big inline request";
+/// `*` without a line end.
+pub const ARRAY_HEADER_TOO_BIG: ProtocolError = "too big mbulk count string";
+/// `*` without a number, or with one out of range.
+pub const ARRAY_LENGTH: ProtocolError = "invalid multibulk length";
+/// Another byte in place of `$`.
+pub const NOT_BULK: ProtocolError = "expected '$'";
+/// `$` without a line end.
+pub const BULK_HEADER_TOO_BIG: ProtocolError = "too big bulk count string";
+/// `$` without a number, with one out of range, or with data that do not end there.
+pub const BULK_LENGTH: ProtocolError = "invalid bulk length";
+/// The request is longer than the server accepts.
+pub const REQUEST_TOO_BIG: ProtocolError = "too big request";
 
 /// What the bytes so far form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +97,7 @@ impl Parser {
 
     fn incomplete(&self, bytes: &[u8]) -> Result<Progress, ProtocolError> {
         if bytes.len() > self.max_request {
-            return Err(ProtocolError::RequestTooBig);
+            return Err(REQUEST_TOO_BIG);
         }
         Ok(Progress::Incomplete)
     }
@@ -136,12 +112,12 @@ impl Parser {
     }
 
     fn array(&mut self, bytes: &[u8]) -> Result<bool, ProtocolError> {
-        let Some(line) = line(bytes, MAX_HEADER, ProtocolError::ArrayHeaderTooBig)? else {
+        let Some(line) = line(bytes, MAX_HEADER, ARRAY_HEADER_TOO_BIG)? else {
             return Ok(false);
         };
-        let count = number(&line[1..]).ok_or(ProtocolError::ArrayLength)?;
+        let count = number(&line[1..]).ok_or(ARRAY_LENGTH)?;
         if count > MAX_ARGUMENTS as i64 {
-            return Err(ProtocolError::ArrayLength);
+            return Err(ARRAY_LENGTH);
         }
         // A negative count is an empty request, as in redis.
         self.missing = Some(usize::try_from(count).unwrap_or(0));
@@ -153,7 +129,7 @@ impl Parser {
         let window = &bytes[..bytes.len().min(MAX_LINE)];
         let Some(end) = window.iter().position(|&byte| byte == b'\n') else {
             return match window.len() {
-                MAX_LINE => Err(ProtocolError::InlineTooBig),
+                MAX_LINE => Err(INLINE_TOO_BIG),
                 _ => Ok(false),
             };
         };
@@ -175,47 +151,29 @@ impl Parser {
         match rest.first() {
             None => return Ok(false),
             Some(b'$') => {}
-            Some(&other) => return Err(ProtocolError::NotBulk(other)),
+            Some(_) => return Err(NOT_BULK),
         }
-        match decode_range(rest) {
-            Ok(Some((RangeFrame::BulkString((start, end)), length))) => {
-                self.push(rest, start, end, length)
-            }
-            Ok(None) => self.wait_for_bulk(rest),
-            Ok(Some(_)) | Err(_) => Err(ProtocolError::BulkLength),
-        }
-    }
-
-    fn push(
-        &mut self,
-        rest: &[u8],
-        start: usize,
-        end: usize,
-        length: usize,
-    ) -> Result<bool, ProtocolError> {
-        if !rest[..length].ends_with(b"\r\n") {
-            return Err(ProtocolError::BulkLength);
-        }
-        if self.at + length > self.max_request {
-            return Err(ProtocolError::RequestTooBig);
-        }
-        let span = ((self.at + start) as u32, (self.at + end) as u32);
-        self.spans.push(span);
-        self.at += length;
-        self.missing = self.missing.map(|missing| missing - 1);
-        Ok(true)
-    }
-
-    /// An incomplete bulk string: checks that its length is acceptable.
-    fn wait_for_bulk(&self, rest: &[u8]) -> Result<bool, ProtocolError> {
-        let Some(line) = line(rest, MAX_HEADER, ProtocolError::BulkHeaderTooBig)? else {
+        let Some(line) = line(rest, MAX_HEADER, BULK_HEADER_TOO_BIG)? else {
             return Ok(false);
         };
         let length = number(&line[1..]).and_then(|length| usize::try_from(length).ok());
-        match length {
-            Some(length) if length <= self.max_request - self.at.min(self.max_request) => Ok(false),
-            _ => Err(ProtocolError::BulkLength),
+        let left = self.max_request.saturating_sub(self.at);
+        let length = length.filter(|&length| length <= left);
+        let (start, length) = (line.len() + 2, length.ok_or(BULK_LENGTH)?);
+        let Some(end) = rest.get(start + length..start + length + 2) else {
+            return Ok(false);
+        };
+        if end != b"\r\n" {
+            return Err(BULK_LENGTH);
         }
+        let start = self.at + start;
+        self.at = start + length + 2;
+        if self.at > self.max_request {
+            return Err(REQUEST_TOO_BIG);
+        }
+        self.spans.push((start as u32, (start + length) as u32));
+        self.missing = self.missing.map(|missing| missing - 1);
+        Ok(true)
     }
 }
 

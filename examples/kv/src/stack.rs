@@ -5,9 +5,6 @@ use anyhow::Context as _;
 use corosensei::stack::StackPointer;
 use std::rc::Rc;
 
-/// The value of unused bytes while depths are measured.
-const PAINT: u8 = 0xa5;
-
 /// Bytes below a noted address that the switch of stacks may use: the frames between the note and
 /// the switch, and the registers that it saves.
 const SWITCH_BYTES: usize = 512;
@@ -34,13 +31,9 @@ impl Stack {
     /// # Errors
     /// If the size is invalid, or memory or mappings are short.
     pub fn new(options: &Options) -> Result<Stack, neap::stack::StackError> {
-        let stack = neap::stack::Stack::new(options.stack_size.0)?;
+        let stack = neap::stack::Stack::new(options.stack_size)?;
         stack.set_owner(c"a connection of neap-kv");
-        let stack = Stack(Rc::new(stack));
-        if options.measure_depth {
-            stack.paint();
-        }
-        Ok(stack)
+        Ok(Stack(Rc::new(stack)))
     }
 
     /// Purges the pages below those that a parked coroutine uses; returns their bytes.
@@ -52,21 +45,6 @@ impl Stack {
         // SAFETY: the coroutine's stack pointer is less than SWITCH_BYTES below that variable, so
         // nothing below this address is in use, and the caller promises that it does not run.
         unsafe { self.0.trim((mark - SWITCH_BYTES) as *const u8) }
-    }
-
-    /// Bytes from its top to the lowest byte ever written, if it was painted.
-    pub fn depth(&self) -> usize {
-        // SAFETY: these bytes are the stack's and mapped; the thread that runs the coroutine is
-        // the one that reads, as the `Rc` does not leave it.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(self.0.limit().as_ptr().cast_const(), self.0.bytes())
-        };
-        bytes.len() - bytes.iter().take_while(|&&byte| byte == PAINT).count()
-    }
-
-    fn paint(&self) {
-        // SAFETY: these bytes are the stack's, and no coroutine runs on it yet.
-        unsafe { self.0.limit().write_bytes(PAINT, self.0.bytes()) };
     }
 }
 

@@ -1,7 +1,7 @@
 //! What locks need of the machine: atomics, a name for the calling thread, and the kernel's sleep
 //! on a word.
 //!
-//! `gate_models.rs` puts another machine in its place.
+//! `testing/gate_models.rs` puts another machine in its place.
 
 use super::errno::{self, keep_errno};
 pub(super) use crate::base::sync::plain::{AtomicPtr, AtomicUsize, Ordering};

@@ -2,8 +2,8 @@
 //! it, and a descriptor through which other processes find it.
 
 use super::Os;
-use super::calls;
 use super::errno::keep_errno;
+use super::file as calls;
 use super::linux::Linux;
 use super::thread::{self, FileIdentity};
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU8, Ordering};

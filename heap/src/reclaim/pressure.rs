@@ -3,9 +3,9 @@
 use super::state::{AT_REST, AT_WORK};
 use crate::base::sync::Ordering;
 use crate::cache::heap::Heap;
+use crate::os::cgroup::{self, GroupLimit};
 use crate::os::futex;
-use crate::os::linux::cgroup::{self, GroupLimit};
-use crate::os::linux::sandbox;
+use crate::os::sandbox;
 use crate::page::NEAR_PART;
 
 /// The part of its group's limit that the heap leaves to what it knows nothing of.

@@ -20,7 +20,7 @@ use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::cache::heap::HEAP;
 use crate::hook::{self, REQUESTS};
-use crate::os::linux::sandbox;
+use crate::os::sandbox;
 use crate::os::shared;
 use crate::page::Chores;
 use core::ops::Range;

@@ -26,14 +26,14 @@ use super::wakeup::{Ear, Words as _};
 use super::watch;
 use crate::base::sync::plain::AtomicU32;
 use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use crate::board::ThreadState;
 use crate::cache::heap::HEAP;
 use crate::hook;
-use crate::os::linux::sandbox;
+use crate::os::sandbox;
 use crate::os::{futex, shared, thread};
 use crate::page::Chores;
 use core::ffi::c_void;
 use core::ptr::null_mut;
+use neap_shared::board::ThreadState;
 
 pub(super) const AWAY: u32 = 0;
 const STARTING: u32 = 1;

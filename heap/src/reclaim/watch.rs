@@ -11,7 +11,7 @@ use super::wakeup::Rest;
 use crate::cache::heap::HEAP;
 use crate::hook::instruments;
 use crate::os::futex::Woken;
-use crate::os::linux::sandbox;
+use crate::os::sandbox;
 use crate::page::Chores;
 use crate::slab::Round;
 

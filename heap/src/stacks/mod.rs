@@ -23,22 +23,17 @@
 //! [`Os::install_guard`]: crate::os::Os::install_guard
 //! [`Os::protect`]: crate::os::Os::protect
 
-mod error;
 mod guard;
 mod list;
 pub mod overflow;
 mod pool;
 mod record;
 mod release;
-mod size;
 pub mod stack;
-mod store;
 #[cfg(test)]
+#[path = "../testing/stacks/mod.rs"]
 mod tests;
-mod totals;
 
-pub use error::{NotInUse, StackError};
+pub use guard::StackTotals;
 pub use pool::Pool;
-pub use record::{Overflow, Record, State, TAG};
-pub use size::Size;
-pub use totals::StackTotals;
+pub use record::{NotInUse, Overflow, Record, Size, StackError, State, TAG};

@@ -1,12 +1,11 @@
 //! Hands out stacks and takes them back.
 
-use super::error::{NotInUse, StackError};
 use super::guard;
+use super::guard::{Counts, StackTotals};
 use super::list::List;
-use super::record::{Overflow, Record, State, TAG, record};
-use super::size::{MOST_BYTES, SIZES, Size};
-use super::store::Store;
-use super::totals::{Counts, StackTotals};
+use super::record::{
+    MOST_BYTES, NotInUse, Overflow, Record, SIZES, Size, StackError, State, Store, TAG, record,
+};
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
@@ -78,24 +77,6 @@ impl Pool {
         // reference lives.
         let inner = unsafe { &mut *self.inner.get() };
         Locked { inner, _guard }
-    }
-
-    /// The figures now.
-    pub fn totals(&self) -> StackTotals {
-        let [used, idle, spare, recycled] = self.locked().figures();
-        let counts = &self.counts;
-        StackTotals {
-            used,
-            idle,
-            spare,
-            address: counts.address.load(Relaxed),
-            guards: counts.advised.load(Relaxed),
-            mapped_guards: counts.mapped.load(Relaxed),
-            created: counts.created.load(Relaxed),
-            recycled,
-            lost: counts.lost.load(Relaxed),
-            page_tables: counts.page_tables.load(Relaxed),
-        }
     }
 
     /// A stack of at least `bytes` of address space, guard included. Its contents are undefined.
@@ -224,6 +205,24 @@ impl Pool {
     /// the child.
     pub fn lock(&self) -> &FutexLock {
         &self.lock
+    }
+
+    /// The figures now.
+    pub fn totals(&self) -> StackTotals {
+        let [used, idle, spare, recycled] = self.locked().figures();
+        let counts = &self.counts;
+        StackTotals {
+            used,
+            idle,
+            spare,
+            address: counts.address.load(Relaxed),
+            guards: counts.advised.load(Relaxed),
+            mapped_guards: counts.mapped.load(Relaxed),
+            created: counts.created.load(Relaxed),
+            recycled,
+            lost: counts.lost.load(Relaxed),
+            page_tables: counts.page_tables.load(Relaxed),
+        }
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::guard;
 use super::pool::{Locked, Pool};
-use super::record::{Record, State};
-use super::size::{SIZES, Size};
+use super::record::{Record, SIZES, Size, State};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::{Os, Populated, Purged};

@@ -18,10 +18,10 @@ use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::page::STACK_BYTES;
 use crate::reclaim::start::end_slow_path;
-use crate::stats::StackFigures;
 use core::ffi::CStr;
 use core::mem;
 use core::ptr::NonNull;
+use neap_shared::stats::StackFigures;
 
 pub use super::{StackError, StackTotals};
 

@@ -1,14 +1,16 @@
 //! Serving observers: writes the figures, purges and switches sampling when other processes ask for
 //! it, within bounds on the time that this may take.
 
-use super::{AWAITED, BOARD, Inner, WORDS};
+use super::state::{AWAITED, BOARD, Inner};
+use super::words::WORDS;
 use crate::peek;
 use crate::{profile, survey};
 use neap_heap::base::sync::Ordering;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::hook::REQUESTS;
 use neap_heap::os::Os;
-use neap_heap::os::linux::{Linux, sandbox};
+use neap_heap::os::linux::Linux;
+use neap_heap::os::sandbox;
 use neap_heap::os::{shared, thread};
 use neap_heap::reclaim::thread as purge;
 use neap_heap::slab::Round;
@@ -163,8 +165,14 @@ pub(super) fn write(inner: &mut Inner, ask: u64) {
     BOARD.written_at.store(HEAP.now_ms(), Ordering::Relaxed);
 }
 
+/// Whether an observer awaits the last figures.
+pub(crate) fn is_awaited() -> bool {
+    let is_watched = || WORDS.is_set() && !shared::is_inherited() && rest_ms() != u64::MAX;
+    AWAITED.load(Ordering::Relaxed) || is_watched()
+}
+
 /// Time until the figures are due, in ms; `u64::MAX` without a watching observer.
-pub(crate) fn rest_ms() -> u64 {
+fn rest_ms() -> u64 {
     let Some((lease, interval)) = WORDS.lease() else {
         return u64::MAX;
     };

@@ -15,10 +15,10 @@ use neap_shared::board::{
 use neap_shared::stats::Snapshot;
 
 /// The board's words, wherever it is ([`REQUESTS`]).
-pub(super) struct Words;
+pub(crate) struct Words;
 
 /// See [`Words`].
-pub(super) static WORDS: Words = Words;
+pub(crate) static WORDS: Words = Words;
 
 const _: () = assert!(size_of::<Coarse>() == MIRROR_WORDS * 8);
 
@@ -116,7 +116,7 @@ impl Words {
     }
 
     /// Writes the rate in force.
-    pub(super) fn write_rate(&self, rate: u64) {
+    pub(crate) fn write_rate(&self, rate: u64) {
         self.store_word(SERVED_AT + offset_of!(Served, sample_rate), rate);
     }
 

@@ -12,7 +12,8 @@ mod pace;
 mod region;
 mod table;
 
-use crate::{attach, unwind};
+use crate::attach::words::WORDS;
+use crate::unwind;
 use core::ops::RangeInclusive;
 use core::ptr::{self, NonNull};
 use draws::{SAMPLER, chance};
@@ -22,14 +23,14 @@ use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Cache;
 use neap_heap::hook::begin_sampling;
 use neap_heap::init::entered;
-use neap_heap::os::linux::sandbox;
 use neap_heap::os::lock::Lock;
-use neap_heap::page::{Place, Use};
+use neap_heap::os::sandbox;
+use neap_heap::page::Place;
 use neap_heap::reclaim::thread as purge;
 use neap_heap::slab::class::Class;
 use neap_shared::board::Refusal;
 use neap_shared::sites::{FRAMES, PARTS};
-use region::REGION;
+use region::{REGION, Weight};
 
 /// Allowed rates, in bytes. At a lower rate, almost every block would get a span of its own. At a
 /// higher one, the number of small blocks between two samples would overflow 32 bits.
@@ -55,24 +56,6 @@ struct Sample {
     /// The block.
     base: usize,
     weight: Weight,
-}
-
-/// What a sample adds to its site, and its free subtracts again.
-#[derive(Clone, Copy)]
-struct Weight {
-    site: u32,
-    /// In [`PARTS`].
-    objects: u64,
-    /// Bytes asked for.
-    bytes: u64,
-    /// Usable bytes.
-    usable: u64,
-}
-
-impl Weight {
-    fn amounts(&self) -> [u64; 3] {
-        [self.objects, self.bytes, self.usable]
-    }
 }
 
 impl Sample {
@@ -115,7 +98,7 @@ pub fn set_rate(rate: u64) -> Refusal {
     begin_sampling();
     SAMPLER.set_rate(rate);
     REGION.note_rate(rate);
-    attach::note_sampling(rate);
+    WORDS.write_rate(rate);
     Refusal::None
 }
 
@@ -131,7 +114,7 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> Option<*mut u8> 
 }
 
 fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
-    let span = HEAP.pages.alloc(1, 1, Use::Large, class.bytes())?;
+    let span = HEAP.take_apart(class)?;
     span.place.note(ptr::null_mut());
     record(&span.place, size, class.bytes(), rate);
     span.place.set_tag(Tag::SAMPLED.byte());
@@ -169,10 +152,15 @@ pub(super) fn note_freed(place: &Place<'_>) {
 
 /// Records that the block at `place` was sampled at `rate` bytes.
 fn record(place: &Place<'_>, size: usize, usable: usize, rate: u64) {
-    let room = HEAP.take_meta(size_of::<Sample>());
-    let Some(sample) = room.map(NonNull::cast::<Sample>) else {
-        return;
-    };
+    if let Some(room) = HEAP.take_meta(size_of::<Sample>()) {
+        fill(room.cast(), place, [size, usable], rate);
+    }
+}
+
+/// Fills a new sample in. A call of its own: the frames do not stand on the stack while memory for
+/// the sample is made, which is the deepest that an allocation goes.
+#[inline(never)]
+fn fill(sample: NonNull<Sample>, place: &Place<'_>, [size, usable]: [usize; 2], rate: u64) {
     let mut frames = [0; FRAMES];
     let depth = match may_look() {
         true => unwind::capture(&mut frames),

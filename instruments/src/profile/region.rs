@@ -1,19 +1,20 @@
 //! The region of sites: written under a lock, read by other processes at any time.
 
-use super::Weight;
 use super::maps::Maps;
 use super::table::Table;
-use crate::attach;
+use crate::attach::monitor;
 use core::mem::offset_of;
 use core::ptr;
 use neap_heap::base::sync::UnsafeCell;
 use neap_heap::base::sync::plain::{AtomicBool, AtomicU64, Ordering};
 use neap_heap::cache::heap::HEAP;
 use neap_heap::os::Os;
-use neap_heap::os::linux::{Linux, sandbox};
+use neap_heap::os::linux::Linux;
 use neap_heap::os::lock::{Lock, Rank};
+use neap_heap::os::sandbox;
 use neap_heap::os::shared::{self, Shared};
 use neap_heap::os::thread;
+use neap_shared::board::KIND_PROFILE;
 use neap_shared::sites::{
     BYTES, FRAMES, Head, MAGIC, MAPS_AT, MAPS_BYTES, MOST_SITES, NAME, SITES_AT, Site, VERSION,
     site_at,
@@ -33,6 +34,24 @@ pub(super) static REGION: Region = Region {
     }),
     live: [const { AtomicU64::new(0) }; 2],
 };
+
+/// What a sample adds to its site, and its free subtracts again.
+#[derive(Clone, Copy)]
+pub(super) struct Weight {
+    pub(super) site: u32,
+    /// In [`PARTS`].
+    pub(super) objects: u64,
+    /// Bytes asked for.
+    pub(super) bytes: u64,
+    /// Usable bytes.
+    pub(super) usable: u64,
+}
+
+impl Weight {
+    fn amounts(&self) -> [u64; 3] {
+        [self.objects, self.bytes, self.usable]
+    }
+}
 
 /// Whether the region was ever opened; a fork's child checks only this.
 #[unsafe(link_section = "neap_fork")]
@@ -163,7 +182,7 @@ impl Inner {
         self.random = thread::now_ns() | 1;
         self.write_head();
         self.set_head(offset_of!(Head, began_ms), now_ms());
-        attach::tell_of_profile(&shared);
+        monitor::tell(&shared, KIND_PROFILE);
         true
     }
 
@@ -320,7 +339,7 @@ impl Inner {
             self.set_head(offset_of!(Head, changed_ms), now_ms());
             self.set_head(offset_of!(Head, maps_bytes), self.maps.written() as u64);
             self.begin_sums();
-            attach::tell_of_profile(&own);
+            monitor::tell(&own, KIND_PROFILE);
         }
         parents.close();
         // SAFETY: nothing holds its address any longer.

@@ -1,6 +1,5 @@
 //! The few figures that glibc's `mallinfo` reports, from counters alone.
 
-use super::class_of;
 use crate::check;
 use neap_heap::cache::heap::{HEAP, sampled_class};
 use neap_heap::cache::magazine::Tag;
@@ -75,7 +74,8 @@ impl Brief {
 
 /// Bytes of a slab's blocks that the slab has handed out.
 fn bytes_out(place: &Place<'_>) -> u64 {
-    let Some(class) = class_of(place.tag()) else {
+    // SAFETY: a byte of the tag table.
+    let Some(class) = unsafe { Tag::from_byte(place.tag()) }.class() else {
         // Being cut into blocks, or given up.
         return 0;
     };

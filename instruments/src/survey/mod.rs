@@ -14,10 +14,9 @@ use crate::{check, sizes};
 use core::mem::MaybeUninit;
 use neap_heap::base::units::SLICE_SHIFT;
 use neap_heap::cache::heap::{HEAP, Mode};
-use neap_heap::cache::magazine::Tag;
 use neap_heap::os::Os;
 use neap_heap::os::linux::{self, Linux};
-use neap_heap::os::{scratch, thread};
+use neap_heap::os::{own_stack, thread};
 use neap_heap::page::{Totals, Use};
 use neap_heap::slab::class::Class;
 use neap_heap::stacks::stack;
@@ -40,7 +39,7 @@ pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
     static UNKNOWN: MaybeUninit<Snapshot> = MaybeUninit::zeroed();
     let mut report = Some(report);
     let mut say = |figures: &Snapshot| report.take().map(|report| report(figures));
-    let said = scratch::with(|figures| {
+    let said = own_stack::with(|figures| {
         snapshot_into(figures);
         say(figures)
     });
@@ -138,10 +137,4 @@ fn sum_up(figures: &mut Snapshot) {
         .saturating_sub(held.large_blocks as u64);
     let in_slabs = (held.bytes - held.large_bytes) as u64;
     figures.live = figures.live.saturating_sub(in_slabs) + figures.large_bytes;
-}
-
-/// The class of the slab whose slice has this tag.
-fn class_of(tag: u8) -> Option<Class> {
-    // SAFETY: a byte of the tag table.
-    unsafe { Tag::from_byte(tag) }.class()
 }

@@ -1,6 +1,5 @@
 //! The sums that the ledger is derived from.
 
-use super::class_of;
 use crate::profile;
 use core::ops::Range;
 use neap_heap::base::units::SLICE_BYTES;
@@ -98,7 +97,8 @@ impl<'r> Tally<'r> {
     }
 
     fn slab(&mut self, figures: &mut Snapshot, place: &Place<'_>, pages: Pages) {
-        let Some(class) = class_of(place.tag()) else {
+        // SAFETY: a byte of the tag table.
+        let Some(class) = unsafe { Tag::from_byte(place.tag()) }.class() else {
             // Being cut into blocks, or given up.
             self.ledger.slab_free += self.bytes_of(pages.resident);
             return;

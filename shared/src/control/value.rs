@@ -1,6 +1,7 @@
 //! Reading and naming the values of options.
 
-use super::{Kind, SWITCH, nearest};
+use super::nearest::nearest;
+use super::options::{Kind, SWITCH};
 use core::fmt;
 
 /// An accepted value.

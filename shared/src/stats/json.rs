@@ -1,6 +1,6 @@
 //! The figures for programs.
 
-use super::{Counted, Snapshot, USE_NAMES};
+use super::snapshot::{Counted, Snapshot, USE_NAMES};
 use core::fmt::{self, Write};
 
 /// The line of `--stats=json`: one object, without the braces' outer line feed.

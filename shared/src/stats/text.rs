@@ -1,6 +1,7 @@
 //! The figures for people.
 
-use super::{Bytes, Counted, Snapshot, USE_NAMES};
+use super::bytes::Bytes;
+use super::snapshot::{Counted, Snapshot, USE_NAMES};
 use crate::ledger::Ledger;
 use core::fmt;
 

@@ -237,7 +237,11 @@ fn patterns_that_match_nothing_or_are_none() {
         "{failure}"
     );
     let failure = check_pattern("(((").unwrap_err();
-    assert!(failure.to_string().ends_with("unclosed group"), "{failure}");
+    let text = failure.to_string();
+    assert!(
+        text.ends_with("is none: found open group without closing ')'"),
+        "{text}"
+    );
     assert!(check_pattern("^a|b$").is_ok());
 }
 

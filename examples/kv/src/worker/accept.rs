@@ -1,4 +1,4 @@
-//! New connections: counted, refused above the limit, distributed.
+//! New connections: counted, and refused above the limit.
 
 use crate::server::Server;
 use anyhow::Context as _;
@@ -25,8 +25,6 @@ enum Queue {
 pub(super) struct Door {
     listener: TcpListener,
     queue: Queue,
-    /// The thread that gets the next connection.
-    next: usize,
 }
 
 impl Door {
@@ -41,7 +39,6 @@ impl Door {
         Ok(Door {
             listener,
             queue: Queue::Waiting,
-            next: 0,
         })
     }
 
@@ -58,35 +55,35 @@ impl Door {
         self.queue == Queue::Stuck
     }
 
-    /// Accepts a batch, and distributes it.
-    pub(super) fn open(&mut self, server: &Server) {
+    /// Accepts a batch, and passes those within the limit to `begin`.
+    pub(super) fn open(&mut self, server: &Server, mut begin: impl FnMut(TcpStream)) {
         for _ in 0..BATCH {
             if self.queue == Queue::Empty {
                 return;
             }
             match self.listener.accept() {
-                Ok((stream, _)) => self.welcome(stream, server),
+                Ok((stream, _)) => {
+                    self.queue = Queue::Waiting;
+                    welcome(stream, server).into_iter().for_each(&mut begin);
+                }
                 Err(error) => self.queue = after(error.kind()),
             }
         }
     }
+}
 
-    fn welcome(&mut self, mut stream: TcpStream, server: &Server) {
-        self.queue = Queue::Waiting;
-        if server.clients.load(Relaxed) >= server.options.maxclients as usize {
-            server.stats.rejected.fetch_add(1, Relaxed);
-            // A new socket has room for a line; if not, the close has to suffice.
-            let _ = stream.write(b"-ERR max number of clients reached\r\n");
-            return;
-        }
-        server.stats.connections.fetch_add(1, Relaxed);
-        server.clients.fetch_add(1, Relaxed);
-        // Replies are written whole. A broken socket shows at the first read.
-        let _ = stream.set_nodelay(true);
-        let inboxes = server.inboxes();
-        self.next = (self.next + 1) % inboxes.len();
-        inboxes[self.next].post(stream);
+fn welcome(mut stream: TcpStream, server: &Server) -> Option<TcpStream> {
+    if server.clients.load(Relaxed) >= server.options.maxclients as usize {
+        server.stats.rejected.fetch_add(1, Relaxed);
+        // A new socket has room for a line; if not, the close has to suffice.
+        let _ = stream.write(b"-ERR max number of clients reached\r\n");
+        return None;
     }
+    server.stats.connections.fetch_add(1, Relaxed);
+    server.clients.fetch_add(1, Relaxed);
+    // Replies are written whole. A broken socket shows at the first read.
+    let _ = stream.set_nodelay(true);
+    Some(stream)
 }
 
 fn after(error: ErrorKind) -> Queue {

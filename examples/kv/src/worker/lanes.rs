@@ -1,6 +1,6 @@
-//! A thread's connections, each a coroutine in a lane.
+//! The connections, each a coroutine in a lane.
 
-use crate::connection::{Arrival, Gone, Link, Need, Wait, Wake};
+use crate::connection::{Arrival, Gone, Link, Need, Wait};
 use crate::server::Server;
 use crate::stack::Stack;
 use corosensei::{Coroutine, CoroutineResult};
@@ -8,10 +8,10 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use slab::Slab;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-type Routine = Coroutine<Wake, Wait, Result<(), Gone>, Stack>;
+type Routine = Coroutine<Arrival, Wait, Result<(), Gone>, Stack>;
 
 struct Lane {
     routine: Routine,
@@ -19,15 +19,8 @@ struct Lane {
     stack: Stack,
     /// Events that arrived while it waited for another one.
     arrival: Arrival,
-    parked_at: u64,
-    trim: Trim,
-}
-
-/// Whether a parked coroutine's stack has been trimmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trim {
-    Due,
-    Done,
+    /// Since when it waits on a stack that is not trimmed.
+    untrimmed: Option<u64>,
 }
 
 impl Lane {
@@ -36,12 +29,12 @@ impl Lane {
         // when it was.
         let bytes = unsafe { self.stack.trim(self.wait.mark) };
         server.stats.trimmed_bytes.fetch_add(bytes as u64, Relaxed);
-        self.trim = Trim::Done;
+        self.untrimmed = None;
     }
 }
 
 pub(super) struct Lanes {
-    server: Arc<Server>,
+    server: Rc<Server>,
     lanes: Slab<Lane>,
     /// Those that let other connections have their turn.
     turns: VecDeque<usize>,
@@ -52,7 +45,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    pub(super) fn new(server: Arc<Server>) -> Lanes {
+    pub(super) fn new(server: Rc<Server>) -> Lanes {
         Lanes {
             server,
             lanes: Slab::new(),
@@ -84,7 +77,7 @@ impl Lanes {
             return;
         };
         self.stirred = true;
-        let server = Arc::clone(&self.server);
+        let server = Rc::clone(&self.server);
         let routine = Coroutine::with_stack(stack.clone(), move |yielder, first| {
             Link::new(&server, yielder, stream, first).serve()
         });
@@ -96,8 +89,7 @@ impl Lanes {
             },
             stack,
             arrival: Arrival::default(),
-            parked_at: self.server.now(),
-            trim: Trim::Done,
+            untrimmed: None,
         });
     }
 
@@ -135,28 +127,16 @@ impl Lanes {
         }
     }
 
-    /// Ends all connections.
-    pub(super) fn close_all(&mut self) {
-        let keys: Vec<usize> = self.lanes.iter().map(|(key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.close(key));
-    }
-
-    /// Trims the stacks of connections parked for `long` milliseconds, and closes those silent for
-    /// too long. True if a later check could find more to do.
+    /// Trims the stacks of connections parked for `long` milliseconds. True if a later check could
+    /// find more to do.
     pub(super) fn look(&mut self, now: u64, long: u64) -> bool {
-        let timeout = u64::from(self.server.options.timeout) * 1_000;
-        let mut silent = Vec::new();
-        let mut again = timeout != 0 && !self.lanes.is_empty();
-        for (key, lane) in &mut self.lanes {
-            let parked = now.saturating_sub(lane.parked_at);
-            if timeout != 0 && parked >= timeout {
-                silent.push(key);
-            } else if lane.trim == Trim::Due && parked >= long {
+        let mut again = false;
+        for (_, lane) in &mut self.lanes {
+            if lane.untrimmed.is_some_and(|since| now >= since + long) {
                 lane.trim(&self.server);
             }
-            again |= lane.trim == Trim::Due;
+            again |= lane.untrimmed.is_some();
         }
-        silent.into_iter().for_each(|key| self.close(key));
         again
     }
 
@@ -166,40 +146,21 @@ impl Lanes {
         };
         self.stirred = true;
         let arrival = std::mem::take(&mut lane.arrival);
-        match lane.routine.resume(Wake::Ready(arrival)) {
+        match lane.routine.resume(arrival) {
             CoroutineResult::Return(_) => self.end(key),
             CoroutineResult::Yield(wait) => {
                 lane.wait = wait;
-                lane.parked_at = self.server.now();
-                lane.trim = Trim::Due;
+                lane.untrimmed = Some(self.server.now());
                 match wait.need {
                     Need::Turn => self.turns.push_back(key),
                     Need::Batch => self.batch.push(key),
                     Need::Input | Need::Room => {}
                 }
-                self.measure(key);
             }
         }
     }
 
-    fn measure(&self, key: usize) {
-        if self.server.options.measure_depth {
-            let depth = self.lanes[key].stack.depth();
-            self.server.depth.fetch_max(depth, Relaxed);
-        }
-    }
-
-    fn close(&mut self, key: usize) {
-        let Some(lane) = self.lanes.get_mut(key) else {
-            return;
-        };
-        // A coroutine waits in only one place, and this word ends the wait.
-        while let CoroutineResult::Yield(_) = lane.routine.resume(Wake::Close) {}
-        self.end(key);
-    }
-
     fn end(&mut self, key: usize) {
-        self.measure(key);
         drop(self.lanes.remove(key));
         if self.lanes.is_empty() {
             self.lanes.shrink_to_fit();

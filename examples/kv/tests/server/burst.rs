@@ -5,7 +5,6 @@ use crate::world::{Client, Server};
 
 pub fn all(add: Add<'_>) {
     add("two thousand connections come and go", come_and_go);
-    add("stacks stay shallow", depth);
     add("parked connections hold no buffers", parked);
 }
 
@@ -24,37 +23,6 @@ fn come_and_go() {
         server.wait_for("stacks_used", |stacks| stacks == 1);
     }
     assert_eq!(server.connect().ask("GET requests"), "4000");
-}
-
-fn depth() {
-    let server = Server::start(&["--measure-depth"]);
-    let mut client = server.connect();
-    let value = "v".repeat(100_000);
-    for number in 0..2_000 {
-        assert_eq!(
-            client.ask(&format!("SET k{number} {}", &value[..number * 7])),
-            "+OK"
-        );
-    }
-    for words in [
-        "COMMAND COUNT",
-        "RANDOMKEY",
-        "PEXPIRE k1 100000",
-        "INFO",
-        "MEMORY PURGE",
-        "APPEND k1 x",
-        "NOPE a b c d",
-        "FLUSHALL",
-    ] {
-        client.ask(words);
-    }
-    drop(client);
-    let deepest = server.figure("stacks_deepest");
-    let usable = (32 << 10) - 4_096;
-    assert!(
-        deepest > 512 && deepest < usable / 4 * 3,
-        "{deepest} of {usable} bytes"
-    );
 }
 
 fn parked() {

@@ -26,10 +26,7 @@ fn garbage() {
             "*x\r\n",
             "-ERR Protocol error: invalid multibulk length\r\n",
         ),
-        (
-            "*1\r\n:1\r\n",
-            "-ERR Protocol error: expected '$', got ':'\r\n",
-        ),
+        ("*1\r\n:1\r\n", "-ERR Protocol error: expected '$'\r\n"),
         (
             "*1\r\n$x\r\n",
             "-ERR Protocol error: invalid bulk length\r\n",
@@ -38,10 +35,7 @@ fn garbage() {
             "*1\r\n$2\r\nabcd",
             "-ERR Protocol error: invalid bulk length\r\n",
         ),
-        (
-            "*1\r\n\0\r\n",
-            "-ERR Protocol error: expected '$', got '\\x00'\r\n",
-        ),
+        ("*1\r\n\0\r\n", "-ERR Protocol error: expected '$'\r\n"),
     ] {
         let mut client = server.connect();
         client.send(bytes);
@@ -103,7 +97,7 @@ fn slowloris() {
 }
 
 fn common_limit() {
-    let server = Server::start(&["--client-memory", "1mb"]);
+    let server = Server::start(&["--client-memory", "1048576"]);
     let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     let part = format!("*2\r\n$4\r\nECHO\r\n$1000000\r\n{}", "x".repeat(100_000));
     for client in &mut clients {
@@ -133,13 +127,13 @@ fn unread() {
 }
 
 fn long_reply() {
-    let server = Server::start(&["--max-reply", "1mb"]);
+    let server = Server::start(&["--max-reply", "100000"]);
     let mut client = server.connect();
     let value = "v".repeat(400_000);
     assert_eq!(client.ask(&format!("SET k {value}")), "+OK");
-    client.send(request("MGET k k k k k k k k"));
+    client.send(request("GET k") + &request("GET none"));
     assert_eq!(client.reply(), "-ERR the reply exceeds --max-reply");
-    assert_eq!(client.ask("STRLEN k"), ":400000");
+    assert_eq!(client.reply(), "(nil)");
 }
 
 fn http() {
@@ -147,7 +141,7 @@ fn http() {
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: x\r\n\r\nSET stolen 1\r\n");
     assert_eq!(client.rest(), "");
-    assert_eq!(server.connect().ask("EXISTS stolen"), ":0");
+    assert_eq!(server.connect().ask("GET stolen"), "(nil)");
 }
 
 fn random_bytes() {

@@ -5,9 +5,8 @@ use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
 
 pub fn all() -> Vec<Trial> {
-    let tests: [(&str, &'static str, fn()); 3] = [
+    let tests: [(&str, &'static str, fn()); 2] = [
         ("redis-cli talks to it", "redis-cli", cli),
-        ("redis-cli scans all keys", "redis-cli", scan),
         ("redis-benchmark drives it", "redis-benchmark", benchmark),
     ];
     tests
@@ -44,45 +43,30 @@ fn cli() {
     let server = Server::start(&[]);
     for (words, expected) in [
         (&["ping"][..], "PONG\n"),
-        (&["set", "a", "1", "EX", "100"], "OK\n"),
-        (&["ttl", "a"], "100\n"),
+        (&["set", "a", "1"], "OK\n"),
         (&["incr", "a"], "2\n"),
-        (&["mget", "a", "b"], "2\n\n"),
+        (&["get", "b"], "\n"),
         (&["config", "get", "save"], "save\n\n"),
         (
             &["nope"],
             "ERR unknown command 'nope', with args beginning with: \n\n",
         ),
-        (&["hello", "3"], "NOPROTO unsupported protocol version\n\n"),
     ] {
         assert_eq!(run("redis-cli", &server, words), expected, "{words:?}");
     }
-    let info = run("redis-cli", &server, &["info", "keyspace"]);
-    assert!(info.contains("db0:keys=1,expires=1"), "{info}");
-}
-
-fn scan() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    for number in 0..1_000 {
-        assert_eq!(client.ask(&format!("SET key:{number} v")), "+OK");
-    }
-    let text = run("redis-cli", &server, &["--scan", "--pattern", "key:*"]);
-    let mut keys: Vec<&str> = text.lines().collect();
-    keys.sort_unstable();
-    keys.dedup();
-    assert_eq!(keys.len(), 1_000);
+    let info = run("redis-cli", &server, &["info", "stats"]);
+    assert!(info.contains("keyspace_misses:1"), "{info}");
 }
 
 fn benchmark() {
     let server = Server::start(&[]);
-    let tests = "ping_inline,ping_mbulk,set,get,incr,mset";
+    let tests = "ping_inline,ping_mbulk,set,get,incr";
     let words = [
         "-t", tests, "-n", "2000", "-c", "20", "-P", "4", "-r", "100", "--csv",
     ];
     let text = run("redis-benchmark", &server, &words);
     // A heading, and one line per test.
-    assert_eq!(text.lines().count(), 7, "{text}");
-    assert!(server.figure("total_commands_processed") >= 12_000);
+    assert_eq!(text.lines().count(), 6, "{text}");
+    assert!(server.figure("total_commands_processed") >= 10_000);
     assert_eq!(server.figure("protocol_errors"), 0);
 }

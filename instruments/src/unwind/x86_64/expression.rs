@@ -4,7 +4,6 @@
 
 use super::super::Frame;
 use super::tables::Fde;
-use super::word;
 use crate::peek::Peek;
 use gimli::{EndianSlice, NativeEndian, Operation, Register, UnwindExpression, X86_64};
 
@@ -75,7 +74,7 @@ impl Values {
             } => register(frame, base)?.wrapping_add_signed(offset as isize),
             Operation::UnsignedConstant { value } => value as usize,
             Operation::SignedConstant { value } => value as usize,
-            Operation::Deref { size: 8, .. } => word(peek, self.pop()?)?,
+            Operation::Deref { size: 8, .. } => peek.read(self.pop()?)?,
             Operation::PlusConstant { value } => self.pop()?.wrapping_add(value as usize),
             Operation::Nop => return Some(()),
             _ => {

@@ -11,11 +11,9 @@ pub(super) use cache::forget;
 use super::{Frame, Left, chain};
 use crate::peek::{Peek, far};
 use core::arch::asm;
-use neap_heap::os::scratch;
+use neap_heap::os::own_stack;
 use rule::{Base, Rule, Saved};
 
-/// Larger frames are not read the near way, which requires memory that stays mapped.
-const NEAR_BYTES: usize = 1 << 20;
 const WORD: usize = size_of::<usize>();
 
 /// The frame of the function that this is inlined into.
@@ -74,7 +72,7 @@ fn learn(frame: &Frame) -> Rule {
             Some(program::row_at(fde, instruction)?.rule())
         })
     };
-    let rule = scratch::on_stack(read).unwrap_or(Rule::Chain);
+    let rule = own_stack::on_stack(read).unwrap_or(Rule::Chain);
     cache::keep(instruction, rule);
     rule
 }
@@ -84,7 +82,7 @@ fn learn(frame: &Frame) -> Rule {
 #[inline(never)]
 fn compute(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
     let instruction = frame.instruction();
-    scratch::on_stack(|| {
+    own_stack::on_stack(|| {
         tables::with(instruction, |fde| {
             program::row_at(fde, instruction)?.caller(frame, peek, fde)
         })
@@ -99,24 +97,14 @@ fn simple(frame: &Frame, peek: &mut Peek, base: Base, cfa: i32, fp: Saved) -> Op
     };
     let cfa = register.checked_add_signed(cfa as isize)?;
     Some(Frame {
-        pc: word(peek, cfa.checked_sub(WORD)?)?,
+        pc: peek.read(cfa.checked_sub(WORD)?)?,
         sp: cfa,
         fp: match fp {
             Saved::Same => frame.fp,
-            Saved::At(offset) => word(peek, cfa.checked_add_signed(offset as isize)?)?,
+            Saved::At(offset) => peek.read(cfa.checked_add_signed(offset as isize)?)?,
         },
         left: Left::Call,
     })
-}
-
-/// The word at `address`, on the walk's first stack or elsewhere. The address decides, not the
-/// frame's stack pointer, which may be garbage.
-#[inline]
-fn word(peek: &mut Peek, address: usize) -> Option<usize> {
-    if peek.height(address) < NEAR_BYTES {
-        return peek.near(address);
-    }
-    far(address).map(usize::from_ne_bytes)
 }
 
 /// The code that a signal handler returns to: `mov rax, 15; syscall` (its first 8 bytes).

@@ -8,7 +8,6 @@ use super::super::{Frame, Left};
 use super::expression;
 use super::rule::{Base, Rule};
 use super::tables::{Bytes, Fde};
-use super::{WORD, word};
 use crate::peek::Peek;
 use gimli::{CallFrameInstruction, CallFrameInstructionIter, Register, UnwindExpression, X86_64};
 
@@ -242,12 +241,12 @@ impl Row {
             Where::Undefined | Where::Unknown => None,
             Where::At(offset) => {
                 let address = cfa.checked_add_signed(offset as isize)?;
-                Some(Some(word(peek, address)?))
+                Some(Some(peek.read(address)?))
             }
             Where::Plus(offset) => Some(Some(cfa.checked_add_signed(offset as isize)?)),
             Where::AtExpression(expression) => {
                 let address = expression::value(frame, peek, fde, expression, Some(cfa))?;
-                Some(Some(word(peek, address)?))
+                Some(Some(peek.read(address)?))
             }
         };
         Some(Frame {
@@ -263,6 +262,6 @@ impl Row {
 }
 
 const _: () = assert!(
-    WORD == 8,
+    size_of::<usize>() == 8,
     "return addresses are told as 8 bytes below the CFA"
 );

@@ -64,7 +64,7 @@ fn measure_one(
     load(server.address, options)?;
     std::thread::sleep(REST);
     note("loaded")?;
-    let open = open(&server, connections)?;
+    let open = open(&server, connections, options.value)?;
     note("connected")?;
     drop(open);
     wait_until_alone(server.address)?;
@@ -99,7 +99,13 @@ fn load(address: SocketAddr, options: &Options) -> anyhow::Result<()> {
 }
 
 /// Opens connections from several loopback addresses; each requests one value.
-fn open(server: &Running, connections: usize) -> anyhow::Result<Vec<TcpStream>> {
+fn open(server: &Running, connections: usize, value: usize) -> anyhow::Result<Vec<TcpStream>> {
+    let mut answer = vec![0; format!("${value}\r\n").len() + value + 2];
+    let mut read = |stream: &mut TcpStream| -> anyhow::Result<()> {
+        stream.read_exact(&mut answer)?;
+        ensure!(answer[0] == b'$', "{:?}", String::from_utf8_lossy(&answer));
+        Ok(())
+    };
     let mut open = Vec::with_capacity(connections);
     for number in 0..connections {
         let mut stream = connect_from(number, server.address)
@@ -108,11 +114,11 @@ fn open(server: &Running, connections: usize) -> anyhow::Result<Vec<TcpStream>> 
         open.push(stream);
         // Read the answer of an earlier request, so that the last hundred are in flight at once.
         if let Some(earlier) = number.checked_sub(100) {
-            read_answer(&mut open[earlier])?;
+            read(&mut open[earlier])?;
         }
     }
     let unanswered = connections.saturating_sub(100);
-    open[unanswered..].iter_mut().try_for_each(read_answer)?;
+    open[unanswered..].iter_mut().try_for_each(read)?;
     Ok(open)
 }
 
@@ -123,28 +129,6 @@ fn connect_from(number: usize, server: SocketAddr) -> anyhow::Result<TcpStream> 
     bind(&socket, &own)?;
     connect(&socket, &server)?;
     Ok(TcpStream::from(socket))
-}
-
-/// Reads one bulk string.
-fn read_answer(stream: &mut TcpStream) -> anyhow::Result<()> {
-    let mut answer = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        let count = stream.read(&mut buffer)?;
-        ensure!(
-            count > 0,
-            "closed by the server: {:?}",
-            String::from_utf8_lossy(&answer)
-        );
-        answer.extend_from_slice(&buffer[..count]);
-        ensure!(answer[0] == b'$', "{:?}", String::from_utf8_lossy(&answer));
-        if let Some(end) = answer.windows(2).position(|pair| pair == b"\r\n") {
-            let length: usize = std::str::from_utf8(&answer[1..end])?.parse()?;
-            if answer.len() >= end + 2 + length + 2 {
-                return Ok(());
-            }
-        }
-    }
 }
 
 /// Waits until the server has closed all connections except the one that asks.

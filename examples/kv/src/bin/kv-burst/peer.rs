@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A server to start.
@@ -70,28 +70,28 @@ impl Peer {
     /// If it does not become ready.
     pub fn start(&self, connections: usize) -> anyhow::Result<Running> {
         let clients = (connections + 16).to_string();
+        let port = match self.kind {
+            Kind::NeapKv => 0,
+            Kind::Redis => free_port()?,
+        };
         let mut command = Command::new(&self.program);
         command.args(["--maxclients", &clients, "--bind", "127.0.0.1"]);
+        command.args(["--port", &port.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        match self.kind {
-            Kind::NeapKv => command.args(["--port", "0"]),
-            Kind::Redis => {
-                let port = free_port()?.to_string();
-                command.args(["--port", &port, "--save", "", "--appendonly", "no"]);
-                // It listens on 127.0.0.1 only, but connections come from 127.0.0.2 as well.
-                command.args(["--protected-mode", "no"])
-            }
-        };
+        if self.kind == Kind::Redis {
+            command.args(["--save", "", "--appendonly", "no"]);
+            // It listens on 127.0.0.1 only, but connections come from 127.0.0.2 as well.
+            command.args(["--protected-mode", "no"]);
+        }
+        let child = command.spawn();
         let mut running = Running {
-            child: command
-                .spawn()
-                .with_context(|| format!("cannot start {}", self.name))?,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            child: child.with_context(|| format!("cannot start {}", self.name))?,
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
         };
-        running.address = match self.kind {
+        match self.kind {
             Kind::NeapKv => running.announced()?,
-            Kind::Redis => running.listening(&command)?,
-        };
+            Kind::Redis => running.listening()?,
+        }
         Ok(running)
     }
 }
@@ -110,45 +110,30 @@ pub struct Running {
 }
 
 impl Running {
-    /// The address that `neap-kv` prints.
-    fn announced(&mut self) -> anyhow::Result<SocketAddr> {
-        let output = self
-            .child
-            .stdout
-            .take()
-            .context("its output is not piped")?;
+    fn output(&mut self) -> anyhow::Result<ChildStdout> {
+        self.child.stdout.take().context("its output is not piped")
+    }
+
+    /// Reads the address that `neap-kv` prints.
+    fn announced(&mut self) -> anyhow::Result<()> {
         let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        let address = line.trim().rsplit(' ').next().unwrap_or_default();
-        address
-            .parse()
-            .with_context(|| format!("neap-kv did not get ready: {line:?}"))
+        BufReader::new(self.output()?).read_line(&mut line)?;
+        let address = line.trim().rsplit(' ').next().unwrap_or_default().parse();
+        self.address = address.with_context(|| format!("neap-kv did not get ready: {line:?}"))?;
+        Ok(())
     }
 
     /// Waits until redis-server listens. A thread discards the server's output.
-    fn listening(&mut self, command: &Command) -> anyhow::Result<SocketAddr> {
-        let mut output = self
-            .child
-            .stdout
-            .take()
-            .context("its output is not piped")?;
+    fn listening(&mut self) -> anyhow::Result<()> {
+        let (mut output, address) = (self.output()?, self.address);
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-        let words: Vec<_> = command.get_args().collect();
-        let place = words
-            .iter()
-            .position(|word| *word == "--port")
-            .context("no port")?;
-        let port: u16 = words[place + 1].to_string_lossy().parse()?;
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
         let begin = Instant::now();
         while TcpStream::connect(address).is_err() {
-            ensure!(
-                begin.elapsed() < Duration::from_secs(20),
-                "redis-server does not listen at {address}"
-            );
+            let is_late = begin.elapsed() > Duration::from_secs(20);
+            ensure!(!is_late, "redis-server does not listen at {address}");
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(address)
+        Ok(())
     }
 
     /// Resident KiB, and KiB of page tables.

@@ -2,7 +2,6 @@
 
 use crate::Options;
 use crate::peer::{Memory, Peer};
-use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,15 +39,8 @@ impl Record {
         };
         record.head("date", said_by("date", &["-u", "+%F"]));
         let sources = env!("CARGO_MANIFEST_DIR");
-        let describe = [
-            "-C",
-            sources,
-            "describe",
-            "--always",
-            "--dirty",
-            "--abbrev=12",
-        ];
-        record.head("revision", said_by("git", &describe));
+        let words = ["-C", sources, "describe", "--always", "--dirty"];
+        record.head("revision", said_by("git", &words));
         record.head("keys", options.keys.to_string());
         record.head("bytes of a value", options.value.to_string());
         record.head("rounds", options.rounds.to_string());
@@ -80,15 +72,7 @@ impl Record {
     }
 
     /// Adds a rate in requests per second.
-    pub fn rate(
-        &mut self,
-        test: &str,
-        pipeline: usize,
-        server: &'static str,
-        round: u32,
-        rate: f64,
-    ) {
-        let name = format!("{test} -P {pipeline}");
+    pub fn rate(&mut self, name: String, server: &'static str, round: u32, rate: f64) {
         self.push("requests_per_second", name, server, round, rate);
     }
 
@@ -141,7 +125,7 @@ impl Record {
 
     /// The figures as tables.
     pub fn tables(&self) -> String {
-        format!("{}\n\n{}\n", self.memory_table(), self.rate_table())
+        format!("{}\n{}", self.memory_table(), self.rate_table())
     }
 
     fn names(&self, kind: &str) -> Vec<&str> {
@@ -163,73 +147,70 @@ impl Record {
             .collect()
     }
 
-    fn memory_table(&self) -> Table {
-        let mut table = plain_table();
-        let mut header = vec!["RSS, MiB".to_string()];
+    fn memory_table(&self) -> String {
+        let mut rows = vec![vec!["RSS, MiB".to_string()]];
         for peer in &self.peers {
-            header.extend([peer.to_string(), "to loaded".into(), "page tables".into()]);
+            rows[0].extend([peer, "to loaded", "page tables"].map(String::from));
         }
-        table.set_header(header);
         for step in self.names("rss_kib") {
             let mut cells = vec![step.to_string()];
             for peer in &self.peers {
-                let first = |kind, step: &str| {
-                    self.values(kind, step, peer)
-                        .first()
-                        .copied()
-                        .unwrap_or(f64::NAN)
+                let first = |kind, step| {
+                    let values = self.values(kind, step, peer);
+                    values.first().copied().unwrap_or(f64::NAN)
                 };
                 let (rss, loaded) = (first("rss_kib", step), first("rss_kib", "loaded"));
                 cells.push(format!("{:.1}", rss / 1_024.0));
                 cells.push(format!("{:+.1} %", (rss / loaded - 1.0) * 100.0));
                 cells.push(format!("{:.1}", first("page_tables_kib", step) / 1_024.0));
             }
-            table.add_row(cells);
+            rows.push(cells);
         }
-        align(table)
+        aligned(&rows)
     }
 
-    fn rate_table(&self) -> Table {
-        let mut table = plain_table();
-        let mut header = vec!["requests per second, median".to_string()];
-        header.extend(self.peers.iter().map(ToString::to_string));
-        header.extend(["ratio".into(), "least".into(), "most".into()]);
-        table.set_header(header);
+    fn rate_table(&self) -> String {
+        let mut rows = vec![vec!["requests per second, median".to_string()]];
+        rows[0].extend(self.peers.iter().map(ToString::to_string));
+        rows[0].extend(["ratio", "least", "most"].map(String::from));
         for name in self.names("requests_per_second") {
             let rates = |peer: &&str| self.values("requests_per_second", name, peer);
             let rates: Vec<Vec<f64>> = self.peers.iter().map(rates).collect();
             // The runs of one round are pairs, so that other load on the machine cancels out.
-            let ratios = rates[0]
-                .iter()
-                .zip(&rates[1])
-                .map(|(own, other)| own / other);
-            let ratios = sorted(ratios.collect());
-            let mut cells = vec![name.to_string()];
-            cells.extend(
-                rates
-                    .into_iter()
-                    .map(|rates| format!("{:.0}", median(rates))),
-            );
+            let pairs = rates[0].iter().zip(&rates[1]);
+            let ratios = sorted(pairs.map(|(own, other)| own / other).collect());
             let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
-            let all = [median(ratios), least, most];
-            cells.extend(all.map(|ratio| format!("{ratio:.2}")));
-            table.add_row(cells);
+            let mut cells = vec![name.to_string()];
+            cells.extend(rates.into_iter().map(|all| format!("{:.0}", median(all))));
+            let ratios = [median(ratios), least, most];
+            cells.extend(ratios.map(|ratio| format!("{ratio:.2}")));
+            rows.push(cells);
         }
-        align(table)
+        aligned(&rows)
     }
 }
 
-fn plain_table() -> Table {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    table
-}
-
-fn align(mut table: Table) -> Table {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+/// The rows as a table in Markdown; the first is the heading.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            // Writing into a string cannot fail.
+            let _ = match column {
+                0 => write!(text, "| {cell:<width$} |"),
+                _ => write!(text, " {cell:>width$} |"),
+            };
+        }
+        text.push('\n');
+        if number == 0 {
+            let rules = widths.iter().map(|width| "-".repeat(width + 2) + "|");
+            text += &format!("|{}\n", rules.collect::<String>());
+        }
     }
-    table
+    text
 }
 
 fn sorted(mut values: Vec<f64>) -> Vec<f64> {
@@ -285,8 +266,8 @@ mod tests {
             .into_iter()
             .enumerate()
         {
-            record.rate("SET", 1, "a", round as u32, a);
-            record.rate("SET", 1, "b", round as u32, b);
+            record.rate("SET -P 1".into(), "a", round as u32, a);
+            record.rate("SET -P 1".into(), "b", round as u32, b);
         }
         for (server, kib) in [("a", 2_048), ("b", 1_024)] {
             for (step, times) in [("loaded", 1), ("closed", 2)] {

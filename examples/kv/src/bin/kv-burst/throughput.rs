@@ -31,7 +31,7 @@ pub fn measure(peers: &[Peer], options: &Options, record: &mut Record) -> anyhow
             }
             for (name, server) in order {
                 for (test, rate) in run(server, pipeline, options.requests * times)? {
-                    record.rate(&test, pipeline, name, round, rate);
+                    record.rate(format!("{test} -P {pipeline}"), name, round, rate);
                 }
             }
         }
