@@ -154,7 +154,8 @@ pub unsafe fn in_child(copier: Copier) {
         each_lock(|lock| {
             lock.free_if_whole();
         });
-        HEAP.after_fork_in_child();
+        // SAFETY: in the child, whose only thread this is.
+        unsafe { HEAP.after_fork_in_child() };
     }
     // Before the board, which only the process's own may put up.
     thread::after_fork_in_child();

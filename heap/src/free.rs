@@ -1,12 +1,12 @@
 //! Giving blocks back, and what their size is.
 
 use crate::base::sync::{AtomicBool, Ordering};
+use crate::cache::countdown::Counts;
 use crate::cache::flush::give_one;
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::machine;
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
-use crate::cache::thread_cache::Counts;
 use crate::hook;
 use crate::init::entered;
 use crate::large;
@@ -25,7 +25,8 @@ pub unsafe fn free(block: *mut u8) {
     if unsafe { machine::push_freed(block) } {
         return;
     }
-    free_slow(block);
+    // SAFETY: the caller's promise.
+    unsafe { free_slow(block) };
 }
 
 /// Takes back a block whose requested size the caller states. Aborts if the block cannot be of that
@@ -145,16 +146,22 @@ machine::with_caller!(free_slow, free_slow_from);
 
 /// Not a slab's block in the primary arena, or its magazine is full, or there is none.
 /// `caller` is an address in who called `free`, as far as that is known.
+///
+/// # Safety
+/// - As [`free`].
 #[cold]
 #[inline(never)]
-pub(crate) extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
+pub(crate) unsafe extern "C" fn free_slow_from(block: *mut u8, caller: usize) {
     if !block.is_null() {
-        free_missed(block);
+        // SAFETY: the caller's promise.
+        unsafe { free_missed(block) };
         end_slow_path(caller);
     }
 }
 
-fn free_missed(block: *mut u8) {
+/// # Safety
+/// - As [`free`], of a block that is not null.
+unsafe fn free_missed(block: *mut u8) {
     let address = block.addr();
     let cache = entered();
     let mode = HEAP.mode();
@@ -168,8 +175,10 @@ fn free_missed(block: *mut u8) {
             misuse::double_free(address, class.bytes());
         }
         return match cache {
-            Some(cache) => HEAP.put(cache, *class, block),
-            None => give_one(&HEAP, address),
+            // SAFETY: the thread's own cache, and the caller's promise.
+            Some(cache) => unsafe { HEAP.put(cache, *class, block) },
+            // SAFETY: the caller's promise.
+            None => unsafe { give_one(&HEAP, address) },
         };
     }
     if mode == Mode::Checking && hook::instruments().hold(address, &found) {
@@ -185,7 +194,8 @@ fn free_missed(block: *mut u8) {
 /// - As [`free`]; `found` is what the heap [finds](crate::cache::heap::Heap::find) at `address`.
 pub unsafe fn free_found(address: usize, found: Found) {
     match found {
-        Found::Slab(..) => give_one(&HEAP, address),
+        // SAFETY: the caller's promise.
+        Found::Slab(..) => unsafe { give_one(&HEAP, address) },
         Found::Large(place) => large::free(&place, address, Tag::LARGE),
         Found::Sampled(place) => large::free(&place, address, Tag::SAMPLED),
         Found::Foreign => misuse::foreign(Call::Free, address),

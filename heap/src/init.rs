@@ -4,10 +4,11 @@
 //! before any constructor. Options count from the constructor on.
 
 use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
+use crate::cache::bounds::FastPath;
+use crate::cache::countdown::Counts;
 use crate::cache::heap::{HEAP, Mode};
 use crate::cache::machine;
-use crate::cache::magazine::Door;
-use crate::cache::thread_cache::{Cache, Counts, EMPTY};
+use crate::cache::thread_cache::{Cache, EMPTY};
 use crate::fork;
 use crate::hook;
 use crate::os::Os;
@@ -324,7 +325,7 @@ fn switch(mode: Mode) {
     HEAP.drain_all();
     HEAP.set_mode(mode);
     HEAP.registry
-        .for_each(|cache| cache.open().set_door(Door::Closed));
+        .for_each(|cache| cache.open().set_path(FastPath::Off));
 }
 
 const PATH_BYTES: usize = 4096;

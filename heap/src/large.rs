@@ -63,7 +63,7 @@ pub(crate) fn plain_span(size: usize, align: usize) -> Option<Span<'static>> {
     let span = take().or_else(|| if HEAP.relieve(bytes) { take() } else { None })?;
     hook::large_made(&span.place, size, bytes);
     // SAFETY: just given out, for one block.
-    unsafe { span.place.set_tag(Tag::LARGE.0) };
+    unsafe { span.place.set_tag(Tag::LARGE.byte()) };
     HEAP.make_way(span.cold);
     Some(span)
 }
@@ -85,7 +85,7 @@ pub fn bytes(call: Call, place: &SliceRef<'_>, address: usize) -> usize {
 pub(crate) fn free(place: &SliceRef<'_>, address: usize, tag: Tag) {
     let bytes = bytes(Call::Free, place, address);
     // Of two threads that free the block at once, one finds the tag gone.
-    if place.take_tag() != tag.0 {
+    if place.take_tag() != tag.byte() {
         misuse::no_block(Call::Free, address);
     }
     hook::large_freed(place);

@@ -20,13 +20,15 @@ pub fn allocate(size: usize) -> *mut u8 {
     }
 }
 
-/// What [`allocate`] can serve from the calling thread's magazine alone, counted by the profiler or
-/// not, else `None`. For frontends that keep all else off their hot path.
+/// What [`allocate`] can serve from the calling thread's magazine alone, while the profiler samples
+/// or not, else `None`. For frontends that keep all else off their hot path.
 #[inline(always)]
 pub fn allocate_hit(size: usize) -> Option<*mut u8> {
     let cache = current();
-    match machine::pop_sized(cache, size) {
-        None if size <= TABLE_BYTES => machine::pop_counted(cache, cache.tags[size]),
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    match unsafe { machine::pop_sized(cache, size) } {
+        // SAFETY: as above; tags by size are classes'.
+        None if size <= TABLE_BYTES => unsafe { machine::pop_sampling(cache, cache.tags[size]) },
         hit => hit,
     }
 }
@@ -62,7 +64,8 @@ pub fn allocate_zeroed(size: usize) -> *mut u8 {
 #[inline(always)]
 pub fn allocate_zeroed_hit(size: usize) -> Option<*mut u8> {
     let cache = current();
-    let block = machine::pop_sized(cache, size)?;
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    let block = unsafe { machine::pop_sized(cache, size) }?;
     let bytes = cache.start(cache.tags[size]).bytes as usize;
     // SAFETY: a fresh block of that many bytes.
     unsafe { ptr::write_bytes(block, 0, bytes) };
@@ -126,13 +129,14 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
     let Some(class) = Class::of_layout(size, align) else {
         return large::allocate_zeroed(size, align);
     };
-    if let Some(block) = machine::pop(current(), Tag::of(class)) {
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    if let Some(block) = unsafe { machine::pop(current(), Tag::of(class)) } {
         return zeroed(block, extent.bytes(size, class));
     }
     // A thread without a cache gets one by the slow path; the other modes have their own ways.
     let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain || HEAP.is_sampling();
     if simply || !HEAP.depots.next_is_fresh(class) {
-        return zeroed(allocate_counted(size, class), extent.bytes(size, class));
+        return zeroed(allocate_sampling(size, class), extent.bytes(size, class));
     }
     match HEAP.take_known(class) {
         (block, Known::Zero) => block,
@@ -153,9 +157,10 @@ fn zeroed(block: *mut u8, bytes: usize) -> *mut u8 {
 
 #[inline(always)]
 fn pop(tag: Tag, class: Class, size: usize) -> *mut u8 {
-    match machine::pop(current(), tag) {
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    match unsafe { machine::pop(current(), tag) } {
         Some(block) => block,
-        None => allocate_counted(size, class),
+        None => allocate_sampling(size, class),
     }
 }
 
@@ -174,8 +179,9 @@ pub fn allocate_missed(size: usize) -> *mut u8 {
 
 /// The magazine is empty, or the profiler counts what it gives out.
 #[inline(never)]
-fn allocate_counted(size: usize, class: Class) -> *mut u8 {
-    match machine::pop_counted(current(), Tag::of(class)) {
+fn allocate_sampling(size: usize, class: Class) -> *mut u8 {
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    match unsafe { machine::pop_sampling(current(), Tag::of(class)) } {
         Some(block) => block,
         None => allocate_slow(size, class),
     }
@@ -266,6 +272,7 @@ fn take(size: usize, class: Class) -> *mut u8 {
         (Mode::Checking, _) => HEAP.take_one(class),
         (_, None) if HEAP.pages.is_scant() => take_scantily(class),
         (_, None) => HEAP.take_one(class),
-        (Mode::Plain | Mode::Counting, Some(cache)) => HEAP.refill(cache, class),
+        // SAFETY: the calling thread's own cache.
+        (Mode::Plain | Mode::Counting, Some(cache)) => unsafe { HEAP.refill(cache, class) },
     }
 }

@@ -95,7 +95,9 @@ unsafe fn reallocate_sampled(
 /// magazine.
 fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     let number = start_of(Call::Realloc, slab, class, block.addr());
-    if slab.is_free(class, number) || current().magazine(Tag::of(class)).newest() == Some(block) {
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    let newest = || unsafe { current().magazine(Tag::of(class)).newest() };
+    if slab.is_free(class, number) || newest() == Some(block) {
         misuse::realloc_freed(block.addr());
     }
 }

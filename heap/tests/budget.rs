@@ -23,7 +23,7 @@ fn own_grant() -> usize {
     let mut granted = 0;
     HEAP.registry.for_each(|cache| {
         if std::ptr::eq(cache, own) {
-            granted = cache.open().inner.granted;
+            granted = cache.open().granted();
         }
     });
     granted

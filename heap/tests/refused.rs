@@ -12,8 +12,8 @@ fn own(class: Class) -> (usize, u32) {
     HEAP.registry.for_each(|cache| {
         if std::ptr::eq(cache, own) {
             let open = cache.open();
-            let [refills, _] = open.counted(class).refills_and_flushes();
-            found = (open.inner.granted, refills);
+            let [refills, _] = open.countdown(class).refills_and_flushes();
+            found = (open.granted(), refills);
         }
     });
     found

@@ -1,7 +1,8 @@
 //! The heap: one value that holds every shared part, and the lookup from an address to its block.
 
+use super::bounds::FastPath;
 use super::budget::Budget;
-use super::magazine::{Door, Tag};
+use super::magazine::Tag;
 use super::misuse::{self, Call};
 use super::registry::Registry;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use crate::reclaim::state::{Pressure, Tide};
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::Depots;
 use crate::slab::metadata::Metadata;
-use crate::slab::page_set::Units;
+use crate::slab::page_set::PageSet;
 use crate::slab::{FarWords, Pages, Round, Slab, Source, Touched};
 use crate::stacks::Pool;
 use core::ptr::NonNull;
@@ -48,7 +49,7 @@ pub struct Heap {
     pub stacks: Pool,
 }
 
-const _: () = assert!(Tag::STACK.0 == crate::stacks::TAG);
+const _: () = assert!(Tag::STACK.byte() == crate::stacks::TAG);
 
 /// What slabs keep beside their slices.
 const SIDES: Sides = Sides {
@@ -135,11 +136,11 @@ impl Heap {
     }
 
     /// What caches are to let their owners do.
-    pub(super) fn door(&self) -> Door {
+    pub(super) fn fast_path(&self) -> FastPath {
         match (self.mode(), self.is_sampling()) {
-            (Mode::Plain, false) => Door::Open,
-            (Mode::Plain, true) => Door::Sampling,
-            (Mode::Counting | Mode::Checking, _) => Door::Closed,
+            (Mode::Plain, false) => FastPath::On,
+            (Mode::Plain, true) => FastPath::Sampling,
+            (Mode::Counting | Mode::Checking, _) => FastPath::Off,
         }
     }
 
@@ -165,7 +166,8 @@ impl Heap {
         let Some(place) = self.pages.locate(address) else {
             return Found::Foreign;
         };
-        match Tag(place.tag()) {
+        // SAFETY: only bytes of tags are written to the table.
+        match unsafe { Tag::from_byte(place.tag()) } {
             Tag::LARGE => Found::Large(place),
             Tag::STACK => Found::Stack,
             Tag::SAMPLED => Found::Sampled(place),
@@ -236,7 +238,8 @@ impl Heap {
             misuse::no_block(Call::Free, address);
         };
         let origin = Origin::metadata(self, Age::New);
-        if !self.meta.give(slab, address, bytes, &origin) {
+        // SAFETY: the caller's promise.
+        if !unsafe { self.meta.give(slab, address, bytes, &origin) } {
             misuse::double_free(address, bytes);
         }
     }
@@ -315,7 +318,9 @@ impl Origin {
     }
 }
 
-impl Source for Origin {
+// SAFETY: slabs are records of slices in the side table, which are never freed; each is carved in a
+// span that `pages` has just given out, and purged where the caller says that nothing is used.
+unsafe impl Source for Origin {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         if self.supply == Supply::Listed {
             return None;
@@ -336,7 +341,7 @@ impl Source for Origin {
         unsafe { slab.carve(class, base, zero, self.pages(), far) };
         if self.use_ == Use::Slab {
             // SAFETY: just carved for blocks of the class.
-            unsafe { place.set_tag(Tag::of(class).0) };
+            unsafe { place.set_tag(Tag::of(class).byte()) };
         }
         Some(NonNull::from(slab))
     }
@@ -371,7 +376,7 @@ impl Source for Origin {
         SLICE_BYTES / Linux.page_bytes().min(SLICE_BYTES)
     }
 
-    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+    fn purge(&self, slab: NonNull<Slab>, units: PageSet) -> bool {
         // SAFETY: slab records are type-stable.
         let base = unsafe { slab.as_ref() }.base();
         units.byte_runs().all(|run| {

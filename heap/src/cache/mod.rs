@@ -2,14 +2,14 @@
 
 #[cfg(all(not(loom), target_arch = "aarch64"))]
 mod aarch64;
+#[cfg_attr(loom, allow(dead_code))]
+pub mod bounds;
 #[cfg(not(loom))]
 pub mod budget;
 #[cfg(not(loom))]
 mod colour;
 #[cfg(not(loom))]
 pub mod countdown;
-#[cfg(not(loom))]
-pub mod door;
 #[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]

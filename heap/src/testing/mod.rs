@@ -4,6 +4,8 @@
 #[cfg(loom)]
 mod magazine_models;
 #[cfg(not(loom))]
+pub(crate) mod own_cache;
+#[cfg(not(loom))]
 pub(crate) mod slab_model;
 #[cfg(loom)]
 mod slab_models;

@@ -119,7 +119,7 @@ fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
     unsafe { span.place.set_user_data(ptr::null_mut()) };
     record(&span.place, size, class.bytes(), rate);
     // SAFETY: just given out, for one block.
-    unsafe { span.place.set_tag(Tag::SAMPLED.0) };
+    unsafe { span.place.set_tag(Tag::SAMPLED.byte()) };
     Some(span.base.as_ptr())
 }
 

@@ -42,7 +42,7 @@ pub fn brief() -> Brief {
     };
     HEAP.pages.for_each_used(|place, use_| match use_ {
         Use::Slab => brief.live += bytes_out(&place),
-        Use::Large if place.tag() == Tag::SAMPLED.0 => brief.move_sampled(&place),
+        Use::Large if place.tag() == Tag::SAMPLED.byte() => brief.move_sampled(&place),
         Use::Large | Use::Stack | Use::Meta => {}
     });
     HEAP.registry
@@ -74,7 +74,8 @@ impl Brief {
 
 /// Bytes of a slab's blocks that the slab has handed out.
 fn bytes_out(place: &SliceRef<'_>) -> u64 {
-    let Some(class) = Tag(place.tag()).class() else {
+    // SAFETY: a byte of the tag table.
+    let Some(class) = unsafe { Tag::from_byte(place.tag()) }.class() else {
         // Being cut into blocks, or given up.
         return 0;
     };
@@ -87,6 +88,6 @@ fn bytes_out(place: &SliceRef<'_>) -> u64 {
 /// Bytes of the blocks in a cache's magazines.
 fn held_by(open: &mut Opened<'_>) -> u64 {
     let classes = open.classes();
-    let bytes = classes.map(|class| open.filled(class) * class.bytes());
+    let bytes = classes.map(|class| open.magazine(class).filled() * class.bytes());
     bytes.sum::<usize>() as u64
 }

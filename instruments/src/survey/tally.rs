@@ -2,7 +2,6 @@
 
 use crate::profile;
 use core::ops::Range;
-use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::base::units::SLICE_BYTES;
 use neap_heap::cache::heap::{HEAP, Heap, sampled_class};
 use neap_heap::cache::magazine::Tag;
@@ -98,7 +97,8 @@ impl<'r> Tally<'r> {
     }
 
     fn slab(&mut self, figures: &mut Snapshot, place: &SliceRef<'_>, pages: Pages) {
-        let Some(class) = Tag(place.tag()).class() else {
+        // SAFETY: a byte of the tag table.
+        let Some(class) = unsafe { Tag::from_byte(place.tag()) }.class() else {
             // Being cut into blocks, or given up.
             self.ledger.slab_free += self.bytes_of(pages.resident);
             return;
@@ -151,7 +151,7 @@ impl<'r> Tally<'r> {
     fn large(&mut self, figures: &mut Snapshot, place: &SliceRef<'_>, index: usize, pages: Pages) {
         let first = self.residence.first_of(place, index);
         let bytes = first.bytes();
-        let is_sampled = first.tag() == Tag::SAMPLED.0;
+        let is_sampled = first.tag() == Tag::SAMPLED.byte();
         let used = bytes.saturating_sub(index * SLICE_BYTES).min(SLICE_BYTES);
         let resident = self.within(pages.resident, 0..used);
         let swapped = self.within(pages.swapped, 0..used);
@@ -193,23 +193,12 @@ impl<'r> Tally<'r> {
 
     fn magazine(&mut self, figures: &mut Snapshot, open: &mut Opened<'_>, class: Class) {
         let figure = &mut figures.classes[class.index() - 1];
-        let filled = open.filled(class);
-        figure.cached += filled as u64;
-        let [refills, flushes] = open.counted(class).refills_and_flushes();
+        let [refills, flushes] = open.countdown(class).refills_and_flushes();
         figure.refills += u64::from(refills);
         figure.flushes += u64::from(flushes);
-        let floor = open.store(class).floor;
-        self.entries(floor, filled, class);
-    }
-
-    /// Counts blocks whose addresses stand in an array.
-    fn entries(&mut self, first: usize, count: usize, class: Class) {
-        let first = first as *const AtomicUsize;
-        for entry in 0..count {
-            // SAFETY: the array of a magazine stays while its cache's lock is held. Its owner may
-            // change an entry meanwhile by a store of one word: the load returns an address that
-            // was in the magazine, or now is.
-            let block = unsafe { &*first.add(entry) }.load(Ordering::Relaxed);
+        let magazine = open.magazine(class);
+        figure.cached += magazine.filled() as u64;
+        for block in magazine.blocks() {
             self.cached += self.resident_of(&HEAP, block, class.bytes());
         }
     }
