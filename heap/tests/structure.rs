@@ -10,23 +10,21 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("base", &["base"]),
     ("os", &["os", "base"]),
     ("pages", &["pages", "os", "base"]),
-    ("stacks", &["stacks", "pages", "page", "os", "base"]),
+    ("stacks", &["stacks", "pages", "os", "base"]),
     ("slab", &["slab", "os", "base"]),
     (
         "cache",
-        &[
-            "cache", "reclaim", "slab", "stacks", "pages", "page", "os", "base",
-        ],
+        &["cache", "reclaim", "slab", "stacks", "pages", "os", "base"],
     ),
-    ("hook", &["cache", "slab", "pages", "page", "os", "base"]),
+    ("hook", &["cache", "slab", "pages", "os", "base"]),
     ("reclaim", ABOVE),
     ("entry", ABOVE),
 ];
 
 /// What the entry points, and `reclaim` may name.
 const ABOVE: &[&str] = &[
-    "entry", "hook", "reclaim", "cache", "slab", "stacks", "page", "os", "base", "stats", "ledger",
-    "control", "board", "sites", "classes",
+    "entry", "hook", "reclaim", "cache", "slab", "stacks", "pages", "os", "base", "stats",
+    "ledger", "control", "board", "sites", "classes",
 ];
 
 /// The files of the room `entry`.
@@ -422,7 +420,7 @@ fn no_call_is_a_cancellation_point() {
 fn the_check_sees_an_upward_edge() {
     assert_eq!(
         rooms_named("use crate::{pages::Use, cache};"),
-        ["page", "cache"]
+        ["pages", "cache"]
     );
     assert_eq!(rooms_named("let x = crate::free::free;"), ["free"]);
 }
