@@ -42,10 +42,10 @@ done
 for name in open open64 openat openat64 close read pread pread64 write writev pwrite pwrite64 fcntl fcntl64 \
     sendmsg sendto recvmsg connect accept poll select nanosleep clock_nanosleep usleep fsync fdatasync msync waitpid; do
     if nm --dynamic --undefined-only "$library" | grep -qE " U $name(@|\$)"; then
-        fail "the library calls $name, a cancellation point: use heap/src/os/calls.rs"
+        fail "the library calls $name, a cancellation point: use heap/src/os/file.rs"
     fi
 done
-# The words that a fork writes stand on one page (heap/src/os/gate.rs). A second page costs both processes a fault.
+# The words that a fork writes stand on one page (heap/src/os/gate.rs, fork.rs). A second page costs both processes a fault.
 read -r start bytes < <(readelf --sections --wide "$library" |
     sed -n 's/^.* neap_fork *PROGBITS *\([0-9a-f]*\) [0-9a-f]* \([0-9a-f]*\) .*/\1 \2/p')
 [ $((0x$start >> 12)) -eq $(((0x$start + 0x$bytes - 1) >> 12)) ] ||

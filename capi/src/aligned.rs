@@ -3,9 +3,9 @@
 use crate::errno::{fail, or_enomem, set};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use neap_heap::front;
+use neap_heap::malloc;
 
-/// The largest alignment that `neap_heap::front` serves: 1 GiB. Beyond it there is no memory.
+/// The largest alignment that `neap_heap::malloc` serves: 1 GiB. Beyond it there is no memory.
 const LARGEST: usize = 1 << 30;
 /// What every block has anyway: there may be a size class of 8 bytes (`NEAP_CLASSES`).
 const LEAST: usize = 8;
@@ -14,12 +14,12 @@ const LEAST: usize = 8;
 #[inline]
 pub(crate) fn allocate(size: usize, align: usize) -> *mut u8 {
     if align <= LEAST {
-        return front::allocate(size);
+        return malloc::allocate(size);
     }
     if align > LARGEST {
         return null_mut();
     }
-    front::allocate_aligned(size, align)
+    malloc::allocate_aligned(size, align)
 }
 
 /// `size` bytes at a multiple of `align`, which is rounded up to a power of two

@@ -4,7 +4,7 @@
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::transmute;
-use neap_heap::purge;
+use neap_heap::reclaim::thread as purge;
 
 static UNSHARE: Next = Next::new(c"unshare");
 static SETNS: Next = Next::new(c"setns");

@@ -3,12 +3,12 @@
 use crate::errno::{fail, or_enomem};
 use core::ffi::c_void;
 use core::ptr::null_mut;
-use neap_heap::front;
+use neap_heap::{free, malloc, realloc};
 
 /// `size` bytes at a multiple of 16; `malloc(0)` gives a block of its own.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn malloc(size: usize) -> *mut c_void {
-    match front::allocate_hit(size) {
+    match malloc::allocate_hit(size) {
         Some(block) => block.cast(),
         None => malloc_miss(size),
     }
@@ -18,7 +18,7 @@ pub(crate) extern "C" fn malloc(size: usize) -> *mut c_void {
 #[cold]
 #[inline(never)]
 fn malloc_miss(size: usize) -> *mut c_void {
-    or_enomem(front::allocate_missed(size))
+    or_enomem(malloc::allocate_missed(size))
 }
 
 /// `count * size` bytes of zeros; null and `ENOMEM` if the product overflows.
@@ -27,7 +27,7 @@ pub(crate) extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else {
         return calloc_miss(usize::MAX);
     };
-    match front::allocate_zeroed_hit(bytes) {
+    match malloc::allocate_zeroed_hit(bytes) {
         Some(block) => block.cast(),
         None => calloc_miss(bytes),
     }
@@ -38,7 +38,7 @@ pub(crate) extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 #[cold]
 #[inline(never)]
 fn calloc_miss(bytes: usize) -> *mut c_void {
-    or_enomem(front::allocate_zeroed_missed(bytes))
+    or_enomem(malloc::allocate_zeroed_missed(bytes))
 }
 
 /// Resizes a block. A null `block` allocates; size 0 frees and gives null, as glibc does.
@@ -53,11 +53,11 @@ pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut
     }
     if size == 0 {
         // SAFETY: not null, so the caller vouches for a live block.
-        unsafe { front::free(block.cast()) };
+        unsafe { free::free(block.cast()) };
         return null_mut();
     }
     // SAFETY: not null, so the caller vouches for a live block; size is not 0.
-    or_enomem(unsafe { front::reallocate(block.cast(), size) })
+    or_enomem(unsafe { realloc::reallocate(block.cast(), size) })
 }
 
 /// [`realloc`] to `count * size` bytes; null and `ENOMEM`, the block untouched, if that overflows.
@@ -80,7 +80,7 @@ unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: usize)
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free(block.cast()) }
+    unsafe { free::free(block.cast()) }
 }
 
 /// [`free`] under the name that SunOS gave it; glibc exports it for old programs.
@@ -90,7 +90,7 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cfree(block: *mut c_void) {
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free(block.cast()) }
+    unsafe { free::free(block.cast()) }
 }
 
 /// How many bytes of `block` may be written, at least what was asked for; null has 0.
@@ -100,5 +100,5 @@ unsafe extern "C" fn cfree(block: *mut c_void) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     // SAFETY: the caller's promise is the same.
-    unsafe { front::usable_size(block.cast()) }
+    unsafe { free::usable_size(block.cast()) }
 }

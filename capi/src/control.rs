@@ -1,7 +1,7 @@
 //! glibc's control functions.
 
 use core::ffi::c_int;
-use neap_heap::front;
+use neap_heap::reclaim::round;
 
 /// The parameters of `mallopt` in glibc's `<malloc.h>`: 1 to 4, and -1 to -8.
 const PARAMETERS: [core::ops::RangeInclusive<c_int>; 2] = [1..=4, -8..=-1];
@@ -10,7 +10,7 @@ const PARAMETERS: [core::ops::RangeInclusive<c_int>; 2] = [1..=4, -8..=-1];
 /// of its heap; Neap has no top.
 #[unsafe(no_mangle)]
 extern "C" fn malloc_trim(_keep: usize) -> c_int {
-    c_int::from(front::purge_all() > 0)
+    c_int::from(round::purge_all() > 0)
 }
 
 /// `M_TRIM_THRESHOLD`: free memory beyond so many bytes goes back to the kernel.
@@ -23,7 +23,7 @@ const TRIM_THRESHOLD: c_int = -1;
 extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     if parameter == TRIM_THRESHOLD {
         // As in glibc: a negative number is a very large one.
-        front::keep_free(value as isize as usize);
+        round::keep_free(value as isize as usize);
     }
     c_int::from(PARAMETERS.iter().any(|range| range.contains(&parameter)))
 }

@@ -2,14 +2,14 @@
 //! speak for them too.
 
 use core::ffi::c_int;
-use neap_heap::os::thread;
+use neap_heap::os::process;
 use neap_instruments::statistics;
 
 /// Ends the process at once, after the statistics that were asked for.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
     statistics::ends_at_once();
-    thread::exit_at_once(status)
+    process::exit_at_once(status)
 }
 
 /// C99's name for [`_exit`].

@@ -1,7 +1,7 @@
 //! libneap.so: the C and C++ names.
 //!
 //! Every exported symbol stands in one of these files, and every hot one is a
-//! straight inline of [`neap_heap::front`]:
+//! straight inline of [`neap_heap::malloc`] and its neighbours:
 //!
 //! | file | names |
 //! |---|---|
@@ -15,13 +15,15 @@
 //! | `copies/` | `clone` `_Fork` `syscall`: copies of the process past `fork`, and sandboxes entered by number |
 //! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
 //! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out, too |
+//! | `options.rs` | no name: the options `deepbind` and `children` |
+//! | `streams.rs` | no name: glibc's lock that its `fork` takes after ours |
 //! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
 //! | `start.rs` | the constructor |
 //! | `version.rs` | `neap_version` |
 //! | `watch.rs` | `mmap` `mmap64` `mremap` `shmat` `ioctl` `prctl`: who maps over the heap or fills its pages, and who enters a sandbox |
 //!
 //! `errno` follows one rule: a C entry point that fails to get memory sets
-//! `ENOMEM`; nothing else touches it (`neap_heap::front` keeps it).
+//! `ENOMEM`; nothing else touches it (the heap keeps it).
 //!
 //! The shipped build is `panic = "abort"` and then `no_std`; other builds link
 //! `std`, so that plain `cargo build` and `cargo test` work.
@@ -39,11 +41,13 @@ mod exit;
 mod libc_names;
 mod loader;
 mod next;
+mod options;
 #[cfg(panic = "abort")]
 mod panic;
 mod report;
 mod sized;
 mod stack;
 mod start;
+mod streams;
 mod version;
 mod watch;

@@ -2,5 +2,5 @@
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    neap_heap::os::fatal::fatal(format_args!("bug in Neap: {info}"))
+    neap_heap::os::abort::fatal(format_args!("bug in Neap: {info}"))
 }

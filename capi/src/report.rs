@@ -8,7 +8,8 @@
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use libc::FILE;
-use neap_heap::os::{linux, thread};
+use neap_heap::os::file;
+use neap_heap::os::linux;
 use neap_instruments::survey::{self, Brief};
 use neap_shared::stats::Text;
 
@@ -218,7 +219,7 @@ extern "C" fn malloc_stats() {
 
 /// Writes all of `bytes`.
 fn to_standard_error(bytes: &[u8]) -> fmt::Result {
-    match thread::write_all(libc::STDERR_FILENO, bytes) {
+    match file::write_all(libc::STDERR_FILENO, bytes) {
         true => Ok(()),
         false => Err(fmt::Error),
     }

@@ -1,7 +1,7 @@
 //! C23's pair: the caller says again what it asked for, and a lie is a misuse.
 
 use core::ffi::c_void;
-use neap_heap::front;
+use neap_heap::free;
 
 /// Frees a block of `malloc`, `calloc` or `realloc` that was asked for with `size` bytes; null does
 /// nothing.
@@ -12,7 +12,7 @@ use neap_heap::front;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free_sized(block.cast(), size) }
+    unsafe { free::free_sized(block.cast(), size) }
 }
 
 /// Frees a block of `aligned_alloc(align, size)`; null does nothing.
@@ -23,5 +23,5 @@ unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, size: usize) {
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free_aligned_sized(block.cast(), align, size) }
+    unsafe { free::free_aligned_sized(block.cast(), align, size) }
 }

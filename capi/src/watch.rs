@@ -8,9 +8,9 @@
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
-use neap_heap::front;
+use neap_heap::init;
 use neap_heap::os::errno;
-use neap_heap::os::linux::locked;
+use neap_heap::os::process;
 
 static MMAP: Next = Next::new(c"mmap");
 static MREMAP: Next = Next::new(c"mremap");
@@ -148,7 +148,7 @@ unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *
 
 fn note(mapped: *mut c_void, bytes: usize) {
     if mapped != libc::MAP_FAILED {
-        front::note_mapped_over(mapped.addr(), bytes);
+        init::note_mapped_over(mapped.addr(), bytes);
     }
 }
 
@@ -183,7 +183,7 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
     if request as u32 == UFFDIO_REGISTER && answer == 0 {
         // SAFETY: the kernel took the range from there just now.
         let range = unsafe { argument.cast::<Range>().read_unaligned() };
-        front::note_mapped_over(range.start as usize, range.bytes as usize);
+        init::note_mapped_over(range.start as usize, range.bytes as usize);
     }
     answer
 }
@@ -199,12 +199,12 @@ unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     let mut answer = lock_all(flags);
     if answer != 0 && errno::get() == libc::ENOMEM && flags & libc::MCL_CURRENT != 0 {
         // `RLIMIT_MEMLOCK` counts what is only reserved, too.
-        front::give_up_rest();
+        init::unreserve();
         answer = lock_all(flags);
     }
     if answer == 0 {
         errno::set(before);
-        locked::note_locked();
+        process::set_memory_locked(true);
     }
     answer
 }
@@ -233,7 +233,7 @@ unsafe extern "C" fn munlockall() -> c_int {
         }
     };
     if answer == 0 {
-        locked::note_unlocked();
+        process::set_memory_locked(false);
     }
     answer
 }
@@ -256,7 +256,7 @@ unsafe extern "C" fn prctl(
     fifth: c_ulong,
 ) -> c_int {
     if matches!(operation, libc::PR_SET_SECCOMP | libc::PR_SET_NO_NEW_PRIVS) {
-        front::ask_no_more();
+        init::ask_no_more();
     }
     // SAFETY: as in `mmap`.
     unsafe {
@@ -342,6 +342,6 @@ unsafe extern "C" fn prlimit64(
 
 fn note_limit(resource: c_uint, answer: c_int) {
     if answer == 0 && resource == libc::RLIMIT_AS as c_uint {
-        front::note_address_limit();
+        init::address_limit_changed();
     }
 }

@@ -12,7 +12,7 @@ use crate::cache::heap::Found;
 use crate::cache::thread_cache::Cache;
 use crate::os::lock::Lock;
 use crate::os::shared;
-use crate::page::Place;
+use crate::pages::SliceRef;
 use crate::slab::class::Class;
 use core::mem::offset_of;
 use core::ptr::{self, null_mut};
@@ -39,10 +39,10 @@ pub trait Instruments: Sync {
 
     /// A block of `usable` bytes was made in the span at `place`, for a request of `size` bytes. No
     /// other thread has it yet.
-    fn large_made(&self, _place: &Place<'_>, _size: usize, _usable: usize) {}
+    fn large_made(&self, _place: &SliceRef<'_>, _size: usize, _usable: usize) {}
 
     /// The block at `place`, which has a span of its own, is freed.
-    fn large_freed(&self, _place: &Place<'_>) {}
+    fn large_freed(&self, _place: &SliceRef<'_>) {}
 
     /// In the counting mode: a request of `size` bytes, which a slab of `class` serves, or none.
     fn requested(&self, _size: usize, _class: Option<Class>) {}
@@ -64,7 +64,7 @@ pub trait Instruments: Sync {
     }
 
     /// Makes the process's own board. The caller holds no lock, and the process is
-    /// [its own](crate::purge::is_own_process).
+    /// [its own](crate::reclaim::thread::is_own_process).
     fn make_board(&self) {}
 
     /// An allocating thread found a request of an observer. It holds no lock.
@@ -109,7 +109,7 @@ impl Instruments for Absent {}
 #[unsafe(link_section = "neap_fork")]
 static INSTALLED: AtomicPtr<&'static dyn Instruments> = AtomicPtr::new(null_mut());
 
-/// Installs the instruments, for good. Before the process [begins](crate::front::begin).
+/// Installs the instruments, for good. Before the process [begins](crate::init::begin).
 pub fn install(instruments: &'static &'static dyn Instruments) {
     let instruments = ptr::from_ref(instruments).cast_mut();
     INSTALLED.store(instruments, Ordering::Release);
@@ -134,7 +134,7 @@ pub fn begin_sampling() {
 
 /// See [`Instruments::large_made`].
 #[inline]
-pub fn large_made(place: &Place<'_>, size: usize, usable: usize) {
+pub fn large_made(place: &SliceRef<'_>, size: usize, usable: usize) {
     if EVER_SAMPLED.load(Ordering::Relaxed) {
         instruments().large_made(place, size, usable);
     }
@@ -142,7 +142,7 @@ pub fn large_made(place: &Place<'_>, size: usize, usable: usize) {
 
 /// See [`Instruments::large_freed`].
 #[inline]
-pub fn large_freed(place: &Place<'_>) {
+pub fn large_freed(place: &SliceRef<'_>) {
     if EVER_SAMPLED.load(Ordering::Relaxed) {
         instruments().large_freed(place);
     }

@@ -1,25 +1,29 @@
 #![cfg_attr(not(any(test, loom)), no_std)]
-//! Neap: a memory system for Linux programs.
+//! The heap behind the crate `neap`. It makes no promises; programs use `neap` or libneap.so.
 //!
-//! # The rooms, top to bottom; each uses only what stands below it
+//! # The layers, top to bottom; each uses only what stands below it
 //!
-//! | room | what it does | what it does not know |
+//! | layer | what it does | what it does not know |
 //! |---|---|---|
-//! | [`front`] | the entry points every frontend shares, options, fork, the purge thread | |
-//! | [`hook`] | what the instruments are told and asked | what they do |
-//! | [`cache`] | magazines: fast path, refill, flush, draining, thread end; rounds of decay, pressure for memory | |
+//! | [`malloc`] [`free`] [`realloc`] [`large`], [`stacks::stack`] | the entry points, which every frontend shares | |
+//! | [`init`] [`fork`] | the start of the process, options, the thread's cache at first use; copies of the process | |
+//! | [`reclaim`] | rounds of decay, the purge thread, pressure for memory | |
+//! | [`hook`] | the one way to the instruments, which are a crate of their own | what they do |
+//! | [`cache`] | magazines: fast path, refill, flush, draining, thread end | |
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
-//! | [`page`] | the page heap: spans, zero state, fit, purge, limits, huge pages | size classes |
-//! | [`os`] | the only room that speaks to the kernel | the heap |
+//! | [`pages`] | the page heap: spans, zero state, purge, limits, huge pages | size classes |
+//! | [`os`] | the only layer that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
-//! Plain data that other processes read as well stand in the crate `neap_shared`. What looks at
+//! What [`reclaim`] remembers ([`reclaim::state`], [`reclaim::wakeup`]) is data of the heap, so
+//! [`cache`] names it. What other processes read as well stands in the crate `neap_shared`. What looks at
 //! the heap (the status board, the survey, the profiler, the unwinder, the checking and counting
-//! modes) is the crate `neap_instruments`, which depends on this one. `tests/layers.rs` fails on an
-//! upward edge.
+//! modes) is the crate `neap_instruments`, which depends on this one.
+//! `tests/structure.rs` fails on an upward edge, and on files that import each other in a circle.
 //!
-//! [`glossary`] explains the terms.
+//! [`glossary`] explains the terms. The entry points keep `errno`, return null when out of memory,
+//! and abort with one line on misuse.
 //!
 //! # Where each invariant stands
 //!
@@ -27,17 +31,17 @@
 //! - Who may write a magazine: [`cache::magazine`]; how another thread empties one:
 //!   [`cache::drain`].
 //! - Where guards are, and that none is left in a free span: [`stacks`].
-//! - Which OS pages are zero: [`page`], carried through every change of hands.
+//! - Which OS pages are zero: [`pages`], carried through every change of hands.
 //! - Which pages of a slab in use are not resident: [`slab::page_set`]; how they are purged:
 //!   [`slab::decommitted`].
-//! - When a thread that purges may be started: [`purge`].
+//! - When a thread that purges may be started: [`reclaim::start`].
 //! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts without an
 //!   instruction on the fast path: [`cache::countdown`].
 //! - The order of locks: those of the instruments (board, quarantine, the profile's region, the
-//!   profiler's pace), step of decay ([`cache::reclaim`]), draining ([`cache::registry`]), registry,
+//!   profiler's pace), step of decay ([`reclaim::state`]), draining ([`cache::registry`]), registry,
 //!   cache (no rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread
 //!   that holds one takes one to the left of it only by `try_lock`. A lock's rank says where it
-//!   stands ([`os::gate::Rank`]), and a fork closes them in this order. The C library's list of
+//!   stands ([`os::lock::Rank`]), and a fork closes them in this order. The C library's list of
 //!   streams comes before all.
 //! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
 //!   [`os::section`] checks it.
@@ -54,19 +58,27 @@
 pub mod base;
 pub mod cache;
 #[cfg(not(loom))]
-pub mod front;
+pub mod fork;
+#[cfg(not(loom))]
+pub mod free;
 #[doc = include_str!("../GLOSSARY.md")]
 pub mod glossary {}
 #[cfg(not(loom))]
 pub mod hook;
+#[cfg(not(loom))]
+pub mod init;
+#[cfg(not(loom))]
+pub mod large;
+#[cfg(not(loom))]
+pub mod malloc;
 pub mod os;
 #[cfg(not(loom))]
-pub mod page;
+pub mod pages;
+#[cfg(not(loom))]
+pub mod realloc;
+pub mod reclaim;
 pub mod slab;
 #[cfg(not(loom))]
 pub mod stacks;
 #[cfg(test)]
 mod testing;
-
-#[cfg(not(loom))]
-pub use front::{purge, stack};

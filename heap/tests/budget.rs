@@ -1,7 +1,7 @@
 //! The process's bound on magazines, and threads that sleep on what they were granted.
 
 use neap_heap::cache::heap::HEAP;
-use neap_heap::front;
+use neap_heap::{free, malloc};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -10,11 +10,11 @@ const BOUND: usize = 512 << 10;
 
 /// Lets the magazine of one class grow.
 fn churn(size: usize) {
-    let blocks: Vec<usize> = (0..2_000).map(|_| front::allocate(size).addr()).collect();
+    let blocks: Vec<usize> = (0..2_000).map(|_| malloc::allocate(size).addr()).collect();
     // SAFETY: each block once.
     blocks
         .into_iter()
-        .for_each(|block| unsafe { front::free(block as *mut u8) });
+        .for_each(|block| unsafe { free::free(block as *mut u8) });
 }
 
 /// Bytes granted to the calling thread's cache.
@@ -23,7 +23,7 @@ fn own_grant() -> usize {
     let mut granted = 0;
     HEAP.registry.for_each(|cache| {
         if std::ptr::eq(cache, own) {
-            granted = cache.open().inner.granted;
+            granted = cache.open().granted();
         }
     });
     granted

@@ -1,6 +1,8 @@
 //! The whole API against a naive model: a map from address to what stands there.
 
-use neap_heap::front;
+use neap_heap::cache::heap::HEAP;
+use neap_heap::reclaim::round;
+use neap_heap::{free, malloc, realloc};
 use neap_instruments::survey::snapshot;
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -83,7 +85,7 @@ impl Block {
 fn free(block: Block) {
     block.check_first(block.size);
     // SAFETY: live until now, and in no model any more.
-    unsafe { front::free(block.address as *mut u8) };
+    unsafe { free::free(block.address as *mut u8) };
 }
 
 /// The naive heap: no overlap, alignment, contents.
@@ -97,7 +99,7 @@ impl Model {
         assert_ne!(block.address, 0, "out of memory");
         assert_eq!(block.address % block.align, 0, "{block:?} is not aligned");
         // SAFETY: a block just handed out.
-        let usable = unsafe { front::usable_size(block.address as *mut u8) };
+        let usable = unsafe { free::usable_size(block.address as *mut u8) };
         assert!(usable >= block.size, "{block:?} has {usable} usable bytes");
         let before = self.blocks.range(..=block.address).next_back();
         if let Some((_, before)) = before {
@@ -132,10 +134,10 @@ fn allocate(rng: &mut Rng) -> Block {
     let (size, seed) = (rng.size(), rng.next() as u8);
     let align = 1 << if rng.below(10) == 0 { rng.below(17) } else { 4 };
     let (address, align) = match rng.below(4) {
-        0 => (front::allocate_zeroed(size), 16),
-        1 => (front::allocate_layout(size, align), align),
-        2 => (front::allocate_layout_zeroed(size, 8), 8),
-        _ => (front::allocate(size), 16),
+        0 => (malloc::allocate_zeroed(size), 16),
+        1 => (malloc::allocate_layout(size, align), align),
+        2 => (malloc::allocate_layout_zeroed(size, 8), 8),
+        _ => (malloc::allocate(size), 16),
     };
     Block {
         address: address.addr(),
@@ -147,7 +149,7 @@ fn allocate(rng: &mut Rng) -> Block {
 
 fn check_zero(rng: &mut Rng, model: &mut Model) {
     let size = rng.size();
-    let address = front::allocate_zeroed(size);
+    let address = malloc::allocate_zeroed(size);
     // SAFETY: a block just handed out, `size` bytes long (asserted not null by `add` below).
     let bytes = unsafe { std::slice::from_raw_parts(address, size) };
     assert!(
@@ -168,7 +170,7 @@ fn resize(rng: &mut Rng, model: &mut Model) {
     };
     let size = rng.size().max(1);
     // SAFETY: the model held the block as live and has let go of it.
-    let address = unsafe { front::reallocate_layout(old.address as *mut u8, size, old.align) };
+    let address = unsafe { realloc::reallocate_layout(old.address as *mut u8, size, old.align) };
     let block = Block {
         address: address.addr(),
         size,
@@ -208,8 +210,8 @@ fn free_all(model: &mut Model) {
 /// Nothing is live: everything must have come home. The two tests share one heap, so they run in
 /// turn.
 fn check_at_rest() {
-    front::purge_all();
-    front::check_consistency().unwrap();
+    round::purge_all();
+    HEAP.pages.check().unwrap();
     let figures = snapshot();
     assert_eq!(figures.large_bytes, 0, "large blocks stayed");
     assert_eq!(
@@ -227,7 +229,7 @@ fn one_thread() {
     for round in 0..operations() {
         step(&mut rng, &mut model);
         if round % 1000 == 0 {
-            front::check_consistency().unwrap();
+            HEAP.pages.check().unwrap();
         }
     }
     assert!(!model.blocks.is_empty());
@@ -287,7 +289,7 @@ const METADATA_SLACK: u64 = 4 << 16;
 fn threads_come_and_go() {
     let round = || {
         let blocks: Vec<usize> = thread::spawn(|| {
-            let block = |size: usize| front::allocate(size % 3000).addr();
+            let block = |size: usize| malloc::allocate(size % 3000).addr();
             (0..200).map(block).collect()
         })
         .join()
@@ -296,10 +298,10 @@ fn threads_come_and_go() {
         blocks
             .into_iter()
             // SAFETY: handed over by the thread that allocated them, which is gone.
-            .for_each(|block| unsafe { front::free(block as *mut u8) });
+            .for_each(|block| unsafe { free::free(block as *mut u8) });
     };
     (0..50).for_each(|_| round());
-    front::purge_all();
+    round::purge_all();
     let before = snapshot();
     (0..2_000).for_each(|_| round());
     check_at_rest();

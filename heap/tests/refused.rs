@@ -1,8 +1,8 @@
 //! Threads that are refused capacity, because the process's bound is used up.
 
 use neap_heap::cache::heap::HEAP;
-use neap_heap::front;
 use neap_heap::slab::class::Class;
+use neap_heap::{free, malloc};
 
 /// What is granted to the calling thread's cache, and how often its magazine of `class` was
 /// refilled.
@@ -12,8 +12,8 @@ fn own(class: Class) -> (usize, u32) {
     HEAP.registry.for_each(|cache| {
         if std::ptr::eq(cache, own) {
             let open = cache.open();
-            let [refills, _] = open.counted(class).refills_and_flushes();
-            found = (open.inner.granted, refills);
+            let [refills, _] = open.countdown(class).refills_and_flushes();
+            found = (open.granted(), refills);
         }
     });
     found
@@ -27,10 +27,10 @@ fn a_thread_that_is_refused_capacity_has_a_first_magazine() {
         let thread = std::thread::spawn(move || {
             let (nothing, _) = own(class);
             for _ in 0..1000 {
-                let block = front::allocate(size);
+                let block = malloc::allocate(size);
                 assert!(!block.is_null());
                 // SAFETY: just allocated, freed once.
-                unsafe { front::free(block) };
+                unsafe { free::free(block) };
             }
             (nothing, own(class))
         });

@@ -6,8 +6,9 @@ use core::ptr::NonNull;
 use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::cache::heap::{Found, HEAP};
 use neap_heap::cache::misuse::{self, Call};
-use neap_heap::front::{free_found, large_bytes, start_of};
+use neap_heap::free::{free_found, start_of};
 use neap_heap::hook;
+use neap_heap::large;
 use neap_heap::os::late::Late;
 use neap_heap::os::lock::{Lock, Rank};
 
@@ -50,7 +51,7 @@ unsafe impl Zeroable for Inner {}
 
 /// What waits in quarantine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     /// Bytes of all blocks.
     pub(super) bytes: usize,
     /// Of these, bytes of large blocks.
@@ -60,7 +61,7 @@ pub(super) struct Held {
 }
 
 /// What waits in quarantine.
-pub(super) fn held() -> Held {
+pub(crate) fn held() -> Held {
     let [bytes, large_bytes, large_blocks] = QUARANTINE
         .held
         .each_ref()
@@ -73,7 +74,7 @@ pub(super) fn held() -> Held {
 }
 
 /// Whether a block is in quarantine.
-pub(super) fn holds(address: usize) -> bool {
+pub(crate) fn holds(address: usize) -> bool {
     let _guard = QUARANTINE.lock.lock();
     // SAFETY: the lock is held.
     let holds = |inner: NonNull<Inner>| unsafe { inner.as_ref() }.slot_of(address).is_ok();
@@ -134,7 +135,7 @@ fn bytes_of(address: usize, found: &Found) -> usize {
             }
             class.bytes()
         }
-        Found::Large(place) | Found::Sampled(place) => large_bytes(Call::Free, place, address),
+        Found::Large(place) | Found::Sampled(place) => large::bytes(Call::Free, place, address),
         Found::Foreign => misuse::foreign(Call::Free, address),
         Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
     }

@@ -6,7 +6,7 @@ use neap_heap::cache::heap::Found;
 use neap_heap::cache::thread_cache::Cache;
 use neap_heap::hook::{Instruments, install};
 use neap_heap::os::lock::Lock;
-use neap_heap::page::Place;
+use neap_heap::pages::SliceRef;
 use neap_heap::slab::class::Class;
 use neap_shared::board::ThreadState;
 use neap_shared::control::Value;
@@ -51,11 +51,11 @@ impl Instruments for All {
         profile::take(cache, size, class)
     }
 
-    fn large_made(&self, place: &Place<'_>, size: usize, usable: usize) {
+    fn large_made(&self, place: &SliceRef<'_>, size: usize, usable: usize) {
         profile::note_large(place, size, usable);
     }
 
-    fn large_freed(&self, place: &Place<'_>) {
+    fn large_freed(&self, place: &SliceRef<'_>) {
         profile::note_freed(place);
     }
 

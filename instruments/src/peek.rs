@@ -8,7 +8,7 @@
 
 use neap_heap::base::sync::plain::{AtomicU8, Ordering};
 use neap_heap::os::errno::{self, keep_errno};
-use neap_heap::os::linux::sandbox;
+use neap_heap::os::sandbox;
 
 /// No page is smaller. On a machine with larger pages, this costs extra calls but stays correct.
 const PAGE_BYTES: usize = 4096;
@@ -222,6 +222,6 @@ mod tests {
             assert_eq!(far(at), None);
         }
         // SAFETY: the whole reservation, which the test no longer uses.
-        unsafe { Linux.release(base, 2 * page) };
+        unsafe { Linux.unmap(base, 2 * page) };
     }
 }

@@ -48,7 +48,7 @@ static BY_SIZE: Late<[Tally; SIZES]> = Late::new();
 static BY_CLASS: [Tally; CLASSES + 1] = [const { Tally::new() }; CLASSES + 1];
 
 /// Notes a request of `size` bytes, which a slab of `class` serves, or none.
-pub(super) fn note(size: usize, class: Option<Class>) {
+pub(crate) fn note(size: usize, class: Option<Class>) {
     BY_CLASS[class.map_or(0, Class::index)].add(size);
     if let Some(by_size) = BY_SIZE.open() {
         // SAFETY: mapped for good, and written by atomics only.
@@ -65,7 +65,7 @@ fn step(size: usize, class: Class) -> usize {
 }
 
 /// Calls `visit` with every entry that holds something: its number, and what it holds.
-pub(super) fn each(mut visit: impl FnMut(usize, SizeFigure)) {
+pub(crate) fn each(mut visit: impl FnMut(usize, SizeFigure)) {
     let Some(by_size) = BY_SIZE.find() else {
         return;
     };
@@ -80,7 +80,7 @@ pub(super) fn each(mut visit: impl FnMut(usize, SizeFigure)) {
 }
 
 /// Writes what was asked for into the figures of the classes.
-pub(super) fn note_classes(classes: &mut [ClassFigures; CLASSES]) {
+pub(crate) fn note_classes(classes: &mut [ClassFigures; CLASSES]) {
     for (figures, tally) in classes.iter_mut().zip(&BY_CLASS[1..]) {
         let SizeFigure { count, bytes } = tally.figure();
         (figures.allocations, figures.requested) = (count, bytes);

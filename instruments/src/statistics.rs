@@ -6,10 +6,12 @@ use core::ffi::CStr;
 use core::fmt::{self, Write};
 use neap_heap::base::sync::{AtomicU8, Ordering, UnsafeCell};
 use neap_heap::cache::heap::HEAP;
-use neap_heap::os::fatal::{Lossy, warn};
-use neap_heap::os::scratch;
-use neap_heap::os::thread::{self, FileIdentity};
-use neap_heap::purge;
+use neap_heap::os::abort::{Lossy, warn};
+use neap_heap::os::file;
+use neap_heap::os::file::FileIdentity;
+use neap_heap::os::own_stack;
+use neap_heap::os::process;
+use neap_heap::reclaim::thread as purge;
 use neap_shared::stats::{Json, Snapshot, Text};
 
 /// What was asked for.
@@ -58,7 +60,7 @@ static AT_END: extern "C" fn() = at_end;
 ///
 /// # Safety
 /// - The process has one thread.
-pub(super) unsafe fn choose(word: &str) {
+pub(crate) unsafe fn choose(word: &str) {
     let form = match word {
         "text" => TEXT,
         "json" => JSON,
@@ -68,8 +70,8 @@ pub(super) unsafe fn choose(word: &str) {
     // SAFETY: the caller's promise.
     let place = unsafe { &mut *REQUEST.place.get() };
     if form != OFF && place.standard_error.is_none() {
-        place.standard_error = thread::file_identity(2);
-        place.ours = thread::duplicate(2).unwrap_or(2);
+        place.standard_error = file::file_identity(2);
+        place.ours = file::duplicate(2).unwrap_or(2);
     }
 }
 
@@ -77,7 +79,7 @@ pub(super) unsafe fn choose(word: &str) {
 ///
 /// # Safety
 /// - The process has one thread.
-pub(super) unsafe fn keep_path(path: &[u8]) {
+pub(crate) unsafe fn keep_path(path: &[u8]) {
     if path.len() >= PATH_BYTES {
         return warn(format_args!(
             "NEAP_STATS_FILE is ignored: longer than {} bytes",
@@ -106,7 +108,7 @@ pub fn ends_at_once() {
     let form = FORM.load(Ordering::Relaxed);
     let wanted = form != OFF || attach::is_awaited();
     if wanted && purge::is_own_process() && HEAP.is_quiet() {
-        scratch::on_stack(|| at_end());
+        own_stack::on_stack(|| at_end());
     }
 }
 
@@ -121,7 +123,7 @@ struct Desk {
 unsafe impl Zeroable for Desk {}
 
 fn write_statistics(form: u8) {
-    let written = scratch::with(|desk| write_at(desk, form));
+    let written = own_stack::with(|desk| write_at(desk, form));
     if written.is_none() {
         warn(format_args!("no memory to write the statistics"));
     }
@@ -129,8 +131,8 @@ fn write_statistics(form: u8) {
 
 fn write_at(Desk { figures, page }: &mut Desk, form: u8) {
     survey::snapshot_into(figures);
-    let name = Lossy(thread::program_name());
-    let id = thread::process_id();
+    let name = Lossy(process::program_name());
+    let id = process::process_id();
     // A page that does not fit is cut; PAGE_BYTES holds every class.
     let _ = if form == JSON {
         writeln!(
@@ -154,18 +156,18 @@ fn write_page(place: &Place, page: &[u8]) {
     let path = CStr::from_bytes_until_nul(&place.path).unwrap_or(c"");
     if path.is_empty() {
         // Only where the number still means what it meant.
-        let meant = |descriptor: &i32| thread::file_identity(*descriptor) == place.standard_error;
+        let meant = |descriptor: &i32| file::file_identity(*descriptor) == place.standard_error;
         if place.standard_error.is_some()
             && let Some(descriptor) = [place.ours, 2].into_iter().find(meant)
         {
-            thread::write_all(descriptor, page);
+            file::write_all(descriptor, page);
         }
         return;
     }
-    match thread::open_append(path) {
+    match file::open_append(path) {
         Some(file) => {
-            thread::write_all(file, page);
-            thread::close(file);
+            file::write_all(file, page);
+            file::close(file);
         }
         None => warn(format_args!(
             "cannot write the statistics to {}",

@@ -2,7 +2,7 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
-use neap_heap::front;
+use neap_heap::{free, malloc, realloc};
 
 /// Neap as a Rust program's allocator.
 ///
@@ -21,24 +21,24 @@ pub struct Neap;
 unsafe impl GlobalAlloc for Neap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        front::allocate_layout(layout.size(), layout.align())
+        malloc::allocate_layout(layout.size(), layout.align())
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, _layout: Layout) {
         // SAFETY: the caller's promise.
-        unsafe { front::free(block) }
+        unsafe { free::free(block) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        front::allocate_layout_zeroed(layout.size(), layout.align())
+        malloc::allocate_layout_zeroed(layout.size(), layout.align())
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's promise.
-        unsafe { front::reallocate_layout(block, size, layout.align()) }
+        unsafe { realloc::reallocate_layout(block, size, layout.align()) }
     }
 }
 
@@ -48,5 +48,5 @@ unsafe impl GlobalAlloc for Neap {
 /// - [`Neap`] allocated `block`, and it is not freed.
 pub unsafe fn usable_size(block: NonNull<u8>) -> usize {
     // SAFETY: the caller's promise.
-    unsafe { front::usable_size(block.as_ptr()) }
+    unsafe { free::usable_size(block.as_ptr()) }
 }

@@ -2,7 +2,7 @@
 //! calls; this crate exports no C names, so the program tells.
 
 use core::ptr::NonNull;
-use neap_heap::front;
+use neap_heap::init;
 
 /// From now on the heap makes only system calls that every allocator makes, and runs no thread.
 /// Call it before the process enters a sandbox (seccomp) that could punish the others.
@@ -10,8 +10,8 @@ use neap_heap::front;
 /// The profiler does not start any more, and figures count every page that may be resident as
 /// resident.
 pub fn prepare_for_sandbox() {
-    front::initialize();
-    front::ask_no_more();
+    init::initialize();
+    init::ask_no_more();
 }
 
 /// Tells the heap that the program mapped a file or shared memory over `memory`, which lies in a
@@ -21,5 +21,5 @@ pub fn prepare_for_sandbox() {
 /// # Safety
 /// - `memory` lies in one live block that [`Neap`](crate::Neap) allocated for the caller.
 pub unsafe fn note_mapped_over(memory: NonNull<[u8]>) {
-    front::note_mapped_over(memory.addr().get(), memory.len());
+    init::note_mapped_over(memory.addr().get(), memory.len());
 }

@@ -12,7 +12,7 @@
 //! stack counts as 8 KiB, because most of it is never touched. The heap's own tables do not count.
 
 use neap_heap::cache::heap::HEAP;
-use neap_heap::front;
+use neap_heap::init;
 
 /// The heap's word for no limit.
 const NONE: usize = usize::MAX;
@@ -24,38 +24,38 @@ fn limit(bytes: usize) -> Option<usize> {
 /// Sets the hard limit. An allocation that would pass it, even with every free page returned to the
 /// kernel, fails as if memory were exhausted.
 pub fn set_hard(bytes: Option<usize>) {
-    front::initialize();
+    init::initialize();
     HEAP.pages.limits().set_hard(bytes.unwrap_or(NONE));
 }
 
 /// The hard limit.
 pub fn hard() -> Option<usize> {
-    front::initialize();
+    init::initialize();
     limit(HEAP.pages.limits().hard())
 }
 
 /// Sets the soft limit. From seven eighths of it on, free pages return to the kernel before their
 /// time, down to all of them. No allocation fails.
 pub fn set_soft(bytes: Option<usize>) {
-    front::initialize();
+    init::initialize();
     HEAP.pages.limits().set_soft(bytes.unwrap_or(NONE));
 }
 
 /// The soft limit.
 pub fn soft() -> Option<usize> {
-    front::initialize();
+    init::initialize();
     limit(HEAP.pages.limits().own_soft())
 }
 
 /// Sets how many bytes of free pages may be resident at once. Beyond that, the oldest return to the
 /// kernel.
 pub fn set_dirty(bytes: Option<usize>) {
-    front::initialize();
+    init::initialize();
     HEAP.pages.limits().set_dirty(bytes.unwrap_or(NONE));
 }
 
 /// The limit on resident free pages.
 pub fn dirty() -> Option<usize> {
-    front::initialize();
+    init::initialize();
     limit(HEAP.pages.limits().dirty())
 }

@@ -14,7 +14,7 @@
 //! `neap report PID` show them, also after [`stop`].
 
 use neap_heap::cache::heap::HEAP;
-use neap_heap::front;
+use neap_heap::init;
 use neap_instruments::profile;
 use neap_shared::board::Refusal;
 
@@ -49,7 +49,7 @@ impl core::error::Error for ProfileError {}
 /// - [`ProfileError::Memory`]: refused by the kernel or a limit.
 /// - [`ProfileError::Sandbox`]: the process has forbidden itself system calls.
 pub fn start(mean_bytes: u64) -> Result<(), ProfileError> {
-    front::initialize();
+    init::initialize();
     // The heap's word for off.
     if mean_bytes == 0 {
         return Err(ProfileError::Rate);
@@ -64,12 +64,12 @@ pub fn start(mean_bytes: u64) -> Result<(), ProfileError> {
 
 /// Stops the profiler. Blocks that were sampled keep their samples until they are freed.
 pub fn stop() {
-    front::initialize();
+    init::initialize();
     profile::set_rate(0);
 }
 
 /// The mean number of bytes between two samples; `None` while the profiler is off.
 pub fn rate() -> Option<u64> {
-    front::initialize();
+    init::initialize();
     Some(HEAP.sampling()).filter(|&rate| rate != 0)
 }

@@ -16,8 +16,8 @@
 
 use core::time::Duration;
 use neap_heap::cache::heap::HEAP;
-use neap_heap::front;
-use neap_heap::purge;
+use neap_heap::init;
+use neap_heap::reclaim::{round, start, thread};
 
 /// The longest decay time: one hour.
 const LONGEST_MS: u128 = 3_600_000;
@@ -28,45 +28,45 @@ const LONGEST_MS: u128 = 3_600_000;
 ///
 /// For programs whose allocator is [`Neap`](crate::Neap). Under `libneap.so` the library decides.
 pub fn enable_thread() {
-    front::initialize();
-    purge::enable_thread();
+    init::initialize();
+    start::enable_thread();
 }
 
 /// Returns all free pages to the kernel now: empties all threads' magazines, frees empty slabs and
 /// purges every free page, those inside slabs that are partly in use included. The result is the
 /// number of bytes.
 pub fn all() -> usize {
-    front::initialize();
-    front::purge_all()
+    init::initialize();
+    round::purge_all()
 }
 
 /// Sets the decay time: how long a free page may stay resident. At most one hour; zero returns
 /// pages at once.
 pub fn set_decay(time: Duration) {
-    front::initialize();
+    init::initialize();
     HEAP.set_decay_ms(time.as_millis().min(LONGEST_MS) as u64);
 }
 
 /// The decay time.
 pub fn decay() -> Duration {
-    front::initialize();
+    init::initialize();
     Duration::from_millis(HEAP.decay_ms())
 }
 
 /// Keeps up to `bytes` bytes of free pages resident at any age; `usize::MAX` keeps all of them.
 /// [Limits](crate::limits) and [`all`] still take them.
 pub fn keep_resident(bytes: usize) {
-    front::initialize();
-    front::keep_free(bytes);
+    init::initialize();
+    round::keep_free(bytes);
 }
 
 /// Ends the purge thread, and keeps it away while the result lives. `unshare(2)` and `setns(2)`
 /// demand a process of one thread for some namespaces.
 #[must_use = "the thread may start again as soon as this is dropped"]
 pub fn pause() -> Pause {
-    Pause(purge::hold())
+    Pause(thread::hold())
 }
 
 /// Keeps the purge thread away; see [`pause`].
 #[derive(Debug)]
-pub struct Pause(purge::Hold);
+pub struct Pause(thread::Hold);

@@ -12,7 +12,7 @@
 use core::ffi::CStr;
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
-use neap_heap::stack as heap;
+use neap_heap::stacks::{overflow, stack as heap};
 
 #[doc(inline)]
 pub use neap_heap::stacks::StackError;
@@ -114,5 +114,5 @@ pub fn free_cached() -> usize {
 /// threads that run coroutines call this function too. False if there was no memory for the
 /// alternate stack, or if the kernel refused.
 pub fn report_overflows() -> bool {
-    heap::report_overflows()
+    overflow::report_overflows()
 }

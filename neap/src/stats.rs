@@ -9,7 +9,7 @@
 //! assert_eq!(figures.ledger.sum(), i128::from(figures.ledger.resident));
 //! ```
 
-use neap_heap::front;
+use neap_heap::init;
 use neap_instruments::survey;
 
 #[doc(inline)]
@@ -24,12 +24,12 @@ pub use neap_shared::stats::{
 ///
 /// Uses 20 KiB of stack; on a smaller one, see [`snapshot_into`].
 pub fn snapshot() -> Snapshot {
-    front::initialize();
+    init::initialize();
     survey::snapshot()
 }
 
 /// Like [`snapshot`], in place: for figures that are on the heap, and callers on a small stack.
 pub fn snapshot_into(figures: &mut Snapshot) {
-    front::initialize();
+    init::initialize();
     survey::snapshot_into(figures);
 }

@@ -3,8 +3,8 @@
 use neap::Neap;
 use neap::stack::{self, Stack, StackError};
 use neap::stats::snapshot;
-use neap_heap::front::check_consistency;
-use neap_heap::stack::totals;
+use neap_heap::cache::heap::HEAP;
+use neap_heap::stacks::stack::totals;
 use std::alloc::{GlobalAlloc, Layout};
 use std::fs;
 use std::process::Command;
@@ -192,7 +192,7 @@ fn stacks_end_on_other_threads() {
     threads
         .into_iter()
         .for_each(|thread| thread.join().unwrap());
-    assert_eq!(check_consistency(), Ok(()));
+    assert_eq!(HEAP.pages.check(), Ok(()));
 }
 
 /// A child of a process whose other threads are busy with stacks finds a pool that works.

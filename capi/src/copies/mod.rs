@@ -12,8 +12,8 @@ use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::transmute;
 use neap_heap::base::sync::{AtomicPtr, Ordering};
-use neap_heap::front;
-use neap_heap::front::fork::{self, Copier};
+use neap_heap::fork::{self, Copier};
+use neap_heap::init;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -178,7 +178,7 @@ unsafe extern "C" fn seen(
         || number == libc::SYS_prctl
             && matches!(a as c_int, libc::PR_SET_SECCOMP | libc::PR_SET_NO_NEW_PRIVS);
     if enters {
-        front::ask_no_more();
+        init::ask_no_more();
     }
     call()
 }

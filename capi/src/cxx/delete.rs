@@ -7,7 +7,7 @@ use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::NonNull;
-use neap_heap::front;
+use neap_heap::free;
 
 /// A reference to `std::nothrow`: it chooses the form and is never read.
 type Nothrow = *const c_void;
@@ -27,7 +27,7 @@ type AlignedNothrowForm = unsafe extern "C" fn(*mut c_void, usize, Nothrow);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdlPv(block: *mut c_void) {
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free(block.cast()) }
+    unsafe { free::free(block.cast()) }
 }
 
 /// `operator delete[](block)`.
@@ -37,7 +37,7 @@ unsafe extern "C" fn _ZdlPv(block: *mut c_void) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdaPv(block: *mut c_void) {
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free(block.cast()) }
+    unsafe { free::free(block.cast()) }
 }
 
 /// `operator delete(block, align)`.
@@ -47,7 +47,7 @@ unsafe extern "C" fn _ZdaPv(block: *mut c_void) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut c_void, _align: usize) {
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free(block.cast()) }
+    unsafe { free::free(block.cast()) }
 }
 
 /// `operator delete[](block, align)`.
@@ -57,7 +57,7 @@ unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut c_void, _align: usize) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ZdaPvSt11align_val_t(block: *mut c_void, _align: usize) {
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free(block.cast()) }
+    unsafe { free::free(block.cast()) }
 }
 
 /// `operator delete(block, size)`.
@@ -173,7 +173,7 @@ unsafe fn sized(behind: &Derived, block: *mut c_void, size: usize) {
         return unsafe { sized_elsewhere(behind, block, size) };
     }
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free_deleted(block.cast(), size, 1) }
+    unsafe { free::free_deleted(block.cast(), size, 1) }
 }
 
 /// [`sized`] through the C++ runtime's operator, if the program has replaced any operator.
@@ -187,7 +187,7 @@ unsafe fn sized_elsewhere(behind: &Derived, block: *mut c_void, size: usize) {
     unsafe {
         match replaced::instead(behind) {
             Some(form) => transmute::<NonNull<c_void>, SizedForm>(form)(block, size),
-            None => front::free_deleted(block.cast(), size, 1),
+            None => free::free_deleted(block.cast(), size, 1),
         }
     }
 }
@@ -203,7 +203,7 @@ unsafe fn sized_aligned(behind: &Derived, block: *mut c_void, size: usize, align
         return unsafe { sized_aligned_elsewhere(behind, block, size, align) };
     }
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free_deleted(block.cast(), size, align) }
+    unsafe { free::free_deleted(block.cast(), size, align) }
 }
 
 /// [`sized_aligned`] through the C++ runtime's operator, if the program has replaced any operator.
@@ -217,7 +217,7 @@ unsafe fn sized_aligned_elsewhere(behind: &Derived, block: *mut c_void, size: us
     unsafe {
         match replaced::instead(behind) {
             Some(form) => transmute::<NonNull<c_void>, SizedAlignedForm>(form)(block, size, align),
-            None => front::free_deleted(block.cast(), size, align),
+            None => free::free_deleted(block.cast(), size, align),
         }
     }
 }
@@ -233,7 +233,7 @@ unsafe fn nothrow(behind: &Derived, block: *mut c_void, tag: Nothrow) {
         return unsafe { nothrow_elsewhere(behind, block, tag) };
     }
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free(block.cast()) }
+    unsafe { free::free(block.cast()) }
 }
 
 /// [`nothrow`] through the C++ runtime's operator, if the program has replaced any operator.
@@ -247,7 +247,7 @@ unsafe fn nothrow_elsewhere(behind: &Derived, block: *mut c_void, tag: Nothrow) 
     unsafe {
         match replaced::instead(behind) {
             Some(form) => transmute::<NonNull<c_void>, NothrowForm>(form)(block, tag),
-            None => front::free(block.cast()),
+            None => free::free(block.cast()),
         }
     }
 }
@@ -263,7 +263,7 @@ unsafe fn aligned_nothrow(behind: &Derived, block: *mut c_void, align: usize, ta
         return unsafe { aligned_nothrow_elsewhere(behind, block, align, tag) };
     }
     // SAFETY: the caller's promise is the same.
-    unsafe { front::free(block.cast()) }
+    unsafe { free::free(block.cast()) }
 }
 
 /// [`aligned_nothrow`] through the C++ runtime's operator, if the program has replaced any
@@ -283,7 +283,7 @@ unsafe fn aligned_nothrow_elsewhere(
     unsafe {
         match replaced::instead(behind) {
             Some(form) => transmute::<NonNull<c_void>, AlignedNothrowForm>(form)(block, align, tag),
-            None => front::free(block.cast()),
+            None => free::free(block.cast()),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::cxx::replaced::{self, Derived};
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr::{NonNull, null_mut};
-use neap_heap::front;
+use neap_heap::malloc;
 
 /// A reference to `std::nothrow`: it chooses the form and is never read.
 type Nothrow = *const c_void;
@@ -78,7 +78,7 @@ extern "C" fn _ZnamSt11align_val_tRKSt9nothrow_t(
 /// Allocates; on failure, runs the new-handler's loop and throws `std::bad_alloc`.
 #[inline(always)]
 fn plain(size: usize) -> *mut c_void {
-    match front::allocate_hit(size) {
+    match malloc::allocate_hit(size) {
         Some(block) => block.cast(),
         None => plain_miss(size),
     }
@@ -88,7 +88,7 @@ fn plain(size: usize) -> *mut c_void {
 #[cold]
 #[inline(never)]
 extern "C-unwind" fn plain_miss(size: usize) -> *mut c_void {
-    let block = front::allocate_missed(size);
+    let block = malloc::allocate_missed(size);
     if block.is_null() {
         // SAFETY: a form without alignment passes 1.
         return unsafe { exhausted(size, 1) };
@@ -121,7 +121,7 @@ fn attempt(size: usize, align: usize) -> *mut u8 {
 #[inline(always)]
 fn plain_nothrow(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
     if replaced::surely_none() {
-        let block = front::allocate(size);
+        let block = malloc::allocate(size);
         if !block.is_null() {
             return block.cast();
         }
@@ -136,7 +136,7 @@ fn plain_elsewhere(behind: &Derived, size: usize, tag: Nothrow) -> *mut c_void {
     match replaced::runtime_form(behind) {
         // SAFETY: the symbol is this operator's other definition.
         Some(form) => unsafe { transmute::<NonNull<c_void>, PlainForm>(form)(size, tag) },
-        None => front::allocate(size).cast(),
+        None => malloc::allocate(size).cast(),
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::loader;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{NonNull, null_mut};
-use neap_heap::base::sync::{AtomicPtr, Ordering};
+use neap_heap::base::sync::{AtomicBool, AtomicPtr, Ordering};
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
@@ -18,6 +18,14 @@ mod machine;
 
 /// The C library's `dlopen`, found on first use; null before. Every thread finds the same.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Whether the option `deepbind` leaves the flag to the C library.
+static DEEPBIND_KEPT: AtomicBool = AtomicBool::new(false);
+
+/// Leaves `RTLD_DEEPBIND` in the flags from now on.
+pub fn keep_deepbind() {
+    DEEPBIND_KEPT.store(true, Ordering::Relaxed);
+}
 
 /// What the assembly does next: two registers on every machine.
 #[repr(C)]
@@ -30,7 +38,7 @@ struct Plan {
 extern "C" fn plan(mode: c_int) -> Plan {
     // What is loaded may come to lie where something else lay before.
     neap_instruments::unwind::forget();
-    let stripped = if neap_heap::front::deepbind_kept() {
+    let stripped = if DEEPBIND_KEPT.load(Ordering::Relaxed) {
         mode
     } else {
         mode & !libc::RTLD_DEEPBIND

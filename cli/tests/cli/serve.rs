@@ -239,7 +239,7 @@ fn clients_that_say_nothing_do_not_keep_others_out() {
 #[test]
 fn a_signal_ends_the_sessions_in_progress_and_their_sampling() {
     let planted = Planted::start(&["late"], None);
-    let server = Server::start(&["--pid", &planted.pid()]);
+    let server = Server::start(&[&planted.pid()]);
     let _session = server.ask("/debug/pprof/heap?seconds=600");
     // A profile of everything exists while the process samples.
     let samples = |server: &Server| server.try_bytes("/debug/pprof/heap").is_some();
@@ -251,7 +251,7 @@ fn a_signal_ends_the_sessions_in_progress_and_their_sampling() {
     };
     assert!(wait_for(&server, true), "the session does not begin");
     assert_eq!(server.end(libc::SIGTERM), Some(0));
-    let server = Server::start(&["--pid", &planted.pid()]);
+    let server = Server::start(&[&planted.pid()]);
     assert!(wait_for(&server, false), "the process still samples");
 }
 

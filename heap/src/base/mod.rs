@@ -1,6 +1,5 @@
-//! What every room shares: units, bits, zeros, the façade for atomics, the ordered tree.
+//! What every layer shares: units, the façade for atomics, the ordered tree.
 
-pub mod clear;
 pub mod sync;
 pub mod tree;
 pub mod units;

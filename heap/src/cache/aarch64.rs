@@ -1,8 +1,8 @@
 //! The thread's slot on aarch64, and who called `free`.
 //!
 //! The slot is an initial-exec word of thread-local storage: `tpidr_el0` holds the thread pointer,
-//! the global offset table the slot's distance from it. The symbol carries the version: two versions
-//! in one program must not meet.
+//! the global offset table the slot's distance from it. The symbol carries the version: two
+//! versions in one program must not meet.
 
 use crate::cache::thread_cache::{Cache, EMPTY};
 use core::arch::{asm, global_asm};
@@ -82,7 +82,7 @@ pub fn slot_address() -> usize {
 macro_rules! with_caller {
     ($name:ident, $slow:path) => {
         #[unsafe(naked)]
-        extern "C" fn $name(block: *mut u8) {
+        unsafe extern "C" fn $name(block: *mut u8) {
             core::arch::naked_asm!("mov x1, x30", "b {slow}", slow = sym $slow)
         }
     };

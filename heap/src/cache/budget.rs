@@ -1,7 +1,7 @@
 //! How many bytes the magazines may hold: a bound a thread and one for the process.
 
 use crate::base::sync::{AtomicUsize, Ordering};
-use crate::os::linux::machine::{self, Machine};
+use crate::os::process::{Hardware as Machine, hardware};
 
 /// Default bound a thread, in bytes.
 pub const THREAD_BYTES: usize = 1 << 20;
@@ -142,7 +142,7 @@ impl Budget {
         }
         let of_machine = match self.of_machine.load(Ordering::Relaxed) {
             0 => {
-                let asked = machine::size().map_or(LEAST_PROCESS_BYTES, default_for);
+                let asked = hardware().map_or(LEAST_PROCESS_BYTES, default_for);
                 self.of_machine.store(asked, Ordering::Relaxed);
                 asked
             }

@@ -1,23 +1,23 @@
-//! What the profiler counts in a thread's cache: how much is given out before the next sample; and
-//! what the slow path counts there, how often a magazine misses.
+//! The numbers of a thread's cache: how much is given out before the profiler's next sample, how
+//! often a magazine misses, and the calls that the counting mode counts.
 
 use super::magazine::Magazine;
 use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 use crate::base::sync::{AtomicUsize, Ordering};
 
-/// What is counted of one class of a cache. As long as a magazine, so that a tag finds it without a
-/// shift.
+/// One class's blocks before the next sample, and its misses. As long as a magazine, so that a tag
+/// finds it without a shift.
 #[repr(C)]
-pub struct Counted {
+pub struct Countdown {
     /// Entries of the magazine at and above this address may be popped by
-    /// `pop_counted`; out of reach unless the door is
-    /// [`super::magazine::Door::Sampling`]. Written under the cache's lock.
-    pub bottom: AtomicUsize,
+    /// `pop_sampling`; out of reach unless the fast path is
+    /// [`super::bounds::FastPath::Sampling`]. Written under the cache's lock.
+    pub(super) bottom: AtomicUsize,
     /// Blocks to be given out before the next sample; below 0, that one is due. Written by the
     /// owner, and by who switches sampling, under the cache's lock, while `bottom` is out of the
     /// owner's reach. (An owner that had it in reach just before may yet write what it counted down
     /// from: one draw too many or too few.)
-    pub ahead: AtomicI32,
+    pub until_sample: AtomicI32,
     /// Refills and flushes since the shrinking hand last came by. Under the cache's lock.
     misses: AtomicU32,
     /// Refills so far; wraps. Under the cache's lock.
@@ -26,11 +26,11 @@ pub struct Counted {
     flushes: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Counted>() == size_of::<Magazine>());
+const _: () = assert!(size_of::<Countdown>() == size_of::<Magazine>());
 
 /// What a cache's draws were made by, and what lies ahead of blocks of no class. Written by the
-/// owner, and under the cache's lock when sampling is switched: as with [`Counted::ahead`], either
-/// may stay.
+/// owner, and under the cache's lock when sampling is switched: as with
+/// [`Countdown::until_sample`], either may stay.
 pub struct Drawn {
     /// The rate, in bytes.
     pub rate: AtomicU64,
@@ -69,12 +69,12 @@ pub(super) enum Miss {
     Flush,
 }
 
-impl Counted {
+impl Countdown {
     /// Nothing is sampled.
-    pub const fn off() -> Counted {
-        Counted {
+    pub const fn off() -> Countdown {
+        Countdown {
             bottom: AtomicUsize::new(0),
-            ahead: AtomicI32::new(0),
+            until_sample: AtomicI32::new(0),
             misses: AtomicU32::new(0),
             refills: AtomicU32::new(0),
             flushes: AtomicU32::new(0),
@@ -107,11 +107,11 @@ impl Counted {
     /// One more block is given out. False if it is to be sampled.
     #[inline(always)]
     pub fn pass(&self) -> bool {
-        let ahead = self.ahead.load(Ordering::Relaxed);
+        let ahead = self.until_sample.load(Ordering::Relaxed);
         if ahead <= 0 {
             return false;
         }
-        self.ahead.store(ahead - 1, Ordering::Relaxed);
+        self.until_sample.store(ahead - 1, Ordering::Relaxed);
         true
     }
 }
@@ -120,4 +120,42 @@ impl Counted {
 fn add(count: &AtomicU32) {
     let more = count.load(Ordering::Relaxed).wrapping_add(1);
     count.store(more, Ordering::Relaxed);
+}
+
+/// Calls as the counting mode counts them.
+pub struct Counts {
+    /// Blocks handed out.
+    pub allocations: AtomicU64,
+    /// Blocks taken back.
+    pub frees: AtomicU64,
+    /// Bytes asked for, summed over all allocations.
+    pub requested: AtomicU64,
+}
+
+impl Counts {
+    /// All zero.
+    pub const fn new() -> Counts {
+        Counts {
+            allocations: AtomicU64::new(0),
+            frees: AtomicU64::new(0),
+            requested: AtomicU64::new(0),
+        }
+    }
+
+    /// Allocations, frees, requested bytes.
+    pub fn all(&self) -> [u64; 3] {
+        [&self.allocations, &self.frees, &self.requested].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Adds `by` to a counter that only this thread writes.
+    pub fn bump(counter: &AtomicU64, by: u64) {
+        let sum = counter.load(Ordering::Relaxed).wrapping_add(by);
+        counter.store(sum, Ordering::Relaxed);
+    }
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts::new()
+    }
 }

@@ -4,18 +4,18 @@
 //! blocks:
 //!
 //! 1. *Offer*: it publishes a new `bottom` just below the newest block, under the cache's lock, and
-//!    shuts the cache's door ([`Opened::publish_door`]) for the pops that look at no bottom
-//!    ([`super::machine::pop_sized`]).
+//!    bars the pops that look at no bottom ([`super::machine::pop_sized`]) by the bound that they
+//!    compare the size with ([`super::bounds::Access::publish`]).
 //! 2. A heavy barrier (`membarrier`, private expedited): every thread that runs has passed a full
 //!    barrier since, every other one passed one when it was switched out. So every pop that begins
-//!    from now on sees the new bottom and stays above it, or sees the door shut and takes the slow
+//!    from now on sees the new bottom and stays above it, or sees the bound and takes the slow
 //!    path.
 //! 3. *Collect*, under the cache's lock again. A pop under way may have read the old bottom, but it
 //!    takes the one entry below the `top` it read, and writes `top` once. So if `top` still stands
 //!    above the new bottom after the barrier, that pop too ends at or above the new bottom: what
 //!    lies below it is the drainer's. If not, the old bottom is put back and nothing was taken.
-//!    What was taken leaves a guard below the new floor ([`Opened::guard_floor`]), and the door
-//!    opens.
+//!    What was taken leaves a guard below the new floor ([`super::bounds::Held::collect`]), and
+//!    pops for a size work again.
 //!
 //! One barrier serves a batch of caches, and no lock but
 //! [`Registry::draining`](super::registry::Registry) is held meanwhile: threads start, end, refill
@@ -24,15 +24,15 @@
 //! Since only one thread drains at a time, a bottom above the floor is always one that was offered
 //! before the barrier.
 //!
-//! The door is shut from offer to collect only. An owner that comes by often meanwhile ends the
+//! They are barred from offer to collect only. An owner that comes by often meanwhile ends the
 //! offer ([`Opened::lose_patience`]).
 //!
 //! A pop by a bottom is one load of `top`, one of `bottom`, and one store: no flag, no fence. A pop
-//! for a size looks at the door in the compare that bounds the size, so it has no instruction more
-//! either. While the profiler samples, its pops read a bottom that stands apart
-//! ([`super::counted`]): that one is published. Behind a closed door it does nothing without the
-//! lock. `magazine_models.rs` has the loom model; `docs/decisions/0003-draining.md` the prices of
-//! the alternatives.
+//! for a size is barred by the compare that bounds the size, so it has no instruction more either.
+//! While the profiler samples, its pops read a bottom that stands apart ([`super::countdown`]):
+//! that one is published. With the fast path off it does nothing without the lock. The protocol
+//! stands in `bounds.rs`, its loom models in `testing/magazine_models.rs`;
+//! `docs/decisions/0003-draining.md` the prices of the alternatives.
 
 use super::flush::Gather;
 use super::heap::{Heap, Origin};
@@ -42,7 +42,7 @@ use super::registry::{BATCH, Batch};
 use super::thread_cache::{Cache, Opened};
 use crate::base::sync::Ordering;
 use crate::os::thread::heavy_barrier;
-use crate::page::Age;
+use crate::pages::Age;
 use crate::slab::Round;
 use crate::slab::class::Class;
 use core::ptr;
@@ -89,16 +89,18 @@ impl Heap {
     fn flush_all(&'static self, cache: &Cache) {
         let mut open = cache.open();
         for class in Class::all() {
-            open.settle(class);
-            let filled = open.filled(class);
-            self.flush(&mut open, class, filled);
+            // SAFETY: the thread's own cache.
+            unsafe { open.magazine(class).settle() };
+            let filled = open.magazine(class).filled();
+            // SAFETY: as above; settled.
+            unsafe { self.flush(&mut open, class, filled) };
         }
     }
 
     /// Takes the older blocks of other threads' magazines, and what was granted for them: of those
     /// that have not used them since a drainer last came by, or of all. Slabs that are empty then
     /// go to `source`.
-    pub(super) fn drain(&'static self, round: Round, source: Origin) {
+    pub(crate) fn drain(&'static self, round: Round, source: Origin) {
         let mut rest = self.registry.count();
         while rest > 0 {
             let alone = self.registry.draining.lock();
@@ -113,7 +115,7 @@ impl Heap {
 
     /// A small part of [`Heap::drain`] with [`Round::Idle`], for callers on their way. Returns how
     /// many caches it looked at; `None` if another thread is draining.
-    pub(super) fn drain_some(&'static self, source: Origin) -> Option<usize> {
+    pub(crate) fn drain_some(&'static self, source: Origin) -> Option<usize> {
         let _alone = self.registry.draining.try_lock()?;
         Some(self.drain_batch(Round::Idle, Effort::ON_THE_WAY, source))
     }
@@ -151,7 +153,7 @@ impl Heap {
     fn offer_all(&'static self, open: &mut Opened<'_>) -> bool {
         let mut any = false;
         for class in open.classes() {
-            any |= open.offer(class).is_some();
+            any |= open.magazine(class).offer().is_some();
         }
         open.set_offering(any);
         open.inner.is_drained = !any;
@@ -183,16 +185,20 @@ impl Heap {
             .filter(|(place, _)| offering >> place & 1 != 0)
         {
             let mut open = cache.open();
-            let stands = open.inner.is_offering;
+            let stands = open.inner.access.is_offering;
             let is_unused = stands && open.is_unused();
             for class in open.classes() {
                 let has_room = left != Some(0);
                 if let Some(left) = left.as_mut().filter(|_| stands && has_room) {
-                    *left = left.saturating_sub(collect(&mut open, class, &mut gather));
+                    // SAFETY: what a drainer takes out of a magazine, nothing uses.
+                    let add = |blocks: &[usize]| unsafe { gather.add(blocks) };
+                    // SAFETY: the batch was offered, then came the heavy barrier.
+                    let taken = unsafe { open.magazine(class).collect(add) };
+                    *left = left.saturating_sub(taken);
                 }
                 match is_unused && has_room {
                     true => self.take_grant_back(&mut open, class),
-                    false => open.publish(class),
+                    false => open.magazine(class).publish(),
                 }
             }
             open.set_offering(false);
@@ -205,14 +211,14 @@ impl Heap {
     /// Lowers a capacity to the first one. The array keeps its room, so a push under way stays
     /// inside it.
     fn take_grant_back(&self, open: &mut Opened<'_>, class: Class) {
-        let store = open.store(class);
-        let capacity = store.capacity as usize;
+        let bounds = open.magazine(class).bounds;
+        let capacity = bounds.capacity as usize;
         let kept = capacity.min(first_capacity(class));
-        store.capacity = kept as u32;
+        bounds.capacity = kept as u32;
         let less = (capacity - kept) * class.bytes();
         open.inner.granted -= less;
         self.budget.restore(less);
-        open.publish(class);
+        open.magazine(class).publish();
     }
 
     /// For a thread that gets no capacity, because others hold all that the process may: drains
@@ -231,44 +237,27 @@ impl Heap {
     }
 }
 
-/// Takes the entries from the floor to the bottom that was offered, which is the floor from now on.
-/// Returns how many.
-fn collect(open: &mut Opened<'_>, class: Class, gather: &mut Gather) -> usize {
-    let offered = open.offered(class);
-    let Some(bottom) = offered.filter(|&bottom| open.magazine(class).is_ceded(bottom)) else {
-        return 0;
-    };
-    let store = open.store(class);
-    let (floor, count) = (store.floor as *const usize, (bottom - store.floor) / 8);
-    store.floor = bottom;
-    // SAFETY: entries of the array below the published bottom: the owner does not touch them (see
-    // above).
-    gather.add(unsafe { core::slice::from_raw_parts(floor, count) });
-    open.guard_floor(class);
-    count
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cache::heap::HEAP;
     use crate::cache::machine;
-    use crate::cache::magazine::Tag;
     use crate::cache::thread_cache::ORPHANED;
+    use crate::testing::own_cache;
     use std::sync::{Barrier, OnceLock};
     use std::vec::Vec;
 
     #[test]
     fn an_owner_ends_what_a_drainer_left_in_the_middle() {
         let (cache, class) = (HEAP.enter().expect("a cache"), Class::of_size(328));
-        HEAP.refill(cache, class);
-        HEAP.refill(cache, class);
+        own_cache::refill(cache, class);
+        own_cache::refill(cache, class);
         cache.open().set_offering(true);
         let mut slow = 0;
-        while machine::pop_sized(cache, 328).is_none() {
-            assert!(slow < 1000, "the door stays shut");
-            let block = HEAP.refill(cache, class);
-            HEAP.put(cache, class, block);
+        while own_cache::pop_sized(cache, 328).is_none() {
+            assert!(slow < 1000, "the fast path stays barred");
+            let block = own_cache::refill(cache, class);
+            own_cache::put(cache, class, block);
             slow += 1;
         }
         assert!(slow > 1);
@@ -284,10 +273,12 @@ mod tests {
             false => own,
         };
         let class = Class::of_size(size);
-        let blocks: Vec<_> = (0..count).map(|_| HEAP.refill(cache, class)).collect();
+        let blocks: Vec<_> = (0..count)
+            .map(|_| own_cache::refill(cache, class))
+            .collect();
         blocks
             .into_iter()
-            .for_each(|block| HEAP.put(cache, class, block));
+            .for_each(|block| own_cache::put(cache, class, block));
     }
 
     #[test]
@@ -375,13 +366,12 @@ mod tests {
         // On its slow path, then on its fast path only.
         let (before, after, is_drained) = grants_around_a_drain(|cache| {
             let class = Class::of_size(4000);
-            HEAP.put(cache, class, HEAP.refill(cache, class));
+            own_cache::put(cache, class, own_cache::refill(cache, class));
         });
         assert!(after >= before, "after a refill: {before}, {after}");
         assert!(!is_drained);
         let (before, after, is_drained) = grants_around_a_drain(|cache| {
-            let magazine = cache.magazine(Tag::of(Class::of_size(48)));
-            assert!(magazine.pop().is_some());
+            assert!(own_cache::pop(cache, Class::of_size(48)).is_some());
         });
         assert_eq!((after, is_drained), (before, false), "after a pop");
     }

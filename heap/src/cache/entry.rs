@@ -1,11 +1,12 @@
 //! A thread's way in and out: its cache begins with its first slow call and ends with the thread.
 
+use super::bounds::FastPath;
+use super::bounds::array_bytes;
 use super::colour;
 use super::heap::{HEAP, Heap};
 use super::machine;
-use super::magazine::Door;
 use super::registry::Heir;
-use super::thread_cache::{CACHE_BYTES, Cache, GONE, Opened, array_bytes};
+use super::thread_cache::{CACHE_BYTES, Cache, GONE, Opened};
 use crate::base::sync::Ordering;
 use crate::slab::class::Class;
 use crate::slab::class_table;
@@ -34,11 +35,11 @@ impl Heap {
     /// before its owner may count by it. Caches that are made later have drawn nothing.
     pub fn set_sampling(&'static self, rate: u64, mut draw: impl FnMut(&mut Opened<'_>)) {
         self.sampling.store(rate, Ordering::Relaxed);
-        let door = self.door();
+        let path = self.fast_path();
         self.registry.for_each(|cache| {
             let mut open = cache.open();
             draw(&mut open);
-            open.set_door(door);
+            open.set_path(path);
         });
     }
 
@@ -71,15 +72,16 @@ impl Heap {
         self.registry.enroll(cache);
         // Looked at once the cache is in the list: whoever changes the mode later finds it there.
         let mut open = cache.open();
-        match self.door() {
-            Door::Open => open.publish_door(),
-            door => open.set_door(door),
+        match self.fast_path() {
+            FastPath::On => open.publish_access(),
+            path => open.set_path(path),
         }
         drop(open);
         // From here on calls from inside `key.set` find the cache.
         // SAFETY: the cache lives until the thread's end, where the slot is set again.
         unsafe { machine::set_slot(cache) };
-        if !key.set(block.as_ptr().cast()) {
+        // SAFETY: `at_thread_end` takes the block of a cache.
+        if !unsafe { key.set(block.as_ptr().cast()) } {
             self.retire_cache(block);
             return None;
         }
@@ -107,10 +109,13 @@ impl Heap {
     fn empty(&'static self, cache: &Cache) {
         let mut open = cache.open();
         for class in Class::all() {
-            open.settle(class);
-            let filled = open.filled(class);
-            self.flush(&mut open, class, filled);
-            let array = open.take_array(class);
+            // SAFETY: the calling thread's own cache.
+            unsafe { open.magazine(class).settle() };
+            let filled = open.magazine(class).filled();
+            // SAFETY: as above; settled.
+            unsafe { self.flush(&mut open, class, filled) };
+            // SAFETY: as above.
+            let array = unsafe { open.take_array(class) };
             if let Some((array, room)) = array {
                 // SAFETY: the array was allocated for this room; drainers are locked out and find
                 // none from now on.

@@ -7,7 +7,7 @@ use super::misuse::{self, Call};
 use super::refill::Paced;
 use super::thread_cache::{Cache, Opened};
 use crate::base::units::SLICE_BYTES;
-use crate::page::Age;
+use crate::pages::Age;
 use crate::slab::Slab;
 use crate::slab::class::Class;
 use core::ptr;
@@ -23,22 +23,31 @@ const CHECKED_ENTRIES: usize = 32;
 impl Heap {
     /// Takes a freed block into the magazine of `class`; a full one first gives its older half
     /// back. Aborts if the block is one of the two newest ones there.
-    pub fn put(&'static self, cache: &Cache, class: Class, block: *mut u8) {
+    ///
+    /// # Safety
+    /// - `cache` is the calling thread's own.
+    /// - `block` is a block of `class` that nothing uses any more.
+    pub unsafe fn put(&'static self, cache: &Cache, class: Class, block: *mut u8) {
         let mut open = cache.open();
-        open.settle(class);
-        if open.is_newest(class, block) {
+        // SAFETY: the caller's promise.
+        unsafe { open.magazine(class).settle() };
+        if open.magazine(class).is_newest(block) {
             misuse::double_free(block.addr(), class.bytes());
         }
-        if open.push(class, block) {
+        // SAFETY: the caller's promise.
+        if unsafe { open.magazine(class).push(block) } {
             return;
         }
         let share = self.learn(&mut open, class);
-        let half = open.filled(class).div_ceil(2);
-        self.flush(&mut open, class, half);
-        if !open.push(class, block) {
+        let half = open.magazine(class).filled().div_ceil(2);
+        // SAFETY: the caller's promise; settled above.
+        unsafe { self.flush(&mut open, class, half) };
+        // SAFETY: the caller's promise.
+        if !unsafe { open.magazine(class).push(block) } {
             drop(open);
             self.reclaim_for(share);
-            return give_one(self, block.addr());
+            // SAFETY: the caller's promise.
+            return unsafe { give_one(self, block.addr()) };
         }
         if self.tidy(&mut open) == Paced::Due {
             drop(open);
@@ -46,28 +55,36 @@ impl Heap {
         }
     }
 
-    /// Gives the `count` oldest blocks of a magazine back to their slabs. For the owner only.
+    /// Gives the `count` oldest blocks of a magazine back to their slabs.
+    ///
+    /// # Safety
+    /// - The calling thread owns the cache.
+    /// - The magazine is settled and holds at least `count` blocks.
     #[inline(never)]
-    pub fn flush(&'static self, open: &mut Opened<'_>, class: Class, count: usize) {
+    pub(super) unsafe fn flush(&'static self, open: &mut Opened<'_>, class: Class, count: usize) {
         if count == 0 {
             return;
         }
-        let rest = open.filled(class) - count;
-        open.counted(class).note(Miss::Flush);
-        let store = open.store(class);
+        debug_assert!(open.magazine(class).filled() >= count);
+        let rest = open.magazine(class).filled() - count;
+        open.countdown(class).note(Miss::Flush);
+        let store = open.magazine(class).bounds;
         self.tide.note_freed(count * class.bytes());
         let base = store.base as *mut usize;
         let mut gather = Gather::new(Origin::blocks(self, Age::New));
         // SAFETY: the magazine is settled, so its entries start at `base`; count is at most their
         // number.
-        gather.add(unsafe { core::slice::from_raw_parts(base, count) });
+        let oldest = unsafe { core::slice::from_raw_parts(base, count) };
+        // SAFETY: what a magazine holds, nothing uses.
+        unsafe { gather.add(oldest) };
         gather.finish();
         // SAFETY: as above, of the entries that stay.
         let kept = unsafe { core::slice::from_raw_parts(base.add(count), rest) };
         refuse_free(self, &kept[rest.saturating_sub(CHECKED_ENTRIES)..]);
         // SAFETY: both ranges lie in the array.
         unsafe { ptr::copy(base.add(count), base, rest) };
-        open.set_filled(class, rest);
+        // SAFETY: the caller's promise, and the copy above.
+        unsafe { open.magazine(class).set_filled(rest) };
     }
 }
 
@@ -80,7 +97,7 @@ struct Word {
 }
 
 /// Blocks on their way back to their slabs. Give back the rest with [`Gather::finish`].
-pub struct Gather {
+pub(super) struct Gather {
     /// Where slabs go that are empty then.
     origin: Origin,
     places: [Option<Word>; PLACES],
@@ -96,7 +113,10 @@ impl Gather {
     }
 
     /// Adds freed blocks. Aborts if one is no block or was added twice.
-    pub fn add(&mut self, mut blocks: &[usize]) {
+    ///
+    /// # Safety
+    /// - They are blocks that nothing uses any more.
+    pub(super) unsafe fn add(&mut self, mut blocks: &[usize]) {
         while let Some(&first) = blocks.first() {
             let (slab, class) = slab_at(self.origin.heap, first);
             let added = match is_in_order(class, blocks) {
@@ -180,7 +200,7 @@ impl Gather {
 
     /// Gives back all that is left. By reference, for a copy would take as much stack again, and
     /// that may be a coroutine's.
-    pub fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         for word in self.places.iter_mut().filter_map(Option::take) {
             give(word, self.origin);
         }
@@ -189,7 +209,7 @@ impl Gather {
 
 /// Aborts if one of these blocks, which a magazine keeps, is free in its slab: it was freed twice,
 /// or never handed out. Runs after a flush, so that a copy of what was flushed just now is seen.
-pub fn refuse_free(heap: &'static Heap, mut blocks: &[usize]) {
+fn refuse_free(heap: &'static Heap, mut blocks: &[usize]) {
     while let Some(&first) = blocks.first() {
         let (slab, class) = slab_at(heap, first);
         let checked = match is_in_order(class, blocks) {
@@ -323,7 +343,10 @@ fn refuse_twice(word: Word, twice: u64) -> ! {
 }
 
 /// Gives one block back to its slab. Aborts if it is no block or free already.
-pub fn give_one(heap: &'static Heap, address: usize) {
+///
+/// # Safety
+/// - Nothing uses the block at `address` any more.
+pub unsafe fn give_one(heap: &'static Heap, address: usize) {
     let (slab, class) = slab_at(heap, address);
     let (word, bits) = place_in(class, address);
     let freed = Word {
@@ -357,7 +380,9 @@ fn give(word: Word, origin: Origin) {
         slab, class, bits, ..
     } = word;
     let depots = &origin.heap.depots;
-    if let Err(twice) = depots.give(slab, class, word.word as usize, bits, &origin) {
+    // SAFETY: freed blocks, as the callers of `Gather::add` and `give_one` promise.
+    let given = unsafe { depots.give(slab, class, word.word as usize, bits, &origin) };
+    if let Err(twice) = given {
         refuse_twice(word, twice);
     }
 }

@@ -29,7 +29,10 @@ impl Heap {
     /// In a fork's child, whose only thread this is: the caches of the others stay behind. Locks of
     /// other kinds are free, or the thread's own: what it was changing when a handler of signals
     /// interrupted it, and forked, it goes on changing.
-    pub fn after_fork_in_child(&'static self) {
+    ///
+    /// # Safety
+    /// - This is a fork's child, and no other thread runs in it.
+    pub unsafe fn after_fork_in_child(&'static self) {
         // SAFETY: the slot holds a sentinel or the thread's own cache.
         let own = Some(unsafe { &*machine::slot() }).filter(|cache| !cache.is_sentinel());
         if let Some(own) = own.filter(|own| own.lock().free_if_whole()) {

@@ -1,19 +1,20 @@
 //! The heap: one value that holds every shared part, and the lookup from an address to its block.
 
+use super::bounds::FastPath;
 use super::budget::Budget;
-use super::magazine::{Door, Tag};
+use super::magazine::Tag;
 use super::misuse::{self, Call};
-use super::reclaim::{Pressure, Tide};
 use super::registry::Registry;
 use crate::base::sync::{AtomicU8, AtomicU64, Ordering};
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::linux::Linux;
-use crate::page::{Age, Dirty, From, PageHeap, Place, Sides, Span, Use};
+use crate::pages::{Age, Dirty, PageHeap, Sides, SliceRef, Span, SpanSource, Use};
+use crate::reclaim::state::{Pressure, Tide};
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::Depots;
 use crate::slab::metadata::Metadata;
-use crate::slab::page_set::Units;
+use crate::slab::page_set::PageSet;
 use crate::slab::{FarWords, Pages, Round, Slab, Source, Touched};
 use crate::stacks::Pool;
 use core::ptr::NonNull;
@@ -48,7 +49,7 @@ pub struct Heap {
     pub stacks: Pool,
 }
 
-const _: () = assert!(Tag::STACK.0 == crate::stacks::TAG);
+const _: () = assert!(Tag::STACK.byte() == crate::stacks::TAG);
 
 /// What slabs keep beside their slices.
 const SIDES: Sides = Sides {
@@ -89,11 +90,11 @@ pub enum Found {
     /// In a slab.
     Slab(&'static Slab, Class),
     /// In the first slice of a large block.
-    Large(Place<'static>),
+    Large(SliceRef<'static>),
     /// In the first slice of a coroutine stack.
     Stack,
     /// In a slice that a block stands in alone, which the profiler sampled.
-    Sampled(Place<'static>),
+    Sampled(SliceRef<'static>),
 }
 
 impl Heap {
@@ -135,11 +136,11 @@ impl Heap {
     }
 
     /// What caches are to let their owners do.
-    pub(super) fn door(&self) -> Door {
+    pub(super) fn fast_path(&self) -> FastPath {
         match (self.mode(), self.is_sampling()) {
-            (Mode::Plain, false) => Door::Open,
-            (Mode::Plain, true) => Door::Sampling,
-            (Mode::Counting | Mode::Checking, _) => Door::Closed,
+            (Mode::Plain, false) => FastPath::On,
+            (Mode::Plain, true) => FastPath::Sampling,
+            (Mode::Counting | Mode::Checking, _) => FastPath::Off,
         }
     }
 
@@ -165,7 +166,8 @@ impl Heap {
         let Some(place) = self.pages.locate(address) else {
             return Found::Foreign;
         };
-        match Tag(place.tag()) {
+        // SAFETY: only bytes of tags are written to the table.
+        match unsafe { Tag::from_byte(place.tag()) } {
             Tag::LARGE => Found::Large(place),
             Tag::STACK => Found::Stack,
             Tag::SAMPLED => Found::Sampled(place),
@@ -236,7 +238,8 @@ impl Heap {
             misuse::no_block(Call::Free, address);
         };
         let origin = Origin::metadata(self, Age::New);
-        if !self.meta.give(slab, address, bytes, &origin) {
+        // SAFETY: the caller's promise.
+        if !unsafe { self.meta.give(slab, address, bytes, &origin) } {
             misuse::double_free(address, bytes);
         }
     }
@@ -254,7 +257,7 @@ impl Heap {
 
 /// The class of a sampled block, whose span was asked for with its bytes; `None` if it was freed
 /// meanwhile.
-pub fn sampled_class(place: &Place<'_>) -> Option<Class> {
+pub fn sampled_class(place: &SliceRef<'_>) -> Option<Class> {
     match place.bytes() {
         bytes @ 1..=MAX_BLOCK => Some(Class::of_block(bytes)),
         _ => None,
@@ -262,7 +265,7 @@ pub fn sampled_class(place: &Place<'_>) -> Option<Class> {
 }
 
 /// The slab record of a slice.
-fn slab_of(place: &Place<'static>) -> &'static Slab {
+fn slab_of(place: &SliceRef<'static>) -> &'static Slab {
     // SAFETY: the side table's entry of every slice is a slab record: its size was asked for, all
     // zero bytes are a valid record, entries are aligned to 64 and live as long as the arenas.
     unsafe { place.side().cast::<Slab>().as_ref() }
@@ -270,8 +273,8 @@ fn slab_of(place: &Place<'static>) -> &'static Slab {
 
 /// Where the slabs of one kind of data come from, and go to.
 #[derive(Clone, Copy)]
-pub(super) struct Origin {
-    pub(super) heap: &'static Heap,
+pub(crate) struct Origin {
+    pub(crate) heap: &'static Heap,
     /// What their spans are used for.
     use_: Use,
     /// How long a slab that it takes back has been unused.
@@ -289,7 +292,7 @@ enum Supply {
 
 impl Origin {
     /// Of slabs for the program's blocks.
-    pub(super) fn blocks(heap: &'static Heap, age: Age) -> Origin {
+    pub(crate) fn blocks(heap: &'static Heap, age: Age) -> Origin {
         Origin {
             heap,
             use_: Use::Slab,
@@ -307,7 +310,7 @@ impl Origin {
     }
 
     /// Of slabs for the heap's own data, whose slices carry no tag.
-    pub(super) fn metadata(heap: &'static Heap, age: Age) -> Origin {
+    pub(crate) fn metadata(heap: &'static Heap, age: Age) -> Origin {
         Origin {
             use_: Use::Meta,
             ..Origin::blocks(heap, age)
@@ -315,14 +318,16 @@ impl Origin {
     }
 }
 
-impl Source for Origin {
+// SAFETY: slabs are records of slices in the side table, which are never freed; each is carved in a
+// span that `pages` has just given out, and purged where the caller says that nothing is used.
+unsafe impl Source for Origin {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         if self.supply == Supply::Listed {
             return None;
         }
         let from = match pages {
-            Pages::Resident => From::Dirty,
-            Pages::Any => From::Anywhere,
+            Pages::Resident => SpanSource::Resident,
+            Pages::Any => SpanSource::Any,
         };
         let pages = &self.heap.pages;
         let span = pages.alloc_from(from, 1, 1, self.use_, SLICE_BYTES)?;
@@ -335,7 +340,8 @@ impl Source for Origin {
         // aligned to 64, zero at first.
         unsafe { slab.carve(class, base, zero, self.pages(), far) };
         if self.use_ == Use::Slab {
-            place.set_tag(Tag::of(class).0);
+            // SAFETY: just carved for blocks of the class.
+            unsafe { place.set_tag(Tag::of(class).byte()) };
         }
         Some(NonNull::from(slab))
     }
@@ -356,7 +362,7 @@ impl Source for Origin {
     }
 
     fn note_withheld(&self, bytes: isize) {
-        self.heap.pages.note_absent(bytes);
+        self.heap.pages.count_absent(bytes);
     }
 
     fn keeps_pages(&self, round: Round) -> bool {
@@ -370,7 +376,7 @@ impl Source for Origin {
         SLICE_BYTES / Linux.page_bytes().min(SLICE_BYTES)
     }
 
-    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+    fn purge(&self, slab: NonNull<Slab>, units: PageSet) -> bool {
         // SAFETY: slab records are type-stable.
         let base = unsafe { slab.as_ref() }.base();
         units.byte_runs().all(|run| {

@@ -4,9 +4,9 @@
 #[cfg(target_arch = "aarch64")]
 pub use super::aarch64::{set_slot, slot, slot_address};
 #[cfg(not(target_arch = "x86_64"))]
-pub use super::portable::{pop, pop_counted, pop_sized, push_freed};
+pub use super::portable::{pop, pop_sampling, pop_sized, push_freed};
 #[cfg(target_arch = "x86_64")]
-pub use super::x86_64::{pop, pop_counted, pop_sized, push_freed, set_slot, slot, slot_address};
+pub use super::x86_64::{pop, pop_sampling, pop_sized, push_freed, set_slot, slot, slot_address};
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use super::aarch64::with_caller;

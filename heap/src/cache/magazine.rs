@@ -17,8 +17,10 @@ use crate::slab::class_table::BUILT_IN;
 
 /// What the tag byte of a slice says: 0, nothing starts here; else where the magazine of its blocks
 /// stands, in units of 8 bytes, so that `free` needs no shift.
+///
+/// No other byte makes a tag: a cache has a magazine for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag(pub u8);
+pub struct Tag(u8);
 
 /// Bytes of a [`Magazine`] in units of 8.
 const STRIDE: usize = size_of::<Magazine>() / 8;
@@ -38,11 +40,27 @@ impl Tag {
         Tag((class.index() * STRIDE) as u8)
     }
 
+    /// The tag whose byte stands in the table of an arena.
+    ///
+    /// # Safety
+    /// - `byte` is what [`Tag::byte`] gave.
+    #[inline(always)]
+    pub const unsafe fn from_byte(byte: u8) -> Tag {
+        debug_assert!((byte as usize).is_multiple_of(STRIDE));
+        Tag(byte)
+    }
+
+    /// What stands for it in the table of an arena.
+    #[inline(always)]
+    pub const fn byte(self) -> u8 {
+        self.0
+    }
+
     /// The class, if the tag is a slab's.
     pub const fn class(self) -> Option<Class> {
         let index = self.0 as usize / STRIDE;
         if index >= 1 && index <= CLASSES {
-            Some(Class::new(index))
+            Some(Class::known(index))
         } else {
             None
         }
@@ -97,18 +115,6 @@ pub const STARTS: [Start; MAGAZINES] = {
 
 const _: () = assert!(size_of::<Start>() * 2 == size_of::<Magazine>());
 
-/// Whether the fast path of a cache may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// Bounds are published: the fast path works.
-    Open,
-    /// Blocks are pushed by the fast path, and popped by [`super::machine::pop_counted`] only: the
-    /// profiler counts them.
-    Sampling,
-    /// Every call takes the slow path (counting, checking).
-    Closed,
-}
-
 /// Words below a magazine's oldest entry that read 0. See [`Magazine`].
 pub const GUARD: usize = 3;
 
@@ -128,11 +134,11 @@ pub fn no_entries() -> usize {
 #[repr(C)]
 pub struct Magazine {
     /// Address past the newest entry.
-    pub top: AtomicUsize,
+    pub(crate) top: AtomicUsize,
     /// Entries at and above this address may be popped by the fast path.
-    pub bottom: AtomicUsize,
+    pub(crate) bottom: AtomicUsize,
     /// Entries below this address may be pushed.
-    pub limit: AtomicUsize,
+    pub(crate) limit: AtomicUsize,
 }
 
 impl Magazine {
@@ -147,15 +153,22 @@ impl Magazine {
     }
 
     /// Takes the newest block, or `None` if there is none or the magazine is closed.
+    ///
+    /// # Safety
+    /// - The calling thread owns the magazine: it is one of its cache, or of a sentinel.
     #[inline(always)]
-    pub fn pop(&self) -> Option<*mut u8> {
-        self.pop_above(self.bottom.load(Ordering::Relaxed))
+    pub unsafe fn pop(&self) -> Option<*mut u8> {
+        // SAFETY: the caller's promise, and the bottom that is published.
+        unsafe { self.pop_above(self.bottom.load(Ordering::Relaxed)) }
     }
 
-    /// Takes the newest block if it lies at or above `bottom`, which was published since this
-    /// thread's last pop or before.
+    /// Takes the newest block if it lies at or above `bottom`.
+    ///
+    /// # Safety
+    /// - As [`Magazine::pop`].
+    /// - `bottom` was published since this thread's last pop or before.
     #[inline(always)]
-    pub fn pop_above(&self, bottom: usize) -> Option<*mut u8> {
+    pub unsafe fn pop_above(&self, bottom: usize) -> Option<*mut u8> {
         let top = self.top.load(Ordering::Relaxed);
         if top <= bottom {
             return None;
@@ -168,6 +181,7 @@ impl Magazine {
     /// Takes the newest block; `None` if there is none, or if it lies again two entries below.
     ///
     /// # Safety
+    /// - As [`Magazine::pop`].
     /// - `top` is the magazine's top, and there is an entry below it, or the guard.
     #[inline(always)]
     pub unsafe fn take(&self, top: usize) -> Option<*mut u8> {
@@ -185,7 +199,10 @@ impl Magazine {
     }
 
     /// The newest block, if there is one and the magazine is not closed.
-    pub fn newest(&self) -> Option<*mut u8> {
+    ///
+    /// # Safety
+    /// - As [`Magazine::pop`].
+    pub unsafe fn newest(&self) -> Option<*mut u8> {
         let top = self.top.load(Ordering::Relaxed);
         if top <= self.bottom.load(Ordering::Relaxed) {
             return None;
@@ -214,8 +231,12 @@ impl Magazine {
     }
 
     /// Adds a block; false if the magazine is full or closed.
+    ///
+    /// # Safety
+    /// - As [`Magazine::pop`].
+    /// - `block` is a block of the magazine's class that nothing uses any more.
     #[inline(always)]
-    pub fn push(&self, block: *mut u8) -> bool {
+    pub unsafe fn push(&self, block: *mut u8) -> bool {
         let top = self.top.load(Ordering::Relaxed);
         if top >= self.limit.load(Ordering::Relaxed) {
             return false;
@@ -226,25 +247,5 @@ impl Magazine {
         self.top.store(top + 8, Ordering::Release);
         light_barrier();
         true
-    }
-
-    /// A drainer's first step, under the cache's lock: publishes a bottom that leaves the newest
-    /// block to the owner. `None` if there is nothing to take above `floor`.
-    pub fn offer(&self, floor: usize) -> Option<usize> {
-        let bottom = self.to_offer(floor)?;
-        self.bottom.store(bottom, Ordering::Relaxed);
-        Some(bottom)
-    }
-
-    /// What [`Magazine::offer`] would publish.
-    pub fn to_offer(&self, floor: usize) -> Option<usize> {
-        let top = self.top.load(Ordering::Acquire);
-        top.checked_sub(8).filter(|&bottom| bottom > floor)
-    }
-
-    /// A drainer's step after the heavy barrier: whether what lies below `bottom` is the drainer's.
-    /// If not, the caller puts the old bottom back.
-    pub fn is_ceded(&self, bottom: usize) -> bool {
-        self.top.load(Ordering::Acquire) > bottom
     }
 }

@@ -1,7 +1,7 @@
 //! What the heap says to a program that misuses it, before it aborts. `docs/misuse.md` quotes these
 //! lines.
 
-use crate::os::fatal::fatal;
+use crate::os::abort::fatal;
 use core::fmt;
 
 /// Which call the bad pointer came with.

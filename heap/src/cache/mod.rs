@@ -2,17 +2,14 @@
 
 #[cfg(all(not(loom), target_arch = "aarch64"))]
 mod aarch64;
-pub mod bell;
+#[cfg_attr(loom, allow(dead_code))]
+pub mod bounds;
 #[cfg(not(loom))]
 pub mod budget;
 #[cfg(not(loom))]
 mod colour;
 #[cfg(not(loom))]
 pub mod countdown;
-#[cfg(not(loom))]
-pub mod decay;
-#[cfg(not(loom))]
-pub mod door;
 #[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]
@@ -30,10 +27,6 @@ pub mod magazine;
 pub mod misuse;
 #[cfg(all(not(loom), any(test, not(target_arch = "x86_64"))))]
 pub mod portable;
-#[cfg(not(loom))]
-pub mod pressure;
-#[cfg(not(loom))]
-pub mod reclaim;
 #[cfg(not(loom))]
 pub mod refill;
 #[cfg(not(loom))]

@@ -1,6 +1,6 @@
 //! The fast path in plain Rust, for machines that have no form of their own: [`pop_sized`] takes a
 //! block for a size from its magazine, [`pop`] from a magazine that the caller knows,
-//! [`pop_counted`] while the profiler counts; [`push_freed`] finds a freed block's magazine and
+//! [`pop_sampling`] while the profiler counts; [`push_freed`] finds a freed block's magazine and
 //! pushes it.
 //!
 //! Compilers do not fold these atomic loads into compares, which costs six instructions a pair, so
@@ -17,41 +17,58 @@ use crate::cache::thread_cache::Cache;
 use crate::cache::x86_64::slot;
 
 /// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice,
-/// if requests of that size are not in the table, or if the door is shut.
+/// if requests of that size are not in the table, or if a drainer is at work or the
+/// fast path is not on.
+///
+/// # Safety
+/// - `cache` is the calling thread's own, or a sentinel.
 #[inline(always)]
-pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
-    // Acquire: the guards that were written before the door was opened are seen.
+pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
+    // Acquire: the guards that were written before the bound was published are seen.
     if size >= cache.below.load(Ordering::Acquire) {
         return None;
     }
     let magazine = cache.magazine(cache.tags[size]);
-    // SAFETY: with the door open every class's top stands above an entry or the guard.
+    // SAFETY: while the bound is above 0, every class's top stands above an entry or the guard.
     unsafe { magazine.take(magazine.top.load(Ordering::Relaxed)) }
 }
 
 /// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries
 /// below, or if the magazine is closed.
+///
+/// # Safety
+/// - `cache` is the calling thread's own, or a sentinel.
 #[inline(always)]
-pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
-    cache.magazine(tag).pop()
+pub unsafe fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    // SAFETY: the caller's promise.
+    unsafe { cache.magazine(tag).pop() }
 }
 
 /// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this
-/// one is to be sampled, if there is none, or if nothing is counted. For the owner only.
+/// one is to be sampled, if there is none, or if the profiler does not sample.
+///
+/// # Safety
+/// - `cache` is the calling thread's own, or a sentinel.
+/// - `tag` is a class's.
 #[inline(always)]
-pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
-    let counted = cache.counted_of(tag);
+pub unsafe fn pop_sampling(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    // SAFETY: the caller's promise.
+    let countdown = unsafe { cache.countdown_of(tag) };
     let magazine = cache.magazine(tag);
-    let bottom = counted.bottom.load(Ordering::Relaxed);
+    let bottom = countdown.bottom.load(Ordering::Relaxed);
     if magazine.top.load(Ordering::Relaxed) <= bottom {
         return None;
     }
-    let ahead = counted.ahead.load(Ordering::Relaxed).wrapping_sub(1);
-    counted.ahead.store(ahead, Ordering::Relaxed);
-    if ahead < 0 {
+    let left = countdown
+        .until_sample
+        .load(Ordering::Relaxed)
+        .wrapping_sub(1);
+    countdown.until_sample.store(left, Ordering::Relaxed);
+    if left < 0 {
         return None;
     }
-    magazine.pop_above(bottom)
+    // SAFETY: as above; the bottom is published.
+    unsafe { magazine.pop_above(bottom) }
 }
 
 /// Pushes a block onto the calling thread's magazine of its class. False if that takes the slow
@@ -67,22 +84,23 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
     if slice >= HEAP.pages.primary_slices.load(Ordering::Relaxed) {
         return false;
     }
-    // SAFETY: the primary arena begins with its tag table, a byte a slice.
-    let tag = unsafe { *((base + slice) as *const u8) };
+    // SAFETY: the primary arena begins with its tag table, a byte of a tag for each slice.
+    let tag = unsafe { Tag::from_byte(*((base + slice) as *const u8)) };
     // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
     let cache = unsafe { &*slot() };
     // A slab is one slice at a multiple of its size: the product tells whether a block starts here.
-    let start = cache.start(Tag(tag));
+    let start = cache.start(tag);
     let offset = (block.addr() % SLICE_BYTES) as u32;
     if offset.wrapping_mul(start.test) >= start.limit {
         return false;
     }
-    let magazine = cache.magazine(Tag(tag));
+    let magazine = cache.magazine(tag);
     // SAFETY: the word below the top of a magazine that has room can be read (see `Magazine`).
     if magazine.has_room() && unsafe { magazine.below_top() } == block {
         return false;
     }
-    magazine.push(block)
+    // SAFETY: the caller's promise, and the thread's own cache.
+    unsafe { magazine.push(block) }
 }
 
 #[cfg(test)]
@@ -93,15 +111,19 @@ mod tests {
     use crate::cache::thread_cache::Cache;
     use crate::cache::{machine, portable};
     use crate::slab::class::{Class, TABLE_BYTES};
+    use crate::testing::own_cache;
     use std::vec::Vec;
 
     fn popped(cache: &Cache, tag: Tag, size: usize) -> [Option<*mut u8>; 4] {
-        [
-            portable::pop(cache, tag),
-            machine::pop(cache, tag),
-            portable::pop_sized(cache, size),
-            machine::pop_sized(cache, size),
-        ]
+        // SAFETY: the calling thread's own cache.
+        unsafe {
+            [
+                portable::pop(cache, tag),
+                machine::pop(cache, tag),
+                portable::pop_sized(cache, size),
+                machine::pop_sized(cache, size),
+            ]
+        }
     }
 
     #[test]
@@ -109,7 +131,10 @@ mod tests {
         let (class, size) = (Class::of_size(264), 264);
         let tag = Tag::of(class);
         let cache = HEAP.enter().expect("a cache");
-        let [p, q] = [HEAP.refill(cache, class), HEAP.refill(cache, class)];
+        let [p, q] = [
+            own_cache::refill(cache, class),
+            own_cache::refill(cache, class),
+        ];
         let frees = [p, q, p];
         for block in frees {
             // SAFETY: blocks of the heap; the second copy of `p` is taken out below.
@@ -117,13 +142,15 @@ mod tests {
         }
         assert_eq!(popped(cache, tag, size), [None; 4]);
         let mut open = cache.open();
-        assert_eq!(open.repeated(class), Some(p));
-        assert!(open.is_newest(class, p) && open.is_newest(class, q));
-        assert_eq!(open.pop(class), Some(p));
-        assert_eq!(open.repeated(class), None);
+        assert_eq!(open.magazine(class).repeated(), Some(p));
+        assert!(open.magazine(class).is_newest(p) && open.magazine(class).is_newest(q));
+        // SAFETY: the thread's own cache.
+        assert_eq!(unsafe { open.magazine(class).pop() }, Some(p));
+        assert_eq!(open.magazine(class).repeated(), None);
         drop(open);
-        assert_eq!(machine::pop_sized(cache, size), Some(q));
-        assert_eq!(portable::pop_sized(cache, size), Some(p));
+        assert_eq!(own_cache::pop_sized(cache, size), Some(q));
+        // SAFETY: the thread's own cache.
+        assert_eq!(unsafe { portable::pop_sized(cache, size) }, Some(p));
     }
 
     #[test]
@@ -142,15 +169,18 @@ mod tests {
         let class = Class::of_size(200);
         let tag = Tag::of(class);
         let cache = HEAP.enter().expect("a cache");
-        let first = HEAP.refill(cache, class);
+        let first = own_cache::refill(cache, class);
         assert!(core::ptr::eq(machine::slot(), cache));
         let mut blocks: Vec<*mut u8> = std::vec![first];
         loop {
-            let next = match blocks.len() % 4 {
-                0 => portable::pop(cache, tag),
-                1 => machine::pop(cache, tag),
-                2 => portable::pop_sized(cache, 200),
-                _ => machine::pop_sized(cache, 200),
+            // SAFETY: the thread's own cache.
+            let next = unsafe {
+                match blocks.len() % 4 {
+                    0 => portable::pop(cache, tag),
+                    1 => machine::pop(cache, tag),
+                    2 => portable::pop_sized(cache, 200),
+                    _ => machine::pop_sized(cache, 200),
+                }
             };
             let Some(block) = next else { break };
             assert!(!blocks.contains(&block));

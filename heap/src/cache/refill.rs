@@ -1,11 +1,12 @@
 //! Refill: the slow path of `malloc`, and learning how much each magazine should hold.
 
+use super::bounds::array_bytes;
 use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict};
 use super::countdown::Miss;
 use super::heap::{Heap, Origin};
 use super::misuse;
-use super::thread_cache::{Cache, Opened, array_bytes};
-use crate::page::Age;
+use super::thread_cache::{Cache, Opened};
+use crate::pages::Age;
 use crate::slab::class::Class;
 use crate::slab::{Grain, LINE_BLOCKS};
 use core::ptr;
@@ -42,25 +43,31 @@ pub(super) enum Paced {
 impl Heap {
     /// Fills the magazine of `class` to half of its capacity and takes one block. Null when out of
     /// memory. Aborts if the newest block was freed twice.
-    pub fn refill(&'static self, cache: &Cache, class: Class) -> *mut u8 {
+    ///
+    /// # Safety
+    /// - `cache` is the calling thread's own.
+    pub unsafe fn refill(&'static self, cache: &Cache, class: Class) -> *mut u8 {
         let mut open = cache.open();
-        open.settle(class);
+        // SAFETY: the caller's promise.
+        unsafe { open.magazine(class).settle() };
         open.lose_patience();
-        if let Some(twice) = open.repeated(class) {
+        if let Some(twice) = open.magazine(class).repeated() {
             misuse::double_free(twice.addr(), class.bytes());
         }
-        if let Some(block) = open.pop(class) {
+        // SAFETY: the caller's promise.
+        if let Some(block) = unsafe { open.magazine(class).pop() } {
             return block;
         }
         let share = self.learn(&mut open, class);
-        if open.store(class).capacity == 0 {
+        if open.magazine(class).bounds.capacity == 0 {
             drop(open);
             self.reclaim_for(share);
             return self.take_one(class);
         }
         self.fill(&mut open, class);
         let paced = self.tidy(&mut open);
-        let block = open.pop(class).unwrap_or(ptr::null_mut());
+        // SAFETY: the caller's promise.
+        let block = unsafe { open.magazine(class).pop() }.unwrap_or(ptr::null_mut());
         drop(open);
         self.reclaim_for(share);
         if paced == Paced::Due {
@@ -72,13 +79,13 @@ impl Heap {
     /// Fills an empty magazine to about half of its capacity: with whole cache lines where it has
     /// room, so that no two threads' refills share one.
     fn fill(&'static self, open: &mut Opened<'_>, class: Class) {
-        let capacity = open.store(class).capacity as usize;
+        let capacity = open.magazine(class).bounds.capacity as usize;
         let want = (capacity / 2).max(1);
         let (grain, most) = match want + LINE_BLOCKS - 1 {
             most if most <= capacity => (Grain::Lines, most),
             _ => (Grain::Blocks, want),
         };
-        let base = open.store(class).base as *mut usize;
+        let base = open.magazine(class).bounds.base as *mut usize;
         // Written downwards, so that the lowest address comes out first.
         // SAFETY: at most the capacity, for which the array has room.
         let mut at = unsafe { base.add(most) };
@@ -90,12 +97,13 @@ impl Heap {
                 // SAFETY: no more than `most` bits come in all.
                 at = unsafe { write_down(at, first, class.bytes(), claim.bits) };
             });
-        open.counted(class).note(Miss::Refill);
+        open.countdown(class).note(Miss::Refill);
         if at != base {
             // SAFETY: the entries written are [at, at + got), inside the array.
             unsafe { ptr::copy(at, base, got) };
         }
-        open.set_filled(class, got);
+        // SAFETY: as above; the owner fills it.
+        unsafe { open.magazine(class).set_filled(got) };
     }
 
     /// Lets a thread that has next to nothing take from those that sleep.
@@ -107,8 +115,8 @@ impl Heap {
 
     /// A magazine that misses is too small: double it, within the bounds.
     pub(super) fn learn(&'static self, open: &mut Opened<'_>, class: Class) -> Share {
-        open.counted(class).note_miss();
-        let capacity = open.store(class).capacity as usize;
+        open.countdown(class).note_miss();
+        let capacity = open.magazine(class).bounds.capacity as usize;
         let wanted = match capacity < first_capacity(class) {
             true => first_capacity(class),
             false => (capacity * 2).min(most_capacity(class)),
@@ -130,18 +138,19 @@ impl Heap {
 
     /// Raises a capacity to `wanted` entries, if the budget allows it, and the memory.
     fn grow(&'static self, open: &mut Opened<'_>, class: Class, wanted: usize) -> Verdict {
-        let more = (wanted - open.store(class).capacity as usize) * class.bytes();
+        let more = (wanted - open.magazine(class).bounds.capacity as usize) * class.bytes();
         let verdict = self.judge(open.inner.granted, class, wanted, more);
         if verdict != Verdict::Granted {
             return verdict;
         }
-        if wanted > open.store(class).room as usize && !self.enlarge(open, class, wanted) {
+        if wanted > open.magazine(class).bounds.room as usize && !self.enlarge(open, class, wanted)
+        {
             self.budget.restore(more);
             return Verdict::ThreadFull;
         }
         open.inner.granted += more;
-        open.store(class).capacity = wanted as u32;
-        open.publish(class);
+        open.magazine(class).bounds.capacity = wanted as u32;
+        open.magazine(class).publish();
         Verdict::Granted
     }
 
@@ -184,7 +193,7 @@ impl Heap {
     /// Shrinks a magazine if it was idle since the last visit.
     fn tidy_one(&'static self, open: &mut Opened<'_>) {
         let class = open.next_class();
-        if open.counted(class).take_misses() == 0 {
+        if open.countdown(class).take_misses() == 0 {
             self.shrink(open, class);
         }
     }
@@ -194,7 +203,7 @@ impl Heap {
         let due = open.inner.events.is_multiple_of(OWING_EVERY);
         if due && self.budget.owes(open.inner.granted, self.registry.count()) {
             let class = open.next_class();
-            if open.store(class).capacity as usize > first_capacity(class) {
+            if open.magazine(class).bounds.capacity as usize > first_capacity(class) {
                 self.shrink(open, class);
             }
         }
@@ -202,15 +211,17 @@ impl Heap {
 
     /// Halves a capacity and gives back what no longer fits.
     fn shrink(&'static self, open: &mut Opened<'_>, class: Class) {
-        open.settle(class);
-        let capacity = open.store(class).capacity as usize;
-        let excess = open.filled(class).saturating_sub(capacity / 2);
-        self.flush(open, class, excess);
+        // SAFETY: only the owner's slow path shrinks.
+        unsafe { open.magazine(class).settle() };
+        let capacity = open.magazine(class).bounds.capacity as usize;
+        let excess = open.magazine(class).filled().saturating_sub(capacity / 2);
+        // SAFETY: as above; settled.
+        unsafe { self.flush(open, class, excess) };
         let less = (capacity - capacity / 2) * class.bytes();
         self.budget.restore(less);
         open.inner.granted -= less;
-        open.store(class).capacity = (capacity / 2) as u32;
-        open.publish(class);
+        open.magazine(class).bounds.capacity = (capacity / 2) as u32;
+        open.magazine(class).publish();
     }
 }
 
@@ -260,6 +271,7 @@ fn most_capacity(class: Class) -> usize {
 mod tests {
     use super::*;
     use crate::cache::heap::HEAP;
+    use crate::testing::own_cache;
     use std::sync::Barrier;
     use std::vec::Vec;
 
@@ -274,15 +286,15 @@ mod tests {
         for _ in 0..8 {
             let blocks: Vec<_> = (0..CAPACITY)
                 .map(|_| {
-                    let held = cache.open().pop(class);
-                    held.unwrap_or_else(|| HEAP.refill(cache, class))
+                    let held = own_cache::pop_held(cache, class);
+                    held.unwrap_or_else(|| own_cache::refill(cache, class))
                 })
                 .collect();
             blocks
                 .into_iter()
-                .for_each(|block| HEAP.put(cache, class, block));
+                .for_each(|block| own_cache::put(cache, class, block));
         }
-        let capacity = cache.open().store(class).capacity as usize;
+        let capacity = cache.open().magazine(class).bounds.capacity as usize;
         // All arrays are in use at once.
         grown.wait();
         capacity

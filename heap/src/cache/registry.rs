@@ -132,7 +132,7 @@ impl Registry {
         }
     }
 
-    /// Counted calls of all threads, past and present: allocations, frees, requested bytes.
+    /// Countdown calls of all threads, past and present: allocations, frees, requested bytes.
     pub fn counted(&self) -> [u64; 3] {
         let mut sums = self
             .past
@@ -146,7 +146,8 @@ impl Registry {
         sums
     }
 
-    /// The key whose destructor is `end`, which ends a cache; `None` if the process has no keys left.
+    /// The key whose destructor is `end`, which ends a cache; `None` if the process has no keys
+    /// left.
     pub(super) fn key(&self, end: unsafe extern "C" fn(*mut c_void)) -> Option<Key> {
         let _guard = self.lock.lock();
         // SAFETY: the lock is held.

@@ -1,10 +1,9 @@
 //! A thread's cache: its magazines, and what its slow path needs to know of them.
 
-use super::countdown::{Counted, Drawn};
-use super::magazine::{
-    Door, GUARD, MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries,
-};
-use crate::base::sync::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
+use super::bounds::{Access, Bounds, FastPath, Held};
+use super::countdown::{Countdown, Counts, Drawn};
+use super::magazine::{MAGAZINES, Magazine, STARTS, Start, TAGS_BY_SIZE, Tag, no_entries};
+use crate::base::sync::{AtomicPtr, AtomicU8, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use core::ptr::{self, NonNull};
@@ -18,11 +17,11 @@ pub struct Cache {
     pub starts: [Start; MAGAZINES],
     /// By size. Likewise.
     pub tags: [Tag; TABLE_BYTES + 1],
-    /// Requests of fewer bytes are served by [`super::machine::pop_sized`]; 0 unless the door is open
-    /// and no drainer is at work. Written under the lock.
-    pub below: AtomicUsize,
-    /// By class index: what the profiler counts.
-    pub counted: [Counted; CLASSES + 1],
+    /// Requests of fewer bytes are served by [`super::machine::pop_sized`]; 0 unless the fast path
+    /// is on and no drainer is at work. Written under the lock.
+    pub(super) below: AtomicUsize,
+    /// By class index.
+    pub(super) countdowns: [Countdown; CLASSES + 1],
     /// By what rate that was drawn, and what lies ahead of large blocks.
     pub drawn: Drawn,
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the
@@ -41,9 +40,9 @@ pub struct Cache {
 }
 
 /// What the slow path knows.
-pub struct Inner {
+pub(super) struct Inner {
     /// By class index; 0 unused.
-    pub stores: [Store; CLASSES + 1],
+    pub bounds: [Bounds; CLASSES + 1],
     /// The classes that have an array, by index.
     arrays: [u64; CLASSES / 64 + 1],
     /// Bytes of blocks that the magazines together may hold (their capacities), granted by the
@@ -53,12 +52,8 @@ pub struct Inner {
     pub events: u32,
     /// The class that is looked at next for shrinking.
     pub hand: u8,
-    /// Whether the fast path is shut off.
-    pub door: Door,
-    /// A drainer has offered what the magazines hold, and the door is the same since.
-    pub is_offering: bool,
-    /// How many more blocks the owner takes by its slow path while a drainer offers.
-    pub patience: u8,
+    /// What the owner may do by its fast path.
+    pub access: Access,
     /// Nothing was left to take when a drainer last came by.
     pub is_drained: bool,
     /// How many bytes after the start of its memory the cache begins.
@@ -67,81 +62,6 @@ pub struct Inner {
     pub random: u64,
     /// What [`Opened::traces`] was when a round of decay last came by.
     pub seen: usize,
-}
-
-/// One magazine's true bounds and history.
-pub struct Store {
-    /// The array's first entry, past its guard; without an array [`no_entries`].
-    pub base: usize,
-    /// Address of the oldest entry: `base`, or above it after a drain.
-    pub floor: usize,
-    /// Entries the array has room for; 0 before the first use.
-    pub room: u32,
-    /// Entries the magazine may hold now.
-    pub capacity: u32,
-}
-
-impl Store {
-    /// No array, with a top that is at `base`.
-    const fn none(base: usize) -> Store {
-        Store {
-            base,
-            floor: base,
-            room: 0,
-            capacity: 0,
-        }
-    }
-
-    /// Where the memory of the array begins, and how many entries it has room for; `None` without
-    /// one.
-    fn array(&self) -> Option<(NonNull<u8>, usize)> {
-        let start = self.base - array_bytes(0);
-        let array = NonNull::new(start as *mut u8).filter(|_| self.room != 0)?;
-        Some((array, self.room as usize))
-    }
-}
-
-/// Bytes of an array of `room` entries with its guard.
-pub(crate) const fn array_bytes(room: usize) -> usize {
-    (GUARD + room) * size_of::<usize>()
-}
-
-/// Calls as the counting mode counts them.
-pub struct Counts {
-    /// Blocks handed out.
-    pub allocations: AtomicU64,
-    /// Blocks taken back.
-    pub frees: AtomicU64,
-    /// Bytes asked for, summed over all allocations.
-    pub requested: AtomicU64,
-}
-
-impl Counts {
-    /// All zero.
-    pub const fn new() -> Counts {
-        Counts {
-            allocations: AtomicU64::new(0),
-            frees: AtomicU64::new(0),
-            requested: AtomicU64::new(0),
-        }
-    }
-
-    /// Allocations, frees, requested bytes.
-    pub fn all(&self) -> [u64; 3] {
-        [&self.allocations, &self.frees, &self.requested].map(|count| count.load(Ordering::Relaxed))
-    }
-
-    /// Adds `by` to a counter that only this thread writes.
-    pub fn bump(counter: &AtomicU64, by: u64) {
-        let sum = counter.load(Ordering::Relaxed).wrapping_add(by);
-        counter.store(sum, Ordering::Relaxed);
-    }
-}
-
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts::new()
-    }
 }
 
 // SAFETY: cells are reached under `lock`; the magazines are atomics with the protocol of
@@ -176,14 +96,12 @@ impl Cache {
     /// A cache without capacity, `shift` bytes after the start of its memory.
     pub const fn new(shift: usize) -> Cache {
         let inner = Inner {
-            stores: [const { Store::none(0) }; CLASSES + 1],
+            bounds: [const { Bounds::none(0) }; CLASSES + 1],
             arrays: [0; CLASSES / 64 + 1],
             granted: 0,
             events: 0,
             hand: 1,
-            door: Door::Open,
-            is_offering: false,
-            patience: 0,
+            access: Access::on(),
             is_drained: false,
             shift: shift as u8,
             random: 0,
@@ -194,7 +112,7 @@ impl Cache {
             starts: STARTS,
             tags: TAGS_BY_SIZE,
             below: AtomicUsize::new(0),
-            counted: [const { Counted::off() }; CLASSES + 1],
+            countdowns: [const { Countdown::off() }; CLASSES + 1],
             drawn: Drawn::nothing(),
             lock: Lock::new(Rank::Apart),
             inner: UnsafeCell::new(inner),
@@ -222,7 +140,7 @@ impl Cache {
         let inner = cache.inner.get_mut();
         inner.shift = shift as u8;
         for class in Class::all() {
-            inner.stores[class.index()] = Store::none(no_entries());
+            inner.bounds[class.index()] = Bounds::none(no_entries());
             let magazine = &cache.magazines[class.index()];
             magazine.top.store(no_entries(), Ordering::Relaxed);
             magazine.bottom.store(no_entries(), Ordering::Relaxed);
@@ -247,10 +165,16 @@ impl Cache {
         ptr::eq(self, &EMPTY) || ptr::eq(self, &GONE)
     }
 
+    /// The countdown of `class`.
+    #[inline]
+    pub fn countdown(&self, class: Class) -> &Countdown {
+        &self.countdowns[class.index()]
+    }
+
     /// The magazine of `tag`.
     #[inline(always)]
     pub fn magazine(&self, tag: Tag) -> &Magazine {
-        let offset = tag.0 as usize * 8;
+        let offset = tag.byte() as usize * 8;
         debug_assert!(offset + size_of::<Magazine>() <= MAGAZINES * size_of::<Magazine>());
         debug_assert!(offset.is_multiple_of(size_of::<Magazine>()));
         // SAFETY: tags are multiples of the stride and none is larger than LARGE, whose magazine is
@@ -258,20 +182,23 @@ impl Cache {
         unsafe { &*self.magazines.as_ptr().byte_add(offset) }
     }
 
-    /// What is counted of the class of `tag`.
+    /// The countdown of the class of `tag`.
+    ///
+    /// # Safety
+    /// - `tag` is a class's.
     #[inline(always)]
-    pub(super) fn counted_of(&self, tag: Tag) -> &Counted {
-        let offset = tag.0 as usize * 8;
-        debug_assert!(offset / size_of::<Counted>() <= CLASSES);
-        debug_assert!(offset.is_multiple_of(size_of::<Counted>()));
-        // SAFETY: tags of requests are those of classes, multiples of the stride.
-        unsafe { &*self.counted.as_ptr().byte_add(offset) }
+    pub(super) unsafe fn countdown_of(&self, tag: Tag) -> &Countdown {
+        let offset = tag.byte() as usize * 8;
+        debug_assert!(offset / size_of::<Countdown>() <= CLASSES);
+        debug_assert!(offset.is_multiple_of(size_of::<Countdown>()));
+        // SAFETY: the caller's promise: one of the first tags, which are multiples of the stride.
+        unsafe { &*self.countdowns.as_ptr().byte_add(offset) }
     }
 
     /// What tells where blocks of `tag` start.
     #[inline(always)]
     pub fn start(&self, tag: Tag) -> Start {
-        let offset = tag.0 as usize * 4;
+        let offset = tag.byte() as usize * 4;
         debug_assert!(offset + size_of::<Start>() <= size_of_val(&self.starts));
         debug_assert!(offset.is_multiple_of(size_of::<Start>()));
         // SAFETY: as of `magazine`; a start is half as long.
@@ -314,20 +241,15 @@ pub struct Opened<'a> {
     /// The cache.
     pub cache: &'a Cache,
     /// What the lock guards.
-    pub inner: &'a mut Inner,
+    pub(super) inner: &'a mut Inner,
     _guard: Guard<'a>,
 }
 
 impl Opened<'_> {
-    /// The store of `class`.
-    pub fn store(&mut self, class: Class) -> &mut Store {
-        &mut self.inner.stores[class.index()]
-    }
-
     /// In a fork's child, of a cache whose thread stayed in the parent, in the middle of a change:
     /// it has nothing to drain.
     pub(super) fn abandon(&mut self) {
-        self.inner.is_offering = false;
+        self.inner.access.is_offering = false;
         self.inner.is_drained = true;
         self.inner.arrays = Default::default();
     }
@@ -339,56 +261,55 @@ impl Opened<'_> {
             core::iter::from_fn(move || {
                 let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
                 bits &= bits - 1;
-                Some(Class::new(word * 64 + bit))
+                Some(Class::known(word * 64 + bit))
             })
         })
     }
 
-    /// Gives a magazine, whose entries are settled, an array of `room` entries, into which the
-    /// entries are copied. Returns the old array and its room, if there was one. For the owner
-    /// only. The fast path of a signal handler finds the magazine empty meanwhile, and full until
-    /// it is [published](Opened::publish).
+    /// The magazine of `class`.
+    pub fn magazine(&mut self, class: Class) -> Held<'_> {
+        let inner = &mut *self.inner;
+        let bounds = &mut inner.bounds[class.index()];
+        let sampling = &self.cache.countdowns[class.index()].bottom;
+        let magazine = self.cache.magazine(Tag::of(class));
+        // SAFETY: the bounds of this class; the guard in `self` holds the lock.
+        unsafe { Held::new(magazine, sampling, bounds, inner.access.path) }
+    }
+
+    /// Gives a magazine an array of `room` entries. See [`Held::set_array`].
     ///
     /// # Safety
-    /// - The array is the caller's, of [`array_bytes`], and has room for the entries.
-    pub unsafe fn set_array(
+    /// - As [`Held::set_array`].
+    pub(super) unsafe fn set_array(
         &mut self,
         class: Class,
         array: NonNull<u8>,
         room: usize,
     ) -> Option<(NonNull<u8>, usize)> {
-        let filled = self.filled(class);
-        debug_assert!(filled <= room);
-        self.shut(class);
-        // SAFETY: the caller's promise: the guard and the room.
-        let base = unsafe {
-            array.cast::<usize>().write_bytes(0, GUARD);
-            array.cast::<usize>().add(GUARD)
-        };
         self.inner.arrays[class.index() / 64] |= 1 << (class.index() % 64);
-        let store = self.store(class);
-        debug_assert_eq!(store.base, store.floor);
-        let old = store.array();
-        // SAFETY: the new array has room for the entries, which start at the old one's base.
-        unsafe { ptr::copy_nonoverlapping(store.base as *const usize, base.as_ptr(), filled) };
-        store.base = base.as_ptr().addr();
-        store.floor = store.base;
-        store.room = room as u32;
-        self.set_filled(class, filled);
-        old
+        // SAFETY: the caller's promise.
+        unsafe { self.magazine(class).set_array(array, room) }
     }
 
-    /// The magazine of `class`.
-    pub fn magazine(&self, class: Class) -> &Magazine {
-        self.cache.magazine(Tag::of(class))
+    /// Takes the array of an empty magazine away. See [`Held::take_array`].
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    pub(super) unsafe fn take_array(&mut self, class: Class) -> Option<(NonNull<u8>, usize)> {
+        self.inner.arrays[class.index() / 64] &= !(1 << (class.index() % 64));
+        // SAFETY: the caller's promise.
+        unsafe { self.magazine(class).take_array() }
     }
 
     /// A number that changes when the owner allocates or frees, most likely: where its magazines
     /// stand, and how often it took the slow path.
     pub fn traces(&self) -> usize {
-        let tops = self
-            .classes()
-            .map(|class| self.magazine(class).top.load(Ordering::Relaxed));
+        let tops = self.classes().map(|class| {
+            self.cache
+                .magazine(Tag::of(class))
+                .top
+                .load(Ordering::Relaxed)
+        });
         let mixed = tops.fold(0usize, |sum, top| sum.rotate_left(5) ^ top);
         mixed.wrapping_add(self.inner.events as usize)
     }
@@ -408,7 +329,7 @@ impl Opened<'_> {
 
     /// The class that is looked at for shrinking now; the next time it is the one after.
     pub fn next_class(&mut self) -> Class {
-        let class = Class::new(self.inner.hand as usize);
+        let class = Class::known(self.inner.hand as usize);
         self.inner.hand = match class {
             Class::LAST => 1,
             _ => self.inner.hand + 1,
@@ -416,102 +337,131 @@ impl Opened<'_> {
         class
     }
 
-    /// Free blocks in the magazine of `class`.
-    pub fn filled(&mut self, class: Class) -> usize {
-        let top = self.magazine(class).top.load(Ordering::Acquire);
-        (top - self.store(class).floor) / 8
+    /// Bytes of blocks that the magazines together may hold.
+    pub fn granted(&self) -> usize {
+        self.inner.granted
     }
 
-    /// Says that the magazine, settled, holds `filled` entries. For the owner only.
-    pub fn set_filled(&mut self, class: Class, filled: usize) {
-        let top = self.store(class).base + filled * 8;
-        self.magazine(class).top.store(top, Ordering::Release);
+    /// The state of the random numbers that the profiler draws; 0 before the first.
+    pub fn random_state(&mut self) -> &mut u64 {
+        &mut self.inner.random
     }
 
-    /// What the profiler counts of `class`.
-    pub fn counted(&self, class: Class) -> &Counted {
-        &self.cache.counted[class.index()]
+    /// The countdown of `class`.
+    pub fn countdown(&self, class: Class) -> &Countdown {
+        &self.cache.countdowns[class.index()]
     }
 
-    /// Moves the entries down to the array's start, and puts back a bottom that a drainer has
-    /// offered. For the owner only: it writes `top`.
-    pub fn settle(&mut self, class: Class) {
-        let filled = self.filled(class);
-        let store = self.store(class);
-        let (from, to) = (store.floor, store.base);
-        if from != to {
-            store.floor = to;
-            // SAFETY: both ranges lie in the array; the owner is in its slow path and drainers are
-            // locked out.
-            unsafe { ptr::copy(from as *const usize, to as *mut usize, filled) };
-            self.magazine(class)
-                .top
-                .store(to + filled * 8, Ordering::Relaxed);
+    /// Says what the owner may do by its fast path.
+    pub fn set_path(&mut self, path: FastPath) {
+        self.inner.access.path = path;
+        Class::all().for_each(|class| self.magazine(class).publish());
+        self.set_offering(false);
+    }
+
+    /// Says whether a drainer offers what the magazines hold. The owner's pops see it from the next
+    /// barrier on.
+    pub(super) fn set_offering(&mut self, is_offering: bool) {
+        self.inner.access.set_offering(is_offering);
+        self.publish_access();
+    }
+
+    /// Lets pops for a size see what they may do.
+    pub(super) fn publish_access(&mut self) {
+        self.inner
+            .access
+            .publish(&self.cache.below, TABLE_BYTES + 1);
+    }
+
+    /// The owner takes a block by its slow path: now and then it ends what a drainer offers.
+    pub(super) fn lose_patience(&mut self) {
+        if self.inner.access.loses_patience() {
+            self.set_path(self.inner.access.path);
         }
-        self.publish(class);
     }
 
-    /// Takes the array of an empty magazine away, and how many entries it has room for. For the
-    /// owner only.
-    pub fn take_array(&mut self, class: Class) -> Option<(NonNull<u8>, usize)> {
-        debug_assert_eq!(self.filled(class), 0);
-        self.inner.arrays[class.index() / 64] &= !(1 << (class.index() % 64));
-        let store = core::mem::replace(self.store(class), Store::none(no_entries()));
-        // A handler that frees finds the magazine full from here on, one that allocates finds it
-        // empty.
-        self.magazine(class).limit.store(0, Ordering::Relaxed);
-        self.magazine(class)
-            .top
-            .store(no_entries(), Ordering::Relaxed);
-        self.publish(class);
-        store.array()
-    }
-
-    /// The block that has `above` newer ones over it, whatever the door says. For the owner only.
-    fn below(&mut self, class: Class, above: usize) -> Option<*mut u8> {
-        if self.filled(class) <= above {
-            return None;
+    /// In a fork's child: a drainer that stayed in the parent may have raised a floor without a
+    /// guard below it.
+    pub(super) fn guard_floors(&mut self) {
+        for class in self.classes() {
+            let mut magazine = self.magazine(class);
+            if magazine.bounds.floor > magazine.bounds.base {
+                magazine.guard_floor();
+            }
         }
-        let top = self.magazine(class).top.load(Ordering::Relaxed);
-        // SAFETY: an entry between floor and top.
-        Some(unsafe { *((top - 8 * (above + 1)) as *const *mut u8) })
     }
+}
 
-    /// Whether a block is one of the two newest ones: freed once more, it was freed twice. For the
-    /// owner only.
-    pub fn is_newest(&mut self, class: Class, block: *mut u8) -> bool {
-        (0..2).any(|above| self.below(class, above) == Some(block))
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::magazine::GUARD;
+    use crate::testing::own_cache;
+    use std::boxed::Box;
 
-    /// The newest block if it lies again among the two below it: it was freed twice. For the owner
-    /// only.
-    pub fn repeated(&mut self, class: Class) -> Option<*mut u8> {
-        let newest = self.below(class, 0)?;
-        let is_below = (1..3).any(|above| self.below(class, above) == Some(newest));
-        is_below.then_some(newest)
-    }
-
-    /// Takes the newest block whatever the door says. For the owner only.
-    pub fn pop(&mut self, class: Class) -> Option<*mut u8> {
-        if self.filled(class) == 0 {
-            return None;
+    fn new_cache() -> Box<Cache> {
+        let mut place = Box::<Cache>::new_uninit();
+        // SAFETY: a cache's bytes, written by the first line.
+        unsafe {
+            Cache::put(NonNull::from(&mut *place).cast(), 0);
+            place.assume_init()
         }
-        let top = self.magazine(class).top.load(Ordering::Relaxed) - 8;
-        self.magazine(class).top.store(top, Ordering::Relaxed);
-        // SAFETY: the entry lies between floor and top.
-        Some(unsafe { *(top as *const *mut u8) })
     }
 
-    /// Adds a block whatever the door says; false if the magazine is full. For the owner only.
-    pub fn push(&mut self, class: Class, block: *mut u8) -> bool {
-        let top = self.magazine(class).top.load(Ordering::Relaxed);
-        let store = self.store(class);
-        if top >= store.base + store.capacity as usize * 8 {
-            return false;
+    /// Gives the magazine of `class` an array of `COUNT` words that holds `filled` entries, all of
+    /// them 7.
+    fn fill<const COUNT: usize>(
+        open: &mut Opened<'_>,
+        class: Class,
+        array: &mut [usize; COUNT],
+        filled: usize,
+    ) {
+        // SAFETY: the array has room for a guard and the other entries, and outlives the cache's
+        // use.
+        unsafe { open.set_array(class, NonNull::from(array).cast(), COUNT - GUARD) };
+        // SAFETY: the array holds more.
+        unsafe { open.magazine(class).set_filled(filled) };
+        open.set_path(FastPath::On);
+    }
+
+    #[test]
+    fn a_handler_takes_nothing_of_a_class_that_gets_a_new_array() {
+        let (cache, class, other) = (new_cache(), Class::of_size(64), Class::of_size(128));
+        let (mut array, mut others) = ([7; 18], [7; 18]);
+        let mut open = cache.open();
+        fill(&mut open, class, &mut array, 1);
+        fill(&mut open, other, &mut others, 1);
+        open.magazine(class).shut();
+        let magazine = cache.magazine(Tag::of(class));
+        assert_eq!(own_cache::pop(&cache, class), None);
+        assert_eq!(own_cache::pop_sized(&cache, 64), None);
+        assert!(magazine.top.load(Ordering::Relaxed) >= magazine.limit.load(Ordering::Relaxed));
+        assert_eq!(
+            own_cache::pop_sized(&cache, 128).map(|block| block.addr()),
+            Some(7)
+        );
+        // SAFETY: its array holds more.
+        unsafe { open.magazine(class).set_filled(1) };
+        open.magazine(class).publish();
+        assert_eq!(
+            own_cache::pop_sized(&cache, 64).map(|block| block.addr()),
+            Some(7)
+        );
+    }
+
+    #[test]
+    fn a_child_guards_the_floor_that_a_drainer_of_its_parent_raised() {
+        let (cache, class) = (new_cache(), Class::of_size(64));
+        let mut array = [0; 18];
+        for (number, word) in array.iter_mut().enumerate() {
+            *word = 1 + number;
         }
-        // SAFETY: below the capacity the array has room.
-        unsafe { *(top as *mut *mut u8) = block };
-        self.magazine(class).top.store(top + 8, Ordering::Release);
-        true
+        let mut open = cache.open();
+        fill(&mut open, class, &mut array, 8);
+        let bounds = open.magazine(class).bounds;
+        bounds.floor = bounds.base + 8 * 8;
+        open.guard_floors();
+        open.set_path(FastPath::On);
+        assert_eq!(own_cache::pop_sized(&cache, 64), None);
     }
 }

@@ -6,9 +6,10 @@
 //!     +8  bottom  oldest                pop_sized:  block = [top-8];  block == [top-24] -> slow;  top -= 8
 //!     +16 limit   end of the room       push_freed: top >= limit or block == [top-8] -> slow;
 //!                                                   [top] = block;  top += 8
-//!   cache + counted + tag*8
-//!     +0  bottom  while sampling    pop_counted: top <= bottom -> slow;  ahead -= 1;  ahead < 0 -> slow;  then as pop
-//!     +8  ahead   before a sample
+//!   cache + countdowns + tag*8
+//!     +0  bottom  while sampling        pop_sampling: top <= bottom -> slow;  until -= 1;
+//!                                                     until < 0 -> slow;  then as pop
+//!     +8  until   the next sample
 //!   cache + starts + tag*4              the tag's divisibility test
 //!   cache + below                       pop_sized: size >= below -> slow
 //! ```
@@ -16,17 +17,17 @@
 //! `top` changes by one instruction that only the owner runs; x86 keeps stores in order, so whoever
 //! sees a new `top` sees the entry below it.
 //!
-//! The thread's slot is an initial-exec word of thread-local storage: `fs` holds the thread pointer,
-//! the global offset table the slot's distance from it. The symbol carries the version: two versions
-//! in one program must not meet.
+//! The thread's slot is an initial-exec word of thread-local storage: `fs` holds the thread
+//! pointer, the global offset table the slot's distance from it. The symbol carries the version:
+//! two versions in one program must not meet.
 
 use crate::base::sync::{Ordering, light_barrier};
-use crate::cache::countdown::Counted;
+use crate::cache::countdown::Countdown;
 use crate::cache::heap::{HEAP, Heap};
 use crate::cache::magazine::{GUARD, Start, Tag};
 use crate::cache::thread_cache::{Cache, EMPTY};
 use crate::os::linux::Linux;
-use crate::page::PageHeap;
+use crate::pages::PageHeap;
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -97,9 +98,13 @@ pub fn slot_address() -> usize {
 }
 
 /// Takes a block for a request of `size` bytes; `None` if its magazine has none or holds it twice,
-/// if requests of that size are not in the table, or if the door is shut.
+/// if requests of that size are not in the table, or if a drainer is at work or the
+/// fast path is not on.
+///
+/// # Safety
+/// - `cache` is the calling thread's own, or a sentinel.
 #[inline(always)]
-pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
+pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     // SAFETY: only reads the cache's own word.
     unsafe {
         asm!(
@@ -115,14 +120,18 @@ pub fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     debug_assert!(size < cache.tags.len());
     // SAFETY: `below` is at most the table's length.
     let tag = unsafe { *cache.tags.get_unchecked(size) };
-    // With the door open every class's top stands above an entry or the guard.
-    take(cache, tag, top(cache, tag))
+    // While the bound is above 0, every class's top stands above an entry or the guard.
+    // SAFETY: the caller's promise.
+    unsafe { take(cache, tag, top(cache, tag)) }
 }
 
 /// Takes the newest block of a magazine; `None` if there is none, if it lies again two entries
 /// below, or if the magazine is closed.
+///
+/// # Safety
+/// - `cache` is the calling thread's own, or a sentinel.
 #[inline(always)]
-pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+pub unsafe fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
     let top = top(cache, tag);
     // SAFETY: only reads the magazine's bottom; the tag is one of a magazine (see
     // `Cache::magazine`).
@@ -132,40 +141,47 @@ pub fn pop(cache: &Cache, tag: Tag) -> Option<*mut u8> {
             "jbe {slow}",
             top = in(reg) top,
             cache = in(reg) cache,
-            tag = in(reg) tag.0 as usize,
+            tag = in(reg) tag.byte() as usize,
             slow = label { return None },
             options(nostack, readonly),
         );
     }
-    take(cache, tag, top)
+    // SAFETY: the caller's promise; the top stands above the bottom.
+    unsafe { take(cache, tag, top) }
 }
 
 /// Takes the newest block of a magazine while the profiler counts what is given out; `None` if this
-/// one is to be sampled, if there is none, or if nothing is counted. For the owner only.
+/// one is to be sampled, if there is none, or if the profiler does not sample.
+///
+/// # Safety
+/// - `cache` is the calling thread's own, or a sentinel.
+/// - `tag` is a class's.
 #[inline(always)]
-pub fn pop_counted(cache: &Cache, tag: Tag) -> Option<*mut u8> {
-    let counted = cache.counted_of(tag);
-    debug_assert!(!cache.is_sentinel() || counted.bottom.load(Ordering::Relaxed) == 0);
+pub unsafe fn pop_sampling(cache: &Cache, tag: Tag) -> Option<*mut u8> {
+    // SAFETY: the caller's promise.
+    let countdown = unsafe { cache.countdown_of(tag) };
+    debug_assert!(!cache.is_sentinel() || countdown.bottom.load(Ordering::Relaxed) == 0);
     let top = top(cache, tag);
-    // SAFETY: reads what is counted of the tag's class (see `Cache::counted_of`), and writes the
+    // SAFETY: reads the countdown of the tag's class (see `Cache::countdown_of`), and writes the
     // owner's own number, which a sentinel's bottom keeps from being reached: its magazines are
     // empty.
     unsafe {
         asm!(
             "cmp {top}, qword ptr [{cache} + {tag}*8 + {bottom_at}]",
             "jbe {slow}",
-            "sub dword ptr [{cache} + {tag}*8 + {ahead_at}], 1",
+            "sub dword ptr [{cache} + {tag}*8 + {until_at}], 1",
             "js {slow}",
             top = in(reg) top,
             cache = in(reg) cache,
-            tag = in(reg) tag.0 as usize,
-            bottom_at = const offset_of!(Cache, counted) + offset_of!(Counted, bottom),
-            ahead_at = const offset_of!(Cache, counted) + offset_of!(Counted, ahead),
+            tag = in(reg) tag.byte() as usize,
+            bottom_at = const offset_of!(Cache, countdowns) + offset_of!(Countdown, bottom),
+            until_at = const offset_of!(Cache, countdowns) + offset_of!(Countdown, until_sample),
             slow = label { return None },
             options(nostack),
         );
     }
-    take(cache, tag, top)
+    // SAFETY: the caller's promise; the top stands above the bottom.
+    unsafe { take(cache, tag, top) }
 }
 
 /// A magazine's top. By hand, or compilers keep the offset in a register of its own for the next
@@ -180,7 +196,7 @@ fn top(cache: &Cache, tag: Tag) -> usize {
             "mov {top}, qword ptr [{cache} + {tag}*8]",
             top = lateout(reg) top,
             cache = in(reg) cache,
-            tag = in(reg) tag.0 as usize,
+            tag = in(reg) tag.byte() as usize,
             options(nostack, preserves_flags, readonly),
         );
     }
@@ -189,8 +205,11 @@ fn top(cache: &Cache, tag: Tag) -> usize {
 
 /// The newest block of a magazine whose top is `top`, and stands above an entry or the guard;
 /// `None` if it lies again two entries below, as in an empty magazine.
+///
+/// # Safety
+/// - As [`pop`]; `top` is as it says.
 #[inline(always)]
-fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
+unsafe fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
     // SAFETY: entries between bottom and top are the owner's (see `Magazine::take`).
     let block = unsafe { *((top - 8) as *const *mut u8) };
     // SAFETY: only reads a word, an entry or one of the guard. By hand, for a drainer may be
@@ -211,7 +230,7 @@ fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
         asm!(
             "sub qword ptr [{cache} + {tag}*8], 8",
             cache = in(reg) cache,
-            tag = in(reg) tag.0 as usize,
+            tag = in(reg) tag.byte() as usize,
             options(nostack),
         );
     }
@@ -273,12 +292,15 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
     true
 }
 
-/// Defines `$name`, which jumps to `$slow` with the return address of the caller, which is on top of
-/// the stack, as its second argument.
+/// Defines `$name`, which jumps to `$slow` with the return address of the caller, which is on top
+/// of the stack, as its second argument.
+///
+/// # Safety of the defined function
+/// - As `$slow`.
 macro_rules! with_caller {
     ($name:ident, $slow:path) => {
         #[unsafe(naked)]
-        extern "C" fn $name(block: *mut u8) {
+        unsafe extern "C" fn $name(block: *mut u8) {
             core::arch::naked_asm!("mov rsi, [rsp]", "jmp {slow}", slow = sym $slow)
         }
     };

@@ -45,7 +45,7 @@ pub fn wait(word: &Word, value: u32, ms: Option<u64>) -> Woken {
     }
 }
 
-/// Wakes all who sleep on `word`, in whatever process.
+/// Wakes all threads that sleep on `word`, in every process.
 pub fn wake(word: &Word) {
     // SAFETY: FUTEX_WAKE only uses the address as a key.
     keep_errno(|| unsafe {

@@ -52,7 +52,7 @@ impl<T: Zeroable> Late<T> {
                 .is_ok();
         if !published {
             // SAFETY: the whole reservation, which no other thread has seen.
-            unsafe { Linux.release(base, bytes) };
+            unsafe { Linux.unmap(base, bytes) };
         }
         self.find()
     }

@@ -1,30 +1,19 @@
 //! The real [`Os`].
 
 use super::errno::{self, keep_errno};
+use super::file::read_file;
+use super::process::{is_memory_locked, limit_of};
 use super::section::assert_outside;
-use super::thread::read_file;
 use super::{GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
+use super::{mapping, pagemap_file, sandbox};
 use crate::base::sync::plain::{AtomicU8, AtomicUsize, Ordering};
 use crate::base::units::HUGE_BYTES;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
-mod call;
-pub mod cgroup;
-mod descriptor;
-pub mod locked;
-pub mod machine;
-mod mapping;
-mod moves;
-mod pagemap;
-pub mod sandbox;
-
-use self::mapping::{
+use super::mapping::{
     RESERVED, at_break, map, map_reserved, price_ns, reserve_and_trim, reserve_below, unmap,
 };
-
-pub(super) use call::call;
-pub use descriptor::{close_inherited as close_inherited_pagemap, forbid as forbid_pagemap};
 
 /// Linux.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,7 +54,7 @@ impl Os for Linux {
         })
     }
 
-    unsafe fn release(&self, base: NonNull<u8>, bytes: usize) {
+    unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
         assert_outside();
         // SAFETY: the caller's promise: a whole reservation, out of use.
         keep_errno(|| unsafe { unmap(base.as_ptr(), bytes) });
@@ -76,7 +65,7 @@ impl Os for Linux {
         keep_errno(|| at_break(bytes, align))
     }
 
-    unsafe fn release_part(&self, addr: NonNull<u8>, bytes: usize) {
+    unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize) {
         assert_outside();
         // SAFETY: the caller's promise: a part of a reservation, out of use.
         keep_errno(|| unsafe { unmap(addr.as_ptr(), bytes) });
@@ -110,7 +99,7 @@ impl Os for Linux {
 
     unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
         assert_outside();
-        if locked::is_locked() {
+        if is_memory_locked() {
             return Purged::MaybeDirty;
         }
         // SAFETY: the caller's promise: committed, and no thread uses the contents.
@@ -129,7 +118,7 @@ impl Os for Linux {
     }
 
     fn is_locked(&self) -> bool {
-        locked::is_locked()
+        is_memory_locked()
     }
 
     unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge) {
@@ -157,7 +146,7 @@ impl Os for Linux {
     ) -> Result<(), Unknown> {
         assert_outside();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { pagemap::populated(addr, bytes, self.page_bytes(), visit) })
+        keep_errno(|| unsafe { pagemap_file::populated(addr, bytes, self.page_bytes(), visit) })
     }
 
     unsafe fn move_pages(
@@ -168,13 +157,13 @@ impl Os for Linux {
     ) -> Result<(), RemapError> {
         assert_outside();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { moves::move_pages(from, to, bytes, self.page_bytes()) })
+        keep_errno(|| unsafe { mapping::move_pages(from, to, bytes, self.page_bytes()) })
     }
 
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
         assert_outside();
         // SAFETY: the caller's promise.
-        keep_errno(|| unsafe { moves::renew(addr, bytes, self.page_bytes()) })
+        keep_errno(|| unsafe { mapping::renew(addr, bytes, self.page_bytes()) })
     }
 
     unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
@@ -232,16 +221,6 @@ impl Os for Linux {
         assert_outside();
         limit_of(libc::RLIMIT_DATA)
     }
-}
-
-fn limit_of(resource: libc::__rlimit_resource_t) -> Option<usize> {
-    let mut limit = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
-    };
-    // SAFETY: the buffer is ours; on a failure it stays "no limit".
-    keep_errno(|| unsafe { libc::getrlimit(resource, &mut limit) });
-    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
 }
 
 /// Not in the `libc` crate for every C library.
@@ -381,7 +360,7 @@ mod tests {
             unsafe {
                 Linux.commit(base, BYTES).unwrap();
                 base.add(BYTES - 1).write(1);
-                Linux.release(base, BYTES);
+                Linux.unmap(base, BYTES);
             }
         }
         assert_eq!(Linux.reserve(usize::MAX / 4 * 2, 1 << 21), None);
@@ -400,7 +379,7 @@ mod tests {
             Linux.commit(base, BYTES).unwrap();
             assert_eq!(base.add(BYTES / 2).read(), 0);
             Linux.advise_huge(base, BYTES, Huge::Avoid);
-            Linux.release(base, BYTES);
+            Linux.unmap(base, BYTES);
         }
     }
 
@@ -418,7 +397,7 @@ mod tests {
             assert!(succeeds(Limit::None, || base.read_volatile() == 0));
             Linux.uncommit(base, BYTES).unwrap();
             assert!(!succeeds(Limit::None, || base.read_volatile() == 0));
-            Linux.release(base, BYTES);
+            Linux.unmap(base, BYTES);
         }
     }
 
@@ -435,7 +414,7 @@ mod tests {
                 // Before Linux 5.18 the kernel refuses, and says so.
                 assert_eq!(base.read() == 0, purged == Purged::Zero);
             }
-            Linux.release(base, BYTES);
+            Linux.unmap(base, BYTES);
         }
     }
 

@@ -1,12 +1,12 @@
 //! Locks that allocate nothing and keep `errno`.
 //!
 //! [`FutexLock`] is the machine's. [`Lock`] is the same, except under a model checker,
-//! where it is one the checker can schedule. What a fork does with locks stands in [`super::gate`].
+//! where it is one the checker can schedule. [`super::gate`] is the gate that a fork closes, and
+//! [`super::fork`] what else a fork does with locks.
 
+use super::gate::GATE;
 pub use super::gate::Rank;
-use super::gate::{FORK, Gate};
 use super::machine::{AtomicUsize, Ordering, SPINS, Wake, me, sleep_while, wake};
-use super::waits::Stuck;
 
 #[cfg(loom)]
 pub use super::lock_loom::{Guard, Lock};
@@ -18,10 +18,6 @@ pub use FutexLock as Lock;
 const FREE: usize = 0;
 /// Added to the holder: threads may sleep on the lock.
 const AWAITED: usize = 1;
-
-/// How long a fork sleeps before it looks again, in ms: whether the holder waits in turn, and
-/// whether the wake-up went to a thread that the gate stops.
-const LOOK_MS: u64 = 1;
 
 /// A mutex of one word: [`FREE`], or its holder, with [`AWAITED`].
 #[derive(Debug)]
@@ -78,10 +74,6 @@ impl FutexLock {
         self.holder().is_some_and(|holder| holder == me())
     }
 
-    fn gate() -> &'static Gate {
-        &FORK.gate
-    }
-
     /// First the word, then the gate: see [`super::gate`].
     #[inline]
     fn take(&self, value: usize) -> Option<FutexGuard<'_>> {
@@ -89,7 +81,7 @@ impl FutexLock {
             .compare_exchange(FREE, value, Ordering::SeqCst, Ordering::Relaxed)
             .ok()?;
         let guard = FutexGuard { lock: self };
-        if self.rank != Rank::Apart && Self::gate().stops(self.rank) {
+        if self.rank != Rank::Apart && GATE.stops(self.rank) {
             drop(guard);
             return None;
         }
@@ -98,10 +90,10 @@ impl FutexLock {
 
     #[cold]
     fn lock_contended(&self) -> FutexGuard<'_> {
-        let _waiting = FORK.waits.note(self);
+        let _waiting = GATE.waits.note(self);
         let mut value = me();
         loop {
-            Self::gate().wait(self.rank);
+            GATE.wait(self.rank);
             for _ in 0..SPINS {
                 if self.state.load(Ordering::Relaxed) == FREE
                     && let Some(guard) = self.take(value)
@@ -110,8 +102,8 @@ impl FutexLock {
                 }
                 core::hint::spin_loop();
             }
-            // Who has slept was woken alone: the lock counts as awaited from then on, one wake too
-            // many, never one too few.
+            // A sleeper is woken alone: the lock counts as awaited from then on, which costs at
+            // most one wake-up in vain.
             value |= AWAITED;
             match self.announce() {
                 FREE => {
@@ -138,20 +130,14 @@ impl FutexLock {
             .map_or(FREE, |held| held | AWAITED)
     }
 
-    /// For a fork that has closed the lock's rank: waits until no thread that the fork has to wait
-    /// for holds it.
-    pub(super) fn await_rest(&self) {
-        while let Some(holder) = self.holder() {
-            if holder == me() || FORK.waits.stuck(holder).is_some() {
-                return;
-            }
-            match self.announce() {
-                FREE => {}
-                held => {
-                    sleep_while(&self.state, held, Some(LOOK_MS));
-                    // The wake-up may have been another sleeper's.
-                    self.wake_one();
-                }
+    /// Sleeps as long as the lock is held, for at most `ms` milliseconds if there are any. May
+    /// return early; false if no thread held it.
+    pub(super) fn sleep_while_held(&self, ms: Option<u64>) -> bool {
+        match self.announce() {
+            FREE => false,
+            held => {
+                sleep_while(&self.state, held, ms);
+                true
             }
         }
     }
@@ -163,13 +149,6 @@ impl FutexLock {
             self.state.store(FREE, Ordering::Release);
         }
         is_left
-    }
-
-    /// The same, unless the holder was interrupted in the middle of a change. Then the lock stays
-    /// held for good: the child may `exec`, or end.
-    pub fn free_if_whole(&self) -> bool {
-        let is_whole = |holder| FORK.waits.stuck(holder) != Some(Stuck::Interrupted);
-        self.holder().is_some_and(is_whole) && self.free_if_left()
     }
 
     pub(super) fn wake_one(&self) {

@@ -1,7 +1,7 @@
 //! What locks need of the machine: atomics, a name for the calling thread, and the kernel's sleep
 //! on a word.
 //!
-//! `gate_models.rs` puts another machine in its place.
+//! `testing/gate_models.rs` puts another machine in its place.
 
 use super::errno::{self, keep_errno};
 pub(super) use crate::base::sync::plain::{AtomicPtr, AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ pub(super) fn sleep_while(word: &AtomicUsize, value: usize, ms: Option<u64>) {
     });
 }
 
-/// Wakes who sleeps on `word`.
+/// Wakes threads that sleep on `word`.
 pub(super) fn wake(word: &AtomicUsize, sleepers: Wake) {
     // SAFETY: FUTEX_WAKE only uses the address as a key.
     keep_errno(|| unsafe {

@@ -67,7 +67,7 @@ pub fn assert_outside() {
         #[cfg(test)]
         panic!("{WHAT}");
         #[cfg(not(test))]
-        super::fatal::fatal(format_args!("{WHAT}"));
+        super::abort::fatal(format_args!("{WHAT}"));
     }
 }
 

@@ -2,10 +2,9 @@
 //! it, and a descriptor through which other processes find it.
 
 use super::Os;
-use super::calls;
 use super::errno::keep_errno;
+use super::file::{self, FileIdentity};
 use super::linux::Linux;
-use super::thread::{self, FileIdentity};
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -78,7 +77,7 @@ fn wiped_page() -> *mut AtomicU8 {
     };
     if !wiped {
         // SAFETY: the whole reservation above, which holds no value yet.
-        unsafe { Linux.release(page, bytes) };
+        unsafe { Linux.unmap(page, bytes) };
         return null_mut();
     }
     let word = page.as_ptr().cast::<AtomicU8>();
@@ -106,9 +105,9 @@ impl Shared {
             claim();
             let shared = seal(descriptor, bytes)
                 .and_then(|()| map(descriptor, bytes))
-                .zip(thread::file_identity(descriptor));
+                .zip(file::file_identity(descriptor));
             let Some((base, identity)) = shared else {
-                thread::close(descriptor);
+                file::close(descriptor);
                 return None;
             };
             Some(Shared {
@@ -122,8 +121,8 @@ impl Shared {
 
     /// Closes the descriptor, if its number is still ours.
     pub fn close(&self) {
-        if thread::file_identity(self.descriptor) == Some(self.identity) {
-            thread::close(self.descriptor);
+        if file::file_identity(self.descriptor) == Some(self.identity) {
+            file::close(self.descriptor);
         }
     }
 
@@ -139,7 +138,7 @@ impl Shared {
     /// Sends `words` and the descriptor to the Unix socket at the path `name`. False if no process
     /// listens there or its queue is full.
     pub fn hand_to(&self, name: &[u8], words: [u64; 3]) -> bool {
-        thread::file_identity(self.descriptor) == Some(self.identity)
+        file::file_identity(self.descriptor) == Some(self.identity)
             && keep_errno(|| send(name, &words, self.descriptor))
     }
 }
@@ -156,10 +155,10 @@ fn most_file_bytes() -> Option<u64> {
 
 /// The same file under a higher number, if one is free.
 fn out_of_the_way(descriptor: i32) -> i32 {
-    let higher = |&least: &i32| thread::duplicate_above(descriptor, least);
+    let higher = |&least: &i32| file::duplicate_above(descriptor, least);
     match ABOVE.iter().find_map(higher) {
         Some(second) => {
-            thread::close(descriptor);
+            file::close(descriptor);
             second
         }
         None => descriptor,
@@ -170,7 +169,7 @@ fn seal(descriptor: i32, bytes: usize) -> Option<()> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: plain numbers; the descriptor is ours.
     let sized = unsafe { libc::ftruncate64(descriptor, i64::try_from(bytes).ok()?) } == 0;
-    (sized && calls::control(descriptor, libc::F_ADD_SEALS, seals) == 0).then_some(())
+    (sized && file::control(descriptor, libc::F_ADD_SEALS, seals) == 0).then_some(())
 }
 
 fn map(descriptor: i32, bytes: usize) -> Option<NonNull<u8>> {
@@ -226,9 +225,9 @@ fn send(name: &[u8], words: &[u64; 3], descriptor: i32) -> bool {
             .write_unaligned(descriptor);
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let socket = libc::socket(libc::AF_UNIX, kind, 0);
-        let sent = socket >= 0 && calls::send(socket, message, libc::MSG_NOSIGNAL) >= 0;
+        let sent = socket >= 0 && file::send(socket, message, libc::MSG_NOSIGNAL) >= 0;
         if socket >= 0 {
-            calls::close(socket);
+            file::close(socket);
         }
         sent
     }
@@ -271,7 +270,7 @@ mod tests {
         assert!(is_mine());
         shared.close();
         assert_ne!(
-            thread::file_identity(shared.descriptor),
+            file::file_identity(shared.descriptor),
             Some(shared.identity)
         );
         // SAFETY: the test no longer uses it.

@@ -3,9 +3,10 @@
 //! Up to 128 bytes there is a class every 8 bytes; those that are not a multiple of 16 serve only
 //! callers who state an alignment of 8 or less (Rust's `Layout`), because C callers may store
 //! 16-byte vectors in any block of 16 bytes and more. From 128 bytes to 32 KiB there are 8 classes
-//! a doubling, so a block wastes less than an eighth of itself. The sizes stand in `neap_shared`; the
-//! tables are computed by `const fn` and checked at compile time ([`super::class_table`]). libneap.so may run with others, see there:
-//! what is `const` here is of the built-in ones, for callers whose compiler knows the size.
+//! a doubling, so a block wastes less than an eighth of itself. The sizes stand in `neap_shared`;
+//! the tables are computed by `const fn` and checked at compile time ([`super::class_table`]).
+//! libneap.so may run with others, see there: what is `const` here is of the built-in ones, for
+//! callers whose compiler knows the size.
 
 use super::class_table::{BUILT_IN, Starts, in_force};
 pub use super::class_table::{CLASSES, MAX_BLOCK};
@@ -28,6 +29,13 @@ impl Class {
     /// Class number `index`, 1 to [`CLASSES`].
     #[inline]
     pub const fn new(index: usize) -> Class {
+        assert!(index >= 1 && index <= CLASSES);
+        Class(index as u8)
+    }
+
+    /// The same of a number that is known to be one, as what stands in a slab's record.
+    #[inline(always)]
+    pub(crate) const fn known(index: usize) -> Class {
         debug_assert!(index >= 1 && index <= CLASSES);
         Class(index as u8)
     }
@@ -197,15 +205,16 @@ impl Class {
         in_force().least[self.0 as usize] as usize
     }
 
-    /// The constant `test` and the limit of the test, see [`Divisor`](super::class_table::Divisor): a block starts at byte
-    /// `offset` of a slab iff `offset * test` modulo 2^32 is below the limit.
+    /// The constant `test` and the limit of the test, see [`Divisor`](super::class_table::Divisor):
+    /// a block starts at byte `offset` of a slab iff `offset * test` modulo 2^32 is below the
+    /// limit.
     pub fn start_test(self) -> (u32, u32) {
         in_force().start_test(self.index())
     }
 
     /// All classes, smallest first.
     pub fn all() -> impl Iterator<Item = Class> {
-        (1..=CLASSES).map(Class::new)
+        (1..=CLASSES).map(Class::known)
     }
 }
 

@@ -9,7 +9,7 @@
 
 use super::class::Class;
 use super::depot::{Depot, Depots};
-use super::page_set::{UNITS, Units, bits_over, blocks_over, words_of};
+use super::page_set::{PageSet, UNITS, bits_over, blocks_over, words_of};
 use super::slab::{LISTED, Round, Slab, Source, UNLISTED, WORDS};
 use crate::base::sync::{Ordering, full_barrier_after_rmw};
 use core::ops::Range;
@@ -21,7 +21,7 @@ const MOST_LOOKED_AT: usize = 32;
 /// A slab with claimed units, or an empty one without.
 struct Found {
     slab: NonNull<Slab>,
-    units: Units,
+    units: PageSet,
 }
 
 /// Where a round stands: the class and the address to go on from.
@@ -80,7 +80,7 @@ impl Cursor {
 impl Slab {
     /// The OS pages, as units, of which every block is free or withheld, but for those that are
     /// withheld already. A slice has `pages` OS pages. A snapshot.
-    pub(super) fn spare(&self, class: Class, pages: usize) -> Units {
+    pub(super) fn spare(&self, class: Class, pages: usize) -> PageSet {
         let withheld = self.withheld();
         let mut free = [0; WORDS];
         for (word, bits) in self.words(class).iter().enumerate() {
@@ -90,19 +90,19 @@ impl Slab {
             words_of(blocks_over(class, &(*unit..unit + 1)))
                 .all(|(word, bits)| free[word] & bits == bits)
         };
-        let spare = Units(
+        let spare = PageSet(
             (0..UNITS)
                 .filter(is_spare)
                 .fold(0, |bits, unit| bits | 1 << unit),
         );
-        Units::of_pages(spare.whole_pages(pages), pages).without(withheld)
+        PageSet::of_pages(spare.whole_pages(pages), pages).without(withheld)
     }
 
     /// Claims all blocks that touch `units`, for the slab itself; returns the units of the runs
     /// that could be had whole. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the slab.
-    pub(super) fn claim_units(&self, class: Class, units: Units) -> Units {
-        units.runs().fold(Units::NONE, |had, run| {
-            let whole = Units((((1u32 << run.len()) - 1) << run.start) as u16);
+    pub(super) fn claim_units(&self, class: Class, units: PageSet) -> PageSet {
+        units.runs().fold(PageSet::NONE, |had, run| {
+            let whole = PageSet((((1u32 << run.len()) - 1) << run.start) as u16);
             if self.claim_run(class, &run) {
                 had.and(whole)
             } else {
@@ -130,7 +130,7 @@ impl Slab {
     }
 
     /// Withholds the blocks of claimed units, whose pages were purged. Under the depot's lock.
-    pub(super) fn withhold(&self, class: Class, units: Units) {
+    pub(super) fn withhold(&self, class: Class, units: PageSet) {
         let all = self.withheld().and(units);
         self.withheld.store(all.0, Ordering::Relaxed);
         // Blocks that lie in purged pages alone read as zero, and no thread can claim them now.
@@ -140,7 +140,7 @@ impl Slab {
 
     /// Makes the blocks of claimed units free again, which could not be purged. Under the depot's
     /// lock.
-    pub(super) fn give_up(&self, class: Class, units: Units) {
+    pub(super) fn give_up(&self, class: Class, units: PageSet) {
         let withheld = self.withheld();
         for word in 0..class.words() {
             let bits = bits_over(class, units, word) & !bits_over(class, withheld, word);
@@ -192,7 +192,7 @@ impl Depot {
         pages: usize,
     ) -> (Option<Found>, Option<usize>) {
         let open = self.open();
-        let mut next = open.shelf.set.at_least(key);
+        let mut next = open.sets.set.at_least(key);
         for _ in 0..MOST_LOOKED_AT {
             let Some(slab) = next else {
                 return (None, None);
@@ -208,7 +208,7 @@ impl Depot {
             if record.all_free(class, 0) {
                 return (Some(Found { slab, units }), Some(record.base() + 1));
             }
-            next = open.shelf.set.above(record.base());
+            next = open.sets.set.above(record.base());
         }
         // SAFETY: as above.
         (None, next.map(|slab| unsafe { slab.as_ref() }.base()))
@@ -240,7 +240,7 @@ impl Depot {
         if purged { found.units.bytes() } else { 0 }
     }
 
-    fn settle(&self, slab: &Slab, class: Class, units: Units, purged: bool) {
+    fn settle(&self, slab: &Slab, class: Class, units: PageSet, purged: bool) {
         let open = self.open();
         slab.purging.store(0, Ordering::Relaxed);
         if purged {
@@ -255,22 +255,22 @@ impl Depot {
             return;
         }
         match slab.any_free(class) {
-            true => open.shelf.list(NonNull::from(slab)),
-            false => open.shelf.reserve_if_withheld(NonNull::from(slab)),
+            true => open.sets.list(NonNull::from(slab)),
+            false => open.sets.reserve_if_withheld(NonNull::from(slab)),
         }
     }
 }
 
 /// Claims the spare units of a listed slab, if the round is about it. Under the depot's lock.
-fn spare_units(slab: &Slab, class: Class, round: Round, pages: usize) -> Units {
+fn spare_units(slab: &Slab, class: Class, round: Round, pages: usize) -> PageSet {
     debug_assert_eq!(slab.listed.load(Ordering::Relaxed), LISTED);
     let idle = slab.idle.swap(1, Ordering::Relaxed) != 0;
     let others = round == Round::Idle && !idle || slab.is_purging();
     if others || slab.all_free(class, 0) {
-        return Units::NONE;
+        return PageSet::NONE;
     }
     match slab.spare(class, pages) {
-        Units::NONE => Units::NONE,
+        PageSet::NONE => PageSet::NONE,
         units => slab.claim_units(class, units),
     }
 }

@@ -1,7 +1,7 @@
 //! Depots: what all threads share of one size class.
 
 use super::class::{CLASSES, Class};
-use super::sets::Shelf;
+use super::sets::DepotSets;
 use super::slab::{Claim, FETCHED, Given, Grain, LISTED, Pages, Slab, Source, Touched, UNLISTED};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
@@ -10,17 +10,17 @@ use core::ptr::{self, NonNull};
 
 /// One class's slabs with free blocks.
 pub(super) struct Depot {
-    /// Guards `shelf`, the links and the marks of the class's slabs.
+    /// Guards `sets`, the links and the marks of the class's slabs.
     lock: Lock,
     /// The slab to claim from; in the set, or null. Read without the lock, changed under it.
     current: AtomicPtr<Slab>,
     /// guarded by: lock
-    shelf: UnsafeCell<Shelf>,
+    sets: UnsafeCell<DepotSets>,
 }
 
 /// A depot whose lock is held: for no system call, nor for the page heap's lock.
 pub(super) struct Open<'a> {
-    pub(super) shelf: &'a mut Shelf,
+    pub(super) sets: &'a mut DepotSets,
     // Dropped before the guard, which may wake a sleeper.
     _section: Section,
     _guard: Guard<'a>,
@@ -103,8 +103,8 @@ impl Depots {
         self.take_by(Grain::Blocks, class, want, source, sink)
     }
 
-    /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::slab::LINE_BLOCKS) more,
-    /// less one.
+    /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::slab::LINE_BLOCKS)
+    /// more, less one.
     pub fn take_by<S: Source>(
         &self,
         grain: Grain,
@@ -149,7 +149,8 @@ impl Depots {
         match slab.class() {
             Some(now) if now == class => Some(claim),
             Some(other) => {
-                let _ = self.give(slab, other, claim.word, claim.bits, source);
+                // SAFETY: claimed just now.
+                let _ = unsafe { self.give(slab, other, claim.word, claim.bits, source) };
                 None
             }
             None => unreachable!("a slab with claimed blocks has a class"),
@@ -166,7 +167,10 @@ impl Depots {
 
     /// Gives the blocks `bits` of `word` back. `Err` holds the bits that were free already (a
     /// double free).
-    pub fn give<S: Source>(
+    ///
+    /// # Safety
+    /// - As [`Slab::give`]; `slab` is one of `class`, of these depots.
+    pub unsafe fn give<S: Source>(
         &self,
         slab: &Slab,
         class: Class,
@@ -174,7 +178,8 @@ impl Depots {
         bits: u64,
         source: &S,
     ) -> Result<(), u64> {
-        match slab.give(class, word, bits) {
+        // SAFETY: the caller's promise.
+        match unsafe { slab.give(class, word, bits) } {
             Given::Done => Ok(()),
             Given::Unlisted => {
                 self.of(class).list(slab, class, source);
@@ -214,7 +219,7 @@ impl Depot {
         Depot {
             lock: Lock::new(rank),
             current: AtomicPtr::new(ptr::null_mut()),
-            shelf: UnsafeCell::new(Shelf::new()),
+            sets: UnsafeCell::new(DepotSets::new()),
         }
     }
 
@@ -223,16 +228,16 @@ impl Depot {
         Depot {
             lock: Lock::new(rank),
             current: AtomicPtr::new(ptr::null_mut()),
-            shelf: UnsafeCell::new(Shelf::new()),
+            sets: UnsafeCell::new(DepotSets::new()),
         }
     }
 
     pub(super) fn open(&self) -> Open<'_> {
         let guard = self.lock.lock();
         // SAFETY: the lock is held for as long as the guard in the same value.
-        let shelf = unsafe { &mut *self.shelf.get() };
+        let sets = unsafe { &mut *self.sets.get() };
         Open {
-            shelf,
+            sets,
             _section: Section::enter(),
             _guard: guard,
         }
@@ -255,29 +260,29 @@ impl Depot {
         }
         // Blocks that another thread gave back meanwhile, or fetched, then those that slabs
         // withhold.
-        let Open { shelf, .. } = &mut self.open();
-        let next = shelf.set.first();
-        let next = next.or_else(|| shelf.offer_reserved(class, source));
+        let Open { sets, .. } = &mut self.open();
+        let next = sets.set.first();
+        let next = next.or_else(|| sets.offer_reserved(class, source));
         self.set_current(next);
         next.is_some()
     }
 
     /// Makes the next listed slab current after `seen` was found exhausted, if there is one.
     fn step(&self, seen: *mut Slab, class: Class, fresh: Fresh) -> Step {
-        let Open { shelf, .. } = &mut self.open();
+        let Open { sets, .. } = &mut self.open();
         if self.current.load(Ordering::Relaxed) != seen {
             return Step::Done;
         }
         if let Some(slab) = NonNull::new(seen)
-            && !shelf.unlist(slab, class)
+            && !sets.unlist(slab, class)
         {
             return Step::Done;
         }
-        let next = shelf.set.first();
+        let next = sets.set.first();
         self.set_current(next);
         match (next, fresh) {
             (Some(_), _) => Step::Done,
-            (None, Fresh::Allowed) => Step::Fetch(shelf.wanted_pages()),
+            (None, Fresh::Allowed) => Step::Fetch(sets.wanted_pages()),
             (None, Fresh::No) => Step::Exhausted,
         }
     }
@@ -286,10 +291,10 @@ impl Depot {
     fn adopt<S: Source>(&self, slab: NonNull<Slab>, source: &S) {
         // SAFETY: slab records are type-stable.
         source.note_withheld(unsafe { slab.as_ref() }.withheld().bytes() as isize);
-        let Open { shelf, .. } = &mut self.open();
-        shelf.list(slab);
+        let Open { sets, .. } = &mut self.open();
+        sets.list(slab);
         if self.current.load(Ordering::Relaxed).is_null() {
-            self.set_current(shelf.set.first());
+            self.set_current(sets.set.first());
         }
     }
 
@@ -302,7 +307,7 @@ impl Depot {
     /// Puts a slab that has free blocks again into the set.
     fn list<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
         {
-            let Open { shelf, .. } = &mut self.open();
+            let Open { sets, .. } = &mut self.open();
             // Our blocks are back, so the slab may be anything by now; under the lock its class
             // cannot cease to be ours, and becomes ours only where the slab is fetched.
             let ours = slab.class() == Some(class);
@@ -310,7 +315,7 @@ impl Depot {
             if !ours || listed == LISTED || listed == FETCHED {
                 return;
             }
-            shelf.list(NonNull::from(slab));
+            sets.list(NonNull::from(slab));
         }
         if slab.all_free(class, 0) {
             self.retire_if_empty(slab, class, source);
@@ -320,10 +325,10 @@ impl Depot {
     /// Retires a slab if all its blocks are free and another slab of the class is empty already.
     pub(super) fn retire_if_empty<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
         let open = self.open();
-        let Some(victim) = open.shelf.surplus(slab, class, source) else {
+        let Some(victim) = open.sets.surplus(slab, class, source) else {
             return;
         };
-        let touched = self.retire(open.shelf, victim, class);
+        let touched = self.retire(open.sets, victim, class);
         drop(open);
         if let Some(touched) = touched {
             source.note_withheld(-(touched.clean.bytes() as isize));
@@ -333,10 +338,10 @@ impl Depot {
 
     fn cool<S: Source>(&self, class: Class, before: u64, source: &S) {
         let open = self.open();
-        let Some((victim, _)) = open.shelf.warm.take_if(|(_, since)| *since <= before) else {
+        let Some((victim, _)) = open.sets.warm.take_if(|(_, since)| *since <= before) else {
             return;
         };
-        let touched = self.retire(open.shelf, victim, class);
+        let touched = self.retire(open.sets, victim, class);
         drop(open);
         if let Some(touched) = touched {
             source.note_withheld(-(touched.clean.bytes() as isize));
@@ -346,16 +351,16 @@ impl Depot {
 
     /// Claims all blocks of `victim` and takes it out of the set. The caller holds the lock.
     /// `None` if some block was out. Else what was touched of what is no slab any more.
-    fn retire(&self, shelf: &mut Shelf, victim: NonNull<Slab>, class: Class) -> Option<Touched> {
+    fn retire(&self, sets: &mut DepotSets, victim: NonNull<Slab>, class: Class) -> Option<Touched> {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { victim.as_ref() };
-        while shelf.is_empty_slab(victim, class) {
+        while sets.is_empty_slab(victim, class) {
             if !slab.claim_all(class) {
                 // Whoever gave a block meanwhile may have missed that it was the last: look again.
                 continue;
             }
             // SAFETY: listed slabs of the class are in the set.
-            unsafe { shelf.set.remove(victim) };
+            unsafe { sets.set.remove(victim) };
             slab.listed.store(UNLISTED, Ordering::Relaxed);
             let touched = Touched {
                 bytes: slab.touched_bytes(class),

@@ -46,12 +46,22 @@ impl Metadata {
     }
 
     /// Takes the metadata at `address`, in `slab`, back. False if none is there, or no more.
-    pub fn give<S: Source>(&self, slab: &Slab, address: usize, bytes: usize, source: &S) -> bool {
+    ///
+    /// # Safety
+    /// - It came from [`Metadata::take`] with the same `bytes`, and nothing uses it any more.
+    pub unsafe fn give<S: Source>(
+        &self,
+        slab: &Slab,
+        address: usize,
+        bytes: usize,
+        source: &S,
+    ) -> bool {
         let class = class_for(bytes);
         debug_assert_eq!(slab.class(), Some(class));
         class.block_at(address % SLICE_BYTES).is_some_and(|number| {
             let (word, bits) = (number / 64, 1 << (number % 64));
-            self.depots.give(slab, class, word, bits, source).is_ok()
+            // SAFETY: the caller's promise.
+            unsafe { self.depots.give(slab, class, word, bits, source) }.is_ok()
         })
     }
 
@@ -85,9 +95,9 @@ fn class_for(bytes: usize) -> Class {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::cache::bounds::array_bytes;
     use crate::cache::heap::{Found, HEAP};
-    use crate::cache::thread_cache::array_bytes;
-    use crate::page::Use;
+    use crate::pages::Use;
     use std::vec::Vec;
 
     /// Slices in use for metadata.

@@ -12,23 +12,23 @@ use super::class::Class;
 use crate::base::units::SLICE_BYTES;
 use core::ops::Range;
 
-/// Units in a slice.
+/// PageSet in a slice.
 pub(super) const UNITS: usize = 16;
 const UNIT_BYTES: usize = SLICE_BYTES / UNITS;
 
 /// A set of the units of a slice, the lowest in the lowest bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Units(pub u16);
+pub struct PageSet(pub u16);
 
-impl Units {
+impl PageSet {
     /// No unit.
-    pub const NONE: Units = Units(0);
+    pub const NONE: PageSet = PageSet(0);
 
     /// The units of the OS pages in `mask`, of which a slice has `pages`.
-    pub fn of_pages(mask: u16, pages: usize) -> Units {
+    pub fn of_pages(mask: u16, pages: usize) -> PageSet {
         let wide = UNITS / pages;
         let unit_of = |unit: &usize| mask & (1 << (unit / wide)) != 0;
-        Units(
+        PageSet(
             (0..UNITS)
                 .filter(unit_of)
                 .fold(0, |bits, unit| bits | 1 << unit),
@@ -56,16 +56,16 @@ impl Units {
     }
 
     /// The units that are not in the set.
-    fn others(self) -> Units {
-        Units(!self.0)
+    fn others(self) -> PageSet {
+        PageSet(!self.0)
     }
 
-    pub(super) fn and(self, other: Units) -> Units {
-        Units(self.0 | other.0)
+    pub(super) fn and(self, other: PageSet) -> PageSet {
+        PageSet(self.0 | other.0)
     }
 
-    pub(super) fn without(self, other: Units) -> Units {
-        Units(self.0 & !other.0)
+    pub(super) fn without(self, other: PageSet) -> PageSet {
+        PageSet(self.0 & !other.0)
     }
 
     /// Runs of neighbours.
@@ -114,7 +114,7 @@ pub(super) fn words_of(blocks: Range<usize>) -> impl Iterator<Item = (usize, u64
 }
 
 /// The bits of one bitmap word whose blocks touch `units`.
-pub(super) fn bits_over(class: Class, units: Units, word: usize) -> u64 {
+pub(super) fn bits_over(class: Class, units: PageSet, word: usize) -> u64 {
     units.runs().fold(0, |bits, run| {
         bits | bits_in(word, &blocks_over(class, &run))
     })
@@ -122,13 +122,13 @@ pub(super) fn bits_over(class: Class, units: Units, word: usize) -> u64 {
 
 /// What a slab of `class` withholds when of its slice the units `resident` are resident:
 /// nothing if they hold no whole block.
-pub(super) fn to_withhold(class: Class, resident: Units) -> Units {
+pub(super) fn to_withhold(class: Class, resident: PageSet) -> PageSet {
     let cold = resident.others();
     let offered = |word: usize| class.full_word(word) & !bits_over(class, cold, word) != 0;
     if (0..class.words()).any(offered) {
         cold
     } else {
-        Units::NONE
+        PageSet::NONE
     }
 }
 
@@ -138,17 +138,17 @@ mod tests {
 
     #[test]
     fn units_and_pages() {
-        assert_eq!(Units::of_pages(0b10, 16), Units(0b10));
-        assert_eq!(Units::of_pages(0b10, 4), Units(0xf0));
-        assert_eq!(Units::of_pages(1, 1), Units(u16::MAX));
-        assert_eq!(Units(0xf7).whole_pages(4), 0b10);
-        assert_eq!(Units(0x7fff).whole_pages(1), 0);
-        assert_eq!(Units::of_pages(1, 16).bytes(), 4096);
+        assert_eq!(PageSet::of_pages(0b10, 16), PageSet(0b10));
+        assert_eq!(PageSet::of_pages(0b10, 4), PageSet(0xf0));
+        assert_eq!(PageSet::of_pages(1, 1), PageSet(u16::MAX));
+        assert_eq!(PageSet(0xf7).whole_pages(4), 0b10);
+        assert_eq!(PageSet(0x7fff).whole_pages(1), 0);
+        assert_eq!(PageSet::of_pages(1, 16).bytes(), 4096);
     }
 
     #[test]
     fn runs_are_those_of_set_bits() {
-        let runs = |bits| Units(bits).runs().collect::<std::vec::Vec<_>>();
+        let runs = |bits| PageSet(bits).runs().collect::<std::vec::Vec<_>>();
         assert_eq!(runs(0), []);
         assert_eq!(runs(u16::MAX).first(), Some(&(0..16)));
         assert_eq!(runs(0b1000_0000_0110_1001), [0..1, 3..4, 5..7, 15..16]);
@@ -158,7 +158,7 @@ mod tests {
     fn a_block_over_two_units_is_withheld_with_either() {
         let class = Class::of_size(3072);
         assert_eq!(class.bytes(), 3072);
-        let over = |units| bits_over(class, Units(units), 0);
+        let over = |units| bits_over(class, PageSet(units), 0);
         assert_eq!(over(0b1), 0b11);
         assert_eq!(over(0b10), 0b110);
         assert_eq!(over(0b101), 0b1111);
@@ -167,13 +167,13 @@ mod tests {
 
     #[test]
     fn only_whole_blocks_in_resident_pages_are_offered() {
-        let withheld = |size, resident| to_withhold(Class::of_size(size), Units(resident));
-        assert_eq!(withheld(4096, 1 << 15), Units(0x7fff));
-        assert_eq!(withheld(64, 1), Units(0xfffe));
+        let withheld = |size, resident| to_withhold(Class::of_size(size), PageSet(resident));
+        assert_eq!(withheld(4096, 1 << 15), PageSet(0x7fff));
+        assert_eq!(withheld(64, 1), PageSet(0xfffe));
         // No block of 8 KiB lies in one page.
-        assert_eq!(withheld(8192, 1 << 15), Units::NONE);
-        assert_eq!(withheld(8192, 0b11), Units(0xfffc));
-        assert_eq!(withheld(64, u16::MAX), Units::NONE);
-        assert_eq!(withheld(64, 0), Units::NONE);
+        assert_eq!(withheld(8192, 1 << 15), PageSet::NONE);
+        assert_eq!(withheld(8192, 0b11), PageSet(0xfffc));
+        assert_eq!(withheld(64, u16::MAX), PageSet::NONE);
+        assert_eq!(withheld(64, 0), PageSet::NONE);
     }
 }

@@ -7,7 +7,7 @@ use crate::base::tree::Tree;
 use core::ptr::NonNull;
 
 /// One class's sets.
-pub(super) struct Shelf {
+pub(super) struct DepotSets {
     /// All listed slabs, lowest address first.
     pub(super) set: Tree<Slab>,
     /// Slabs without free blocks that withhold some.
@@ -16,9 +16,9 @@ pub(super) struct Shelf {
     pub(super) warm: Option<(NonNull<Slab>, u64)>,
 }
 
-impl Shelf {
-    pub(super) const fn new() -> Shelf {
-        Shelf {
+impl DepotSets {
+    pub(super) const fn new() -> DepotSets {
+        DepotSets {
             set: Tree::new(),
             reserve: Tree::new(),
             warm: None,

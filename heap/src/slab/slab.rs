@@ -2,7 +2,7 @@
 
 use super::class::Class;
 use super::class_table::MAX_BLOCKS;
-use super::page_set::{Units, bits_over, to_withhold};
+use super::page_set::{PageSet, bits_over, to_withhold};
 use crate::base::sync::plain;
 use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
 use crate::base::tree::{Node, Side};
@@ -15,8 +15,8 @@ pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
 const NEAR_WORDS: usize = 2;
 
 /// A bitmap that is too long for the record: one per slice, at a place of its own, so that a page
-/// of records serves 64 slices. A slab of which one page is used (see [`super::page_set`]) then costs next
-/// to nothing beside it.
+/// of records serves 64 slices. A slab of which one page is used (see [`super::page_set`]) then
+/// costs next to nothing beside it.
 pub type FarWords = [AtomicU64; WORDS];
 
 /// Where a slab stands: in no set of its depot, for it has no free block.
@@ -52,7 +52,7 @@ pub struct Slab {
     /// [`Class::tells_fresh`]; else 0. Bits of free blocks only change from 1 to 0, by who claims
     /// the block.
     pub(super) fresh: AtomicU16,
-    /// [`Units`] whose blocks are withheld: claimed by no thread, their bits 0. Changes under the
+    /// [`PageSet`] whose blocks are withheld: claimed by no thread, their bits 0. Changes under the
     /// depot's lock.
     pub(super) withheld: AtomicU16,
     /// 1 if nothing was claimed or given since it was set. A hint.
@@ -122,7 +122,11 @@ pub enum Given {
 }
 
 /// Where slabs come from and go to.
-pub trait Source {
+///
+/// # Safety
+/// - A fresh slab's record is never freed, and its slice is the slab's until it retires.
+/// - After [`Source::purge`] the pages of these units read as zero, or it returned false.
+pub unsafe trait Source {
     /// A carved slab of `class`, not listed; `None` when out of memory, or when it is to be of
     /// resident pages and there are none.
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>>;
@@ -137,7 +141,7 @@ pub trait Source {
     fn pages(&self) -> usize;
     /// Gives the pages of these units of a slab back to the kernel. No thread uses them. False if
     /// it refuses.
-    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool;
+    fn purge(&self, slab: NonNull<Slab>, units: PageSet) -> bool;
     /// Monotonic time in ms.
     fn now_ms(&self) -> u64;
 }
@@ -157,7 +161,7 @@ pub struct Touched {
     /// At most this many bytes from its start,
     pub bytes: usize,
     /// but for these units, which read as zero.
-    pub clean: Units,
+    pub clean: PageSet,
 }
 
 /// Which slabs a round is about.
@@ -211,7 +215,7 @@ impl Slab {
         self.high_water.store(0, Ordering::Relaxed);
         self.fresh
             .store(class.fresh_blocks(zero, pages), Ordering::Relaxed);
-        let withheld = to_withhold(class, Units::of_pages(!zero, pages));
+        let withheld = to_withhold(class, PageSet::of_pages(!zero, pages));
         self.withheld.store(withheld.0, Ordering::Relaxed);
         self.idle.store(0, Ordering::Relaxed);
         self.listed.store(FETCHED, Ordering::Relaxed);
@@ -236,7 +240,7 @@ impl Slab {
     pub fn class(&self) -> Option<Class> {
         match self.class.load(Ordering::Relaxed) {
             0 => None,
-            index => Some(Class::new(index as usize)),
+            index => Some(Class::known(index as usize)),
         }
     }
 
@@ -337,7 +341,11 @@ impl Slab {
     }
 
     /// Gives the blocks `bits` of `word` back: one atomic operation.
-    pub fn give(&self, class: Class, word: usize, bits: u64) -> Given {
+    ///
+    /// # Safety
+    /// - The caller has claimed them, and nothing uses them any more. Where one was given back
+    ///   already, [`Given::Twice`] or a later claim of the same block tells.
+    pub unsafe fn give(&self, class: Class, word: usize, bits: u64) -> Given {
         // Before the bits are set: from then on they may be claimed and withheld like any other.
         let withheld = self.withheld_bits(class, word);
         let before = self.words(class)[word].fetch_or(bits, Ordering::AcqRel);
@@ -397,15 +405,15 @@ impl Slab {
     }
 
     /// The units whose blocks are withheld. Changes under the depot's lock.
-    pub fn withheld(&self) -> Units {
-        Units(self.withheld.load(Ordering::Relaxed))
+    pub fn withheld(&self) -> PageSet {
+        PageSet(self.withheld.load(Ordering::Relaxed))
     }
 
     /// The bits of `word` whose blocks are withheld.
     #[inline]
     pub(super) fn withheld_bits(&self, class: Class, word: usize) -> u64 {
         match self.withheld() {
-            Units::NONE => 0,
+            PageSet::NONE => 0,
             units => bits_over(class, units, word),
         }
     }
@@ -483,7 +491,8 @@ mod tests {
         give(&depots, &slices, class, blocks[4]).unwrap();
         assert_eq!(give(&depots, &slices, class, blocks[4]), Err(1 << 4));
         assert_eq!(
-            slices.slab(blocks[4]).give(class, 0, 1 << 20),
+            // SAFETY: refused.
+            unsafe { slices.slab(blocks[4]).give(class, 0, 1 << 20) },
             Given::Twice(1 << 20)
         );
     }

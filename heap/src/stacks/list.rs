@@ -1,14 +1,14 @@
 //! Lists of records in order of insertion; the newest is taken first.
 
-use super::record::{Record, pointer, record};
+use super::record::{StackRecord, pointer, record};
 use crate::base::sync::plain::Ordering::Relaxed;
 use core::ptr::null_mut;
 
 /// A list of records, linked through the records.
 #[derive(Debug)]
 pub(super) struct List {
-    oldest: *mut Record,
-    newest: *mut Record,
+    oldest: *mut StackRecord,
+    newest: *mut StackRecord,
     count: usize,
 }
 
@@ -25,17 +25,17 @@ impl List {
         self.count
     }
 
-    pub(super) fn newest<'h>(&self) -> Option<&'h Record> {
+    pub(super) fn newest<'h>(&self) -> Option<&'h StackRecord> {
         // SAFETY: the ends of a list are null or in it.
         unsafe { record(self.newest) }
     }
 
-    pub(super) fn oldest<'h>(&self) -> Option<&'h Record> {
+    pub(super) fn oldest<'h>(&self) -> Option<&'h StackRecord> {
         // SAFETY: as above.
         unsafe { record(self.oldest) }
     }
 
-    pub(super) fn push(&mut self, entry: &Record) {
+    pub(super) fn push(&mut self, entry: &StackRecord) {
         entry.older.store(self.newest, Relaxed);
         entry.newer.store(null_mut(), Relaxed);
         match self.newest() {
@@ -47,7 +47,7 @@ impl List {
     }
 
     /// Removes an entry of this list.
-    pub(super) fn remove(&mut self, entry: &Record) {
+    pub(super) fn remove(&mut self, entry: &StackRecord) {
         let (older, newer) = (entry.older.load(Relaxed), entry.newer.load(Relaxed));
         // SAFETY: links of a list lead to its entries.
         match unsafe { record(older) } {

@@ -1,17 +1,17 @@
 //! Hands out stacks and takes them back.
 
 use super::guard;
+use super::guard::{Counts, StackTotals};
 use super::list::List;
-use super::record::{Record, State, record};
-use super::size::{MOST_BYTES, SIZES, Size};
-use super::store::Store;
-use super::totals::Counts;
-use super::{NotInUse, Overflow, StackError, TAG};
+use super::record::{
+    MOST_BYTES, NotInUse, Overflow, SIZES, Size, StackError, StackRecord, State, Store, TAG, record,
+};
 use crate::base::sync::UnsafeCell;
+use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
 use crate::os::Os;
 use crate::os::lock::{FutexGuard, FutexLock, Rank};
-use crate::page::{Age, Dirty, PageHeap, Span, Use, Zero};
+use crate::pages::{Age, Dirty, PageHeap, Span, Use, Zero};
 use core::ptr::{NonNull, null_mut};
 
 /// Stacks for coroutines. All calls on one pool pass the same page heap.
@@ -84,7 +84,7 @@ impl Pool {
         &'h self,
         pages: &'h PageHeap<O>,
         bytes: usize,
-    ) -> Result<&'h Record, StackError> {
+    ) -> Result<&'h StackRecord, StackError> {
         match self.recycle(pages, bytes)? {
             Some(stack) => Ok(stack),
             None => self.make(pages, size_of(pages, bytes)?),
@@ -96,7 +96,7 @@ impl Pool {
         &'h self,
         pages: &'h PageHeap<O>,
         bytes: usize,
-    ) -> Result<Option<&'h Record>, StackError> {
+    ) -> Result<Option<&'h StackRecord>, StackError> {
         let size = size_of(pages, bytes)?;
         Ok(self.locked().reuse(size))
     }
@@ -107,7 +107,7 @@ impl Pool {
         &'h self,
         pages: &'h PageHeap<O>,
         size: Size,
-    ) -> Result<&'h Record, StackError> {
+    ) -> Result<&'h StackRecord, StackError> {
         let bytes = size.slices() * SLICE_BYTES;
         let span = pages
             .alloc(size.slices(), 1, Use::Stack, bytes)
@@ -124,15 +124,17 @@ impl Pool {
         }
         self.counts.add_span(size, pages.os().page_bytes());
         forget_contents(pages, &span, size);
-        span.place.note(row.as_ptr().cast_mut().cast());
+        // SAFETY: just given out; readers of stacks' spans take it for the first record.
+        unsafe { span.place.set_user_data(row.as_ptr().cast_mut().cast()) };
         self.install(pages, row)?;
-        span.place.set_tag(TAG);
+        // SAFETY: as above: it holds stacks.
+        unsafe { span.place.set_tag(TAG) };
         self.locked().open(row);
         Ok(&row[0])
     }
 
     /// Installs the guards of a new span. Gives the span back on failure.
-    fn install<O: Os>(&self, pages: &PageHeap<O>, row: &[Record]) -> Result<(), StackError> {
+    fn install<O: Os>(&self, pages: &PageHeap<O>, row: &[StackRecord]) -> Result<(), StackError> {
         let installed = row.iter().try_for_each(|stack| {
             // SAFETY: the span is committed, and no other thread has its address.
             unsafe { guard::install(pages.os(), stack, &self.counts) }
@@ -146,7 +148,7 @@ impl Pool {
 
     /// Takes back a stack that no coroutine runs on. Returns how many surplus stacks it gave to the
     /// page heap.
-    pub fn give<O: Os>(&self, pages: &PageHeap<O>, stack: &Record) -> Result<usize, NotInUse> {
+    pub fn give<O: Os>(&self, pages: &PageHeap<O>, stack: &StackRecord) -> Result<usize, NotInUse> {
         if !stack.leave_use() {
             return Err(NotInUse);
         }
@@ -156,18 +158,18 @@ impl Pool {
         let size = stack.size();
         let mut surplus = self.locked().keep(stack, size);
         // SAFETY: taken out of the list of idle stacks, by this thread.
-        unsafe { self.release(pages, surplus.stacks(), Age::New) };
+        unsafe { self.retire(pages, surplus.stacks(), Age::New) };
         Ok(surplus.stacks().len())
     }
 
     /// The stack that contains `address`, guard included; `None` if there is none. Takes no lock.
-    pub fn stack_at<O: Os>(pages: &PageHeap<O>, address: usize) -> Option<&Record> {
+    pub fn stack_at<O: Os>(pages: &PageHeap<O>, address: usize) -> Option<&StackRecord> {
         let slice = |back: usize| pages.locate(address.checked_sub(back * SLICE_BYTES)?);
         let place = (0..MOST_BYTES / SLICE_BYTES)
             .map_while(slice)
             .find(|place| place.tag() != 0)
             .filter(|place| place.tag() == TAG)?;
-        let row: *mut Record = place.noted().cast();
+        let row: *mut StackRecord = place.user_data().cast();
         // SAFETY: null, or the first record of this span's row. If the span is given up meanwhile,
         // the pointer still leads to 64 readable bytes of tables: the values may be wrong, but
         // reading them is safe.
@@ -181,7 +183,7 @@ impl Pool {
     }
 
     /// The stack in use that ends at `top`.
-    pub fn stack_in_use<O: Os>(pages: &PageHeap<O>, top: usize) -> Option<&Record> {
+    pub fn stack_in_use<O: Os>(pages: &PageHeap<O>, top: usize) -> Option<&StackRecord> {
         let stack = Self::stack_at(pages, top.checked_sub(1)?)?;
         (stack.top() == top && stack.state() == State::Used).then_some(stack)
     }
@@ -205,6 +207,24 @@ impl Pool {
     /// the child.
     pub fn lock(&self) -> &FutexLock {
         &self.lock
+    }
+
+    /// The figures now.
+    pub fn totals(&self) -> StackTotals {
+        let [used, idle, spare, recycled] = self.locked().figures();
+        let counts = &self.counts;
+        StackTotals {
+            used,
+            idle,
+            spare,
+            address: counts.address.load(Relaxed),
+            guards: counts.advised.load(Relaxed),
+            mapped_guards: counts.mapped.load(Relaxed),
+            created: counts.created.load(Relaxed),
+            recycled,
+            lost: counts.lost.load(Relaxed),
+            page_tables: counts.page_tables.load(Relaxed),
+        }
     }
 }
 
@@ -250,7 +270,7 @@ fn is_clean_below(span: &Span<'_>, count: usize) -> bool {
 
 impl<'p> Locked<'p> {
     /// A stack that was in use before.
-    fn reuse<'h>(&mut self, size: Size) -> Option<&'h Record> {
+    fn reuse<'h>(&mut self, size: Size) -> Option<&'h StackRecord> {
         let shelf = &mut self.inner.shelves[size.number()];
         let list = if shelf.idle.len() > 0 {
             &mut shelf.idle
@@ -264,14 +284,15 @@ impl<'p> Locked<'p> {
         Some(stack)
     }
 
-    fn hand_out(&mut self, stack: &Record) {
-        stack.set_owner(null_mut());
+    fn hand_out(&mut self, stack: &StackRecord) {
+        // SAFETY: null.
+        unsafe { stack.set_owner(null_mut()) };
         stack.set_state(State::Used);
         self.inner.used += 1;
     }
 
     /// Adds a new row of stacks, of which the first is handed out.
-    fn open(&mut self, row: &[Record]) {
+    fn open(&mut self, row: &[StackRecord]) {
         let Some((first, rest)) = row.split_first() else {
             return;
         };

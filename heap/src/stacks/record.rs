@@ -1,12 +1,58 @@
-//! The record of one stack.
+//! The record of one stack, the sizes of stacks in bytes of address space, guard included, and the
+//! store of records: rows of neighbours, cut from metadata spans and kept in free lists. Their
+//! memory never becomes anything else.
 
-use super::size::Size;
 use crate::base::sync::plain::{
     AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use crate::base::units::{SLICE_BYTES, round_up};
 use core::ffi::c_char;
 use core::ptr::{NonNull, null_mut};
+
+/// The tag of a slice where a span of stacks starts.
+pub const TAG: u8 = 252;
+
+/// Why there is no stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackError {
+    /// The size is below 8 KiB or above 8 MiB.
+    Size,
+    /// The kernel or a limit refused memory.
+    OutOfMemory,
+    /// Every guard needs mappings on this kernel, and the guards have used up their share of
+    /// `vm.max_map_count`.
+    OutOfMappings,
+}
+
+impl core::fmt::Display for StackError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(match self {
+            Self::Size => "a stack has 8 KiB to 8 MiB",
+            Self::OutOfMemory => "out of memory",
+            Self::OutOfMappings => {
+                "the guards of stacks have used up their share of vm.max_map_count"
+            }
+        })
+    }
+}
+
+impl core::error::Error for StackError {}
+
+/// The stack given back was not in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotInUse;
+
+/// The stack whose guard a fault hit.
+#[derive(Clone, Copy, Debug)]
+pub struct Overflow {
+    /// Usable bytes of the stack.
+    pub bytes: usize,
+    /// The owner's name for it: null, or a C string.
+    pub owner: *const c_char,
+    /// Whether the stack was in use or idle.
+    pub state: State,
+}
 
 /// The owner of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +87,15 @@ pub(super) enum Guard {
 /// a fault handler reads them without the lock.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Record {
+pub struct StackRecord {
     /// The guard's first byte. Set before any other thread sees the record; constant as long as the
     /// span is the stack's.
     base: AtomicUsize,
     /// The user's name for the stack: null, or a C string that outlives its use.
     owner: AtomicPtr<c_char>,
     /// Neighbours in a list; guarded by the pool's lock.
-    pub(super) older: AtomicPtr<Record>,
-    pub(super) newer: AtomicPtr<Record>,
+    pub(super) older: AtomicPtr<StackRecord>,
+    pub(super) newer: AtomicPtr<StackRecord>,
     /// When the stack ended, in ms. Written while [`State::Leaving`].
     ended_at: AtomicU64,
     /// Bytes of address space given back since the last trim. Written while [`State::Leaving`].
@@ -59,9 +105,9 @@ pub struct Record {
     size: AtomicU8,
 }
 
-const _: () = assert!(size_of::<Record>() == 64);
+const _: () = assert!(size_of::<StackRecord>() == 64);
 
-impl Record {
+impl StackRecord {
     /// Initialises the record of a new stack at `base`.
     pub(super) fn begin(&self, base: usize, size: Size) {
         self.base.store(base, Relaxed);
@@ -125,8 +171,12 @@ impl Record {
         self.owner.load(Relaxed)
     }
 
-    /// Names the stack. The string must stay valid as long as the stack is in use.
-    pub fn set_owner(&self, name: *const c_char) {
+    /// Names the stack.
+    ///
+    /// # Safety
+    /// - `name` is null, or a C string that stays valid as long as the stack is in use: the handler
+    ///   of faults reads it.
+    pub unsafe fn set_owner(&self, name: *const c_char) {
         self.owner.store(name.cast_mut(), Relaxed);
     }
 
@@ -149,13 +199,191 @@ impl Record {
 }
 
 /// A record's address.
-pub(super) fn pointer(record: &Record) -> *mut Record {
+pub(super) fn pointer(record: &StackRecord) -> *mut StackRecord {
     core::ptr::from_ref(record).cast_mut()
 }
 
 /// # Safety
 /// - `at` is null or the address of a record. Records stay records as long as the heap.
-pub(super) unsafe fn record<'h>(at: *mut Record) -> Option<&'h Record> {
+pub(super) unsafe fn record<'h>(at: *mut StackRecord) -> Option<&'h StackRecord> {
     // SAFETY: the caller's promise.
     NonNull::new(at).map(|at| unsafe { at.as_ref() })
+}
+
+/// Bytes of the smallest stack.
+pub const LEAST_BYTES: usize = 8 << 10;
+/// Bytes of the largest stack.
+pub const MOST_BYTES: usize = 8 << 20;
+
+/// Sizes below a slice: 8, 16 and 32 KiB.
+const CELLS: usize = 3;
+/// How many sizes there are.
+pub(super) const SIZES: usize = CELLS + MOST_BYTES / SLICE_BYTES;
+
+/// The size of a stack: 8, 16 or 32 KiB, or a multiple of 64 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(u8);
+
+const _: () = assert!(SIZES <= u8::MAX as usize);
+
+impl Size {
+    /// The size for a stack of at least `bytes`, with a guard and at least one usable page of
+    /// `page` bytes. `None` below [`LEAST_BYTES`] and above [`MOST_BYTES`].
+    pub fn of(bytes: usize, page: usize) -> Option<Self> {
+        if !(LEAST_BYTES..=MOST_BYTES).contains(&bytes) {
+            return None;
+        }
+        let bytes = bytes.max(2 * page);
+        if bytes <= SLICE_BYTES / 2 {
+            let shift = bytes.next_power_of_two().trailing_zeros() - LEAST_BYTES.trailing_zeros();
+            return Some(Self(shift as u8));
+        }
+        let slices = round_up(bytes, SLICE_BYTES)? / SLICE_BYTES;
+        Some(Self((CELLS + slices - 1) as u8))
+    }
+
+    /// The size with this number, below [`SIZES`].
+    pub(super) fn numbered(number: usize) -> Self {
+        Self(number as u8)
+    }
+
+    pub(super) fn number(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// Bytes of address space.
+    pub fn bytes(self) -> usize {
+        match usize::from(self.0) {
+            cell @ 0..CELLS => LEAST_BYTES << cell,
+            span => (span - CELLS + 1) * SLICE_BYTES,
+        }
+    }
+
+    /// Stacks of this size per span.
+    pub(super) fn per_span(self) -> usize {
+        (SLICE_BYTES / self.bytes()).max(1)
+    }
+
+    /// Slices of a span of stacks of this size.
+    pub(super) fn slices(self) -> usize {
+        (self.bytes() / SLICE_BYTES).max(1)
+    }
+}
+
+/// Rows have 1, 2, 4 or 8 records.
+const SHELVES: usize = 4;
+
+/// The records of stacks.
+#[derive(Debug)]
+pub(super) struct Store {
+    /// Free rows by length, linked through their first records.
+    free: [*mut StackRecord; SHELVES],
+    /// The unused rest of the newest span.
+    next: *mut StackRecord,
+    left: usize,
+    /// Slices of all spans.
+    slices: usize,
+}
+
+/// Records per slice.
+const PER_SLICE: usize = SLICE_BYTES / size_of::<StackRecord>();
+/// Most slices in one span of records.
+const MOST_SLICES: usize = 256;
+
+impl Store {
+    pub(super) const fn new() -> Self {
+        Self {
+            free: [null_mut(); SHELVES],
+            next: null_mut(),
+            left: 0,
+            slices: 0,
+        }
+    }
+
+    /// A row of `count` blank records (a power of two, at most 8). `span` allocates a given number
+    /// of fresh, zeroed slices.
+    pub(super) fn take<'h>(
+        &mut self,
+        count: usize,
+        span: impl Fn(usize) -> Option<NonNull<u8>>,
+    ) -> Option<&'h [StackRecord]> {
+        let free = &mut self.free[count.trailing_zeros() as usize];
+        // SAFETY: null, or the first record of a free row.
+        if let Some(first) = unsafe { record(*free) } {
+            *free = first.older.load(Relaxed);
+            // SAFETY: rows of this shelf have `count` records.
+            return Some(unsafe { core::slice::from_raw_parts(first, count) });
+        }
+        if self.left < count {
+            self.open(span)?;
+        }
+        Some(self.cut(count))
+    }
+
+    /// Begins a new span, as long as all earlier ones together. Such spans are permanent and
+    /// fragment the heap, so they should be few.
+    fn open(&mut self, span: impl Fn(usize) -> Option<NonNull<u8>>) -> Option<()> {
+        let slices = self.slices.clamp(1, MOST_SLICES);
+        let (base, slices) = span(slices)
+            .map(|base| (base, slices))
+            .or_else(|| Some((span(1)?, 1)))?;
+        self.next = base.as_ptr().cast();
+        self.left = slices * PER_SLICE;
+        self.slices += slices;
+        Some(())
+    }
+
+    fn cut<'h>(&mut self, count: usize) -> &'h [StackRecord] {
+        // SAFETY: at least `count` records are left of a zeroed, aligned span that is never given
+        // back, and none of them has been handed out.
+        let row = unsafe { core::slice::from_raw_parts(self.next, count) };
+        // SAFETY: within the span or one past its end.
+        self.next = unsafe { self.next.add(count) };
+        self.left -= count;
+        row
+    }
+
+    /// Takes back a row of blank records.
+    pub(super) fn give(&mut self, row: &[StackRecord]) {
+        let free = &mut self.free[row.len().trailing_zeros() as usize];
+        row[0].older.store(*free, Relaxed);
+        *free = pointer(&row[0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn sizes_are_rounded_up() {
+        let bytes = |bytes, page| Size::of(bytes, page).map(Size::bytes);
+        assert_eq!(bytes(LEAST_BYTES - 1, 4096), None);
+        assert_eq!(bytes(MOST_BYTES + 1, 4096), None);
+        assert_eq!(bytes(8 << 10, 4096), Some(8 << 10));
+        assert_eq!(bytes((8 << 10) + 1, 4096), Some(16 << 10));
+        assert_eq!(bytes(20 << 10, 4096), Some(32 << 10));
+        assert_eq!(bytes(33 << 10, 4096), Some(64 << 10));
+        assert_eq!(bytes(65 << 10, 4096), Some(128 << 10));
+        assert_eq!(bytes(MOST_BYTES, 4096), Some(MOST_BYTES));
+        assert_eq!(bytes(8 << 10, 16 << 10), Some(32 << 10));
+        assert_eq!(bytes(8 << 10, 64 << 10), Some(128 << 10));
+    }
+
+    #[test]
+    fn numbers_are_sizes_in_order() {
+        let all: Vec<_> = (0..SIZES)
+            .map(|number| Size::numbered(number).bytes())
+            .collect();
+        assert!(all.is_sorted() && all[SIZES - 1] == MOST_BYTES);
+        for (number, &bytes) in all.iter().enumerate() {
+            let size = Size::of(bytes, 4096).unwrap();
+            assert_eq!(size.number(), number);
+            assert_eq!(
+                size.per_span() * bytes,
+                size.slices() * crate::base::units::SLICE_BYTES
+            );
+        }
+    }
 }

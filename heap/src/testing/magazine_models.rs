@@ -1,20 +1,20 @@
 //! Models of draining, explored by loom: the owner pops and pushes, a drainer takes the oldest
 //! blocks, and sampling is switched on or off meanwhile.
 //!
-//! The kernel's `membarrier` is a fence on both sides here: the drainer's own, and one that the
-//! owner passes after each of its steps (`light_barrier`). The magazine is the real one; what the
-//! cache does with it
-//! (`Opened::{publish, publish_door, offer, offered, set_door, settle, guard_floor, pop}`,
-//! `Heap::{offer_all, collect_batch}`, `fast::{pop_sized, pop_counted}`) is written down once more
-//! below, for a cache has constants that the checker's atomics cannot be in. What is not here: the
-//! number of blocks before a sample, which only says when a pop takes the slow path.
+//! Magazine, bounds and access are the real ones (`cache/magazine.rs`, `cache/bounds.rs`). The
+//! kernel's `membarrier` is a fence on both sides here: the drainer's own, and one that the owner
+//! passes after each of its steps (`light_barrier`). Of a cache there is one magazine, for a cache
+//! has constants that the checker's atomics cannot be in. So the order of a drainer's steps, which
+//! `cache/drain.rs` has for many magazines, is written down once more. What is not here: the number
+//! of blocks before a sample, which only says when a pop takes the slow path.
 //!
-//! Bounds: one owner with three to five steps, one drainer with one attempt, one switch of the
-//! door, a magazine of three blocks; all interleavings, those with a switch within [`PREEMPTIONS`].
+//! Bounds: one owner with three to five steps, one drainer with one attempt, one switch of the fast
+//! path, a magazine of three blocks; all interleavings, those with a switch within [`PREEMPTIONS`].
 //!
 //! The last tests break the protocol on purpose and expect that a block is lost or comes out twice.
 
 use crate::base::sync::{AtomicUsize, Ordering, fence};
+use crate::cache::bounds::{Access, Bounds, FastPath, Held};
 use crate::cache::magazine::{GUARD, Magazine};
 use loom::sync::{Arc, Mutex, MutexGuard};
 use std::boxed::Box;
@@ -25,13 +25,6 @@ const BLOCKS: usize = 3;
 /// Of the models with three threads.
 const PREEMPTIONS: usize = 3;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
-    Open,
-    Sampling,
-    Closed,
-}
-
 /// What a drainer leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
@@ -41,35 +34,34 @@ enum Flaw {
     /// The look whether the owner went below the new bottom.
     Check,
     /// To offer by the bottom that the owner's pops read now.
-    Door,
-    /// To forget what was offered when the door changes.
+    Bottom,
+    /// To forget what was offered when the fast path changes.
     Switch,
-    /// To shut the door for pops that look at no bottom.
-    Shut,
+    /// To bar the pops that look at no bottom.
+    Bar,
     /// To leave a guard below the new floor.
     Guard,
 }
 
 /// What the cache's lock guards.
 struct Inner {
-    floor: usize,
-    door: Door,
-    is_offering: bool,
+    bounds: Bounds,
+    access: Access,
 }
 
 struct World {
     magazine: Magazine,
-    /// The bottom of counted pops.
-    counted: AtomicUsize,
-    /// 0: shut for pops that look at no bottom.
+    /// The bottom of pops while the profiler samples.
+    sampling_bottom: AtomicUsize,
+    /// 0: pops that look at no bottom are barred.
     below: AtomicUsize,
     /// The guard, the blocks, and room for one more.
-    array: Box<[usize; GUARD + BLOCKS + 1]>,
+    _array: Box<[usize; GUARD + BLOCKS + 1]>,
     inner: Mutex<Inner>,
 }
 
 impl World {
-    fn new(door: Door) -> Arc<World> {
+    fn new(path: FastPath) -> Arc<World> {
         let array = Box::new([0, 0, 0, 1, 2, 3, 0]);
         let base = array[GUARD..].as_ptr().addr();
         let world = World {
@@ -78,117 +70,102 @@ impl World {
                 bottom: AtomicUsize::new(0),
                 limit: AtomicUsize::new(0),
             },
-            counted: AtomicUsize::new(0),
+            sampling_bottom: AtomicUsize::new(0),
             below: AtomicUsize::new(0),
-            array,
+            _array: array,
             inner: Mutex::new(Inner {
-                floor: base,
-                door,
-                is_offering: false,
+                bounds: Bounds {
+                    base,
+                    floor: base,
+                    room: BLOCKS as u32 + 1,
+                    capacity: BLOCKS as u32 + 1,
+                },
+                access: Access::on(),
             }),
         };
-        world.publish(&world.open());
-        world.publish_door(&world.open());
+        world.set_path(path, Flaw::None);
         Arc::new(world)
-    }
-
-    fn base(&self) -> usize {
-        self.array[GUARD..].as_ptr().addr()
-    }
-
-    fn publish_door(&self, inner: &Inner) {
-        let is_open = inner.door == Door::Open && !inner.is_offering;
-        self.below.store(usize::from(is_open), Ordering::Release);
     }
 
     fn open(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap()
     }
 
-    fn publish(&self, inner: &Inner) {
-        let end = self.base() + (BLOCKS + 1) * 8;
-        let (bottom, counted, limit) = match inner.door {
-            Door::Open => (inner.floor, usize::MAX, end),
-            Door::Sampling => (usize::MAX, inner.floor, end),
-            Door::Closed => (usize::MAX, usize::MAX, 0),
-        };
-        self.magazine.bottom.store(bottom, Ordering::Relaxed);
-        self.counted.store(counted, Ordering::Relaxed);
-        self.magazine.limit.store(limit, Ordering::Relaxed);
+    fn held<'a>(&'a self, inner: &'a mut Inner) -> Held<'a> {
+        let path = inner.access.path;
+        self.held_as(inner, path)
     }
 
-    fn set_door(&self, door: Door, flaw: Flaw) {
+    fn held_as<'a>(&'a self, inner: &'a mut Inner, path: FastPath) -> Held<'a> {
+        let bounds = &mut inner.bounds;
+        // SAFETY: the world has one magazine; `inner` is what its lock guards.
+        unsafe { Held::new(&self.magazine, &self.sampling_bottom, bounds, path) }
+    }
+
+    fn set_path(&self, path: FastPath, flaw: Flaw) {
         let mut inner = self.open();
-        inner.door = door;
-        inner.is_offering &= flaw == Flaw::Switch;
-        self.publish(&inner);
-        self.publish_door(&inner);
-    }
-
-    fn offer(&self, inner: &Inner, flaw: Flaw) -> Option<usize> {
-        match inner.door {
-            Door::Sampling if flaw != Flaw::Door => {
-                let bottom = self.magazine.to_offer(inner.floor)?;
-                self.counted.store(bottom, Ordering::Relaxed);
-                Some(bottom)
-            }
-            Door::Open | Door::Sampling => self.magazine.offer(inner.floor),
-            Door::Closed => self.magazine.to_offer(inner.floor),
+        inner.access.path = path;
+        self.held(&mut inner).publish();
+        if flaw != Flaw::Switch {
+            inner.access.set_offering(false);
         }
-    }
-
-    /// The bottom that was offered and has not been put back since.
-    fn offered(&self, inner: &Inner) -> Option<usize> {
-        let bottom = match inner.door {
-            Door::Open => self.magazine.bottom.load(Ordering::Relaxed),
-            Door::Sampling => self.counted.load(Ordering::Relaxed),
-            Door::Closed => self.magazine.to_offer(inner.floor)?,
-        };
-        (bottom > inner.floor).then_some(bottom)
+        inner.access.publish(&self.below, 1);
     }
 
     /// The drainer: what it took. It holds no lock while the barrier runs.
     fn drain(&self, flaw: Flaw) -> Vec<usize> {
         let mut inner = self.open();
-        let given = self.offer(&inner, flaw);
-        inner.is_offering = given.is_some();
-        if flaw != Flaw::Shut {
-            self.publish_door(&inner);
+        let path = match flaw {
+            Flaw::Bottom => FastPath::On,
+            _ => inner.access.path,
+        };
+        let given = self.held_as(&mut inner, path).offer();
+        inner.access.set_offering(given.is_some());
+        if flaw != Flaw::Bar {
+            inner.access.publish(&self.below, 1);
         }
         drop(inner);
         if flaw != Flaw::Barrier {
             fence(Ordering::SeqCst);
         }
         let mut inner = self.open();
+        let stands = inner.access.is_offering;
+        let mut held = self.held(&mut inner);
         let mut taken = Vec::new();
-        let stands = core::mem::take(&mut inner.is_offering);
-        let offered = match flaw {
-            Flaw::Door => given,
-            _ => self.offered(&inner).filter(|_| stands),
-        };
-        if let Some(bottom) = offered
-            && (flaw == Flaw::Check || self.magazine.is_ceded(bottom))
-        {
-            let [from, to] = [inner.floor, bottom].map(|at| (at - self.base()) / 8 + GUARD);
-            taken.extend(&self.array[from..to]);
-            inner.floor = bottom;
-            if flaw != Flaw::Guard {
-                // SAFETY: words of the array and its guard.
-                unsafe { (bottom as *mut usize).sub(GUARD).write_bytes(0, GUARD) };
+        match flaw {
+            Flaw::Bottom | Flaw::Check | Flaw::Guard => {
+                let offered = match flaw {
+                    Flaw::Bottom => given,
+                    _ => held.offered().filter(|_| stands),
+                };
+                let ceded = |bottom: &usize| flaw == Flaw::Check || held.is_ceded(*bottom);
+                if let Some(bottom) = offered.filter(ceded) {
+                    // SAFETY: of the array; whether of the drainer, the model finds out.
+                    unsafe { held.cede(bottom, |blocks| taken.extend(blocks)) };
+                    if flaw != Flaw::Guard {
+                        held.guard_floor();
+                    }
+                }
             }
+            _ if stands => {
+                // SAFETY: as above.
+                unsafe { held.collect(|blocks| taken.extend(blocks)) };
+            }
+            _ => {}
         }
-        self.publish(&inner);
-        self.publish_door(&inner);
+        held.publish();
+        inner.access.set_offering(false);
+        inner.access.publish(&self.below, 1);
         taken
     }
 
-    /// The owner's pop for a size: it looks at the door and at no bottom.
+    /// The owner's pop for a size: it looks at no bottom.
     fn pop_sized(&self) -> Option<usize> {
         if self.below.load(Ordering::Acquire) == 0 {
             return None;
         }
         let top = self.magazine.top.load(Ordering::Relaxed);
-        // SAFETY: with the door open the top stands above an entry or the guard.
+        // SAFETY: while the bound is above 0, the top stands above an entry or the guard.
         let block = unsafe { self.magazine.take(top) };
         block.map(|block| block.addr())
     }
@@ -200,58 +177,40 @@ impl World {
 
     /// The owner's pop by a bottom.
     fn pop_typed(&self) -> Option<usize> {
-        let quick = self
-            .magazine
-            .pop()
-            .or_else(|| {
-                self.magazine
-                    .pop_above(self.counted.load(Ordering::Relaxed))
-            })
-            .map(|block| block.addr());
-        quick.or_else(|| self.pop_slowly())
+        let sampling = || self.sampling_bottom.load(Ordering::Relaxed);
+        // SAFETY: the owner's.
+        let quick = unsafe { self.magazine.pop() };
+        // SAFETY: as above.
+        let quick = quick.or_else(|| unsafe { self.magazine.pop_above(sampling()) });
+        quick
+            .map(|block| block.addr())
+            .or_else(|| self.pop_slowly())
     }
 
     fn pop_slowly(&self) -> Option<usize> {
         let mut inner = self.open();
-        let top = self.settle(&mut inner);
-        if top <= inner.floor {
-            return None;
-        }
-        self.magazine.top.store(top - 8, Ordering::Relaxed);
-        Some(self.array[(top - 8 - self.base()) / 8 + GUARD])
+        // SAFETY: the owner's.
+        unsafe { self.settled(&mut inner).pop() }.map(|block| block.addr())
     }
 
-    /// Moves the entries down to the array's start; the new top.
-    fn settle(&self, inner: &mut Inner) -> usize {
-        let (base, top) = (self.base(), self.magazine.top.load(Ordering::Acquire));
-        if inner.floor == base {
-            // A drainer may have offered.
-            self.publish(inner);
-            return top;
-        }
+    fn settled<'a>(&'a self, inner: &'a mut Inner) -> Held<'a> {
         // Only where the protocol is broken.
-        assert!(top >= inner.floor, "what was taken came out twice");
-        let filled = (top - inner.floor) / 8;
-        // SAFETY: both ranges lie in the array; drainers are locked out.
-        unsafe { core::ptr::copy(inner.floor as *const usize, base as *mut usize, filled) };
-        inner.floor = base;
-        self.magazine
-            .top
-            .store(base + filled * 8, Ordering::Relaxed);
-        self.publish(inner);
-        base + filled * 8
+        let top = self.magazine.top.load(Ordering::Relaxed);
+        assert!(top >= inner.bounds.floor, "what was taken came out twice");
+        let mut held = self.held(inner);
+        // SAFETY: the owner's.
+        unsafe { held.settle() };
+        held
     }
 
-    /// The owner's push. Behind a closed door, or full, by the slow path.
+    /// The owner's push. With the fast path off, or full, by the slow path.
     fn push(&self, block: usize) {
-        if self.magazine.push(block as *mut u8) {
-            return;
+        // SAFETY: the owner's.
+        if !unsafe { self.magazine.push(block as *mut u8) } {
+            let mut inner = self.open();
+            // SAFETY: as above.
+            assert!(unsafe { self.settled(&mut inner).push(block as *mut u8) });
         }
-        let mut inner = self.open();
-        let top = self.settle(&mut inner);
-        // SAFETY: the array has room for one more than there are blocks.
-        unsafe { *(top as *mut usize) = block };
-        self.magazine.top.store(top + 8, Ordering::Release);
     }
 }
 
@@ -261,9 +220,9 @@ fn all_blocks_once(mut hands: Vec<usize>) {
 }
 
 /// Two threads: the owner empties its magazine.
-fn emptied(door: Door, flaw: Flaw) {
+fn emptied(path: FastPath, flaw: Flaw) {
     loom::model(move || {
-        let world = World::new(door);
+        let world = World::new(path);
         let other = world.clone();
         let drainer = loom::thread::spawn(move || other.drain(flaw));
         let mut hands: Vec<usize> = (0..BLOCKS).filter_map(|_| world.pop()).collect();
@@ -276,7 +235,7 @@ fn emptied(door: Door, flaw: Flaw) {
 /// a block.
 fn emptied_by_size(flaw: Flaw) {
     loom::model(move || {
-        let world = World::new(Door::Open);
+        let world = World::new(FastPath::On);
         let other = world.clone();
         let drainer = loom::thread::spawn(move || other.drain(flaw));
         let mut hands: Vec<usize> = (0..BLOCKS).filter_map(|_| world.pop_sized()).collect();
@@ -289,7 +248,7 @@ fn emptied_by_size(flaw: Flaw) {
 /// Two threads: the owner empties its magazine by pops that look at its bottom.
 fn emptied_by_bottom() {
     loom::model(move || {
-        let world = World::new(Door::Open);
+        let world = World::new(FastPath::On);
         let other = world.clone();
         let drainer = loom::thread::spawn(move || other.drain(Flaw::None));
         let mut hands: Vec<usize> = (0..BLOCKS).filter_map(|_| world.pop_typed()).collect();
@@ -300,9 +259,9 @@ fn emptied_by_bottom() {
 }
 
 /// Two threads: the owner pops and pushes.
-fn up_and_down(door: Door, flaw: Flaw) {
+fn up_and_down(path: FastPath, flaw: Flaw) {
     loom::model(move || {
-        let world = World::new(door);
+        let world = World::new(path);
         let other = world.clone();
         let drainer = loom::thread::spawn(move || other.drain(flaw));
         let block = world
@@ -316,14 +275,14 @@ fn up_and_down(door: Door, flaw: Flaw) {
 }
 
 /// Three threads: the owner pops, pushes and empties, a drainer, and one that switches.
-fn switched(from: Door, to: Door, flaw: Flaw) {
+fn switched(from: FastPath, to: FastPath, flaw: Flaw) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS);
     model.check(move || {
         let world = World::new(from);
         let [drains, switches] = [world.clone(), world.clone()];
         let drainer = loom::thread::spawn(move || drains.drain(flaw));
-        let switcher = loom::thread::spawn(move || switches.set_door(to, flaw));
+        let switcher = loom::thread::spawn(move || switches.set_path(to, flaw));
         let mut hands = Vec::new();
         hands.extend(world.pop());
         hands.extend(world.pop());
@@ -338,8 +297,8 @@ fn switched(from: Door, to: Door, flaw: Flaw) {
 
 #[test]
 fn the_owner_empties_what_is_being_drained() {
-    emptied(Door::Open, Flaw::None);
-    emptied(Door::Sampling, Flaw::None);
+    emptied(FastPath::On, Flaw::None);
+    emptied(FastPath::Sampling, Flaw::None);
 }
 
 #[test]
@@ -350,8 +309,8 @@ fn the_owner_empties_by_one_kind_of_pop_what_is_being_drained() {
 
 #[test]
 #[should_panic(expected = "came out twice")]
-fn with_the_door_left_open_a_block_comes_out_twice() {
-    emptied_by_size(Flaw::Shut);
+fn without_the_bar_a_block_comes_out_twice() {
+    emptied_by_size(Flaw::Bar);
 }
 
 #[test]
@@ -362,47 +321,47 @@ fn without_a_guard_below_the_new_floor_a_block_comes_out_twice() {
 
 #[test]
 fn the_owner_goes_up_and_down_meanwhile() {
-    up_and_down(Door::Open, Flaw::None);
-    up_and_down(Door::Sampling, Flaw::None);
+    up_and_down(FastPath::On, Flaw::None);
+    up_and_down(FastPath::Sampling, Flaw::None);
 }
 
 #[test]
 fn sampling_is_switched_on_meanwhile() {
-    switched(Door::Open, Door::Sampling, Flaw::None);
+    switched(FastPath::On, FastPath::Sampling, Flaw::None);
 }
 
 #[test]
 fn sampling_is_switched_off_meanwhile() {
-    switched(Door::Sampling, Door::Open, Flaw::None);
+    switched(FastPath::Sampling, FastPath::On, Flaw::None);
 }
 
 #[test]
-fn the_door_is_closed_meanwhile() {
-    switched(Door::Sampling, Door::Closed, Flaw::None);
+fn the_fast_path_goes_off_meanwhile() {
+    switched(FastPath::Sampling, FastPath::Off, Flaw::None);
 }
 
 #[test]
 #[should_panic(expected = "came out twice")]
 fn without_the_barrier_a_block_comes_out_twice() {
-    emptied(Door::Sampling, Flaw::Barrier);
+    emptied(FastPath::Sampling, Flaw::Barrier);
 }
 
 #[test]
 #[should_panic(expected = "came out twice")]
 fn without_the_check_a_block_comes_out_twice() {
-    emptied(Door::Sampling, Flaw::Check);
+    emptied(FastPath::Sampling, Flaw::Check);
 }
 
 #[test]
 #[should_panic(expected = "came out twice")]
 fn without_the_second_bottom_a_block_comes_out_twice() {
-    emptied(Door::Sampling, Flaw::Door);
+    emptied(FastPath::Sampling, Flaw::Bottom);
 }
 
 /// Two threads: the owner takes its slow path, which puts the old bottom back, again and again.
-fn slowly(door: Door) {
+fn slowly(path: FastPath) {
     loom::model(move || {
-        let world = World::new(door);
+        let world = World::new(path);
         let other = world.clone();
         let drainer = loom::thread::spawn(move || other.drain(Flaw::None));
         let mut hands = Vec::new();
@@ -418,20 +377,21 @@ fn slowly(door: Door) {
 
 #[test]
 fn the_owner_takes_its_slow_path_between_offer_and_collect() {
-    slowly(Door::Open);
-    slowly(Door::Sampling);
-    slowly(Door::Closed);
+    slowly(FastPath::On);
+    slowly(FastPath::Sampling);
+    slowly(FastPath::Off);
 }
 
-/// Three threads: the owner pops, pushes and pops twice, a drainer, and one that closes the door.
-fn closed_after_an_offer(flaw: Flaw) {
+/// Three threads: the owner pops, pushes and pops twice, a drainer, and one that turns the
+/// fast path off.
+fn off_after_an_offer(flaw: Flaw) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS);
     model.check(move || {
-        let world = World::new(Door::Open);
+        let world = World::new(FastPath::On);
         let [drains, switches] = [world.clone(), world.clone()];
         let drainer = loom::thread::spawn(move || drains.drain(flaw));
-        let switcher = loom::thread::spawn(move || switches.set_door(Door::Closed, flaw));
+        let switcher = loom::thread::spawn(move || switches.set_path(FastPath::Off, flaw));
         let mut hands = Vec::new();
         world.pop().into_iter().for_each(|block| world.push(block));
         hands.extend(world.pop());
@@ -444,18 +404,18 @@ fn closed_after_an_offer(flaw: Flaw) {
 }
 
 #[test]
-fn the_door_is_closed_after_an_offer() {
-    closed_after_an_offer(Flaw::None);
+fn the_fast_path_goes_off_after_an_offer() {
+    off_after_an_offer(Flaw::None);
 }
 
 #[test]
 #[should_panic(expected = "came out twice")]
 fn an_offer_that_outlives_a_switch_lets_a_block_out_twice() {
-    closed_after_an_offer(Flaw::Switch);
+    off_after_an_offer(Flaw::Switch);
 }
 
 #[test]
 #[should_panic(expected = "came out twice")]
 fn without_the_barrier_a_switch_lets_a_block_out_twice() {
-    switched(Door::Sampling, Door::Open, Flaw::Barrier);
+    switched(FastPath::Sampling, FastPath::On, Flaw::Barrier);
 }

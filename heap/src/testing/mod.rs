@@ -2,10 +2,12 @@
 //! protocols.
 
 #[cfg(loom)]
-mod bell_models;
-#[cfg(loom)]
 mod magazine_models;
+#[cfg(not(loom))]
+pub(crate) mod own_cache;
 #[cfg(not(loom))]
 pub(crate) mod slab_model;
 #[cfg(loom)]
 mod slab_models;
+#[cfg(loom)]
+mod wakeup_models;

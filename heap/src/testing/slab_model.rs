@@ -4,7 +4,7 @@ use crate::base::sync::AtomicU64;
 use crate::slab::class::Class;
 use crate::slab::decommitted::Cursor;
 use crate::slab::depot::Depots;
-use crate::slab::page_set::Units;
+use crate::slab::page_set::PageSet;
 use crate::slab::{Claim, FarWords, Pages, Round, Slab, Source, Touched, WORDS};
 use core::ptr::NonNull;
 use proptest::prelude::*;
@@ -62,7 +62,8 @@ impl Slices {
     }
 }
 
-impl Source for Slices {
+// SAFETY: the records live as long as the tests use them; no memory stands behind them.
+unsafe impl Source for Slices {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         let resident = self.resident.borrow();
         let has_pages = |number: &usize| resident[*number] != 0;
@@ -103,7 +104,7 @@ impl Source for Slices {
         16
     }
 
-    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+    fn purge(&self, slab: NonNull<Slab>, units: PageSet) -> bool {
         // SAFETY: the record lives in `slabs`.
         let number = (unsafe { slab.as_ref() }.base() >> 16) - 1;
         if !self.refuses.get() {
@@ -156,7 +157,8 @@ pub(crate) fn give(
 ) -> Result<(), u64> {
     let slab = slices.slab(block);
     let number = class.block_at(block - slab.base()).unwrap();
-    depots.give(slab, class, number / 64, 1 << (number % 64), slices)
+    // SAFETY: no memory stands behind the blocks.
+    unsafe { depots.give(slab, class, number / 64, 1 << (number % 64), slices) }
 }
 
 #[derive(Clone, Debug)]

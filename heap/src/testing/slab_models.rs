@@ -11,7 +11,7 @@ use crate::os::lock::{Lock, Rank};
 use crate::slab::class::Class;
 use crate::slab::decommitted::Cursor;
 use crate::slab::depot::Depots;
-use crate::slab::page_set::Units;
+use crate::slab::page_set::PageSet;
 use crate::slab::{Claim, LISTED, Pages, Round, Slab, Source, Touched};
 use core::ptr::NonNull;
 use loom::sync::Arc;
@@ -43,7 +43,8 @@ impl Pool {
     }
 }
 
-impl Source for Pool {
+// SAFETY: the records live as long as the tests use them; no memory stands behind them.
+unsafe impl Source for Pool {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         if pages == Pages::Resident {
             return None;
@@ -79,7 +80,7 @@ impl Source for Pool {
         16
     }
 
-    fn purge(&self, slab: NonNull<Slab>, units: Units) -> bool {
+    fn purge(&self, slab: NonNull<Slab>, units: PageSet) -> bool {
         // SAFETY: slab records live as long as the pool.
         let slab = unsafe { slab.as_ref() };
         // The claimed blocks pin it.
@@ -139,9 +140,9 @@ impl World {
         for (number, word, bits) in hand {
             self.held.lock().unwrap()[number][word] &= !bits;
             let slab = &self.pool.slabs[number];
-            self.depots
-                .give(slab, class, word, bits, &self.pool)
-                .expect("taken for a double free");
+            // SAFETY: no memory stands behind the blocks.
+            let given = unsafe { self.depots.give(slab, class, word, bits, &self.pool) };
+            given.expect("taken for a double free");
         }
     }
 

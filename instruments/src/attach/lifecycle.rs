@@ -7,13 +7,14 @@ use super::words::WORDS;
 use crate::profile;
 use neap_heap::base::sync::{AtomicU8, Ordering};
 use neap_heap::cache::heap::{HEAP, Mode};
-use neap_heap::front::{self, Frontend};
 use neap_heap::hook::REQUESTS;
+use neap_heap::init::{self, Frontend};
 use neap_heap::os::Os;
-use neap_heap::os::linux::{Linux, sandbox};
+use neap_heap::os::linux::Linux;
+use neap_heap::os::process;
+use neap_heap::os::sandbox;
 use neap_heap::os::shared::{self, Shared};
-use neap_heap::os::thread;
-use neap_heap::purge;
+use neap_heap::reclaim::thread as purge;
 use neap_shared::board::{self, Head, ThreadState};
 
 #[unsafe(link_section = "neap_fork")]
@@ -42,7 +43,7 @@ fn is(when: When) -> bool {
 
 /// Sets the frontend, on the board as well.
 pub fn set_frontend(frontend: Frontend) {
-    front::set_frontend(frontend);
+    init::set_frontend(frontend);
     WORDS.write_frontend(frontend as u64);
 }
 
@@ -60,7 +61,7 @@ pub(crate) unsafe fn keep_monitor(name: &[u8]) {
 /// Creates the board, unless it was forbidden: now if it is wanted or awaited, else when it is
 /// [worthwhile](When::Worthwhile).
 pub(crate) fn begin() {
-    if is(When::Never) || thread::is_secure() || !sandbox::allows_more() {
+    if is(When::Never) || process::is_secure() || !sandbox::allows_more() {
         return;
     }
     let is_wanted =
@@ -84,9 +85,9 @@ fn put_up(inner: &mut Inner) {
         magic: board::MAGIC,
         version: board::VERSION,
         bytes: board::BYTES as u64,
-        pid: thread::process_id() as u64,
+        pid: process::process_id() as u64,
         page_bytes: page as u64,
-        frontend: front::frontend() as u64,
+        frontend: init::frontend() as u64,
         made_ms: Linux.now_ms(),
     });
     REQUESTS

@@ -1,8 +1,8 @@
 //! The monitor: a process that listens at a socket and is told of boards and profiles.
 
 use neap_heap::base::sync::UnsafeCell;
+use neap_heap::os::process;
 use neap_heap::os::shared::Shared;
-use neap_heap::os::thread;
 use neap_shared::board::GREETING;
 
 /// The path of a socket; empty: there is no monitor.
@@ -54,7 +54,7 @@ pub(super) fn is_known() -> bool {
 /// `neap_shared::board::KIND_*`.
 pub(crate) fn tell(shared: &Shared, kind: u64) {
     if is_known() {
-        let words = [GREETING, kind, thread::process_id() as u64];
+        let words = [GREETING, kind, process::process_id() as u64];
         shared.hand_to(path(), words);
     }
 }

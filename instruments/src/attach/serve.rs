@@ -9,9 +9,11 @@ use neap_heap::base::sync::Ordering;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::hook::REQUESTS;
 use neap_heap::os::Os;
-use neap_heap::os::linux::{Linux, sandbox};
-use neap_heap::os::{shared, thread};
-use neap_heap::purge;
+use neap_heap::os::linux::Linux;
+use neap_heap::os::process;
+use neap_heap::os::sandbox;
+use neap_heap::os::shared;
+use neap_heap::reclaim::thread as purge;
 use neap_heap::slab::Round;
 use neap_shared::board::{self, Refusal};
 
@@ -75,7 +77,7 @@ impl Reader {
     /// Time until another survey stays within its share of a core, in ms.
     fn wait_ms(self) -> u64 {
         let next = BOARD.next_at[self as usize].load(Ordering::Relaxed);
-        next.saturating_sub(thread::now_ns()).div_ceil(1_000_000)
+        next.saturating_sub(process::now_ns()).div_ceil(1_000_000)
     }
 
     /// Accounts for a survey that took `cost_ns`.
@@ -84,7 +86,7 @@ impl Reader {
             Reader::Asks => (&BOARD.next_at[0], ASK_PART),
             Reader::Watches => (&BOARD.next_at[1], WATCH_PART),
         };
-        let least = thread::now_ns().saturating_sub(CREDIT_NS);
+        let least = process::now_ns().saturating_sub(CREDIT_NS);
         let from = next_at.load(Ordering::Relaxed).max(least);
         next_at.store(from + cost_ns * part, Ordering::Relaxed);
     }

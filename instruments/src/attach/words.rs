@@ -7,7 +7,7 @@ use core::ptr::null_mut;
 use neap_heap::base::sync::plain::{AtomicU32, AtomicU64, Ordering, fence};
 use neap_heap::hook::REQUESTS;
 use neap_heap::os::shared::Shared;
-use neap_heap::page::{MIRROR_WORDS, Mirror};
+use neap_heap::pages::{MIRROR_WORDS, Mirror};
 use neap_shared::board::{
     ARENAS_AT, COARSE_AT, CONTROL_AT, Coarse, Control, FIGURES_AT, HEAD_AT, Head, MOST_ARENAS,
     Refusal, SERVED_AT, SIZES_AT, Served, SizeFigure, ThreadState,

@@ -4,7 +4,8 @@
 //! misses, every push still hits. What missed pops here first, from the same magazine, by a bottom
 //! that stands apart and a number that says how many blocks may be given out before the next
 //! sample: two instructions more than the fast path has, no lock, last in first out as ever
-//! ([`neap_heap::cache::machine::pop_counted`]). When the number is spent, the slow path has its sample.
+//! ([`neap_heap::cache::machine::pop_sampling`]). When the number is spent, the slow path has its
+//! sample.
 //!
 //! Which block is sampled: every byte given out is a sample with the same small chance, independent
 //! of all others (a Poisson process over bytes), and a block is sampled if one of its bytes is. For
@@ -20,7 +21,7 @@ use neap_heap::base::sync::Ordering;
 use neap_heap::cache::heap::HEAP;
 use neap_heap::cache::thread_cache::{Cache, Opened};
 use neap_heap::os::lock::Lock;
-use neap_heap::os::thread::now_ns;
+use neap_heap::os::process::now_ns;
 use neap_heap::slab::class::Class;
 
 /// Blocks of this many bytes or more are sampled by the rate that was asked for, however fast the
@@ -75,15 +76,15 @@ impl Sampler {
     /// Whether the next block of `class` is to be sampled: then, by what rate, and the one after
     /// that is drawn. Else it counts as given out. For the owner of the cache, in its slow path.
     pub(super) fn samples_next(&self, cache: &Cache, class: Class) -> Option<u64> {
-        let counted = &cache.counted[class.index()];
-        if counted.pass() {
+        let countdown = cache.countdown(class);
+        if countdown.pass() {
             self.follow(cache);
             return None;
         }
         let mut open = cache.open();
         self.begin_first(&mut open);
         // Drawn just now, or meanwhile, by who switched sampling on.
-        if counted.pass() {
+        if countdown.pass() {
             return None;
         }
         let rate = self.note_sample(&mut open)?;
@@ -163,7 +164,9 @@ fn draw_large(open: &mut Opened<'_>) {
 fn draw(open: &mut Opened<'_>, class: Class) {
     // Saturates.
     let ahead = (bytes_ahead(open) / class.bytes() as f64) as i32;
-    open.counted(class).ahead.store(ahead, Ordering::Relaxed);
+    open.countdown(class)
+        .until_sample
+        .store(ahead, Ordering::Relaxed);
 }
 
 /// Draws how many bytes come before the next sampled one, by the rate of the cache's draws.
@@ -174,14 +177,14 @@ fn bytes_ahead(open: &mut Opened<'_>) -> f64 {
 /// A uniform number in (0, 1] (xorshift64*: Vigna, "An experimental exploration of Marsaglia's
 /// xorshift generators", 2016).
 fn random(open: &mut Opened<'_>) -> f64 {
-    let mut state = match open.inner.random {
+    let mut state = match *open.random_state() {
         0 => (now_ns() ^ core::ptr::from_ref(open.cache).addr() as u64) | 1,
         state => state,
     };
     state ^= state >> 12;
     state ^= state << 25;
     state ^= state >> 27;
-    open.inner.random = state;
+    *open.random_state() = state;
     let bits = state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
     (bits + 1) as f64 / (1u64 << 53) as f64
 }
@@ -194,7 +197,7 @@ mod tests {
     fn large_blocks_are_sampled_with_the_chance_of_their_bytes() {
         let cache = Cache::new(0);
         let mut open = cache.open();
-        open.inner.random = 1;
+        *open.random_state() = 1;
         let (bytes, rate, blocks) = (100_000, 512 << 10, 200_000);
         draw_all(&mut open, rate);
         let mut samples = 0;
@@ -218,13 +221,13 @@ mod tests {
     fn told(sampler: &Sampler, cache: &Cache, class: Class, asked: u64) -> (f64, u32) {
         let bytes = class.bytes();
         let (mut now, mut total, mut coarse) = (1, 0.0, 0);
-        let counted = &cache.counted[class.index()];
+        let countdown = cache.countdown(class);
         sampler.pace.restart(asked, now);
         sampler.begin_counting(&mut cache.open());
         for block in 0..PHASES * PHASE / bytes {
             let is_fast = (block * bytes / PHASE).is_multiple_of(2);
             now += if is_fast { 100 } else { 4_000 };
-            if counted.pass() {
+            if countdown.pass() {
                 continue;
             }
             let mut open = cache.open();
@@ -241,7 +244,7 @@ mod tests {
         const RUNS: u32 = 120;
         let sampler = Sampler::off();
         let cache = Cache::new(0);
-        cache.open().inner.random = 0x9E37_79B9_7F4A_7C15;
+        *cache.open().random_state() = 0x9E37_79B9_7F4A_7C15;
         let (class, asked) = (Class::of_size(4096), 32 << 10);
         let truth = (PHASES * PHASE) as f64;
         let runs = [(); RUNS as usize].map(|()| told(&sampler, &cache, class, asked));
@@ -263,12 +266,12 @@ mod tests {
         sampler.pace.restart(4096, 1);
         sampler.begin_counting(&mut cache.open());
         sampler.pace.restart(1 << 20, 1);
-        let counted = &cache.counted[class.index()];
-        counted.ahead.store(0, Ordering::Relaxed);
+        let countdown = cache.countdown(class);
+        countdown.until_sample.store(0, Ordering::Relaxed);
         assert_eq!(sampler.samples_next(&cache, class), Some(4096));
         assert_eq!(cache.drawn.rate(), 1 << 20);
         sampler.pace.restart(0, 1);
-        counted.ahead.store(0, Ordering::Relaxed);
+        countdown.until_sample.store(0, Ordering::Relaxed);
         assert_eq!(sampler.samples_next(&cache, class), Some(1 << 20));
         assert_eq!(sampler.samples_next(&cache, class), None, "it is off");
     }
@@ -299,7 +302,7 @@ mod tests {
             let draws = 200_000;
             let drawn = (0..draws).map(|_| {
                 draw(&mut open, class);
-                f64::from(open.counted(class).ahead.load(Ordering::Relaxed))
+                f64::from(open.countdown(class).until_sample.load(Ordering::Relaxed))
             });
             let sum: f64 = drawn.sum();
             // Geometric: mean (1 - p) / p, variance (1 - p) / p².

@@ -1,6 +1,6 @@
 //! The process's executable mappings, as text for the tool that later names the frames.
 
-use neap_heap::os::thread;
+use neap_heap::os::file;
 
 /// Most ranges noted.
 const RANGES: usize = 512;
@@ -50,11 +50,11 @@ impl Maps {
     /// open file.
     pub(super) fn read(&mut self, room: &mut [u8]) -> usize {
         let Maps { known, chunk } = self;
-        let Some(file) = thread::open_read(c"/proc/self/maps") else {
+        let Some(file) = file::open_read(c"/proc/self/maps") else {
             return known.written;
         };
         let mut held = 0;
-        while let Some(got @ 1..) = thread::read_some(file, &mut chunk[held..]) {
+        while let Some(got @ 1..) = file::read_some(file, &mut chunk[held..]) {
             let end = held + got;
             let whole = chunk[..end].iter().rposition(|&byte| byte == b'\n');
             let whole = whole.map_or(0, |last| last + 1);
@@ -67,7 +67,7 @@ impl Maps {
                 break;
             }
         }
-        thread::close(file);
+        file::close(file);
         known.written
     }
 

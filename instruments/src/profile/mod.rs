@@ -21,12 +21,12 @@ use neap_heap::base::sync::{AtomicBool, AtomicU64, Ordering};
 use neap_heap::cache::heap::HEAP;
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Cache;
-use neap_heap::front::entered;
 use neap_heap::hook::begin_sampling;
-use neap_heap::os::linux::sandbox;
+use neap_heap::init::entered;
 use neap_heap::os::lock::Lock;
-use neap_heap::page::Place;
-use neap_heap::purge;
+use neap_heap::os::sandbox;
+use neap_heap::pages::SliceRef;
+use neap_heap::reclaim::thread as purge;
 use neap_heap::slab::class::Class;
 use neap_shared::board::Refusal;
 use neap_shared::sites::{FRAMES, PARTS};
@@ -65,17 +65,17 @@ impl Sample {
 }
 
 /// Samples from the start on, on average once every `rate` bytes.
-pub(super) fn want(rate: u64) {
+pub(crate) fn want(rate: u64) {
     WANTED.store(rate, Ordering::Relaxed);
 }
 
 /// Whether the profiler samples from the start.
-pub(super) fn is_wanted() -> bool {
+pub(crate) fn is_wanted() -> bool {
     WANTED.load(Ordering::Relaxed) != 0
 }
 
 /// Starts with the process.
-pub(super) fn begin() {
+pub(crate) fn begin() {
     unwind::prepare();
     let wanted = WANTED.load(Ordering::Relaxed);
     if wanted != 0 {
@@ -115,15 +115,18 @@ pub(super) fn take(cache: &Cache, size: usize, class: Class) -> Option<*mut u8> 
 
 fn sampled(class: Class, size: usize, rate: u64) -> Option<*mut u8> {
     let span = HEAP.take_apart(class)?;
-    span.place.note(ptr::null_mut());
+    // SAFETY: the span is the caller's; null says that its block has no sample.
+    unsafe { span.place.set_user_data(ptr::null_mut()) };
     record(&span.place, size, class.bytes(), rate);
-    span.place.set_tag(Tag::SAMPLED.0);
+    // SAFETY: just given out, for one block.
+    unsafe { span.place.set_tag(Tag::SAMPLED.byte()) };
     Some(span.base.as_ptr())
 }
 
 /// Records a new large block, whose span starts at `place`. No other thread has it yet.
-pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
-    place.note(ptr::null_mut());
+pub(super) fn note_large(place: &SliceRef<'_>, size: usize, usable: usize) {
+    // SAFETY: the span is the caller's; null says that its block has no sample.
+    unsafe { place.set_user_data(ptr::null_mut()) };
     let cache = entered().filter(|_| HEAP.is_sampling());
     if let Some(rate) = cache.and_then(|cache| SAMPLER.samples_large(cache, usable)) {
         record(place, size, usable, rate);
@@ -131,8 +134,8 @@ pub(super) fn note_large(place: &Place<'_>, size: usize, usable: usize) {
 }
 
 /// Records the free of the block at `place`, which has a span of its own.
-pub(super) fn note_freed(place: &Place<'_>) {
-    let Some(sample) = NonNull::new(place.noted().cast::<Sample>()) else {
+pub(super) fn note_freed(place: &SliceRef<'_>) {
+    let Some(sample) = NonNull::new(place.user_data().cast::<Sample>()) else {
         return;
     };
     // SAFETY: the note of a span in use, or 64 readable bytes of Neap's own tables.
@@ -140,7 +143,8 @@ pub(super) fn note_freed(place: &Place<'_>) {
     if seen.mark != Sample::mark(sample.as_ptr()) || seen.base != place.slice_base() {
         return;
     }
-    place.note(ptr::null_mut());
+    // SAFETY: the span is the caller's; null says that its block has no sample.
+    unsafe { place.set_user_data(ptr::null_mut()) };
     REGION.take_away(&seen.weight);
     // SAFETY: `record` allocated it for this span, whose note no longer points to it. The mark is
     // cleared with it.
@@ -151,7 +155,7 @@ pub(super) fn note_freed(place: &Place<'_>) {
 }
 
 /// Records that the block at `place` was sampled at `rate` bytes.
-fn record(place: &Place<'_>, size: usize, usable: usize, rate: u64) {
+fn record(place: &SliceRef<'_>, size: usize, usable: usize, rate: u64) {
     if let Some(room) = HEAP.take_meta(size_of::<Sample>()) {
         fill(room.cast(), place, [size, usable], rate);
     }
@@ -160,7 +164,7 @@ fn record(place: &Place<'_>, size: usize, usable: usize, rate: u64) {
 /// Fills a new sample in. A call of its own: the frames do not stand on the stack while memory for
 /// the sample is made, which is the deepest that an allocation goes.
 #[inline(never)]
-fn fill(sample: NonNull<Sample>, place: &Place<'_>, [size, usable]: [usize; 2], rate: u64) {
+fn fill(sample: NonNull<Sample>, place: &SliceRef<'_>, [size, usable]: [usize; 2], rate: u64) {
     let mut frames = [0; FRAMES];
     let depth = match may_look() {
         true => unwind::capture(&mut frames),
@@ -180,7 +184,8 @@ fn fill(sample: NonNull<Sample>, place: &Place<'_>, [size, usable]: [usize; 2], 
     };
     // SAFETY: 64 bytes, aligned to 64, of our own.
     unsafe { sample.as_ptr().write(full) };
-    place.note(sample.as_ptr().cast());
+    // SAFETY: the span is the caller's, and the sample was written above.
+    unsafe { place.set_user_data(sample.as_ptr().cast()) };
 }
 
 /// Whether the stack may be walked, which takes system calls. Asking is a system call as well, so
@@ -204,7 +209,7 @@ fn whole(value: f64, random: f64) -> u64 {
 
 /// Usable and requested bytes of all live blocks, estimated from the samples; `None` if the samples
 /// are too few or sampling is off.
-pub(super) fn live() -> Option<(u64, u64)> {
+pub(crate) fn live() -> Option<(u64, u64)> {
     let (usable, bytes) = REGION.live();
     let enough = HEAP.sampling().saturating_mul(LEAST_SAMPLES);
     (HEAP.is_sampling() && usable >= enough && bytes <= usable).then_some((usable, bytes))
@@ -216,7 +221,7 @@ pub(super) static LOCK: &Lock = REGION.lock();
 pub(super) static PACE_LOCK: &Lock = SAMPLER.lock();
 
 /// In a fork's child: replaces the parent's region by a copy.
-pub(super) fn after_fork_in_child() {
+pub(crate) fn after_fork_in_child() {
     REGION.after_fork_in_child();
 }
 

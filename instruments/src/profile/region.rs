@@ -9,10 +9,11 @@ use neap_heap::base::sync::UnsafeCell;
 use neap_heap::base::sync::plain::{AtomicBool, AtomicU64, Ordering};
 use neap_heap::cache::heap::HEAP;
 use neap_heap::os::Os;
-use neap_heap::os::linux::{Linux, sandbox};
+use neap_heap::os::linux::Linux;
 use neap_heap::os::lock::{Lock, Rank};
+use neap_heap::os::process;
+use neap_heap::os::sandbox;
 use neap_heap::os::shared::{self, Shared};
-use neap_heap::os::thread;
 use neap_shared::board::KIND_PROFILE;
 use neap_shared::sites::{
     BYTES, FRAMES, Head, MAGIC, MAPS_AT, MAPS_BYTES, MOST_SITES, NAME, SITES_AT, Site, VERSION,
@@ -178,7 +179,7 @@ impl Inner {
             return false;
         }
         self.shared = Some(shared);
-        self.random = thread::now_ns() | 1;
+        self.random = process::now_ns() | 1;
         self.write_head();
         self.set_head(offset_of!(Head, began_ms), now_ms());
         monitor::tell(&shared, KIND_PROFILE);
@@ -190,7 +191,7 @@ impl Inner {
             (offset_of!(Head, magic), MAGIC),
             (offset_of!(Head, version), VERSION),
             (offset_of!(Head, bytes), BYTES as u64),
-            (offset_of!(Head, pid), thread::process_id() as u64),
+            (offset_of!(Head, pid), process::process_id() as u64),
             (offset_of!(Head, sites), u64::from(self.sites)),
         ];
         head.into_iter()
@@ -362,7 +363,7 @@ fn create() -> Option<Shared> {
 }
 
 fn now_ms() -> u64 {
-    thread::time_of_day_ns() / 1_000_000
+    process::time_of_day_ns() / 1_000_000
 }
 
 /// Hash of the frames; 0 means no frames. The mixing is that of MurmurHash3's finalizer (Austin

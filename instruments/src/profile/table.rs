@@ -88,7 +88,7 @@ fn zeros<T>(count: usize) -> Option<NonNull<T>> {
     // SAFETY: a reservation of our own, all of it.
     if unsafe { Linux.commit(base, bytes) }.is_err() {
         // SAFETY: the whole reservation above, which holds no value yet.
-        unsafe { Linux.release(base, bytes) };
+        unsafe { Linux.unmap(base, bytes) };
         return None;
     }
     Some(base.cast())

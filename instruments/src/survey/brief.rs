@@ -4,7 +4,7 @@ use crate::check;
 use neap_heap::cache::heap::{HEAP, sampled_class};
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Opened;
-use neap_heap::page::{Place, Use};
+use neap_heap::pages::{SliceRef, Use};
 use neap_heap::slab::Slab;
 
 /// What the heap holds at one moment, in bytes except `large_blocks`. The fields of
@@ -42,7 +42,7 @@ pub fn brief() -> Brief {
     };
     HEAP.pages.for_each_used(|place, use_| match use_ {
         Use::Slab => brief.live += bytes_out(&place),
-        Use::Large if place.tag() == Tag::SAMPLED.0 => brief.move_sampled(&place),
+        Use::Large if place.tag() == Tag::SAMPLED.byte() => brief.move_sampled(&place),
         Use::Large | Use::Stack | Use::Meta => {}
     });
     HEAP.registry
@@ -53,7 +53,7 @@ pub fn brief() -> Brief {
 
 impl Brief {
     /// Counts a sampled block among those of its class, not among the large ones.
-    fn move_sampled(&mut self, place: &Place<'_>) {
+    fn move_sampled(&mut self, place: &SliceRef<'_>) {
         if let Some(class) = sampled_class(place) {
             self.live += class.bytes() as u64;
             self.large_blocks = self.large_blocks.saturating_sub(1);
@@ -73,8 +73,9 @@ impl Brief {
 }
 
 /// Bytes of a slab's blocks that the slab has handed out.
-fn bytes_out(place: &Place<'_>) -> u64 {
-    let Some(class) = Tag(place.tag()).class() else {
+fn bytes_out(place: &SliceRef<'_>) -> u64 {
+    // SAFETY: a byte of the tag table.
+    let Some(class) = unsafe { Tag::from_byte(place.tag()) }.class() else {
         // Being cut into blocks, or given up.
         return 0;
     };
@@ -87,6 +88,6 @@ fn bytes_out(place: &Place<'_>) -> u64 {
 /// Bytes of the blocks in a cache's magazines.
 fn held_by(open: &mut Opened<'_>) -> u64 {
     let classes = open.classes();
-    let bytes = classes.map(|class| open.filled(class) * class.bytes());
+    let bytes = classes.map(|class| open.magazine(class).filled() * class.bytes());
     bytes.sum::<usize>() as u64
 }

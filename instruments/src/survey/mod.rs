@@ -16,10 +16,11 @@ use neap_heap::base::units::SLICE_SHIFT;
 use neap_heap::cache::heap::{HEAP, Mode};
 use neap_heap::os::Os;
 use neap_heap::os::linux::{self, Linux};
-use neap_heap::os::{scratch, thread};
-use neap_heap::page::{Totals, Use};
+use neap_heap::os::own_stack;
+use neap_heap::os::process;
+use neap_heap::pages::{Totals, Use};
 use neap_heap::slab::class::Class;
-use neap_heap::stack;
+use neap_heap::stacks::stack;
 use neap_shared::stats::{ClassFigures, Counted, Snapshot, SpanFigures};
 use tally::Tally;
 
@@ -39,7 +40,7 @@ pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
     static UNKNOWN: MaybeUninit<Snapshot> = MaybeUninit::zeroed();
     let mut report = Some(report);
     let mut say = |figures: &Snapshot| report.take().map(|report| report(figures));
-    let said = scratch::with(|figures| {
+    let said = own_stack::with(|figures| {
         snapshot_into(figures);
         say(figures)
     });
@@ -52,7 +53,7 @@ pub fn with_snapshot<R>(report: impl FnOnce(&Snapshot) -> R) -> R {
 
 /// Like [`snapshot`], in place.
 pub fn snapshot_into(figures: &mut Snapshot) {
-    let began = thread::processor_ns();
+    let began = process::processor_ns();
     let totals = HEAP.pages.totals();
     note_totals(figures, &totals);
     note_process(figures);
@@ -71,7 +72,7 @@ pub fn snapshot_into(figures: &mut Snapshot) {
     figures.ledger = tally.ledger(figures);
     drop(residence);
     figures.at_ms = Linux.now_ms();
-    figures.cost_ns = thread::processor_ns().saturating_sub(began);
+    figures.cost_ns = process::processor_ns().saturating_sub(began);
 }
 
 fn note_totals(figures: &mut Snapshot, totals: &Totals) {
@@ -106,7 +107,7 @@ fn note_process(figures: &mut Snapshot) {
     // The kernel updates its peak only at intervals, so the peak may lag behind the current count.
     let peak = linux::peak_resident_bytes().unwrap_or(0) as u64;
     figures.peak_resident = peak.max(figures.resident);
-    [figures.minor_faults, figures.major_faults] = thread::faults();
+    [figures.minor_faults, figures.major_faults] = process::faults();
     figures.quarantine = check::held().bytes as u64;
     figures.granted = HEAP.budget.granted() as u64;
     figures.counted = Counted::default();

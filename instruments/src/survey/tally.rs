@@ -2,14 +2,13 @@
 
 use crate::profile;
 use core::ops::Range;
-use neap_heap::base::sync::{AtomicUsize, Ordering};
 use neap_heap::base::units::SLICE_BYTES;
 use neap_heap::cache::heap::{HEAP, Heap, sampled_class};
 use neap_heap::cache::magazine::Tag;
 use neap_heap::cache::thread_cache::Opened;
 use neap_heap::os::Os;
 use neap_heap::os::linux::Linux;
-use neap_heap::page::{Pages, Part, Place, Residence, Use};
+use neap_heap::pages::{Pages, Part, Residence, SliceRef, Use};
 use neap_heap::slab::Slab;
 use neap_heap::slab::class::Class;
 use neap_heap::stacks::{Pool, State};
@@ -51,7 +50,7 @@ impl<'r> Tally<'r> {
         residence.for_each_slice(|place, part| self.slice(figures, &place, part));
     }
 
-    fn slice(&mut self, figures: &mut Snapshot, place: &Place<'_>, part: Part) {
+    fn slice(&mut self, figures: &mut Snapshot, place: &SliceRef<'_>, part: Part) {
         let pages = self.residence.pages(place).unwrap_or(self.assumed(part));
         match part {
             Part::Tables => self.ledger.metadata += self.bytes_of(pages.resident),
@@ -97,8 +96,9 @@ impl<'r> Tally<'r> {
         self.ledger.swapped_free += self.bytes_of(pages.swapped);
     }
 
-    fn slab(&mut self, figures: &mut Snapshot, place: &Place<'_>, pages: Pages) {
-        let Some(class) = Tag(place.tag()).class() else {
+    fn slab(&mut self, figures: &mut Snapshot, place: &SliceRef<'_>, pages: Pages) {
+        // SAFETY: a byte of the tag table.
+        let Some(class) = unsafe { Tag::from_byte(place.tag()) }.class() else {
             // Being cut into blocks, or given up.
             self.ledger.slab_free += self.bytes_of(pages.resident);
             return;
@@ -148,10 +148,10 @@ impl<'r> Tally<'r> {
         }
     }
 
-    fn large(&mut self, figures: &mut Snapshot, place: &Place<'_>, index: usize, pages: Pages) {
+    fn large(&mut self, figures: &mut Snapshot, place: &SliceRef<'_>, index: usize, pages: Pages) {
         let first = self.residence.first_of(place, index);
         let bytes = first.bytes();
-        let is_sampled = first.tag() == Tag::SAMPLED.0;
+        let is_sampled = first.tag() == Tag::SAMPLED.byte();
         let used = bytes.saturating_sub(index * SLICE_BYTES).min(SLICE_BYTES);
         let resident = self.within(pages.resident, 0..used);
         let swapped = self.within(pages.swapped, 0..used);
@@ -169,7 +169,7 @@ impl<'r> Tally<'r> {
     }
 
     /// The kernel reports a guard as swapped, so the ledger counts no page of a stack as swapped.
-    fn stacks(&mut self, place: &Place<'_>, pages: Pages) {
+    fn stacks(&mut self, place: &SliceRef<'_>, pages: Pages) {
         for page in bits(pages.resident) {
             let address = place.slice_base() + page * self.page;
             let line = match Pool::stack_at(&HEAP.pages, address).map(|stack| stack.state()) {
@@ -193,23 +193,12 @@ impl<'r> Tally<'r> {
 
     fn magazine(&mut self, figures: &mut Snapshot, open: &mut Opened<'_>, class: Class) {
         let figure = &mut figures.classes[class.index() - 1];
-        let filled = open.filled(class);
-        figure.cached += filled as u64;
-        let [refills, flushes] = open.counted(class).refills_and_flushes();
+        let [refills, flushes] = open.countdown(class).refills_and_flushes();
         figure.refills += u64::from(refills);
         figure.flushes += u64::from(flushes);
-        let floor = open.store(class).floor;
-        self.entries(floor, filled, class);
-    }
-
-    /// Counts blocks whose addresses stand in an array.
-    fn entries(&mut self, first: usize, count: usize, class: Class) {
-        let first = first as *const AtomicUsize;
-        for entry in 0..count {
-            // SAFETY: the array of a magazine stays while its cache's lock is held. Its owner may
-            // change an entry meanwhile by a store of one word: the load returns an address that
-            // was in the magazine, or now is.
-            let block = unsafe { &*first.add(entry) }.load(Ordering::Relaxed);
+        let magazine = open.magazine(class);
+        figure.cached += magazine.filled() as u64;
+        for block in magazine.blocks() {
             self.cached += self.resident_of(&HEAP, block, class.bytes());
         }
     }
@@ -259,7 +248,7 @@ enum Kind {
 }
 
 /// Counts a sampled block among those of its class, not among the large ones.
-fn note_sampled(figures: &mut Snapshot, place: &Place<'_>) {
+fn note_sampled(figures: &mut Snapshot, place: &SliceRef<'_>) {
     if let Some(class) = sampled_class(place) {
         figures.classes[class.index() - 1].blocks += 1;
         figures.large_blocks = figures.large_blocks.saturating_sub(1);

@@ -2,7 +2,7 @@
 
 use super::library::{Build, Library};
 use super::{look, look_alone, seen};
-use neap_heap::stack::Stack;
+use neap_heap::stacks::stack::Stack;
 use std::cell::Cell;
 use std::hint::black_box;
 

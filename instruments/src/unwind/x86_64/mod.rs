@@ -11,7 +11,7 @@ pub(super) use cache::forget;
 use super::{Frame, Left, chain};
 use crate::peek::{Peek, far};
 use core::arch::asm;
-use neap_heap::os::scratch;
+use neap_heap::os::own_stack;
 use rule::{Base, Rule, Saved};
 
 const WORD: usize = size_of::<usize>();
@@ -72,7 +72,7 @@ fn learn(frame: &Frame) -> Rule {
             Some(program::row_at(fde, instruction)?.rule())
         })
     };
-    let rule = scratch::on_stack(read).unwrap_or(Rule::Chain);
+    let rule = own_stack::on_stack(read).unwrap_or(Rule::Chain);
     cache::keep(instruction, rule);
     rule
 }
@@ -82,7 +82,7 @@ fn learn(frame: &Frame) -> Rule {
 #[inline(never)]
 fn compute(frame: &Frame, peek: &mut Peek) -> Option<Frame> {
     let instruction = frame.instruction();
-    scratch::on_stack(|| {
+    own_stack::on_stack(|| {
         tables::with(instruction, |fde| {
             program::row_at(fde, instruction)?.caller(frame, peek, fde)
         })

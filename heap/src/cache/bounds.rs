@@ -1,0 +1,383 @@
+//! A magazine's bounds: what its owner's slow path, and a drainer, do to a magazine while they hold
+//! the cache's lock. [`super::drain`] says why it is right. The models in
+//! `testing/magazine_models.rs` run this file.
+//!
+//! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples,
+//! one that stands apart. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
+
+use super::magazine::{GUARD, Magazine, no_entries};
+use crate::base::sync::{AtomicUsize, Ordering, plain};
+use core::ptr::{self, NonNull};
+
+/// What a cache lets its owner do by the fast path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FastPath {
+    /// Bounds are published: pops and pushes.
+    On,
+    /// Pushes, and pops that count down to the next sample of the profiler.
+    Sampling,
+    /// Nothing: every call takes the slow path (the counting and the checking mode).
+    Off,
+}
+
+/// What a cache lets its owner do by pops that look at no bottom.
+pub struct Access {
+    /// What the owner may do while no drainer is at work.
+    pub path: FastPath,
+    /// A drainer has offered what the magazines hold, and `path` is the same since.
+    pub is_offering: bool,
+    /// How many more blocks the owner takes by its slow path while a drainer offers.
+    patience: u8,
+}
+
+/// How many blocks an owner takes by its slow path before it ends what a drainer offers: that one
+/// may sleep, or may have stayed in a fork's parent.
+const PATIENCE: u8 = 64;
+
+impl Access {
+    /// All pops and pushes.
+    pub const fn on() -> Access {
+        Access {
+            path: FastPath::On,
+            is_offering: false,
+            patience: 0,
+        }
+    }
+
+    /// Publishes in `below` that pops for a size work for fewer bytes than `most`, or that none do.
+    pub fn publish(&self, below: &AtomicUsize, most: usize) {
+        let is_on = self.path == FastPath::On && !self.is_offering;
+        let bound = if is_on { most } else { 0 };
+        if below.load(Ordering::Relaxed) != bound {
+            // Release: who sees the bound sees the guards.
+            below.store(bound, Ordering::Release);
+        }
+    }
+
+    /// Says whether a drainer offers what the magazines hold. Not published yet.
+    pub fn set_offering(&mut self, is_offering: bool) {
+        self.is_offering = is_offering;
+        self.patience = PATIENCE;
+    }
+
+    /// The owner takes a block by its slow path. Whether it is to end what a drainer offers.
+    pub fn loses_patience(&mut self) -> bool {
+        if !self.is_offering {
+            return false;
+        }
+        self.patience = self.patience.saturating_sub(1);
+        self.patience == 0
+    }
+}
+
+/// One magazine's true bounds.
+pub struct Bounds {
+    /// The array's first entry, past its guard; without an array [`no_entries`].
+    pub base: usize,
+    /// Address of the oldest entry: `base`, or above it after a drain.
+    pub floor: usize,
+    /// Entries the array has room for; 0 before the first use.
+    pub room: u32,
+    /// Entries the magazine may hold now.
+    pub capacity: u32,
+}
+
+impl Bounds {
+    /// No array, with a top that is at `base`.
+    pub const fn none(base: usize) -> Bounds {
+        Bounds {
+            base,
+            floor: base,
+            room: 0,
+            capacity: 0,
+        }
+    }
+
+    /// Where the memory of the array begins, and how many entries it has room for; `None` without
+    /// one.
+    fn array(&self) -> Option<(NonNull<u8>, usize)> {
+        let start = self.base - array_bytes(0);
+        let array = NonNull::new(start as *mut u8).filter(|_| self.room != 0)?;
+        Some((array, self.room as usize))
+    }
+}
+
+/// Bytes of an array of `room` entries with its guard.
+pub(crate) const fn array_bytes(room: usize) -> usize {
+    (GUARD + room) * size_of::<usize>()
+}
+
+/// A magazine of a cache whose lock is held.
+pub struct Held<'a> {
+    magazine: &'a Magazine,
+    /// The bottom of pops that count down to a sample.
+    sampling_bottom: &'a AtomicUsize,
+    /// Its bounds.
+    pub(crate) bounds: &'a mut Bounds,
+    path: FastPath,
+}
+
+impl<'a> Held<'a> {
+    /// A magazine with its bounds.
+    ///
+    /// # Safety
+    /// - `bounds` are those of `magazine`: they say where its array is.
+    /// - The lock of its cache is held for as long.
+    pub unsafe fn new(
+        magazine: &'a Magazine,
+        sampling_bottom: &'a AtomicUsize,
+        bounds: &'a mut Bounds,
+        path: FastPath,
+    ) -> Held<'a> {
+        Held {
+            magazine,
+            sampling_bottom,
+            bounds,
+            path,
+        }
+    }
+
+    /// Free blocks in the magazine.
+    pub fn filled(&self) -> usize {
+        (self.magazine.top.load(Ordering::Acquire) - self.bounds.floor) / 8
+    }
+
+    /// Lets the fast path see the bounds, as far as it may use them.
+    pub(crate) fn publish(&mut self) {
+        let floor = self.bounds.floor;
+        let end = self.bounds.base + self.bounds.capacity as usize * 8;
+        let (bottom, sampling, limit) = match self.path {
+            FastPath::On => (floor, usize::MAX, end),
+            FastPath::Sampling => (usize::MAX, floor, end),
+            FastPath::Off => (usize::MAX, usize::MAX, 0),
+        };
+        self.magazine.bottom.store(bottom, Ordering::Relaxed);
+        self.sampling_bottom.store(sampling, Ordering::Relaxed);
+        self.magazine.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Lets the fast path of a signal handler take nothing, nor add to it, until the top is set and
+    /// the bounds are published. The owner has counted the entries.
+    pub(super) fn shut(&mut self) {
+        let close = |bottom: &AtomicUsize| bottom.store(usize::MAX, Ordering::Relaxed);
+        [&self.magazine.bottom, self.sampling_bottom]
+            .into_iter()
+            .for_each(close);
+        self.magazine.limit.store(0, Ordering::Relaxed);
+        // Release: not before the limit, for a handler must not push there.
+        self.magazine.top.store(no_entries(), Ordering::Release);
+    }
+
+    /// Says that the magazine, settled, holds `filled` entries.
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    /// - The array begins with that many blocks of the magazine's class, which nothing else holds.
+    pub(crate) unsafe fn set_filled(&mut self, filled: usize) {
+        let top = self.bounds.base + filled * 8;
+        self.magazine.top.store(top, Ordering::Release);
+    }
+
+    /// Moves the entries down to the array's start, and puts back a bottom that a drainer has
+    /// offered.
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    pub(crate) unsafe fn settle(&mut self) {
+        let filled = self.filled();
+        let (from, to) = (self.bounds.floor, self.bounds.base);
+        if from != to {
+            self.bounds.floor = to;
+            // SAFETY: both ranges lie in the array; the owner is in its slow path and drainers are
+            // locked out.
+            unsafe { ptr::copy(from as *const usize, to as *mut usize, filled) };
+            let top = to + filled * 8;
+            self.magazine.top.store(top, Ordering::Relaxed);
+        }
+        self.publish();
+    }
+
+    /// Gives the magazine, whose entries are settled, an array of `room` entries, into which the
+    /// entries are copied. Returns the old array and its room, if there was one. The fast path of a
+    /// signal handler finds the magazine empty meanwhile, and full until the bounds are
+    /// [published](Held::publish).
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    /// - The array is the caller's, of [`array_bytes`], and has room for the entries.
+    pub(crate) unsafe fn set_array(
+        &mut self,
+        array: NonNull<u8>,
+        room: usize,
+    ) -> Option<(NonNull<u8>, usize)> {
+        let filled = self.filled();
+        debug_assert!(filled <= room);
+        debug_assert_eq!(self.bounds.base, self.bounds.floor);
+        self.shut();
+        // SAFETY: the caller's promise: the guard and the room.
+        let base = unsafe {
+            array.cast::<usize>().write_bytes(0, GUARD);
+            array.cast::<usize>().add(GUARD)
+        };
+        let old = self.bounds.array();
+        let from = self.bounds.base as *const usize;
+        // SAFETY: the new array has room for the entries, which start at the old one's base.
+        unsafe { ptr::copy_nonoverlapping(from, base.as_ptr(), filled) };
+        self.bounds.base = base.as_ptr().addr();
+        self.bounds.floor = self.bounds.base;
+        self.bounds.room = room as u32;
+        // SAFETY: the entries were copied there.
+        unsafe { self.set_filled(filled) };
+        old
+    }
+
+    /// Takes the array of an empty magazine away, and how many entries it has room for.
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    pub(crate) unsafe fn take_array(&mut self) -> Option<(NonNull<u8>, usize)> {
+        debug_assert_eq!(self.filled(), 0);
+        let old = core::mem::replace(self.bounds, Bounds::none(no_entries()));
+        // A handler that frees finds the magazine full from here on, one that allocates finds it
+        // empty.
+        self.magazine.limit.store(0, Ordering::Relaxed);
+        self.magazine.top.store(no_entries(), Ordering::Relaxed);
+        self.publish();
+        old.array()
+    }
+
+    /// The blocks in the magazine, oldest first. Its owner may change an entry meanwhile by a store
+    /// of one word: each address was in the magazine, or is now.
+    pub fn blocks(&self) -> impl Iterator<Item = usize> + '_ {
+        let first = self.bounds.floor as *const plain::AtomicUsize;
+        // SAFETY: the array stays while the cache's lock is held, and has that many entries.
+        (0..self.filled())
+            .map(move |entry| unsafe { &*first.add(entry) }.load(plain::Ordering::Relaxed))
+    }
+
+    /// The block that has `above` newer ones over it, whatever the fast path may do.
+    fn below(&self, above: usize) -> Option<*mut u8> {
+        if self.filled() <= above {
+            return None;
+        }
+        let top = self.magazine.top.load(Ordering::Relaxed);
+        // SAFETY: an entry between floor and top.
+        Some(unsafe { *((top - 8 * (above + 1)) as *const *mut u8) })
+    }
+
+    /// Whether a block is one of the two newest ones: freed once more, it was freed twice. For the
+    /// owner, who alone changes these.
+    pub(crate) fn is_newest(&self, block: *mut u8) -> bool {
+        (0..2).any(|above| self.below(above) == Some(block))
+    }
+
+    /// The newest block if it lies again among the two below it: it was freed twice. For the owner,
+    /// who alone changes these.
+    pub(crate) fn repeated(&self) -> Option<*mut u8> {
+        let newest = self.below(0)?;
+        let is_below = (1..3).any(|above| self.below(above) == Some(newest));
+        is_below.then_some(newest)
+    }
+
+    /// Takes the newest block, whatever the fast path may do.
+    ///
+    /// # Safety
+    /// - The calling thread owns the cache, or no thread does and nothing else reaches it.
+    pub(crate) unsafe fn pop(&mut self) -> Option<*mut u8> {
+        let newest = self.below(0)?;
+        let top = self.magazine.top.load(Ordering::Relaxed) - 8;
+        self.magazine.top.store(top, Ordering::Relaxed);
+        Some(newest)
+    }
+
+    /// Adds a block, whatever the fast path may do; false if the magazine is full.
+    ///
+    /// # Safety
+    /// - As [`Held::pop`].
+    /// - `block` is a block of the magazine's class that nothing uses any more.
+    pub(crate) unsafe fn push(&mut self, block: *mut u8) -> bool {
+        let top = self.magazine.top.load(Ordering::Relaxed);
+        if top >= self.bounds.base + self.bounds.capacity as usize * 8 {
+            return false;
+        }
+        // SAFETY: below the capacity the array has room.
+        unsafe { *(top as *mut *mut u8) = block };
+        self.magazine.top.store(top + 8, Ordering::Release);
+        true
+    }
+
+    /// A drainer's first step: publishes a bottom that leaves the newest block to the owner. `None`
+    /// if there is nothing to take below it.
+    pub(crate) fn offer(&mut self) -> Option<usize> {
+        let bottom = self.to_offer()?;
+        match self.path {
+            FastPath::On => self.magazine.bottom.store(bottom, Ordering::Relaxed),
+            FastPath::Sampling => self.sampling_bottom.store(bottom, Ordering::Relaxed),
+            // The owner does nothing without the lock.
+            FastPath::Off => {}
+        }
+        Some(bottom)
+    }
+
+    fn to_offer(&self) -> Option<usize> {
+        let top = self.magazine.top.load(Ordering::Acquire);
+        top.checked_sub(8)
+            .filter(|&bottom| bottom > self.bounds.floor)
+    }
+
+    /// The bottom that a drainer offered and that has not been put back since; `None` if there is
+    /// none.
+    pub(crate) fn offered(&self) -> Option<usize> {
+        let bottom = match self.path {
+            FastPath::On => self.magazine.bottom.load(Ordering::Relaxed),
+            FastPath::Sampling => self.sampling_bottom.load(Ordering::Relaxed),
+            FastPath::Off => self.to_offer()?,
+        };
+        (bottom > self.bounds.floor).then_some(bottom)
+    }
+
+    /// A drainer's step after the heavy barrier: gives `take` the entries below the bottom that was
+    /// offered, if they are the drainer's. Returns how many.
+    ///
+    /// # Safety
+    /// - The owner has passed a full barrier since the bottom was offered.
+    pub(crate) unsafe fn collect(&mut self, take: impl FnOnce(&[usize])) -> usize {
+        let offered = self.offered();
+        match offered.filter(|&bottom| self.is_ceded(bottom)) {
+            Some(bottom) => {
+                // SAFETY: it was offered before the barrier, and the owner's top is above it.
+                let taken = unsafe { self.cede(bottom, take) };
+                self.guard_floor();
+                taken
+            }
+            None => 0,
+        }
+    }
+
+    /// Whether what lies below `bottom` is the drainer's.
+    pub(crate) fn is_ceded(&self, bottom: usize) -> bool {
+        self.magazine.top.load(Ordering::Acquire) > bottom
+    }
+
+    /// Gives `take` the entries from the floor to `bottom`, which is the floor from now on.
+    ///
+    /// # Safety
+    /// - `bottom` was offered before a full barrier of the owner, and is [ceded](Held::is_ceded).
+    pub(crate) unsafe fn cede(&mut self, bottom: usize, take: impl FnOnce(&[usize])) -> usize {
+        let (floor, count) = (self.bounds.floor, (bottom - self.bounds.floor) / 8);
+        self.bounds.floor = bottom;
+        // SAFETY: entries of the array below the published bottom: the owner does not touch them
+        // (see `drain`).
+        take(unsafe { core::slice::from_raw_parts(floor as *const usize, count) });
+        count
+    }
+
+    /// The entries of the array below the new floor went to a drainer: its last ones become the
+    /// guard.
+    pub(crate) fn guard_floor(&mut self) {
+        let floor = self.bounds.floor;
+        debug_assert!(floor > self.bounds.base);
+        // SAFETY: words of the array and its guard, which the owner only compares with.
+        unsafe { (floor as *mut usize).sub(GUARD).write_bytes(0, GUARD) };
+    }
+}

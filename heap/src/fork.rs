@@ -1,0 +1,207 @@
+//! What happens around a copy of the process: the C library's `fork`, and raw copies that the C
+//! frontend sees.
+//!
+//! Before the kernel copies, [`prepare`] brings the whole heap to rest ([`crate::os::fork`]). Then
+//! [`in_parent`] or [`in_child`] lets it go on. The child writes as little as it can, for most
+//! children soon `exec` or end: a lock that is free is not touched, and the child's board comes up
+//! on its first slow path.
+//!
+//! # What the child finds
+//!
+//! What its own thread was changing, when a handler of signals interrupted it and forked, it goes
+//! on changing: the lock stays held. Every other lock that is held it sets free, but for those of a
+//! thread that was about to fork in a handler, too: these stay held. Else the holder stood where it
+//! waited for another lock (the gate has waited for all others), and had this half done:
+//!
+//! | lock | half done | in the child |
+//! |---|---|---|
+//! | board | figures, or a board that is put up | that board goes with the parent's |
+//! | quarantine | a free of the oldest block | the block is lost |
+//! | profile | a region that is made | there is none |
+//! | pace | sampling switched, for some caches | the thread's cache follows the next switch |
+//! | step, draining | slabs to purge, blocks taken from caches | they are lost |
+//! | registry | nothing: the list is whole | only the thread's own cache is left in it |
+//! | a cache's | anything | its magazines are lost, and it is out of the list |
+//! | depot, metadata's depot, page heap | no holder waits | |
+//! | stacks | records of stacks that are made | they are lost |
+//! | committing | slices committed, not counted yet | they are committed again when they are needed |
+//! | purging | free pages set aside | they are lost |
+//!
+//! Lost is memory that the child neither uses nor gives back: at most some pieces of a few MiB,
+//! most of them not resident. A thread that was itself draining, or changing the list of caches,
+//! finds the other caches there when it goes on; those whose threads were changing them are [empty
+//! for it](crate::cache::thread_cache::Opened::abandon).
+//!
+//! `docs/decisions/0016-fork.md` has the measurements.
+
+use crate::base::sync::{AtomicBool, AtomicPtr, Ordering};
+use crate::cache::heap::HEAP;
+use crate::hook::instruments;
+use crate::os;
+use crate::os::fork::FORK;
+use crate::os::lock::Lock;
+use crate::os::pagemap_file::close_inherited as close_inherited_pagemap;
+use crate::os::{cgroup, process};
+use crate::reclaim::{start, thread};
+use core::ptr::null_mut;
+
+/// Who copies the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copier {
+    /// The C library's `fork`, which calls handlers.
+    CLibrary,
+    /// A system call. The C library knows nothing of it, so the child starts no thread.
+    Raw,
+}
+
+/// Registers the handlers. Early: handlers registered before these run while the heap is closed.
+pub(crate) fn register() {
+    os::process::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+/// The C library's lock on its list of streams, which its `fork` takes after all handlers.
+///
+/// A thread that holds it waits for streams (`fflush(NULL)`), and a thread that holds a stream
+/// allocates (`getline`). So it comes before every lock of the heap.
+#[derive(Debug)]
+pub struct StreamLock {
+    /// Whether the process has one thread: then `fork` does not take the lock. `None` where the C
+    /// library does not say.
+    pub is_single: fn() -> Option<bool>,
+    /// Takes the lock, for a fork.
+    pub take: fn(),
+    /// In the parent: gives back what the fork took, if it took it.
+    pub give_back: fn(),
+    /// In the child: the lock is free.
+    pub reset: fn(),
+}
+
+#[unsafe(link_section = "neap_fork")]
+static STREAMS: AtomicPtr<StreamLock> = AtomicPtr::new(null_mut());
+
+/// Sets the lock. Without it the C library has none that a fork has to take first.
+pub fn set_stream_lock(lock: &'static StreamLock) {
+    STREAMS.store(core::ptr::from_ref(lock).cast_mut(), Ordering::Release);
+}
+
+fn streams() -> Option<&'static StreamLock> {
+    // SAFETY: null, or a reference that `set_stream_lock` got.
+    unsafe { STREAMS.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether the process that forks has one thread. Then every lock that is held is that thread's.
+/// guarded by: [`FORK`]
+#[unsafe(link_section = "neap_fork")]
+static ALONE: AtomicBool = AtomicBool::new(false);
+
+/// Brings the heap to rest.
+///
+/// # Safety
+/// - Followed by [`in_parent`] or [`in_child`] with the same `copier`, on the same thread. Between
+///   them no thread is started.
+pub unsafe fn prepare(copier: Copier) {
+    thread::before_fork();
+    // Then the C library's fork takes its list of streams.
+    let (streams, single) = (
+        streams(),
+        streams().and_then(|streams| (streams.is_single)()),
+    );
+    let taken = streams.filter(|_| copier == Copier::CLibrary && single == Some(false));
+    let coming = taken.map(|_| FORK.note_coming());
+    if let Some(streams) = taken {
+        (streams.take)();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { FORK.begin() };
+    drop(coming);
+    let alone = streams.and_then(|streams| (streams.is_single)()) == Some(true);
+    ALONE.store(alone, Ordering::Relaxed);
+    if !alone {
+        each_lock(|lock| FORK.close(lock));
+    }
+}
+
+/// Visits all locks but those of caches, from the left of the order of locks to the right.
+fn each_lock(mut visit: impl FnMut(&Lock)) {
+    instruments().locks().iter().copied().for_each(&mut visit);
+    HEAP.each_lock(visit);
+}
+
+/// Lets the heap go on, in the process that was copied, or was not.
+///
+/// # Safety
+/// - [`prepare`] was called by this thread, with the same `copier`.
+pub unsafe fn in_parent(copier: Copier) {
+    // SAFETY: the caller's promise.
+    unsafe { FORK.in_parent() };
+    // Who copies past the C library has not taken it: another thread, which is about to fork, may
+    // have.
+    if let (Copier::CLibrary, Some(streams)) = (copier, streams()) {
+        (streams.give_back)();
+    }
+    thread::after_fork_in_parent();
+}
+
+/// Lets the heap go on in the copy, whose only thread this is.
+///
+/// # Safety
+/// - [`prepare`] was called by the thread that this one is the copy of.
+pub unsafe fn in_child(copier: Copier) {
+    // SAFETY: the caller's promise.
+    unsafe { FORK.in_child() };
+    // A lone thread left none behind, and the locks stand on a dozen pages.
+    if !ALONE.load(Ordering::Relaxed) {
+        each_lock(|lock| {
+            lock.free_if_whole();
+        });
+        // SAFETY: in the child, whose only thread this is.
+        unsafe { HEAP.after_fork_in_child() };
+    }
+    // Before the board, which only the process's own may put up.
+    thread::after_fork_in_child();
+    start::after_fork_in_child();
+    if copier == Copier::CLibrary {
+        // The C library knows of the fork, so the child may start a thread.
+        thread::note_process();
+        // Before anything takes the page heap's lock, which writes to the board.
+        instruments().after_fork_in_child();
+    }
+    process::set_memory_locked(false);
+    close_inherited_pagemap();
+    cgroup::forget_who_asks();
+    if let Some(streams) = streams() {
+        (streams.reset)();
+    }
+    // SAFETY: as above.
+    unsafe { FORK.end_in_child() };
+}
+
+/// Copies the process by `copy`, which returns 0 in the copy, and both times on the stack that it
+/// was called on.
+pub fn around(copy: impl FnOnce() -> i64) -> i64 {
+    // SAFETY: followed by one of the two below.
+    unsafe { prepare(Copier::Raw) };
+    let child = copy();
+    match child {
+        // SAFETY: prepared above, by the thread that this one is the copy of.
+        0 => unsafe { in_child(Copier::Raw) },
+        // SAFETY: prepared above.
+        _ => unsafe { in_parent(Copier::Raw) },
+    }
+    child
+}
+
+unsafe extern "C" fn before_fork() {
+    // SAFETY: the C library calls one of the two below next, on this thread or its copy.
+    unsafe { prepare(Copier::CLibrary) };
+}
+
+unsafe extern "C" fn after_fork_in_parent() {
+    // SAFETY: `before_fork` ran on this thread.
+    unsafe { in_parent(Copier::CLibrary) };
+}
+
+unsafe extern "C" fn after_fork_in_child() {
+    // SAFETY: `before_fork` ran on the thread that this one is the copy of.
+    unsafe { in_child(Copier::CLibrary) };
+}

@@ -1,0 +1,376 @@
+//! What happens once a process: options are read, fork is prepared for.
+//!
+//! Allocation does not wait for any of this: the first call may come from the dynamic loader,
+//! before any constructor. Options count from the constructor on.
+
+use crate::base::sync::{AtomicBool, AtomicU8, Ordering};
+use crate::cache::bounds::FastPath;
+use crate::cache::countdown::Counts;
+use crate::cache::heap::{HEAP, Mode};
+use crate::cache::machine;
+use crate::cache::thread_cache::{Cache, EMPTY};
+use crate::fork;
+use crate::hook;
+use crate::os::Os;
+use crate::os::abort::{Lossy, warn};
+use crate::os::file;
+use crate::os::linux::Linux;
+use crate::os::pagemap_file::forbid as forbid_pagemap;
+use crate::os::process;
+use crate::os::sandbox;
+use crate::os::{own_stack, thread};
+use crate::pages::{HugePolicy, Use};
+use crate::reclaim::thread as purge;
+use crate::slab::class::Class;
+use crate::slab::class_table;
+use core::ffi::{CStr, c_char};
+use core::ptr;
+use neap_shared::classes;
+use neap_shared::control::{self, Value};
+
+/// The frontend that owns this heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Frontend {
+    /// libneap.so.
+    C = 1,
+    /// A Rust program's own allocator.
+    Rust = 2,
+}
+
+#[unsafe(link_section = "neap_fork")]
+static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
+
+/// Sets the frontend. Without this call before the process [begins](begin), it is a Rust program's
+/// own allocator.
+pub fn set_frontend(frontend: Frontend) {
+    FRONTEND.store(frontend as u8, Ordering::Relaxed);
+}
+
+/// The frontend.
+pub fn frontend() -> Frontend {
+    match FRONTEND.load(Ordering::Relaxed) == Frontend::C as u8 {
+        true => Frontend::C,
+        false => Frontend::Rust,
+    }
+}
+
+/// Begins the process, once: reads the options, prepares for fork. `libneap.so` calls it from its
+/// constructor; in a Rust program the first call that needs a cache does, before `main`.
+///
+/// # Safety
+/// - `envp` is null (then nothing is done) or the process's environment, which no other thread
+///   changes meanwhile.
+pub unsafe fn begin(envp: *mut *mut c_char) {
+    if is_first(envp) {
+        // SAFETY: the caller's promise.
+        unsafe { begin_first(envp) };
+    }
+}
+
+/// [`begin`], in a call of the program's: on a stack of its own, for the caller's may be a
+/// coroutine's.
+///
+/// # Safety
+/// - As [`begin`].
+pub(crate) unsafe fn begin_on_the_way(envp: *mut *mut c_char) {
+    if is_first(envp) {
+        // SAFETY: the caller's promise.
+        own_stack::on_stack(|| unsafe { begin_first(envp) });
+    }
+}
+
+/// Whether there is an environment, and this is the first call with one.
+fn is_first(envp: *mut *mut c_char) -> bool {
+    #[unsafe(link_section = "neap_fork")]
+    static DONE: AtomicBool = AtomicBool::new(false);
+    !envp.is_null() && !DONE.swap(true, Ordering::Relaxed)
+}
+
+/// # Safety
+/// - As [`begin`]; for the first caller only.
+unsafe fn begin_first(envp: *mut *mut c_char) {
+    purge::note_process();
+    fork::register();
+    if !process::is_secure() {
+        // SAFETY: the caller's promise.
+        unsafe { apply_all(envp) };
+    }
+    // Last: with `NEAP_KERNEL_QUERIES=0` not even this.
+    sandbox::note_start();
+    // Now, while the process has one thread. A filter from before the start may kill for it.
+    if sandbox::started_free() {
+        thread::prepare_barrier();
+    }
+    hook::instruments().begin();
+}
+
+/// The calling thread's cache or sentinel.
+#[inline(always)]
+pub(crate) fn current() -> &'static Cache {
+    // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
+    unsafe { &*machine::slot() }
+}
+
+/// The thread's cache, made at the first need; `None` if there is none to be had.
+pub fn entered() -> Option<&'static Cache> {
+    let cache = current();
+    if ptr::eq(cache, &EMPTY) {
+        let entered = HEAP.enter();
+        // After it, for registering may allocate. SAFETY: the C library's own array; the process's
+        // first call comes before `main`, from one thread.
+        unsafe { begin_on_the_way(process::environment()) };
+        return entered;
+    }
+    Some(cache).filter(|cache| !cache.is_sentinel())
+}
+
+/// Begins the process, as the first allocation does, if no call has: reads the options, prepares
+/// for fork. What a program sets afterwards outranks its environment.
+pub fn initialize() {
+    let _ = entered();
+}
+
+/// Counts one call of `size` bytes, which a slab of `class` serves, or none.
+pub(crate) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>) {
+    Counts::bump(&cache.counts.allocations, 1);
+    Counts::bump(&cache.counts.requested, size as u64);
+    hook::instruments().requested(size, class);
+}
+
+/// The thread is started now, if it is wanted from the start on. The program has one thread, and
+/// none of its calls is under way.
+pub fn start_eagerly() {
+    let eager = purge::is_wanted_from_start() && purge::is_enabled();
+    if eager && entered().is_some() {
+        purge::start_thread();
+    }
+}
+
+/// From now on the kernel is asked nothing new: the program forbids itself system calls, or is
+/// about to, and knows nothing of ours. What is left are those that every allocator makes. In a
+/// child of `vfork` this is for the parent, too.
+pub fn ask_no_more() {
+    forbid_pagemap();
+    thread::forbid_barrier();
+    sandbox::forbid();
+    purge::disable();
+    // Asked once in a process, at the first large allocation: now, so that it is not later.
+    Linux.strict_commit();
+}
+
+/// Takes hold of the heap's address space, so that what the program maps before its first
+/// allocation cannot keep it from that.
+pub fn open() {
+    HEAP.pages.open();
+}
+
+/// Gives up the address space that is reserved and was never used.
+pub fn unreserve() {
+    HEAP.pages.unreserve();
+}
+
+/// Hears that the limit on the process's address space changed. In a child of `vfork`, which has
+/// limits of its own and its parent's memory, nothing is done.
+pub fn address_limit_changed() {
+    if purge::is_noted_process() {
+        HEAP.pages.address_limit_changed();
+    }
+}
+
+/// Notes that the program mapped something of its own over `bytes` bytes at `address`, or fills
+/// these pages itself. The spans of the blocks that it covers, which are the caller's, are mapped
+/// afresh when they are freed. Takes no lock.
+pub fn note_mapped_over(address: usize, bytes: usize) {
+    HEAP.pages.record_mapped_over(address, bytes);
+}
+
+/// What becomes of a variable.
+enum Fate {
+    /// It stays as it is.
+    Kept,
+    /// Its value, which begins here, is taken out. It was wrong, and that has been said: the
+    /// programs that this one starts inherit the variable, and would each say it again.
+    Emptied(usize),
+}
+
+/// Puts the options of an environment into force.
+///
+/// # Safety
+/// - `envp` is null or an array of C strings that ends in null and that no other thread uses
+///   meanwhile.
+unsafe fn apply_all(envp: *mut *mut c_char) {
+    let mut next = envp;
+    // SAFETY: the caller's promise; `next` never passes the null.
+    while !next.is_null() && unsafe { !(*next).is_null() } {
+        // SAFETY: as above.
+        let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
+        if entry.starts_with(control::PREFIX.as_bytes()) {
+            // SAFETY: as above.
+            let fate = unsafe { apply(envp, entry) };
+            // SAFETY: as above.
+            let string = unsafe { *next };
+            if let (Fate::Emptied(at), true) = (fate, process::is_of_the_kernel(string)) {
+                // SAFETY: within the string, of which no code has kept anything; on the stack,
+                // where the kernel wrote it.
+                unsafe { *string.add(at) = 0 };
+            }
+        }
+        // SAFETY: as above.
+        next = unsafe { next.add(1) };
+    }
+}
+
+/// Puts one `NEAP_*` variable into force, or warns of it.
+///
+/// # Safety
+/// - The process has one thread; `envp` is its environment, and has the entry.
+unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
+    let Some(equals) = entry.iter().position(|&byte| byte == b'=') else {
+        return Fate::Kept;
+    };
+    let (name, text) = (&entry[..equals], &entry[equals + 1..]);
+    let Some(option) = control::find(name) else {
+        // It may be another program's, so it stays: every process of ours tells of it.
+        warn_unknown(name);
+        return Fate::Kept;
+    };
+    // SAFETY: the caller's promise.
+    if name != option.env.as_bytes() && unsafe { is_set(envp, option.env) } {
+        return Fate::Kept;
+    }
+    match control::parse(option.kind, text) {
+        // SAFETY: the caller's promise.
+        Ok(value) => unsafe { set(option.name, value) },
+        Err(rejected) if !text.is_empty() => {
+            warn(format_args!(
+                "{}={} is ignored: {rejected}",
+                Lossy(name),
+                Lossy(text)
+            ));
+            return Fate::Emptied(equals + 1);
+        }
+        Err(_) => {}
+    }
+    Fate::Kept
+}
+
+/// Whether the environment has the variable `name`.
+///
+/// # Safety
+/// - As [`apply`].
+unsafe fn is_set(envp: *mut *mut c_char, name: &str) -> bool {
+    let mut next = envp;
+    // SAFETY: the environment is an array of C strings that ends in null.
+    while unsafe { !(*next).is_null() } {
+        // SAFETY: as above; not past the null.
+        let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
+        if entry
+            .strip_prefix(name.as_bytes())
+            .is_some_and(|rest| rest.starts_with(b"="))
+        {
+            return true;
+        }
+        // SAFETY: as above.
+        next = unsafe { next.add(1) };
+    }
+    false
+}
+
+fn warn_unknown(name: &[u8]) {
+    match control::nearest_variable(name) {
+        Some(near) => warn(format_args!(
+            "unknown option {}: is {near} meant?",
+            Lossy(name)
+        )),
+        None => warn(format_args!(
+            "unknown option {}: see `neap help run`",
+            Lossy(name)
+        )),
+    }
+}
+
+/// # Safety
+/// - As [`apply`].
+unsafe fn set(name: &str, value: Value<'_>) {
+    match (name, value) {
+        ("count", Value::Choice("1")) => switch(Mode::Counting),
+        ("check", Value::Choice("1")) => switch(Mode::Checking),
+        ("decay", Value::Millis(ms)) => HEAP.set_decay_ms(ms),
+        ("thread-cache", Value::Bytes(bytes)) => HEAP.budget.set_thread(bytes as usize),
+        ("cache", Value::Bytes(bytes)) => HEAP.budget.set_process(bytes as usize),
+        ("purge-thread", Value::Choice(word)) => purge::choose(word),
+        ("thp", Value::Choice(word)) => HEAP.pages.set_huge(match word {
+            "never" => HugePolicy::Never,
+            "always" => HugePolicy::Always,
+            _ => HugePolicy::Auto,
+        }),
+        ("limit-dirty", Value::Bytes(bytes)) => HEAP.pages.limits().set_dirty(bytes as usize),
+        ("limit", Value::Bytes(bytes)) => HEAP.pages.limits().set_hard(bytes as usize),
+        ("limit-soft", Value::Bytes(bytes)) => HEAP.pages.limits().set_soft(bytes as usize),
+        ("answer", Value::Choice("1")) => purge::want_from_start(),
+        // SAFETY: the caller's promise.
+        ("classes", Value::Path(path)) => unsafe { follow_classes(path) },
+        ("kernel-queries", Value::Choice("0")) => ask_no_more(),
+        // SAFETY: the caller's promise: one thread.
+        _ => unsafe { hook::instruments().set_option(name, value) },
+    }
+}
+
+/// Shuts the fast path off for the caches that exist and all to come. Checking outranks counting.
+fn switch(mode: Mode) {
+    if HEAP.mode() == Mode::Checking {
+        return;
+    }
+    HEAP.drain_all();
+    HEAP.set_mode(mode);
+    HEAP.registry
+        .for_each(|cache| cache.open().set_path(FastPath::Off));
+}
+
+const PATH_BYTES: usize = 4096;
+
+/// Puts the classes of a file into force, or says why not. Then those that are built in stay.
+///
+/// # Safety
+/// - The process has one thread.
+unsafe fn follow_classes(path: &[u8]) {
+    let ignored = |why: core::fmt::Arguments<'_>| {
+        warn(format_args!(
+            "NEAP_CLASSES={} is ignored: {why}",
+            Lossy(path)
+        ));
+    };
+    if frontend() != Frontend::C {
+        return ignored(format_args!(
+            "only libneap.so follows it, no program with Neap built in"
+        ));
+    }
+    if !is_untouched() {
+        return ignored(format_args!("blocks were handed out before it was read"));
+    }
+    let mut text = [0; classes::MOST_BYTES + 1];
+    let Some(read) = read_file(path, &mut text) else {
+        return ignored(format_args!("the file cannot be read"));
+    };
+    match classes::parse(&text[..read]) {
+        // SAFETY: no slab and no cache, just seen, and one thread by the caller's promise; it is
+        // libneap.so.
+        Ok(sizes) => unsafe { class_table::replace(sizes.list()) },
+        Err(rejected) => ignored(format_args!("{rejected}")),
+    }
+}
+
+/// Whether no thread has a cache or a block.
+fn is_untouched() -> bool {
+    let slabs = HEAP.pages.totals().by_use[Use::Slab as usize - 1].slices;
+    HEAP.registry.is_empty() && slabs == 0
+}
+
+fn read_file(path: &[u8], text: &mut [u8]) -> Option<usize> {
+    let mut name = [0; PATH_BYTES];
+    name[..PATH_BYTES - 1]
+        .get_mut(..path.len())?
+        .copy_from_slice(path);
+    file::read_file(CStr::from_bytes_until_nul(&name).ok()?, text)
+}

@@ -1,0 +1,278 @@
+//! Allocation: the fast path and its slow side.
+
+use crate::cache::heap::{HEAP, Known, Mode};
+use crate::cache::machine;
+use crate::cache::magazine::Tag;
+use crate::hook;
+use crate::init::{count_allocation, current, entered};
+use crate::reclaim::start::end_slow_path;
+use crate::slab::class::{Class, FRESH_BYTES, MAX_BLOCK, TABLE_BYTES};
+use crate::{free, large};
+use core::ptr;
+
+/// A block of at least `size` bytes at a multiple of 16; null when out of memory. A `size` of 0
+/// gives a block of its own.
+#[inline(always)]
+pub fn allocate(size: usize) -> *mut u8 {
+    match allocate_hit(size) {
+        Some(block) => block,
+        None => allocate_missed(size),
+    }
+}
+
+/// What [`allocate`] can serve from the calling thread's magazine alone, while the profiler samples
+/// or not, else `None`. For frontends that keep all else off their hot path.
+#[inline(always)]
+pub fn allocate_hit(size: usize) -> Option<*mut u8> {
+    let cache = current();
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    match unsafe { machine::pop_sized(cache, size) } {
+        // SAFETY: as above; tags by size are classes'.
+        None if size <= TABLE_BYTES => unsafe { machine::pop_sampling(cache, cache.tags[size]) },
+        hit => hit,
+    }
+}
+
+/// Which bytes of a block are to be zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// Those that were asked for.
+    Asked,
+    /// All that may be used.
+    Usable,
+}
+
+impl Extent {
+    fn bytes(self, size: usize, class: Class) -> usize {
+        match self {
+            Extent::Asked => size,
+            Extent::Usable => class.bytes(),
+        }
+    }
+}
+
+/// Like [`allocate`], all usable bytes zero, as the C library's `calloc` has it.
+#[inline]
+pub fn allocate_zeroed(size: usize) -> *mut u8 {
+    match allocate_zeroed_hit(size) {
+        Some(block) => block,
+        None => allocate_zeroed_missed(size),
+    }
+}
+
+/// What [`allocate_zeroed`] can serve from the calling thread's magazine alone, else `None`.
+#[inline(always)]
+pub fn allocate_zeroed_hit(size: usize) -> Option<*mut u8> {
+    let cache = current();
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    let block = unsafe { machine::pop_sized(cache, size) }?;
+    let bytes = cache.start(cache.tags[size]).bytes as usize;
+    // SAFETY: a fresh block of that many bytes.
+    unsafe { ptr::write_bytes(block, 0, bytes) };
+    Some(block)
+}
+
+/// [`allocate_zeroed`] after [`allocate_zeroed_hit`] had nothing.
+#[inline(never)]
+pub fn allocate_zeroed_missed(size: usize) -> *mut u8 {
+    if size >= FRESH_BYTES {
+        return allocate_layout_zeroed_large(size, 16, Extent::Usable);
+    }
+    zeroed(allocate(size), Class::serving(size).bytes())
+}
+
+/// A block of at least `size` bytes at a multiple of `align` (and of 16); null when out of memory.
+///
+/// # Panics
+/// In debug builds, if `align` is no power of two.
+#[inline]
+pub fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
+    debug_assert!(align.is_power_of_two());
+    if align > 16 {
+        return allocate_layout(size, align);
+    }
+    if size >= 16 {
+        return allocate(size);
+    }
+    // Not by its size: there may be a class of 8 bytes.
+    let class = Class::serving(16);
+    pop(Tag::of(class), class, size)
+}
+
+/// A block for a caller who states the alignment, so that 8 is enough where 8 is said.
+#[inline(always)]
+pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
+    if size <= TABLE_BYTES && align <= 16 {
+        if align <= 8 {
+            // Known to the compiler where the size is, so not looked up.
+            let class = Class::of_size_align8(size);
+            return pop(Tag::of(class), class, size);
+        }
+        let tag = current().tags[size];
+        return pop(tag, Class::serving(size), size);
+    }
+    allocate_layout_over_table(size, align)
+}
+
+/// Like [`allocate_layout`], the bytes zero.
+#[inline]
+pub fn allocate_layout_zeroed(size: usize, align: usize) -> *mut u8 {
+    if size < FRESH_BYTES && align < FRESH_BYTES {
+        return zeroed(allocate_layout(size, align), size);
+    }
+    allocate_layout_zeroed_large(size, align, Extent::Asked)
+}
+
+/// Zeroed blocks of sizes where it pays to know what is zero.
+#[inline(never)]
+fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *mut u8 {
+    let Some(class) = Class::of_layout(size, align) else {
+        return large::allocate_zeroed(size, align);
+    };
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    if let Some(block) = unsafe { machine::pop(current(), Tag::of(class)) } {
+        return zeroed(block, extent.bytes(size, class));
+    }
+    // A thread without a cache gets one by the slow path; the other modes have their own ways.
+    let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain || HEAP.is_sampling();
+    if simply || !HEAP.depots.next_is_fresh(class) {
+        return zeroed(allocate_sampling(size, class), extent.bytes(size, class));
+    }
+    match HEAP.take_known(class) {
+        (block, Known::Zero) => block,
+        (block, Known::Nothing) if !block.is_null() => zeroed(block, extent.bytes(size, class)),
+        _ => zeroed(allocate_slow(size, class), extent.bytes(size, class)),
+    }
+}
+
+/// Makes the first `bytes` bytes of a block zero.
+#[inline(always)]
+fn zeroed(block: *mut u8, bytes: usize) -> *mut u8 {
+    if !block.is_null() {
+        // SAFETY: a fresh block of at least that many bytes.
+        unsafe { ptr::write_bytes(block, 0, bytes) };
+    }
+    block
+}
+
+#[inline(always)]
+fn pop(tag: Tag, class: Class, size: usize) -> *mut u8 {
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    match unsafe { machine::pop(current(), tag) } {
+        Some(block) => block,
+        None => allocate_sampling(size, class),
+    }
+}
+
+/// [`allocate`] after [`allocate_hit`] had nothing.
+#[inline(never)]
+pub fn allocate_missed(size: usize) -> *mut u8 {
+    if size <= TABLE_BYTES {
+        return allocate_slow(size, Class::serving(size));
+    }
+    if size > MAX_BLOCK {
+        return large::allocate(size, 1);
+    }
+    let class = Class::serving(size);
+    pop(Tag::of(class), class, size)
+}
+
+/// The magazine is empty, or the profiler counts what it gives out.
+#[inline(never)]
+fn allocate_sampling(size: usize, class: Class) -> *mut u8 {
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    match unsafe { machine::pop_sampling(current(), Tag::of(class)) } {
+        Some(block) => block,
+        None => allocate_slow(size, class),
+    }
+}
+
+#[inline(never)]
+fn allocate_layout_over_table(size: usize, align: usize) -> *mut u8 {
+    match Class::of_layout(size, align) {
+        Some(class) => pop(Tag::of(class), class, size),
+        None => large::allocate(size, align),
+    }
+}
+
+/// The magazine is empty, or there is none.
+#[cold]
+#[inline(never)]
+fn allocate_slow(size: usize, class: Class) -> *mut u8 {
+    let block = match take(size, class) {
+        block if block.is_null() && HEAP.relieve(size) => take(size, class),
+        block => block,
+    };
+    let block = match block.is_null() {
+        true => take_larger(class),
+        false => block,
+    };
+    end_slow_path(0);
+    block
+}
+
+/// Where no slab of `class` can be made, a block of a larger class that has a free one is better
+/// than none. Its place is a multiple of all that a block of `class` is a multiple of.
+#[cold]
+fn take_larger(class: Class) -> *mut u8 {
+    if HEAP.mode() != Mode::Plain || HEAP.is_sampling() {
+        return ptr::null_mut();
+    }
+    larger(class, usize::MAX)
+}
+
+/// A block of a class larger than `class`, of at most `most` bytes, from a slab that has a free
+/// one.
+fn larger(class: Class, most: usize) -> *mut u8 {
+    let sizes = class.bytes() + 1..=most;
+    let larger = Class::all().filter(|other| sizes.contains(&other.bytes()));
+    let fitting = larger.filter(|other| other.alignment() >= class.alignment());
+    let mut blocks = fitting.map(|other| (HEAP.take_listed(other), other));
+    match blocks.find(|(block, _)| !block.is_null()) {
+        Some((block, other)) => {
+            free::sizes_are_loose();
+            let (held, beyond) = (class.bytes(), other.bytes() - class.bytes());
+            // `calloc` knows of `class` only, and all usable bytes of its blocks are zero.
+            // SAFETY: a fresh block of `other`.
+            unsafe { ptr::write_bytes(block.add(held), 0, beyond) };
+            block
+        }
+        None => ptr::null_mut(),
+    }
+}
+
+/// A block of an existing slab, at most [`SCANT_WASTE`] times as large, or else of a new slab.
+#[cold]
+fn take_scantily(class: Class) -> *mut u8 {
+    match HEAP.take_listed(class) {
+        block if block.is_null() => {}
+        block => return block,
+    }
+    match larger(class, class.bytes() * SCANT_WASTE) {
+        block if block.is_null() => HEAP.take_one(class),
+        block => block,
+    }
+}
+
+/// How many times as large as its class a block may be where writable memory is scant. A new slab
+/// would take 64 KiB.
+const SCANT_WASTE: usize = 8;
+
+fn take(size: usize, class: Class) -> *mut u8 {
+    let (cache, mode) = (entered(), HEAP.mode());
+    if let (Mode::Counting, Some(cache)) = (mode, cache) {
+        count_allocation(cache, size, Some(class));
+    }
+    if let (true, Some(cache)) = (HEAP.is_sampling(), cache)
+        && let Some(block) = hook::instruments().sample(cache, size, class)
+    {
+        return block;
+    }
+    match (mode, cache) {
+        (Mode::Checking, _) => HEAP.take_one(class),
+        (_, None) if HEAP.pages.is_scant() => take_scantily(class),
+        (_, None) => HEAP.take_one(class),
+        // SAFETY: the calling thread's own cache.
+        (Mode::Plain | Mode::Counting, Some(cache)) => unsafe { HEAP.refill(cache, class) },
+    }
+}

@@ -1,0 +1,64 @@
+//! What AArch64 needs in assembly; see `x86_64.rs`.
+
+use core::ffi::c_void;
+
+/// Calls `work(argument)` with the stack pointer at `top`. Debuggers and profilers step over the
+/// switch by the table that the directives make.
+///
+/// # Safety
+/// - Below `top`, a multiple of 16, there is stack enough for `work`, which no other thread uses.
+/// - `work` does not unwind, and may be called with `argument`.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn call_on(
+    top: *mut u8,
+    work: unsafe extern "C" fn(*mut c_void),
+    argument: *mut c_void,
+) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        "mov x29, sp",
+        ".cfi_def_cfa_register x29",
+        "mov sp, x0",
+        "mov x0, x2",
+        "blr x1",
+        "mov sp, x29",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_def_cfa sp, 0",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Calls the kernel. The negative number of an error, else the answer. Leaves `errno` alone.
+///
+/// # Safety
+/// - As the call of this number with these arguments; it neither makes a process nor a thread.
+pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isize {
+    let answer;
+    // SAFETY: the kernel changes one register, which is named, and what the caller allows.
+    unsafe {
+        core::arch::asm!(
+            "svc #0",
+            in("x8") number,
+            inlateout("x0") a as isize => answer,
+            in("x1") b,
+            in("x2") c,
+            in("x3") d,
+            options(nostack),
+        );
+    }
+    answer
+}
+
+/// Fills `bytes` bytes with zeros. The C library's `memset` is tuned for this architecture.
+///
+/// # Safety
+/// - The bytes are writable, and no other thread uses them.
+pub unsafe fn clear_streaming(start: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { start.write_bytes(0, bytes) };
+}

@@ -1,0 +1,291 @@
+//! The memory limits of the control group that the process is in, and the pressure that the kernel
+//! tells of.
+//!
+//! Both versions of control groups: 2 with `memory.max` and `memory.high`, 1 with
+//! `memory.limit_in_bytes`. A group's ancestors limit it, too: what counts is the one with the
+//! least room. What the group uses is its anonymous memory: pages of files go by themselves. See
+//! cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the
+//! kernel.
+
+use super::file::read_file;
+use crate::os::late::Late;
+use crate::os::lock::{FutexLock, Rank};
+use bytemuck::Zeroable;
+use core::ffi::CStr;
+
+/// The limit that leaves a group the least room, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLimit {
+    /// Most that the group may use.
+    pub limit: usize,
+    /// Anonymous memory that it uses.
+    pub used: usize,
+}
+
+impl GroupLimit {
+    fn room(&self) -> usize {
+        self.limit.saturating_sub(self.used)
+    }
+}
+
+/// Most bytes of a path of ours.
+const PATH_BYTES: usize = 1024;
+/// Most ancestors that are looked at.
+const MOST_LEVELS: usize = 16;
+/// A limit of version 1 from here on means none.
+const NO_LIMIT: usize = 1 << 60;
+
+/// How the files of one version are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    /// Where its groups are mounted on every system that Neap was seen on; mixed systems have the
+    /// second at a place of its own.
+    fn mounts(self) -> &'static [&'static [u8]] {
+        match self {
+            Version::One => &[b"/sys/fs/cgroup/memory"],
+            Version::Two => &[b"/sys/fs/cgroup", b"/sys/fs/cgroup/unified"],
+        }
+    }
+
+    fn limits(self) -> &'static [&'static [u8]] {
+        match self {
+            Version::One => &[b"/memory.limit_in_bytes"],
+            Version::Two => &[b"/memory.max", b"/memory.high"],
+        }
+    }
+
+    /// The line of `memory.stat` that tells what is used.
+    fn used(self) -> &'static [u8] {
+        match self {
+            Version::One => b"total_rss ",
+            Version::Two => b"anon ",
+        }
+    }
+}
+
+/// Room to read and to build paths in. Not on the stack, for the caller's may be a coroutine's.
+struct Work {
+    group: [u8; 2048],
+    path: Path,
+    text: [u8; 4096],
+}
+
+// SAFETY: integers only, and 0 is a value of each.
+unsafe impl Zeroable for Work {}
+
+/// Held by who is at the desk.
+#[unsafe(link_section = "neap_fork")]
+static ASKING: FutexLock = FutexLock::new(Rank::Apart);
+
+/// guarded by: [`ASKING`]
+static DESK: Late<Work> = Late::new();
+
+/// A path under construction, always with room for the 0 at its end.
+struct Path {
+    bytes: [u8; PATH_BYTES],
+    len: usize,
+}
+
+impl Path {
+    /// Makes it of these parts; `None` if they are too long.
+    fn set(&mut self, parts: &[&[u8]]) -> Option<&CStr> {
+        self.len = 0;
+        for part in parts {
+            let end = self.len + part.len();
+            let room = self.bytes[..PATH_BYTES - 1].get_mut(self.len..end)?;
+            room.copy_from_slice(part);
+            self.len = end;
+        }
+        self.bytes[self.len] = 0;
+        CStr::from_bytes_until_nul(&self.bytes).ok()
+    }
+}
+
+/// Nothing is known now: the process has no descriptor left, say, or another thread is asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unanswered;
+
+/// The limit that leaves the process's group the least room; `None` when there is no limit.
+pub fn group_limit() -> Result<Option<GroupLimit>, Unanswered> {
+    let _guard = ASKING.try_lock().ok_or(Unanswered)?;
+    let mut desk = DESK.open().ok_or(Unanswered)?;
+    // SAFETY: under the lock.
+    let Work { group, path, text } = unsafe { desk.as_mut() };
+    let read = read_file(c"/proc/self/cgroup", group).ok_or(Unanswered)?;
+    let mut tightest = |version| tightest(version, group_in(&group[..read], version)?, path, text);
+    let (two, one) = (tightest(Version::Two), tightest(Version::One));
+    let limits = [two, one].into_iter().flatten();
+    Ok(limits.min_by_key(GroupLimit::room))
+}
+
+/// In a fork's child: whoever was asking stayed in the parent.
+pub fn forget_who_asks() {
+    ASKING.free_if_left();
+}
+
+/// The group's path in `/proc/self/cgroup`: lines of `number:controllers:path`, version 2 without
+/// controllers.
+fn group_in(text: &[u8], version: Version) -> Option<&[u8]> {
+    text.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut fields = line.splitn(3, |&byte| byte == b':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let ours = match version {
+            Version::One => controllers
+                .split(|&byte| byte == b',')
+                .any(|name| name == b"memory"),
+            Version::Two => controllers.is_empty(),
+        };
+        ours.then_some(path)
+    })
+}
+
+/// The tightest limit of a group and its ancestors.
+fn tightest(
+    version: Version,
+    group: &[u8],
+    path: &mut Path,
+    text: &mut [u8],
+) -> Option<GroupLimit> {
+    let mut of_mount = |mount: &&[u8]| {
+        levels(group)
+            .take(MOST_LEVELS)
+            .filter_map(|level| limit_at(version, &[mount, level], path, text))
+            .min_by_key(GroupLimit::room)
+    };
+    version.mounts().iter().find_map(&mut of_mount)
+}
+
+/// A group's path, then its ancestors', up to the root, which is empty.
+fn levels(group: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let first = group.strip_suffix(b"/").unwrap_or(group);
+    core::iter::successors(Some(first), |path| {
+        let slash = path.iter().rposition(|&byte| byte == b'/')?;
+        Some(&path[..slash])
+    })
+}
+
+fn limit_at(
+    version: Version,
+    [mount, level]: &[&[u8]; 2],
+    path: &mut Path,
+    text: &mut [u8],
+) -> Option<GroupLimit> {
+    let mut number_in = |name: &&[u8]| {
+        let read = read_file(path.set(&[mount, level, name])?, text)?;
+        number(&text[..read])
+    };
+    let limit = version.limits().iter().filter_map(&mut number_in).min()?;
+    if limit >= NO_LIMIT {
+        return None;
+    }
+    let read = read_file(path.set(&[mount, level, b"/memory.stat"])?, text)?;
+    let used = line_of(&text[..read], version.used()).and_then(number)?;
+    Some(GroupLimit { limit, used })
+}
+
+/// What follows `name` in the line that begins with it.
+fn line_of<'t>(text: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
+    text.split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(name))
+}
+
+/// The number that a text begins with; `None` for anything else, as `max`.
+fn number(text: &[u8]) -> Option<usize> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    core::str::from_utf8(&text[..digits]).ok()?.parse().ok()
+}
+
+/// How much of the last ten seconds some task of the machine waited for memory, in hundredths of a
+/// percent; `None` where the kernel does not tell.
+pub fn memory_pressure() -> Option<usize> {
+    let mut text = [0; 256];
+    let read = read_file(c"/proc/pressure/memory", &mut text)?;
+    pressure_in(&text[..read])
+}
+
+fn pressure_in(text: &[u8]) -> Option<usize> {
+    let average = line_of(text, b"some avg10=")?;
+    let whole = number(average)?;
+    let point = average.iter().position(|&byte| byte == b'.')?;
+    let hundredths = number(average.get(point + 1..point + 3)?)?;
+    Some(whole * 100 + hundredths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::child::{Limit, succeeds};
+    use std::vec::Vec;
+
+    const MIXED: &[u8] = b"5:cpu,cpuacct:/a\n4:memory:/box/1\n0::/slice/app.scope\n";
+
+    #[test]
+    fn groups_are_found_by_version() {
+        assert_eq!(group_in(MIXED, Version::One), Some(&b"/box/1"[..]));
+        assert_eq!(
+            group_in(MIXED, Version::Two),
+            Some(&b"/slice/app.scope"[..])
+        );
+        assert_eq!(group_in(b"0::/\n", Version::One), None);
+    }
+
+    #[test]
+    fn levels_go_up_to_the_root() {
+        let up = |path: &'static [u8]| levels(path).collect::<Vec<_>>();
+        assert_eq!(up(b"/a/b"), [&b"/a/b"[..], b"/a", b""]);
+        assert_eq!(up(b"/"), [&b""[..]]);
+    }
+
+    #[test]
+    fn numbers_and_lines_are_read() {
+        assert_eq!(number(b"1048576\n"), Some(1 << 20));
+        assert_eq!(number(b"max\n"), None);
+        assert_eq!(line_of(b"file 1\nanon 77\n", b"anon "), Some(&b"77"[..]));
+    }
+
+    #[test]
+    fn pressure_is_in_hundredths_of_a_percent() {
+        let text =
+            b"some avg10=12.05 avg60=1.35 avg300=30.06 total=528116587\nfull avg10=0.00 avg60=0\n";
+        assert_eq!(pressure_in(text), Some(1205));
+        assert_eq!(pressure_in(b"nothing"), None);
+    }
+
+    #[test]
+    fn what_the_kernel_says_makes_sense() {
+        if let Ok(Some(told)) = group_limit() {
+            assert!(told.limit > 0 && told.used > 0);
+        }
+        assert!(memory_pressure().is_none_or(|share| share <= 10_000));
+    }
+
+    #[test]
+    fn without_a_descriptor_nothing_is_known() {
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        assert!(succeeds(Limit::None, || {
+            // SAFETY: reads one structure of ours; the child is on its own.
+            let limited = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) } == 0;
+            forget_who_asks();
+            limited && group_limit() == Err(Unanswered)
+        }));
+    }
+
+    #[test]
+    fn a_path_too_long_is_no_path() {
+        let mut path = Path {
+            bytes: [0; PATH_BYTES],
+            len: 0,
+        };
+        assert!(path.set(&[&[b'a'; 1000], &[b'b'; 23]]).is_some());
+        assert!(path.set(&[&[b'a'; 1000], &[b'b'; 24]]).is_none());
+        assert_eq!(path.set(&[b"/a", b"/b"]), Some(c"/a/b"));
+    }
+}

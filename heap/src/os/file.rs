@@ -1,0 +1,215 @@
+//! Files and descriptors.
+//!
+//! `malloc` and its kin are no cancellation points: a thread cancelled inside one would leave locks
+//! held, and memory that no code owns. So this file calls by number where the C library's function
+//! of the name is one (`open`, `read`, `write`, `close` …). `tests/layers.rs` keeps those
+//! functions out of this crate.
+//!
+//! Every public function keeps the caller's `errno`.
+
+use super::errno::{self, keep_errno};
+use core::ffi::{CStr, c_int, c_long, c_void};
+
+/// A second descriptor of the same file, numbered above those that programs use, closed by `exec`.
+pub fn duplicate(descriptor: i32) -> Option<i32> {
+    duplicate_above(descriptor, 200)
+}
+
+/// Like [`duplicate`], with a number of at least `least`.
+pub fn duplicate_above(descriptor: i32, least: i32) -> Option<i32> {
+    let second = keep_errno(|| control(descriptor, libc::F_DUPFD_CLOEXEC, least));
+    (second >= 0).then_some(second)
+}
+
+/// Writes all of `bytes` to `descriptor`; retries after interruptions and short writes. False on an
+/// error.
+pub fn write_all(descriptor: i32, mut bytes: &[u8]) -> bool {
+    keep_errno(|| {
+        while !bytes.is_empty() {
+            match sys_write(descriptor, bytes) {
+                written if written > 0 => bytes = &bytes[written as usize..],
+                written if written < 0 && errno::get() == libc::EINTR => {}
+                _ => return false,
+            }
+        }
+        true
+    })
+}
+
+/// Reads a small file into `buffer`. Returns the number of bytes read, or `None` if the file cannot
+/// be opened or read.
+pub fn read_file(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
+    keep_errno(|| {
+        let descriptor = open_read(path)?;
+        let read = sys_read(descriptor, buffer);
+        close(descriptor);
+        usize::try_from(read).ok()
+    })
+}
+
+/// Reads the next bytes; 0 at the end. `None` on an error.
+pub fn read_some(descriptor: i32, buffer: &mut [u8]) -> Option<usize> {
+    let read = keep_errno(|| sys_read(descriptor, buffer));
+    usize::try_from(read).ok()
+}
+
+/// Opens `path` for reading; `exec` closes the descriptor.
+pub fn open_read(path: &CStr) -> Option<i32> {
+    let descriptor = keep_errno(|| sys_open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0));
+    (descriptor >= 0).then_some(descriptor)
+}
+
+/// Whether `descriptor` refers to a file of `/proc`.
+pub fn is_proc(descriptor: i32) -> bool {
+    let mut system = core::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the buffer is as large as the kernel's answer.
+    keep_errno(|| unsafe { libc::fstatfs(descriptor, system.as_mut_ptr()) }) == 0
+        // SAFETY: the kernel filled it, and zeros are a valid value.
+        && unsafe { system.assume_init() }.f_type == libc::PROC_SUPER_MAGIC
+}
+
+/// Opens `path` for appending, creates it if necessary (mode 0644); `exec` closes the descriptor.
+pub fn open_append(path: &CStr) -> Option<i32> {
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+    let descriptor = keep_errno(|| sys_open(path, flags, 0o644));
+    (descriptor >= 0).then_some(descriptor)
+}
+
+/// Closes a descriptor that this layer opened.
+pub fn close(descriptor: i32) {
+    // An error loses no data, so it is ignored.
+    keep_errno(|| sys_close(descriptor));
+}
+
+/// The identity of an open file: device and inode. Tells whether a number is still ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// The device's number.
+    pub device: u64,
+    /// The inode's number.
+    pub inode: u64,
+}
+
+/// The file that `descriptor` refers to; `None` if it is closed.
+pub fn file_identity(descriptor: i32) -> Option<FileIdentity> {
+    // SAFETY: `identity` hands over a buffer as large as the kernel's answer.
+    identity(|status| unsafe { libc::fstat(descriptor, status) })
+}
+
+/// The file that `path` names now; `None` if there is none.
+pub fn path_identity(path: &CStr) -> Option<FileIdentity> {
+    // SAFETY: a C string; `identity` hands over a buffer as large as the kernel's answer.
+    identity(|status| unsafe { libc::stat(path.as_ptr(), status) })
+}
+
+fn identity(ask: impl FnOnce(*mut libc::stat) -> i32) -> Option<FileIdentity> {
+    let mut status = core::mem::MaybeUninit::<libc::stat>::uninit();
+    if keep_errno(|| ask(status.as_mut_ptr())) != 0 {
+        return None;
+    }
+    // SAFETY: the call returned 0, so it filled the buffer.
+    let status = unsafe { status.assume_init() };
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the fields' types differ between machines"
+    )]
+    Some(FileIdentity {
+        device: status.st_dev as u64,
+        inode: status.st_ino as u64,
+    })
+}
+
+/// `open(2)`.
+fn sys_open(path: &CStr, flags: c_int, mode: c_int) -> c_int {
+    // SAFETY: a C string and plain numbers.
+    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, mode) as c_int }
+}
+
+/// `close(2)`.
+fn sys_close(descriptor: c_int) {
+    // SAFETY: plain numbers.
+    unsafe { libc::syscall(libc::SYS_close, c_long::from(descriptor)) };
+}
+
+/// `read(2)`.
+fn sys_read(descriptor: c_int, buffer: &mut [u8]) -> isize {
+    let descriptor = c_long::from(descriptor);
+    // SAFETY: the buffer is writable for its length.
+    unsafe {
+        libc::syscall(
+            libc::SYS_read,
+            descriptor,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+        ) as isize
+    }
+}
+
+/// `pread(2)` of whole words.
+pub(super) fn read_words_at(descriptor: c_int, words: &mut [u64], offset: i64) -> isize {
+    let (descriptor, bytes) = (c_long::from(descriptor), size_of_val(words));
+    let buffer: *mut c_void = words.as_mut_ptr().cast();
+    // SAFETY: the words are writable, and any bits are one.
+    unsafe { libc::syscall(libc::SYS_pread64, descriptor, buffer, bytes, offset) as isize }
+}
+
+/// `write(2)`.
+fn sys_write(descriptor: c_int, bytes: &[u8]) -> isize {
+    let descriptor = c_long::from(descriptor);
+    // SAFETY: the bytes are readable for their length.
+    unsafe { libc::syscall(libc::SYS_write, descriptor, bytes.as_ptr(), bytes.len()) as isize }
+}
+
+/// `fcntl(2)` with a number.
+pub(super) fn control(descriptor: c_int, command: c_int, argument: c_int) -> c_int {
+    let [descriptor, command, argument] = [descriptor, command, argument].map(c_long::from);
+    // SAFETY: plain numbers.
+    unsafe { libc::syscall(libc::SYS_fcntl, descriptor, command, argument) as c_int }
+}
+
+/// `sendmsg(2)`.
+///
+/// # Safety
+/// - The message is valid, and what it points to.
+#[cfg(not(loom))]
+pub(super) unsafe fn send(socket: c_int, message: &libc::msghdr, flags: c_int) -> isize {
+    let (socket, flags) = (c_long::from(socket), c_long::from(flags));
+    let message = core::ptr::from_ref(message);
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_sendmsg, socket, message, flags) as isize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::process::process_id;
+    use super::*;
+
+    #[test]
+    fn descriptors_are_told_apart() {
+        let folder = std::env::temp_dir().join(std::format!("neap-file-{}", process_id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = std::ffi::CString::new(folder.join("log").to_str().unwrap()).unwrap();
+        let first = open_append(&path).unwrap();
+        assert!(write_all(first, b"one\n"));
+        let second = open_append(&path).unwrap();
+        assert!(write_all(second, b"two\n"));
+        assert_eq!(file_identity(first), file_identity(second));
+        assert_ne!(file_identity(first), file_identity(1));
+        close(first);
+        close(second);
+        let mut buffer = [0; 64];
+        let read = read_file(&path, &mut buffer).unwrap();
+        assert_eq!(&buffer[..read], b"one\ntwo\n");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn failures_keep_errno() {
+        errno::set(99);
+        assert!(!write_all(-1, b"x"));
+        assert_eq!(read_file(c"/nonexistent/file", &mut [0; 8]), None);
+        assert_eq!(open_append(c"/nonexistent/file"), None);
+        assert_eq!(file_identity(-1), None);
+        assert_eq!(errno::get(), 99);
+    }
+}

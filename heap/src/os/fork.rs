@@ -1,0 +1,232 @@
+//! A fork: while the kernel copies the process, no thread is inside the heap.
+//!
+//! A fork that took every lock would write to every page they stand on, and its child would pay a
+//! page fault for each of these. So a fork takes none. Every [lock](super::lock) has a
+//! [rank](Rank), and the [gate](super::gate) says up to which rank locks are closed:
+//!
+//! - A locker takes the lock's word, then looks at the gate. If the gate is closed for the lock's
+//!   rank, the locker steps back and waits until it opens.
+//! - A fork closes the gate for one rank after the other, from the left of the order of locks to
+//!   the right. After each step it waits until every lock of that rank is free.
+//!
+//! Both sides write, then read, sequentially consistent: one of them sees the other. A thread that
+//! holds a lock and waits for one to the right of it is never stopped by the gate, for the fork
+//! waits for the first before it closes the second.
+//!
+//! Some holders are no reason to wait:
+//!
+//! - The forking thread itself. It forks in a signal handler that interrupted the heap. The
+//!   operation goes on in both processes when the handler returns, and the lock stays held in both.
+//! - A thread that [waits](super::waits) for a lock of the forking thread, or for one whose holder
+//!   does. It cannot go on before the handler returns. A thread waits for a lock only where all
+//!   that it changes under others is whole.
+//! - A thread that is about to fork itself, in a handler that interrupted a change. Each of two
+//!   such forks would wait for the other. The copy holds half a change then, so its lock stays held
+//!   there.
+//!
+//! The kernel copies lock words as they are: those of threads that wait, and those of a locker that
+//! is about to step back. Their holders stayed in the parent, so the child [sets them
+//! free](FutexLock::free_if_whole).
+//!
+//! `testing/gate_models.rs` has the loom models.
+
+use super::gate::{GATE, Rank};
+use super::lock::FutexLock;
+use super::machine::me;
+use super::thread::{SignalMask, mask_signals};
+use super::waits::{Waiting, Waits};
+use crate::base::sync::UnsafeCell;
+
+/// How long a fork sleeps before it looks again, in ms: whether the holder waits in turn, and
+/// whether the wake-up went to a thread that the gate stops.
+const LOOK_MS: u64 = 1;
+
+/// Longer chains of waits are not followed: every lock in one stands to the right of the one
+/// before.
+const MOST_LINKS: usize = 16;
+
+/// A fork under way. Its words stand beside the gate's.
+pub struct Fork {
+    /// Held by the thread that forks.
+    whole: FutexLock,
+    /// The signals that the forking thread had masked. guarded by: whole
+    signals: UnsafeCell<SignalMask>,
+}
+
+// SAFETY: `signals` is reached only under `whole`.
+unsafe impl Sync for Fork {}
+
+/// The process's.
+#[unsafe(link_section = "neap_fork")]
+pub static FORK: Fork = Fork {
+    whole: FutexLock::new(Rank::Fork),
+    signals: UnsafeCell::new(SignalMask::NONE),
+};
+
+impl Fork {
+    /// The calling thread is about to begin a fork, and waits for a lock that another fork may
+    /// hold.
+    pub fn note_coming(&self) -> Waiting<'_> {
+        GATE.waits.note(&self.whole)
+    }
+
+    /// Begins a fork: masks signals, so that no handler forks within, and waits for another
+    /// thread's.
+    ///
+    /// # Safety
+    /// - Followed by [`Fork::in_parent`] or [`Fork::in_child`], on the same thread.
+    pub unsafe fn begin(&self) {
+        let signals = mask_signals(SignalMask::ALL);
+        core::mem::forget(self.whole.lock());
+        GATE.set_forker(me());
+        // SAFETY: the lock is held.
+        unsafe { *self.signals.get() = signals };
+    }
+
+    /// Closes the gate for the rank of `lock`, and waits until that is at rest. Called for every
+    /// lock, from the left of the order of locks to the right.
+    pub fn close(&self, lock: &FutexLock) {
+        debug_assert!(self.is_mine());
+        debug_assert!(GATE.level() <= lock.rank() as usize);
+        if GATE.level() != lock.rank() as usize {
+            GATE.close_to(lock.rank());
+        }
+        lock.await_rest();
+    }
+
+    /// Ends a fork, in the parent.
+    ///
+    /// # Safety
+    /// - [`Fork::begin`] was called by this thread.
+    pub unsafe fn in_parent(&self) {
+        debug_assert!(self.is_mine());
+        GATE.open_all();
+        // SAFETY: held since `begin`.
+        unsafe { self.give_up() };
+    }
+
+    /// Opens the gate in the child. What threads held that stayed in the parent is still to be
+    /// [set free](FutexLock::free_if_whole).
+    ///
+    /// # Safety
+    /// - [`Fork::begin`] was called by the thread that this one is the copy of.
+    /// - Followed by [`Fork::end_in_child`].
+    pub unsafe fn in_child(&self) {
+        debug_assert!(self.is_mine());
+        GATE.open_all();
+    }
+
+    /// Ends a fork, in the child: handlers of signals run from now on.
+    ///
+    /// # Safety
+    /// - As [`Fork::in_child`], which was called before.
+    pub unsafe fn end_in_child(&self) {
+        GATE.waits.keep_own();
+        // SAFETY: held since `begin`.
+        unsafe { self.give_up() };
+    }
+
+    /// Gives up the lock of forks, and lets handlers of signals run.
+    ///
+    /// # Safety
+    /// - The calling thread holds it.
+    unsafe fn give_up(&self) {
+        // SAFETY: the lock is held.
+        let signals = unsafe { *self.signals.get() };
+        GATE.set_forker(0);
+        // SAFETY: the caller's promise.
+        unsafe { self.whole.force_unlock() };
+        mask_signals(signals);
+    }
+
+    /// Whether the calling thread is within a fork.
+    pub fn is_mine(&self) -> bool {
+        GATE.is_forker()
+    }
+}
+
+impl FutexLock {
+    /// For a fork that has closed the lock's rank: waits until no thread that the fork has to wait
+    /// for holds it.
+    pub(super) fn await_rest(&self) {
+        while let Some(holder) = self.holder() {
+            if holder == me() || stuck(holder).is_some() {
+                return;
+            }
+            if self.sleep_while_held(Some(LOOK_MS)) {
+                // The wake-up may have been another sleeper's.
+                self.wake_one();
+            }
+        }
+    }
+
+    /// [`FutexLock::free_if_left`], unless the holder was interrupted in the middle of a change.
+    /// Then the lock stays held for good: the child may `exec`, or end.
+    pub fn free_if_whole(&self) -> bool {
+        let is_whole = |holder| stuck(holder) != Some(Stuck::Interrupted);
+        self.holder().is_some_and(is_whole) && self.free_if_left()
+    }
+}
+
+/// Why a thread cannot go on before a fork is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stuck {
+    /// It waits for a lock: what it changes is whole.
+    AtRest,
+    /// It is about to fork itself. If it holds locks, it does so in a handler that interrupted a
+    /// change.
+    Interrupted,
+}
+
+/// For a fork: why `thread` cannot go on before the calling thread gives a lock up, if so it
+/// is.
+fn stuck(thread: usize) -> Option<Stuck> {
+    GATE.waits
+        .while_kept(|waits| follow(waits, thread, MOST_LINKS))
+}
+
+/// Looks at every link twice, the last one first the second time. A thread that was stuck at the
+/// second look is stuck for good: it keeps its locks, and the threads that wait for them wait on.
+fn follow(waits: &Waits, thread: usize, links: usize) -> Option<Stuck> {
+    let is_forks = |lock: &&FutexLock| lock.rank() == Rank::Fork;
+    if awaited_by(waits, thread).any(|lock| is_forks(&lock)) {
+        return Some(
+            match awaited_by(waits, thread).all(|lock| is_forks(&lock)) {
+                true => Stuck::Interrupted,
+                false => Stuck::AtRest,
+            },
+        );
+    }
+    let lock = only_awaited_by(waits, thread)?;
+    let holder = lock.holder();
+    let holds = match holder {
+        Some(holder) if holder == me() => true,
+        Some(holder) => links > 0 && follow(waits, holder, links - 1).is_some(),
+        // The handler may have interrupted its thread between giving the lock up and the wake-up.
+        None => {
+            lock.wake_one();
+            false
+        }
+    };
+    let is_same = |now: &FutexLock| core::ptr::eq(now, lock);
+    let is_stuck =
+        holds && lock.holder() == holder && only_awaited_by(waits, thread).is_some_and(is_same);
+    is_stuck.then_some(Stuck::AtRest)
+}
+
+/// The lock that a thread waits for. `None` if it waits for none, or for two: a handler of
+/// signals runs on top of a wait.
+fn only_awaited_by(waits: &Waits, thread: usize) -> Option<&FutexLock> {
+    let mut locks = awaited_by(waits, thread);
+    let (lock, None) = (locks.next()?, locks.next()) else {
+        return None;
+    };
+    Some(lock)
+}
+
+/// The locks that a thread waits for. `waits` comes from [`Waits::while_kept`].
+fn awaited_by(waits: &Waits, thread: usize) -> impl Iterator<Item = &FutexLock> {
+    let locks = waits.awaited_by(thread);
+    // SAFETY: a lock that its waiter keeps in memory: it does not go on while the fork looks.
+    locks.filter_map(|lock| unsafe { lock.cast::<FutexLock>().as_ref() })
+}

@@ -1,0 +1,281 @@
+//! Mappings of memory that no file stands behind: made, removed, mapped afresh, and their pages
+//! moved.
+
+use super::process::{limit_of, now_ns};
+use super::{RemapError, errno, sandbox};
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
+/// How reserved memory is mapped.
+pub(super) const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+/// Anonymous memory. By number, for libneap.so has an `mmap` of its own, which watches the
+/// program's.
+///
+/// # Safety
+/// - As `mmap(2)`.
+pub(super) unsafe fn map(at: *mut c_void, bytes: usize, access: i32, flags: i32) -> *mut c_void {
+    let [access, flags, no_file] = [access, flags, -1].map(core::ffi::c_long::from);
+    // SAFETY: the caller's promise.
+    unsafe {
+        libc::syscall(libc::SYS_mmap, at, bytes, access, flags, no_file, 0usize) as *mut c_void
+    }
+}
+
+/// A mapping without access at an address of the kernel's choice.
+pub(super) fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
+    // SAFETY: a new mapping takes nothing from anybody.
+    let at = unsafe { map(core::ptr::null_mut(), bytes, libc::PROT_NONE, RESERVED) };
+    if at == libc::MAP_FAILED {
+        None
+    } else {
+        NonNull::new(at.cast())
+    }
+}
+
+/// Memory at the end of the program's heap, at a multiple of `align`. Readable and writable.
+pub(super) fn at_break(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    let more = libc::intptr_t::try_from(bytes.checked_add(align)?).ok()?;
+    // SAFETY: growing the heap takes nothing from others; the C library's own allocator expects
+    // gaps.
+    let start = unsafe { libc::sbrk(more) };
+    if start.addr() == usize::MAX {
+        return None;
+    }
+    NonNull::new(start.addr().next_multiple_of(align) as *mut u8)
+}
+
+/// What reserving this many bytes takes, in ns; `None` if it is refused.
+pub(super) fn price_ns(bytes: usize) -> Option<u64> {
+    let begin = now_ns();
+    let at = map_reserved(bytes)?;
+    let price = now_ns().saturating_sub(begin);
+    // SAFETY: mapped just above, and not shared.
+    unsafe { unmap(at.as_ptr(), bytes) };
+    Some(price)
+}
+
+/// Reserves at the last multiple of `align` before `near`, if that is free.
+pub(super) fn reserve_below(near: NonNull<u8>, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    let wish = near.as_ptr().map_addr(|at| at / align * align);
+    // SAFETY: a new mapping takes nothing from others: the address is a wish.
+    let at = unsafe { map(wish.cast(), bytes, libc::PROT_NONE, RESERVED) };
+    if at == libc::MAP_FAILED || at.cast() == wish {
+        return NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED);
+    }
+    // SAFETY: mapped just above, and not shared.
+    unsafe { unmap(at.cast(), bytes) };
+    None
+}
+
+/// Reserves more than asked, then gives back what stands before and after the aligned part.
+pub(super) fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Option<NonNull<u8>> {
+    let slack = align.checked_sub(page)?;
+    let start = map_reserved(bytes.checked_add(slack)?)?;
+    let before = (start.as_ptr() as usize).next_multiple_of(align) - start.as_ptr() as usize;
+    // SAFETY: `before <= slack`, so head, aligned part and tail are the whole mapping made above.
+    unsafe {
+        let base = start.add(before);
+        unmap(start.as_ptr(), before);
+        unmap(base.add(bytes).as_ptr(), slack - before);
+        Some(base)
+    }
+}
+
+/// A new page or more, all zero, that is all zero again in every child that has memory of its own.
+pub(super) fn map_wiped(bytes: usize) -> Option<NonNull<u8>> {
+    let at = map_reserved(bytes)?;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: mapped just above.
+    let ready = unsafe {
+        libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_WIPEONFORK) == 0
+            && libc::mprotect(at.as_ptr().cast(), bytes, access) == 0
+    };
+    if !ready {
+        // SAFETY: mapped just above, and not shared.
+        unsafe { unmap(at.as_ptr(), bytes) };
+    }
+    ready.then_some(at)
+}
+
+/// # Safety
+/// - The range is mapped by this layer and out of use, or empty.
+pub(super) unsafe fn unmap(at: *mut u8, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: the caller's promise.
+        unsafe { libc::munmap(at.cast(), bytes) };
+    }
+}
+
+/// Not in the `libc` crate for every C library.
+const MREMAP_DONTUNMAP: i32 = 4;
+
+/// As [`crate::os::Os::move_pages`].
+///
+/// # Safety
+/// - Both ranges are committed, `bytes` long, disjoint, and no other thread uses either.
+pub(super) unsafe fn move_pages(
+    from: NonNull<u8>,
+    to: NonNull<u8>,
+    bytes: usize,
+    page: usize,
+) -> Result<(), RemapError> {
+    // SAFETY: the caller's promise: committed, and no other thread uses it.
+    if is_limited() || !unsafe { is_one_mapping(from, bytes, page) } {
+        return Err(RemapError::Refused);
+    }
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
+    let (source, target): (*mut c_void, *mut c_void) = (from.as_ptr().cast(), to.as_ptr().cast());
+    // SAFETY: the caller's promise: both ranges are committed and disjoint, and no other thread
+    // uses them.
+    if unsafe { remap(source, bytes, bytes, flags, target) } != libc::MAP_FAILED {
+        return Ok(());
+    }
+    // EINVAL: before Linux 5.7 there is no such move, and nothing was done. Where the process has
+    // no mapping left, the kernel refuses before it looks at the target. A limit that was lowered
+    // since may have cost the target, and what is mapped there now may be another thread's.
+    let untouched = errno::get() == libc::EINVAL || !is_limited() && is_mapped(target, page);
+    // SAFETY: the caller's promise.
+    Err(unsafe { RemapError::refused_if(untouched || map_again(target, bytes)) })
+}
+
+/// Whether memory of the process is known to be limited. Over a limit that was lowered the kernel
+/// unmaps the target of a move, then refuses the move, and refuses to map anything there again. In
+/// a sandbox, which may kill for the question, the kernel is not asked.
+fn is_limited() -> bool {
+    let resources = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
+    !sandbox::is_forbidden() && resources.into_iter().any(|each| limit_of(each).is_some())
+}
+
+/// As [`crate::os::Os::renew`].
+///
+/// # Safety
+/// - The range is committed and no thread uses it.
+pub(super) unsafe fn renew(addr: NonNull<u8>, bytes: usize, page: usize) -> Result<(), RemapError> {
+    let (start, access): (*mut c_void, _) =
+        (addr.as_ptr().cast(), libc::PROT_READ | libc::PROT_WRITE);
+    let flags = RESERVED | libc::MAP_FIXED;
+    // SAFETY: the caller's promise: replaces memory of ours that no thread uses.
+    if unsafe { map(start, bytes, access, flags) } != libc::MAP_FAILED {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    Err(unsafe { RemapError::refused_if(is_mapped(start, page) || map_again(start, bytes)) })
+}
+
+/// By number, for libneap.so has an `mremap` of its own, which watches the program's.
+///
+/// # Safety
+/// - As `mremap(2)`.
+unsafe fn remap(
+    old: *mut c_void,
+    old_bytes: usize,
+    bytes: usize,
+    flags: i32,
+    new: *mut c_void,
+) -> *mut c_void {
+    let flags = core::ffi::c_long::from(flags);
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, bytes, flags, new) as *mut c_void }
+}
+
+/// Whether a range is one mapping of the kernel's, which is all that Linux before 6.17 can move. It
+/// must be known before: `MREMAP_FIXED` unmaps the target first and looks at the source then.
+/// Mappings part where pages were moved to, and where the program locked or advised its memory.
+///
+/// A growth that may not move fails for several mappings (`EFAULT`) before anything else is looked
+/// at, for one because what follows is mapped.
+///
+/// # Safety
+/// - The range is committed and no other thread uses it.
+unsafe fn is_one_mapping(from: NonNull<u8>, bytes: usize, page: usize) -> bool {
+    let start: *mut c_void = from.as_ptr().cast();
+    // SAFETY: changes nothing but where the address space beyond the range is free, and that is
+    // undone.
+    unsafe {
+        if remap(start, bytes, bytes + page, 0, start) == libc::MAP_FAILED {
+            return errno::get() == libc::ENOMEM || errno::get() == libc::EAGAIN;
+        }
+        unmap(from.as_ptr().add(bytes), page);
+    }
+    true
+}
+
+/// Whether the page at `start` is mapped. The kernel unmaps all of a range or nothing. An `mremap`
+/// to the same size would not tell: before Linux 5.16 it succeeds in a hole.
+fn is_mapped(start: *mut c_void, page: usize) -> bool {
+    // SAFETY: the advice is what each mapping of ours has already, so nothing changes.
+    unsafe { libc::madvise(start, page, libc::MADV_NORMAL) == 0 }
+}
+
+/// Commits a range again that the kernel unmapped. False if it refuses, or something is mapped
+/// there.
+///
+/// # Safety
+/// - The range was committed, and is the caller's.
+unsafe fn map_again(start: *mut c_void, bytes: usize) -> bool {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: replaces no mapping.
+    unsafe { map(start, bytes, access, RESERVED | libc::MAP_FIXED_NOREPLACE) == start }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::linux::Linux;
+    use super::*;
+    use crate::os::Os;
+
+    const BYTES: usize = 4 << 20;
+
+    fn reserved(align: usize) -> NonNull<u8> {
+        Linux.reserve(BYTES, align).unwrap()
+    }
+
+    #[test]
+    fn pages_of_one_mapping_move_and_of_several_stay() {
+        let base = reserved(1 << 21);
+        let (half, page) = (BYTES / 2, Linux.page_bytes());
+        // SAFETY: a reservation of ours, used by no other thread; the two halves are disjoint.
+        unsafe {
+            let target = base.add(half);
+            Linux.commit(base, BYTES).unwrap();
+            base.as_ptr().write_bytes(1, half);
+            assert!(is_one_mapping(base, half, page));
+            assert_eq!(Linux.move_pages(base, target, half), Ok(()));
+            assert_eq!([base.read(), target.add(half - 1).read()], [0, 1]);
+            base.as_ptr().write_bytes(2, half);
+            // A program may give advice for a part of its block.
+            let part = base.add(half / 2).as_ptr().cast();
+            assert_eq!(libc::madvise(part, page, libc::MADV_DONTFORK), 0);
+            assert_eq!(
+                Linux.move_pages(base, target, half),
+                Err(RemapError::Refused)
+            );
+            assert_eq!([base.read(), base.add(half - 1).read()], [2, 2]);
+            assert_eq!([target.read(), target.add(half - 1).read()], [1, 1]);
+            Linux.unmap(base, BYTES);
+        }
+    }
+
+    #[test]
+    fn the_target_of_a_failed_move_is_committed_again() {
+        let base = reserved(1 << 21);
+        let page = Linux.page_bytes();
+        let (first, second): (*mut c_void, *mut c_void) = (
+            base.as_ptr().cast(),
+            base.as_ptr().wrapping_add(page).cast(),
+        );
+        // SAFETY: a reservation of ours, used by no other thread.
+        unsafe {
+            Linux.commit(base, BYTES).unwrap();
+            base.as_ptr().write_bytes(1, 2 * page);
+            unmap(base.as_ptr(), page);
+            assert!(!is_mapped(first, page) && is_mapped(second, page));
+            assert!(map_again(first, page) && !map_again(second, page));
+            assert!(is_mapped(first, page));
+            assert_eq!([base.read(), base.add(page).read()], [0, 1]);
+            base.write(1);
+            Linux.unmap(base, BYTES);
+        }
+    }
+}

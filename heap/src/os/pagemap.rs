@@ -1,0 +1,333 @@
+//! Which pages of a range are populated: `PAGEMAP_SCAN` (Linux 6.7), else the pagemap file itself.
+//!
+//! A page is populated if it is present or swapped out; the shared page of zeros that reading maps
+//! is not, where the kernel tells it apart (`PAGEMAP_SCAN` does, the file does not).
+//! Documentation/admin-guide/mm/pagemap.rst of the kernel describes both.
+
+use super::{Backing, Populated, Unknown, file};
+use core::mem::MaybeUninit;
+
+/// `struct pm_scan_arg` of linux/fs.h.
+#[repr(C)]
+#[derive(Default)]
+struct Scan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    /// Where the kernel stopped; it fills this in.
+    walk_end: u64,
+    regions: u64,
+    most_regions: u64,
+    most_pages: u64,
+    inverted: u64,
+    all_of: u64,
+    any_of: u64,
+    returned: u64,
+}
+
+/// `struct page_region` of linux/fs.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// `PAGEMAP_SCAN`: `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<Scan>() as u64) << 16 | (b'f' as u64) << 8 | 16;
+
+const PRESENT: u64 = 1 << 3;
+const SWAPPED: u64 = 1 << 4;
+const ZERO_PAGE: u64 = 1 << 5;
+const HUGE: u64 = 1 << 6;
+
+/// Regions of one call: less than 1 KiB of stack, for the caller's may be a coroutine's.
+const MOST_REGIONS: usize = 24;
+
+/// Words read at once from the file, one a page: 1 KiB of stack.
+const MOST_WORDS: usize = 128;
+/// The bits of such a word that say "present" and "swapped".
+const WORD_PRESENT: u64 = 1 << 63;
+const WORD_SWAPPED: u64 = 1 << 62;
+
+/// How a pagemap is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By `PAGEMAP_SCAN`.
+    Scan,
+    /// By reading it.
+    Read,
+}
+
+/// Asks about all of a range.
+pub(super) fn ask(
+    number: i32,
+    way: Way,
+    start: usize,
+    end: usize,
+    page: usize,
+    visit: &mut impl FnMut(Populated),
+) -> Result<(), Unknown> {
+    let mut at = start;
+    while at < end {
+        let answered = match way {
+            Way::Scan => scan(number, at, end, visit),
+            Way::Read => read(number, at, end, page, visit),
+        };
+        at = answered.ok_or(Unknown { from: at })?;
+    }
+    Ok(())
+}
+
+/// Which way of asking tells the truth: that the page at `written` is populated and the one after
+/// it, which no code ever touched, is not. An emulator's pagemap may be about other addresses than
+/// ours, and tells neither.
+pub(super) fn truthful_way(number: i32, written: usize, page: usize) -> Option<Way> {
+    let is_true = |way: &Way| {
+        let (mut found, end) = (0, written + 2 * page);
+        let visit = &mut |run: Populated| {
+            // Both pages would be more than a page, the wrong one would start elsewhere.
+            found += run.bytes + run.start - written;
+        };
+        ask(number, *way, written, end, page, visit).is_ok() && found == page
+    };
+    [Way::Scan, Way::Read].into_iter().find(is_true)
+}
+
+/// Asks once. Returns up to where the kernel answered: more than `at`, at most `end`. Out of line,
+/// so that no other buffer shares its frame.
+#[inline(never)]
+fn scan(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -> Option<usize> {
+    let mut regions = [const { MaybeUninit::<Region>::uninit() }; MOST_REGIONS];
+    let mut scan = Scan {
+        size: size_of::<Scan>() as u64,
+        start: at as u64,
+        end: end as u64,
+        regions: regions.as_mut_ptr().addr() as u64,
+        most_regions: MOST_REGIONS as u64,
+        // Not the page of zeros, and one of the two others.
+        inverted: ZERO_PAGE,
+        all_of: ZERO_PAGE,
+        any_of: PRESENT | SWAPPED,
+        returned: SWAPPED | HUGE,
+        ..Scan::default()
+    };
+    // By number, for libneap.so has an `ioctl` of its own, which watches the program's. SAFETY: the
+    // kernel writes the struct and at most `most_regions` regions; both are ours. The descriptor
+    // was proven to be a pagemap, whose ioctl writes nothing else.
+    let count = unsafe { libc::syscall(libc::SYS_ioctl, number, PAGEMAP_SCAN, &mut scan) };
+    if count < 0 {
+        return None;
+    }
+    let found = regions.get(..count as usize)?;
+    for region in found {
+        // SAFETY: the kernel filled in as many as it returned.
+        visit(unsafe { region.assume_init() }.within(at, end)?);
+    }
+    let stopped = scan.walk_end as usize;
+    (at < stopped && stopped <= end).then_some(stopped)
+}
+
+impl Region {
+    fn within(&self, from: usize, to: usize) -> Option<Populated> {
+        let (start, end) = (self.start as usize, self.end as usize);
+        let backing = match self.categories {
+            swapped if swapped & SWAPPED != 0 => Backing::Swap,
+            huge if huge & HUGE != 0 => Backing::HugePage,
+            _ => Backing::Ram,
+        };
+        (from <= start && start < end && end <= to).then_some(Populated {
+            start,
+            bytes: end - start,
+            backing,
+        })
+    }
+}
+
+/// Reads the words of the next pages. Returns up to where. Out of line, as [`scan`].
+#[inline(never)]
+fn read(
+    number: i32,
+    at: usize,
+    end: usize,
+    page: usize,
+    visit: &mut impl FnMut(Populated),
+) -> Option<usize> {
+    let mut words = [0u64; MOST_WORDS];
+    let pages = ((end - at) / page).min(MOST_WORDS);
+    let offset = i64::try_from(at / page * size_of::<u64>()).ok()?;
+    let bytes = pages * size_of::<u64>();
+    let got = file::read_words_at(number, &mut words[..pages], offset);
+    if got != bytes as isize {
+        return None;
+    }
+    each_run(&words[..pages], at, page, visit);
+    Some(at + pages * page)
+}
+
+/// Calls `visit` with every run of pages whose words say the same.
+fn each_run(words: &[u64], at: usize, page: usize, visit: &mut impl FnMut(Populated)) {
+    let mut first = 0;
+    for run in words.chunk_by(|one, next| backing_of(*one) == backing_of(*next)) {
+        if let Some(backing) = backing_of(run[0]) {
+            visit(Populated {
+                start: at + first * page,
+                bytes: run.len() * page,
+                backing,
+            });
+        }
+        first += run.len();
+    }
+}
+
+fn backing_of(word: u64) -> Option<Backing> {
+    if word & WORD_SWAPPED != 0 {
+        Some(Backing::Swap)
+    } else {
+        (word & WORD_PRESENT != 0).then_some(Backing::Ram)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::child::{Limit, succeeds};
+    use super::super::linux::Linux;
+    use super::super::pagemap_file::{self, populated};
+    use super::*;
+    use crate::os::{Os, Purged};
+    use core::ptr::NonNull;
+    use std::vec::Vec;
+
+    const PAGES: usize = 2048;
+
+    /// Fresh memory, never to be huge.
+    fn memory() -> NonNull<u8> {
+        let bytes = PAGES * Linux.page_bytes();
+        let base = Linux.reserve(bytes, 1 << 21).unwrap();
+        // SAFETY: a reservation of ours.
+        unsafe {
+            Linux.commit(base, bytes).unwrap();
+            Linux.advise_huge(base, bytes, super::super::Huge::Avoid);
+        }
+        base
+    }
+
+    fn touch(base: NonNull<u8>, page: usize) {
+        // SAFETY: within the memory of `memory`.
+        unsafe { base.add(page * Linux.page_bytes()).write_volatile(1) };
+    }
+
+    /// Populated pages, by number.
+    fn asked(base: NonNull<u8>) -> Result<Vec<usize>, Unknown> {
+        let (page, mut found) = (Linux.page_bytes(), Vec::new());
+        let visit = |run: Populated| {
+            let first = (run.start - base.as_ptr().addr()) / page;
+            found.extend(first..first + run.bytes / page);
+        };
+        // SAFETY: the memory of `memory`.
+        unsafe { populated(base, PAGES * page, page, visit) }.map(|()| found)
+    }
+
+    #[test]
+    fn just_the_written_pages_are_populated() {
+        assert!(succeeds(Limit::None, || {
+            let base = memory();
+            assert_eq!(asked(base), Ok(std::vec![]));
+            // More runs than one call can tell.
+            let written: Vec<_> = (0..PAGES).filter(|page| page % 3 == 1).collect();
+            written.iter().for_each(|&page| touch(base, page));
+            assert_eq!(asked(base).as_ref(), Ok(&written));
+            (0..PAGES).for_each(|page| touch(base, page));
+            assert_eq!(asked(base), Ok((0..PAGES).collect()));
+            // SAFETY: memory of ours.
+            let purged = unsafe { Linux.purge(base, PAGES * Linux.page_bytes()) };
+            assert_eq!(purged, Purged::Zero);
+            asked(base) == Ok(std::vec![])
+        }));
+    }
+
+    #[test]
+    fn pages_only_read_are_not_populated_where_the_kernel_tells() {
+        assert!(succeeds(Limit::None, || {
+            let base = memory();
+            // SAFETY: memory of ours.
+            assert_eq!(unsafe { base.read_volatile() }, 0);
+            let way = pagemap_file::proven(Linux.page_bytes()).unwrap().way;
+            let answer = asked(base).unwrap();
+            answer.is_empty() || (way == Way::Read && answer == [0])
+        }));
+    }
+
+    #[test]
+    fn the_file_tells_the_same() {
+        assert!(succeeds(Limit::None, || {
+            let (base, page) = (memory(), Linux.page_bytes());
+            let written = [0, 7, 8, 511, 512, 513, PAGES - 1];
+            written.iter().for_each(|&page| touch(base, page));
+            let (start, mut found) = (base.as_ptr().addr(), Vec::new());
+            let visit = &mut |run: Populated| {
+                found.extend((0..run.bytes / page).map(|next| (run.start - start) / page + next));
+            };
+            let number = pagemap_file::proven(page).unwrap().number;
+            let answer = ask(number, Way::Read, start, start + PAGES * page, page, visit);
+            answer.is_ok() && found == written
+        }));
+    }
+
+    #[test]
+    fn a_file_that_does_not_tell_the_truth_is_seen() {
+        assert!(succeeds(Limit::None, || {
+            let (base, page) = (memory(), Linux.page_bytes());
+            let start = base.as_ptr().addr();
+            let number = pagemap_file::proven(page).unwrap().number;
+            assert_eq!(truthful_way(number, start, page), None, "nothing written");
+            touch(base, 0);
+            assert!(truthful_way(number, start, page).is_some());
+            touch(base, 1);
+            truthful_way(number, start, page).is_none()
+        }));
+    }
+
+    #[test]
+    fn a_swapped_page_counts() {
+        let words = [0, WORD_SWAPPED, WORD_PRESENT, WORD_PRESENT, 0];
+        let mut runs = Vec::new();
+        each_run(&words, 0x10000, 4096, &mut |run| runs.push(run));
+        let run = |start, bytes, backing| Populated {
+            start,
+            bytes,
+            backing,
+        };
+        assert_eq!(
+            runs,
+            [
+                run(0x11000, 4096, Backing::Swap),
+                run(0x12000, 8192, Backing::Ram)
+            ]
+        );
+        let region = Region {
+            start: 0x1000,
+            end: 0x2000,
+            categories: SWAPPED,
+        };
+        assert_eq!(
+            region.within(0x1000, 0x2000),
+            Some(run(0x1000, 4096, Backing::Swap))
+        );
+        assert_eq!(region.within(0x1000, 0x1800), None);
+    }
+
+    #[test]
+    fn a_forbidden_query_knows_nothing() {
+        assert!(succeeds(Limit::None, || {
+            let base = memory();
+            pagemap_file::forbid();
+            let unknown = Unknown {
+                from: base.as_ptr().addr(),
+            };
+            asked(base) == Err(unknown)
+        }));
+    }
+}

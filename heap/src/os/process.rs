@@ -1,0 +1,213 @@
+//! The process: its identity, environment, limits and clocks, and the machine that it runs on.
+//!
+//! Every function keeps the caller's `errno`.
+
+use super::arch::call;
+use super::errno::{self, keep_errno};
+use super::sandbox;
+use crate::base::sync::plain::{AtomicBool, Ordering};
+use core::ffi::{CStr, c_char};
+use core::mem::MaybeUninit;
+
+/// Registers handlers around `fork`: before, after in the parent, after in the child. False if the
+/// C library has no memory for them (it may allocate).
+pub fn at_fork(
+    before: unsafe extern "C" fn(),
+    in_parent: unsafe extern "C" fn(),
+    in_child: unsafe extern "C" fn(),
+) -> bool {
+    // SAFETY: the three are plain functions that live as long as the program.
+    keep_errno(|| unsafe {
+        libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) == 0
+    })
+}
+
+/// The process's ID.
+pub fn process_id() -> i32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { call(libc::SYS_getpid, [0; 4]) as i32 }
+}
+
+/// Whether a process with this ID exists.
+pub fn process_exists(id: i32) -> bool {
+    // SAFETY: plain numbers; signal 0 only checks that the process exists.
+    keep_errno(|| unsafe { libc::kill(id, 0) == 0 || errno::get() != libc::ESRCH })
+}
+
+/// Ends the process and all its threads, without exit handlers.
+pub fn exit_at_once(status: i32) -> ! {
+    loop {
+        // SAFETY: exit_group takes no pointers; it does not return.
+        unsafe { call(libc::SYS_exit_group, [status as usize, 0, 0, 0]) };
+    }
+}
+
+/// Most bytes that the kernel accepts for arguments and environment (three quarters of an 8 MiB
+/// stack), and its own words among them.
+const START_STRINGS: usize = (6 << 20) + (16 << 10);
+
+/// Whether the kernel wrote this string of the environment to the program's stack at its start.
+/// Other strings, which the program added, may be constants. The kernel's lie above sixteen random
+/// bytes, whose address it tells, by at most the length that it allows for strings.
+pub fn is_of_the_kernel(string: *const c_char) -> bool {
+    // SAFETY: getauxval takes no pointers.
+    let low = keep_errno(|| unsafe { libc::getauxval(libc::AT_RANDOM) }) as usize;
+    low != 0 && (low..low + START_STRINGS).contains(&string.addr())
+}
+
+/// Whether the process runs with more privileges than its caller (`AT_SECURE`).
+pub fn is_secure() -> bool {
+    // SAFETY: getauxval takes no pointers.
+    keep_errno(|| unsafe { libc::getauxval(libc::AT_SECURE) != 0 })
+}
+
+unsafe extern "C" {
+    static mut environ: *mut *mut c_char;
+    static program_invocation_short_name: *const c_char;
+}
+
+/// The process's environment; null before the C library has set it.
+pub fn environment() -> *mut *mut c_char {
+    // SAFETY: the C library's own variable, read as a plain word.
+    unsafe { environ }
+}
+
+/// The program's file name without its directory; empty if the C library does not know it yet.
+pub fn program_name() -> &'static [u8] {
+    // SAFETY: the C library's own variable: null or a C string that lives as long as the program.
+    unsafe {
+        let name = program_invocation_short_name;
+        if name.is_null() {
+            b""
+        } else {
+            CStr::from_ptr(name).to_bytes()
+        }
+    }
+}
+
+/// Monotonic time in ns.
+pub fn now_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Processor time of the calling thread in ns.
+pub fn processor_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// The time of day in ns since 1970.
+pub fn time_of_day_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the struct is a local variable; these clocks always exist.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The process's page faults so far: minor, then major.
+pub fn faults() -> [u64; 2] {
+    let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills the struct, and zeros are a valid value.
+    let usage = keep_errno(|| unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    });
+    [usage.ru_minflt as u64, usage.ru_majflt as u64]
+}
+
+pub(super) fn limit_of(resource: libc::__rlimit_resource_t) -> Option<usize> {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the buffer is ours; on a failure it stays "no limit".
+    keep_errno(|| unsafe { libc::getrlimit(resource, &mut limit) });
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
+}
+
+/// Whether the program locked its memory (`mlockall`). It wants no page fault later, so no page
+/// that it had once may go, neither by advice that works on locked memory nor by mapping afresh. Of
+/// a call past the library's own wrapper Neap learns range by range, for the kernel refuses
+/// `MADV_DONTNEED` there.
+static MEMORY_LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program is known to have locked its memory.
+#[inline]
+pub fn is_memory_locked() -> bool {
+    MEMORY_LOCKED.load(Ordering::Relaxed)
+}
+
+/// The program locked its memory, or unlocked it; or this process is the child of one that locked
+/// its own: locks are not inherited.
+pub fn set_memory_locked(locked: bool) {
+    // Writes only where it must: in a fork's child a write costs a page.
+    if is_memory_locked() != locked {
+        MEMORY_LOCKED.store(locked, Ordering::Relaxed);
+    }
+}
+
+/// The machine, as far as this process may use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hardware {
+    /// Bytes of RAM.
+    pub bytes: usize,
+    /// Processors that the process may run on.
+    pub processors: usize,
+}
+
+/// How large the machine is; `None` if it must not be asked, or refuses.
+pub fn hardware() -> Option<Hardware> {
+    if !sandbox::allows_more() {
+        return None;
+    }
+    keep_errno(|| {
+        Some(Hardware {
+            bytes: memory()?,
+            processors: processors()?,
+        })
+    })
+}
+
+fn memory() -> Option<usize> {
+    let mut info = MaybeUninit::<libc::sysinfo>::uninit();
+    // SAFETY: a buffer of the right size, which is filled when the call returns 0.
+    let info = unsafe { (libc::sysinfo(info.as_mut_ptr()) == 0).then(|| info.assume_init())? };
+    (info.totalram as usize).checked_mul(info.mem_unit as usize)
+}
+
+fn processors() -> Option<usize> {
+    let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
+    let bytes = size_of::<libc::cpu_set_t>();
+    // SAFETY: a buffer of that size, all of which was zeroed, which is valid.
+    let set = unsafe {
+        let failed = libc::sched_getaffinity(0, bytes, set.as_mut_ptr());
+        (failed == 0).then(|| set.assume_init())?
+    };
+    // SAFETY: counts the bits of the set.
+    usize::try_from(unsafe { libc::CPU_COUNT(&set) }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_knows_itself() {
+        assert_eq!(process_id() as u32, std::process::id());
+        assert!(!program_name().is_empty());
+        assert!(!is_secure());
+    }
+
+    #[test]
+    fn the_machine_has_memory_and_processors() {
+        let machine = hardware().expect("no sandbox here");
+        assert!(machine.bytes > 64 << 20);
+        assert!((1..=4096).contains(&machine.processors));
+    }
+}

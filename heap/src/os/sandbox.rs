@@ -1,0 +1,54 @@
+//! Whether the kernel may be asked what other allocators do not ask: a sandbox may kill for it.
+//!
+//! The program says so (an option, a system call that libneap.so sees), or it is noticed: a process
+//! that had no filter of system calls at its start and has one now entered a sandbox in a way that
+//! Neap did not see. A filter from before the start tells nothing: containers have one, and do not
+//! kill.
+
+use super::errno::keep_errno;
+use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};
+
+#[unsafe(link_section = "neap_fork")]
+static ALLOWED: AtomicBool = AtomicBool::new(true);
+/// The kernel's answer at the start; less than 0 until it is asked.
+static AT_START: AtomicI8 = AtomicI8::new(-1);
+
+/// `PR_GET_SECCOMP`: 0 without a filter. By number: libneap.so watches `prctl`.
+fn filters() -> i8 {
+    // SAFETY: no pointers.
+    keep_errno(|| unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_SECCOMP) as i8 })
+}
+
+/// The process starts.
+pub fn note_start() {
+    if !ALLOWED.load(Ordering::Relaxed) {
+        return;
+    }
+    AT_START.store(filters().max(0), Ordering::Relaxed);
+}
+
+/// Whether the process started under no filter, as far as is known. Makes no system call.
+pub fn started_free() -> bool {
+    AT_START.load(Ordering::Relaxed) == 0
+}
+
+/// From now on nothing is asked.
+pub fn forbid() {
+    ALLOWED.store(false, Ordering::Relaxed);
+}
+
+/// Whether [`forbid`] was called.
+pub fn is_forbidden() -> bool {
+    !ALLOWED.load(Ordering::Relaxed)
+}
+
+/// Whether more may be asked than memory: files read, threads started.
+pub fn allows_more() -> bool {
+    if !ALLOWED.load(Ordering::Relaxed) {
+        return false;
+    }
+    if AT_START.load(Ordering::Relaxed) == 0 && filters() != 0 {
+        forbid();
+    }
+    ALLOWED.load(Ordering::Relaxed)
+}

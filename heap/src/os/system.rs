@@ -1,0 +1,194 @@
+//! What Neap asks of an operating system.
+
+use core::ptr::NonNull;
+
+/// The kernel (or a limit) refused memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+/// Why pages were not moved, or a range not mapped afresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemapError {
+    /// The kernel refused. All ranges stay committed.
+    Refused,
+    /// The kernel refused, but had unmapped the target. Another thread may have mapped something
+    /// there since, so no one may use the target any more.
+    Lost,
+}
+
+impl RemapError {
+    /// What a refusal means for a target of which `kept` says whether it is committed still.
+    pub(super) fn refused_if(kept: bool) -> Self {
+        if kept { Self::Refused } else { Self::Lost }
+    }
+}
+
+/// The kernel knows no such guards, or not for this memory (locked, for one).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardRefused;
+
+/// What a purge left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purged {
+    /// The pages read as zero from now on.
+    Zero,
+    /// The kernel refused (locked memory …): contents unchanged or unknown.
+    MaybeDirty,
+}
+
+/// What the kernel is told about huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Huge {
+    /// `MADV_HUGEPAGE`.
+    Want,
+    /// `MADV_NOHUGEPAGE`.
+    Avoid,
+    /// Huge pages that are there become ordinary ones at once: else the parts of one that is given
+    /// back by parts stay the process's, whatever is said to be resident, until memory is short.
+    Split,
+}
+
+/// What stands behind populated pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// RAM.
+    Ram,
+    /// RAM, as a huge page.
+    HugePage,
+    /// Swap: touching them waits for a disk.
+    Swap,
+}
+
+/// A run of populated OS pages: not known to be zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Populated {
+    /// Address of the first.
+    pub start: usize,
+    /// Bytes of the run.
+    pub bytes: usize,
+    /// What stands behind them.
+    pub backing: Backing,
+}
+
+/// The kernel cannot say which pages are populated, from an address on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// Everything before it was told.
+    pub from: usize,
+}
+
+/// What Neap asks of an operating system. `Linux` is the real one; tests have a fake.
+///
+/// Addresses and lengths are multiples of [`Os::page_bytes`] unless said otherwise.
+pub trait Os: Sync {
+    /// Bytes in an OS page (4, 16 or 64 KiB), constant for the process.
+    fn page_bytes(&self) -> usize;
+    /// Reserves `bytes` of address space at a multiple of `align` (a power of two): no access, no
+    /// commit charge.
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
+    /// Gives a whole reservation back.
+    ///
+    /// # Safety
+    /// - `base` and `bytes` are exactly one earlier reservation that no thread uses any more.
+    unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize);
+    /// Like [`Os::reserve`], where no mapping can be added: by moving the end of the program's heap
+    /// (`brk`), which makes an existing mapping longer. The range is committed at once. Never given
+    /// back.
+    fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
+    /// Gives a part of a reservation back, for good.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation, and is neither in use nor will be.
+    unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize);
+    /// Whether reserved address space costs next to nothing. Not so under an emulator that notes
+    /// every page of it.
+    fn reserves_freely(&self) -> bool;
+    /// Makes a reserved range readable and writable; it reads as zero if it never was committed
+    /// since reserve or uncommit.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation.
+    unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+    /// Takes a range back to the state after `reserve`: contents lost, commit charge returned.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation and no thread uses it.
+    unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+    /// Gives the pages of a committed range back to the kernel; the range stays committed. Refused
+    /// where the program locked memory.
+    ///
+    /// # Safety
+    /// - The range is committed and no thread uses it.
+    unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged;
+    /// The same, locked or not.
+    ///
+    /// # Safety
+    /// - As [`Os::purge`].
+    unsafe fn purge_locked(&self, addr: NonNull<u8>, bytes: usize) -> Purged;
+    /// Whether the program is known to have locked all its memory: then no page may go.
+    fn is_locked(&self) -> bool;
+    /// Advises the kernel on huge pages for a range. Failure is not an error.
+    ///
+    /// # Safety
+    /// - The range lies in one reservation.
+    unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge);
+    /// Calls `visit` with every run of populated pages of a committed range, in the order of
+    /// addresses. All others read as zero.
+    ///
+    /// # Safety
+    /// - The range is committed.
+    unsafe fn populated(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        visit: impl FnMut(Populated),
+    ) -> Result<(), Unknown>;
+    /// Moves the pages of `from` to `to` without copying; `from` stays mapped and reads as zero. On
+    /// an error the contents of `from` are what they were.
+    ///
+    /// # Safety
+    /// - Both ranges are committed, `bytes` long, disjoint, and no other thread uses either.
+    unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), RemapError>;
+    /// Maps a committed range afresh: it stays committed and reads as zero, and its mapping can
+    /// merge with its neighbours'. On an error its contents are unknown.
+    ///
+    /// # Safety
+    /// - The range is committed and no thread uses it.
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError>;
+    /// Makes every access to a committed range fault, without a mapping of its own; its contents
+    /// are lost. [`Os::purge`] leaves it so. [`Os::populated`] tells of it as if it were in swap.
+    ///
+    /// # Safety
+    /// - The range is committed and no thread uses it.
+    unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused>;
+    /// Takes back what [`Os::install_guard`] did anywhere in a committed range; the guards' pages
+    /// read as zero. What is no guard stays what it is.
+    ///
+    /// # Safety
+    /// - The range is committed.
+    unsafe fn remove_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused>;
+    /// Makes every access to a committed range fault, by a mapping of its own. [`Os::commit`] takes
+    /// it back.
+    ///
+    /// # Safety
+    /// - The range is committed and no thread uses it.
+    unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory>;
+    /// How many mappings the process may have (`vm.max_map_count`).
+    fn most_mappings(&self) -> usize;
+    /// Monotonic time in ms, cheap and coarse.
+    fn now_ms(&self) -> u64;
+    /// Whether every commit is charged against a limit (`vm.overcommit_memory` = 2).
+    fn strict_commit(&self) -> bool;
+    /// `RLIMIT_AS` in bytes, if there is one.
+    fn address_limit(&self) -> Option<usize>;
+    /// Bytes of the process's address space that are mapped: what counts against that limit. `None`
+    /// when the kernel does not tell, or may not be asked.
+    fn mapped_bytes(&self) -> Option<usize>;
+    /// `RLIMIT_DATA` in bytes, if there is one: all writable private memory counts against it.
+    fn data_limit(&self) -> Option<usize>;
+}

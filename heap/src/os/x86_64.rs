@@ -1,0 +1,86 @@
+//! What x86-64 needs in assembly: the switch of stacks, and system calls by instructions of our
+//! own. A fork's child that only ends would pay a page fault for each part of the C library that
+//! it touches.
+
+use core::arch::x86_64::{__m128i, _mm_setzero_si128, _mm_sfence, _mm_stream_si128};
+use core::ffi::c_void;
+
+/// Calls `work(argument)` with the stack pointer at `top`. Debuggers and profilers step over the
+/// switch by the table that the directives make.
+///
+/// # Safety
+/// - Below `top`, a multiple of 16, there is stack enough for `work`, which no other thread uses.
+/// - `work` does not unwind, and may be called with `argument`.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn call_on(
+    top: *mut u8,
+    work: unsafe extern "C" fn(*mut c_void),
+    argument: *mut c_void,
+) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdi",
+        "mov rdi, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Calls the kernel. The negative number of an error, else the answer. Leaves `errno` alone.
+///
+/// # Safety
+/// - As the call of this number with these arguments; it neither makes a process nor a thread.
+pub(super) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> isize {
+    let answer;
+    // SAFETY: the kernel changes three registers, which are named, and what the caller allows.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => answer,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    answer
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Fills `bytes` bytes with zeros by stores that bypass the caches.
+///
+/// # Safety
+/// - The bytes are writable, and no other thread uses them.
+pub unsafe fn clear_streaming(start: *mut u8, bytes: usize) {
+    let head = start.align_offset(LINE).min(bytes);
+    let lines = (bytes - head) / LINE;
+    // SAFETY: head, lines and tail together are the caller's range, and the lines are aligned.
+    unsafe {
+        start.write_bytes(0, head);
+        let (zero, mut at) = (_mm_setzero_si128(), start.add(head).cast::<__m128i>());
+        for _ in 0..lines {
+            _mm_stream_si128(at, zero);
+            _mm_stream_si128(at.add(1), zero);
+            _mm_stream_si128(at.add(2), zero);
+            _mm_stream_si128(at.add(3), zero);
+            at = at.add(4);
+        }
+        // The block may go to another thread: order these stores before all that follow.
+        _mm_sfence();
+        at.cast::<u8>().write_bytes(0, bytes - head - lines * LINE);
+    }
+}

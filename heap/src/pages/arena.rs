@@ -1,0 +1,561 @@
+//! One reserved address range, its tables and its bits.
+//!
+//! ```text
+//! base                                             head                frontier
+//! | tags: 1 byte a slice | … | group 1 | group 0 | spans, without a gap | never used … |
+//!                                     |
+//!                                     GROUP_SLICES slices:
+//!                       commit bits | dirty masks | records | side entries | far side entries
+//! ```
+//!
+//! Groups run downwards from `head`, so that the first group and the first slices are neighbours
+//! and one system call commits both. Everything is committed as the frontier moves up.
+
+use super::span::{RECORD_BYTES, SpanRecord, State, Use, ZeroState};
+use crate::base::sync::UnsafeCell;
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::sync::plain::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use crate::base::units::{HUGE_SLICES, SLICE_BYTES, SLICE_SHIFT};
+use core::ops::Range;
+use core::ptr::NonNull;
+
+/// Most arenas of one heap.
+pub(super) const MAX_ARENAS: usize = 256;
+
+/// Slices whose metadata is committed together (fewer in an arena that has fewer).
+const GROUP_SLICES: usize = 1024;
+/// In an arena of this many slices (1 GiB) or more, the slices begin in the middle of 2 MiB. The
+/// slices and the end of the arena's tables then share a page of the kernel's page tables, and a
+/// fork copies one less.
+const AMPLE: usize = (1 << 30) / SLICE_BYTES;
+/// Smallest group: one word of commit bits needs no care for its end.
+const GROUP_MIN: usize = 64;
+
+/// Where everything stands in an arena. Never changes once the arena is published.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Address of slice 0.
+    pub(super) base: usize,
+    /// Slices in the reservation.
+    pub(super) slices: usize,
+    /// Leading slices that hold the tables.
+    pub(super) head: usize,
+    /// OS pages in a slice.
+    pub(super) pages_per_slice: usize,
+    group_shift: u32,
+    group_bytes: usize,
+    records_at: usize,
+    side_at: usize,
+    far_at: usize,
+    sides: Sides,
+}
+
+/// Bytes of the entries that a slice has beside the page heap's own, for its user; multiples of 64.
+#[derive(Clone, Copy, Debug)]
+pub struct Sides {
+    /// Of the one that stands close to its neighbours'.
+    pub near: usize,
+    /// Of the one that stands apart, for what few slices need.
+    pub far: usize,
+}
+
+impl Layout {
+    const EMPTY: Self = Self {
+        base: 0,
+        slices: 0,
+        head: 0,
+        pages_per_slice: 1,
+        group_shift: 0,
+        group_bytes: 0,
+        records_at: 0,
+        side_at: 0,
+        far_at: 0,
+        sides: Sides { near: 0, far: 0 },
+    };
+
+    /// How `slices` slices would be laid out, base still 0.
+    pub(super) fn plan(slices: usize, sides: Sides, page_bytes: usize) -> Self {
+        let group = slices.next_power_of_two().clamp(GROUP_MIN, GROUP_SLICES);
+        let masks_at = group / 8;
+        let records_at = (masks_at + 2 * group).next_multiple_of(RECORD_BYTES);
+        let side_at = records_at + RECORD_BYTES * group;
+        let far_at = side_at + sides.near * group;
+        let group_bytes = (far_at + sides.far * group).next_multiple_of(page_bytes);
+        let tags = slices.next_multiple_of(page_bytes);
+        let tables = tags + slices.div_ceil(group) * group_bytes;
+        let head = tables.div_ceil(SLICE_BYTES);
+        Self {
+            base: 0,
+            slices,
+            head: match slices >= AMPLE {
+                true => head.next_multiple_of(HUGE_SLICES) + HUGE_SLICES / 2,
+                false => head,
+            },
+            pages_per_slice: (SLICE_BYTES / page_bytes).max(1),
+            group_shift: group.trailing_zeros(),
+            group_bytes,
+            records_at,
+            side_at,
+            far_at,
+            sides,
+        }
+    }
+
+    /// The smallest plan with at least `usable` slices beside the tables; `None` beyond the address
+    /// space.
+    pub(super) fn plan_for(usable: usize, sides: Sides, page_bytes: usize) -> Option<Self> {
+        let mut plan = Self::plan(usable, sides, page_bytes);
+        while plan.slices - plan.head.min(plan.slices) < usable {
+            let slices = usable.checked_add(plan.head.max(plan.slices - usable + 1))?;
+            slices.checked_mul(SLICE_BYTES)?;
+            plan = Self::plan(slices, sides, page_bytes);
+        }
+        Some(plan)
+    }
+
+    /// The plan, laid out at `base`.
+    pub(super) fn at(self, base: usize) -> Self {
+        Self { base, ..self }
+    }
+
+    /// The addresses of the arena.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.base..self.base + (self.slices << SLICE_SHIFT)
+    }
+
+    /// Bytes in an OS page, as far as masks are concerned.
+    pub(super) fn page_bytes(&self) -> usize {
+        SLICE_BYTES / self.pages_per_slice
+    }
+
+    /// The mask of a slice all of whose pages may be dirty.
+    pub(super) fn full_mask(&self) -> u16 {
+        u16::MAX >> (16 - self.pages_per_slice)
+    }
+
+    /// Address of a slice.
+    pub(super) fn address(&self, index: usize) -> usize {
+        self.base + (index << SLICE_SHIFT)
+    }
+
+    /// First slice at or after `index` whose address is a multiple of `align_slices` slices.
+    pub(super) fn align_up(&self, index: usize, align_slices: usize) -> usize {
+        let first = self.base >> SLICE_SHIFT;
+        (first + index).next_multiple_of(align_slices) - first
+    }
+
+    /// Start address of the group with this number.
+    fn group_start(&self, group: usize) -> usize {
+        self.address(self.head) - (group + 1) * self.group_bytes
+    }
+
+    /// The group of a slice (its start address), and the slice's place in it.
+    fn group_of(&self, index: usize) -> (usize, usize) {
+        let slot = index - self.head;
+        (
+            self.group_start(slot >> self.group_shift),
+            slot & ((1 << self.group_shift) - 1),
+        )
+    }
+
+    /// The groups that slices below `index` need: how many, and the address of the last.
+    fn groups_below(&self, index: usize) -> (usize, usize) {
+        let count = (index - self.head).div_ceil(1 << self.group_shift);
+        (count, self.address(self.head) - count * self.group_bytes)
+    }
+
+    /// How many slices `count` groups serve, the head included.
+    fn served_by(&self, count: usize) -> usize {
+        (self.head + (count << self.group_shift)).min(self.slices)
+    }
+}
+
+/// A step of metadata to commit: the range, and the slices that are usable after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) address: usize,
+    pub(super) bytes: usize,
+    pub(super) slices: usize,
+}
+
+/// One reserved address range.
+///
+/// Invariant: `head <= frontier <= ready <= slices`, `frontier <= tagged`,
+/// `frontier <= end <= slices`; tags below `tagged` and group data of slices in `head..ready` are
+/// committed and never given back.
+#[derive(Debug)]
+pub struct Arena {
+    /// Written once, before `tagged` first becomes non-zero.
+    layout: UnsafeCell<Layout>,
+    /// Slices whose tag may be read; 0 before the arena is published. Written by the holder of
+    /// `committing`.
+    tagged: AtomicUsize,
+    /// Slices whose group data may be used. Written by the holder of `committing`.
+    ready: AtomicUsize,
+    /// The lowest slice that never was in a span. Written by the holder of `committing`, under the
+    /// heap's lock.
+    frontier: AtomicUsize,
+    /// Slices that may be used: all of the reservation, or as many as were left of it. Written
+    /// under the heap's lock.
+    end: AtomicUsize,
+}
+
+// SAFETY: `layout` is written once, by the holder of `committing`, before `tagged` is stored with
+// release order, and read only after `tagged` (or the heap's count of arenas) was seen non-zero
+// with acquire order.
+unsafe impl Sync for Arena {}
+// SAFETY: plain numbers and addresses, tied to no thread.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    pub(super) const fn new() -> Self {
+        Self {
+            layout: UnsafeCell::new(Layout::EMPTY),
+            tagged: AtomicUsize::new(0),
+            ready: AtomicUsize::new(0),
+            frontier: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+        }
+    }
+
+    /// Where everything stands.
+    pub(super) fn layout(&self) -> &Layout {
+        // SAFETY: written only by `prepare`, before any other thread can see this arena.
+        unsafe { &*self.layout.get() }
+    }
+
+    /// Fills in the layout of an arena that is not published yet.
+    ///
+    /// # Safety
+    /// - The caller holds `committing`, and the arena is not published.
+    pub(super) unsafe fn prepare(&self, layout: Layout) {
+        // SAFETY: no other thread can see this arena: the caller's promise.
+        unsafe { *self.layout.get() = layout };
+        self.ready.store(layout.head, Ordering::Relaxed);
+        self.frontier.store(layout.head, Ordering::Relaxed);
+        self.end.store(layout.slices, Ordering::Relaxed);
+    }
+
+    pub(super) fn tagged(&self) -> usize {
+        self.tagged.load(Ordering::Acquire)
+    }
+
+    pub(super) fn ready(&self) -> usize {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn frontier(&self) -> usize {
+        self.frontier.load(Ordering::Acquire)
+    }
+
+    /// The slice after the last one that may be used.
+    pub(super) fn end(&self) -> usize {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_end(&self, index: usize) {
+        self.end.store(index, Ordering::Relaxed);
+    }
+
+    /// Where the tables stand that slices below `index` need, and those that are committed: the end
+    /// address of the tags, and the address of the last group.
+    pub(super) fn tables(&self, index: usize) -> (usize, usize) {
+        let layout = self.layout();
+        let tags = self.tagged().max(index);
+        let (_, groups) = layout.groups_below(self.ready().max(index));
+        let tags_end = layout.base + tags.next_multiple_of(layout.page_bytes());
+        (tags_end.min(groups), groups)
+    }
+
+    pub(super) fn set_tagged(&self, slices: usize) {
+        self.tagged.store(slices, Ordering::Release);
+    }
+
+    pub(super) fn set_ready(&self, slices: usize) {
+        self.ready.store(slices, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_frontier(&self, index: usize) {
+        self.frontier.store(index, Ordering::Release);
+    }
+
+    /// What to commit so that tags of slices below `index` can be read; `None` when they can.
+    pub(super) fn tags_step(&self, index: usize) -> Option<Step> {
+        let layout = self.layout();
+        let tagged = self.tagged.load(Ordering::Relaxed);
+        if index <= tagged {
+            return None;
+        }
+        let page = layout.page_bytes();
+        // The table is bytes, so slices and bytes are one number; generous, for it costs nothing
+        // untouched.
+        let generous = index
+            .max(2 * tagged)
+            .max(layout.head + SLICE_BYTES)
+            .min(self.end());
+        let (from, to) = (
+            tagged.next_multiple_of(page),
+            generous.next_multiple_of(page),
+        );
+        Some(Step {
+            address: layout.base + from,
+            bytes: to - from,
+            slices: to.min(self.end()),
+        })
+    }
+
+    /// What to commit so that the group data of slices below `index` can be used; `None` when it
+    /// can.
+    pub(super) fn groups_step(&self, index: usize) -> Option<Step> {
+        let layout = self.layout();
+        if index <= self.ready() {
+            return None;
+        }
+        let (count, address) = layout.groups_below(index);
+        let (_, end) = layout.groups_below(self.ready());
+        Some(Step {
+            address,
+            bytes: end - address,
+            slices: layout.served_by(count),
+        })
+    }
+
+    /// The tag of a slice below `tagged`.
+    pub(super) fn tag(&self, index: usize) -> &AtomicU8 {
+        debug_assert!(index < self.tagged.load(Ordering::Relaxed));
+        // SAFETY: tags below `tagged` are committed for good; a byte of zeros is a valid atomic.
+        unsafe { &*((self.layout().base + index) as *const AtomicU8) }
+    }
+
+    /// The record of a slice in `head..ready`.
+    pub(super) fn record(&self, index: usize) -> &SpanRecord {
+        let (group, place) = self.group(index);
+        // SAFETY: group data below `ready` is committed for good; zeroed memory is a blank record.
+        unsafe {
+            &*((group + self.layout().records_at + place * RECORD_BYTES) as *const SpanRecord)
+        }
+    }
+
+    /// Sets a span's length, in its first record and its last.
+    pub(super) fn set_length(&self, first: &SpanRecord, slices: usize) {
+        first.slices.set(slices);
+        self.record(first.index.get() + slices - 1)
+            .back
+            .set(slices - 1);
+    }
+
+    /// The mask of OS pages that may be dirty, of a slice in `head..ready`.
+    pub(super) fn mask(&self, index: usize) -> &AtomicU16 {
+        let (group, place) = self.group(index);
+        let masks = group + (1 << self.layout().group_shift) / 8;
+        // SAFETY: group data below `ready` is committed for good; zeros are a valid atomic.
+        unsafe { &*((masks + 2 * place) as *const AtomicU16) }
+    }
+
+    /// The masks of the slices `from..to`, all in `head..ready`, in pieces as they stand in memory.
+    pub(super) fn masks(&self, from: usize, to: usize) -> impl Iterator<Item = &[AtomicU16]> {
+        let group_slices = 1 << self.layout().group_shift;
+        let mut at = from;
+        core::iter::from_fn(move || {
+            let (_, place) = (at < to).then(|| self.group(at))?;
+            let count = (group_slices - place).min(to - at);
+            let first: *const AtomicU16 = self.mask(at);
+            at += count;
+            // SAFETY: masks of one group stand side by side, and all are of slices below `ready`.
+            Some(unsafe { core::slice::from_raw_parts(first, count) })
+        })
+    }
+
+    /// The side entry of a slice in `head..ready`.
+    pub(super) fn side(&self, index: usize) -> NonNull<u8> {
+        let (group, place) = self.group(index);
+        let address = group + self.layout().side_at + place * self.layout().sides.near;
+        // SAFETY: an address within the arena is not null.
+        unsafe { NonNull::new_unchecked(address as *mut u8) }
+    }
+
+    /// The far side entry of a slice in `head..ready`.
+    pub(super) fn far_side(&self, index: usize) -> NonNull<u8> {
+        let (group, place) = self.group(index);
+        let address = group + self.layout().far_at + place * self.layout().sides.far;
+        // SAFETY: an address within the arena is not null.
+        unsafe { NonNull::new_unchecked(address as *mut u8) }
+    }
+
+    fn group(&self, index: usize) -> (usize, usize) {
+        debug_assert!(index >= self.layout().head && index < self.ready());
+        self.layout().group_of(index)
+    }
+
+    /// The word of commit bits with the bit of slice `index`, and the bit's number.
+    fn commit_word(&self, index: usize) -> (&AtomicU64, u32) {
+        let (group, place) = self.group(index);
+        // SAFETY: group data below `ready` is committed for good; zeros are a valid atomic.
+        let word = unsafe { &*((group + place / 64 * 8) as *const AtomicU64) };
+        (word, (place % 64) as u32)
+    }
+
+    /// The first slice in `from..to` that is in this state; `to` when there is none.
+    pub(super) fn find(&self, from: usize, to: usize, state: Commit) -> usize {
+        let mut index = from;
+        while index < to {
+            let (word, bit) = self.commit_word(index);
+            let word = word.load(Ordering::Relaxed);
+            let wanted = if state == Commit::Yes { word } else { !word } >> bit;
+            if wanted != 0 {
+                return (index + wanted.trailing_zeros() as usize).min(to);
+            }
+            index += 64 - bit as usize;
+        }
+        to
+    }
+
+    /// Sets whether the slices `from..to` are committed. Returns how many changed.
+    pub(super) fn set_commit(&self, from: usize, to: usize, state: Commit) -> usize {
+        let (mut index, mut changed) = (from, 0);
+        while index < to {
+            let (word, bit) = self.commit_word(index);
+            let span = (64 - bit as usize).min(to - index);
+            let bits = (u64::MAX >> (64 - span)) << bit;
+            let old = word.load(Ordering::Relaxed);
+            let new = if state == Commit::Yes {
+                old | bits
+            } else {
+                old & !bits
+            };
+            word.store(new, Ordering::Relaxed);
+            changed += (old ^ new).count_ones() as usize;
+            index += span;
+        }
+        changed
+    }
+}
+
+/// Whether a slice is backed by the kernel's promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Commit {
+    /// Readable and writable.
+    Yes,
+    /// Only reserved.
+    No,
+}
+
+/// One slice of an arena, found by an address in it.
+///
+/// Every method may be called for any slice. What it answers about a span is certain only while the
+/// caller holds that span; else it is stale at worst.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceRef<'h> {
+    pub(super) arena: &'h Arena,
+    pub(super) index: usize,
+}
+
+impl SliceRef<'_> {
+    /// The tag that its user gave the span that starts here; 0 for every other slice.
+    #[inline]
+    pub fn tag(&self) -> u8 {
+        self.arena.tag(self.index).load(Relaxed)
+    }
+
+    /// Tags the span that starts here. Taken away again when the span is freed.
+    ///
+    /// # Safety
+    /// - The span is in use and the caller's, and what `tag` says of its blocks is true.
+    #[inline]
+    pub unsafe fn set_tag(&self, tag: u8) {
+        debug_assert!(tag == 0 || self.use_().is_some());
+        self.arena.tag(self.index).store(tag, Relaxed);
+    }
+
+    /// Takes the tag away. Of several callers at once, one gets it and the others 0.
+    #[inline]
+    pub fn take_tag(&self) -> u8 {
+        self.arena.tag(self.index).swap(0, Relaxed)
+    }
+
+    /// The slice's entry in the side table, [`super::Sides::near`] bytes long. All zero until its
+    /// user writes to it; the page heap never does, not even between two spans. Only for slices of
+    /// a span, of today or before.
+    #[inline]
+    pub fn side(&self) -> NonNull<u8> {
+        self.arena.side(self.index)
+    }
+
+    /// The entry that stands apart, [`super::Sides::far`] bytes long.
+    pub fn far_side(&self) -> NonNull<u8> {
+        self.arena.far_side(self.index)
+    }
+
+    /// The user's pointer for the span in use that starts here. Of other spans, and before it is
+    /// set, null or a pointer to 64 bytes of Neap's own tables. Only for slices of a span, of today
+    /// or before.
+    #[inline]
+    pub fn user_data(&self) -> *mut u8 {
+        self.record().user_data()
+    }
+
+    /// Sets the user's pointer for the span in use that starts here. Unlike the side table it costs
+    /// no memory.
+    ///
+    /// # Safety
+    /// - The span is in use and the caller's: the word is a link of a queue in a free span.
+    /// - `pointer` is null, or points to what every reader of such a span expects.
+    #[inline]
+    pub unsafe fn set_user_data(&self, pointer: *mut u8) {
+        debug_assert!(self.use_().is_some());
+        // SAFETY: the caller's promise.
+        unsafe { self.record().set_user_data(pointer) };
+    }
+
+    /// Address of the slice.
+    #[inline]
+    pub fn slice_base(&self) -> usize {
+        self.arena.layout().address(self.index)
+    }
+
+    /// What the span that starts here is used for; `None` if none in use does.
+    pub fn use_(&self) -> Option<Use> {
+        self.used().map(|(_, use_)| use_)
+    }
+
+    /// Slices of the span in use that starts here, else 0.
+    pub fn slices(&self) -> usize {
+        self.used().map_or(0, |(record, _)| record.slices.get())
+    }
+
+    /// Bytes asked for of the span in use that starts here, else 0.
+    pub fn bytes(&self) -> usize {
+        self.used().map_or(0, |(record, _)| record.bytes())
+    }
+
+    /// Which OS pages of the slice that starts this span may hold old data, the lowest page in the
+    /// lowest bit. While the span is in use: as it was when the span was given out. All ones
+    /// outside of spans.
+    pub fn dirty_mask(&self) -> u16 {
+        if self.has_record() && self.record().zero_state() == ZeroState::PerPage {
+            self.arena.mask(self.index).load(Relaxed)
+        } else {
+            u16::MAX
+        }
+    }
+
+    /// The record of a slice that a span has or had.
+    pub(super) fn record(&self) -> &SpanRecord {
+        self.arena.record(self.index)
+    }
+
+    fn has_record(&self) -> bool {
+        self.index >= self.arena.layout().head && self.index < self.arena.frontier()
+    }
+
+    fn used(&self) -> Option<(&SpanRecord, Use)> {
+        if !self.has_record() {
+            return None;
+        }
+        let record = self.arena.record(self.index);
+        match record.state() {
+            State::Used(use_) => Some((record, use_)),
+            State::Free | State::Aside | State::Blank => None,
+        }
+    }
+}

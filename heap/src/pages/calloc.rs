@@ -1,0 +1,321 @@
+//! How `calloc` makes a span zero without touching what is zero.
+//!
+//! Pages that the zero state calls zero are left alone. Of the others, short runs are written. For
+//! long ones the kernel is asked which pages are populated, and only those are written, in place:
+//! that costs a twentieth of faulting them in again. Pages in swap are purged, for writing would
+//! first read them. Where the kernel does not tell, long runs are purged. `docs/zero.md` has the
+//! measurements behind the numbers.
+
+use super::heap::PageHeap;
+use super::predictor::{Occupancy, ProbePages, ProbeStep, Run};
+use super::span::ZeroState;
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::os::{self, Backing, Os, Populated, Purged, Unknown};
+use core::ptr::NonNull;
+
+/// Runs shorter than this are written: asking costs as much.
+const LEAST_ASKED: usize = 128 << 10;
+
+/// Runs at most this long are written without a query where all recent queries led to a write: for
+/// each populated page, a query costs a quarter to three fifths of a write. Longer runs have
+/// [`ProbePages`].
+const MOST_UNASKED: usize = 1 << 20;
+
+/// Where the kernel does not tell, runs at most this long are written: no more is paged in for
+/// nothing. Longer ones are purged.
+const MOST_WRITTEN: usize = 4 << 20;
+
+/// From this many bytes on, stores bypass the caches. The block is larger than they are, so plain
+/// stores would only evict other data. Measured in `docs/zero.md`.
+const STREAMED: usize = 64 << 20;
+
+/// Fills `bytes` bytes with zeros.
+///
+/// # Safety
+/// - The bytes are writable, and no other thread uses them.
+unsafe fn clear(start: *mut u8, bytes: usize) {
+    if bytes < STREAMED {
+        // SAFETY: the caller's promise.
+        unsafe { start.write_bytes(0, bytes) };
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { os::clear_streaming(start, bytes) };
+    }
+}
+
+/// What was populated in a run.
+struct Scan {
+    samples: ProbePages,
+    bytes: usize,
+    /// How many of the samples.
+    sampled: usize,
+    /// Whether a huge page was among them: purging a part of one would split it.
+    huge: bool,
+}
+
+impl Scan {
+    /// Whether the samples, purged a while ago, are populated so much less than the rest of `whole`
+    /// bytes that the program cannot be using the rest.
+    fn is_idle(&self, whole: usize) -> bool {
+        self.sampled * 4 * whole <= self.samples.count() * self.bytes
+    }
+
+    /// Whether most of the samples are populated where the rest is: only then can they tell
+    /// anything later.
+    fn is_telling(&self, whole: usize) -> bool {
+        !self.huge && self.sampled * 2 * whole >= self.samples.count() * self.bytes
+    }
+}
+
+impl<O: Os> PageHeap<O> {
+    /// Makes the first `bytes` bytes of a span just given out zero.
+    ///
+    /// # Safety
+    /// - `base` is the first byte of a span in use, the caller's, at least `bytes` long and unused
+    ///   so far.
+    pub unsafe fn zero_dirty(&self, base: NonNull<u8>, bytes: usize) {
+        let start = base.as_ptr().addr();
+        let Some(place) = self.locate(start) else {
+            return;
+        };
+        let mut done = 0;
+        let mut zero = |offset, bytes| {
+            let start = start + offset;
+            // SAFETY: within the span: the caller's promise.
+            done += unsafe { self.zero_run(Run { start, bytes }) };
+        };
+        match place.record().zero_state() {
+            ZeroState::PerPage => place.arena.each_dirty_run(place.record(), bytes, zero),
+            ZeroState::AllDirty => zero(0, bytes),
+        }
+        self.zeroing.spared.fetch_add(bytes - done, Relaxed);
+    }
+
+    /// Counts `bytes` bytes that were requested as zero and known to be.
+    pub fn count_known_zero(&self, bytes: usize) {
+        self.zeroing.spared.fetch_add(bytes, Relaxed);
+    }
+
+    /// Makes a run zero that may be dirty. Returns how many bytes were written or purged.
+    ///
+    /// # Safety
+    /// - The run lies in a span in use, unused so far.
+    unsafe fn zero_run(&self, run: Run) -> usize {
+        // SAFETY: the caller's promise, each time.
+        unsafe {
+            if run.bytes < LEAST_ASKED {
+                return self.write(run);
+            }
+            match self.predictor.expected(run.bytes) {
+                Occupancy::None if self.give_back(run) => run.bytes,
+                Occupancy::All if self.seems_full(run) => self.write(run),
+                _ => self.ask(run),
+            }
+        }
+    }
+
+    /// Writes zeros to the populated pages of a run.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn ask(&self, run: Run) -> usize {
+        let mut scan = Scan {
+            samples: ProbePages::of(run, self.os.page_bytes()),
+            bytes: 0,
+            sampled: 0,
+            huge: false,
+        };
+        let visit = |found: Populated| {
+            let part = run.clip(found.start, found.bytes);
+            scan.bytes += found.bytes;
+            scan.sampled += scan.samples.among(part);
+            scan.huge |= found.backing == Backing::HugePage;
+            // SAFETY: a part of the run: the caller's promise.
+            unsafe { self.zero_populated(part, found.backing) };
+        };
+        // SAFETY: the caller's promise, each time.
+        unsafe {
+            match self.populated(run, visit) {
+                Ok(()) => self.learn(run, &scan),
+                Err(unknown) => scan.bytes += self.zero_unknown(run, unknown),
+            }
+        }
+        scan.bytes.min(run.bytes)
+    }
+
+    /// Asks the kernel about a run and the rest of its last page.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn populated(&self, run: Run, visit: impl FnMut(Populated)) -> Result<(), Unknown> {
+        let Some(start) = NonNull::new(run.start as *mut u8) else {
+            return Ok(());
+        };
+        // SAFETY: the caller's promise: spans in use are committed, and hold whole pages.
+        let answer = unsafe { self.os.populated(start, self.whole_pages(run), visit) };
+        // A kernel that could not tell about the first page was most likely not queried at all.
+        let asked = !matches!(answer, Err(Unknown { from }) if from == run.start);
+        self.zeroing.asked.fetch_add(usize::from(asked), Relaxed);
+        answer
+    }
+
+    fn whole_pages(&self, run: Run) -> usize {
+        run.bytes.next_multiple_of(self.os.page_bytes())
+    }
+
+    /// Remembers what was found in a run, which is zero now. Now and then purges its samples; all
+    /// of it, if those of the last time tell that the program does not use it, so that it is not
+    /// written again and again.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn learn(&self, run: Run, scan: &Scan) {
+        let whole = self.whole_pages(run);
+        let finding = match scan.bytes {
+            0 => Occupancy::None,
+            all if all == whole => Occupancy::All,
+            _ => Occupancy::Some,
+        };
+        self.predictor.record(run.bytes, finding);
+        if scan.bytes <= MOST_UNASKED {
+            return;
+        }
+        // SAFETY: the caller's promise; a refused purge leaves zeros as well.
+        unsafe {
+            match self.predictor.next_step(run.bytes) {
+                ProbeStep::Judge => self.judge(run, scan.is_idle(whole)),
+                ProbeStep::Probe if scan.is_telling(whole) => self.probe(run, scan.samples),
+                ProbeStep::Probe | ProbeStep::Wait => {}
+            }
+        }
+    }
+
+    /// Purges a run that is idle, and was so often enough.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn judge(&self, run: Run, idle: bool) {
+        if !idle {
+            self.predictor.record_use(run.bytes);
+        } else if self.predictor.record_idle(run.bytes) {
+            // SAFETY: the caller's promise.
+            unsafe { self.give_back(run) };
+        }
+    }
+
+    /// Purges the samples of a run.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn probe(&self, run: Run, samples: ProbePages) {
+        self.predictor.record_probe(run.bytes);
+        for page in samples.pages() {
+            // SAFETY: a part of the run: the caller's promise.
+            unsafe { self.give_back(page) };
+        }
+    }
+
+    /// Whether a run that is expected to be full seems to be. Wrong at most about holes between two
+    /// samples.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn seems_full(&self, run: Run) -> bool {
+        if run.bytes <= MOST_UNASKED {
+            return true;
+        }
+        let is_full = |slice: Run| {
+            let mut found = 0;
+            // SAFETY: a part of the run: the caller's promise.
+            let known = unsafe { self.populated(slice, |run| found += run.bytes) };
+            known.is_ok() && found == slice.bytes
+        };
+        ProbePages::of(run, self.os.page_bytes())
+            .slices()
+            .all(is_full)
+    }
+
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn zero_populated(&self, run: Run, backing: Backing) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if backing != Backing::Swap || !self.give_back(run) {
+                self.write(run);
+            }
+        }
+    }
+
+    /// Makes zero what the kernel does not tell about: a long run by a purge, which costs little
+    /// where nothing was touched, while writing would page in all of it.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn zero_unknown(&self, run: Run, unknown: Unknown) -> usize {
+        self.zeroing.unknown.fetch_add(1, Relaxed);
+        let rest = run.clip(unknown.from, usize::MAX - unknown.from);
+        // SAFETY: a part of the run: the caller's promise.
+        unsafe {
+            if rest.bytes <= MOST_WRITTEN || !self.give_back(rest) {
+                self.write(rest);
+            }
+        }
+        rest.bytes
+    }
+
+    /// Gives the pages of a run back to the kernel, the rest of its last page included. False if it
+    /// refused.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn give_back(&self, run: Run) -> bool {
+        let bytes = self.whole_pages(run);
+        let Some(start) = NonNull::new(run.start as *mut u8) else {
+            return false;
+        };
+        // SAFETY: the caller's promise; the end of the last page is not in use either.
+        let purged = unsafe { self.os.purge(start, bytes) } == Purged::Zero;
+        if purged {
+            self.zeroing.purged.fetch_add(bytes, Relaxed);
+        }
+        purged
+    }
+
+    /// # Safety
+    /// - As [`PageHeap::zero_run`].
+    unsafe fn write(&self, run: Run) -> usize {
+        // SAFETY: the caller's promise: committed, and no other thread's.
+        unsafe { clear(run.start as *mut u8, run.bytes) };
+        self.zeroing.written.fetch_add(run.bytes, Relaxed);
+        run.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_and_no_other_is_cleared() {
+        for (from, to) in [(0, 0), (1, 2), (15, 17), (16, 80), (3, 4093), (64, 4096)] {
+            let mut memory = [7u8; 4096 + 64];
+            // SAFETY: within the array.
+            unsafe { os::clear_streaming(memory.as_mut_ptr().add(from), to - from) };
+            let cleared = |index: usize| (from..to).contains(&index);
+            let right = |(index, &byte): (usize, &u8)| (byte == 0) == cleared(index);
+            assert!(memory.iter().enumerate().all(right), "{from}..{to}");
+        }
+    }
+
+    #[test]
+    fn long_and_short_are_cleared() {
+        let mut memory = std::vec![7u8; STREAMED + 4096];
+        // SAFETY: within the vector.
+        unsafe { clear(memory.as_mut_ptr().add(1), STREAMED + 4094) };
+        assert_eq!([memory[0], memory[STREAMED + 4095]], [7, 7]);
+        assert!(memory[1..STREAMED + 4095].iter().all(|&byte| byte == 0));
+        // SAFETY: as above.
+        unsafe { clear(memory.as_mut_ptr(), 1) };
+        assert_eq!(memory[0], 0);
+    }
+}

@@ -1,0 +1,461 @@
+//! What is committed when.
+//!
+//! Commits go by units of 2 MiB, larger ones as the heap grows unless every commit is charged; what
+//! the kernel refuses is asked for again in the exact size. A failure leaves bits and tables as
+//! they are.
+//!
+//! No system call is made under the heap's lock. One thread at a time commits; it holds
+//! [`PageHeap::committing`] meanwhile, and what it works on is no other thread's: a piece of a free
+//! span that was set aside, and everything at and beyond an arena's frontier.
+
+use super::arena::{Arena, Commit};
+use super::free_spans::Fit;
+use super::heap::{Locked, PageHeap};
+use super::huge::mark;
+use super::limits::Admission;
+use super::reserve::Refusal;
+use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, Use};
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
+use crate::os::{Huge, Os, OutOfMemory};
+
+/// Largest unit of commits, in slices (32 MiB).
+const MOST_UNIT: usize = 16 * HUGE_SLICES;
+
+/// The heap, locked, and committed room in it.
+pub(super) type Found<'h, O> = (Locked<'h, O>, Fit<'h>);
+
+/// Why a request has no room yet.
+enum Missed {
+    /// Something was made or given back: it may be tried again.
+    Again,
+    /// A limit or the kernel refuses it.
+    Refused,
+}
+
+/// What a request finds.
+enum Outcome<'h, O: Os> {
+    /// Committed room.
+    Found(Found<'h, O>),
+    /// A limit that grants it once at most this number of bytes of free pages are dirty.
+    Dirty(usize),
+    /// Something that can be made.
+    Lack(Lack<'h>),
+    /// Nothing.
+    Refused,
+}
+
+/// What a request lacks.
+enum Lack<'h> {
+    /// Committed slices.
+    Slices(CommitRange<'h>),
+    /// An arena with room.
+    Arena,
+}
+
+/// Slices that are to be committed.
+#[derive(Clone, Copy)]
+pub(super) struct CommitRange<'h> {
+    pub(super) arena: &'h Arena,
+    pub(super) id: usize,
+    /// What of it lies below the frontier: a piece of a free span, set aside.
+    pub(super) part: Option<&'h SpanRecord>,
+    pub(super) from: usize,
+    pub(super) to: usize,
+    /// Up to where as much may be committed as is worth a system call; `None`: as far as there are
+    /// tables.
+    limit: Option<usize>,
+    /// How many units of huge pages they are to be; 0: ordinary slices.
+    pub(super) units: usize,
+}
+
+/// What may still be tried for a request.
+#[derive(Clone, Copy)]
+struct Tries {
+    /// Most units of huge pages at once.
+    units: usize,
+    arena: bool,
+    decommit_free: bool,
+    /// Look only when no piece is set aside.
+    settled: bool,
+    /// What was set aside at the last look may have more.
+    hidden: bool,
+}
+
+impl<O: Os> PageHeap<O> {
+    /// The heap, locked, and room for a request in it; `None` when a limit or the kernel refuses.
+    pub(super) fn room_for(&self, request: &SpanRequest, use_: Use) -> Option<Found<'_, O>> {
+        let locked = self.locked();
+        if locked.judge(request.slices, use_) == Admission::Granted
+            && let Some(room) = locked.find_ready(request)
+        {
+            return Some((locked, room));
+        }
+        drop(locked);
+        self.make_room(request, use_)
+    }
+
+    /// [`PageHeap::room_for`] for a request that finds no committed room, or that a limit does not
+    /// grant at once.
+    ///
+    /// A purge may have the only room that would serve, or the pages that keep the request from a
+    /// limit. So before it refuses a request, the heap is looked at once more at a moment when no
+    /// piece of it is set aside.
+    #[cold]
+    fn make_room(&self, request: &SpanRequest, use_: Use) -> Option<Found<'_, O>> {
+        let _alone = self.committing.lock();
+        let mut tries = Tries {
+            units: usize::MAX,
+            arena: true,
+            decommit_free: true,
+            settled: false,
+            hidden: false,
+        };
+        loop {
+            let missed = match self.look(request, use_, &mut tries) {
+                Outcome::Found(found) => return Some(found),
+                Outcome::Dirty(most) => {
+                    self.purge_above(most);
+                    Missed::Again
+                }
+                Outcome::Lack(lack) => match self.make(&lack, request, use_, &mut tries) {
+                    Ok(found) => return Some(found),
+                    Err(missed) => missed,
+                },
+                Outcome::Refused => Missed::Refused,
+            };
+            match missed {
+                Missed::Again => {}
+                // Once: in a fork's child the pieces that other threads had set aside never come
+                // back.
+                Missed::Refused if tries.hidden && !tries.settled => tries.settled = true,
+                Missed::Refused => return None,
+            }
+        }
+    }
+
+    /// Makes what a request lacks.
+    #[inline(never)]
+    fn make<'h>(
+        &'h self,
+        lack: &Lack<'h>,
+        request: &SpanRequest,
+        use_: Use,
+        tries: &mut Tries,
+    ) -> Result<Found<'h, O>, Missed> {
+        let made = match lack {
+            Lack::Slices(range) => {
+                let (locked, room) = self.commit_range(range);
+                // Room that was made is taken at once: no other thread comes between, and whether
+                // it is found again depends on what else is free.
+                let granted = locked.judge(request.slices, use_) == Admission::Granted;
+                match room {
+                    Ok(room) if granted => return Ok((locked, room)),
+                    made => made.map(|_| ()).map_err(Refusal::from),
+                }
+            }
+            Lack::Arena if tries.arena => self.open_arena(request),
+            Lack::Arena => return Err(Missed::Refused),
+        };
+        Err(tries.after(lack, made, || self.decommit_free() > 0))
+    }
+
+    /// What a request finds. The frame ends before that of [`PageHeap::make`] begins, for stacks
+    /// may be small. The caller holds `committing`.
+    #[inline(never)]
+    fn look(&self, request: &SpanRequest, use_: Use, tries: &mut Tries) -> Outcome<'_, O> {
+        let mut locked = match tries.settled {
+            true => self.settled(),
+            false => self.locked(),
+        };
+        tries.hidden = locked.inner.aside > 0 && !request.is_optional();
+        match locked.judge(request.slices, use_) {
+            Admission::Granted => match locked.find_ready(request) {
+                Some(room) => Outcome::Found((locked, room)),
+                None => locked
+                    .find_lack(request, tries.units)
+                    .map_or(Outcome::Refused, Outcome::Lack),
+            },
+            Admission::AfterPurge(most) if locked.may_purge() => Outcome::Dirty(most),
+            // The kernel refused to purge what is dirty, or the program locked it.
+            Admission::AfterPurge(_) | Admission::Refused => Outcome::Refused,
+        }
+    }
+
+    /// The heap, locked, with no piece of it set aside. The caller holds `committing`.
+    fn settled(&self) -> Locked<'_, O> {
+        let alone = self.purging.lock();
+        let mut locked = self.locked();
+        locked.given_up_after(alone);
+        locked
+    }
+
+    /// Commits a range, then puts it where requests find it. Returns the heap, locked, and the
+    /// room that was made.
+    fn commit_range<'h>(
+        &'h self,
+        range: &CommitRange<'h>,
+    ) -> (Locked<'h, O>, Result<Fit<'h>, OutOfMemory>) {
+        let (arena, from, to) = (range.arena, range.from, range.to);
+        let committed = self.commit_with_tables(range.id, from, to);
+        let committed = committed.and_then(|()| {
+            let limit = range
+                .limit
+                .unwrap_or_else(|| arena.ready().min(arena.end()));
+            self.commit(arena, from, to, limit)
+        });
+        if committed.is_ok() {
+            self.advise_units(range);
+        }
+        let mut locked = self.locked();
+        let aside = range.part.map(|part| locked.put_back(part, Age::New));
+        let room = committed.and_then(|()| {
+            let free = locked.open_range(range).or(aside).ok_or(OutOfMemory)?;
+            Ok((free, from))
+        });
+        (locked, room)
+    }
+
+    /// Asks the kernel for huge pages in a range of units.
+    fn advise_units(&self, range: &CommitRange<'_>) {
+        if range.units > 0 {
+            let start = range.arena.layout().address(range.from);
+            self.advise(start..start + range.units * HUGE_BYTES, Huge::Want);
+        }
+    }
+
+    /// Commits the slices `from..to`, and when that takes a system call at the end, as many after
+    /// them as a unit has, below `limit`. What was not committed is clean.
+    fn commit(
+        &self,
+        arena: &Arena,
+        from: usize,
+        to: usize,
+        limit: usize,
+    ) -> Result<(), OutOfMemory> {
+        let mut at = arena.find(from, to, Commit::No);
+        while at < to {
+            let end = arena.find(at, to, Commit::Yes);
+            let wide = if end == to {
+                self.locked().widen(arena, to, limit)
+            } else {
+                end
+            };
+            if self.commit_exactly(arena, at, wide).is_err() {
+                self.commit_exactly(arena, at, end)?;
+            }
+            at = arena.find(end, to, Commit::No);
+        }
+        Ok(())
+    }
+
+    fn commit_exactly(&self, arena: &Arena, from: usize, to: usize) -> Result<(), OutOfMemory> {
+        self.commit_bytes(arena.layout().address(from), (to - from) * SLICE_BYTES)?;
+        self.locked().set_committed(arena, from, to);
+        Ok(())
+    }
+}
+
+impl<'h> CommitRange<'h> {
+    /// Units of huge pages at the frontier or beyond it.
+    pub(super) fn of_units(arena: &'h Arena, id: usize, at: usize, units: usize) -> Self {
+        let to = at + units * HUGE_SLICES;
+        Self {
+            arena,
+            id,
+            part: None,
+            from: at,
+            to,
+            limit: Some(to),
+            units,
+        }
+    }
+}
+
+impl Tries {
+    /// Takes in what came of an attempt, and says whether anything is left to try.
+    fn after(
+        &mut self,
+        lack: &Lack<'_>,
+        made: Result<(), Refusal>,
+        decommit_free: impl FnOnce() -> bool,
+    ) -> Missed {
+        match (lack, made) {
+            (Lack::Slices(_), Ok(())) => {}
+            (Lack::Arena, Ok(())) => self.arena = false,
+            (Lack::Slices(range), Err(_)) if range.units > 0 => {
+                self.units = usize::from(range.units > 1);
+            }
+            (_, Err(Refusal::Commit)) if self.decommit_free && decommit_free() => {
+                self.decommit_free = false;
+            }
+            (_, Err(_)) => return Missed::Refused,
+        }
+        Missed::Again
+    }
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// How far a commit that ends at `to` may go on: to the end of the unit, `limit`, or what is
+    /// committed.
+    fn widen(&self, arena: &Arena, to: usize, limit: usize) -> usize {
+        let unit = if self.heap.is_thrifty() {
+            1
+        } else if self.heap.os.strict_commit() {
+            HUGE_SLICES
+        } else {
+            (self.inner.counts.committed_slices / 8)
+                .next_power_of_two()
+                .clamp(HUGE_SLICES, MOST_UNIT)
+        };
+        arena
+            .find(to, to.next_multiple_of(unit).min(limit), Commit::Yes)
+            .max(to)
+    }
+
+    /// What a request lacks that finds no committed room; `None` when it cannot be met. What is to
+    /// be committed of a free span is set aside.
+    fn find_lack(&mut self, request: &SpanRequest, units: usize) -> Option<Lack<'h>> {
+        if let Some((free, at)) = self.find_free(request) {
+            return Some(Lack::Slices(self.range_in_free_span(
+                free,
+                at,
+                request.slices,
+            )));
+        }
+        if let Some((id, at)) = request.at {
+            let range = self.range_behind(id, at, request.slices)?;
+            return Some(Lack::Slices(range));
+        }
+        if request.source == SpanSource::Resident || request.is_too_long() {
+            return None;
+        }
+        let mut arenas = 0..self.heap.arenas().len();
+        let range = self
+            .range_of_units(request, units)
+            .or_else(|| arenas.find_map(|id| self.range_at_frontier(id, request)));
+        Some(range.map_or(Lack::Arena, Lack::Slices))
+    }
+
+    /// Slices of a free span.
+    fn range_in_free_span(
+        &mut self,
+        free: &'h SpanRecord,
+        at: usize,
+        slices: usize,
+    ) -> CommitRange<'h> {
+        let (id, end) = (free.arena(), free.end());
+        let arena = self.arena(id);
+        let to = at + slices;
+        let wide = match arena.find(to - 1, to, Commit::No) < to {
+            true => self.widen(arena, to, end),
+            false => to,
+        };
+        CommitRange {
+            arena,
+            id,
+            part: Some(self.set_aside(free, at, wide - at)),
+            from: at,
+            to,
+            limit: Some(wide),
+            units: 0,
+        }
+    }
+
+    /// Slices at the frontier of an arena, the end of a free span before it among them. `None` if
+    /// it ends too soon.
+    fn range_at_frontier(&mut self, id: usize, request: &SpanRequest) -> Option<CommitRange<'h>> {
+        let arena = self.arena(id);
+        let frontier = arena.frontier();
+        let start = self
+            .free_before(arena, frontier)
+            .filter(|free| !free.is_huge())
+            .map_or(frontier, |free| free.index.get());
+        let at = arena.layout().align_up(start, request.align);
+        self.range_over_frontier(id, at, request.slices)
+    }
+
+    /// Slices from `at` on, where a free span that reaches up to the frontier begins, or the
+    /// frontier is.
+    fn range_behind(&mut self, id: usize, at: usize, slices: usize) -> Option<CommitRange<'h>> {
+        let arena = self.arena(id);
+        let free = self.free_at(arena, at);
+        let reaches = free.map_or(at, SpanRecord::end) == arena.frontier();
+        let ordinary = free.is_none_or(|free| !free.is_huge());
+        (reaches && ordinary).then(|| self.range_over_frontier(id, at, slices))?
+    }
+
+    /// Slices from `at` on, in the free span before the frontier or beyond it.
+    fn range_over_frontier(
+        &mut self,
+        id: usize,
+        at: usize,
+        slices: usize,
+    ) -> Option<CommitRange<'h>> {
+        let (arena, to) = (self.arena(id), at + slices);
+        if to > self.heap.growth_end(id) {
+            return None;
+        }
+        let frontier = arena.frontier();
+        let part = match self.free_before(arena, frontier) {
+            Some(free) if at < frontier => Some(self.set_aside(free, at, to.min(frontier) - at)),
+            _ => None,
+        };
+        Some(CommitRange {
+            arena,
+            id,
+            part,
+            from: at,
+            to,
+            limit: (to <= frontier).then_some(to),
+            units: 0,
+        })
+    }
+
+    /// Moves the frontier over what is committed beyond it. Returns the free span that it begins,
+    /// if there is any.
+    fn open_range(&mut self, range: &CommitRange<'h>) -> Option<&'h SpanRecord> {
+        match range.units {
+            0 => self.pass_frontier(range.id, range.to),
+            _ => self.open_units(range),
+        }
+    }
+
+    /// At most `most` units at the frontier of an arena for a request that suits them, if the
+    /// policy has it so.
+    fn range_of_units(&self, request: &SpanRequest, most: usize) -> Option<CommitRange<'h>> {
+        let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
+        let batch = self.heap.huge_policy().batch(slabs);
+        let fits = request.fill == Fill::Dense && request.slices == 1 && request.align == 1;
+        if batch == 0 || !fits || self.heap.os.strict_commit() {
+            return None;
+        }
+        (0..self.heap.arenas().len()).find_map(|id| self.units_in(id, batch.min(most)))
+    }
+
+    fn units_in(&self, id: usize, units: usize) -> Option<CommitRange<'h>> {
+        let arena = self.arena(id);
+        let at = arena.frontier().next_multiple_of(HUGE_SLICES);
+        let room = self.heap.growth_end(id).checked_sub(at)? / HUGE_SLICES;
+        let units = units.min(room);
+        (units > 0).then(|| CommitRange::of_units(arena, id, at, units))
+    }
+
+    /// Moves the frontier over units that are committed. Returns the first.
+    fn open_units(&mut self, range: &CommitRange<'h>) -> Option<&'h SpanRecord> {
+        let CommitRange {
+            arena,
+            id,
+            from,
+            to,
+            ..
+        } = *range;
+        self.pass_frontier(id, from);
+        arena.set_frontier(to);
+        for at in (from..to).step_by(HUGE_SLICES) {
+            let unit = self.fresh(id, at, HUGE_SLICES);
+            mark(arena, at, Huge::Want);
+            self.add_free(unit, Age::New);
+        }
+        Some(arena.record(from))
+    }
+}

@@ -1,0 +1,179 @@
+//! Whole huge pages of free spans: uncommitted, and split.
+//!
+//! Where the kernel charges commit (strict overcommit, or a limit on writable memory), free memory
+//! goes back as commit too: by whole huge pages, so that mappings stay few. A unit of huge pages
+//! ([`super::huge`]) is split before any page of it is purged.
+
+use super::arena::{Arena, Commit, SliceRef};
+use super::heap::{Locked, PageHeap};
+use super::huge::{free_in_unit, mark};
+use super::span::{Age, SpanRecord, State};
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
+use crate::os::{Huge, Os, OutOfMemory, Purged};
+use core::ops::Range;
+use core::ptr::NonNull;
+
+/// Most huge pages that one call uncommits (8 MiB).
+const MOST_UNITS: usize = 4;
+
+/// Where a walk over free spans stands.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    arena: usize,
+    /// The slice where the span begins, or 0: where the arena's first does.
+    index: usize,
+    /// The slices of the span below this one were looked at.
+    from: usize,
+}
+
+impl<O: Os> PageHeap<O> {
+    /// Uncommits a part that was set aside, then puts it back. Returns how many bytes of commit
+    /// went back; when the kernel refuses, the part stays set aside.
+    pub(super) fn uncommit_part(&self, part: &SpanRecord) -> Result<usize, OutOfMemory> {
+        let arena = &self.arenas()[part.arena()];
+        let (from, to) = (part.index.get(), part.end());
+        self.calls.count_uncommit();
+        let start = NonNull::new(arena.layout().address(from) as *mut u8).ok_or(OutOfMemory)?;
+        // SAFETY: slices of a free span, in one arena, set aside, so no thread uses them.
+        unsafe { self.os.uncommit(start, (to - from) * SLICE_BYTES)? };
+        let mut locked = self.locked();
+        let returned = arena.set_commit(from, to, Commit::No);
+        locked.inner.counts.committed_slices -= returned;
+        locked.count_returned(returned * SLICE_BYTES);
+        locked.return_part(part, to, Purged::Zero);
+        Ok(returned * SLICE_BYTES)
+    }
+
+    /// Uncommits the whole huge pages of free spans, but for what the program locked. Returns how
+    /// many bytes of commit went back: none where the kernel charges no commit, for then its
+    /// refusal was not about what is committed.
+    pub(super) fn decommit_free(&self) -> usize {
+        if !self.os.strict_commit() && self.os.data_limit().is_none() {
+            return 0;
+        }
+        let (mut bytes, mut cursor) = (0, Cursor::default());
+        self.locked().split_untouched_units();
+        while !self.os.is_locked() {
+            let _alone = self.purging.lock();
+            let part = self.locked().next_committed(&mut cursor);
+            let Some(part) = part else { break };
+            match self.uncommit_part(part) {
+                Ok(more) => bytes += more,
+                Err(OutOfMemory) => drop(self.locked().put_back(part, Age::New)),
+            }
+        }
+        bytes
+    }
+
+    /// Makes the unit that a slice is in an ordinary part of the arena, if it is one. Free spans in
+    /// it that were dirty count as old from now on. The lock is not held while the kernel splits
+    /// the huge page; meanwhile the unit's spans come and go.
+    pub(super) fn split_unit(&self, place: SliceRef<'_>) {
+        if !place.record().is_huge() {
+            return;
+        }
+        let (arena, from) = (place.arena, place.index / HUGE_SLICES * HUGE_SLICES);
+        let start = arena.layout().address(from);
+        let unit = start..start + HUGE_BYTES;
+        let told = self
+            .locked()
+            .split_units()
+            .include(unit.clone(), arena.layout().range());
+        if let Some(range) = told {
+            self.advise(range, Huge::Avoid);
+        }
+        self.advise(unit, Huge::Split);
+        self.locked().make_ordinary(arena, from);
+    }
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// Sets whole huge pages aside that are free and committed, at the cursor or beyond it.
+    fn next_committed(&mut self, cursor: &mut Cursor) -> Option<&'h SpanRecord> {
+        while let Some(arena) = self.heap.arenas().get(cursor.arena) {
+            cursor.index = cursor.index.max(arena.layout().head);
+            while cursor.index < arena.frontier() {
+                if let Some(part) = self.committed_at(arena, cursor) {
+                    return Some(part);
+                }
+                // Within a span that grew at its front meanwhile, records are blank.
+                let span = arena.record(cursor.index);
+                cursor.index = match span.state() {
+                    State::Blank => cursor.index + 1,
+                    _ => span.end(),
+                };
+            }
+            cursor.arena += 1;
+            cursor.index = 0;
+        }
+        None
+    }
+
+    /// The same in the span that begins at the cursor.
+    fn committed_at(&mut self, arena: &'h Arena, cursor: &mut Cursor) -> Option<&'h SpanRecord> {
+        let span = arena.record(cursor.index);
+        if span.state() != State::Free || span.is_huge() {
+            return None;
+        }
+        let from = cursor.from.clamp(cursor.index, span.end());
+        let (from, to) = committed_units(arena, from..span.end())?;
+        cursor.from = to;
+        arena.write_masks(span);
+        Some(self.set_aside(span, from, to - from))
+    }
+
+    /// Makes the units ordinary that no slab came to yet.
+    fn split_untouched_units(&mut self) {
+        for arena in self.heap.arenas() {
+            let mut index = arena.layout().head;
+            while index < arena.frontier() {
+                let span = arena.record(index);
+                let end = span.end();
+                let is_whole = span.slices.get() == HUGE_SLICES && span.dirty.get() == 0;
+                if span.state() == State::Free && span.is_huge() && is_whole {
+                    self.make_ordinary(arena, index);
+                }
+                index = end;
+            }
+        }
+    }
+
+    /// Makes the unit at slice `from` an ordinary part of the arena, if it is one. Free spans in it
+    /// that were dirty count as old from now on.
+    fn make_ordinary(&mut self, arena: &'h Arena, from: usize) {
+        if !arena.record(from).is_huge() {
+            return;
+        }
+        let free = free_in_unit(arena, from);
+        let spans = || (from..from + HUGE_SLICES).filter(|index| free & 1 << (index - from) != 0);
+        for span in spans().map(|index| arena.record(index)) {
+            self.detach(span);
+            self.unqueue(span);
+            span.set_state(State::Blank);
+        }
+        mark(arena, from, Huge::Avoid);
+        for span in spans().map(|index| arena.record(index)) {
+            self.add_free(span, Age::Old);
+        }
+    }
+}
+
+/// The first whole huge pages among free slices that are committed at least in part, as slices: at
+/// most [`MOST_UNITS`] of them.
+pub(super) fn committed_units(arena: &Arena, slices: Range<usize>) -> Option<(usize, usize)> {
+    // An arena's base is a multiple of a huge page, so slice numbers tell the boundaries.
+    let end = slices.end / HUGE_SLICES * HUGE_SLICES;
+    let first = slices.start.next_multiple_of(HUGE_SLICES);
+    if first >= end {
+        return None;
+    }
+    let from = arena.find(first, end, Commit::Yes) / HUGE_SLICES * HUGE_SLICES;
+    if from >= end {
+        return None;
+    }
+    let most = end.min(from + MOST_UNITS * HUGE_SLICES);
+    let to = arena
+        .find(from, most, Commit::No)
+        .next_multiple_of(HUGE_SLICES);
+    Some((from, to.clamp(from + HUGE_SLICES, most)))
+}

@@ -1,0 +1,265 @@
+//! The figures of the page heap: running counts, their values at one moment, and the mirror that
+//! other processes read.
+
+use super::arena::Arena;
+use super::span::{USES, Use};
+use crate::base::sync::plain::Ordering::{Relaxed, Release};
+use crate::base::sync::plain::{AtomicU64, AtomicUsize, fence};
+use crate::base::units::SLICE_BYTES;
+
+/// Spans of one use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UseTotals {
+    /// How many.
+    pub spans: usize,
+    /// Their slices.
+    pub slices: usize,
+    /// Bytes asked for.
+    pub bytes: usize,
+}
+
+/// How often the kernel was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Reservations tried.
+    pub reserve: usize,
+    /// Commits tried.
+    pub commit: usize,
+    /// Uncommits tried.
+    pub uncommit: usize,
+    /// Purges tried.
+    pub purge: usize,
+    /// Moves of pages tried.
+    pub move_pages: usize,
+}
+
+/// The figures of the page heap at one moment, in bytes unless said otherwise.
+///
+/// `in_use + free = ` all spans; `committed` holds the metadata too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Number of arenas.
+    pub arenas: usize,
+    /// Address space of all arenas.
+    pub reserved: usize,
+    /// Readable and writable, metadata included.
+    pub committed: usize,
+    /// Tables of the arenas, as committed.
+    pub metadata: usize,
+    /// Spans in use.
+    pub in_use: usize,
+    /// Most bytes that spans in use ever had at once.
+    pub peak: usize,
+    /// Free spans.
+    pub free: usize,
+    /// OS pages of free spans that may be resident.
+    pub free_dirty: usize,
+    /// Spans in use, by [`super::Use`]; the first entry is the first use.
+    pub by_use: [UseTotals; USES],
+    /// Times that pages were given back (purged or uncommitted).
+    pub purges: usize,
+    /// Bytes given back, clean pages among dirty ones included.
+    pub purged_bytes: usize,
+    /// Purges that the kernel refused.
+    pub refused_purges: usize,
+    /// What the kernel was asked.
+    pub calls: Calls,
+    /// What zeroed blocks cost.
+    pub zeroing: ZeroingTotals,
+}
+
+/// The running counts behind [`Totals`], in the units they change by.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) reserved_slices: usize,
+    pub(super) committed_slices: usize,
+    pub(super) metadata_bytes: usize,
+    pub(super) used_slices: usize,
+    pub(super) peak_slices: usize,
+    pub(super) free_slices: usize,
+    pub(super) free_dirty_pages: usize,
+    pub(super) by_use: [UseTotals; USES],
+    pub(super) purges: usize,
+    pub(super) purged_bytes: usize,
+    pub(super) refused_purges: usize,
+}
+
+/// The running counts behind [`Calls`]: calls are made without the lock.
+#[derive(Debug)]
+pub(super) struct CallCounts {
+    reserve: AtomicUsize,
+    commit: AtomicUsize,
+    uncommit: AtomicUsize,
+    purge: AtomicUsize,
+    move_pages: AtomicUsize,
+}
+
+impl CallCounts {
+    pub(super) const fn new() -> Self {
+        Self {
+            reserve: AtomicUsize::new(0),
+            commit: AtomicUsize::new(0),
+            uncommit: AtomicUsize::new(0),
+            purge: AtomicUsize::new(0),
+            move_pages: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn count_reserve(&self) {
+        self.reserve.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn count_commit(&self) {
+        self.commit.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn count_uncommit(&self) {
+        self.uncommit.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn count_purge(&self) {
+        self.purge.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn count_move(&self) {
+        self.move_pages.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn calls(&self) -> Calls {
+        Calls {
+            reserve: self.reserve.load(Relaxed),
+            commit: self.commit.load(Relaxed),
+            uncommit: self.uncommit.load(Relaxed),
+            purge: self.purge.load(Relaxed),
+            move_pages: self.move_pages.load(Relaxed),
+        }
+    }
+}
+
+impl Counts {
+    pub(super) const fn new() -> Self {
+        Self {
+            reserved_slices: 0,
+            committed_slices: 0,
+            metadata_bytes: 0,
+            used_slices: 0,
+            peak_slices: 0,
+            free_slices: 0,
+            free_dirty_pages: 0,
+            by_use: [UseTotals {
+                spans: 0,
+                slices: 0,
+                bytes: 0,
+            }; USES],
+            purges: 0,
+            purged_bytes: 0,
+            refused_purges: 0,
+        }
+    }
+
+    /// Slices become part of spans in use.
+    pub(super) fn take(&mut self, slices: usize) {
+        self.used_slices += slices;
+        self.peak_slices = self.peak_slices.max(self.used_slices);
+    }
+}
+
+/// Where the running figures are copied to, for other processes to see: one word each.
+#[derive(Clone, Copy, Debug)]
+pub struct Mirror {
+    /// A sequence number, odd while the rest is being written; spans and slices by use; bytes of
+    /// large blocks, free spans, their pages that may be resident, tables, committed, reserved;
+    /// times that pages were given back; bytes of these.
+    pub figures: &'static [AtomicU64; MIRROR_WORDS],
+    /// How many arenas, then first address and bytes of each.
+    pub arenas: &'static [AtomicU64],
+}
+
+/// The mirror is out by less than this part of the slices in use ...
+pub(super) const MIRROR_PART: usize = 64;
+/// ... and where fewer than these are in use, by less than this part of these.
+pub(super) const MIRROR_SLICES: usize = 1024;
+
+/// Words of [`Mirror::figures`].
+pub const MIRROR_WORDS: usize = 1 + 2 * USES + 8;
+
+impl Mirror {
+    /// Copies the figures there.
+    pub(super) fn write(&self, counts: &Counts, page_bytes: usize, arenas: &[Arena]) {
+        let sequence = self.figures[0].load(Relaxed) | 1;
+        self.figures[0].store(sequence, Relaxed);
+        fence(Release);
+        for (word, figure) in self.figures[1..].iter().zip(counts.mirrored(page_bytes)) {
+            word.store(figure as u64, Relaxed);
+        }
+        self.figures[0].store(sequence.wrapping_add(1), Release);
+        for (pair, arena) in self.arenas[1..].chunks_exact(2).zip(arenas) {
+            pair[0].store(arena.layout().base as u64, Relaxed);
+            pair[1].store((arena.end() * SLICE_BYTES) as u64, Relaxed);
+        }
+        self.arenas[0].store(arenas.len() as u64, Release);
+    }
+}
+
+impl Counts {
+    fn mirrored(&self, page_bytes: usize) -> impl Iterator<Item = usize> {
+        let spans = self.by_use.iter().flat_map(|by| [by.spans, by.slices]);
+        spans.chain([
+            self.by_use[Use::Large as usize - 1].bytes,
+            self.free_slices * SLICE_BYTES,
+            self.free_dirty_pages * page_bytes,
+            self.metadata_bytes,
+            self.committed_slices * SLICE_BYTES + self.metadata_bytes,
+            self.reserved_slices * SLICE_BYTES,
+            self.purges,
+            self.purged_bytes,
+        ])
+    }
+}
+
+/// What making spans zero has cost and spared, in bytes unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZeroingTotals {
+    /// Written with zeros.
+    pub written: usize,
+    /// Asked for as zero, and neither written nor purged.
+    pub spared: usize,
+    /// Purged instead of written, populated or not.
+    pub purged: usize,
+    /// How often the kernel was asked which pages are populated.
+    pub asked: usize,
+    /// How often it could not be asked, or did not tell all.
+    pub unknown: usize,
+}
+
+/// The running counts behind [`ZeroingTotals`].
+#[derive(Debug)]
+pub(super) struct Zeroing {
+    pub(super) written: AtomicUsize,
+    pub(super) spared: AtomicUsize,
+    pub(super) purged: AtomicUsize,
+    pub(super) asked: AtomicUsize,
+    pub(super) unknown: AtomicUsize,
+}
+
+impl Zeroing {
+    pub(super) const fn new() -> Self {
+        Self {
+            written: AtomicUsize::new(0),
+            spared: AtomicUsize::new(0),
+            purged: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
+            unknown: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn totals(&self) -> ZeroingTotals {
+        ZeroingTotals {
+            written: self.written.load(Relaxed),
+            spared: self.spared.load(Relaxed),
+            purged: self.purged.load(Relaxed),
+            asked: self.asked.load(Relaxed),
+            unknown: self.unknown.load(Relaxed),
+        }
+    }
+}

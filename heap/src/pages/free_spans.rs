@@ -1,0 +1,358 @@
+//! Which free span serves a request; splitting and merging.
+//!
+//! Policy: warm spans (mostly resident) before tepid ones (partly), these before cold ones, then
+//! the smallest that fits, then the lowest place; then the frontier of each arena; then a new
+//! arena.
+
+use super::arena::{Arena, Commit};
+use super::heap::Locked;
+use super::span::{Age, Fill, SpanRequest, SpanSource};
+use super::span::{FitKey, Queue, Queued, SpanRecord, State, Warmth, ZeroState, may_merge};
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::tree::Node;
+use crate::os::{Os, Purged};
+use core::ptr::{self, NonNull};
+
+/// Committed room for a request: a free span, and the slice in it where the request begins.
+pub(super) type Fit<'h> = (&'h SpanRecord, usize);
+
+/// How many free spans that may be too short for an alignment are tried before one that is surely
+/// long enough.
+const ALIGNED_TRIES: usize = 8;
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// Committed room for a request.
+    pub(super) fn find_ready(&self, request: &SpanRequest) -> Option<Fit<'h>> {
+        let (free, at) = self.find_free(request)?;
+        let (arena, to) = (self.arena(free.arena()), at + request.slices);
+        let ready =
+            free.zero_state() == ZeroState::AllDirty || arena.find(at, to, Commit::No) == to;
+        ready.then_some((free, at))
+    }
+
+    /// Room for a request, committed or not.
+    pub(super) fn find_free(&self, request: &SpanRequest) -> Option<Fit<'h>> {
+        match request.at {
+            Some((id, at)) => self
+                .free_at(self.arena(id), at)
+                .filter(|free| free.slices.get() >= request.slices && !free.is_huge())
+                .map(|free| (free, at)),
+            None if request.is_too_long() => None,
+            None => self.find_fit(request),
+        }
+    }
+
+    fn find_fit(&self, request: &SpanRequest) -> Option<(&'h SpanRecord, usize)> {
+        let order: &[Warmth] = match (request.source, request.fill) {
+            (SpanSource::Resident, _) => &[Warmth::Warm, Warmth::Tepid],
+            (SpanSource::Any, Fill::Sparse) => &[Warmth::Warm, Warmth::Tepid, Warmth::Cold],
+            (SpanSource::Any, Fill::Dense) => {
+                &[Warmth::Warm, Warmth::Tepid, Warmth::Huge, Warmth::Cold]
+            }
+        };
+        order
+            .iter()
+            .find_map(|&warmth| self.find_among(warmth, request))
+    }
+
+    fn find_among(&self, warmth: Warmth, request: &SpanRequest) -> Option<(&'h SpanRecord, usize)> {
+        let key = |slices| FitKey {
+            warmth,
+            slices,
+            place: 0,
+        };
+        let mut next = self.record(self.inner.fit.at_least(key(request.slices)));
+        for _ in 0..ALIGNED_TRIES {
+            let free = next.filter(|free| free.warmth() == warmth)?;
+            if let Some(at) = self.aligned_start(free, request) {
+                return Some((free, at));
+            }
+            next = self.record(self.inner.fit.above(free.key()));
+        }
+        let surely = key(request.slices + request.align - 1);
+        let free = self
+            .record(self.inner.fit.at_least(surely))
+            .filter(|free| free.warmth() == warmth)?;
+        Some((free, self.aligned_start(free, request)?))
+    }
+
+    fn aligned_start(&self, free: &SpanRecord, request: &SpanRequest) -> Option<usize> {
+        let at = self
+            .arena(free.arena())
+            .layout()
+            .align_up(free.index.get(), request.align);
+        (at + request.slices <= free.end()).then_some(at)
+    }
+
+    /// Moves the frontier up to `to`, if it is not there yet. What it passes over becomes free:
+    /// returns the span.
+    pub(super) fn pass_frontier(&mut self, id: usize, to: usize) -> Option<&'h SpanRecord> {
+        let arena = self.arena(id);
+        let old = arena.frontier();
+        (to > old).then(|| {
+            arena.set_frontier(to);
+            self.add_free(self.fresh(id, old, to - old), Age::New)
+        })
+    }
+
+    /// The record of slices that never were in a span.
+    pub(super) fn fresh(&self, id: usize, first: usize, slices: usize) -> &'h SpanRecord {
+        let record = self.arena(id).record(first);
+        record.place(id as u8, first);
+        record.dirty.set(0);
+        record.set_zero_state(ZeroState::PerPage);
+        self.arena(id).set_length(record, slices);
+        record
+    }
+
+    /// The free span that starts at slice `index`.
+    pub(super) fn free_at(&self, arena: &'h Arena, index: usize) -> Option<&'h SpanRecord> {
+        let exists = index < arena.frontier();
+        exists
+            .then(|| arena.record(index))
+            .filter(|record| record.state() == State::Free)
+    }
+
+    /// The free span that ends just before slice `index`.
+    pub(super) fn free_before(&self, arena: &'h Arena, index: usize) -> Option<&'h SpanRecord> {
+        let last = index
+            .checked_sub(1)
+            .filter(|&last| last >= arena.layout().head)?;
+        self.free_at(arena, last - arena.record(last).back.get())
+    }
+
+    /// Cuts the slices `at..at + slices` out of a free span; what is left before and after them
+    /// stays free and as old as it was. Returns the record of what was cut out, complete but for a
+    /// state.
+    pub(super) fn carve(
+        &mut self,
+        free: &'h SpanRecord,
+        at: usize,
+        slices: usize,
+    ) -> &'h SpanRecord {
+        let arena = self.arena(free.arena());
+        let (first, cut, end) = (free.index.get(), at + slices, free.end());
+        let (id, detail) = (free.arena() as u8, free.zero_state());
+        // What the last purge passed is not counted again: it may be millions of slices.
+        let unswept = self.inner.swept.skip(free.arena(), first, at);
+        let before = arena.share(free, unswept, at);
+        debug_assert!(at - first > 1024 || before == arena.share(free, first, at));
+        self.detach(free);
+        let all = free.dirty.get();
+        let taken = arena.share(free, at, cut);
+        if cut < end {
+            let tail = arena.record(cut);
+            tail.place(id, cut);
+            self.split_off(free, tail, end - cut, all - before - taken);
+        }
+        if before == 0 {
+            self.unqueue(free);
+        }
+        free.set_state(State::Blank);
+        if first < at {
+            free.dirty.set(before);
+            arena.set_length(free, at - first);
+            self.attach(free);
+        }
+        let part = arena.record(at);
+        part.place(id, at);
+        part.dirty.set(taken);
+        arena.set_length(part, slices);
+        arena.keep_zero_state(part, detail);
+        part
+    }
+
+    /// Cuts slices out of a free span for the kernel to work on without the lock. Until
+    /// [`Locked::put_back`] no request finds them, but they count as free.
+    pub(super) fn set_aside(
+        &mut self,
+        free: &'h SpanRecord,
+        at: usize,
+        slices: usize,
+    ) -> &'h SpanRecord {
+        let part = self.carve(free, at, slices);
+        part.set_state(State::Aside);
+        let counts = &mut self.inner.counts;
+        counts.free_slices += slices;
+        counts.free_dirty_pages += part.dirty.get();
+        self.inner.aside += 1;
+        part
+    }
+
+    /// Makes what was set aside free again; returns the span that it is part of.
+    pub(super) fn put_back(&mut self, part: &'h SpanRecord, age: Age) -> &'h SpanRecord {
+        let counts = &mut self.inner.counts;
+        counts.free_slices -= part.slices.get();
+        counts.free_dirty_pages -= part.dirty.get();
+        self.inner.aside -= 1;
+        part.set_state(State::Blank);
+        self.add_free(part, age)
+    }
+
+    /// Puts back a part whose slices below `to` were purged, or not.
+    pub(super) fn return_part(&mut self, part: &'h SpanRecord, to: usize, purged: Purged) {
+        if purged == Purged::Zero {
+            let cleaned = self.arena(part.arena()).clear_dirty(part.index.get(), to);
+            part.dirty.set(part.dirty.get() - cleaned);
+            self.inner.counts.free_dirty_pages -= cleaned;
+        }
+        let age = match (purged, part.dirty.get()) {
+            (Purged::Zero, 1..) => Age::Old,
+            _ => Age::New,
+        };
+        let merged = self.put_back(part, age);
+        if purged == Purged::MaybeDirty {
+            self.unqueue(merged);
+            self.inner.refused.push(merged);
+        }
+        self.write_mirror();
+    }
+
+    /// Makes `tail` a free span, of the age and in the queue of the one it is cut from.
+    fn split_off(&mut self, whole: &SpanRecord, tail: &'h SpanRecord, slices: usize, dirty: usize) {
+        tail.dirty.set(dirty);
+        tail.set_zero_state(whole.zero_state());
+        tail.set_freed_at(whole.freed_at());
+        self.arena(tail.arena()).set_length(tail, slices);
+        if dirty > 0
+            && let Some(queue) = self.queue(whole.queued())
+        {
+            queue.push_after(whole, tail);
+        }
+        self.attach(tail);
+    }
+
+    /// Makes slices that are in no span a free span, merged with its free neighbours.
+    ///
+    /// The result is as old as its part with the most dirty pages: small spans that come and go
+    /// beside a large one must not keep it young. Returns it.
+    pub(super) fn add_free(&mut self, span: &'h SpanRecord, age: Age) -> &'h SpanRecord {
+        let arena = self.arena(span.arena());
+        if span.dirty.get() > 0 {
+            let swept = &mut self.inner.swept;
+            swept.forget_from(span.arena(), span.index.get(), span.end());
+        }
+        let before = self
+            .free_before(arena, span.index.get())
+            .filter(|before| may_merge(before, span));
+        let after = self
+            .free_at(arena, span.end())
+            .filter(|after| may_merge(span, after));
+        let neighbours = [before, after];
+        for neighbour in neighbours.into_iter().flatten() {
+            self.detach(neighbour);
+        }
+        let parts = [before, Some(span), after];
+        let detail = arena.unify(&parts);
+        let sum = |of: fn(&SpanRecord) -> usize| parts.into_iter().flatten().map(of).sum::<usize>();
+        let (slices, dirty) = (sum(|part| part.slices.get()), sum(|part| part.dirty.get()));
+        let heir = neighbours
+            .into_iter()
+            .flatten()
+            .filter(|n| n.dirty.get() > span.dirty.get())
+            .max_by_key(|n| n.dirty.get());
+        let merged = before.unwrap_or(span);
+        self.inherit(neighbours, heir, merged);
+        if heir.is_none() && dirty > 0 {
+            self.enqueue(merged, age);
+        }
+        for part in parts.into_iter().flatten() {
+            part.set_state(State::Blank);
+        }
+        merged.dirty.set(dirty);
+        merged.set_zero_state(detail);
+        arena.set_length(merged, slices);
+        if detail == ZeroState::AllDirty {
+            // Slices that were clean may count as dirty from now on.
+            let swept = &mut self.inner.swept;
+            swept.forget_from(merged.arena(), merged.index.get(), merged.end());
+        }
+        self.attach(merged);
+        merged
+    }
+
+    /// Puts a merged span into the queue in the place of its heir, if it has one, and its parts out
+    /// of it.
+    fn inherit(
+        &mut self,
+        neighbours: [Option<&'h SpanRecord>; 2],
+        heir: Option<&'h SpanRecord>,
+        merged: &'h SpanRecord,
+    ) {
+        for neighbour in neighbours.into_iter().flatten() {
+            if !heir.is_some_and(|heir| ptr::eq(heir, neighbour)) {
+                self.unqueue(neighbour);
+            }
+        }
+        match heir {
+            Some(heir) if ptr::eq(heir, merged) => {}
+            Some(heir) => {
+                merged.set_freed_at(heir.freed_at());
+                if let Some(queue) = self.queue(heir.queued()) {
+                    queue.push_after(heir, merged);
+                }
+                self.unqueue(heir);
+            }
+            None => {}
+        }
+    }
+
+    /// Puts a span that becomes free into the queue by its age.
+    fn enqueue(&mut self, span: &'h SpanRecord, age: Age) {
+        let now = self.heap.os.now_ms();
+        match age {
+            Age::New => {
+                span.set_freed_at(now);
+                self.inner.aging.push(span);
+            }
+            Age::Old => {
+                let due = now.saturating_sub(self.heap.decay_ms.load(Relaxed));
+                let oldest = self.inner.aging.oldest().map_or(due, SpanRecord::freed_at);
+                span.set_freed_at(due.min(oldest));
+                self.inner.aging.push_oldest(span);
+            }
+        }
+    }
+
+    /// Puts a free span into the order by fit and into the counts.
+    pub(super) fn attach(&mut self, free: &'h SpanRecord) {
+        let pages = free.slices.get() * self.arena(free.arena()).layout().pages_per_slice;
+        free.set_state(State::Free);
+        free.set_warmth(pages);
+        // SAFETY: not in the tree; records stay in place; a place has one span, so no key comes
+        // twice.
+        unsafe { self.inner.fit.insert(NonNull::from(free)) };
+        self.inner.counts.free_slices += free.slices.get();
+        self.inner.counts.free_dirty_pages += free.dirty.get();
+    }
+
+    /// Takes a free span out of the order by fit and out of the counts, so that it can change.
+    pub(super) fn detach(&mut self, free: &'h SpanRecord) {
+        debug_assert_eq!(free.state(), State::Free);
+        // SAFETY: every free span is in the tree, and none changes while it is.
+        unsafe { self.inner.fit.remove(NonNull::from(free)) };
+        self.inner.counts.free_slices -= free.slices.get();
+        self.inner.counts.free_dirty_pages -= free.dirty.get();
+    }
+
+    pub(super) fn queue(&mut self, which: Queued) -> Option<&mut Queue> {
+        match which {
+            Queued::No => None,
+            Queued::Aging => Some(&mut self.inner.aging),
+            Queued::Refused => Some(&mut self.inner.refused),
+        }
+    }
+
+    /// Takes a span out of its queue, if it is in one.
+    pub(super) fn unqueue(&mut self, entry: &SpanRecord) {
+        if let Some(queue) = self.queue(entry.queued()) {
+            queue.remove(entry);
+        }
+    }
+
+    fn record(&self, found: Option<NonNull<SpanRecord>>) -> Option<&'h SpanRecord> {
+        // SAFETY: nodes of the tree are records of this heap's arenas, which stay in place as long
+        // as it.
+        found.map(|record| unsafe { record.as_ref() })
+    }
+}

@@ -1,0 +1,492 @@
+//! The page heap: what it consists of, and its lock. All of this is off the fast paths.
+
+use super::arena::{Arena, MAX_ARENAS, Sides, SliceRef};
+use super::figures::{CallCounts, Counts, Mirror, Totals, Zeroing};
+use super::figures::{MIRROR_PART, MIRROR_SLICES};
+use super::huge::{Policy, SplitUnits};
+use super::limits::{Admission, Footprint, Limits};
+use super::predictor::Predictor;
+use super::span::{Queue, Queued, SpanRecord, State, Use};
+use super::zero_state::Swept;
+use crate::base::sync::UnsafeCell;
+use crate::base::sync::plain::{
+    AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed,
+};
+use crate::base::tree::Tree;
+use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
+use crate::os::lock::{FutexGuard, FutexLock, Rank};
+use crate::os::section::Section;
+use crate::os::{Huge, Os, shared};
+use core::ops::Range;
+use core::ptr::NonNull;
+
+/// How long a free page stays resident unless told otherwise, in ms.
+const DEFAULT_DECAY_MS: u64 = 1000;
+
+/// `primary_base` before the first arena: from here, no user address is within any number of
+/// slices.
+const NO_BASE: usize = 1 << (usize::BITS - 1);
+
+/// Memory by the slice: everything Neap gives out is a span of a page heap.
+///
+/// The heap must not move once it has given out a span.
+#[derive(Debug)]
+#[repr(C)]
+pub struct PageHeap<O: Os> {
+    /// Address of the first arena. Set once.
+    pub primary_base: AtomicUsize,
+    /// How many slices of the first arena have a tag that may be read, at `primary_base` plus the
+    /// slice's number; grows. While it is 0, whichever of the two is seen first, no address passes
+    /// the test `(address - primary_base) / SLICE_BYTES < primary_slices`.
+    pub primary_slices: AtomicUsize,
+    arenas_in_use: AtomicUsize,
+    /// How many of the first arenas grow no more, though they have room. Written by the holder of
+    /// `committing`.
+    pub(super) closed: AtomicUsize,
+    pub(super) decay_ms: AtomicU64,
+    /// A [`super::Driver`].
+    pub(super) driver: AtomicU8,
+    pub(super) limits: Limits,
+    /// Bytes of pages of spans in use that are known to be away.
+    pub(super) absent: AtomicIsize,
+    /// A [`Policy`].
+    pub(super) huge: AtomicU8,
+    /// Held by the one thread that reserves and commits memory, over its system calls. Taken before
+    /// `purging`.
+    pub(super) committing: FutexLock,
+    /// Held while a piece of a free span is on its way to the kernel, so that a fork finds none.
+    /// Taken before `lock`.
+    pub(super) purging: FutexLock,
+    /// What large reused blocks were found to be.
+    pub(super) predictor: Predictor,
+    pub(super) zeroing: Zeroing,
+    pub(super) calls: CallCounts,
+    /// Spans in use whose pages were moved into them; see [`super::moves`].
+    pub(super) moved_spans: AtomicUsize,
+    /// Whether nothing is to be committed ahead.
+    thrifty: AtomicBool,
+    /// Whether writable memory has no room for a slab of each class.
+    scant: AtomicBool,
+    pub(super) os: O,
+    pub(super) sides: Sides,
+    /// Never held over a system call; debug builds check it, see [`crate::os::section`].
+    lock: FutexLock,
+    /// guarded by: lock
+    inner: UnsafeCell<Inner>,
+    /// A small process uses the first only, which stands beside the fields above.
+    arenas: [Arena; MAX_ARENAS],
+    /// Where units of huge pages were split. guarded by: lock
+    split_units: UnsafeCell<SplitUnits>,
+}
+
+/// What the lock guards, beside the arenas' records and masks of free spans.
+#[derive(Debug)]
+pub(super) struct Inner {
+    /// All free spans.
+    pub(super) fit: Tree<SpanRecord>,
+    /// Free spans with dirty pages, oldest first.
+    pub(super) aging: Queue,
+    /// Those that the kernel refused to purge.
+    pub(super) refused: Queue,
+    /// How many pieces of free spans are set aside.
+    pub(super) aside: usize,
+    /// What purging passed just now.
+    pub(super) swept: Swept,
+    pub(super) counts: Counts,
+    /// Where others see them.
+    pub(super) mirror: Option<Mirror>,
+    /// Slices in use when they were last copied there.
+    pub(super) mirrored_slices: usize,
+}
+
+// SAFETY: `inner` and `split_units` are reached only under `lock`; the rest is atomics, constants,
+// and arenas (Sync).
+unsafe impl<O: Os> Sync for PageHeap<O> {}
+// SAFETY: nothing in it is tied to a thread.
+unsafe impl<O: Os + Send> Send for PageHeap<O> {}
+
+/// The heap while its lock is held.
+pub(super) struct Locked<'h, O: Os> {
+    pub(super) heap: &'h PageHeap<O>,
+    pub(super) inner: &'h mut Inner,
+    // Dropped before the guard, which may wake a sleeper.
+    _section: Section,
+    _guard: FutexGuard<'h>,
+    // After the heap's: giving it up may wake a sleeper by a system call.
+    _before: Option<FutexGuard<'h>>,
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// Gives up `before`, which was taken before the heap's lock, right after that lock.
+    pub(super) fn given_up_after(&mut self, before: FutexGuard<'h>) {
+        self._before = Some(before);
+    }
+
+    pub(super) fn arena(&self, id: usize) -> &'h Arena {
+        &self.heap.arenas()[id]
+    }
+
+    pub(super) fn page_bytes(&self) -> usize {
+        self.heap.os.page_bytes().min(SLICE_BYTES)
+    }
+
+    /// Calls `visit` with every span, in the order of addresses within an arena.
+    pub(super) fn for_each_record(&self, mut visit: impl FnMut(SliceRef<'h>, &'h SpanRecord)) {
+        for arena in self.heap.arenas() {
+            let mut index = arena.layout().head;
+            while index < arena.frontier() {
+                let record = arena.record(index);
+                let end = record.end();
+                visit(SliceRef { arena, index }, record);
+                index = end.max(index + 1);
+            }
+        }
+    }
+
+    /// Copies the figures to the mirror, if there is one and they are no longer about the same:
+    /// writing them costs some ns, and a thread that allocates and frees one large block again and
+    /// again should not pay them each time.
+    #[inline]
+    pub(super) fn update_mirror(&mut self) {
+        let used = self.inner.counts.used_slices;
+        let moved = used.abs_diff(self.inner.mirrored_slices);
+        // The first span, however small, makes the mirror say where the arena is.
+        let is_first = self.inner.mirrored_slices == 0 && used != 0;
+        if is_first || moved * MIRROR_PART >= used.max(MIRROR_SLICES) {
+            self.write_mirror();
+        }
+    }
+
+    /// Copies the figures to the mirror, if there is one.
+    #[cold]
+    pub(super) fn write_mirror(&mut self) {
+        self.inner.mirrored_slices = self.inner.counts.used_slices;
+        if let Some(mirror) = self.inner.mirror.filter(|_| shared::is_mine()) {
+            mirror.write(&self.inner.counts, self.page_bytes(), self.heap.arenas());
+        }
+    }
+
+    fn footprint(&self) -> Footprint {
+        let absent = usize::try_from(self.heap.absent.load(Ordering::Relaxed)).unwrap_or(0);
+        Footprint::of(&self.inner.counts, absent, self.page_bytes())
+    }
+
+    /// Most dirty pages that free spans may have now.
+    pub(super) fn most_dirty_pages(&self) -> usize {
+        match self.heap.limits.most_dirty(|| self.footprint().used) {
+            usize::MAX => usize::MAX,
+            bytes => bytes / self.page_bytes(),
+        }
+    }
+
+    /// Whether `slices` more slices in use keep the hard limit.
+    pub(super) fn judge(&self, slices: usize, use_: Use) -> Admission {
+        self.heap.limits.judge(slices, use_, || self.footprint())
+    }
+
+    pub(super) fn count_returned(&mut self, bytes: usize) {
+        self.inner.counts.purges += 1;
+        self.inner.counts.purged_bytes += bytes;
+    }
+
+    fn totals(&self) -> Totals {
+        let counts = &self.inner.counts;
+        Totals {
+            arenas: self.heap.arenas().len(),
+            reserved: counts.reserved_slices * SLICE_BYTES,
+            committed: counts.committed_slices * SLICE_BYTES + counts.metadata_bytes,
+            metadata: counts.metadata_bytes,
+            in_use: counts.used_slices * SLICE_BYTES,
+            peak: counts.peak_slices * SLICE_BYTES,
+            free: counts.free_slices * SLICE_BYTES,
+            free_dirty: counts.free_dirty_pages * self.page_bytes(),
+            by_use: counts.by_use,
+            purges: counts.purges,
+            purged_bytes: counts.purged_bytes,
+            refused_purges: counts.refused_purges,
+            calls: self.heap.calls.calls(),
+            zeroing: self.heap.zeroing.totals(),
+        }
+    }
+
+    /// Where units of huge pages were split.
+    pub(super) fn split_units(&mut self) -> &mut SplitUnits {
+        // SAFETY: the lock is held, and this is the only reference.
+        unsafe { &mut *self.heap.split_units.get() }
+    }
+}
+
+impl<O: Os> Drop for Locked<'_, O> {
+    fn drop(&mut self) {
+        self.update_mirror();
+    }
+}
+
+impl<O: Os> PageHeap<O> {
+    /// An empty heap. Each slice of its arenas gets side entries of these sizes.
+    pub const fn new(os: O, sides: Sides) -> Self {
+        assert!(
+            sides.near.is_multiple_of(64) && sides.far.is_multiple_of(64),
+            "side entries are aligned to 64 bytes"
+        );
+        Self {
+            primary_base: AtomicUsize::new(NO_BASE),
+            primary_slices: AtomicUsize::new(0),
+            arenas_in_use: AtomicUsize::new(0),
+            closed: AtomicUsize::new(0),
+            decay_ms: AtomicU64::new(DEFAULT_DECAY_MS),
+            driver: AtomicU8::new(0),
+            limits: Limits::new(),
+            absent: AtomicIsize::new(0),
+            huge: AtomicU8::new(Policy::Auto as u8),
+            committing: FutexLock::new(Rank::Committing),
+            purging: FutexLock::new(Rank::Purging),
+            predictor: Predictor::new(),
+            zeroing: Zeroing::new(),
+            calls: CallCounts::new(),
+            moved_spans: AtomicUsize::new(0),
+            thrifty: AtomicBool::new(false),
+            scant: AtomicBool::new(false),
+            os,
+            sides,
+            lock: FutexLock::new(Rank::Pages),
+            inner: UnsafeCell::new(Inner {
+                fit: Tree::new(),
+                aging: Queue::new(Queued::Aging),
+                refused: Queue::new(Queued::Refused),
+                aside: 0,
+                swept: Swept::NOTHING,
+                counts: Counts::new(),
+                mirror: None,
+                mirrored_slices: 0,
+            }),
+            arenas: [const { Arena::new() }; MAX_ARENAS],
+            split_units: UnsafeCell::new(SplitUnits::new()),
+        }
+    }
+
+    /// The operating system under this heap.
+    pub fn os(&self) -> &O {
+        &self.os
+    }
+
+    /// The slice at `address`; `None` outside the arenas. Takes no lock.
+    #[inline]
+    pub fn locate(&self, address: usize) -> Option<SliceRef<'_>> {
+        // The first arena by the bounds of the fast path: most programs have no other.
+        let base = self.primary_base.load(Ordering::Acquire);
+        let index = address.wrapping_sub(base) >> SLICE_SHIFT;
+        if index < self.primary_slices.load(Ordering::Acquire) {
+            let arena = &self.arenas[0];
+            return Some(SliceRef { arena, index });
+        }
+        self.locate_anywhere(address)
+    }
+
+    /// [`PageHeap::locate`] in all arenas.
+    #[inline(never)]
+    fn locate_anywhere(&self, address: usize) -> Option<SliceRef<'_>> {
+        let within = |arena: &'_ Arena| {
+            let index = address.wrapping_sub(arena.layout().base) >> SLICE_SHIFT;
+            (index < arena.tagged().min(arena.end())).then_some(index)
+        };
+        let arenas = self.arenas();
+        arenas.iter().find_map(|arena| {
+            Some(SliceRef {
+                arena,
+                index: within(arena)?,
+            })
+        })
+    }
+
+    /// Bytes of slices that ever were in a span: what the heap has grown to. Takes no lock.
+    pub fn extent(&self) -> usize {
+        let slices = |arena: &Arena| arena.frontier().saturating_sub(arena.layout().head);
+        self.arenas().iter().map(slices).sum::<usize>() << SLICE_SHIFT
+    }
+
+    /// Calls `visit` with the first slice of every span of one use. The lock is held: `visit` must
+    /// not call back into the heap, nor allocate.
+    pub fn for_each_span(&self, use_: Use, mut visit: impl FnMut(SliceRef<'_>)) {
+        let locked = self.locked();
+        locked.for_each_record(|place, record| {
+            if record.state() == State::Used(use_) {
+                visit(place);
+            }
+        });
+    }
+
+    /// The bounds in force.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Counts `bytes` more bytes (fewer, if negative) of spans in use that are known not to be
+    /// resident.
+    pub fn count_absent(&self, bytes: isize) {
+        self.absent.fetch_add(bytes, Relaxed);
+    }
+
+    /// Whether a refused request for `bytes` could be served if every slab and every stack were
+    /// empty and all that is free stood together. If not, gathering free memory is vain.
+    pub fn may_gain(&self, bytes: usize) -> bool {
+        let locked = self.locked();
+        let counts = &locked.inner.counts;
+        let loose = [Use::Slab, Use::Stack].map(|use_| counts.by_use[use_ as usize - 1].slices);
+        let loose = loose.iter().sum::<usize>() * SLICE_BYTES;
+        let fixed = locked.footprint().used.saturating_sub(loose);
+        bytes <= loose + counts.free_slices * SLICE_BYTES
+            && bytes <= self.limits.hard().saturating_sub(fixed)
+    }
+
+    /// Bytes that may be resident: of spans in use (see [`STACK_BYTES`]), and of free pages.
+    pub fn footprint(&self) -> Footprint {
+        self.locked().footprint()
+    }
+
+    /// The figures now.
+    pub fn totals(&self) -> Totals {
+        self.locked().totals()
+    }
+
+    /// From now on the figures are copied there whenever they are out by a sixty-fourth of the
+    /// spans in use, or by a MiB in a small heap, and after a purge. `None`: no more.
+    pub fn set_mirror(&self, mirror: Option<Mirror>) {
+        let mut locked = self.locked();
+        locked.inner.mirror = mirror;
+        locked.write_mirror();
+    }
+
+    /// Sets when slabs come from huge pages. Arenas that exist stay as they are.
+    pub fn set_huge(&self, policy: Policy) {
+        self.huge.store(policy as u8, Relaxed);
+    }
+
+    /// Tells the kernel what the policy says of a new mapping as a whole: nothing by default.
+    ///
+    /// # Safety
+    /// - The range is of one reservation, and no thread uses it.
+    pub(super) unsafe fn advise_mapping(&self, base: NonNull<u8>, bytes: usize) {
+        let advice = match self.huge_policy() {
+            Policy::Auto => return,
+            Policy::Never => Huge::Avoid,
+            Policy::Always => Huge::Want,
+        };
+        // SAFETY: the caller's promise; the advice changes no contents.
+        unsafe { self.os.advise_huge(base, bytes, advice) };
+    }
+
+    pub(super) fn advise(&self, range: Range<usize>, advice: Huge) {
+        if let Some(start) = NonNull::new(range.start as *mut u8) {
+            // SAFETY: all callers name ranges of one arena, which is one reservation; advice
+            // changes no contents.
+            unsafe { self.os.advise_huge(start, range.len(), advice) };
+        }
+    }
+
+    pub(super) fn huge_policy(&self) -> Policy {
+        match self.huge.load(Relaxed) {
+            0 => Policy::Auto,
+            1 => Policy::Never,
+            _ => Policy::Always,
+        }
+    }
+
+    /// The slice of an arena up to which spans may reach.
+    pub(super) fn growth_end(&self, id: usize) -> usize {
+        let arena = &self.arenas()[id];
+        match id < self.closed.load(Relaxed) {
+            true => arena.frontier(),
+            false => arena.end(),
+        }
+    }
+
+    /// From now on nothing is committed ahead of its use.
+    pub(super) fn be_thrifty(&self) {
+        self.thrifty.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on [`PageHeap::is_scant`] is true.
+    pub(super) fn be_scant(&self) {
+        self.scant.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether writable memory is so limited that it has no room for a slab of each class.
+    pub fn is_scant(&self) -> bool {
+        self.scant.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is to be committed ahead of its use.
+    pub(super) fn is_thrifty(&self) -> bool {
+        self.thrifty.load(Ordering::Relaxed)
+    }
+
+    /// Whether no thread holds the lock now.
+    pub fn is_quiet(&self) -> bool {
+        self.lock.try_lock().is_some()
+    }
+
+    /// The locks, for a fork: that of a commit under way, that of a purge, and the heap's.
+    pub fn locks(&self) -> [&FutexLock; 3] {
+        [&self.committing, &self.purging, &self.lock]
+    }
+
+    pub(super) fn locked(&self) -> Locked<'_, O> {
+        self.with(self.lock.lock())
+    }
+
+    /// The heap, locked, if no other thread holds the lock now.
+    pub(super) fn try_locked(&self) -> Option<Locked<'_, O>> {
+        Some(self.with(self.lock.try_lock()?))
+    }
+
+    fn with<'h>(&'h self, _guard: FutexGuard<'h>) -> Locked<'h, O> {
+        // SAFETY: the lock is held as long as the reference lives: guard and reference are in one
+        // value.
+        let inner = unsafe { &mut *self.inner.get() };
+        Locked {
+            heap: self,
+            inner,
+            _section: Section::enter(),
+            _guard,
+            _before: None,
+        }
+    }
+
+    /// The arenas that exist.
+    pub(super) fn arenas(&self) -> &[Arena] {
+        &self.arenas[..self.arenas_in_use.load(Ordering::Acquire)]
+    }
+
+    /// The next arena to open; `None` when there are as many as can be. The caller holds
+    /// `committing`.
+    pub(super) fn unopened(&self) -> Option<(usize, &Arena)> {
+        let id = self.arenas_in_use.load(Ordering::Relaxed);
+        Some((id, self.arenas.get(id)?))
+    }
+
+    /// Shows a newly opened arena to all threads. The caller holds `committing`.
+    pub(super) fn publish(&self, id: usize) {
+        self.arenas_in_use.store(id + 1, Ordering::Release);
+        if id == 0 {
+            self.primary_base
+                .store(self.arenas[0].layout().base, Ordering::Release);
+            self.publish_tags();
+        }
+    }
+
+    /// Tells the fast path how many tags of the first arena may be read. The caller holds
+    /// `committing`.
+    pub(super) fn publish_tags(&self) {
+        self.primary_slices.store(
+            self.arenas[0].tagged().min(self.arenas[0].end()),
+            Ordering::Release,
+        );
+    }
+}
+
+/// The address of a slice, as a pointer.
+pub(super) fn address_of(place: SliceRef<'_>) -> NonNull<u8> {
+    // SAFETY: an address in an arena is not null.
+    unsafe { NonNull::new_unchecked(place.slice_base() as *mut u8) }
+}

@@ -1,0 +1,188 @@
+//! Bounds on what the heap holds: of dirty free pages, and of everything.
+//!
+//! What may be resident counts: spans in use and the dirty pages of free ones, those included that
+//! are being purged. Pages that slabs keep away do not count. A coroutine stack counts as
+//! [`STACK_BYTES`], for most of it is never touched. Tables of the heap's own do not count.
+//!
+//! Near the soft limit free pages are given back before their time, down to all of them. A request
+//! that would pass the hard limit with every free page given back is refused.
+
+use super::figures::Counts;
+use super::span::Use;
+use crate::base::sync::plain::AtomicUsize;
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::units::SLICE_BYTES;
+
+/// What a stack in use counts as, in bytes, however long its span: a parked coroutine touches a
+/// page or two.
+pub const STACK_BYTES: usize = 8 << 10;
+
+/// From this part of a limit on it is near.
+pub const NEAR_PART: usize = 8;
+
+/// The bounds, in bytes; `usize::MAX` means none.
+#[derive(Debug)]
+pub struct Limits {
+    hard: AtomicUsize,
+    soft: AtomicUsize,
+    /// What the group of processes leaves us; it changes.
+    group: AtomicUsize,
+    /// From where on that is near.
+    group_near: AtomicUsize,
+    dirty: AtomicUsize,
+    /// Bytes of free pages that stay resident at any age.
+    kept: AtomicUsize,
+}
+
+/// Whether a request may be granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It may.
+    Granted,
+    /// It may once at most this number of bytes of free pages are dirty.
+    AfterPurge(usize),
+    /// It may not.
+    Refused,
+}
+
+impl Limits {
+    pub(super) const fn new() -> Self {
+        Self {
+            hard: AtomicUsize::new(usize::MAX),
+            soft: AtomicUsize::new(usize::MAX),
+            group: AtomicUsize::new(usize::MAX),
+            group_near: AtomicUsize::new(usize::MAX),
+            dirty: AtomicUsize::new(usize::MAX),
+            kept: AtomicUsize::new(0),
+        }
+    }
+
+    /// Sets the hard limit in bytes: requests that would pass it are refused.
+    pub fn set_hard(&self, bytes: usize) {
+        self.hard.store(bytes, Relaxed);
+    }
+
+    /// Sets the soft limit in bytes: near it, free pages go back before their time.
+    pub fn set_soft(&self, bytes: usize) {
+        self.soft.store(bytes, Relaxed);
+    }
+
+    /// Sets what the process's control group leaves the heap, in bytes: a soft limit beside the
+    /// other; and from how many bytes on the heap is near it.
+    pub fn set_group(&self, bytes: usize, near: usize) {
+        self.group.store(bytes, Relaxed);
+        self.group_near.store(near, Relaxed);
+    }
+
+    /// Sets the most bytes of free pages that may be resident.
+    pub fn set_dirty(&self, bytes: usize) {
+        self.dirty.store(bytes, Relaxed);
+    }
+
+    /// Sets how many bytes of free pages stay resident at any age; `usize::MAX`: all. The other
+    /// bounds, and a request to purge, take them all the same.
+    pub fn set_kept(&self, bytes: usize) {
+        self.kept.store(bytes, Relaxed);
+    }
+
+    /// Bytes of free pages that stay resident at any age.
+    pub fn kept(&self) -> usize {
+        self.kept.load(Relaxed)
+    }
+
+    /// The hard limit in bytes.
+    pub fn hard(&self) -> usize {
+        self.hard.load(Relaxed)
+    }
+
+    /// The soft limit in bytes, the group's if that is lower.
+    pub fn soft(&self) -> usize {
+        self.soft.load(Relaxed).min(self.group.load(Relaxed))
+    }
+
+    /// The soft limit that was set, in bytes.
+    pub fn own_soft(&self) -> usize {
+        self.soft.load(Relaxed)
+    }
+
+    /// The most bytes of free pages that may be resident.
+    pub fn dirty(&self) -> usize {
+        self.dirty.load(Relaxed)
+    }
+
+    /// From how many bytes on free memory goes back before its time; `usize::MAX`: never.
+    pub fn near(&self) -> usize {
+        let near_soft = match self.soft.load(Relaxed) {
+            usize::MAX => usize::MAX,
+            soft => soft - soft / NEAR_PART,
+        };
+        near_soft.min(self.group_near.load(Relaxed))
+    }
+}
+
+/// What the heap holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Of spans in use.
+    pub used: usize,
+    /// Free pages that may be resident.
+    pub dirty: usize,
+}
+
+impl Footprint {
+    /// Both together.
+    pub fn total(&self) -> usize {
+        self.used + self.dirty
+    }
+
+    /// What counts tell, with `absent` bytes of spans in use not resident.
+    pub(super) fn of(counts: &Counts, absent: usize, page_bytes: usize) -> Self {
+        let stacks = counts.by_use[Use::Stack as usize - 1];
+        let other = counts.used_slices - stacks.slices;
+        let used = other * SLICE_BYTES + stacks.spans * STACK_BYTES;
+        Self {
+            used: used.saturating_sub(absent),
+            dirty: counts.free_dirty_pages * page_bytes,
+        }
+    }
+}
+
+impl Limits {
+    /// Most bytes of dirty pages that free spans may have beside `used` bytes in use; `usize::MAX`
+    /// if there is no bound.
+    pub(super) fn most_dirty(&self, used: impl FnOnce() -> usize) -> usize {
+        let (bound, soft) = (self.dirty.load(Relaxed), self.soft());
+        match bound.min(soft) {
+            usize::MAX => usize::MAX,
+            _ => bound.min(soft.saturating_sub(used())),
+        }
+    }
+
+    /// Whether `slices` more slices in use keep the hard limit.
+    pub(super) fn judge(
+        &self,
+        slices: usize,
+        use_: Use,
+        held: impl FnOnce() -> Footprint,
+    ) -> Admission {
+        let hard = self.hard();
+        if hard == usize::MAX {
+            return Admission::Granted;
+        }
+        let held = held();
+        let wanted = match use_ {
+            Use::Stack => STACK_BYTES,
+            _ => slices.saturating_mul(SLICE_BYTES),
+        };
+        match hard
+            .checked_sub(held.used)
+            .and_then(|room| room.checked_sub(wanted))
+        {
+            None => Admission::Refused,
+            // Dirty pages that the request takes over count twice here: at worst it purges a little
+            // early.
+            Some(room) if held.dirty > room => Admission::AfterPurge(room),
+            Some(_) => Admission::Granted,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The page heap: spans of 64 KiB slices, and what is known of each of their pages. It knows
+//! neither size classes nor threads.
+//!
+//! Each file names only files above it in this table:
+//!
+//! | file | what stands there |
+//! |---|---|
+//! | `span` | the record of a slice, and what a request for slices says |
+//! | `arena` | one reserved address range: its tables, and a slice found by its address |
+//! | `zero_state` | which pages may be dirty: a mask for each slice, or one word for a whole span |
+//! | `figures`, `limits` | counts, and bounds judged from them |
+//! | `huge`, `predictor` | where huge pages are; what `calloc` expects of a reused block |
+//! | `heap` | the page heap itself: its parts, its locks, slices by address |
+//! | `free_spans` | which free span serves a request; splitting, merging, ageing |
+//! | `reserve`, `decommit` | address space and tables; commit and huge pages given up |
+//! | `purge` | which dirty pages go back to the kernel, and in what pieces |
+//! | `commit` | room for a request that finds none ready |
+//! | `spans` | allocate, free, grow and shrink a span |
+//! | `query`, `calloc` | free by the kernel's page map; make a span zero |
+//!
+//! A freed span takes this way: `spans` (free), `zero_state` (what was written), `free_spans`
+//! (merge, enqueue by age), later `purge`. `docs/purge.md` follows it further, `docs/zero.md` has
+//! the measurements behind `calloc`. The invariants are code in `testing/pages/check.rs`.
+
+mod arena;
+mod calloc;
+#[path = "../testing/pages/check.rs"]
+mod check;
+mod commit;
+mod decommit;
+mod figures;
+mod free_spans;
+mod heap;
+mod huge;
+mod limits;
+mod predictor;
+mod purge;
+mod query;
+mod reserve;
+mod residence;
+mod span;
+mod spans;
+#[cfg(test)]
+#[path = "../testing/pages/mod.rs"]
+mod tests;
+mod zero_state;
+
+pub use arena::{Sides, SliceRef};
+pub use figures::{Calls, MIRROR_WORDS, Mirror, Totals, UseTotals, ZeroingTotals};
+pub use heap::PageHeap;
+pub use huge::Policy as HugePolicy;
+pub use limits::{Footprint, Limits, NEAR_PART, STACK_BYTES};
+pub use purge::Driver;
+pub use residence::{Pages, Part, Residence};
+pub use span::{Age, SpanSource, USES, Use};
+pub use spans::{Extension, Span};
+pub use zero_state::{Dirty, Zero};

@@ -1,0 +1,410 @@
+//! Which free pages go back to the kernel, and in what pieces.
+//!
+//! Free spans with dirty pages wait in a queue. Those past the decay time are purged, oldest first:
+//! by the purge thread, by a caller at the end of an operation (one piece at most), or by a request
+//! for all. A piece is cut out of its span, set aside, and purged without the heap's lock, so that
+//! no other thread waits for the kernel. Meanwhile it counts as free and dirty. Where every commit
+//! is charged, whole huge pages are uncommitted instead. What the kernel refuses to purge stays
+//! dirty, out of the queue.
+
+use super::arena::SliceRef;
+use super::decommit::committed_units;
+use super::heap::{Locked, PageHeap};
+use super::span::{SpanRecord, ZeroState};
+use super::zero_state::{DirtyRun, Swept};
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::units::SLICE_BYTES;
+use crate::os::{Os, OutOfMemory, Populated, Purged};
+use core::ptr::NonNull;
+
+/// Most bytes of one piece: 2,048 pages of 4 KiB, for which the kernel needs 0.1 to 0.4 ms. Where
+/// few pages of each slice are dirty, as after coroutines, it spans as many slices.
+const MOST_BYTES: usize = 8 << 20;
+
+/// A free span with more dirty bytes than this may never have been touched in most of its pages:
+/// the kernel is asked.
+const LONG_BYTES: usize = 64 << 20;
+
+/// Most bytes of a piece in which the kernel finds few pages. Asking about a piece that is
+/// populated throughout takes 0.5 ms at this size.
+const MOST_SPARSE: usize = 512 << 20;
+
+/// Most pieces that a caller purges on its way when a bound is passed.
+const MOST_ON_THE_WAY: usize = 8;
+
+/// Which spans a piece of work is about; always the oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Those that became free at this time or before, in ms.
+    Until(u64),
+    /// As many as leave at most this number of dirty pages.
+    Above(usize),
+    /// All that the program did not lock into memory.
+    All,
+    /// All, locked or not.
+    Locked,
+    /// None.
+    Nothing,
+}
+
+/// What was found to do under the lock.
+enum Piece<'h> {
+    /// To be purged: a part of a span, set aside, and its dirty pages.
+    Pages(&'h SpanRecord, DirtyRun, Belief),
+    /// To be uncommitted: whole huge pages of a span, set aside.
+    Commit(&'h SpanRecord),
+    /// A unit of huge pages, to be split before anything in it is purged.
+    Unit(SliceRef<'h>),
+}
+
+/// Whether masks are likely to be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Belief {
+    /// They are taken as they are.
+    Masks,
+    /// The kernel is asked.
+    Kernel,
+}
+
+impl<O: Os> PageHeap<O> {
+    /// Gives back the free pages that are past the decay time. Returns how many bytes.
+    pub fn purge_due(&self) -> usize {
+        self.purge_by_pieces(|locked| locked.due_now())
+    }
+
+    /// Gives back the pages that became free at `time` (ms) or before. Returns how many bytes.
+    pub fn purge_until(&self, time: u64) -> usize {
+        self.purge_by_pieces(|_| Due::Until(time))
+    }
+
+    /// Gives back free pages, oldest first, until at most `bytes` of them may be resident. Returns
+    /// how many bytes.
+    pub fn purge_above(&self, bytes: usize) -> usize {
+        let most = bytes / self.os.page_bytes();
+        self.purge_by_pieces(|_| Due::Above(most))
+    }
+
+    /// Gives back all free pages but those that the program locked. Returns how many bytes.
+    pub fn purge_all(&self) -> usize {
+        self.locked().requeue_refused();
+        let uncommitted = if self.os.strict_commit() {
+            self.decommit_free()
+        } else {
+            0
+        };
+        uncommitted + self.purge_by_pieces(|_| Due::All)
+    }
+
+    /// Gives back all free pages, locked or not: for a program that asks for it. Returns how many
+    /// bytes.
+    pub fn purge_locked(&self) -> usize {
+        self.locked().requeue_refused();
+        self.purge_by_pieces(|_| Due::Locked)
+    }
+
+    /// Gives pages of a span in use back; false if the kernel refuses, or if they are not the
+    /// heap's any more, for the program mapped something over them.
+    ///
+    /// # Safety
+    /// - Whole OS pages of one span in use, which no thread uses.
+    pub unsafe fn purge_in_use(&self, start: NonNull<u8>, bytes: usize) -> bool {
+        let place = self.locate(start.as_ptr() as usize);
+        let Some(place) = place.filter(|place| !place.record().is_overmapped()) else {
+            return false;
+        };
+        if self.os.is_locked() {
+            return false;
+        }
+        self.split_unit(place);
+        // SAFETY: the caller's promise; spans in use are committed.
+        let purged = unsafe { self.os.purge(start, bytes) };
+        self.locked().count_purge(bytes, purged);
+        purged == Purged::Zero
+    }
+
+    /// Sets the decay time in ms; 0 purges at once.
+    pub fn set_decay_ms(&self, ms: u64) {
+        self.decay_ms.store(ms, Relaxed);
+    }
+
+    /// Sets what purges pages past the decay time: callers at the end of their operations, or a
+    /// thread that calls [`PageHeap::purge_due`].
+    pub fn set_driver(&self, driver: Driver) {
+        self.driver.store(driver as u8, Relaxed);
+    }
+
+    /// What purges pages past the decay time.
+    pub fn driver(&self) -> Driver {
+        match self.driver.load(Relaxed) {
+            0 => Driver::Callers,
+            _ => Driver::Thread,
+        }
+    }
+
+    /// When the oldest free dirty pages became free, in ms; `None` when none will be purged by
+    /// their age: the kernel refused them, the program locked its memory, or all of them may stay.
+    pub fn oldest_dirty(&self) -> Option<u64> {
+        let locked = self.locked();
+        let oldest = locked.next_due(Due::Until(u64::MAX));
+        oldest.map(SpanRecord::freed_at)
+    }
+
+    /// Ends: every piece shortens the queue or purges pages.
+    fn purge_by_pieces(&self, due: impl Fn(&Locked<'_, O>) -> Due) -> usize {
+        let (mut bytes, mut reach) = (0, MOST_SPARSE);
+        loop {
+            let _alone = self.purging.lock();
+            match self.purge_piece(&due, &mut reach) {
+                Some(more) => bytes += more,
+                None => return bytes,
+            }
+        }
+    }
+
+    /// What a caller does on its way, when it has given up the lock. It does nothing while another
+    /// thread purges.
+    pub(super) fn purge_on_the_way(&self, due: Due) {
+        let pieces = match due {
+            Due::Nothing => return,
+            Due::Until(_) => 1,
+            Due::Above(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
+        };
+        if let Some(_alone) = self.purging.try_lock() {
+            let mut reach = MOST_SPARSE;
+            let _ = (0..pieces).find(|_| self.purge_piece(&|_| due, &mut reach).is_none());
+        }
+    }
+
+    /// Purges one piece of at most `reach` bytes; `None` when nothing is due. The caller holds
+    /// `purging`, so that a fork finds no piece on its way.
+    ///
+    /// The masks of a large block that was freed call all of it dirty, however little of it was
+    /// touched. So the kernel is asked about long spans. While it finds few pages, `reach` is long:
+    /// a free TiB is then a matter of some thousand calls. A long piece that is populated after all
+    /// is purged for its first [`MOST_BYTES`] only.
+    fn purge_piece(
+        &self,
+        due: &impl Fn(&Locked<'_, O>) -> Due,
+        reach: &mut usize,
+    ) -> Option<usize> {
+        let mut locked = self.locked();
+        let due = due(&locked);
+        let piece = locked.cut_piece(due, *reach)?;
+        drop(locked);
+        Some(match piece {
+            Piece::Pages(part, run, belief) => self.purge_part(part, run, (due, belief), reach),
+            Piece::Commit(part) => match self.uncommit_part(part) {
+                Ok(bytes) => bytes,
+                Err(OutOfMemory) => self.purge_dirty(part, due),
+            },
+            Piece::Unit(place) => {
+                self.split_unit(place);
+                0
+            }
+        })
+    }
+
+    /// Purges the dirty pages of a part that was set aside, then puts it back. Returns how many
+    /// bytes.
+    fn purge_part(
+        &self,
+        part: &SpanRecord,
+        run: DirtyRun,
+        (due, belief): (Due, Belief),
+        reach: &mut usize,
+    ) -> usize {
+        let asked = belief == Belief::Kernel || matches!(due, Due::Above(_));
+        let populated = match asked {
+            true => self.populated_bytes(part, &run),
+            false => part.dirty.get() * self.os.page_bytes(),
+        };
+        *reach = match populated {
+            few if asked && few <= MOST_BYTES / 2 => (*reach * 4).min(MOST_SPARSE),
+            _ => MOST_BYTES,
+        };
+        let run = match populated {
+            many if many > MOST_BYTES => first_of(run),
+            _ => run,
+        };
+        let purged = match populated {
+            0 => Purged::Zero,
+            _ => self.purge_run(&run, due),
+        };
+        let mut locked = self.locked();
+        if populated > 0 {
+            locked.count_purge(run.bytes, purged);
+        }
+        locked.return_part(part, run.to, purged);
+        if purged == Purged::Zero { run.bytes } else { 0 }
+    }
+
+    /// The same for a part of which only the first run of dirty pages is purged, if it has any.
+    fn purge_dirty(&self, part: &SpanRecord, due: Due) -> usize {
+        let arena = &self.arenas()[part.arena()];
+        let (from, to) = (part.index.get(), part.end());
+        let (mut at, mut bytes, mut all) = (from, 0, Purged::Zero);
+        while let Some(run) = arena.next_dirty(at, to, MOST_BYTES / arena.layout().page_bytes()) {
+            let purged = self.purge_run(&run, due);
+            self.locked().count_purge(run.bytes, purged);
+            match purged {
+                Purged::Zero => bytes += run.bytes,
+                Purged::MaybeDirty => all = purged,
+            }
+            at = run.to;
+        }
+        self.locked().return_part(part, to, all);
+        bytes
+    }
+
+    /// Bytes of a run that are populated, as the kernel says, else as the masks of `part` say.
+    fn populated_bytes(&self, part: &SpanRecord, run: &DirtyRun) -> usize {
+        let mut populated = 0;
+        let told = NonNull::new(run.address as *mut u8).is_some_and(|start| {
+            let count = |found: Populated| populated += found.bytes;
+            // SAFETY: dirty slices are committed, and the run holds only such.
+            unsafe { self.os.populated(start, run.bytes, count) }.is_ok()
+        });
+        match told {
+            true => populated,
+            false => part.dirty.get() * self.os.page_bytes(),
+        }
+    }
+
+    fn purge_run(&self, run: &DirtyRun, due: Due) -> Purged {
+        match NonNull::new(run.address as *mut u8) {
+            // SAFETY: cut out of a free span, so no thread uses it; dirty slices are committed, and
+            // the run holds only such.
+            Some(start) if due == Due::Locked => unsafe { self.os.purge_locked(start, run.bytes) },
+            // SAFETY: as above.
+            Some(start) => unsafe { self.os.purge(start, run.bytes) },
+            None => Purged::MaybeDirty,
+        }
+    }
+}
+
+/// As much of a long run as one call may purge.
+fn first_of(run: DirtyRun) -> DirtyRun {
+    let to = run.to.min(run.from + MOST_BYTES / SLICE_BYTES);
+    let end = run.address / SLICE_BYTES * SLICE_BYTES + (to - run.from) * SLICE_BYTES;
+    let bytes = run.bytes.min(end - run.address);
+    DirtyRun { to, bytes, ..run }
+}
+
+/// What purges pages past the decay time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Driver {
+    /// Threads that allocate and free, at the end of an operation.
+    Callers = 0,
+    /// A thread that does nothing else.
+    Thread = 1,
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// What the caller should do once it has given up the lock.
+    pub(super) fn due(&self) -> Due {
+        let most = self.most_dirty_pages();
+        if self.inner.counts.free_dirty_pages > most {
+            return Due::Above(most);
+        }
+        let at_once = self.heap.decay_ms.load(Relaxed) == 0;
+        let elsewhere = self.heap.driver() == Driver::Thread && !at_once;
+        if elsewhere || self.inner.aging.oldest().is_none() {
+            return Due::Nothing;
+        }
+        let due = self.due_now();
+        self.next_due(due).map_or(Due::Nothing, |_| due)
+    }
+
+    /// Whether any page may be given back.
+    pub(super) fn may_purge(&self) -> bool {
+        self.next_due(Due::All).is_some()
+    }
+
+    fn due_now(&self) -> Due {
+        let decay = self.heap.decay_ms.load(Relaxed);
+        match self.heap.os.now_ms().checked_sub(decay) {
+            Some(time) => Due::Until(time),
+            // The clock is younger than the decay time.
+            None => Due::Nothing,
+        }
+    }
+
+    fn next_due(&self, due: Due) -> Option<&'h SpanRecord> {
+        if self.heap.os.is_locked() && due != Due::Locked {
+            return None;
+        }
+        let dirty = self.inner.counts.free_dirty_pages;
+        self.inner.aging.oldest().filter(|oldest| match due {
+            Due::Until(time) => oldest.freed_at() <= time && dirty > self.kept_pages(),
+            Due::Above(most) => dirty > most,
+            Due::All | Due::Locked => true,
+            Due::Nothing => false,
+        })
+    }
+
+    /// Dirty pages of free spans that stay at any age.
+    fn kept_pages(&self) -> usize {
+        self.heap.limits.kept() / self.page_bytes()
+    }
+
+    /// Most pages of the next piece, of at most `bytes`.
+    fn most_pages(&self, due: Due, bytes: usize) -> usize {
+        let most = bytes / self.page_bytes();
+        let dirty = self.inner.counts.free_dirty_pages;
+        match due {
+            Due::Until(_) => most.min(dirty.saturating_sub(self.kept_pages())),
+            _ => most,
+        }
+    }
+
+    /// Cuts the next piece out of the oldest span that is due: at most `reach` dirty bytes where
+    /// the kernel is asked about them, else at most [`MOST_BYTES`].
+    fn cut_piece(&mut self, due: Due, reach: usize) -> Option<Piece<'h>> {
+        let span = self.next_due(due)?;
+        let arena = self.arena(span.arena());
+        let index = span.index.get();
+        if span.is_huge() {
+            return Some(Piece::Unit(SliceRef { arena, index }));
+        }
+        if span.zero_state() == ZeroState::AllDirty {
+            self.inner.swept = Swept::NOTHING;
+            arena.write_masks(span);
+        }
+        let (belief, bytes) = match span.dirty.get() * self.page_bytes() > LONG_BYTES {
+            true => (Belief::Kernel, reach),
+            false => (Belief::Masks, MOST_BYTES),
+        };
+        let from = self.inner.swept.skip(span.arena(), index, span.end());
+        let run = arena.next_dirty(from, span.end(), self.most_pages(due, bytes))?;
+        if self.heap.os.strict_commit()
+            && let Some((from, to)) = committed_units(arena, run.from..span.end())
+        {
+            return Some(Piece::Commit(self.set_aside(span, from, to - from)));
+        }
+        self.inner.swept = Swept {
+            arena: span.arena(),
+            from: index,
+            to: run.to,
+        };
+        let part = self.set_aside(span, run.from, run.to - run.from);
+        Some(Piece::Pages(part, run, belief))
+    }
+
+    fn count_purge(&mut self, bytes: usize, purged: Purged) {
+        self.heap.calls.count_purge();
+        match purged {
+            Purged::Zero => self.count_returned(bytes),
+            Purged::MaybeDirty => self.inner.counts.refused_purges += 1,
+        }
+    }
+
+    /// Lets refused spans stand in line again.
+    fn requeue_refused(&mut self) {
+        while let Some(span) = self.inner.refused.oldest() {
+            self.inner.refused.remove(span);
+            span.set_freed_at(self.heap.os.now_ms());
+            self.inner.aging.push(span);
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! One record a slice, and the queues that order free spans by age.
+//!
+//! A span's facts stand in the record of its first slice; the record of its last slice says how far
+//! back the first is. The records between are blank. All fields are words of their own, so that an
+//! address from nowhere may be looked at without the lock: the answer is then stale, never
+//! undefined.
+
+use crate::base::sync::plain::{
+    AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use crate::base::tree::{Node, Side};
+use crate::base::units::HUGE_SLICES;
+use core::ptr::null_mut;
+
+pub use neap_shared::stats::{USES, Use};
+
+/// A request for slices.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SpanRequest {
+    /// How many slices.
+    pub(super) slices: usize,
+    /// At a multiple of how many slices: a power of two.
+    pub(super) align: usize,
+    /// Where they may come from.
+    pub(super) source: SpanSource,
+    /// How much of them the user is going to touch.
+    pub(super) fill: Fill,
+    /// The only arena and slice where they may begin; `None`: anywhere.
+    pub(super) at: Option<(usize, usize)>,
+}
+
+impl SpanRequest {
+    /// Longest span (8 TiB), in slices: its OS pages are counted in 32 bits.
+    const MOST_SLICES: usize = u32::MAX as usize / 32;
+
+    /// A request for `slices` slices, wherever they are.
+    pub(super) fn anywhere(slices: usize) -> Self {
+        Self {
+            slices,
+            align: 1,
+            source: SpanSource::Any,
+            fill: Fill::Sparse,
+            at: None,
+        }
+    }
+
+    /// Whether no span can be so long.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.slices > Self::MOST_SLICES
+    }
+
+    /// Whether the caller has another way if no room is ready: it asks for resident pages only, or
+    /// for a certain place, beside a span that can move.
+    pub(super) fn is_optional(&self) -> bool {
+        self.source == SpanSource::Resident || self.at.is_some()
+    }
+}
+
+/// How much of a span its user is going to touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fill {
+    /// Most of it, sooner or later, so that huge pages suit it: a slab.
+    Dense,
+    /// Not known.
+    Sparse,
+}
+
+/// Where a span may come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanSource {
+    /// Wherever there is room, free spans with dirty pages first.
+    Any,
+    /// Free spans with dirty pages only: what is resident is used again, and nothing is faulted in.
+    Resident,
+}
+
+/// For how long a span that becomes free was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// It was in use until now.
+    New,
+    /// Longer than the decay time: it may be purged at once.
+    Old,
+}
+
+/// A 32-bit field, read and written as `usize`.
+#[derive(Debug)]
+pub(super) struct Field(AtomicU32);
+
+impl Field {
+    pub(super) fn get(&self) -> usize {
+        self.0.load(Relaxed) as usize
+    }
+
+    pub(super) fn set(&self, value: usize) {
+        debug_assert!(u32::try_from(value).is_ok());
+        self.0.store(value as u32, Relaxed);
+    }
+}
+
+/// What a record says about the slice it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Not the first slice of a span.
+    Blank,
+    /// First slice of a free span.
+    Free,
+    /// First slice of a piece of a free span that was set aside: the kernel works on it, without
+    /// the heap's lock.
+    Aside,
+    /// First slice of a span in use.
+    Used(Use),
+}
+
+const BLANK: u8 = 0;
+const FREE: u8 = u8::MAX;
+const ASIDE: u8 = u8::MAX - 1;
+
+/// Which queue a free span stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Queued {
+    /// In none: no page of it is dirty, or it is in use.
+    No = 0,
+    /// Waits for its decay time.
+    Aging = 1,
+    /// The kernel refused to purge it; asked again only on request.
+    Refused = 2,
+}
+
+/// Where the zero state of a span stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ZeroState {
+    /// In its slices' masks.
+    PerPage,
+    /// Every page counts as dirty, and the masks are out of date: a large span is freed and taken
+    /// again without a look at them.
+    AllDirty,
+}
+
+/// The record of one slice. Zeroed memory is a blank record.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct SpanRecord {
+    links: [AtomicPtr<SpanRecord>; 2],
+    /// In use: its user's pointer. Free, in a queue: its neighbour there.
+    older: AtomicPtr<SpanRecord>,
+    newer: AtomicPtr<SpanRecord>,
+    /// In use: the bytes its user asked for. Free: when it became free, in ms.
+    stamp: AtomicUsize,
+    /// This slice's number in its arena.
+    pub(super) index: Field,
+    /// Slices in the span.
+    pub(super) slices: Field,
+    /// OS pages of the span that may be dirty: as many as its masks say, or all.
+    pub(super) dirty: Field,
+    /// In the record of a span's last slice: how many slices back its first one is.
+    pub(super) back: Field,
+    arena: AtomicU8,
+    state: AtomicU8,
+    queued: AtomicU8,
+    /// See [`Warmth`].
+    warmth: AtomicU8,
+    /// 1 in a span in use that pages were moved into; see [`super::spans`].
+    moved: AtomicU8,
+    /// 1 for [`ZeroState::AllDirty`].
+    all_dirty: AtomicU8,
+    /// 1 in a span in use that the program mapped over; see [`super::spans`].
+    overmapped: AtomicU8,
+    /// Of the slice, not of its span: 1 when the kernel may back it with a huge page; see
+    /// [`super::huge`].
+    huge: AtomicU8,
+}
+
+/// Bytes of a record; the tables are laid out by it.
+pub(super) const RECORD_BYTES: usize = size_of::<SpanRecord>();
+const _: () = assert!(RECORD_BYTES == 64);
+
+/// How free spans are ordered: which pages to reuse first, then best fit, then lowest place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FitKey {
+    pub(super) warmth: Warmth,
+    pub(super) slices: usize,
+    /// Arena and slice as one number.
+    pub(super) place: u64,
+}
+
+/// Whether reusing a free span mostly saves faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Warmth {
+    /// At least half of the pages may be resident.
+    Warm = 0,
+    /// Some may be.
+    Tepid = 1,
+    /// None is, and touching one makes all of a huge page resident. For slabs only.
+    Huge = 2,
+    /// None is.
+    Cold = 3,
+}
+
+impl SpanRecord {
+    pub(super) fn state(&self) -> State {
+        match self.state.load(Relaxed) {
+            FREE => State::Free,
+            ASIDE => State::Aside,
+            code => Use::from_code(code).map_or(State::Blank, State::Used),
+        }
+    }
+
+    pub(super) fn set_state(&self, state: State) {
+        let code = match state {
+            State::Blank => BLANK,
+            State::Free => FREE,
+            State::Aside => ASIDE,
+            State::Used(use_) => use_ as u8,
+        };
+        self.state.store(code, Relaxed);
+    }
+
+    pub(super) fn queued(&self) -> Queued {
+        match self.queued.load(Relaxed) {
+            1 => Queued::Aging,
+            2 => Queued::Refused,
+            _ => Queued::No,
+        }
+    }
+
+    /// Bytes asked for, of a span in use.
+    pub(super) fn bytes(&self) -> usize {
+        self.stamp.load(Relaxed)
+    }
+
+    /// Sets the requested bytes; returns the former number.
+    pub(super) fn swap_bytes(&self, bytes: usize) -> usize {
+        self.stamp.swap(bytes, Relaxed)
+    }
+
+    /// The pointer of this span's user; before it is set, null or any of Neap's own data.
+    pub(super) fn user_data(&self) -> *mut u8 {
+        self.older.load(Acquire).cast()
+    }
+
+    /// Sets the pointer of this span's user.
+    ///
+    /// # Safety
+    /// - The span is in use: in a free one the word is a link.
+    pub(super) unsafe fn set_user_data(&self, pointer: *mut u8) {
+        self.older.store(pointer.cast(), Release);
+    }
+
+    /// Whether pages were moved into this span in use.
+    pub(super) fn is_moved(&self) -> bool {
+        self.moved.load(Relaxed) != 0
+    }
+
+    /// Sets whether pages were moved into this span in use; returns what was set before.
+    pub(super) fn swap_moved(&self, moved: bool) -> bool {
+        self.moved.swap(u8::from(moved), Relaxed) != 0
+    }
+
+    /// Whether the program mapped over this span in use, or another process fills its pages.
+    pub(super) fn is_overmapped(&self) -> bool {
+        self.overmapped.load(Relaxed) != 0
+    }
+
+    pub(super) fn set_overmapped(&self, overmapped: bool) {
+        self.overmapped.store(u8::from(overmapped), Relaxed);
+    }
+
+    /// Whether the kernel may back this slice with a huge page.
+    pub(super) fn is_huge(&self) -> bool {
+        self.huge.load(Relaxed) != 0
+    }
+
+    pub(super) fn set_huge(&self, huge: bool) {
+        self.huge.store(u8::from(huge), Relaxed);
+    }
+
+    /// Where the span's zero state stands.
+    pub(super) fn zero_state(&self) -> ZeroState {
+        if self.all_dirty.load(Relaxed) == 0 {
+            ZeroState::PerPage
+        } else {
+            ZeroState::AllDirty
+        }
+    }
+
+    pub(super) fn set_zero_state(&self, detail: ZeroState) {
+        self.all_dirty
+            .store(u8::from(detail == ZeroState::AllDirty), Relaxed);
+    }
+
+    /// When the free span became free, in ms.
+    pub(super) fn freed_at(&self) -> u64 {
+        self.stamp.load(Relaxed) as u64
+    }
+
+    pub(super) fn set_freed_at(&self, ms: u64) {
+        self.stamp.store(ms as usize, Relaxed);
+    }
+
+    pub(super) fn arena(&self) -> usize {
+        usize::from(self.arena.load(Relaxed))
+    }
+
+    /// Says which slice this record belongs to.
+    pub(super) fn place(&self, arena: u8, index: usize) {
+        self.arena.store(arena, Relaxed);
+        self.index.set(index);
+    }
+
+    /// The first slice after the span.
+    pub(super) fn end(&self) -> usize {
+        self.index.get() + self.slices.get()
+    }
+
+    /// Sets the span's place in the order, by how many of its `pages` are dirty. To be called
+    /// before the span goes into the tree.
+    pub(super) fn set_warmth(&self, pages: usize) {
+        let warmth = match self.dirty.get() {
+            0 if self.is_huge() => Warmth::Huge,
+            0 => Warmth::Cold,
+            dirty if dirty * 2 >= pages => Warmth::Warm,
+            _ => Warmth::Tepid,
+        };
+        self.warmth.store(warmth as u8, Relaxed);
+    }
+
+    /// As set by [`SpanRecord::set_warmth`].
+    pub(super) fn warmth(&self) -> Warmth {
+        match self.warmth.load(Relaxed) {
+            0 => Warmth::Warm,
+            1 => Warmth::Tepid,
+            2 => Warmth::Huge,
+            _ => Warmth::Cold,
+        }
+    }
+}
+
+// SAFETY: the links are two words of the record, named nowhere else; a free span's size, place and
+// warmth change only while it is out of the tree; a place has one span.
+unsafe impl Node for SpanRecord {
+    type Key = FitKey;
+
+    fn key(&self) -> FitKey {
+        FitKey {
+            warmth: self.warmth(),
+            slices: self.slices.get(),
+            place: (self.arena() as u64) << 32 | self.index.get() as u64,
+        }
+    }
+
+    fn link(&self, side: Side) -> &AtomicPtr<Self> {
+        &self.links[side as usize]
+    }
+}
+
+/// Free spans with dirty pages, oldest first.
+#[derive(Debug)]
+pub(super) struct Queue {
+    kind: Queued,
+    oldest: *mut SpanRecord,
+    newest: *mut SpanRecord,
+}
+
+/// # Safety
+/// - `at` is null or the record of a span in a queue: records stay in place as long as the heap.
+unsafe fn record<'a>(at: *mut SpanRecord) -> Option<&'a SpanRecord> {
+    // SAFETY: the caller's promise.
+    unsafe { at.as_ref() }
+}
+
+fn pointer(record: &SpanRecord) -> *mut SpanRecord {
+    core::ptr::from_ref(record).cast_mut()
+}
+
+impl Queue {
+    pub(super) const fn new(kind: Queued) -> Self {
+        Self {
+            kind,
+            oldest: null_mut(),
+            newest: null_mut(),
+        }
+    }
+
+    /// The span that waits longest.
+    pub(super) fn oldest<'a>(&self) -> Option<&'a SpanRecord> {
+        // SAFETY: the ends of a queue are null or in it.
+        unsafe { record(self.oldest) }
+    }
+
+    /// The span that comes after `entry`, which is in this queue.
+    pub(super) fn after<'a>(&self, entry: &SpanRecord) -> Option<&'a SpanRecord> {
+        // SAFETY: links of a queue lead to its entries.
+        unsafe { record(entry.newer.load(Relaxed)) }
+    }
+
+    /// Puts a span in as the newest.
+    pub(super) fn push(&mut self, entry: &SpanRecord) {
+        self.insert(self.newest, entry);
+    }
+
+    /// Puts a span in as the oldest.
+    pub(super) fn push_oldest(&mut self, entry: &SpanRecord) {
+        self.insert(null_mut(), entry);
+    }
+
+    /// Puts a span in just after `anchor`, which is in this queue.
+    pub(super) fn push_after(&mut self, anchor: &SpanRecord, entry: &SpanRecord) {
+        debug_assert_eq!(anchor.queued(), self.kind);
+        self.insert(pointer(anchor), entry);
+    }
+
+    fn insert(&mut self, older: *mut SpanRecord, entry: &SpanRecord) {
+        debug_assert_eq!(entry.queued(), Queued::No);
+        // SAFETY: null, or an entry of this queue.
+        let newer = match unsafe { record(older) } {
+            Some(older) => older.newer.swap(pointer(entry), Relaxed),
+            None => core::mem::replace(&mut self.oldest, pointer(entry)),
+        };
+        // SAFETY: links of a queue lead to its entries.
+        match unsafe { record(newer) } {
+            Some(newer) => newer.older.store(pointer(entry), Relaxed),
+            None => self.newest = pointer(entry),
+        }
+        entry.older.store(older, Relaxed);
+        entry.newer.store(newer, Relaxed);
+        entry.queued.store(self.kind as u8, Relaxed);
+    }
+
+    /// Takes a span out.
+    pub(super) fn remove(&mut self, entry: &SpanRecord) {
+        debug_assert_eq!(entry.queued(), self.kind);
+        let (older, newer) = (entry.older.load(Relaxed), entry.newer.load(Relaxed));
+        // SAFETY: links of a queue lead to its entries.
+        match unsafe { record(older) } {
+            Some(older) => older.newer.store(newer, Relaxed),
+            None => self.oldest = newer,
+        }
+        // SAFETY: as above.
+        match unsafe { record(newer) } {
+            Some(newer) => newer.older.store(older, Relaxed),
+            None => self.newest = older,
+        }
+        entry.queued.store(Queued::No as u8, Relaxed);
+    }
+}
+
+/// Whether two free neighbours may become one: they are of a kind, and not of two units.
+pub(super) fn may_merge(before: &SpanRecord, after: &SpanRecord) -> bool {
+    match (before.is_huge(), after.is_huge()) {
+        (false, false) => true,
+        (true, true) => !after.index.get().is_multiple_of(HUGE_SLICES),
+        _ => false,
+    }
+}

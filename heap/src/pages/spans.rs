@@ -1,0 +1,460 @@
+//! Spans allocated, freed, made longer and shorter; pages moved from span to span.
+//!
+//! Pages that the kernel moved keep the offset of the place they come from, so their mapping cannot
+//! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
+//! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once. When they are
+//! freed they are mapped afresh: that gives their pages back to the kernel and lets the mappings
+//! merge again. Spans that the program mapped something over are marked in the same way. Where
+//! every commit is charged Neap moves nothing, for mapping afresh may be refused there.
+
+use super::arena::SliceRef;
+use super::free_spans::Fit;
+use super::heap::{Locked, PageHeap, address_of};
+use super::span::{Age, Fill, SpanRecord, SpanRequest, SpanSource, State, Use};
+use super::zero_state::{Dirty, Zero};
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::units::SLICE_BYTES;
+use crate::os::{Os, RemapError};
+use core::ptr::NonNull;
+
+/// A span just given out.
+#[derive(Clone, Copy, Debug)]
+pub struct Span<'h> {
+    /// Its first byte.
+    pub base: NonNull<u8>,
+    /// Its length in slices.
+    pub slices: usize,
+    /// What is known about its contents.
+    pub zero: Zero,
+    /// Bytes of its pages that are not resident for sure.
+    pub cold: usize,
+    /// Its first slice.
+    pub place: SliceRef<'h>,
+}
+
+/// What a span gained at its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Extension<'h> {
+    /// How many slices.
+    pub slices: usize,
+    /// What is known about their contents.
+    pub zero: Zero,
+    /// The first of them.
+    pub place: SliceRef<'h>,
+}
+
+impl<O: Os> PageHeap<O> {
+    /// A span of `slices` slices at a multiple of `align_slices` slices (a power of two), of which
+    /// its user requested `bytes`. `None` when the kernel or a limit refuses memory; then
+    /// nothing has changed.
+    pub fn alloc(
+        &self,
+        slices: usize,
+        align_slices: usize,
+        use_: Use,
+        bytes: usize,
+    ) -> Option<Span<'_>> {
+        self.alloc_from(SpanSource::Any, slices, align_slices, use_, bytes)
+    }
+
+    /// Like [`PageHeap::alloc`]; says where the span may come from.
+    pub fn alloc_from(
+        &self,
+        source: SpanSource,
+        slices: usize,
+        align_slices: usize,
+        use_: Use,
+        bytes: usize,
+    ) -> Option<Span<'_>> {
+        debug_assert!(slices > 0 && align_slices.is_power_of_two());
+        let request = SpanRequest {
+            align: align_slices,
+            source,
+            fill: match use_ {
+                Use::Slab => Fill::Dense,
+                Use::Large | Use::Stack | Use::Meta => Fill::Sparse,
+            },
+            ..SpanRequest::anywhere(slices)
+        };
+        let (mut locked, room) = self.room_for(&request, use_)?;
+        let (place, zero) = locked.take(room, slices, use_, bytes);
+        let warm = place.record().dirty.get() * locked.page_bytes();
+        self.end(locked);
+        if use_ == Use::Stack {
+            // Its pages are given back one by one, while it is in use.
+            self.split_unit(place);
+        }
+        Some(Span {
+            base: address_of(place),
+            slices,
+            zero,
+            cold: slices * SLICE_BYTES - warm,
+            place,
+        })
+    }
+
+    /// Takes a whole span back. Its tag becomes 0. A span that the program mapped over, and that
+    /// the kernel refuses to map afresh, stays in use for good.
+    ///
+    /// # Safety
+    /// - `base` is the first byte of a span in use, which no thread uses any more.
+    /// - `dirty` covers all that was written to it since it was given out.
+    pub unsafe fn free(&self, base: NonNull<u8>, dirty: Dirty) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free_aged(base, dirty, Age::New) }
+    }
+
+    /// Like [`PageHeap::free`]; says for how long the span was not used.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::free`].
+    pub unsafe fn free_aged(&self, base: NonNull<u8>, dirty: Dirty, age: Age) {
+        // SAFETY: the caller's promise: no thread uses the span.
+        let dirty = match unsafe { self.renew_from(base, 0) } {
+            Renewal::NoNeed => dirty,
+            Renewal::Zero => Dirty::Zeroed,
+            Renewal::Refused => return,
+        };
+        let mut locked = self.locked();
+        if let Some(place) = locked.span_at(base) {
+            locked.free(place, dirty, age);
+        }
+        self.end(locked);
+    }
+
+    /// Makes a span longer, to `new_slices` slices (more than it has), if what follows it is free;
+    /// sets the requested bytes. Nothing changes on `None`.
+    ///
+    /// # Safety
+    /// - `base` is the first byte of a span in use, and the caller's.
+    pub unsafe fn grow_in_place(
+        &self,
+        base: NonNull<u8>,
+        new_slices: usize,
+        bytes: usize,
+    ) -> Option<Extension<'_>> {
+        let place = self.locate(base.as_ptr() as usize)?;
+        let (record, use_) = (place.record(), place.use_()?);
+        let extra = new_slices.checked_sub(place.slices())?;
+        if extra == 0 || record.is_huge() {
+            return None;
+        }
+        let request = SpanRequest {
+            at: Some((record.arena(), record.end())),
+            ..SpanRequest::anywhere(extra)
+        };
+        let (mut locked, (free, _)) = self.room_for(&request, use_)?;
+        let place = locked.span_at(base)?;
+        let grown = locked.grow(place, free, extra, bytes);
+        self.end(locked);
+        Some(grown)
+    }
+
+    /// Gives the end of a span back so that `new_slices` slices (at least one) remain; sets the
+    /// requested bytes.
+    ///
+    /// # Safety
+    /// - `base` is the first byte of a span in use, the caller's, of at least `new_slices` slices.
+    /// - No thread uses what is given back; `dirty` covers all that was written to the whole span.
+    pub unsafe fn shrink_in_place(
+        &self,
+        base: NonNull<u8>,
+        new_slices: usize,
+        bytes: usize,
+        dirty: Dirty,
+    ) {
+        // SAFETY: the caller's promise: no thread uses what is given back.
+        let renewal = unsafe { self.renew_from(base, new_slices) };
+        let mut locked = self.locked();
+        if let Some(place) = locked.span_at(base) {
+            let kept = match renewal {
+                Renewal::Refused => place.slices(),
+                Renewal::NoNeed | Renewal::Zero => new_slices,
+            };
+            locked.shrink(place, kept, bytes, dirty);
+        }
+        self.end(locked);
+    }
+
+    /// Does what is due: for callers that have not come by for a while.
+    pub fn tend(&self) {
+        self.end(self.locked());
+    }
+
+    /// Gives up the lock, then does what is due.
+    pub(super) fn end(&self, locked: Locked<'_, O>) {
+        let due = locked.due();
+        drop(locked);
+        self.purge_on_the_way(due);
+    }
+
+    /// Sets the requested bytes of a span whose slices stay.
+    ///
+    /// # Safety
+    /// - `base` is the first byte of a span in use, and the caller's.
+    /// - `dirty` covers all that was written to it so far, unless the later free will.
+    pub unsafe fn set_bytes(&self, base: NonNull<u8>, bytes: usize, dirty: Dirty) {
+        let mut locked = self.locked();
+        if let Some(place) = locked.span_at(base) {
+            place.arena.record_writes(place.record(), dirty);
+            locked.set_bytes(place, bytes);
+        }
+    }
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// The span in use that starts at `base`.
+    pub(super) fn span_at(&self, base: NonNull<u8>) -> Option<SliceRef<'h>> {
+        let address = base.as_ptr() as usize;
+        let place = self
+            .heap
+            .locate(address)
+            .filter(|place| place.use_().is_some());
+        debug_assert!(
+            place.is_some_and(|place| place.slice_base() == address),
+            "a span in use"
+        );
+        place
+    }
+
+    /// Gives out the first `slices` slices of committed room.
+    pub(super) fn take(
+        &mut self,
+        (free, at): Fit<'h>,
+        slices: usize,
+        use_: Use,
+        bytes: usize,
+    ) -> (SliceRef<'h>, Zero) {
+        let arena = self.arena(free.arena());
+        let record = self.carve(free, at, slices);
+        record.set_state(State::Used(use_));
+        record.swap_bytes(bytes);
+        let counts = &mut self.inner.counts;
+        counts.take(slices);
+        let figure = &mut counts.by_use[use_ as usize - 1];
+        figure.spans += 1;
+        figure.slices += slices;
+        figure.bytes += bytes;
+        (SliceRef { arena, index: at }, Zero::of(record.dirty.get()))
+    }
+
+    pub(super) fn free(&mut self, place: SliceRef<'h>, dirty: Dirty, age: Age) {
+        let (record, slices) = (place.arena.record(place.index), place.slices());
+        place.arena.record_writes(place.record(), dirty);
+        self.set_bytes(place, 0);
+        // SAFETY: the span is the caller's until the end of this; 0 says nothing.
+        unsafe { place.set_tag(0) };
+        self.uncount(place, slices);
+        if let Some(use_) = place.use_() {
+            self.inner.counts.by_use[use_ as usize - 1].spans -= 1;
+        }
+        record.set_state(State::Blank);
+        self.add_free(record, age);
+    }
+
+    /// Adds the first `extra` slices of the free span behind a span in use to it.
+    pub(super) fn grow(
+        &mut self,
+        place: SliceRef<'h>,
+        free: &'h SpanRecord,
+        extra: usize,
+        bytes: usize,
+    ) -> Extension<'h> {
+        let record = place.arena.record(place.index);
+        let next = record.end();
+        let added = self.carve(free, next, extra);
+        let zero = Zero::of(added.dirty.get());
+        place.arena.join(record, added);
+        self.set_bytes(place, bytes);
+        self.inner.counts.take(extra);
+        if let Some(use_) = place.use_() {
+            self.inner.counts.by_use[use_ as usize - 1].slices += extra;
+        }
+        let place = SliceRef {
+            index: next,
+            ..place
+        };
+        Extension {
+            slices: extra,
+            zero,
+            place,
+        }
+    }
+
+    pub(super) fn shrink(
+        &mut self,
+        place: SliceRef<'h>,
+        new_slices: usize,
+        bytes: usize,
+        dirty: Dirty,
+    ) {
+        let record = place.arena.record(place.index);
+        let (cut, end) = (place.index + new_slices, record.end());
+        debug_assert!(new_slices > 0 && cut <= end);
+        place.arena.record_writes(place.record(), dirty);
+        self.set_bytes(place, bytes);
+        if cut >= end || new_slices == 0 {
+            return;
+        }
+        let rest = place.arena.cut_off(record, cut);
+        self.uncount(place, end - cut);
+        self.add_free(rest, Age::New);
+    }
+
+    /// Slices leave a span in use.
+    fn uncount(&mut self, place: SliceRef<'h>, slices: usize) {
+        self.inner.counts.used_slices -= slices;
+        if let Some(use_) = place.use_() {
+            self.inner.counts.by_use[use_ as usize - 1].slices -= slices;
+        }
+    }
+
+    pub(super) fn set_bytes(&mut self, place: SliceRef<'h>, bytes: usize) {
+        let Some(use_) = place.use_() else { return };
+        let old = place.arena.record(place.index).swap_bytes(bytes);
+        let figure = &mut self.inner.counts.by_use[use_ as usize - 1];
+        figure.bytes = figure.bytes + bytes - old;
+    }
+}
+
+/// Most spans in use with moved pages: an eighth of the default `vm.max_map_count`.
+const MOST_MOVED: usize = 4096;
+
+impl<O: Os> PageHeap<O> {
+    /// Moves the pages of the first `bytes` bytes (a multiple of the OS page) from one span to
+    /// another without copying. The source then reads as zero there and counts as asked for 0
+    /// bytes, so that its free with [`Dirty::Prefix`] of [`SliceRef::bytes`] has nothing to add.
+    /// Nothing changes on an error, but a target that is [`RemapError::Lost`] stays in use for
+    /// good.
+    ///
+    /// # Safety
+    /// - Both are first bytes of different spans in use, the caller's, each at least `bytes` long.
+    /// - What was written to the source lies within the requested bytes, or was reported as dirty.
+    pub unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), RemapError> {
+        let is_overmapped = |at: NonNull<u8>| {
+            let place = self.locate(at.as_ptr() as usize);
+            place.is_some_and(|place| place.record().is_overmapped())
+        };
+        let too_many = self.moved_spans.load(Relaxed) >= MOST_MOVED;
+        // What is moved leaves pages behind that are absent, and no longer locked.
+        let keeps = self.os.is_locked() || self.os.strict_commit();
+        if keeps || too_many || is_overmapped(from) {
+            return Err(RemapError::Refused);
+        }
+        // SAFETY: the caller's promise; spans in use are committed, different spans disjoint.
+        let moved = unsafe { self.os.move_pages(from, to, bytes) };
+        self.calls.count_move();
+        moved?;
+        let mut locked = self.locked();
+        if let (Some(source), Some(target)) = (locked.span_at(from), locked.span_at(to)) {
+            // What came along is old data, whether its user wrote it or not.
+            target
+                .arena
+                .record_writes(target.record(), Dirty::Prefix(bytes));
+            locked.record_moved_away(source, bytes);
+            if !target.record().swap_moved(true) {
+                self.moved_spans.fetch_add(1, Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps a span afresh that pages were moved into, or that the program mapped over. The lock is
+    /// not held: giving pages back takes long, and the span is still the caller's.
+    ///
+    /// # Safety
+    /// - `base` is the first byte of a span in use, and no thread uses what is beyond the first
+    ///   `kept` slices any more.
+    pub(super) unsafe fn renew_from(&self, base: NonNull<u8>, kept: usize) -> Renewal {
+        let Some(place) = self.locate(base.as_ptr() as usize) else {
+            return Renewal::NoNeed;
+        };
+        let (record, slices) = (place.record(), place.slices());
+        if slices <= kept || !(record.is_moved() || record.is_overmapped()) {
+            return Renewal::NoNeed;
+        }
+        let bytes = (slices - kept) * SLICE_BYTES;
+        // SAFETY: the caller's promise; a span in use is committed.
+        let renewed = unsafe { self.os.renew(base.add(kept * SLICE_BYTES), bytes) };
+        if renewed == Err(RemapError::Lost) {
+            return Renewal::Refused;
+        }
+        let renewed = renewed.is_ok();
+        if renewed {
+            // SAFETY: mapped afresh just now, and the caller's promise.
+            unsafe { self.advise_mapping(base.add(kept * SLICE_BYTES), bytes) };
+        }
+        if !renewed && record.is_overmapped() {
+            return Renewal::Refused;
+        }
+        if renewed && kept == 0 {
+            record.set_overmapped(false);
+            if record.swap_moved(false) {
+                self.moved_spans.fetch_sub(1, Relaxed);
+            }
+        }
+        // Moved pages that could not be mapped afresh are memory of ours all the same.
+        if renewed {
+            Renewal::Zero
+        } else {
+            Renewal::NoNeed
+        }
+    }
+
+    /// Records that the program mapped a range anew, or that another process fills it. For the
+    /// spans in use that it touches, which are the caller's, the kernel's answers about anonymous
+    /// memory no longer hold, so they are mapped afresh when they are freed. Takes no lock. Outside
+    /// of the arenas it costs a comparison for each of them.
+    pub fn record_mapped_over(&self, address: usize, bytes: usize) {
+        let Some(place) = self.locate(address) else {
+            return;
+        };
+        let arena = place.arena;
+        let (head, frontier) = (arena.layout().head, arena.frontier());
+        let starts_span = |index: &usize| arena.record(*index).state() != State::Blank;
+        let inside = head..=place.index.min(frontier.saturating_sub(1));
+        let Some(mut index) = inside.rev().find(starts_span) else {
+            return;
+        };
+        while index < frontier && arena.layout().address(index) < address.saturating_add(bytes) {
+            let record = arena.record(index);
+            if matches!(record.state(), State::Used(_)) {
+                record.set_overmapped(true);
+            }
+            index = record.end().max(index + 1);
+        }
+    }
+}
+
+/// What came of mapping a span afresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renewal {
+    /// It is what it was.
+    NoNeed,
+    /// It reads as zero.
+    Zero,
+    /// The kernel refused, and what is mapped there is not the heap's: no one may have the span.
+    Refused,
+}
+
+impl<'h, O: Os> Locked<'h, O> {
+    /// The first `bytes` bytes of a span in use read as zero; the rest of what was asked for does
+    /// not.
+    fn record_moved_away(&mut self, place: SliceRef<'h>, bytes: usize) {
+        let asked = place.bytes();
+        let record = place.arena.record(place.index);
+        place.arena.record_writes(record, Dirty::Prefix(asked));
+        place.arena.write_masks(record);
+        let cleared =
+            place
+                .arena
+                .clear_prefix(place.index, record.end(), bytes / self.page_bytes());
+        record.dirty.set(record.dirty.get() - cleared);
+        self.set_bytes(place, 0);
+    }
+}

@@ -1,0 +1,250 @@
+//! Changing a block's size.
+
+use crate::base::units::slices_for;
+use crate::cache::heap::{Found, HEAP, Mode};
+use crate::cache::magazine::Tag;
+use crate::cache::misuse::{self, Call};
+use crate::free::{free, sizes_are_loose, start_of};
+use crate::hook;
+use crate::init::current;
+use crate::large::{self, MAX_BYTES};
+use crate::malloc::allocate_layout;
+use crate::os::linux::Linux;
+use crate::os::{Os, RemapError};
+use crate::pages::{Dirty, SliceRef, Span};
+use crate::slab::Slab;
+use crate::slab::class::{Class, MAX_BLOCK};
+use core::ptr::{self, NonNull};
+
+/// From this many bytes on, moving page-table entries is cheaper than copying.
+/// `docs/decisions/0005-realloc.md` has the measurements.
+const MOVE_BYTES: usize = 256 << 10;
+
+/// Resizes a block of [`crate::malloc::allocate`], moving it if need be; the common part of the contents
+/// stays. Null when out of memory: then the block is as it was.
+///
+/// # Safety
+/// - `block` is a block of this heap that is not given back; no thread uses it meanwhile.
+pub unsafe fn reallocate(block: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: the caller's promise.
+    unsafe { reallocate_layout(block, size, 16) }
+}
+
+/// Resizes a block of [`allocate_layout`] with the same `align`.
+///
+/// # Safety
+/// - As [`reallocate`].
+pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *mut u8 {
+    if size > MAX_BYTES {
+        return ptr::null_mut();
+    }
+    let address = block.addr();
+    match HEAP.find(address) {
+        Found::Slab(slab, class) => {
+            refuse_freed(block, slab, class);
+            if HEAP.mode() != Mode::Plain {
+                look_closer(address, class, size, align);
+            }
+            if Class::of_layout(size, align) == Some(class) {
+                return block;
+            }
+            // SAFETY: the caller's promise; a slab block of this class holds that many bytes.
+            unsafe { move_block(block, class.bytes(), size, align) }
+        }
+        // SAFETY: the caller's promise.
+        Found::Sampled(place) => unsafe { reallocate_sampled(&place, block, size, align) },
+        Found::Large(place) => {
+            if is_quarantined(address) {
+                misuse::realloc_freed(address);
+            }
+            // SAFETY: the caller's promise.
+            unsafe { reallocate_large(&place, block, size, align) }
+        }
+        Found::Foreign => misuse::foreign(Call::Realloc, address),
+        Found::Nothing | Found::Stack => misuse::no_block(Call::Realloc, address),
+    }
+}
+
+/// [`reallocate_layout`] of a block that the profiler sampled: of a class, but in a span of its
+/// own.
+///
+/// # Safety
+/// - As [`reallocate`].
+#[cold]
+#[inline(never)]
+unsafe fn reallocate_sampled(
+    place: &SliceRef<'static>,
+    block: *mut u8,
+    size: usize,
+    align: usize,
+) -> *mut u8 {
+    let held = large::bytes(Call::Realloc, place, block.addr());
+    if is_quarantined(block.addr()) {
+        misuse::realloc_freed(block.addr());
+    }
+    let class = Class::of_layout(size, align).filter(|class| class.bytes() == held);
+    if class.is_some() {
+        note_kept(size, class);
+        return block;
+    }
+    // SAFETY: the caller's promise; the block has that many usable bytes.
+    unsafe { move_block(block, held, size, align) }
+}
+
+/// Aborts if the block is seen to be free: its bit is set, or it lies on top of this thread's
+/// magazine.
+fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
+    let number = start_of(Call::Realloc, slab, class, block.addr());
+    // SAFETY: the calling thread's own cache, or a sentinel.
+    let newest = || unsafe { current().magazine(Tag::of(class)).newest() };
+    if slab.is_free(class, number) || newest() == Some(block) {
+        misuse::realloc_freed(block.addr());
+    }
+}
+
+/// What the other modes look at when the block of a slab is resized.
+#[cold]
+#[inline(never)]
+fn look_closer(address: usize, class: Class, size: usize, align: usize) {
+    if is_quarantined(address) {
+        misuse::realloc_freed(address);
+    }
+    if Class::of_layout(size, align) == Some(class) {
+        note_kept(size, Some(class));
+    }
+}
+
+/// A block that is resized without another allocation: its new size counts as asked for, too.
+fn note_kept(size: usize, class: Option<Class>) {
+    if HEAP.mode() == Mode::Counting {
+        hook::instruments().requested(size, class);
+    }
+}
+
+fn is_quarantined(address: usize) -> bool {
+    HEAP.mode() == Mode::Checking && hook::instruments().holds(address)
+}
+
+/// Moves a block's contents to a new one of `size` bytes.
+///
+/// # Safety
+/// - `block` holds `held` bytes, is not given back, and no thread uses it meanwhile.
+unsafe fn move_block(block: *mut u8, held: usize, size: usize, align: usize) -> *mut u8 {
+    let moved = allocate_layout(size, align);
+    if moved.is_null() {
+        if size > held {
+            return moved;
+        }
+        // A smaller size must not fail: the block stays where it is.
+        sizes_are_loose();
+        return block;
+    }
+    // SAFETY: two different blocks, each at least that long.
+    unsafe { ptr::copy_nonoverlapping(block, moved, held.min(size)) };
+    // SAFETY: the caller's promise.
+    unsafe { free(block) };
+    moved
+}
+
+/// Resizes a large block: in place where its end may move, else by moving its pages, else by
+/// copying.
+///
+/// # Safety
+/// - `block` starts the large block of `place`, is not given back, and no thread uses it meanwhile.
+unsafe fn reallocate_large(
+    place: &SliceRef<'static>,
+    block: *mut u8,
+    size: usize,
+    align: usize,
+) -> *mut u8 {
+    let held = large::bytes(Call::Realloc, place, block.addr());
+    if size <= MAX_BLOCK && align <= MAX_BLOCK {
+        // SAFETY: the caller's promise.
+        return unsafe { move_block(block, held, size, align) };
+    }
+    let Some(wanted) = large::page_multiple(size) else {
+        return ptr::null_mut();
+    };
+    let Some(base) = NonNull::new(block) else {
+        return ptr::null_mut();
+    };
+    // SAFETY: the caller's promise.
+    if unsafe { resize_in_place(place, base, held, wanted) } {
+        hook::large_freed(place);
+        hook::large_made(place, size, wanted);
+        note_kept(size, None);
+        return block;
+    }
+    if held < MOVE_BYTES {
+        // SAFETY: the caller's promise.
+        return unsafe { move_block(block, held, size, align) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { relocate(base, held, size, align) }
+}
+
+/// Moves the end of a block. False if what follows it is taken.
+///
+/// # Safety
+/// - As [`reallocate_large`].
+unsafe fn resize_in_place(
+    place: &SliceRef<'_>,
+    base: NonNull<u8>,
+    held: usize,
+    wanted: usize,
+) -> bool {
+    let (slices, needed) = (place.slices(), slices_for(wanted));
+    if needed == slices {
+        // SAFETY: the caller's promise.
+        unsafe { HEAP.pages.set_bytes(base, wanted, Dirty::Prefix(held)) };
+        return true;
+    }
+    if needed < slices {
+        // SAFETY: the caller's promise.
+        unsafe {
+            HEAP.pages
+                .shrink_in_place(base, needed, wanted, Dirty::Prefix(held))
+        };
+        return true;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { HEAP.pages.grow_in_place(base, needed, wanted) }.is_some()
+}
+
+/// Gives the contents a new span, by moving pages if the kernel can, else by copying.
+///
+/// # Safety
+/// - `base` starts a large block of `held` bytes that no thread uses meanwhile.
+unsafe fn relocate(base: NonNull<u8>, held: usize, size: usize, align: usize) -> *mut u8 {
+    let Some(span) = large::plain_span(size, align) else {
+        return ptr::null_mut();
+    };
+    let moved = held.min(size).next_multiple_of(Linux.page_bytes());
+    // SAFETY: two different committed spans, each at least `moved` bytes, both ours.
+    match unsafe { HEAP.pages.move_pages(base, span.base, moved) } {
+        Ok(()) => {}
+        // SAFETY: as above.
+        Err(RemapError::Refused) => unsafe {
+            ptr::copy_nonoverlapping(base.as_ptr(), span.base.as_ptr(), held.min(size));
+        },
+        Err(RemapError::Lost) => {
+            abandon(&span);
+            return ptr::null_mut();
+        }
+    }
+    note_kept(size, None);
+    if let Some(place) = HEAP.pages.locate(base.as_ptr().addr()) {
+        large::free(&place, base.as_ptr().addr(), Tag::LARGE);
+    }
+    span.base.as_ptr()
+}
+
+/// Leaves a span in use for good that the kernel took away: no block is there, and nothing is
+/// written to it.
+#[cold]
+fn abandon(span: &Span<'_>) {
+    hook::large_freed(&span.place);
+    span.place.take_tag();
+    // SAFETY: the span of a request, which this thread has.
+    unsafe { HEAP.pages.set_bytes(span.base, 0, Dirty::AsBefore) };
+}

@@ -1,0 +1,125 @@
+//! What presses for memory: the soft limit, the control group, the machine.
+
+use super::state::{AT_REST, AT_WORK};
+use crate::base::sync::Ordering;
+use crate::cache::heap::Heap;
+use crate::os::cgroup::{self, GroupLimit};
+use crate::os::futex;
+use crate::os::sandbox;
+use crate::pages::NEAR_PART;
+
+/// The part of its group's limit that the heap leaves to what it knows nothing of.
+const GROUP_PART: usize = 16;
+
+/// Share of the last ten seconds, in hundredths of a percent, that tasks waited for memory, from
+/// which on the machine is short of it.
+const SHORT: usize = 1000;
+
+/// So long after a vain attempt to gather free memory another is made, though nothing was freed
+/// past a magazine, in ms.
+const RELIEF_MS: u64 = 100;
+
+/// Fewer bytes than this, freed since a vain attempt, are no reason for another.
+const WORTH_BYTES: usize = 64 << 10;
+
+/// The longest wait for a thread that gathers free memory, in ms.
+const WAIT_MS: u64 = 50;
+
+impl Heap {
+    /// Asks the control group and the machine, at most once a second. The caller holds
+    /// [`super::state::Tide::step`], so that no fork's child inherits a file that is open for it.
+    pub fn look_around(&self) {
+        let now = self.now_ms();
+        if !self.pressure.is_outdated(now) {
+            return;
+        }
+        self.pressure.asked_at.store(now, Ordering::Relaxed);
+        if !sandbox::allows_more() {
+            return;
+        }
+        // Without an answer what was said last stays in force.
+        if let Ok(limit) = cgroup::group_limit() {
+            let (most, near) = limit.map_or((usize::MAX, usize::MAX), |group| {
+                share_of(group, self.pages.footprint().total())
+            });
+            self.pages.limits().set_group(most, near);
+            self.budget
+                .note_group(limit.map_or(usize::MAX, |group| group.limit));
+        }
+        // Another process may lower this one's limit.
+        self.pages.address_limit_changed();
+        let short = cgroup::memory_pressure().is_some_and(|share| share >= SHORT);
+        self.pressure.short.store(short, Ordering::Relaxed);
+    }
+
+    /// Whether free memory should go back before its time.
+    pub fn is_pressed(&self) -> bool {
+        let near = self.pages.limits().near();
+        let is_near = || near != usize::MAX && self.pages.footprint().total() > near;
+        self.pressure.short.load(Ordering::Relaxed) || is_near()
+    }
+
+    /// Gathers free memory for a request of `bytes` that was refused: from magazines, slabs and
+    /// stacks. False if that cannot help, or was vain a moment ago and little was freed since. One
+    /// thread gathers at a time; who comes meanwhile waits for it, a moment at most, and tries its
+    /// request again. The caller holds no lock.
+    #[cold]
+    pub fn relieve(&'static self, bytes: usize) -> bool {
+        let pressure = &self.pressure;
+        let (now, freed) = (self.now_ms(), self.tide.freed());
+        let since = freed.wrapping_sub(pressure.relieved.load(Ordering::Relaxed));
+        let recent = now < pressure.relieved_at.load(Ordering::Relaxed) + RELIEF_MS;
+        let vain = recent && since < bytes.max(WORTH_BYTES);
+        if vain || !self.pages.may_gain(bytes) {
+            return false;
+        }
+        let word = &pressure.gathering;
+        let taken = word.compare_exchange(AT_REST, AT_WORK, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            futex::wait(word, AT_WORK, Some(WAIT_MS));
+            return true;
+        }
+        pressure.relieved.store(freed, Ordering::Relaxed);
+        self.gather_free();
+        pressure.relieved_at.store(now, Ordering::Relaxed);
+        word.store(AT_REST, Ordering::Release);
+        futex::wake(word);
+        true
+    }
+}
+
+/// What a group's limit leaves a heap that counts `held` bytes, when all others stay as they are,
+/// and from how many bytes on that is near. As much as it counts now, and the room that the group
+/// has: much of what it counts may never have been touched, and that the group does not count.
+fn share_of(group: GroupLimit, held: usize) -> (usize, usize) {
+    let most = (group.limit - group.limit / GROUP_PART).saturating_add(held);
+    let most = most.saturating_sub(group.used);
+    (most, most.saturating_sub(group.limit / NEAR_PART))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn is_near(used: usize, held: usize) -> bool {
+        let limit = 256 * MIB;
+        let (most, near) = share_of(GroupLimit { limit, used }, held);
+        assert!(near <= most);
+        held > near
+    }
+
+    #[test]
+    fn what_was_never_touched_is_not_pressed_for() {
+        assert!(!is_near(20 * MIB, 16 << 30));
+        assert!(!is_near(20 * MIB, 20 * MIB));
+    }
+
+    #[test]
+    fn a_group_near_its_limit_presses_whoever_uses_it() {
+        assert!(is_near(220 * MIB, 210 * MIB));
+        assert!(is_near(250 * MIB, 10 * MIB));
+        assert!(is_near(300 * MIB, 10 * MIB));
+    }
+}

@@ -1,0 +1,223 @@
+//! What the rounds of decay and the look for pressure need to know of the heap's life.
+
+use super::wakeup::{Bell, Pair, Urgency};
+use crate::base::sync::plain::AtomicU32;
+use crate::base::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
+use crate::os::lock::{Lock, Rank};
+use crate::slab::decommitted::Cursor;
+
+/// Freed bytes that are worth starting the purge thread: a thread costs some 15 µs.
+const FLOOR_BYTES: usize = 2 << 20;
+
+/// How often the group and the machine are asked, in ms.
+const ASK_MS: u64 = 1000;
+
+/// What the rounds of decay need to know of the heap's life.
+pub struct Tide {
+    /// Held during a step that a fork must not cut in two. See the order of locks in `lib.rs`.
+    pub step: Lock,
+    /// Bytes that went back past a magazine so far; wraps.
+    freed: AtomicUsize,
+    /// What `freed` was when a thread last dealt with it.
+    attended: AtomicUsize,
+    /// More than the floor was freed since.
+    wanted: AtomicBool,
+    /// Where the round stands that callers do on their way. Guarded by: step.
+    pub(super) on_the_way: UnsafeCell<OnTheWay>,
+    /// What [`Heap::is_pressed`] last said to a caller on its way.
+    pub(super) pressed: AtomicBool,
+    /// Where the purge thread sleeps.
+    pub bell: Bell<Pair>,
+    /// The thread is to end.
+    ends: AtomicBool,
+    /// How many bytes of free pages may stay; [`ALL_STAY`]: no matter.
+    stay: AtomicUsize,
+}
+
+const ALL_STAY: usize = usize::MAX;
+
+/// What the purge thread is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing.
+    Nothing,
+    /// To end.
+    End,
+    /// To give free pages back at once, until at most this many bytes of them are resident.
+    MakeWay {
+        /// Bytes.
+        stay: usize,
+    },
+}
+
+/// A round in small steps.
+pub(super) struct OnTheWay {
+    /// Threads' caches that are still to be looked at.
+    pub(super) caches: usize,
+    pub(super) cursor: Cursor,
+    /// When it began, in ms.
+    pub(super) began: u64,
+    /// Bytes that it gave back so far.
+    pub(super) gained: usize,
+}
+
+// SAFETY: the cell is reached only under `step`.
+unsafe impl Sync for Tide {}
+
+impl Tide {
+    /// Nothing freed yet.
+    pub const fn new() -> Tide {
+        Tide {
+            step: Lock::new(Rank::Step),
+            on_the_way: UnsafeCell::new(OnTheWay {
+                caches: 0,
+                cursor: Cursor::end(),
+                began: 0,
+                gained: 0,
+            }),
+            freed: AtomicUsize::new(0),
+            attended: AtomicUsize::new(0),
+            wanted: AtomicBool::new(false),
+            pressed: AtomicBool::new(false),
+            bell: Bell::new(),
+            ends: AtomicBool::new(false),
+            stay: AtomicUsize::new(ALL_STAY),
+        }
+    }
+
+    /// Notes that `bytes` went back past a magazine.
+    #[inline]
+    pub fn note_freed(&self, bytes: usize) {
+        let freed = self
+            .freed
+            .fetch_add(bytes, Ordering::Relaxed)
+            .wrapping_add(bytes);
+        let over = freed.wrapping_sub(self.attended.load(Ordering::Relaxed)) > FLOOR_BYTES;
+        // Who said so first has rung.
+        if over && !self.is_wanted() {
+            self.want();
+        }
+    }
+
+    /// A thread should deal with what is freed, however little that is: the purge thread, if it is
+    /// parked.
+    #[cold]
+    pub fn want(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+        self.bell.ring(Urgency::Soon);
+    }
+
+    /// Whether enough was freed that a thread should deal with it.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Whether memory was short when a caller last came by.
+    pub fn is_pressed(&self) -> bool {
+        self.pressed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that went back past a magazine so far; wraps.
+    pub fn freed(&self) -> usize {
+        self.freed.load(Ordering::Relaxed)
+    }
+
+    /// A thread deals with all that was freed so far, or gives up on it.
+    pub fn attend(&self) {
+        self.attended.store(self.freed(), Ordering::Relaxed);
+        self.wanted.store(false, Ordering::Relaxed);
+    }
+
+    /// A thread is about to begin: what its predecessor was told is void.
+    pub fn begin(&self) {
+        self.stay.store(ALL_STAY, Ordering::Relaxed);
+        self.ends.store(false, Ordering::SeqCst);
+    }
+
+    /// Tells the thread to end.
+    pub fn end_soon(&self) {
+        self.ends.store(true, Ordering::SeqCst);
+        self.bell.ring(Urgency::Now);
+    }
+
+    /// Tells the thread to give free pages back now, until at most `stay` bytes of them are
+    /// resident.
+    pub(super) fn make_way(&self, stay: usize) {
+        self.stay.store(stay, Ordering::Relaxed);
+        self.bell.ring(Urgency::Now);
+    }
+
+    /// Whether [`Tide::told`] has something to say.
+    pub fn is_told(&self) -> bool {
+        self.ends.load(Ordering::SeqCst) || self.stay.load(Ordering::Relaxed) != ALL_STAY
+    }
+
+    /// What the thread was told since it last asked.
+    pub fn told(&self) -> Told {
+        if self.ends.load(Ordering::SeqCst) {
+            return Told::End;
+        }
+        match self.stay.swap(ALL_STAY, Ordering::Relaxed) {
+            ALL_STAY => Told::Nothing,
+            stay => Told::MakeWay { stay },
+        }
+    }
+}
+
+impl Default for Tide {
+    fn default() -> Tide {
+        Tide::new()
+    }
+}
+
+/// What [`Pressure::gathering`] says: no thread gathers free memory, or one does.
+pub(super) const AT_REST: u32 = 0;
+pub(super) const AT_WORK: u32 = 1;
+
+/// What was found.
+pub struct Pressure {
+    pub(super) asked_at: AtomicU64,
+    /// The machine is short of memory.
+    pub(super) short: AtomicBool,
+    /// Whether a thread gathers free memory for a refused request; waited on.
+    pub(super) gathering: AtomicU32,
+    pub(super) relieved_at: AtomicU64,
+    /// Bytes freed past magazines when free memory was last gathered.
+    pub(super) relieved: AtomicUsize,
+}
+
+impl Pressure {
+    /// Nothing known.
+    pub const fn new() -> Pressure {
+        Pressure {
+            asked_at: AtomicU64::new(0),
+            short: AtomicBool::new(false),
+            gathering: AtomicU32::new(AT_REST),
+            relieved_at: AtomicU64::new(0),
+            relieved: AtomicUsize::new(0),
+        }
+    }
+
+    /// In a fork's child: the thread that gathered stayed in the parent.
+    pub fn rest(&self) {
+        // Writes only where it must: in a child a write costs a page.
+        if self.gathering.load(Ordering::Relaxed) != AT_REST {
+            self.gathering.store(AT_REST, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Pressure {
+    /// Whether the group and the machine may be asked again at `now` (ms).
+    pub fn is_outdated(&self, now: u64) -> bool {
+        let last = self.asked_at.load(Ordering::Relaxed);
+        last == 0 || now >= last + ASK_MS
+    }
+}
+
+impl Default for Pressure {
+    fn default() -> Pressure {
+        Pressure::new()
+    }
+}

@@ -1,0 +1,315 @@
+//! The purge thread: gives back what no thread uses, even in an idle process, and answers observers
+//! in other processes.
+//!
+//! It is started once, when the heap has grown past [`START_BYTES`], at the first [safe
+//! moment](super::start), and then stays: parked, while there is nothing to do, where
+//! [`super::wakeup`] wakes it. So a small program never has it, and nothing wakes in a process
+//! that sleeps. It allocates nothing, handles no signal of the program's, and keeps no process
+//! alive. It ends where a process must have one thread (`unshare`, `setns`), before a sandbox, and
+//! with the last thread that allocates; it is started again when it may be. Where there can be no
+//! thread, callers do its work on their way.
+//!
+//! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`. A compare-exchange makes the first change,
+//! so that one of several callers wins. Every signal is masked from before it until the thread is
+//! `HERE`. `HOLDS` counts who wants no thread.
+//!
+//! # Locks
+//!
+//! A fork waits for the locks of the heap. For its sake the thread
+//!
+//! - takes locks from left to right in the order of `lib.rs`, and none while it sleeps;
+//! - begins a hold of `Tide::step`, the registry or the board anew for every step: one look at
+//!   files, one slab, one survey;
+//! - never holds two of these three at once.
+
+use super::wakeup::{Ear, Words as _};
+use super::watch;
+use crate::base::sync::plain::AtomicU32;
+use crate::base::sync::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use crate::cache::heap::HEAP;
+use crate::hook;
+use crate::os::process;
+use crate::os::sandbox;
+use crate::os::{futex, shared, thread};
+use crate::pages::Driver;
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use neap_shared::board::ThreadState;
+
+pub(super) const AWAY: u32 = 0;
+const STARTING: u32 = 1;
+pub(super) const HERE: u32 = 2;
+
+/// Waited on by who wants no thread.
+#[unsafe(link_section = "neap_fork")]
+pub(super) static STATE: AtomicU32 = AtomicU32::new(AWAY);
+/// The last thread's number; 0 before the first, and until a new one has said its own.
+#[unsafe(link_section = "neap_fork")]
+static THREAD: AtomicI32 = AtomicI32::new(0);
+/// When the last thread was about to end, in ms.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+/// After this long, a live thread with this number is a different one, in ms.
+const EXIT_MS: u64 = 1000;
+/// Who is starting a thread, as the C library names it; 0 while no thread is.
+static STARTER: AtomicUsize = AtomicUsize::new(0);
+/// How many want no thread to be started now.
+#[unsafe(link_section = "neap_fork")]
+pub(super) static HOLDS: AtomicUsize = AtomicUsize::new(0);
+/// Whether a thread may be started at all.
+#[unsafe(link_section = "neap_fork")]
+pub(super) static ENABLED: AtomicBool = AtomicBool::new(false);
+/// Whether it is started from the beginning on, however small the heap is.
+#[unsafe(link_section = "neap_fork")]
+pub(super) static EAGER: AtomicBool = AtomicBool::new(false);
+/// The process that the library was started in, or that was forked from one.
+#[unsafe(link_section = "neap_fork")]
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// No thread is started before this time, in ms: the last attempt was refused.
+#[unsafe(link_section = "neap_fork")]
+pub(super) static RETRY_AT: AtomicU64 = AtomicU64::new(0);
+pub(super) const RETRY_MS: u64 = 1000;
+
+/// Once the heap has grown by so much, a thread's price (some 50 µs and 20 KiB) is below a
+/// hundredth of the program's.
+pub(super) const START_BYTES: usize = 4 << 20;
+
+/// Bytes of the thread's stack that are its own: its deepest frame is a gather of some KiB.
+const STACK_BYTES: usize = 128 << 10;
+
+/// How long one sleeps before looking again whether the kernel has ended the thread, in ms.
+const LOOK_MS: u64 = 1;
+
+/// What the option `NEAP_PURGE_THREAD` says.
+#[unsafe(link_section = "neap_fork")]
+static CHOSEN: AtomicU32 = AtomicU32::new(UNSAID);
+const UNSAID: u32 = 0;
+const OFF: u32 = 1;
+const ON: u32 = 2;
+
+/// The option was given.
+pub(crate) fn choose(word: &str) {
+    match word {
+        "always" => {
+            CHOSEN.store(ON, Ordering::Relaxed);
+            want_from_start();
+            allow();
+        }
+        "never" => CHOSEN.store(OFF, Ordering::Relaxed),
+        _ => {}
+    }
+}
+
+/// `NEAP_ANSWER`: the thread is started [at once](start_eagerly), or by the first slow path that
+/// can where that is too early.
+pub(crate) fn want_from_start() {
+    EAGER.store(true, Ordering::Relaxed);
+}
+
+/// Whether the thread is wanted from the start on.
+pub fn is_wanted_from_start() -> bool {
+    EAGER.load(Ordering::Relaxed)
+}
+
+pub(super) fn allow() {
+    thread::learn_least_stack();
+    ENABLED.store(true, Ordering::Release);
+}
+
+/// Whether the thread may be started.
+pub(crate) fn is_enabled() -> bool {
+    ENABLED.load(Ordering::Acquire)
+}
+
+/// Whether the program or `NEAP_PURGE_THREAD=0` keeps the thread off for good.
+pub(super) fn is_chosen_off() -> bool {
+    CHOSEN.load(Ordering::Relaxed) == OFF
+}
+
+/// Says on the board whether there is a thread to answer, and why not.
+pub fn tell_state() {
+    hook::instruments().note_thread(match STATE.load(Ordering::Relaxed) {
+        HERE => ThreadState::Here,
+        _ if is_chosen_off() => ThreadState::Off,
+        _ if ENABLED.load(Ordering::Relaxed) => ThreadState::NotYet,
+        _ if sandbox::is_forbidden() => ThreadState::Sandboxed,
+        _ => ThreadState::NotAsked,
+    });
+}
+
+/// Says which process this is: before the first free of it, and in a fork's child.
+pub(crate) fn note_process() {
+    PROCESS.store(process::process_id(), Ordering::Relaxed);
+}
+
+/// Whether this is the process that the heap's memory belongs to, not a child that shares it.
+pub(crate) fn is_noted_process() -> bool {
+    PROCESS.load(Ordering::Relaxed) == process::process_id()
+}
+
+/// No thread is started any more, and one that is here is gone when this returns.
+pub fn disable() {
+    ENABLED.store(false, Ordering::SeqCst);
+    core::mem::forget(hold());
+    tell_state();
+}
+
+/// Keeps the thread away until it is dropped.
+#[derive(Debug)]
+pub struct Hold(());
+
+/// Waits until there is no thread, and keeps it away: some system calls ask that the process has
+/// but one.
+#[must_use]
+pub fn hold() -> Hold {
+    HOLDS.fetch_add(1, Ordering::SeqCst);
+    // A child that no handler of ours heard of finds the state of its parent, whose thread it does
+    // not have.
+    if is_own_process() {
+        await_end();
+    }
+    Hold(())
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        give_up_hold();
+    }
+}
+
+/// One hold fewer. A handler of signals may have forked since it began: in the child there is none.
+fn give_up_hold() {
+    let less = |holds: usize| holds.checked_sub(1);
+    let _ = HOLDS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+}
+
+/// Sleeps, so that the thread runs even where its waiter's priority is higher.
+fn await_end() {
+    loop {
+        match STATE.load(Ordering::SeqCst) {
+            AWAY => break,
+            // The start is below this call on the same stack. The thread finds the hold, and ends.
+            STARTING if is_starter() => return,
+            state => {
+                HEAP.tide.end_soon();
+                // This may be a handler of signals that interrupted a ring between its two steps:
+                // the bell says awake, and the thread sleeps.
+                HEAP.tide.bell.words.ring(Ear::Shared);
+                futex::wait(&STATE, state, Some(EXIT_MS));
+            }
+        }
+    }
+    let (last, until) = (
+        THREAD.load(Ordering::SeqCst),
+        ENDED.load(Ordering::SeqCst) + EXIT_MS,
+    );
+    while last != 0 && HEAP.now_ms() < until && thread::thread_exists(last) {
+        futex::wait(&STATE, AWAY, Some(LOOK_MS));
+    }
+}
+
+/// Whether the thread is there, or about to be.
+pub fn is_here() -> bool {
+    STATE.load(Ordering::Relaxed) != AWAY
+}
+
+/// False in a child of vfork, or of a clone that the C library does not know of. In a sandbox,
+/// which may kill for the question, the process is taken for the one that entered it.
+pub fn is_own_process() -> bool {
+    sandbox::is_forbidden() || PROCESS.load(Ordering::Relaxed) == process::process_id()
+}
+
+/// Calls `fork`, which runs the program's own handlers before and after it: in the parent, no
+/// thread is started by these.
+pub fn fork_whole(fork: impl FnOnce() -> i32) -> i32 {
+    HOLDS.fetch_add(1, Ordering::SeqCst);
+    let child = fork();
+    give_up_hold();
+    child
+}
+
+/// Before a fork: no thread is started until one of the two below.
+pub(crate) fn before_fork() {
+    HOLDS.fetch_add(1, Ordering::SeqCst);
+}
+
+/// After a fork, in the parent.
+pub(crate) fn after_fork_in_parent() {
+    give_up_hold();
+}
+
+/// After a fork, in the child, which has one thread: those that held it off stayed in the parent.
+///
+pub(crate) fn after_fork_in_child() {
+    HOLDS.store(0, Ordering::SeqCst);
+    // A child writes no page that it need not.
+    if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.driver() == Driver::Callers {
+        return;
+    }
+    THREAD.store(0, Ordering::SeqCst);
+    STARTER.store(0, Ordering::SeqCst);
+    STATE.store(AWAY, Ordering::SeqCst);
+    HEAP.tide.bell.silence();
+    HEAP.tide.attend();
+    HEAP.pages.set_driver(Driver::Callers);
+}
+
+/// Starts the thread. False if another caller does, a hold keeps it off, or the C library or the
+/// kernel refuses.
+pub(crate) fn start_thread() -> bool {
+    // A handler of signals that waits for the thread's end would wait for the start below it on the
+    // stack.
+    thread::with_signals_masked(|| {
+        let exchange = STATE.compare_exchange(AWAY, STARTING, Ordering::SeqCst, Ordering::SeqCst);
+        if exchange.is_err() {
+            return false;
+        }
+        STARTER.store(thread::own_name(), Ordering::SeqCst);
+        let started = start_masked();
+        STARTER.store(0, Ordering::SeqCst);
+        let state = if started { HERE } else { AWAY };
+        // The thread may have changed it already.
+        let _ = STATE.compare_exchange(STARTING, state, Ordering::SeqCst, Ordering::SeqCst);
+        futex::wake(&STATE);
+        started
+    })
+}
+
+fn start_masked() -> bool {
+    HEAP.tide.begin();
+    // Whoever holds it off counts first, then looks at the state; here it is the other way round.
+    // And where no thread is left that allocates, one of ours would keep the process alive: who
+    // leaves last tells the thread, or is seen here.
+    if HOLDS.load(Ordering::SeqCst) > 0 || HEAP.registry.is_empty() {
+        return false;
+    }
+    shared::claim();
+    THREAD.store(0, Ordering::SeqCst);
+    let started = thread::spawn(body, STACK_BYTES);
+    if !started {
+        RETRY_AT.store(HEAP.now_ms() + RETRY_MS, Ordering::Relaxed);
+    }
+    started
+}
+
+/// Whether the calling thread is starting ours: what the C library allocates then is not the
+/// program's doing.
+pub fn is_starter() -> bool {
+    let starter = STARTER.load(Ordering::Relaxed);
+    starter != 0 && starter == thread::own_name()
+}
+
+extern "C" fn body(_: *mut c_void) -> *mut c_void {
+    THREAD.store(thread::thread_id(), Ordering::SeqCst);
+    let _ = STATE.compare_exchange(STARTING, HERE, Ordering::SeqCst, Ordering::SeqCst);
+    if HOLDS.load(Ordering::SeqCst) == 0 {
+        thread::name_thread(c"neap-purge");
+        tell_state();
+        watch::go_round();
+    }
+    HEAP.pages.set_driver(Driver::Callers);
+    ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
+    STATE.store(AWAY, Ordering::SeqCst);
+    futex::wake(&STATE);
+    tell_state();
+    null_mut()
+}

@@ -1,0 +1,160 @@
+//! Stacks for coroutines: spans of the heap, each with a guard at its low end.
+//!
+//! ```
+//! let stack = neap_heap::stacks::stack::Stack::new(64 << 10)?;
+//! assert_eq!(stack.bytes(), (64 << 10) - 4096); // the lowest page is the guard
+//! # Ok::<(), neap_heap::stacks::stack::StackError>(())
+//! ```
+//!
+//! A stack costs an OS page for every page that was used, and address space for the rest. Dropped,
+//! it stays warm for the next one of its size; its pages are the heap's soon after.
+//! `docs/stacks.md` has the whole story.
+
+use super::{NotInUse, Pool, StackRecord};
+use crate::cache::heap::HEAP;
+use crate::cache::misuse;
+use crate::init::entered;
+use crate::os::Os;
+use crate::os::linux::Linux;
+use crate::pages::STACK_BYTES;
+use crate::reclaim::start::end_slow_path;
+use core::ffi::CStr;
+use core::mem;
+use core::ptr::NonNull;
+use neap_shared::stats::StackFigures;
+
+pub use super::{StackError, StackTotals};
+
+/// A stack, for the coroutine that its owner runs on it. Given back when it is dropped.
+#[derive(Debug)]
+pub struct Stack {
+    record: &'static StackRecord,
+}
+
+impl Stack {
+    /// A stack that takes `bytes` bytes of address space, its guard included: rounded up to 8, 16
+    /// or 32 KiB or a multiple of 64 KiB. Its contents are undefined.
+    ///
+    /// # Errors
+    /// - [`StackError::Size`]: not between 8 KiB and 8 MiB.
+    /// - [`StackError::OutOfMemory`]: refused by the kernel or a limit.
+    /// - [`StackError::OutOfMappings`]: the kernel is older than 6.13, or the process's memory is
+    ///   locked, and there are too many stacks already.
+    pub fn new(bytes: usize) -> Result<Self, StackError> {
+        if let Some(record) = HEAP.stacks.recycle(&HEAP.pages, bytes)? {
+            return Ok(Self { record });
+        }
+        // Prepares for fork, in a program that has another allocator.
+        entered();
+        let record = HEAP.stacks.take(&HEAP.pages, bytes)?;
+        Ok(Self { record })
+    }
+
+    /// One past the highest byte; the start of an OS page.
+    #[inline]
+    pub fn top(&self) -> NonNull<u8> {
+        pointer_to(self.record.top())
+    }
+
+    /// The lowest byte that may be used. The guard is just below.
+    #[inline]
+    pub fn limit(&self) -> NonNull<u8> {
+        pointer_to(self.record.base() + Linux.page_bytes())
+    }
+
+    /// The lowest byte, where the guard begins.
+    pub fn guard(&self) -> NonNull<u8> {
+        pointer_to(self.record.base())
+    }
+
+    /// Bytes that may be used, from [`Stack::limit`] to [`Stack::top`].
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.record.size().bytes() - Linux.page_bytes()
+    }
+
+    /// Names the stack's owner in the report of an overflow, until the stack is given back.
+    pub fn set_owner(&self, name: &'static CStr) {
+        // SAFETY: a C string that lives as long as the program.
+        unsafe { self.record.set_owner(name.as_ptr()) };
+    }
+
+    /// Gives back the whole pages below a parked coroutine's stack pointer (on x86-64, below the
+    /// 128 bytes under it). Returns how many bytes that was, as far as the kernel tells; they read
+    /// as zero from then on.
+    ///
+    /// # Safety
+    /// - `pointer` is the stack pointer of the coroutine on this stack, which is not running and
+    ///   does not run before this returns; nothing below it is used any more.
+    pub unsafe fn trim(&self, pointer: *const u8) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { Pool::trim(&Linux, self.record, pointer.addr()) }
+    }
+
+    /// Gives up ownership; the stack is known by its top from now on.
+    pub fn into_raw(self) -> NonNull<u8> {
+        let top = self.top();
+        mem::forget(self);
+        top
+    }
+
+    /// Takes up the ownership that [`Stack::into_raw`] gave up. Aborts if no stack in use ends at
+    /// `top`.
+    ///
+    /// # Safety
+    /// - `top` came from [`Stack::into_raw`], and no other code took it up.
+    pub unsafe fn from_raw(top: NonNull<u8>) -> Self {
+        match Pool::stack_in_use(&HEAP.pages, top.as_ptr().addr()) {
+            Some(record) => Self { record },
+            None => misuse::no_stack(top.as_ptr().addr()),
+        }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        match HEAP.stacks.give(&HEAP.pages, self.record) {
+            Ok(0) => {}
+            Ok(given_up) => look_after(given_up),
+            Err(NotInUse) => misuse::no_stack(self.record.top()),
+        }
+    }
+}
+
+/// Stacks went to the page heap: a thread may have to deal with their pages.
+#[cold]
+fn look_after(stacks: usize) {
+    HEAP.tide.note_freed(stacks * STACK_BYTES);
+    end_slow_path(0);
+}
+
+fn pointer_to(address: usize) -> NonNull<u8> {
+    debug_assert_ne!(address, 0);
+    // SAFETY: an address in an arena, which has no slice at 0.
+    unsafe { NonNull::new_unchecked(address as *mut u8) }
+}
+
+/// The counts of all stacks now.
+pub fn totals() -> StackTotals {
+    HEAP.stacks.totals()
+}
+
+/// The figures of all stacks, as a snapshot has them.
+pub fn figures() -> StackFigures {
+    let totals = totals();
+    StackFigures {
+        used: totals.used as u64,
+        parked: totals.idle as u64,
+        free: totals.spare as u64,
+        address: totals.address as u64,
+        created: totals.created as u64,
+        recycled: totals.recycled as u64,
+        page_tables: totals.page_tables as u64,
+    }
+}
+
+/// Gives up all idle stacks: their pages are the heap's at once. Returns how many bytes of address
+/// that was.
+pub fn release_idle() -> usize {
+    HEAP.stacks.retire_all(&HEAP.pages)
+}

@@ -1,0 +1,291 @@
+//! What happens to ended stacks: they are kept warm, trimmed, then given back.
+
+use super::guard;
+use super::pool::{Locked, Pool};
+use super::record::{SIZES, Size, StackRecord, State};
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::units::SLICE_BYTES;
+use crate::os::{Os, Populated, Purged};
+use crate::pages::{Age, PageHeap};
+use core::ptr::{NonNull, null_mut};
+
+/// Most idle stacks kept of one size.
+const MOST_IDLE: usize = 64;
+/// Most bytes of address space of the idle stacks kept of one size.
+const MOST_IDLE_BYTES: usize = 4 << 20;
+/// Idle stacks kept of every size regardless of [`MOST_IDLE_BYTES`]; enough for a program that runs
+/// one coroutine at a time.
+const LEAST_IDLE: usize = 4;
+/// Most stacks given up at once.
+const BATCH: usize = 16;
+
+/// A trim keeps this many of an idle stack's highest bytes resident and purges the rest.
+const KEPT_BYTES: usize = 16 << 10;
+/// A stack is trimmed after giving back this many bytes of address space since its last trim. A
+/// stack of 1 MiB is trimmed every time, one of 64 KiB every 16th time. A trim costs as much as ten
+/// reuses.
+const TRIM_BYTES: usize = 1 << 20;
+
+/// Bytes below the stack pointer that a function may use without moving it.
+const RED_ZONE: usize = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
+
+/// Stacks to give up.
+pub(super) struct Batch<'h> {
+    stacks: [Option<&'h StackRecord>; BATCH],
+    count: usize,
+}
+
+impl<'h> Batch<'h> {
+    fn new() -> Self {
+        Self {
+            stacks: [None; BATCH],
+            count: 0,
+        }
+    }
+
+    fn push(&mut self, stack: &'h StackRecord) {
+        self.stacks[self.count] = Some(stack);
+        self.count += 1;
+    }
+
+    pub(super) fn stacks(&mut self) -> &mut [Option<&'h StackRecord>] {
+        &mut self.stacks[..self.count]
+    }
+}
+
+/// Most idle stacks of a size.
+fn most_idle(size: Size) -> usize {
+    (MOST_IDLE_BYTES / size.bytes()).clamp(LEAST_IDLE, MOST_IDLE)
+}
+
+impl<'p> Locked<'p> {
+    /// Keeps a returned stack warm. Returns the surplus.
+    pub(super) fn keep<'h>(&mut self, stack: &'h StackRecord, size: Size) -> Batch<'h> {
+        self.end_use();
+        stack.set_state(State::Idle);
+        let idle = &mut self.inner.shelves[size.number()].idle;
+        idle.push(stack);
+        let most = most_idle(size);
+        if idle.len() <= most {
+            return Batch::new();
+        }
+        self.idle_since(size, u64::MAX, (most / 4).clamp(1, BATCH))
+    }
+
+    /// Removes up to `most` stacks from a list, oldest first, that ended at `until_ms` or before.
+    fn idle_since<'h>(&mut self, size: Size, until_ms: u64, most: usize) -> Batch<'h> {
+        let idle = &mut self.inner.shelves[size.number()].idle;
+        let mut batch = Batch::new();
+        while batch.count < most
+            && let Some(stack) = idle.oldest().filter(|stack| stack.ended_at() <= until_ms)
+        {
+            idle.remove(stack);
+            stack.set_state(State::Leaving);
+            batch.push(stack);
+        }
+        batch
+    }
+
+    /// Sets a purged cell aside for its next use. If all cells of its slice are now spare, takes
+    /// them out of the list and leaves them to the caller; then returns true.
+    fn set_aside(&mut self, stack: &StackRecord, row: &[StackRecord]) -> bool {
+        let spare = &mut self.inner.shelves[stack.size().number()].spare;
+        stack.set_state(State::Spare);
+        spare.push(stack);
+        let whole = row.iter().all(|stack| stack.state() == State::Spare);
+        if whole {
+            for stack in row {
+                spare.remove(stack);
+                stack.set_state(State::Leaving);
+            }
+        }
+        whole
+    }
+}
+
+impl Pool {
+    /// Gives up the stacks that ended at `before_ms` (of the page heap's clock) or before. Returns
+    /// the bytes of address space that went to the page heap; for a cell, the bytes that were
+    /// purged.
+    pub fn retire_idle<O: Os>(&self, pages: &PageHeap<O>, before_ms: u64) -> usize {
+        let sizes = (0..SIZES).map(Size::numbered);
+        sizes
+            .map(|size| self.retire_size(pages, size, before_ms))
+            .sum()
+    }
+
+    /// Gives up all idle stacks. Returns the same as [`Pool::retire_idle`].
+    pub fn retire_all<O: Os>(&self, pages: &PageHeap<O>) -> usize {
+        self.retire_idle(pages, u64::MAX)
+    }
+
+    fn retire_size<O: Os>(&self, pages: &PageHeap<O>, size: Size, until_ms: u64) -> usize {
+        let mut bytes = 0;
+        loop {
+            let mut batch = self.locked().idle_since(size, until_ms, BATCH);
+            if batch.count == 0 {
+                return bytes;
+            }
+            bytes += batch.count * size.bytes();
+            // SAFETY: taken out of the list, by this thread.
+            unsafe { self.retire(pages, batch.stacks(), Age::Old) };
+        }
+    }
+
+    /// Gives stacks up.
+    ///
+    /// # Safety
+    /// - They are [`State::Leaving`], of one size, and held by this thread.
+    pub(super) unsafe fn retire<O: Os>(
+        &self,
+        pages: &PageHeap<O>,
+        stacks: &mut [Option<&StackRecord>],
+        age: Age,
+    ) {
+        if let Some(Some(stack)) = stacks.first()
+            && stack.size().per_span() > 1
+        {
+            for stack in stacks.iter().flatten() {
+                // SAFETY: the caller's promise.
+                unsafe { self.retire_cell(pages, stack) };
+            }
+            return;
+        }
+        stacks.sort_unstable_by_key(|stack| stack.map(StackRecord::base));
+        let is_next = |stack: &Option<&StackRecord>, next: &Option<&StackRecord>| {
+            stack.map(StackRecord::top) == next.map(StackRecord::base)
+        };
+        for neighbours in stacks.chunk_by(is_next) {
+            // SAFETY: the caller's promise.
+            unsafe { self.give_up(pages, neighbours.iter().flatten().copied(), age) };
+        }
+    }
+
+    /// # Safety
+    /// - Same as for [`Pool::retire`].
+    unsafe fn retire_cell<O: Os>(&self, pages: &PageHeap<O>, stack: &StackRecord) {
+        let page = pages.os().page_bytes();
+        // SAFETY: the caller's promise.
+        unsafe { purge(pages.os(), stack.base() + page, stack.top()) };
+        let Some(row) = row_of(pages, stack) else {
+            return;
+        };
+        let whole = self.locked().set_aside(stack, row);
+        if whole {
+            // SAFETY: all of the slice's stacks are this thread's now.
+            unsafe { self.give_up(pages, row.iter(), Age::Old) };
+        }
+    }
+
+    /// Removes the guards of neighbouring spans of stacks and frees the spans.
+    ///
+    /// # Safety
+    /// - They are all the stacks of at most [`BATCH`] neighbouring spans, lowest first, and only
+    ///   this thread uses them.
+    pub(super) unsafe fn give_up<'h, O: Os>(
+        &self,
+        pages: &PageHeap<O>,
+        stacks: impl Iterator<Item = &'h StackRecord> + Clone,
+        age: Age,
+    ) {
+        let Some(first) = stacks.clone().next() else {
+            return;
+        };
+        let page = pages.os().page_bytes();
+        let starts = |stack: &&StackRecord| stack.base().is_multiple_of(SLICE_BYTES);
+        let spans = stacks.clone().filter(starts);
+        spans
+            .clone()
+            .for_each(|stack| self.counts.remove_span(stack.size(), page));
+        // SAFETY: the caller's promise.
+        if !unsafe { guard::remove(pages.os(), stacks.clone(), &self.counts) } {
+            // While a guard may be in it, the span must never be reused.
+            self.counts.lost.fetch_add(stacks.count(), Relaxed);
+            return;
+        }
+        let mut rows = [None; BATCH];
+        for (row, stack) in rows.iter_mut().zip(spans) {
+            *row = take_row(pages, stack);
+        }
+        if let Some(base) = NonNull::new(first.base() as *mut u8) {
+            // SAFETY: spans allocated by `make`, without guards and out of use.
+            unsafe { pages.free_querying_kernel(base, guard::bytes_of(stacks), age) };
+        }
+        let locked = self.locked();
+        for row in rows.into_iter().flatten() {
+            locked.inner.store.give(row);
+        }
+    }
+
+    /// Trims a stack that just ended, if a trim is due.
+    ///
+    /// # Safety
+    /// - Only this thread uses the stack.
+    pub(super) unsafe fn cool<O: Os>(os: &O, stack: &StackRecord) {
+        let limit = stack.base() + os.page_bytes();
+        let kept = stack.top().saturating_sub(KEPT_BYTES.max(os.page_bytes()));
+        if kept > limit && stack.size().bytes() > 2 * KEPT_BYTES && stack.is_due(TRIM_BYTES) {
+            // SAFETY: the caller's promise.
+            unsafe { purge(os, limit, kept) };
+        }
+    }
+
+    /// Purges the whole pages of a stack in use below a stack pointer and its red zone. Returns how
+    /// many of their bytes were populated, as far as the kernel tells.
+    ///
+    /// # Safety
+    /// - No coroutine runs on the stack meanwhile, and none uses the contents below `pointer`
+    ///   again, except the red zone.
+    pub unsafe fn trim<O: Os>(os: &O, stack: &StackRecord, pointer: usize) -> usize {
+        let page = os.page_bytes();
+        let limit = stack.base() + page;
+        let end = pointer.min(stack.top()).saturating_sub(RED_ZONE) / page * page;
+        let Some(start) = NonNull::new(limit as *mut u8).filter(|_| end > limit) else {
+            return 0;
+        };
+        let (mut lowest, mut bytes) = (end, 0);
+        let visit = |run: Populated| {
+            lowest = lowest.min(run.start);
+            bytes += run.bytes;
+        };
+        // SAFETY: the caller's promise: a part of the stack, which is committed.
+        if unsafe { os.populated(start, end - limit, visit) }.is_err() {
+            (lowest, bytes) = (limit, end - limit);
+        }
+        // SAFETY: as above, and not in use.
+        let purged = unsafe { purge(os, lowest, end) };
+        if purged == Purged::Zero { bytes } else { 0 }
+    }
+}
+
+/// The records of all stacks in the same span.
+fn row_of<'h, O: Os>(pages: &'h PageHeap<O>, stack: &StackRecord) -> Option<&'h [StackRecord]> {
+    let place = pages.locate(stack.base() / SLICE_BYTES * SLICE_BYTES)?;
+    let first: *const StackRecord = place.user_data().cast();
+    if first.is_null() {
+        return None;
+    }
+    // SAFETY: the row of the slice's stacks, of which this is one: it has a record for each.
+    Some(unsafe { core::slice::from_raw_parts(first, stack.size().per_span()) })
+}
+
+/// Like [`row_of`], but clears the note, so that no address leads to the records from now on.
+fn take_row<'h, O: Os>(pages: &'h PageHeap<O>, stack: &StackRecord) -> Option<&'h [StackRecord]> {
+    let row = row_of(pages, stack)?;
+    // SAFETY: the span is still in use, and this thread's.
+    unsafe { pages.locate(stack.base())?.set_user_data(null_mut()) };
+    row.iter().for_each(|stack| stack.set_state(State::Blank));
+    Some(row)
+}
+
+/// Purges the pages between two addresses.
+///
+/// # Safety
+/// - They are committed and not in use.
+unsafe fn purge<O: Os>(os: &O, from: usize, to: usize) -> Purged {
+    match NonNull::new(from as *mut u8) {
+        // SAFETY: the caller's promise.
+        Some(start) if from < to => unsafe { os.purge(start, to - from) },
+        _ => Purged::Zero,
+    }
+}

@@ -1,0 +1,484 @@
+//! An operating system for tests: real memory behind it, every rule of [`Os`] checked, failures on
+//! demand.
+
+#[path = "fake_state.rs"]
+mod state;
+
+pub use self::state::{Call, FakeGuard};
+use self::state::{Failure, Page, Reservation, State};
+use super::section::assert_outside;
+use super::{Backing, GuardRefused, Huge, Os, OutOfMemory, Populated, Purged, RemapError, Unknown};
+use core::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard};
+use std::vec::Vec;
+
+/// What uncommitted memory is filled with: it must never be seen again.
+const POISON: u8 = 0xa5;
+
+/// How a fake system behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// Bytes in an OS page.
+    pub page_bytes: usize,
+    /// Whether every commit is charged.
+    pub strict: bool,
+    /// Largest reservation, in bytes.
+    pub most_reserved: usize,
+    /// Most bytes committed at once.
+    pub most_committed: usize,
+    /// `RLIMIT_AS`.
+    pub address_limit: Option<usize>,
+    /// `RLIMIT_DATA`.
+    pub data_limit: Option<usize>,
+    /// Every so many populated pages one is in swap.
+    pub swapped: usize,
+    /// `vm.max_map_count`.
+    pub most_mappings: usize,
+    /// Most bytes that one move of the heap's end adds.
+    pub most_at_break: usize,
+    /// Whether address space costs nothing.
+    pub reserves_freely: bool,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self {
+            page_bytes: 4096,
+            strict: false,
+            most_reserved: 32 << 20,
+            most_committed: usize::MAX,
+            address_limit: None,
+            data_limit: None,
+            swapped: usize::MAX,
+            most_mappings: 65_530,
+            most_at_break: 0,
+            reserves_freely: true,
+        }
+    }
+}
+
+/// The fake.
+pub struct Fake {
+    conditions: Conditions,
+    state: Mutex<State>,
+    /// Taken by a purge before it does anything.
+    gate: Mutex<()>,
+}
+
+impl Fake {
+    /// A system under these conditions, its clock at 0.
+    pub fn new(conditions: Conditions) -> Self {
+        Self {
+            conditions,
+            state: Mutex::new(State {
+                address_limit: conditions.address_limit,
+                ..State::default()
+            }),
+            gate: Mutex::new(()),
+        }
+    }
+
+    /// While the answer lives, purges wait in the kernel.
+    pub fn stop_purges(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock().expect("no test panics with it")
+    }
+
+    /// Whether a purge is under way.
+    pub fn is_purging(&self) -> bool {
+        self.state().purging
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Locks all memory, or unlocks it.
+    pub fn set_locked(&self, locked: bool) {
+        self.state().locked = locked;
+    }
+
+    /// Sets the clock forward.
+    pub fn advance(&self, ms: u64) {
+        self.state().now_ms += ms;
+    }
+
+    /// After `after` more calls of one kind, `times` of them fail.
+    pub fn fail(&self, call: Call, after: u32, times: u32) {
+        self.state().failures[call as usize] = Failure { after, times };
+    }
+
+    /// How many calls failed so far.
+    pub fn failed(&self) -> usize {
+        self.state().failed
+    }
+
+    /// What was said about huge pages so far: address, bytes, advice.
+    pub fn advice(&self) -> Vec<(usize, usize, Huge)> {
+        self.state().advice.clone()
+    }
+
+    /// Bytes committed now.
+    pub fn committed(&self) -> usize {
+        self.state().committed_pages * self.conditions.page_bytes
+    }
+
+    /// Bytes of reservations that were not given back.
+    pub fn mapped(&self) -> usize {
+        self.state().mapped(self.conditions.page_bytes)
+    }
+
+    /// Sets `RLIMIT_AS`.
+    pub fn set_address_limit(&self, limit: Option<usize>) {
+        self.state().address_limit = limit;
+    }
+
+    /// Whether the byte at `address` may be read and written.
+    pub fn is_committed(&self, address: usize) -> bool {
+        let page_bytes = self.conditions.page_bytes;
+        self.state().reservations.iter().any(|reservation| {
+            let page = address.wrapping_sub(reservation.base) / page_bytes;
+            reservation.pages.get(page) == Some(&Page::Committed)
+        })
+    }
+
+    /// What stands before the page at `address`, a page's start.
+    pub fn guard_at(&self, address: usize) -> Option<FakeGuard> {
+        let state = self.state();
+        let guards = |reservation: &Reservation| reservation.guards.get(&address).copied();
+        state.reservations.iter().find_map(guards)
+    }
+
+    /// How many pages have a guard.
+    pub fn guarded_pages(&self) -> usize {
+        let state = self.state();
+        let guards = |reservation: &Reservation| reservation.guards.len();
+        state.reservations.iter().map(guards).sum()
+    }
+
+    fn is_populated(&self, at: NonNull<u8>) -> Result<bool, Unknown> {
+        let (page, mut state) = (self.conditions.page_bytes, self.state());
+        if state.fails(Call::Ask) {
+            let from = at.as_ptr().addr();
+            return Err(Unknown { from });
+        }
+        if !state.guards(at, page).is_empty() {
+            return Ok(true);
+        }
+        let (pages, populated) = state.range(at, page, page);
+        assert_eq!(pages, [Page::Committed], "a question about what is not");
+        // SAFETY: a committed page.
+        let contents = unsafe { core::slice::from_raw_parts(at.as_ptr(), page) };
+        populated[0] |= contents.iter().any(|&byte| byte != 0);
+        Ok(populated[0])
+    }
+
+    /// What stands behind the populated page at `address`.
+    pub fn backing(&self, address: usize) -> Backing {
+        match address / self.conditions.page_bytes % self.conditions.swapped {
+            0 => Backing::Swap,
+            _ => Backing::Ram,
+        }
+    }
+
+    fn check_range(&self, addr: NonNull<u8>, bytes: usize) {
+        assert_outside();
+        let page = self.conditions.page_bytes;
+        assert!(bytes > 0, "an empty range");
+        assert!(
+            (addr.as_ptr() as usize).is_multiple_of(page),
+            "an address within a page"
+        );
+        assert!(bytes.is_multiple_of(page), "a part of a page");
+    }
+}
+
+fn fill(addr: NonNull<u8>, bytes: usize, byte: u8) {
+    // SAFETY: the callers name ranges of a reservation, which is real memory of ours.
+    unsafe { addr.as_ptr().write_bytes(byte, bytes) }
+}
+
+impl Os for Fake {
+    fn page_bytes(&self) -> usize {
+        self.conditions.page_bytes
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        assert_outside();
+        let mut state = self.state();
+        let left = state.address_limit.map_or(usize::MAX, |limit| {
+            limit.saturating_sub(state.mapped(self.conditions.page_bytes))
+        });
+        let most = self.conditions.most_reserved.min(left);
+        let granted = align.is_power_of_two() && bytes <= most;
+        if !granted || state.fails(Call::Reserve) {
+            state.failed += usize::from(!granted);
+            return None;
+        }
+        state.reserve(bytes, align, self.conditions.page_bytes)
+    }
+
+    unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
+        assert_outside();
+        let mut state = self.state();
+        let whole = |reservation: &Reservation| {
+            reservation.base == base.as_ptr() as usize
+                && reservation.pages.len() * self.conditions.page_bytes == bytes
+        };
+        let index = state
+            .reservations
+            .iter()
+            .position(whole)
+            .expect("a whole reservation");
+        let gone = state.reservations.swap_remove(index);
+        state.committed_pages -= gone
+            .pages
+            .iter()
+            .filter(|&&page| page == Page::Committed)
+            .count();
+        State::forget(gone);
+    }
+
+    fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let page = self.conditions.page_bytes;
+        let granted = bytes <= self.conditions.most_at_break;
+        let base = granted.then(|| self.state().reserve(bytes, align, page))??;
+        // SAFETY: reserved just above.
+        unsafe { self.commit(base, bytes) }.ok().map(|()| base)
+    }
+
+    unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize) {
+        self.check_range(addr, bytes);
+        let mut state = self.state();
+        let pages = state.pages(addr, bytes, self.conditions.page_bytes);
+        let gone = pages
+            .iter()
+            .filter(|&&page| page == Page::Committed)
+            .count();
+        pages.fill(Page::Released);
+        state.committed_pages -= gone;
+        let start = addr.as_ptr().addr();
+        state.holes.push((start, start + bytes));
+        fill(addr, bytes, POISON);
+    }
+
+    fn reserves_freely(&self) -> bool {
+        self.conditions.reserves_freely
+    }
+
+    unsafe fn commit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        self.check_range(addr, bytes);
+        let (page_bytes, mut state) = (self.conditions.page_bytes, self.state());
+        let pages = state.pages(addr, bytes, page_bytes);
+        assert!(
+            !pages.contains(&Page::Released),
+            "a commit of what was given back"
+        );
+        let fresh = pages
+            .iter()
+            .filter(|&&page| page != Page::Committed)
+            .count();
+        let most = self.conditions.most_committed / page_bytes;
+        if state.committed_pages + fresh > most {
+            state.failed += 1;
+            return Err(OutOfMemory);
+        }
+        if state.fails(Call::Commit) {
+            return Err(OutOfMemory);
+        }
+        for (index, page) in state.pages(addr, bytes, page_bytes).iter_mut().enumerate() {
+            if *page == (Page::Reserved { poisoned: true }) {
+                // SAFETY: within the range.
+                fill(unsafe { addr.add(index * page_bytes) }, page_bytes, 0);
+            }
+            *page = Page::Committed;
+        }
+        state.remove_guards(addr, bytes, FakeGuard::Mapping);
+        state.committed_pages += fresh;
+        Ok(())
+    }
+
+    unsafe fn uncommit(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        self.check_range(addr, bytes);
+        let mut state = self.state();
+        if state.fails(Call::Uncommit) {
+            return Err(OutOfMemory);
+        }
+        assert_eq!(state.guards(addr, bytes), [], "guards in what is given up");
+        let pages = state.pages(addr, bytes, self.conditions.page_bytes);
+        let gone = pages
+            .iter()
+            .filter(|&&page| page == Page::Committed)
+            .count();
+        pages.fill(Page::Reserved { poisoned: true });
+        state
+            .range(addr, bytes, self.conditions.page_bytes)
+            .1
+            .fill(false);
+        state.committed_pages -= gone;
+        fill(addr, bytes, POISON);
+        Ok(())
+    }
+
+    unsafe fn purge(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
+        self.check_range(addr, bytes);
+        self.state().purging = true;
+        drop(self.gate.lock());
+        let mut state = self.state();
+        state.purging = false;
+        let pages = state.pages(addr, bytes, self.conditions.page_bytes);
+        assert!(
+            pages.iter().all(|&page| page == Page::Committed),
+            "a purge of what is not committed"
+        );
+        if state.locked || state.fails(Call::Purge) {
+            return Purged::MaybeDirty;
+        }
+        state
+            .range(addr, bytes, self.conditions.page_bytes)
+            .1
+            .fill(false);
+        fill(addr, bytes, 0);
+        Purged::Zero
+    }
+
+    unsafe fn purge_locked(&self, addr: NonNull<u8>, bytes: usize) -> Purged {
+        let locked = core::mem::replace(&mut self.state().locked, false);
+        // SAFETY: the caller's promise.
+        let purged = unsafe { self.purge(addr, bytes) };
+        self.state().locked = locked;
+        purged
+    }
+
+    fn is_locked(&self) -> bool {
+        self.state().locked
+    }
+
+    unsafe fn advise_huge(&self, addr: NonNull<u8>, bytes: usize, huge: Huge) {
+        self.check_range(addr, bytes);
+        self.state()
+            .advice
+            .push((addr.as_ptr().addr(), bytes, huge));
+    }
+
+    /// Populated is what is not zero, or was not when it was asked about before; every third of
+    /// these is in swap.
+    unsafe fn populated(
+        &self,
+        addr: NonNull<u8>,
+        bytes: usize,
+        mut visit: impl FnMut(Populated),
+    ) -> Result<(), Unknown> {
+        self.check_range(addr, bytes);
+        let page = self.conditions.page_bytes;
+        for offset in (0..bytes).step_by(page) {
+            // SAFETY: within the range.
+            let at = unsafe { addr.add(offset) };
+            if self.is_populated(at)? {
+                visit(Populated {
+                    start: at.as_ptr().addr(),
+                    bytes: page,
+                    backing: self.backing(at.as_ptr().addr()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn move_pages(
+        &self,
+        from: NonNull<u8>,
+        to: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), RemapError> {
+        for range in [from, to] {
+            self.check_range(range, bytes);
+            let mut state = self.state();
+            let pages = state.pages(range, bytes, self.conditions.page_bytes);
+            assert!(
+                pages.iter().all(|&page| page == Page::Committed),
+                "a move of what is not committed"
+            );
+        }
+        // SAFETY: both are committed ranges; the caller promises that they are disjoint.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes) };
+        fill(from, bytes, 0);
+        Ok(())
+    }
+
+    unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError> {
+        self.check_range(addr, bytes);
+        let mut state = self.state();
+        let pages = state.pages(addr, bytes, self.conditions.page_bytes);
+        assert!(
+            pages.iter().all(|&page| page == Page::Committed),
+            "a renewal of what is not committed"
+        );
+        assert_eq!(state.guards(addr, bytes), [], "guards in what is renewed");
+        fill(addr, bytes, 0);
+        Ok(())
+    }
+
+    unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
+        self.check_range(addr, bytes);
+        let (page, mut state) = (self.conditions.page_bytes, self.state());
+        if state.fails(Call::InstallGuard) {
+            return Err(GuardRefused);
+        }
+        state.set_guards(addr, bytes, page, FakeGuard::Advice);
+        state.range(addr, bytes, page).1.fill(false);
+        fill(addr, bytes, 0);
+        Ok(())
+    }
+
+    unsafe fn remove_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused> {
+        self.check_range(addr, bytes);
+        self.state().remove_guards(addr, bytes, FakeGuard::Advice);
+        Ok(())
+    }
+
+    unsafe fn protect(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), OutOfMemory> {
+        self.check_range(addr, bytes);
+        let (page, mut state) = (self.conditions.page_bytes, self.state());
+        if state.fails(Call::Protect) {
+            return Err(OutOfMemory);
+        }
+        state.set_guards(addr, bytes, page, FakeGuard::Mapping);
+        Ok(())
+    }
+
+    fn most_mappings(&self) -> usize {
+        self.conditions.most_mappings
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.state().now_ms
+    }
+
+    fn strict_commit(&self) -> bool {
+        self.conditions.strict
+    }
+
+    fn address_limit(&self) -> Option<usize> {
+        assert_outside();
+        self.state().address_limit
+    }
+
+    fn mapped_bytes(&self) -> Option<usize> {
+        assert_outside();
+        Some(self.mapped())
+    }
+
+    fn data_limit(&self) -> Option<usize> {
+        self.conditions.data_limit
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        for reservation in self.state().reservations.drain(..) {
+            State::forget(reservation);
+        }
+    }
+}

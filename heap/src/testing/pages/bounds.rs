@@ -1,0 +1,372 @@
+//! Bounds on what the heap holds, who purges, and where huge pages are.
+
+use super::{heap, large};
+use crate::base::sync::plain::{AtomicU64, Ordering::Relaxed};
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
+use crate::os::Huge;
+use crate::os::fake::{Conditions, Fake};
+use crate::pages::{Age, Dirty, Driver, HugePolicy, PageHeap, Span, SpanSource, Use};
+use crate::pages::{MIRROR_WORDS, Mirror};
+use std::boxed::Box;
+use std::vec::Vec;
+
+const MIB: usize = 1 << 20;
+
+fn roomy() -> Box<PageHeap<Fake>> {
+    heap(Conditions {
+        most_reserved: 256 * MIB,
+        ..Conditions::default()
+    })
+}
+
+fn slab(heap: &PageHeap<Fake>) -> Option<Span<'_>> {
+    heap.alloc(1, 1, Use::Slab, SLICE_BYTES)
+}
+
+fn free(heap: &PageHeap<Fake>, span: Span<'_>, dirty: Dirty) {
+    // SAFETY: the tests' own spans, each freed once.
+    unsafe { heap.free(span.base, dirty) };
+}
+
+#[test]
+fn over_the_hard_limit_nothing_is_had() {
+    let heap = roomy();
+    heap.limits().set_hard(MIB);
+    let spans: Vec<_> = core::iter::from_fn(|| large(&heap, 4)).collect();
+    assert_eq!(spans.len(), 4);
+    // A stack counts as what it most likely touches.
+    assert!(heap.alloc(1, 1, Use::Stack, SLICE_BYTES).is_none());
+    free(&heap, spans[0], Dirty::All);
+    assert!(heap.alloc(1, 1, Use::Stack, SLICE_BYTES).is_some());
+    assert!(large(&heap, 4).is_none());
+    assert!(large(&heap, 3).is_some());
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn free_pages_give_way_before_the_hard_limit_refuses() {
+    let heap = roomy();
+    heap.limits().set_hard(4 * MIB);
+    let (first, wall) = (large(&heap, 40).unwrap(), large(&heap, 1).unwrap());
+    free(&heap, first, Dirty::All);
+    // Does not fit into what is free, so both would be resident.
+    let longer = large(&heap, 50).unwrap();
+    let held = heap.footprint();
+    assert!(held.total() <= 4 * MIB, "{held:?}");
+    // Growing is bounded as well.
+    // SAFETY: the test's own span.
+    assert!(unsafe { heap.grow_in_place(longer.base, 80, 80 * SLICE_BYTES) }.is_none());
+    free(&heap, wall, Dirty::AsBefore);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn what_slabs_keep_away_does_not_count() {
+    let heap = roomy();
+    let _slab = slab(&heap).unwrap();
+    heap.count_absent(3 * 4096);
+    assert_eq!(heap.footprint().used, SLICE_BYTES - 3 * 4096);
+    heap.count_absent(-3 * 4096);
+    assert_eq!(heap.footprint().used, SLICE_BYTES);
+}
+
+#[test]
+fn free_pages_stay_below_their_bound() {
+    let heap = roomy();
+    heap.limits().set_dirty(MIB);
+    let (old, wall, new) = (
+        large(&heap, 32).unwrap(),
+        large(&heap, 1),
+        large(&heap, 8).unwrap(),
+    );
+    for span in [old, new] {
+        // SAFETY: the test's own span: every page is written to.
+        unsafe { span.base.as_ptr().write_bytes(1, span.slices * SLICE_BYTES) };
+    }
+    free(&heap, old, Dirty::All);
+    assert!(wall.is_some() && heap.totals().free_dirty <= MIB);
+    free(&heap, new, Dirty::All);
+    let totals = heap.totals();
+    assert!(totals.free_dirty <= MIB && totals.purged_bytes >= MIB);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn untouched_pages_are_not_purged_for_a_bound() {
+    let heap = roomy();
+    heap.limits().set_dirty(0);
+    let span = large(&heap, 32).unwrap();
+    free(&heap, span, Dirty::All);
+    let totals = heap.totals();
+    assert_eq!((totals.free_dirty, totals.calls.purge), (0, 0));
+}
+
+#[test]
+fn the_soft_limit_leaves_free_pages_what_is_left() {
+    let heap = roomy();
+    heap.limits().set_soft(4 * MIB);
+    let (first, _wall, second) = (
+        large(&heap, 32).unwrap(),
+        large(&heap, 1),
+        large(&heap, 16).unwrap(),
+    );
+    free(&heap, first, Dirty::All);
+    assert_eq!(heap.totals().free_dirty, 32 * SLICE_BYTES, "there is room");
+    // The group leaves less.
+    heap.limits().set_group(2 * MIB, MIB);
+    free(&heap, second, Dirty::AsBefore);
+    assert!(heap.footprint().total() <= 2 * MIB);
+}
+
+#[test]
+fn callers_purge_nothing_while_a_thread_does() {
+    let heap = roomy();
+    heap.set_driver(Driver::Thread);
+    let (first, _wall) = (large(&heap, 32).unwrap(), large(&heap, 1));
+    free(&heap, first, Dirty::All);
+    heap.os().advance(10_000);
+    heap.tend();
+    assert_eq!(heap.totals().purged_bytes, 0);
+    assert_eq!(heap.purge_due(), 32 * SLICE_BYTES);
+    heap.set_driver(Driver::Callers);
+    heap.tend();
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn what_is_old_goes_first() {
+    let heap = roomy();
+    let (young, _wall, old) = (
+        large(&heap, 4).unwrap(),
+        large(&heap, 1),
+        large(&heap, 2).unwrap(),
+    );
+    heap.os().advance(5000);
+    free(&heap, young, Dirty::All);
+    // SAFETY: the test's own span.
+    unsafe { heap.free_aged(old.base, Dirty::All, Age::Old) };
+    assert_eq!(heap.check(), Ok(()));
+    // At once, by the caller that freed it.
+    assert_eq!(heap.totals().purged_bytes, 2 * SLICE_BYTES);
+    assert_eq!(heap.totals().free_dirty, 4 * SLICE_BYTES);
+}
+
+#[test]
+fn resident_pages_are_found_where_there_are_few() {
+    let heap = roomy();
+    let (first, _wall) = (large(&heap, 8).unwrap(), large(&heap, 1));
+    // One page of a slice, as a stack leaves it.
+    let one_page = Dirty::PrefixBut {
+        bytes: SLICE_BYTES,
+        clean: 0x7fff,
+    };
+    free(&heap, first, Dirty::AsBefore);
+    let span = slab(&heap).unwrap();
+    assert!(
+        heap.alloc_from(SpanSource::Resident, 1, 1, Use::Slab, 1)
+            .is_none()
+    );
+    free(&heap, span, one_page);
+    assert_eq!(heap.totals().free_dirty, 4096);
+    let again = heap
+        .alloc_from(SpanSource::Resident, 1, 1, Use::Slab, 1)
+        .unwrap();
+    assert_eq!(again.base, span.base);
+    assert_eq!(again.place.dirty_mask(), 0x8000);
+    assert_eq!(again.cold, SLICE_BYTES - 4096);
+}
+
+#[test]
+fn slabs_get_huge_pages_where_there_are_many_and_no_longer_when_they_are_purged() {
+    let heap = roomy();
+    let unit = |span: &Span<'_>| span.base.as_ptr().addr() / HUGE_BYTES * HUGE_BYTES;
+    let few: Vec<_> = (0..64 * MIB / SLICE_BYTES)
+        .map(|_| slab(&heap).unwrap())
+        .collect();
+    assert_eq!(heap.os().advice(), [], "none for small processes");
+    let dense = slab(&heap).unwrap();
+    let batch = (unit(&dense), 4 * HUGE_BYTES, Huge::Want);
+    assert_eq!(heap.os().advice(), [batch]);
+    let next = slab(&heap).unwrap();
+    assert_eq!(unit(&next), unit(&dense), "the unit is filled first");
+    let other = large(&heap, 1).unwrap();
+    assert_ne!(unit(&other), unit(&dense), "by slabs alone");
+    assert_eq!(heap.check(), Ok(()));
+    free(&heap, next, Dirty::All);
+    heap.os().advance(2000);
+    assert_eq!(heap.purge_due(), SLICE_BYTES);
+    let said = heap.os().advice();
+    let split_units = |advice| (unit(&dense), HUGE_BYTES, advice);
+    assert_eq!(
+        said[1..],
+        [split_units(Huge::Avoid), split_units(Huge::Split)]
+    );
+    // An ordinary part of the arena now.
+    let wide = large(&heap, HUGE_SLICES - 2).unwrap();
+    assert_eq!(unit(&wide), unit(&dense));
+    assert_eq!(heap.check(), Ok(()));
+    for span in few {
+        free(&heap, span, Dirty::AsBefore);
+    }
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn the_policy_is_told_to_the_kernel() {
+    for (policy, advice) in [
+        (HugePolicy::Never, Some(Huge::Avoid)),
+        (HugePolicy::Always, Some(Huge::Want)),
+        (HugePolicy::Auto, None),
+    ] {
+        let heap = roomy();
+        heap.set_huge(policy);
+        large(&heap, 1).unwrap();
+        let first = heap.os().advice().first().map(|said| said.2);
+        assert_eq!(first, advice, "{policy:?}");
+    }
+}
+
+#[test]
+fn locked_pages_stay_until_they_are_unlocked_or_asked_for() {
+    let heap = roomy();
+    heap.limits().set_hard(4 * MIB);
+    let (first, wall) = (large(&heap, 32).unwrap(), large(&heap, 1).unwrap());
+    heap.os().set_locked(true);
+    free(&heap, first, Dirty::All);
+    heap.os().advance(10_000);
+    heap.tend();
+    assert_eq!((heap.purge_due(), heap.purge_all()), (0, 0));
+    assert_eq!((heap.purge_above(0), heap.totals().calls.purge), (0, 0));
+    // Nor do they give way to a request that the limit then refuses.
+    assert!(large(&heap, 48).is_none());
+    // SAFETY: the test's own span.
+    assert!(!unsafe { heap.purge_in_use(wall.base, SLICE_BYTES) });
+    assert_eq!(heap.purge_locked(), 32 * SLICE_BYTES);
+    let again = large(&heap, 32).unwrap();
+    free(&heap, again, Dirty::All);
+    heap.os().set_locked(false);
+    heap.os().advance(10_000);
+    assert_eq!(heap.purge_due(), 32 * SLICE_BYTES);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn kept_bytes_stay_at_any_age() {
+    let heap = roomy();
+    heap.limits().set_kept(usize::MAX);
+    let span = large(&heap, 32).unwrap();
+    free(&heap, span, Dirty::All);
+    heap.os().advance(10_000);
+    heap.tend();
+    assert_eq!(heap.purge_due(), 0);
+    heap.limits().set_kept(MIB);
+    assert_eq!(heap.purge_due(), MIB);
+    assert_eq!(heap.totals().free_dirty, MIB);
+    assert_eq!(heap.purge_all(), MIB);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+/// How many ranges of one advice there are, as the kernel would have mappings for them.
+fn ranges(heap: &PageHeap<Fake>) -> usize {
+    let mut units = std::collections::BTreeMap::new();
+    for (start, bytes, advice) in heap.os().advice() {
+        if advice != Huge::Split {
+            let range = (start..start + bytes).step_by(HUGE_BYTES);
+            units.extend(range.map(|unit| (unit, advice)));
+        }
+    }
+    let units: Vec<_> = units.into_values().collect();
+    units.chunk_by(|one, next| one == next).count()
+}
+
+#[test]
+fn units_that_end_here_and_there_part_few_mappings() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        ..Conditions::default()
+    });
+    let unit = |span: &Span<'_>| span.base.as_ptr().addr() / HUGE_BYTES;
+    let spans: Vec<_> = (0..768 * MIB / SLICE_BYTES)
+        .map(|_| slab(&heap).unwrap())
+        .collect();
+    let batches = heap.os().advice().len();
+    assert!(batches <= 32, "{batches} batches");
+    let (gone, kept): (Vec<_>, _) = spans.into_iter().partition(|span| unit(span) % 2 == 0);
+    let split_units = gone.len() / HUGE_SLICES;
+    for span in gone {
+        free(&heap, span, Dirty::All);
+    }
+    heap.os().advance(10_000);
+    heap.purge_due();
+    assert_eq!(heap.totals().free_dirty, 0);
+    let said = heap.os().advice();
+    let split = said.iter().filter(|said| said.2 == Huge::Split).count();
+    assert!(
+        split > 100 && split_units > 150,
+        "{split} of {split_units} were units"
+    );
+    assert!(ranges(&heap) < 100, "{} ranges", ranges(&heap));
+    for span in kept {
+        free(&heap, span, Dirty::All);
+    }
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn units_that_no_slab_came_to_are_given_up_for_a_commit() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        most_committed: 100 * MIB,
+        data_limit: Some(1 << 30),
+        ..Conditions::default()
+    });
+    let slabs = 64 * MIB / SLICE_BYTES + 1;
+    assert!((0..slabs).all(|_| slab(&heap).is_some()));
+    // A batch of four units was opened. The room that is left does not do without the three that
+    // are untouched.
+    let left = 100 * MIB - heap.totals().committed;
+    assert!(large(&heap, left / SLICE_BYTES + HUGE_SLICES).is_some());
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn what_is_only_reserved_is_given_up_and_other_arenas_follow() {
+    let heap = roomy();
+    let first = large(&heap, 20).unwrap();
+    let reserved = heap.totals().reserved;
+    heap.unreserve();
+    heap.unreserve();
+    let totals = heap.totals();
+    assert!(totals.reserved <= 16 * MIB && reserved > 200 * MIB);
+    assert_eq!(heap.check(), Ok(()));
+    let spans: Vec<_> = (1..40)
+        .map(|slices| large(&heap, slices).unwrap())
+        .collect();
+    assert!(heap.totals().arenas > totals.arenas);
+    for span in spans.iter().chain([&first]) {
+        // SAFETY: the test's own span, of which every page is written to.
+        unsafe { span.base.as_ptr().write_bytes(1, span.slices * SLICE_BYTES) };
+        free(&heap, *span, Dirty::All);
+    }
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn the_mirror_tells_how_long_a_shortened_arena_is() {
+    let heap = roomy();
+    let words = |count| -> &'static [AtomicU64] {
+        Box::leak((0..count).map(|_| AtomicU64::new(0)).collect())
+    };
+    let arenas = words(1 + 2 * 8);
+    let figures = words(MIRROR_WORDS).try_into().unwrap();
+    heap.set_mirror(Some(Mirror { figures, arenas }));
+    let span = large(&heap, 20).unwrap();
+    let told = |word: usize| arenas[word].load(Relaxed) as usize;
+    assert_eq!((told(0), told(2)), (1, heap.totals().reserved));
+    heap.unreserve();
+    let end = span.base.as_ptr().addr() + span.slices * SLICE_BYTES;
+    let left = end - told(1)..16 * MIB;
+    assert!(left.contains(&told(2)), "{} bytes told", told(2));
+    let reserved = figures[MIRROR_WORDS - 3].load(Relaxed) as usize;
+    assert_eq!(reserved, heap.totals().reserved);
+}

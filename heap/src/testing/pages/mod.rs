@@ -1,0 +1,35 @@
+//! Tests of the page heap: against a naive model, case by case on a fake system, and on the real
+//! one.
+
+mod bounds;
+mod cases;
+mod model;
+mod real;
+mod refusals;
+mod threads;
+mod zeros;
+
+use super::{PageHeap, Sides, SliceRef, Span, Use};
+use crate::base::units::SLICE_BYTES;
+use crate::os::Os;
+use crate::os::fake::{Conditions, Fake};
+use std::boxed::Box;
+
+/// A heap on a fake system. Boxed: it is large, and must not move.
+fn heap(conditions: Conditions) -> Box<PageHeap<Fake>> {
+    Box::new(PageHeap::new(
+        Fake::new(conditions),
+        Sides { near: 64, far: 64 },
+    ))
+}
+
+/// A large span of `slices`, asked for in full.
+fn large<O: Os>(heap: &PageHeap<O>, slices: usize) -> Option<Span<'_>> {
+    heap.alloc(slices, 1, Use::Large, slices * SLICE_BYTES)
+}
+
+/// The first and the last word of an OS page.
+fn ends(place: SliceRef<'_>, page: usize, page_bytes: usize) -> [*mut u64; 2] {
+    let start = place.slice_base() + page * page_bytes;
+    [start as *mut u64, (start + page_bytes - 8) as *mut u64]
+}

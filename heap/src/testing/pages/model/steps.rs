@@ -1,0 +1,102 @@
+//! What is done to heap and model, and under which conditions.
+
+use crate::base::units::SLICE_BYTES;
+use crate::os::fake::{Call, Conditions};
+use crate::pages::Use;
+use proptest::prelude::*;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Alloc {
+        slices: usize,
+        align: u32,
+        use_: Use,
+    },
+    Write {
+        which: usize,
+        from: usize,
+        pages: usize,
+    },
+    Free {
+        which: usize,
+        precisely: bool,
+    },
+    Grow {
+        which: usize,
+        by: usize,
+    },
+    Shrink {
+        which: usize,
+        by: usize,
+    },
+    Move {
+        which: usize,
+        slices: usize,
+    },
+    Advance(u64),
+    PurgeDue,
+    PurgeAll,
+    Zeroed {
+        slices: usize,
+        short: usize,
+    },
+    Fail {
+        call: Call,
+        after: u32,
+        times: u32,
+    },
+}
+
+fn use_() -> impl Strategy<Value = Use> {
+    prop::sample::select(&[Use::Slab, Use::Large, Use::Stack, Use::Meta][..])
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    prop::sample::select(
+        &[
+            Call::Reserve,
+            Call::Commit,
+            Call::Uncommit,
+            Call::Purge,
+            Call::Ask,
+        ][..],
+    )
+}
+
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    let which = || 0usize..64;
+    prop_oneof![
+        8 => (prop_oneof![1usize..3, 1usize..80], 0u32..7, use_()).prop_map(|(slices, align, use_)| {
+            Step::Alloc { slices, align: if align < 4 { 0 } else { align }, use_ }
+        }),
+        4 => (1usize..80, 0usize..SLICE_BYTES)
+            .prop_map(|(slices, short)| Step::Zeroed { slices, short }),
+        8 => (which(), 0usize..64, 1usize..2048)
+            .prop_map(|(which, from, pages)| Step::Write { which, from, pages }),
+        6 => (which(), any::<bool>()).prop_map(|(which, precisely)| Step::Free { which, precisely }),
+        3 => (which(), 1usize..20).prop_map(|(which, by)| Step::Grow { which, by }),
+        2 => (which(), 0usize..20).prop_map(|(which, by)| Step::Shrink { which, by }),
+        1 => (which(), 1usize..48).prop_map(|(which, slices)| Step::Move { which, slices }),
+        2 => (0u64..2000).prop_map(Step::Advance),
+        1 => Just(Step::PurgeDue),
+        1 => Just(Step::PurgeAll),
+        2 => (call(), 0u32..3, 1u32..4)
+            .prop_map(|(call, after, times)| Step::Fail { call, after, times }),
+    ]
+}
+
+pub(super) fn conditions() -> impl Strategy<Value = Conditions> {
+    let page_bytes = prop::sample::select(&[4096usize, 16384, 65536][..]);
+    let most_reserved = prop::sample::select(&[4usize << 20, 8 << 20, 64 << 20][..]);
+    let most_committed = prop::sample::select(&[12usize << 20, usize::MAX, usize::MAX][..]);
+    (page_bytes, any::<bool>(), most_reserved, most_committed).prop_map(
+        |(page_bytes, strict, most_reserved, most_committed)| Conditions {
+            page_bytes,
+            strict,
+            most_reserved,
+            most_committed,
+            swapped: 3,
+            ..Conditions::default()
+        },
+    )
+}

@@ -1,0 +1,351 @@
+//! What the kernel refuses or limits: purges, commits, address space; one behaviour a test, on the
+//! fake system.
+
+use super::{heap, large};
+use crate::base::sync::plain::Ordering::Relaxed;
+use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
+use crate::os::fake::{Call, Conditions};
+use crate::pages::{Dirty, Span, Use, Zero};
+use std::vec::Vec;
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn a_refused_purge_leaves_pages_dirty_and_ends() {
+    let heap = heap(Conditions::default());
+    let span = large(&heap, 4).unwrap();
+    // SAFETY: the span is ours.
+    unsafe { heap.free(span.base, Dirty::All) };
+    heap.os().fail(Call::Purge, 0, u32::MAX);
+    assert_eq!((heap.purge_all(), heap.check()), (0, Ok(())));
+    let refused = heap.totals().refused_purges;
+    heap.os().advance(10_000);
+    assert_eq!(
+        (heap.purge_due(), heap.totals().refused_purges),
+        (0, refused)
+    );
+    heap.os().fail(Call::Purge, 0, 0);
+    assert_eq!(heap.purge_all(), 4 * SLICE_BYTES);
+    assert_eq!(large(&heap, 4).unwrap().zero, Zero::AllZero);
+}
+
+#[test]
+fn a_strict_system_gets_whole_huge_pages_back() {
+    let heap = heap(Conditions {
+        strict: true,
+        ..Conditions::default()
+    });
+    let span = large(&heap, 6 * HUGE_SLICES).unwrap();
+    let committed = heap.os().committed();
+    // SAFETY: the span is ours.
+    unsafe { heap.free(span.base, Dirty::All) };
+    heap.purge_all();
+    assert!(heap.os().committed() <= committed - 5 * HUGE_BYTES);
+    assert_eq!(large(&heap, 6 * HUGE_SLICES).unwrap().zero, Zero::AllZero);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn free_memory_is_given_up_for_a_commit() {
+    let conditions = Conditions {
+        strict: true,
+        most_committed: 20 * MIB,
+        ..Conditions::default()
+    };
+    let heap = heap(conditions);
+    let slices = 12 * MIB / SLICE_BYTES;
+    let first = large(&heap, slices).unwrap();
+    let _wall = large(&heap, 1).unwrap();
+    // SAFETY: the span is ours.
+    unsafe { heap.free(first.base, Dirty::All) };
+    // No room in what is free, so 12 of 20 MiB must go back first.
+    let second = large(&heap, slices + 1).unwrap();
+    assert_eq!((second.zero, heap.check()), (Zero::AllZero, Ok(())));
+    assert!(large(&heap, slices).is_none());
+}
+
+#[test]
+fn refused_commits_fall_back_to_the_exact_need() {
+    let heap = heap(Conditions::default());
+    heap.os().fail(Call::Commit, 1, 1);
+    assert!(large(&heap, 1).is_some());
+    heap.os().fail(Call::Commit, 0, 1);
+    assert!(large(&heap, 100).is_some());
+    heap.os().fail(Call::Commit, 0, u32::MAX);
+    assert!(large(&heap, 300).is_none());
+    assert_eq!(heap.check(), Ok(()));
+    heap.os().fail(Call::Commit, 0, 0);
+    assert!(large(&heap, 300).is_some());
+}
+
+#[test]
+fn a_refused_request_leaves_no_tables_behind() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        most_committed: 32 * MIB,
+        ..Conditions::default()
+    });
+    large(&heap, 1).unwrap();
+    let before = heap.totals();
+    assert!(large(&heap, 8000).is_none());
+    let after = heap.totals();
+    assert_eq!(after.metadata, before.metadata);
+    assert_eq!(heap.os().committed(), after.committed);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn slices_whose_tables_are_refused_are_uncommitted() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        ..Conditions::default()
+    });
+    large(&heap, 1).unwrap();
+    let before = heap.totals();
+    heap.os().fail(Call::Commit, 1, 1);
+    assert!(large(&heap, 8000).is_none());
+    assert_eq!(heap.totals().committed, before.committed);
+    assert_eq!(heap.os().committed(), before.committed);
+    assert!(large(&heap, 8000).is_some());
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn an_arena_whose_tables_fail_is_released() {
+    let heap = heap(Conditions::default());
+    heap.os().fail(Call::Commit, 0, u32::MAX);
+    assert!(large(&heap, 1).is_none());
+    let totals = heap.totals();
+    assert_eq!(
+        (
+            totals.arenas,
+            totals.reserved,
+            totals.committed,
+            totals.metadata
+        ),
+        (0, 0, 0, 0)
+    );
+    heap.os().fail(Call::Commit, 0, 0);
+    assert!(large(&heap, 1).is_some());
+}
+
+#[test]
+fn more_arenas_are_opened_until_there_is_no_address_space() {
+    let heap = heap(Conditions {
+        most_reserved: 2 * MIB,
+        ..Conditions::default()
+    });
+    let spans: Vec<_> = (0..200).map(|_| large(&heap, 1).unwrap()).collect();
+    let arenas = heap.totals().arenas;
+    assert!(arenas > 5);
+    for span in &spans {
+        assert_eq!(
+            heap.locate(span.base.as_ptr() as usize + 77)
+                .unwrap()
+                .slice_base(),
+            span.base.as_ptr() as usize
+        );
+    }
+    heap.os().fail(Call::Reserve, 0, u32::MAX);
+    let rest = (0..).find(|_| large(&heap, 1).is_none()).unwrap();
+    assert!(rest < 32);
+    assert_eq!((heap.totals().arenas, heap.check()), (arenas, Ok(())));
+}
+
+#[test]
+fn reservations_shrink_until_the_system_agrees() {
+    let heap = heap(Conditions {
+        most_reserved: 5 * MIB,
+        ..Conditions::default()
+    });
+    assert!(large(&heap, 1).is_some());
+    assert!((2 * MIB..=5 * MIB).contains(&heap.totals().reserved));
+    assert!(large(&heap, 6 * MIB / SLICE_BYTES).is_none());
+}
+
+#[test]
+fn a_limited_address_space_gets_small_arenas_but_large_requests_their_own() {
+    let heap = heap(Conditions {
+        address_limit: Some(64 * MIB),
+        ..Conditions::default()
+    });
+    assert!(large(&heap, 1).is_some());
+    assert_eq!(heap.totals().reserved, 8 * MIB);
+    assert!(large(&heap, 24 * MIB / SLICE_BYTES).is_some());
+    assert_eq!(heap.totals().arenas, 2);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn alignments_up_to_a_gibibyte() {
+    let heap = heap(Conditions {
+        most_reserved: 4096 * MIB,
+        ..Conditions::default()
+    });
+    for shift in 0..=14 {
+        let span = heap.alloc(3, 1 << shift, Use::Large, 1).unwrap();
+        assert!((span.base.as_ptr() as usize).is_multiple_of(SLICE_BYTES << shift));
+    }
+    assert_eq!(heap.check(), Ok(()));
+    // What alignment skipped over is free, and serves.
+    let arenas = heap.totals().arenas;
+    assert!(large(&heap, 256 * MIB / SLICE_BYTES).is_some());
+    assert_eq!(heap.totals().arenas, arenas);
+}
+
+#[test]
+fn what_a_lowered_limit_does_not_leave_goes_back_and_the_rest_serves() {
+    let limit = 64 * MIB;
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        ..Conditions::default()
+    });
+    let span = large(&heap, 20 * MIB / SLICE_BYTES).unwrap();
+    heap.fit_address_limit(limit);
+    let left = heap.totals().reserved;
+    assert!(left < 64 * MIB, "{left} bytes stay reserved");
+    assert_eq!(heap.check(), Ok(()));
+    // SAFETY: the span is ours.
+    unsafe { heap.free(span.base, Dirty::All) };
+    // In the rest of the first arena, then in others.
+    let spans: Vec<_> = (0..100).map(|_| large(&heap, 16).unwrap()).collect();
+    assert!(heap.totals().arenas > 1);
+    assert_eq!(heap.check(), Ok(()));
+    // Once more, now that less is used than the limit leaves.
+    for span in spans {
+        // SAFETY: as above.
+        unsafe { heap.free(span.base, Dirty::All) };
+    }
+    heap.fit_address_limit(limit / 2);
+    assert!(large(&heap, 16).is_some());
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn a_limit_a_little_above_what_is_mapped_leaves_that_little() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 30,
+        ..Conditions::default()
+    });
+    let span = large(&heap, 20 * MIB / SLICE_BYTES).unwrap();
+    let mapped = heap.os().mapped();
+    heap.os().set_address_limit(Some(mapped + 64 * MIB));
+    // Once more, as a round of decay does.
+    for _ in 0..2 {
+        heap.address_limit_changed();
+        assert_eq!(heap.os().mapped(), mapped, "the reserve counts on");
+    }
+    let one = || large(&heap, MIB / SLICE_BYTES);
+    let spans: Vec<_> = core::iter::from_fn(one).take(1000).collect();
+    assert!((48..=64).contains(&spans.len()), "{} MiB", spans.len());
+    heap.address_limit_changed();
+    // SAFETY: the spans are ours.
+    unsafe { heap.free(span.base, Dirty::All) };
+    assert!(
+        core::iter::from_fn(one).take(20).count() >= 19,
+        "what was freed serves"
+    );
+    heap.os().set_address_limit(None);
+    heap.address_limit_changed();
+    assert_eq!(core::iter::from_fn(one).take(200).count(), 200);
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn an_address_belongs_to_the_arena_that_has_it_now() {
+    let heap = heap(Conditions {
+        most_reserved: 256 * MIB,
+        ..Conditions::default()
+    });
+    let first = large(&heap, 1).unwrap();
+    let former = first.base.as_ptr().addr()..first.base.as_ptr().addr() + 200 * MIB;
+    heap.unreserve();
+    // Under a limit, arenas are short enough for what was given up.
+    heap.os().set_address_limit(Some(512 * MIB));
+    let spans: Vec<_> = (0..100).map(|_| large(&heap, 1).unwrap()).collect();
+    let within = |span: &&Span<'_>| former.contains(&span.base.as_ptr().addr());
+    let base = heap.primary_base.load(Relaxed);
+    let tagged = heap.primary_slices.load(Relaxed);
+    let beyond = |span: &&Span<'_>| (span.base.as_ptr().addr() - base) / SLICE_BYTES >= tagged;
+    let inherited: Vec<_> = spans.iter().filter(within).filter(beyond).collect();
+    assert!(heap.totals().arenas > 1 && inherited.len() > 50);
+    for span in inherited {
+        let place = heap.locate(span.base.as_ptr().addr()).unwrap();
+        assert_eq!(place.use_(), Some(Use::Large));
+        // SAFETY: the span is ours.
+        unsafe { heap.free(span.base, Dirty::All) };
+    }
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn free_memory_is_uncommitted_for_a_refused_commit_only_where_commit_is_charged() {
+    for (data_limit, uncommits) in [(None, false), (Some(1 << 30), true)] {
+        let heap = heap(Conditions {
+            data_limit,
+            ..Conditions::default()
+        });
+        let (span, wall) = (large(&heap, 4 * HUGE_SLICES).unwrap(), large(&heap, 1));
+        // SAFETY: the span is ours.
+        unsafe { heap.free(span.base, Dirty::All) };
+        heap.os().fail(Call::Commit, 0, u32::MAX);
+        assert!(wall.is_some() && large(&heap, 5 * HUGE_SLICES).is_none());
+        let uncommitted = heap.totals().calls.uncommit > 0;
+        assert_eq!(uncommitted, uncommits, "{data_limit:?}");
+        assert_eq!(heap.check(), Ok(()));
+    }
+}
+
+#[test]
+fn an_open_heap_has_an_arena_and_is_opened_once() {
+    let heap = heap(Conditions::default());
+    heap.open();
+    heap.open();
+    assert_eq!((heap.totals().arenas, heap.totals().in_use), (1, 0));
+    heap.os().fail(Call::Reserve, 0, u32::MAX);
+    assert!(large(&heap, 1).is_some());
+}
+
+#[test]
+fn where_nothing_can_be_mapped_the_break_serves() {
+    let heap = heap(Conditions {
+        most_at_break: 64 * MIB,
+        ..Conditions::default()
+    });
+    heap.os().fail(Call::Reserve, 0, u32::MAX);
+    let spans: Vec<_> = (0..300).map(|_| large(&heap, 1).unwrap()).collect();
+    assert!(spans.iter().all(|span| span.zero == Zero::AllZero));
+    assert!((2..6).contains(&heap.totals().arenas));
+    assert_eq!(heap.check(), Ok(()));
+}
+
+#[test]
+fn where_address_space_has_its_price_arenas_double() {
+    let heap = heap(Conditions {
+        most_reserved: 1 << 40,
+        reserves_freely: false,
+        ..Conditions::default()
+    });
+    let reserved = |slices: usize| {
+        large(&heap, slices).unwrap();
+        heap.totals().reserved / MIB
+    };
+    let steps = [reserved(1), reserved(3500), reserved(3500), reserved(6000)];
+    assert_eq!(steps, [256, 256, 512, 1024]);
+}
+
+#[test]
+fn under_a_small_limit_on_data_a_span_costs_little_more_than_itself() {
+    let heap = heap(Conditions {
+        data_limit: Some(4 * MIB),
+        ..Conditions::default()
+    });
+    for spans in 1..20 {
+        large(&heap, 1).unwrap();
+        let committed = heap.os().committed();
+        assert!(
+            committed <= spans * SLICE_BYTES + 64 * 1024,
+            "{spans}: {committed}"
+        );
+    }
+}

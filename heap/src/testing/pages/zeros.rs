@@ -1,0 +1,220 @@
+//! How `calloc` makes a span zero, on the fake system, which counts who was asked and what was
+//! purged.
+
+use super::{heap, large};
+use crate::base::units::SLICE_BYTES;
+use crate::os::fake::{Call, Conditions, Fake};
+use crate::pages::{Dirty, PageHeap, ZeroingTotals};
+
+const MIB: usize = 1 << 20;
+const PAGE: usize = 4096;
+
+/// A zeroed block of `bytes`, of which `touch` then writes to what it likes, freed. What that cost.
+fn round(heap: &PageHeap<Fake>, bytes: usize, touch: impl Fn(usize) -> bool) -> ZeroingTotals {
+    let before = heap.totals().zeroing;
+    let span = large(heap, bytes.div_ceil(SLICE_BYTES)).unwrap();
+    // SAFETY: the span is ours, and that long.
+    unsafe {
+        heap.zero_dirty(span.base, bytes);
+        let contents = core::slice::from_raw_parts(span.base.as_ptr().cast::<u64>(), bytes / 8);
+        assert!(contents.iter().all(|&word| word == 0), "not zero");
+        for page in (0..bytes / PAGE).filter(|&page| touch(page)) {
+            span.base.add(page * PAGE).write(1);
+        }
+        heap.free(span.base, Dirty::Prefix(bytes));
+    }
+    assert_eq!(heap.check(), Ok(()));
+    let after = heap.totals().zeroing;
+    ZeroingTotals {
+        written: after.written - before.written,
+        spared: after.spared - before.spared,
+        purged: after.purged - before.purged,
+        asked: after.asked - before.asked,
+        unknown: after.unknown - before.unknown,
+    }
+}
+
+fn roomy() -> Conditions {
+    Conditions {
+        most_reserved: 256 * MIB,
+        ..Conditions::default()
+    }
+}
+
+fn spent(written: usize, purged: usize, asked: usize) -> (usize, usize, usize) {
+    (written, purged, asked)
+}
+
+fn of(totals: ZeroingTotals) -> (usize, usize, usize) {
+    spent(totals.written, totals.purged, totals.asked)
+}
+
+#[test]
+fn only_what_was_touched_is_written() {
+    for bytes in [MIB, 10 * MIB, 64 * MIB] {
+        let heap = heap(roomy());
+        let head = |page| page < 16;
+        round(&heap, bytes, head);
+        for _ in 0..20 {
+            let cost = round(&heap, bytes, head);
+            assert_eq!(of(cost), spent(16 * PAGE, 0, 1));
+            assert_eq!(cost.spared, bytes - 16 * PAGE);
+        }
+    }
+}
+
+#[test]
+fn a_short_block_is_written_without_a_query() {
+    let heap = heap(roomy());
+    round(&heap, 64 << 10, |_| false);
+    let cost = round(&heap, 64 << 10, |_| false);
+    assert_eq!(of(cost), spent(64 << 10, 0, 0));
+}
+
+#[test]
+fn a_block_that_never_was_handed_out_costs_nothing() {
+    let heap = heap(roomy());
+    assert_eq!(of(round(&heap, 10 * MIB, |_| true)), spent(0, 0, 0));
+    heap.purge_all();
+    assert_eq!(of(round(&heap, 10 * MIB, |_| true)), spent(0, 0, 0));
+}
+
+#[test]
+fn untouched_blocks_are_queried_seldom_and_never_written() {
+    let heap = heap(roomy());
+    round(&heap, 10 * MIB, |_| false);
+    let costs: std::vec::Vec<_> = (0..100)
+        .map(|_| round(&heap, 10 * MIB, |_| false))
+        .collect();
+    assert!(costs.iter().all(|cost| cost.written == 0));
+    let asked = costs.iter().map(|cost| cost.asked).sum::<usize>();
+    assert!((32..32 + 100 / 8).contains(&asked), "{asked}");
+    // One that touches after all is found out, and then no longer purged.
+    for _ in 0..8 {
+        round(&heap, 10 * MIB, |page| page < 16);
+    }
+    let cost = round(&heap, 10 * MIB, |page| page < 16);
+    assert_eq!(of(cost), spent(16 * PAGE, 0, 1));
+}
+
+#[test]
+fn full_blocks_are_queried_by_probes_and_never_purged() {
+    for bytes in [MIB, 64 * MIB] {
+        let heap = heap(roomy());
+        round(&heap, bytes, |_| true);
+        let samples = 16 * PAGE;
+        for _ in 0..100 {
+            let cost = round(&heap, bytes, |_| true);
+            assert_eq!((cost.written, cost.spared), (bytes, 0));
+            assert!(cost.purged <= samples && cost.asked <= 5, "{cost:?}");
+        }
+    }
+}
+
+#[test]
+fn an_idle_block_is_purged_soon() {
+    for bytes in [2 * MIB, 10 * MIB, 64 * MIB] {
+        let heap = heap(roomy());
+        for _ in 0..50 {
+            round(&heap, bytes, |_| true);
+        }
+        let head = |page| page < 4;
+        let rounds = (0..64).take_while(|_| round(&heap, bytes, head).purged < bytes);
+        let rounds = rounds.count();
+        assert!(rounds < 64, "written for nothing again and again");
+        assert!(round(&heap, bytes, head).written <= 4 * PAGE);
+    }
+}
+
+/// Used in full in one round of a few: no more than samples are given back.
+#[test]
+fn a_block_used_now_and_then_is_not_purged() {
+    for period in [2, 3, 4, 6, 8, 16] {
+        let heap = heap(roomy());
+        round(&heap, 16 * MIB, |_| true);
+        let mut purged = 0;
+        for number in 0..20 * period {
+            let cost = round(&heap, 16 * MIB, |_| number % period == 0);
+            purged += cost.purged;
+        }
+        assert!(purged <= 20 * period * 16 * PAGE, "{period}: {purged}");
+    }
+}
+
+#[test]
+fn a_few_untouched_rounds_predict_nothing() {
+    let heap = heap(roomy());
+    for _ in 0..10 {
+        round(&heap, 16 * MIB, |_| false);
+    }
+    round(&heap, 16 * MIB, |_| true);
+    let cost = round(&heap, 16 * MIB, |_| true);
+    assert_eq!(cost.written, 16 * MIB);
+    assert!(cost.purged <= 16 * PAGE, "{cost:?}");
+}
+
+#[test]
+fn what_is_in_swap_is_purged_and_not_read() {
+    let heap = heap(Conditions {
+        swapped: 1,
+        ..roomy()
+    });
+    round(&heap, MIB, |page| page % 2 == 0);
+    let cost = round(&heap, MIB, |page| page % 2 == 0);
+    assert_eq!(of(cost), spent(0, MIB / 2, 1));
+    heap.os().fail(Call::Purge, 0, u32::MAX);
+    let cost = round(&heap, MIB, |_| false);
+    assert_eq!(of(cost), spent(MIB / 2, 0, 1));
+}
+
+#[test]
+fn without_answers_short_is_written_and_long_purged() {
+    let heap = heap(roomy());
+    heap.os().fail(Call::Ask, 0, u32::MAX);
+    for (bytes, written) in [(MIB, MIB), (64 * MIB, 0)] {
+        round(&heap, bytes, |_| true);
+        let cost = round(&heap, bytes, |_| true);
+        assert_eq!(of(cost), spent(written, bytes - written, 0));
+        assert_eq!(cost.unknown, 1);
+    }
+}
+
+#[test]
+fn an_answer_that_ends_in_the_middle_counts_up_to_there() {
+    let heap = heap(roomy());
+    round(&heap, MIB, |page| page == 0 || page == 200);
+    heap.os().fail(Call::Ask, 100, 1);
+    let cost = round(&heap, MIB, |_| false);
+    assert_eq!(of(cost), spent(PAGE + (256 - 100) * PAGE, 0, 1));
+}
+
+#[test]
+fn a_refused_purge_is_written_instead() {
+    let heap = heap(roomy());
+    heap.os().fail(Call::Ask, 0, u32::MAX);
+    heap.os().fail(Call::Purge, 0, u32::MAX);
+    round(&heap, 64 * MIB, |_| true);
+    assert_eq!(of(round(&heap, 64 * MIB, |_| true)), spent(64 * MIB, 0, 0));
+}
+
+#[test]
+fn a_part_of_a_large_freed_block_is_asked_about_too() {
+    let heap = heap(roomy());
+    round(&heap, 64 * MIB, |page| page % 64 == 0);
+    // Its masks were never written: the parts are as dirty as the whole.
+    let cost = round(&heap, 8 * MIB, |_| false);
+    assert_eq!(of(cost), spent(8 * MIB / 64, 0, 1));
+    let short = round(&heap, SLICE_BYTES, |_| false);
+    assert_eq!(of(short), spent(SLICE_BYTES, 0, 0));
+}
+
+#[test]
+fn a_large_freed_block_is_purged_whole() {
+    let heap = heap(roomy());
+    let span = large(&heap, 64).unwrap();
+    // SAFETY: the span is ours.
+    unsafe { heap.free(span.base, Dirty::All) };
+    assert_eq!(heap.totals().free_dirty, 64 * SLICE_BYTES);
+    assert_eq!(heap.purge_all(), 64 * SLICE_BYTES);
+    assert_eq!((heap.totals().free_dirty, heap.check()), (0, Ok(())));
+}

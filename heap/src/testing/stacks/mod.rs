@@ -1,0 +1,176 @@
+//! Stacks on a fake system: against a naive model, and case by case.
+
+mod model;
+
+use self::model::{Step, word, world};
+use super::StackError;
+use super::pool::Pool;
+use crate::base::units::SLICE_BYTES;
+use crate::os::fake::{Call, Conditions, Fake, FakeGuard};
+use crate::pages::{PageHeap, Sides};
+use std::boxed::Box;
+use std::vec::Vec;
+
+fn heap(conditions: Conditions) -> Box<PageHeap<Fake>> {
+    Box::new(PageHeap::new(
+        Fake::new(conditions),
+        Sides { near: 64, far: 64 },
+    ))
+}
+
+#[test]
+fn a_warm_stack_is_the_one_that_ended_last() {
+    let (pages, pool) = (heap(Conditions::default()), Pool::new());
+    let [one, two] = [(); 2].map(|()| pool.take(&pages, 64 << 10).unwrap());
+    pool.give(&pages, one).unwrap();
+    pool.give(&pages, two).unwrap();
+    assert!(core::ptr::eq(pool.take(&pages, 60 << 10).unwrap(), two));
+    assert!(core::ptr::eq(pool.take(&pages, 64 << 10).unwrap(), one));
+    assert_eq!(pool.totals().recycled, 2);
+}
+
+#[test]
+fn a_surplus_goes_back_with_one_dirty_page_each() {
+    let (pages, pool) = (heap(Conditions::default()), Pool::new());
+    let mut world = world(&pages, &pool);
+    for stack in 0..300 {
+        world.take(64 << 10);
+        world.touch(stack, 0);
+    }
+    world.run(Step::GiveAll);
+    world.check();
+    let totals = pool.totals();
+    assert!(totals.idle <= 64, "{totals:?}");
+    let free = 300 - totals.idle;
+    let heap = pages.totals();
+    assert!(heap.free >= free * SLICE_BYTES);
+    assert_eq!(heap.free_dirty, free * 4096, "just what was touched");
+}
+
+#[test]
+fn without_answers_everything_is_dirty() {
+    let (pages, pool) = (heap(Conditions::default()), Pool::new());
+    let stack = pool.take(&pages, 64 << 10).unwrap();
+    pool.give(&pages, stack).unwrap();
+    pages.os().fail(Call::Ask, 0, u32::MAX);
+    assert_eq!(pool.retire_all(&pages), 64 << 10);
+    assert!(pages.totals().free_dirty >= SLICE_BYTES);
+    assert_eq!(pages.check(), Ok(()));
+}
+
+#[test]
+fn idle_stacks_are_retired_by_age() {
+    let (pages, pool) = (heap(Conditions::default()), Pool::new());
+    let stacks = [(); 3].map(|()| pool.take(&pages, 128 << 10).unwrap());
+    for stack in stacks {
+        pool.give(&pages, stack).unwrap();
+        pages.os().advance(100);
+    }
+    assert_eq!(pool.retire_idle(&pages, 99), 128 << 10);
+    assert_eq!(pool.totals().idle, 2);
+    assert_eq!(pool.retire_idle(&pages, 99), 0);
+    assert_eq!(pool.retire_idle(&pages, 200), 256 << 10);
+}
+
+#[test]
+fn a_deep_stack_does_not_stay_deep() {
+    let (pages, pool) = (heap(Conditions::default()), Pool::new());
+    let deep = pool.take(&pages, 64 << 10).unwrap();
+    let lowest = (deep.base() + 4096) as *mut u8;
+    // SAFETY: all of the stack but its guard.
+    unsafe { lowest.write_bytes(1, (64 << 10) - 4096) };
+    pool.give(&pages, deep).unwrap();
+    for _ in 0..16 {
+        let again = pool.take(&pages, 64 << 10).unwrap();
+        assert!(core::ptr::eq(again, deep));
+        pool.give(&pages, again).unwrap();
+    }
+    // SAFETY: an idle stack's memory, which no other thread uses in this test.
+    let kept = unsafe { core::slice::from_raw_parts(lowest, (64 << 10) - 4096) };
+    let (below, above) = kept.split_at((48 << 10) - 4096);
+    assert!(below.iter().all(|&byte| byte == 0), "trimmed");
+    assert!(above.iter().all(|&byte| byte == 1), "warm");
+}
+
+#[test]
+fn guards_fall_back_to_mappings_within_their_share() {
+    let conditions = Conditions {
+        most_mappings: 80,
+        ..Conditions::default()
+    };
+    let (pages, pool) = (heap(conditions), Pool::new());
+    pages.os().fail(Call::InstallGuard, 0, u32::MAX);
+    let stacks: Vec<_> = (0..10)
+        .map(|_| pool.take(&pages, 64 << 10).unwrap())
+        .collect();
+    for stack in &stacks {
+        assert_eq!(pages.os().guard_at(stack.base()), Some(FakeGuard::Mapping));
+    }
+    assert_eq!(
+        pool.take(&pages, 64 << 10).unwrap_err(),
+        StackError::OutOfMappings
+    );
+    assert_eq!(
+        pool.take(&pages, 8 << 10).unwrap_err(),
+        StackError::OutOfMappings
+    );
+    assert_eq!(pool.totals().mapped_guards, 10);
+    for stack in stacks {
+        pool.give(&pages, stack).unwrap();
+    }
+    pool.retire_all(&pages);
+    assert_eq!(pages.os().guarded_pages(), 0);
+    assert!(
+        pool.take(&pages, 64 << 10).is_ok(),
+        "the share is free again"
+    );
+}
+
+#[test]
+fn a_stack_does_not_keep_the_pages_of_a_block() {
+    let (pages, pool) = (heap(Conditions::default()), Pool::new());
+    let mut world = world(&pages, &pool);
+    world.span(1);
+    world.free_span(0);
+    let stack = pool.take(&pages, 64 << 10).unwrap();
+    // SAFETY: in a stack in use.
+    let filled = |page: usize| unsafe { word(stack.base() + page * 4096).read() } != 0;
+    assert!(
+        (0..15).all(|page| !filled(page)) && filled(15),
+        "only the top page"
+    );
+}
+
+#[test]
+fn addresses_that_are_no_stacks_are_none() {
+    let (pages, pool) = (heap(Conditions::default()), Pool::new());
+    let mut world = world(&pages, &pool);
+    world.span(2);
+    let (block, _) = world.spans[0];
+    let small = pool.take(&pages, 8 << 10).unwrap();
+    let large = pool.take(&pages, 1 << 20).unwrap();
+    for address in [
+        0,
+        1,
+        block,
+        block + SLICE_BYTES,
+        small.base() - 1,
+        usize::MAX,
+    ] {
+        assert!(Pool::overflow_at(&pages, address).is_none(), "{address:#x}");
+        assert!(
+            Pool::stack_in_use(&pages, address).is_none(),
+            "{address:#x}"
+        );
+    }
+    assert!(Pool::stack_in_use(&pages, large.top() - 4096).is_none());
+    let (top, guard) = (large.top(), large.base());
+    pool.give(&pages, large).unwrap();
+    assert!(Pool::stack_in_use(&pages, top).is_none(), "idle");
+    assert!(
+        Pool::overflow_at(&pages, guard).is_some(),
+        "its guard stays"
+    );
+    pool.retire_all(&pages);
+    assert!(Pool::overflow_at(&pages, guard).is_none());
+}
