@@ -154,7 +154,8 @@ impl Budget {
 
     /// Takes a grant back.
     pub fn restore(&self, bytes: usize) {
-        self.granted.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.granted.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "more is given back than was granted");
     }
 
     /// In a fork's child only one thread is left, which holds `bytes`.

@@ -39,13 +39,16 @@ impl Heap {
             own.open().guard_floors();
         }
         let is_changing = self.registry.lock.is_mine();
-        if is_changing || self.registry.draining.is_mine() {
+        let is_draining = self.registry.draining.is_mine();
+        if is_changing || is_draining {
             self.registry.abandon_left();
         }
         if !is_changing && self.registry.keep_only(own) {
             match own {
                 // What it was just granted is in the middle of being counted.
                 Some(own) if own.lock().is_mine() => {}
+                // The drain goes on, and gives back what the caches in its hands were granted.
+                _ if is_draining => {}
                 own => self
                     .budget
                     .reset(own.map_or(0, |own| own.open().inner.granted)),
