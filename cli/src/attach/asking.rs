@@ -183,7 +183,7 @@ impl Board {
         match self.has_ended() {
             true => self.over(),
             false => Failure::own(format!(
-                "{}: its board cannot be reached: {error}",
+                "{}: its status page cannot be reached: {error}",
                 self.title()
             )),
         }
@@ -198,7 +198,7 @@ impl Board {
 
     fn torn(&self) -> Failure {
         Failure::own(format!(
-            "{}: its board is malformed: its figures are never complete",
+            "{}: its status page is malformed: its figures are never complete",
             self.title()
         ))
     }

@@ -71,7 +71,7 @@ impl Board {
     /// The board behind a descriptor that a process has sent.
     pub fn of_descriptor(descriptor: OwnedFd) -> Result<Board, Failure> {
         let reach = Reach::of_descriptor(descriptor, KIND)?;
-        let head = head(&reach).map_err(|why| Failure::own(format!("a board {why}")))?;
+        let head = head(&reach).map_err(|why| Failure::own(format!("a status page {why}")))?;
         let pid = i32::try_from(head.pid).unwrap_or_default();
         let process = Process::open(pid).ok();
         Ok(Board {
@@ -182,16 +182,15 @@ fn absent(process: &Process, fault: Option<Fault>) -> Failure {
         maps.lines().any(|line| line.contains("/libneap"))
     };
     Failure::own(match fault {
-        Some(Fault::Forged(why)) => format!("{title}: its board {why}"),
+        Some(Fault::Forged(why)) => format!("{title}: its status page {why}"),
         Some(Fault::Foreign(pid)) => format!(
-            "{title} has no board of its own, only that of process {pid}: it has not allocated \
-             since it was forked, or \
-             only watches that process"
+            "{title} has no status page of its own, only that of process {pid}: it has not \
+             allocated since it was forked, or only watches that process"
         ),
         None if has_library() => format!(
-            "{title} runs under Neap without a board: it has done too little so far (neap run and \
-             NEAP_STATUS_PAGE=1 make \
-             a board at the start), was started with NEAP_STATUS_PAGE=0, or could not make one"
+            "{title} runs under Neap without a status page: it has done too little so far (neap run \
+             and NEAP_STATUS_PAGE=1 make one at the start), was started with NEAP_STATUS_PAGE=0, \
+             or could not make one"
         ),
         None => format!("{title} does not run under Neap: start it with neap run"),
     })

@@ -233,8 +233,8 @@ fn closed(process: &Process, error: &io::Error) -> Failure {
         _ => "run neap as root, or set /proc/sys/kernel/yama/ptrace_scope to 0",
     };
     Failure::own(format!(
-        "{} has closed the descriptor of its board, and this system forbids reading its memory \
-         ({error}): {advice}",
+        "{} has closed the descriptor of its status page, and this system forbids reading its \
+         memory ({error}): {advice}",
         process.title()
     ))
 }

@@ -41,7 +41,7 @@ fn ledger(figures: &Snapshot, view: &View) -> String {
     let ledger = &figures.ledger;
     let mut out = format!("\n{}", LedgerText(ledger, Zeros::Kept));
     if ledger.sum() != i128::from(ledger.resident) {
-        out += "    (the lines do not add up to that: the board is damaged or forged)\n";
+        out += "    (the lines do not add up to that: the status page is damaged or forged)\n";
     }
     out.push('\n');
     arenas(&mut out, view);

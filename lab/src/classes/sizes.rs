@@ -212,10 +212,10 @@ fn board_of(child: &mut Child) -> anyhow::Result<File> {
             return Ok(file);
         }
         if let Some(status) = child.try_wait()? {
-            bail!("it ended with {status} before its board was found");
+            bail!("it ended with {status} before its status page was found");
         }
         if start.elapsed() > LONGEST_START {
-            told.context("it shows no board")??;
+            told.context("it shows no status page")??;
         }
     }
 }
