@@ -35,9 +35,9 @@
 //! Use this crate to choose the allocator at build time, to run coroutines, or to read the figures
 //! from inside.
 //!
-//! Every option of `neap run` can also be given in the environment (`NEAP_DECAY`, `NEAP_LIMIT`, …).
-//! The heap reads the environment at its first use; what the program sets through this crate
-//! outranks it.
+//! The options of the heap can also be given in the environment (`NEAP_DECAY`, `NEAP_LIMIT`, …).
+//! The heap reads the environment at its first use. What the program sets through this crate
+//! outranks it, except that `NEAP_PURGE_THREAD` outranks [`purge::enable_thread`].
 //!
 //! # Soundness
 //!

@@ -38,7 +38,8 @@ const EARLIER: &[(&str, &str, &str)] = &[
 /// A wrong command line as a failure of one line, if it has an earlier word; else clap's error,
 /// with a tip that suits the verb.
 pub fn explained(mut error: clap::Error) -> Result<clap::Error, Failure> {
-    let verb = env::args().nth(1).unwrap_or_default();
+    let verb = env::args_os().nth(1).unwrap_or_default();
+    let verb = verb.to_string_lossy().into_owned();
     let Some(word) = unknown(&error) else {
         return Ok(error);
     };

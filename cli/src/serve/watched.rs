@@ -75,7 +75,9 @@ impl Watched {
     pub fn board(&self, pid: i32) -> Result<Board, Failure> {
         let user = Process::open(pid)?.user().unwrap_or(u32::MAX);
         let is_served = match &self.scope {
-            Scope::Named(named) => named.iter().any(|under| under.target.pid == pid),
+            Scope::Named(named) => named
+                .iter()
+                .any(|under| under.target.pid == pid && !under.board.has_ended()),
             Scope::All => crate::attach::may_watch(user),
         };
         match is_served {

@@ -50,6 +50,14 @@ fn manual_pages_are_written() {
 }
 
 #[test]
+fn arguments_that_are_not_unicode_are_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let wrong = std::ffi::OsStr::from_bytes(b"\xff");
+    let output = neap().arg(wrong).output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+}
+
+#[test]
 fn earlier_words_are_refused_with_the_new_ones() {
     for (line, now) in [
         ("run --stats-file=x -- true", "use --stats=FILE"),

@@ -238,7 +238,6 @@ pub(crate) fn after_fork_in_parent() {
 }
 
 /// After a fork, in the child, which has one thread: those that held it off stayed in the parent.
-///
 pub(crate) fn after_fork_in_child() {
     HOLDS.store(0, Ordering::SeqCst);
     // A child writes no page that it need not.
