@@ -13,7 +13,7 @@ extern "C" fn malloc_trim(_keep: usize) -> c_int {
     c_int::from(round::purge_all() > 0)
 }
 
-/// `M_TRIM_THRESHOLD`: free memory beyond so many bytes goes back to the kernel.
+/// `M_TRIM_THRESHOLD`: free memory beyond this many bytes goes back to the kernel.
 const TRIM_THRESHOLD: c_int = -1;
 
 /// Accepts the parameters that glibc knows and returns 1; 0 for others. `M_TRIM_THRESHOLD` sets how

@@ -56,7 +56,7 @@ unsafe extern "C" fn look_at<const N: usize>(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let (object, search) = unsafe { (&*object, &mut *search.cast::<Search<N>>()) };
-    // SAFETY: so many headers are there, by the loader's word.
+    // SAFETY: the loader gave the number of headers.
     let headers =
         unsafe { core::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
     let segments = headers

@@ -112,7 +112,8 @@ pub(crate) fn current() -> &'static Cache {
     unsafe { &*machine::slot() }
 }
 
-/// The thread's cache, made at the first need; `None` if there is none to be had.
+/// The thread's cache, made at the first need; `None` if memory is short or the
+/// thread is ending.
 pub fn entered() -> Option<&'static Cache> {
     let cache = current();
     if ptr::eq(cache, &EMPTY) {

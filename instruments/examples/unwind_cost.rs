@@ -14,7 +14,7 @@ const DEPTHS: [usize; 2] = [17, 49];
 const MOST: usize = 64;
 const ROUNDS: usize = 2000;
 
-/// Calls `top` on top of so many more frames than it has itself.
+/// Calls `top` below `frames` more frames than the caller has.
 #[inline(never)]
 fn on_top(frames: usize, top: &mut dyn FnMut()) {
     if frames == 0 {

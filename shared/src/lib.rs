@@ -12,6 +12,7 @@
 //! | [`stats`] | the figures of the heap at one moment, as text and as JSON |
 //! | [`ledger`] | the line to which each byte of the heap belongs |
 //! | [`control`] | the options |
+//! | [`pagemap`] | the structures of the kernel's `PAGEMAP_SCAN` |
 //! | [`classes`] | the built-in size classes, and a file of others |
 //! | [`units`] | the slice |
 
@@ -19,6 +20,7 @@ pub mod board;
 pub mod classes;
 pub mod control;
 pub mod ledger;
+pub mod pagemap;
 pub mod sites;
 pub mod stats;
 pub mod units;

@@ -30,7 +30,7 @@ pub const MAPS_BYTES: usize = SITES_AT - MAPS_AT;
 pub const SITES_AT: usize = 256 << 10;
 /// Bytes of the whole region.
 pub const BYTES: usize = (SITES_AT + MOST_SITES * size_of::<Site>()).next_multiple_of(64 << 10);
-/// Objects are counted in parts of so many: one sample stands for a number of objects that is not
+/// Objects are counted in parts of this size: one sample stands for a number of objects that is not
 /// whole.
 pub const PARTS: u64 = 1 << 16;
 

@@ -2,8 +2,10 @@
 
 use super::map::{Map, page_size};
 use crate::table::{Finding, State};
+use neap_shared::pagemap::{self, PAGEMAP_SCAN, Region, Scan, Sought};
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
@@ -67,59 +69,29 @@ fn entry() -> io::Result<bool> {
     Ok(present == [false, false, true, false])
 }
 
-/// `struct pm_scan_arg` of `linux/fs.h`.
-#[repr(C)]
-#[derive(Default)]
-struct ScanArgument {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    regions: u64,
-    regions_length: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// `struct page_region` of `linux/fs.h`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Region {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-/// `_IOWR('f', 16, struct pm_scan_arg)` in the numbering of all but a few old architectures.
-const PAGEMAP_SCAN: libc::Ioctl = 0xC060_6610;
-const PAGE_IS_PRESENT: u64 = 1 << 3;
-
 /// Whether the scan finds only the third page.
 fn scan() -> io::Result<bool> {
     let map = sample()?;
-    let (start, page) = (map.base() as u64, page_size() as u64);
-    let mut regions = [Region::default(); 4];
-    let mut argument = ScanArgument {
-        size: size_of::<ScanArgument>() as u64,
-        start,
-        end: start + map.length() as u64,
-        regions: regions.as_mut_ptr() as u64,
-        regions_length: regions.len() as u64,
-        category_mask: PAGE_IS_PRESENT,
-        return_mask: PAGE_IS_PRESENT,
-        ..ScanArgument::default()
+    let (start, page) = (map.base() as usize, page_size());
+    let mut regions = [const { MaybeUninit::<Region>::uninit() }; 4];
+    let sought = Sought {
+        all_of: pagemap::PRESENT,
+        returned: pagemap::PRESENT,
+        ..Sought::default()
     };
-    let pagemap = File::open("/proc/self/pagemap")?;
+    let mut argument = Scan::new(start..start + map.length(), sought, &mut regions);
+    let file = File::open("/proc/self/pagemap")?;
     // SAFETY: the argument is laid out as the kernel's and says where the regions are and
     // how many there is room for; both outlive the call.
-    let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut argument) };
+    let found = unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN.into(), &raw mut argument) };
     match found {
-        ..0 => Err(io::Error::last_os_error()),
-        found => Ok(found == 1
-            && (regions[0].start, regions[0].end) == (start + 2 * page, start + 3 * page)),
+        ..=-1 => Err(io::Error::last_os_error()),
+        1 => {
+            // SAFETY: the kernel filled in the one region that it returned.
+            let only = unsafe { regions[0].assume_init() };
+            let third = start as u64 + 2 * page as u64;
+            Ok((only.start, only.end) == (third, third + page as u64))
+        }
+        _ => Ok(false),
     }
 }

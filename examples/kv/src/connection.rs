@@ -279,7 +279,7 @@ impl<'a> Link<'a> {
     /// Adds the buffers to the server's sum. A connection that makes the sum exceed its limit is
     /// closed.
     fn count(&mut self) -> Result<(), Gone> {
-        let held = self.input.capacity() + self.output.capacity();
+        let held = self.input.capacity() + self.output.capacity() + self.parser.bytes();
         if held == self.counted {
             return Ok(());
         }

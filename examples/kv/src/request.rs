@@ -40,6 +40,9 @@ pub enum Progress {
     Incomplete,
 }
 
+/// Argument ranges that a connection keeps between requests.
+const KEPT_SPANS: usize = 16;
+
 /// Reads one request at a time, and remembers its position.
 #[derive(Debug)]
 pub struct Parser {
@@ -90,7 +93,7 @@ impl Parser {
     /// Forgets the request, and frees the room of an unusually long one.
     pub fn restart(&mut self) {
         self.spans.clear();
-        self.spans.shrink_to(16);
+        self.spans.shrink_to(KEPT_SPANS);
         self.missing = None;
         self.at = 0;
     }
@@ -136,7 +139,7 @@ impl Parser {
         let mut start = 0;
         for word in bytes[..end].split(u8::is_ascii_whitespace) {
             if !word.is_empty() {
-                self.spans.push((start as u32, (start + word.len()) as u32));
+                self.note(start, word.len())?;
             }
             start += word.len() + 1;
         }
@@ -171,9 +174,21 @@ impl Parser {
         if self.at > self.max_request {
             return Err(REQUEST_TOO_BIG);
         }
-        self.spans.push((start as u32, (start + length) as u32));
+        self.note(start, length)?;
         self.missing = self.missing.map(|missing| missing - 1);
         Ok(true)
+    }
+
+    /// Notes an argument.
+    fn note(&mut self, start: usize, length: usize) -> Result<(), ProtocolError> {
+        self.spans.try_reserve(1).map_err(|_| REQUEST_TOO_BIG)?;
+        self.spans.push((start as u32, (start + length) as u32));
+        Ok(())
+    }
+
+    /// Bytes that the ranges of arguments take, beyond those that every connection keeps.
+    pub fn bytes(&self) -> usize {
+        self.spans.capacity().saturating_sub(KEPT_SPANS) * size_of::<(u32, u32)>()
     }
 }
 

@@ -43,15 +43,13 @@ impl Heap {
         if is_changing || is_draining {
             self.registry.abandon_left();
         }
-        if !is_changing && self.registry.keep_only(own) {
-            match own {
-                // What it was just granted is in the middle of being counted.
-                Some(own) if own.lock().is_mine() => {}
-                // The drain goes on, and gives back what the caches in its hands were granted.
-                _ if is_draining => {}
-                own => self
-                    .budget
-                    .reset(own.map_or(0, |own| own.open().inner.granted)),
+        if !is_changing {
+            let drained = is_draining.then_some(&self.registry);
+            let granted = granted_to(own, drained);
+            if self.registry.keep_only(own)
+                && let Some(granted) = granted
+            {
+                self.budget.reset(granted);
             }
         }
         self.pressure.rest();
@@ -70,6 +68,19 @@ impl Registry {
             }
             next = cache.next.load(Ordering::Relaxed);
         }
+    }
+
+    /// The caches that a drainer has in hand, but for `own`.
+    fn in_hand(&self, own: Option<&Cache>) -> impl Iterator<Item = &Cache> {
+        let following = |cache: &&Cache| {
+            // SAFETY: caches in the list are alive; the child has one thread.
+            unsafe { cache.next.load(Ordering::Relaxed).as_ref() }
+        };
+        // SAFETY: as above.
+        let first = unsafe { self.first.load(Ordering::Relaxed).as_ref() };
+        let is_own = move |cache: &&Cache| own.is_some_and(|own| ptr::eq(own, *cache));
+        core::iter::successors(first, following)
+            .filter(move |cache| cache.is_pinned() && !is_own(cache))
     }
 
     /// Cuts the list down to the calling thread's cache, which no drainer has in hand any more.
@@ -92,4 +103,16 @@ impl Registry {
         }
         true
     }
+}
+
+/// What the caches that a fork's child goes on with were granted: the thread's own, and those that
+/// its drain has in hand, if it is draining. `None` if one is in the middle of a change.
+fn granted_to(own: Option<&Cache>, drained: Option<&Registry>) -> Option<usize> {
+    let in_hand = drained
+        .into_iter()
+        .flat_map(|registry| registry.in_hand(own));
+    own.into_iter()
+        .chain(in_hand)
+        .map(|cache| cache.is_quiet().then(|| cache.open().inner.granted))
+        .sum()
 }

@@ -15,7 +15,7 @@ pub struct Cache {
     magazines: [Magazine; MAGAZINES],
     /// By tag. The same in every cache: here it costs no instruction to find.
     pub starts: [Start; MAGAZINES],
-    /// By size. Likewise.
+    /// By size. The same in every cache, as above.
     pub tags: [Tag; TABLE_BYTES + 1],
     /// Requests of fewer bytes are served by [`super::machine::pop_sized`]; 0 unless the fast path
     /// is on and no drainer is at work. Written under the lock.
@@ -70,7 +70,7 @@ unsafe impl Sync for Cache {}
 
 /// What a thread's slot holds before its first slow call: always empty, always full, never written.
 pub static EMPTY: Cache = Cache::new(0);
-/// What a thread's slot holds once its cache is gone (thread end, or no memory for one): likewise.
+/// What a thread's slot holds once its cache is gone (thread end, or no memory for one): no class has an array.
 pub static GONE: Cache = Cache::new(0);
 
 /// What [`Cache::pin`] says: no drainer has the cache in hand;
@@ -205,10 +205,15 @@ impl Cache {
         unsafe { *self.starts.as_ptr().byte_add(offset) }
     }
 
+    /// Whether a drainer has the cache in hand.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pin.load(Ordering::Relaxed) != UNPINNED
+    }
+
     /// In a fork's child: a drainer that had the cache in hand stayed in the parent.
     pub(super) fn unpin(&self) {
         // Writes only where it must: in a child a write costs a page.
-        if self.pin.load(Ordering::Relaxed) != UNPINNED {
+        if self.is_pinned() {
             self.pin.store(UNPINNED, Ordering::Relaxed);
         }
     }
@@ -252,6 +257,7 @@ impl Opened<'_> {
         self.inner.access.is_offering = false;
         self.inner.is_drained = true;
         self.inner.arrays = Default::default();
+        self.inner.granted = 0;
     }
 
     /// The classes whose magazines have an array.

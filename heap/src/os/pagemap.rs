@@ -6,42 +6,7 @@
 
 use super::{Backing, Populated, Unknown, file};
 use core::mem::MaybeUninit;
-
-/// `struct pm_scan_arg` of linux/fs.h.
-#[repr(C)]
-#[derive(Default)]
-struct Scan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    /// Where the kernel stopped; it fills this in.
-    walk_end: u64,
-    regions: u64,
-    most_regions: u64,
-    most_pages: u64,
-    inverted: u64,
-    all_of: u64,
-    any_of: u64,
-    returned: u64,
-}
-
-/// `struct page_region` of linux/fs.h.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Region {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-/// `PAGEMAP_SCAN`: `_IOWR('f', 16, struct pm_scan_arg)`.
-const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<Scan>() as u64) << 16 | (b'f' as u64) << 8 | 16;
-
-const PRESENT: u64 = 1 << 3;
-const SWAPPED: u64 = 1 << 4;
-const ZERO_PAGE: u64 = 1 << 5;
-const HUGE: u64 = 1 << 6;
+use neap_shared::pagemap::{HUGE, PAGEMAP_SCAN, PRESENT, Region, SWAPPED, Scan, Sought, ZERO_PAGE};
 
 /// Regions of one call: less than 1 KiB of stack, for the caller's may be a coroutine's.
 const MOST_REGIONS: usize = 24;
@@ -101,49 +66,47 @@ pub(super) fn truthful_way(number: i32, written: usize, page: usize) -> Option<W
 #[inline(never)]
 fn scan(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -> Option<usize> {
     let mut regions = [const { MaybeUninit::<Region>::uninit() }; MOST_REGIONS];
-    let mut scan = Scan {
-        size: size_of::<Scan>() as u64,
-        start: at as u64,
-        end: end as u64,
-        regions: regions.as_mut_ptr().addr() as u64,
-        most_regions: MOST_REGIONS as u64,
-        // Not the page of zeros, and one of the two others.
+    // Not the page of zeros, and one of the two others.
+    let sought = Sought {
         inverted: ZERO_PAGE,
         all_of: ZERO_PAGE,
         any_of: PRESENT | SWAPPED,
         returned: SWAPPED | HUGE,
-        ..Scan::default()
+        ..Sought::default()
     };
+    let (request, mut scan) = (
+        u64::from(PAGEMAP_SCAN),
+        Scan::new(at..end, sought, &mut regions),
+    );
     // By number, for libneap.so has an `ioctl` of its own, which watches the program's. SAFETY: the
     // kernel writes the struct and at most `most_regions` regions; both are ours. The descriptor
     // was proven to be a pagemap, whose ioctl writes nothing else.
-    let count = unsafe { libc::syscall(libc::SYS_ioctl, number, PAGEMAP_SCAN, &mut scan) };
+    let count = unsafe { libc::syscall(libc::SYS_ioctl, number, request, &mut scan) };
     if count < 0 {
         return None;
     }
     let found = regions.get(..count as usize)?;
     for region in found {
         // SAFETY: the kernel filled in as many as it returned.
-        visit(unsafe { region.assume_init() }.within(at, end)?);
+        visit(within(unsafe { region.assume_init() }, at, end)?);
     }
     let stopped = scan.walk_end as usize;
     (at < stopped && stopped <= end).then_some(stopped)
 }
 
-impl Region {
-    fn within(&self, from: usize, to: usize) -> Option<Populated> {
-        let (start, end) = (self.start as usize, self.end as usize);
-        let backing = match self.categories {
-            swapped if swapped & SWAPPED != 0 => Backing::Swap,
-            huge if huge & HUGE != 0 => Backing::HugePage,
-            _ => Backing::Ram,
-        };
-        (from <= start && start < end && end <= to).then_some(Populated {
-            start,
-            bytes: end - start,
-            backing,
-        })
-    }
+/// A region that the kernel named, if it lies between `from` and `to`.
+fn within(region: Region, from: usize, to: usize) -> Option<Populated> {
+    let (start, end) = (region.start as usize, region.end as usize);
+    let backing = match region.categories {
+        swapped if swapped & SWAPPED != 0 => Backing::Swap,
+        huge if huge & HUGE != 0 => Backing::HugePage,
+        _ => Backing::Ram,
+    };
+    (from <= start && start < end && end <= to).then_some(Populated {
+        start,
+        bytes: end - start,
+        backing,
+    })
 }
 
 /// Reads the words of the next pages. Returns up to where. Out of line, as [`scan`].
@@ -313,10 +276,10 @@ mod tests {
             categories: SWAPPED,
         };
         assert_eq!(
-            region.within(0x1000, 0x2000),
+            within(region, 0x1000, 0x2000),
             Some(run(0x1000, 4096, Backing::Swap))
         );
-        assert_eq!(region.within(0x1000, 0x1800), None);
+        assert_eq!(within(region, 0x1000, 0x1800), None);
     }
 
     #[test]

@@ -90,11 +90,11 @@ impl Tide {
     pub fn note_freed(&self, bytes: usize) {
         let freed = self
             .freed
-            .fetch_add(bytes, Ordering::Relaxed)
+            .fetch_add(bytes, Ordering::SeqCst)
             .wrapping_add(bytes);
         let over = freed.wrapping_sub(self.attended.load(Ordering::Relaxed)) > FLOOR_BYTES;
-        // Who said so first has rung.
-        if over && !self.is_wanted() {
+        // The first to say so has rung. Or `attend` has not seen these bytes, and its word is read.
+        if over && !self.wanted.load(Ordering::SeqCst) {
             self.want();
         }
     }
@@ -123,10 +123,13 @@ impl Tide {
         self.freed.load(Ordering::Relaxed)
     }
 
-    /// A thread deals with all that was freed so far, or gives up on it.
-    pub fn attend(&self) {
-        self.attended.store(self.freed(), Ordering::Relaxed);
-        self.wanted.store(false, Ordering::Relaxed);
+    /// A thread deals with all that was freed so far, or gives up on it: as many bytes as returned.
+    /// First the wish, then the count. So a wish that this forgets is for bytes that it returns.
+    pub fn attend(&self) -> usize {
+        self.wanted.store(false, Ordering::SeqCst);
+        let freed = self.freed.load(Ordering::SeqCst);
+        self.attended.store(freed, Ordering::Relaxed);
+        freed
     }
 
     /// A thread is about to begin: what its predecessor was told is void.

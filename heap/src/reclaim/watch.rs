@@ -21,7 +21,7 @@ const LEAST_MS: u64 = 10;
 /// [`WORTH_BYTES`].
 const PRESSED_MS: u64 = 25;
 const WORTH_BYTES: usize = 1 << 20;
-/// So many rounds without anything to do, and there are no more.
+/// Rounds stop after this many without anything to do.
 const IDLE_ROUNDS: u32 = 2;
 /// How long it is deaf after it was woken in vain, in ms; twice as long after each further time, up
 /// to 64 times.
@@ -117,10 +117,10 @@ impl Watch {
             true => self.vain + 1,
             false => 0,
         };
-        let quiet = purged == 0 && self.freed == HEAP.tide.freed();
+        let freed = HEAP.tide.attend();
+        let quiet = purged == 0 && self.freed == freed;
         self.idle_rounds = if quiet { self.idle_rounds + 1 } else { 0 };
-        self.freed = HEAP.tide.freed();
-        HEAP.tide.attend();
+        self.freed = freed;
         self.last_round = HEAP.now_ms();
         let goes_on = self.idle_rounds < IDLE_ROUNDS;
         self.round_at = goes_on.then(|| self.last_round + self.pause_ms());

@@ -84,7 +84,7 @@ unsafe impl Node for Slab {
     }
 }
 
-/// So many blocks, from a multiple of their number on, begin and end with a cache line.
+/// A run of this many blocks from a multiple of their number begins and ends with a cache line.
 pub const LINE_BLOCKS: usize = 8;
 
 /// Where a claim may end.

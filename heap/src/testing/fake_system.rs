@@ -30,7 +30,7 @@ pub struct Conditions {
     pub address_limit: Option<usize>,
     /// `RLIMIT_DATA`.
     pub data_limit: Option<usize>,
-    /// Every so many populated pages one is in swap.
+    /// One populated page in this many is in swap.
     pub swapped: usize,
     /// `vm.max_map_count`.
     pub most_mappings: usize,

@@ -53,7 +53,7 @@ unsafe impl Source for Pool {
         let number = self.free.lock().unwrap().pop()?;
         drop(guard);
         self.used.lock().unwrap()[number] = 0;
-        // SAFETY: no class of these models has so many blocks that it needs far words.
+        // SAFETY: no class of these models needs far words.
         unsafe {
             self.slabs[number].carve(class, (number + 1) << 16, u16::MAX, 16, NonNull::dangling())
         };

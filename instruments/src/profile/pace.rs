@@ -1,7 +1,7 @@
 //! How often a process is sampled when it allocates very fast.
 //!
 //! A sample has a price, about a microsecond with its free. A process that allocates tens of
-//! gigabytes a second would spend a fifth of its time on samples, and learn nothing from so many.
+//! gigabytes a second would spend a fifth of its time on samples, and learn nothing from that many.
 //! So there is the rate that was asked for, and one that is coarser once the process has had
 //! [`CREDIT`] samples at more than [`BYTES_PER_NS`]. It changes on what was seen so far only, and
 //! what is ahead is drawn anew when it does: each block is sampled with a chance that was known
@@ -13,10 +13,10 @@ use neap_heap::os::lock::{Lock, Rank};
 /// A process that allocates faster for long is sampled as often as if it allocated that fast: 3,815
 /// times a second at 512 KiB.
 const BYTES_PER_NS: u64 = 2;
-/// So many samples a process has by the rate that was asked for, however fast it allocates: 2 GiB
+/// A process takes this many samples at the requested rate, however fast it allocates: 2 GiB
 /// of them at 512 KiB.
 const CREDIT: u64 = 4096;
-/// The speed of a process that is sampled more coarsely is taken over so many samples, or the time
+/// The speed of a process that is sampled more coarsely is taken over this many samples, or the time
 /// that they would take at [`BYTES_PER_NS`].
 const WINDOW: u64 = 32;
 /// The coarsest rate, in bytes: the coarsest that may be asked for.
@@ -137,7 +137,7 @@ mod tests {
 
     const ASKED: u64 = 512 << 10;
 
-    /// A process that allocates so many bytes a ns, for so many samples, exactly as often as its
+    /// A process that allocates `bytes_per_ns` for a number of samples, exactly as often as its
     /// rate says.
     fn run(pace: &Pace, now: &mut u64, bytes_per_ns: u64, samples: u32) -> u32 {
         let mut changes = 0;
