@@ -35,7 +35,13 @@ fn passes(name: &str, ways: &[&str], variables: &[(&str, &str)]) {
 
 #[test]
 fn a_sleeping_process_gives_back_what_its_thread_freed() {
-    passes("returns", &["own", "large"], &[]);
+    passes("returns", &["own", "large", "later", "shrunk"], &[]);
+}
+
+/// Each block goes to its slab by itself, and none to a magazine.
+#[test]
+fn a_sleeping_process_without_magazines_gives_back_what_its_thread_freed() {
+    passes("returns", &["own", "later"], &[("NEAP_THREAD_CACHE", "0")]);
 }
 
 #[test]
