@@ -106,6 +106,15 @@ fn namespaces_are_entered_while_the_thread_lives() {
     );
 }
 
+/// It must not take the start that another thread was refused meanwhile for its own.
+#[test]
+fn a_starter_that_is_preempted_leaves_later_starts_alone() {
+    let flags = ["-fno-builtin", "-rdynamic"].map(OsStr::new);
+    if let Some(program) = compile("programs/purge/late.c", Artifact::Program, &flags) {
+        succeeds(&run(&program, &[], &[]), "late");
+    }
+}
+
 /// A signal is raised inside of the window in which the thread is being started.
 #[test]
 fn a_handler_within_the_start_ends() {
