@@ -1,11 +1,11 @@
-//! The one way from the heap to its instruments: sampling, counting, checking, and what observers
-//! in other processes are told.
+//! The only connection from the heap to its instruments: sampling, counting, checking, and the
+//! status page for observers in other processes.
 //!
 //! The instruments are a crate of their own, which [installs](install) itself before the program
-//! begins. Without them the heap works, and [`Instruments`] says what it does then. The heap calls
-//! them on slow paths only. What a slow path looks at each time stands here as words: whether the
-//! process has no board of its own yet, which [requests](Requests) observers made, and whether a
-//! block may have been sampled.
+//! begins. Without them the heap works, and the default bodies of [`Instruments`] say what it does
+//! then. The heap calls them on slow paths only. What every slow path checks is kept here in words:
+//! whether the process has no board of its own yet, which [requests](Requests) observers made, and
+//! whether a block may have been sampled.
 
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::cache::heap::Found;

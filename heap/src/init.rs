@@ -1,4 +1,4 @@
-//! What happens once a process: options are read, fork is prepared for.
+//! What happens once per process: reads the options and prepares for fork.
 //!
 //! Allocation does not wait for any of this: the first call may come from the dynamic loader,
 //! before any constructor. Options count from the constructor on.

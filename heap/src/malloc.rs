@@ -1,4 +1,4 @@
-//! Allocation: the fast path and its slow side.
+//! Allocation: the fast path and the slow path.
 
 use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::machine;

@@ -1,4 +1,4 @@
-//! The whole API against a naive model: a map from address to what stands there.
+//! The whole API against a naive model: a map from addresses to blocks.
 
 use neap_heap::cache::heap::HEAP;
 use neap_heap::reclaim::round;

@@ -1,5 +1,5 @@
-//! The rooms and their direction: each room names only what stands below it. See `src/lib.rs`. And
-//! no files import each other in a circle.
+//! The layers of `src/lib.rs`: each names only layers below it, and no files import each other in a
+//! circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,9 +1,9 @@
-//! A magazine's bounds: what its owner's slow path, and a drainer, do to a magazine while they hold
-//! the cache's lock. [`super::drain`] says why it is right. The models in
+//! A magazine's bounds: what its owner's slow path and a drainer do to a magazine while they hold
+//! the cache's lock. [`super::drain`] explains why the protocol is correct. The models in
 //! `testing/magazine_models.rs` run this file.
 //!
-//! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples,
-//! one that stands apart. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
+//! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples, a
+//! separate one. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
 
 use super::magazine::{GUARD, Magazine, no_entries};
 use crate::base::sync::{AtomicUsize, Ordering, plain};

@@ -1,4 +1,4 @@
-//! How many bytes the magazines may hold: a bound a thread and one for the process.
+//! How many bytes the magazines may hold: one bound for each thread and one for the process.
 
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::os::process::{Hardware as Machine, hardware};

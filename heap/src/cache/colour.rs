@@ -1,12 +1,12 @@
 //! Where in its memory a thread's cache begins.
 //!
-//! A processor that looks whether a load must wait for an earlier store compares the low twelve
-//! bits of their addresses first. Each `malloc` and `free` ends by storing a magazine's top, and
-//! the next one begins by loading the thread's slot and the page heap's bounds: if the low bits of
-//! one of these are those of the top, each call waits for the one before (measured on Zen: 17 % of
-//! a pair, for the class concerned). So a cache begins a word or two later if its tops would meet a
-//! word that the fast path loads. Agner Fog, "The microarchitecture of Intel, AMD and VIA CPUs", on
-//! false store forwarding.
+//! To decide whether a load must wait for an earlier store, a processor first compares the low
+//! twelve bits of their addresses. Each `malloc` and `free` ends by storing a magazine's top, and
+//! the next one begins by loading the thread's slot and the page heap's bounds. If one of these has
+//! the same low bits as the top, each call waits for the previous one (measured on Zen: 17 % of a
+//! pair, for the class concerned). So a cache begins a word or two later if its tops would collide
+//! with a word that the fast path loads. Agner Fog, "The microarchitecture of Intel, AMD and VIA
+//! CPUs", on false store forwarding.
 
 use super::heap::HEAP;
 use super::machine;

@@ -1,5 +1,5 @@
-//! The numbers of a thread's cache: how much is given out before the profiler's next sample, how
-//! often a magazine misses, and the calls that the counting mode counts.
+//! The counters of a thread's cache: how many blocks may be given out before the profiler's next
+//! sample, how often a magazine misses, and the calls that the counting mode counts.
 
 use super::magazine::Magazine;
 use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};

@@ -6,10 +6,10 @@
 //!     +--------------------------------------------------------------------+
 //! ```
 //!
-//! Who may touch what: `top` is written by the owner only, in its fast path with one store.
-//! `bottom` and `limit` are written under the cache's lock only, by the owner's slow path or by a
-//! drainer ([`super::drain`]); the fast path reads them. Closed, a magazine sends every call to the
-//! slow path.
+//! Only the owner writes `top`; its fast path does so with one store. `bottom` and `limit` are
+//! written only under the cache's lock, by the owner's slow path or by a drainer
+//! ([`super::drain`]); the fast path reads them. A closed magazine sends every call to the slow
+//! path.
 
 use crate::base::sync::{AtomicUsize, Ordering, light_barrier};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};

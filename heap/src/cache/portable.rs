@@ -1,10 +1,10 @@
-//! The fast path in plain Rust, for machines that have no form of their own: [`pop_sized`] takes a
-//! block for a size from its magazine, [`pop`] from a magazine that the caller knows,
-//! [`pop_sampling`] while the profiler counts; [`push_freed`] finds a freed block's magazine and
-//! pushes it.
+//! The fast path in plain Rust, for machines without a version of their own. [`pop_sized`] takes a
+//! block for a size from its magazine, [`pop`] takes one from a magazine that the caller knows, and
+//! [`pop_sampling`] takes one while the profiler counts. [`push_freed`] finds a freed block's
+//! magazine and pushes the block.
 //!
-//! Compilers do not fold these atomic loads into compares, which costs six instructions a pair, so
-//! x86-64 has its own form. Both run in the tests below.
+//! Compilers do not fold these atomic loads into compares, which costs six instructions per pair,
+//! so x86-64 has its own version. The tests below run both.
 
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};

@@ -1,4 +1,4 @@
-//! Refill: the slow path of `malloc`, and learning how much each magazine should hold.
+//! Refill: the slow path of `malloc`, which also learns how much each magazine should hold.
 
 use super::bounds::array_bytes;
 use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict};

@@ -1,4 +1,4 @@
-//! All caches of the process: which come and go.
+//! All caches of the process, which begin and end with their threads.
 
 use super::thread_cache::{Cache, ORPHANED, PINNED, UNPINNED};
 use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};

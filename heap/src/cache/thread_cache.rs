@@ -1,4 +1,4 @@
-//! A thread's cache: its magazines, and what its slow path needs to know of them.
+//! A thread's cache: its magazines, and what its slow path needs to know about them.
 
 use super::bounds::{Access, Bounds, FastPath, Held};
 use super::countdown::{Countdown, Counts, Drawn};

@@ -1,4 +1,4 @@
-//! The fast path on x86-64, the thread's slot, and who called `free`.
+//! The fast path on x86-64, the thread's slot, and the caller of `free`.
 //!
 //! ```text
 //!   cache + tag*8                       a slice's tag is its class's magazine, in units of 8 bytes
@@ -14,12 +14,12 @@
 //!   cache + below                       pop_sized: size >= below -> slow
 //! ```
 //!
-//! `top` changes by one instruction that only the owner runs; x86 keeps stores in order, so whoever
-//! sees a new `top` sees the entry below it.
+//! `top` changes by one instruction that only the owner executes. x86 keeps stores in order, so a
+//! thread that sees a new `top` also sees the entry below it.
 //!
-//! The thread's slot is an initial-exec word of thread-local storage: `fs` holds the thread
-//! pointer, the global offset table the slot's distance from it. The symbol carries the version:
-//! two versions in one program must not meet.
+//! The thread's slot is an initial-exec word of thread-local storage. `fs` holds the thread
+//! pointer, and the global offset table holds the slot's distance from it. The symbol's name
+//! contains the version, so that two versions in one program do not share a slot.
 
 use crate::base::sync::{Ordering, light_barrier};
 use crate::cache::countdown::Countdown;

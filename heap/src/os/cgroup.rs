@@ -1,11 +1,11 @@
-//! The memory limits of the control group that the process is in, and the pressure that the kernel
-//! tells of.
+//! The memory limits of the control group that the process is in, and the memory pressure that the
+//! kernel reports.
 //!
-//! Both versions of control groups: 2 with `memory.max` and `memory.high`, 1 with
-//! `memory.limit_in_bytes`. A group's ancestors limit it, too: what counts is the one with the
-//! least room. What the group uses is its anonymous memory: pages of files go by themselves. See
-//! cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the
-//! kernel.
+//! Supports both versions of control groups: 2 with `memory.max` and `memory.high`, 1 with
+//! `memory.limit_in_bytes`. A group's ancestors limit it as well, so the one with the least room
+//! counts. A group's use is its anonymous memory, because the kernel drops pages of files by
+//! itself. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst`
+//! of the kernel.
 
 use super::file::read_file;
 use crate::os::late::Late;

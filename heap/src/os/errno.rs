@@ -1,4 +1,4 @@
-//! The caller's `errno`, kept across whatever this layer does.
+//! The caller's `errno`, preserved across the calls of this layer.
 
 /// Runs `work` and puts `errno` back to what it was before.
 pub fn keep_errno<R>(work: impl FnOnce() -> R) -> R {

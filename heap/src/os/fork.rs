@@ -1,31 +1,31 @@
 //! A fork: while the kernel copies the process, no thread is inside the heap.
 //!
-//! A fork that took every lock would write to every page they stand on, and its child would pay a
-//! page fault for each of these. So a fork takes none. Every [lock](super::lock) has a
+//! A fork that took every lock would write to every page that contains one, and its child would pay
+//! a page fault for each of these pages. So a fork takes none. Every [lock](super::lock) has a
 //! [rank](Rank), and the [gate](super::gate) says up to which rank locks are closed:
 //!
 //! - A locker takes the lock's word, then looks at the gate. If the gate is closed for the lock's
-//!   rank, the locker steps back and waits until it opens.
-//! - A fork closes the gate for one rank after the other, from the left of the order of locks to
-//!   the right. After each step it waits until every lock of that rank is free.
+//!   rank, the locker steps back and waits until the gate opens.
+//! - A fork closes the gate for one rank after another, from left to right in the order of locks.
+//!   After each step it waits until every lock of that rank is free.
 //!
-//! Both sides write, then read, sequentially consistent: one of them sees the other. A thread that
-//! holds a lock and waits for one to the right of it is never stopped by the gate, for the fork
-//! waits for the first before it closes the second.
+//! Both sides write, then read, with sequential consistency, so one of them sees the other. The
+//! gate never stops a thread that holds a lock and waits for one to the right of it, because the
+//! fork waits for the first before it closes the second.
 //!
-//! Some holders are no reason to wait:
+//! The fork does not wait for some holders:
 //!
 //! - The forking thread itself. It forks in a signal handler that interrupted the heap. The
 //!   operation goes on in both processes when the handler returns, and the lock stays held in both.
 //! - A thread that [waits](super::waits) for a lock of the forking thread, or for one whose holder
-//!   does. It cannot go on before the handler returns. A thread waits for a lock only where all
-//!   that it changes under others is whole.
+//!   does. It cannot go on before the handler returns. A thread waits for a lock only where the
+//!   data under its other locks is consistent.
 //! - A thread that is about to fork itself, in a handler that interrupted a change. Each of two
-//!   such forks would wait for the other. The copy holds half a change then, so its lock stays held
-//!   there.
+//!   such forks would wait for the other. The copy then contains half a change, so its lock stays
+//!   held there.
 //!
-//! The kernel copies lock words as they are: those of threads that wait, and those of a locker that
-//! is about to step back. Their holders stayed in the parent, so the child [sets them
+//! The kernel copies lock words as they are, including those of threads that wait and of a locker
+//! that is about to step back. Their holders stayed in the parent, so the child [sets them
 //! free](FutexLock::free_if_whole).
 //!
 //! `testing/gate_models.rs` has the loom models.

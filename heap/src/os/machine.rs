@@ -1,7 +1,7 @@
 //! What locks need of the machine: atomics, a name for the calling thread, and the kernel's sleep
 //! on a word.
 //!
-//! `testing/gate_models.rs` puts another machine in its place.
+//! `testing/gate_models.rs` replaces this module by a machine that a model checker can run.
 
 use super::errno::{self, keep_errno};
 pub(super) use crate::base::sync::plain::{AtomicPtr, AtomicUsize, Ordering};

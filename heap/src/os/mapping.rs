@@ -1,5 +1,4 @@
-//! Mappings of memory that no file stands behind: made, removed, mapped afresh, and their pages
-//! moved.
+//! Anonymous mappings: made, removed, mapped afresh, and their pages moved.
 
 use super::process::{limit_of, now_ns};
 use super::{RemapError, errno, sandbox};

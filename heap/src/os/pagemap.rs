@@ -1,7 +1,7 @@
 //! Which pages of a range are populated: `PAGEMAP_SCAN` (Linux 6.7), else the pagemap file itself.
 //!
-//! A page is populated if it is present or swapped out; the shared page of zeros that reading maps
-//! is not, where the kernel tells it apart (`PAGEMAP_SCAN` does, the file does not).
+//! A page is populated if it is present or swapped out. The shared page of zeros, which a read
+//! maps, is not populated if the kernel distinguishes it (`PAGEMAP_SCAN` does, the file does not).
 //! Documentation/admin-guide/mm/pagemap.rst of the kernel describes both.
 
 use super::{Backing, Populated, Unknown, file};

@@ -1,18 +1,18 @@
 //! A descriptor of the process's own `/proc/self/pagemap` that can be trusted, or none.
 //!
-//! What goes wrong with a kept descriptor, and what stands against it:
+//! What can go wrong with a kept descriptor, and the remedies:
 //!
 //! - After `fork` or a raw `clone` it describes the parent, for which a page that the child wrote
-//!   may be untouched. Its number therefore stands in a page of its own with `MADV_WIPEONFORK`: a
-//!   child that has its own memory finds zeros there, and opens its own.
+//!   may be untouched. Its number is therefore kept in a page with `MADV_WIPEONFORK`: a child that
+//!   has its own memory finds zeros there, and opens a descriptor of its own.
 //! - Programs close numbers that they do not know, and open other files under them. So device and
 //!   inode are compared before every use and after it: every `pagemap` file of every process has an
-//!   inode of its own, which no other file gets while ours is open. A number that is not ours any
-//!   more is forgotten, never closed.
+//!   inode of its own, which no other file gets while ours is open. A number that is no longer ours
+//!   is forgotten, never closed.
 //! - A child that shares the memory but not the descriptors (`vfork`) may have closed its copy. It
-//!   must not replace the parent's number, so only the process that opened opens again.
-//! - There may be no `/proc`, no right to open it, no free number, or a sandbox that kills who
-//!   asks.
+//!   must not replace the parent's number, so only the process that opened the file opens it again.
+//! - There may be no `/proc`, no permission to open it, no free descriptor, or a sandbox that kills
+//!   the process for asking.
 
 use super::file::{self, FileIdentity};
 use super::pagemap::{self, Way};

@@ -1,9 +1,10 @@
-//! Whether the kernel may be asked what other allocators do not ask: a sandbox may kill for it.
+//! Whether Neap may make system calls that other allocators do not make. A sandbox may kill the
+//! process for them.
 //!
-//! The program says so (an option, a system call that libneap.so sees), or it is noticed: a process
-//! that had no filter of system calls at its start and has one now entered a sandbox in a way that
-//! Neap did not see. A filter from before the start tells nothing: containers have one, and do not
-//! kill.
+//! The program says so (by an option, or by a system call that libneap.so sees), or Neap notices: a
+//! process that had no system call filter at its start and has one now has entered a sandbox in a
+//! way that Neap did not see. A filter from before the start means nothing, because containers have
+//! one and do not kill.
 
 use super::errno::keep_errno;
 use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};

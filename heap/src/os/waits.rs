@@ -1,14 +1,14 @@
 //! Which thread waits for which lock.
 //!
 //! A fork in a signal handler that interrupted the heap holds locks of the heap itself. Another
-//! thread may hold a lock that the fork closes, and wait for one of these: it cannot go on before
-//! the handler returns. So the fork must not wait for it. Every thread that is about to sleep for a
-//! lock says which lock, and the fork follows these words from thread to thread
+//! thread may hold a lock that the fork closes, and wait for one of these. It cannot continue
+//! before the handler returns, so the fork must not wait for it. Every thread that is about to
+//! sleep for a lock notes which lock, and the fork follows these notes from thread to thread
 //! ([`super::fork`]).
 //!
-//! The lock that a thread waits for stays in memory while the thread waits, and no longer. So who
-//! leaves its place waits until no fork is looking. Both sides write, then read, sequentially
-//! consistent: one of them sees the other.
+//! The lock that a thread waits for is certain to stay in memory only while the thread waits. So a
+//! thread that removes its note waits until no fork is reading it. Both sides write, then read,
+//! with sequential consistency, so one of them sees the other.
 
 use super::machine::{AtomicPtr, AtomicUsize, Ordering, PLACES, me, sleep_while};
 use core::ptr::{from_ref, null_mut};

@@ -1,12 +1,12 @@
-//! What is committed when.
+//! Decides what is committed, and when.
 //!
-//! Commits go by units of 2 MiB, larger ones as the heap grows unless every commit is charged; what
-//! the kernel refuses is asked for again in the exact size. A failure leaves bits and tables as
-//! they are.
+//! Commits use units of 2 MiB, and larger ones as the heap grows, unless the kernel charges every
+//! commit. If the kernel refuses, Neap tries again with the exact size. A failure leaves bits and
+//! tables as they are.
 //!
-//! No system call is made under the heap's lock. One thread at a time commits; it holds
-//! [`PageHeap::committing`] meanwhile, and what it works on is no other thread's: a piece of a free
-//! span that was set aside, and everything at and beyond an arena's frontier.
+//! No system call is made under the heap's lock. One thread at a time commits, and it holds
+//! [`PageHeap::committing`] meanwhile. What it works on belongs to no other thread: a piece of a
+//! free span that was set aside, and everything at and beyond an arena's frontier.
 
 use super::arena::{Arena, Commit};
 use super::free_spans::Fit;

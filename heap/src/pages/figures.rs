@@ -1,4 +1,4 @@
-//! The figures of the page heap: running counts, their values at one moment, and the mirror that
+//! The figures of the page heap: running counts, their values at one moment, and the copy that
 //! other processes read.
 
 use super::arena::Arena;

@@ -1,20 +1,20 @@
-//! Huge pages, where a process fills them.
+//! Huge pages, used where a process fills them.
 //!
 //! The kernel makes a huge page resident in a sixth of the time of its 512 pages, and all of them
 //! at once. So Neap asks for them in *units* only: whole huge pages at the frontier that slabs are
-//! carved from once the process has many slabs. These are filled from the lowest address on, so at
-//! most the last one is part empty. Slices of a unit are marked one by one. The free ones that were
-//! never touched go to slabs only, and merge with nothing beyond the unit. Before any page of a
+//! carved from once the process has many slabs. Slabs fill these from the lowest address on, so at
+//! most the last one is partly empty. Slices of a unit are marked one by one. Free slices that were
+//! never touched go only to slabs, and merge with nothing beyond the unit. Before any page of a
 //! unit is purged, Neap splits the unit and makes it an ordinary part of the arena for good.
-//! Otherwise the kernel would keep what is left of the huge page as a whole, and put back together
-//! what it was asked to take apart.
+//! Otherwise the kernel would keep the rest of the huge page as a whole, or reassemble the huge
+//! page that Neap asked it to split.
 //!
-//! Advice parts mappings, whose number is limited. So units are opened in batches that grow with
+//! Advice splits mappings, whose number is limited. So units are opened in batches that grow with
 //! the slabs. Where units were split, Neap tells the kernel to use no huge pages. Each such range
-//! among units that go on is a mapping of its own, and parts its neighbours. So beyond
-//! [`MOST_RANGES`] a unit that is split is joined to the nearest range, with what lies between. The
-//! units there keep the huge pages that they have until they are split themselves; what is faulted
-//! in there later comes as ordinary pages.
+//! among intact units is a mapping of its own, and separates its neighbours. So beyond
+//! [`MOST_RANGES`] Neap joins a split unit to the nearest range, with everything in between. The
+//! units in between keep their huge pages until they are split themselves. Pages that are faulted
+//! in there later are ordinary ones.
 
 use super::arena::{Arena, MAX_ARENAS};
 use super::span::State;

@@ -1,11 +1,11 @@
 //! Bounds on what the heap holds: of dirty free pages, and of everything.
 //!
-//! What may be resident counts: spans in use and the dirty pages of free ones, those included that
-//! are being purged. Pages that slabs keep away do not count. A coroutine stack counts as
-//! [`STACK_BYTES`], for most of it is never touched. Tables of the heap's own do not count.
+//! Memory that may be resident counts: spans in use, and the dirty pages of free spans, including
+//! those that are being purged. Pages that slabs withhold do not count. A coroutine stack counts as
+//! [`STACK_BYTES`], because most of it is never touched. The heap's own tables do not count.
 //!
-//! Near the soft limit free pages are given back before their time, down to all of them. A request
-//! that would pass the hard limit with every free page given back is refused.
+//! Near the soft limit, free pages are given back before their time, if necessary all of them. A
+//! request that would exceed the hard limit even with every free page given back is refused.
 
 use super::figures::Counts;
 use super::span::Use;

@@ -1,6 +1,6 @@
-//! Freeing spans of which little was touched, at places not known. The kernel tells which pages are
-//! populated, and only these are dirty from then on. Neighbours are queried at once, for a query
-//! costs ten times what a further span in it does.
+//! Frees spans of which little was touched, in unknown places. The kernel says which pages are
+//! populated, and only these are dirty from then on. One query covers neighbouring spans, because a
+//! query costs ten times as much as one more span in it.
 
 use super::arena::{Arena, SliceRef};
 use super::heap::PageHeap;

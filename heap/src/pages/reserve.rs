@@ -1,4 +1,4 @@
-//! Address space: arenas opened, their tables committed, and what was never used of them given up.
+//! Address space: opens arenas, commits their tables, and gives up what was never used of them.
 //!
 //! The caller holds [`PageHeap::committing`], and not the heap's lock.
 

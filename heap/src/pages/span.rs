@@ -1,9 +1,8 @@
-//! One record a slice, and the queues that order free spans by age.
+//! One record for each slice, and the queues that order free spans by age.
 //!
-//! A span's facts stand in the record of its first slice; the record of its last slice says how far
-//! back the first is. The records between are blank. All fields are words of their own, so that an
-//! address from nowhere may be looked at without the lock: the answer is then stale, never
-//! undefined.
+//! The record of a span's first slice describes the span. The record of its last slice says how far
+//! back the first is. The records in between are blank. All fields are words of their own, so that
+//! any address may be looked up without the lock: the answer may be stale, but is never undefined.
 
 use crate::base::sync::plain::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,

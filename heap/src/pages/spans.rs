@@ -1,11 +1,11 @@
-//! Spans allocated, freed, made longer and shorter; pages moved from span to span.
+//! Allocates, frees, grows and shrinks spans, and moves pages from span to span.
 //!
 //! Pages that the kernel moved keep the offset of the place they come from, so their mapping cannot
 //! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
 //! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once. When they are
-//! freed they are mapped afresh: that gives their pages back to the kernel and lets the mappings
-//! merge again. Spans that the program mapped something over are marked in the same way. Where
-//! every commit is charged Neap moves nothing, for mapping afresh may be refused there.
+//! freed they are mapped afresh, which gives their pages back to the kernel and lets the mappings
+//! merge again. Spans over which the program mapped something are marked in the same way. Where
+//! every commit is charged Neap moves nothing, because the kernel may refuse to map afresh there.
 
 use super::arena::SliceRef;
 use super::free_spans::Fit;

@@ -3,9 +3,9 @@
 //! Up to 128 bytes there is a class every 8 bytes; those that are not a multiple of 16 serve only
 //! callers who state an alignment of 8 or less (Rust's `Layout`), because C callers may store
 //! 16-byte vectors in any block of 16 bytes and more. From 128 bytes to 32 KiB there are 8 classes
-//! a doubling, so a block wastes less than an eighth of itself. The sizes stand in `neap_shared`;
-//! the tables are computed by `const fn` and checked at compile time ([`super::class_table`]).
-//! libneap.so may run with others, see there: what is `const` here is of the built-in ones, for
+//! per doubling, so a block wastes less than an eighth of its size. The sizes are in `neap_shared`.
+//! The tables are computed by `const fn` and checked at compile time ([`super::class_table`]).
+//! libneap.so may run with other classes. What is `const` here describes the built-in ones, for
 //! callers whose compiler knows the size.
 
 use super::class_table::{BUILT_IN, Starts, in_force};

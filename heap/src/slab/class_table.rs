@@ -1,8 +1,8 @@
-//! The tables of the size classes: the one built in, and the one in force.
+//! The tables of the size classes: the built-in one, and the one in force.
 //!
-//! The one in force is the one built in, unless `NEAP_CLASSES` names a file: then libneap.so's
-//! constructor puts that file's into force, before the first slab exists. Never in a Rust program's
-//! own allocator, whose compiler knows the built-in one.
+//! The built-in table is in force unless `NEAP_CLASSES` names a file. Then libneap.so's constructor
+//! puts that file's table into force, before the first slab exists. A Rust program's own allocator
+//! always uses the built-in table, because the compiler has put it into the code.
 
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, Ordering};

@@ -1,11 +1,12 @@
 //! Purging the pages inside partly used slabs that hold nothing but free blocks.
 //!
-//! Round after round, about half a decay time apart: a slab that no thread claimed from or gave to
-//! since the last round has its spare pages claimed, under the depot's lock; purged, without it,
-//! the claimed bits pinning the slab; and withheld, under the lock again. Meanwhile the slab is
-//! marked: it does not retire, and offers nothing that it withholds. A claimer or giver meanwhile
-//! finds blocks missing, as if another thread held them; so at the end the slab is looked at once
-//! more: it may be empty, or exhausted and to be reserved.
+//! Rounds are about half a decay time apart. If no thread has claimed blocks from a slab or given
+//! blocks back to it since the last round, the round treats the slab's spare pages in three steps.
+//! It claims them under the depot's lock. It purges them without the lock, while the claimed bits
+//! pin the slab. It withholds them under the lock again. In between, the slab is marked: it does
+//! not retire, and does not offer what it withholds. Threads that claim or give back at that time
+//! find blocks missing, as if another thread held them. So at the end the round looks at the slab
+//! once more: it may have become empty, or exhausted so that it must offer what it withholds.
 
 use super::class::Class;
 use super::depot::{Depot, Depots};

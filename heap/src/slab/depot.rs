@@ -1,4 +1,4 @@
-//! Depots: what all threads share of one size class.
+//! Depots: the part of a size class that all threads share.
 
 use super::class::{CLASSES, Class};
 use super::sets::DepotSets;

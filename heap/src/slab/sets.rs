@@ -1,4 +1,4 @@
-//! What the lock of a depot guards: its sets of slabs.
+//! The data that a depot's lock guards: its sets of slabs.
 
 use super::class::Class;
 use super::slab::{LISTED, Pages, RESERVED, Slab, Source, UNLISTED};

@@ -6,9 +6,9 @@
 //! # Ok::<(), neap_heap::stacks::stack::StackError>(())
 //! ```
 //!
-//! A stack costs an OS page for every page that was used, and address space for the rest. Dropped,
-//! it stays warm for the next one of its size; its pages are the heap's soon after.
-//! `docs/stacks.md` has the whole story.
+//! A stack costs RAM for the pages that were used, and address space for the rest. A dropped stack
+//! stays warm for the next one of its size; soon after, its pages belong to the heap again.
+//! `docs/stacks.md` has the details.
 
 use super::{NotInUse, Pool, StackRecord};
 use crate::cache::heap::HEAP;

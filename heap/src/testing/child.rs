@@ -1,4 +1,4 @@
-//! For tests: work in a forked child, under limits of its own.
+//! For tests: runs work in a forked child, under limits of its own.
 
 use super::file::read_file;
 

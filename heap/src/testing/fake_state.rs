@@ -1,4 +1,4 @@
-//! What stands behind a fake system: its reservations, page by page, and what is to fail.
+//! The state of a fake system: its reservations, page by page, and which calls are to fail.
 
 use super::Huge;
 #[cfg(doc)]

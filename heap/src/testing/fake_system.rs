@@ -1,4 +1,4 @@
-//! An operating system for tests: real memory behind it, every rule of [`Os`] checked, failures on
+//! An operating system for tests. It uses real memory, checks every rule of [`Os`], and fails on
 //! demand.
 
 #[path = "fake_state.rs"]

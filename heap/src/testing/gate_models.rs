@@ -1,13 +1,13 @@
 //! Models of a fork's gate, explored by loom: threads change things under locks while one of them
 //! forks.
 //!
-//! Locks, gate and waits are the real ones, compiled a second time here. Only [`machine`] is
-//! another: atomics that the checker sees, and a kernel of a mutex and a condition variable. A
-//! sleep with a limit may end at once. loom takes accesses that are sequentially consistent for
-//! weaker ones, so each has a full fence on either side.
+//! Locks, gate and waits are the real ones, compiled a second time here. Only [`machine`] differs:
+//! its atomics are visible to the checker, and its kernel is a mutex and a condition variable. A
+//! sleep with a timeout may end at once. loom treats sequentially consistent accesses as weaker
+//! ones, so each has a full fence on either side.
 //!
-//! A change is two steps, and a copy between them is the first failure. A hang is the other: all
-//! threads sleep, or one looks again for ever.
+//! A change consists of two steps. A copy between the two is a failure, and so is a hang, in which
+//! all threads sleep, or one retries forever.
 //!
 //! Bounds: two or three threads with one operation each, all interleavings within [`PREEMPTIONS`].
 //!

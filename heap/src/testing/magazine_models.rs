@@ -3,15 +3,16 @@
 //!
 //! Magazine, bounds and access are the real ones (`cache/magazine.rs`, `cache/bounds.rs`). The
 //! kernel's `membarrier` is a fence on both sides here: the drainer's own, and one that the owner
-//! passes after each of its steps (`light_barrier`). Of a cache there is one magazine, for a cache
-//! has constants that the checker's atomics cannot be in. So the order of a drainer's steps, which
-//! `cache/drain.rs` has for many magazines, is written down once more. What is not here: the number
-//! of blocks before a sample, which only says when a pop takes the slow path.
+//! passes after each of its steps (`light_barrier`). There is one magazine and no cache, because a
+//! cache has constants, which cannot contain the checker's atomics. So these models repeat the
+//! order of a drainer's steps, which `cache/drain.rs` has for many magazines. They leave out the
+//! number of blocks before a sample, which only decides when a pop takes the slow path.
 //!
 //! Bounds: one owner with three to five steps, one drainer with one attempt, one switch of the fast
 //! path, a magazine of three blocks; all interleavings, those with a switch within [`PREEMPTIONS`].
 //!
-//! The last tests break the protocol on purpose and expect that a block is lost or comes out twice.
+//! The last tests break the protocol on purpose, and expect that a block is lost or handed out
+//! twice.
 
 use crate::base::sync::{AtomicUsize, Ordering, fence};
 use crate::cache::bounds::{Access, Bounds, FastPath, Held};

@@ -1,4 +1,4 @@
-//! The slab room against a naive model, one thread.
+//! The slab layer against a naive model, in one thread.
 
 use crate::base::sync::AtomicU64;
 use crate::slab::class::Class;

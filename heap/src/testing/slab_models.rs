@@ -2,10 +2,10 @@
 //!
 //! Bounds: two threads (three in one model, with two preemptions), five preemptions
 //! (`PREEMPTIONS`), one or two slabs of one word (64 blocks of 1,024 bytes, or 128 blocks of 512 in
-//! two words), a pool of slices that all classes share. What each model checks at every step: no
-//! block is in two hands, no give-back is taken for a double free; and at the end: no block is
-//! lost, every slab with free blocks is in its depot's set, and an empty slab beyond the warm one
-//! went back to the pool.
+//! two words), a pool of slices that all classes share. Each model checks at every step that no
+//! block has two holders, and that no give-back is mistaken for a double free. At the end it checks
+//! that no block is lost, that every slab with free blocks is in its depot's set, and that an empty
+//! slab beyond the warm one went back to the pool.
 
 use crate::os::lock::{Lock, Rank};
 use crate::slab::class::Class;

@@ -1,9 +1,9 @@
 //! Models of the purge thread's sleep, explored by loom: wakers publish work and ring while the
 //! thread goes to sleep.
 //!
-//! The bell is the real one. The kernel's futex is a mutex and a condition variable: it compares
-//! and puts to sleep in one step. No sleep has a limit, so that none hides a lost wake-up. When all
-//! wakers are done a sleeper is let out, and that it had to be is the failure.
+//! The bell is the real one. The kernel's futex is a mutex and a condition variable, which compares
+//! and sleeps in one step. No sleep has a timeout, because a timeout would hide a lost wake-up. If
+//! the thread still sleeps when all wakers are done, the model wakes it and fails.
 //!
 //! Bounds: one sleeper, one or two wakers with one ring each; all interleavings, those of two
 //! wakers within [`PREEMPTIONS`].

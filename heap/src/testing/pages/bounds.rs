@@ -1,4 +1,4 @@
-//! Bounds on what the heap holds, who purges, and where huge pages are.
+//! Bounds on what the heap holds, which thread purges, and where huge pages are.
 
 use super::{heap, large};
 use crate::base::sync::plain::{AtomicU64, Ordering::Relaxed};

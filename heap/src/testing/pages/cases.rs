@@ -1,4 +1,4 @@
-//! One behaviour a test, on the fake system.
+//! One behaviour per test, on the fake system.
 
 use super::{heap, large};
 use crate::base::units::SLICE_BYTES;

@@ -1,4 +1,4 @@
-//! The heap and the kernel together.
+//! The page heap on the real kernel.
 
 use super::{ends, large};
 use crate::base::units::SLICE_BYTES;

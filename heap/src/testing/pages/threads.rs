@@ -1,4 +1,4 @@
-//! What a thread is granted while another one purges, on the fake system.
+//! What a thread gets while another one purges, on the fake system.
 
 use super::{heap, large};
 use crate::base::units::SLICE_BYTES;

@@ -1,5 +1,4 @@
-//! How `calloc` makes a span zero, on the fake system, which counts who was asked and what was
-//! purged.
+//! How `calloc` makes a span zero, on the fake system, which counts queries and purges.
 
 use super::{heap, large};
 use crate::base::units::SLICE_BYTES;

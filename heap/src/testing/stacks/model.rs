@@ -1,4 +1,4 @@
-//! Random steps against a naive model, which keeps stacks and large blocks as lists, and the last
+//! Random steps against a naive model, which keeps lists of stacks and large blocks, and the last
 //! write to each OS page.
 
 use super::super::pool::Pool;
