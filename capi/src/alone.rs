@@ -1,5 +1,5 @@
-//! Calls of the C library that ask for a process with one thread, or around which none is started:
-//! the purge thread goes, or waits. Its place is taken by the program's own calls meanwhile.
+//! Calls of the C library that require a process with one thread, or around which no thread may
+//! start. The purge thread ends, or waits. Meanwhile the program's own calls do its work.
 
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};

@@ -1,5 +1,5 @@
-//! Ends without exit handlers. Shells and forking servers leave by `_exit`, and `NEAP_STATS` is to
-//! speak for them too.
+//! Exits without exit handlers. Shells and forking servers end by `_exit`, and `NEAP_STATS` must
+//! cover them as well.
 
 use core::ffi::c_int;
 use neap_heap::os::process;

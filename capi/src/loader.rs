@@ -1,6 +1,6 @@
 //! Questions to the dynamic loader.
 //!
-//! Asked on slow paths only: `dlsym` takes the loader's lock and may allocate.
+//! They are for slow paths only, because `dlsym` takes the loader's lock and may allocate.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;

@@ -1,9 +1,9 @@
-//! Calls of the C library that Neap must know of: who maps over the heap or fills its pages, who
-//! locks its memory, who enters a sandbox, and who limits the address space.
+//! Calls of the C library that Neap must know of: those that map over the heap or fill its pages,
+//! lock its memory, enter a sandbox, or limit the address space.
 //!
-//! Each goes on to the next library's, found once by the constructor, or straight to the kernel
-//! before that. They take no lock and allocate nothing, so they may be called wherever those may:
-//! in a signal handler, in a child of `vfork`.
+//! Each then calls the next library's function, which the constructor found, or the kernel directly
+//! before that. They take no lock and allocate nothing, so they may be called wherever the
+//! originals may: in a signal handler, or in a child of `vfork`.
 
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};

@@ -1,5 +1,5 @@
 //! The checking mode (`NEAP_CHECK=1`): no magazines, and freed blocks wait in quarantine before
-//! they are handed out again, so every second free of one is seen at once.
+//! they are handed out again, so every second free of one of them is detected at once.
 
 use bytemuck::Zeroable;
 use core::ptr::NonNull;

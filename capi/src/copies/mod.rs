@@ -1,12 +1,12 @@
 //! Copies of the process past the C library's `fork`: a raw `clone` without shared memory, as
 //! sandboxes make, and `_Fork`.
 //!
-//! No handler of `fork` runs for these, so another thread could hold a lock of the heap in the copy
-//! for ever. The functions here bring the heap to rest before, and let it go on after, in both
-//! processes. What shares memory (threads, `vfork`) passes through. A program that speaks to the
-//! kernel by instructions of its own is not seen.
+//! No handler of `fork` runs for these, so in the copy a lock of the heap that another thread held
+//! would stay held forever. The functions here bring the heap to rest before the copy, and release
+//! it afterwards, in both processes. Calls that share memory (threads, `vfork`) pass through. Neap
+//! does not see a program that issues system calls with its own machine instructions.
 //!
-//! `syscall` also tells of a program that enters a sandbox by number.
+//! `syscall` also notices a program that enters a sandbox by number.
 
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};

@@ -2,8 +2,8 @@
 //!
 //! The standard lets a program replace `operator new(size_t)` and `operator delete(void *)` alone;
 //! the sized and nothrow forms then call the program's. If a preloaded library answered those forms
-//! itself, it would free the program's blocks to the wrong heap. So the derived forms ask here
-//! first, and hand over to the C++ runtime's forms, which call the program's.
+//! itself, it would free the program's blocks to the wrong heap. So the derived forms check this
+//! module first, and then call the C++ runtime's forms, which call the program's.
 
 use crate::cxx::runtime;
 use crate::loader;

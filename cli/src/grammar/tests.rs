@@ -1,4 +1,4 @@
-//! Tests of the tables, and `docs/options.md`, which says what they say. After a change there:
+//! Tests of the tables, and `docs/options.md`, which is generated from them. After a change there:
 //! `UPDATE_DOCS=1 cargo test -p neap-cli options_page`.
 
 use super::command::neap;

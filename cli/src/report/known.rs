@@ -1,10 +1,10 @@
 //! Decides which figures hold at which moment.
 //!
 //! A process writes its figures when an observer asks and one of its threads can answer. A second
-//! later, all of the heap may have changed. At every sample, `neap` reads instead the kernel's
-//! count of the process and the page heap's count of its spans. Figures hold at another moment only
-//! if it is close *and* those two counts say that the heap is still the same. Otherwise the moment
-//! is unknown.
+//! later, all of the heap may have changed. At every sample, `neap` therefore also reads the
+//! kernel's count of the process and the page heap's count of its spans. Figures hold at another
+//! moment only if it is close *and* those two counts say that the heap is still the same. Otherwise
+//! the moment is unknown.
 
 use crate::recording::format::{Sample, Spans, Told};
 

@@ -6,7 +6,7 @@
 //! pin the slab. It withholds them under the lock again. In between, the slab is marked: it does
 //! not retire, and does not offer what it withholds. Threads that claim or give back at that time
 //! find blocks missing, as if another thread held them. So at the end the round looks at the slab
-//! once more: it may have become empty, or exhausted so that it must offer what it withholds.
+//! once more: it may have become empty, or exhausted, in which case it joins the reserve.
 
 use super::class::Class;
 use super::depot::{Depot, Depots};

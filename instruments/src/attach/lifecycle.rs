@@ -1,4 +1,4 @@
-//! When the process has a board: from the start, later, or never; and in a fork's child anew.
+//! When the process makes its board: at the start, later, or never; and again in a fork's child.
 
 use super::monitor;
 use super::serve::{is_awaited, write};

@@ -3,7 +3,7 @@
 //!
 //! A sampled block of a size class gets a span of its own, with a tag that sends its free to the
 //! slow path. A large block always has its own span. The span's note points to a [`Sample`], which
-//! holds what the block stands for, so that its free can subtract exactly that. The totals are in a
+//! holds what the block represents, so that its free can subtract exactly that. The totals are in a
 //! region that other processes read ([`neap_shared::sites`], [`region`]).
 
 mod draws;

@@ -1,5 +1,5 @@
-//! Frame pointers and return addresses that lead nowhere: the walk ends, and what it took before
-//! stands.
+//! Frame pointers and return addresses that lead nowhere: the walk ends, and keeps the frames that
+//! it found before.
 
 use super::library::{Build, Library, Top};
 use super::{begins, look, look_alone, seen};

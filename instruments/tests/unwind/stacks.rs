@@ -1,4 +1,4 @@
-//! Stacks that are no thread's: a coroutine's between two guards, a raw `clone`'s.
+//! Stacks that do not belong to a thread: a coroutine's between two guards, and a raw `clone`'s.
 
 use super::library::{Build, Library};
 use super::{look, look_alone, seen};

@@ -1,4 +1,4 @@
-//! Every cell under every allocator in interleaved rounds, and once with accounts.
+//! Every cell under every allocator in interleaved rounds, and once with accounting.
 
 use std::time::Duration;
 

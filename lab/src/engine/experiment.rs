@@ -1,4 +1,5 @@
-//! An experiment as data, and what every one of them does: it is set, run, shown and kept.
+//! An experiment as data, and what all experiments have in common: settings, a run, tables and a
+//! record.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! Compares the ledger of every process under the library with the kernel's counts, while the
 //! programs run.
 //!
-//! A thread looks for the processes that a world's commands started, and asks each through its
-//! board for its figures. It reads the kernel's count of the arenas (`/proc/PID/smaps`) before,
-//! during and after that. The lines must always add up to their sum. The sum must lie between the
-//! least and the most that the kernel counted, or outside by at most 1 % or 256 KiB.
+//! A thread looks for the processes that a world's commands started, and requests the figures of
+//! each through its status page. It reads the kernel's count of the arenas (`/proc/PID/smaps`)
+//! before, during and after that. The lines must always add up to their sum. The sum must lie
+//! between the least and the most that the kernel counted, or outside by at most 1 % or 256 KiB.
 
 mod process;
 

@@ -1,4 +1,5 @@
-//! One process: its board, asked and read through its memory, and the kernel's count of its arenas.
+//! One process: its status page, which the tests read and write through the process's memory, and
+//! the kernel's count of its arenas.
 
 use bytemuck::{Pod, Zeroable};
 use neap_shared::board::{

@@ -1,4 +1,4 @@
-//! Finds a heap that grows without end.
+//! Detects a heap that keeps growing.
 
 use super::finding::{Finding, share, stands_out, stands_out_in_small};
 use crate::report::known::History;
