@@ -14,7 +14,7 @@ type Unshare = unsafe extern "C" fn(c_int) -> c_int;
 type Setns = unsafe extern "C" fn(c_int, c_int) -> c_int;
 type Fork = unsafe extern "C" fn() -> c_int;
 
-/// Looks for the functions that these stand in front of. Before it they speak to the kernel.
+/// Looks up the functions that these wrap. Before that they call the kernel directly.
 pub(crate) fn begin() {
     for next in [&UNSHARE, &SETNS, &FORK] {
         next.look();

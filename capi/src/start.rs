@@ -34,7 +34,7 @@ unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *
 }
 
 /// An address in the code of this library, and of every object that may allocate with locks held
-/// that starting a thread takes, too: the C library (and its parts, where it has some), the loader.
+/// that starting a thread also takes: the C library (and its parts, where it has some), the loader.
 fn unsafe_callers() -> [usize; 5] {
     let address_of = |name| loader::next(name).map_or(0, |found| found.as_ptr().addr());
     [

@@ -32,7 +32,7 @@ type Prctl = unsafe extern "C" fn(c_int, ...) -> c_int;
 type Setrlimit = unsafe extern "C" fn(c_uint, *const c_void) -> c_int;
 type Prlimit = unsafe extern "C" fn(c_int, c_uint, *const c_void, *mut c_void) -> c_int;
 
-/// Looks for the functions that these stand in front of. Before it they speak to the kernel.
+/// Looks up the functions that these wrap. Before that they call the kernel directly.
 pub(crate) fn begin() {
     let watched = [
         &MMAP,
@@ -125,8 +125,8 @@ unsafe extern "C" fn mremap(
 }
 
 /// Attaches shared memory, perhaps over a block (`SHM_REMAP`). How long it is only the kernel
-/// knows; what is marked is the span it begins in, for a program may attach it only over memory of
-/// its own, which is one block.
+/// knows; the span in which it begins is marked, because a program may attach it only over memory
+/// of its own, which is one block.
 ///
 /// # Safety
 /// - As `shmat(2)`.
@@ -188,8 +188,8 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
     answer
 }
 
-/// Locks the process's memory. A program that does so wants no page fault afterwards, so nothing
-/// goes back to the kernel from then on.
+/// Locks the process's memory. A program that does so must not take page faults afterwards, so
+/// nothing goes back to the kernel from then on.
 ///
 /// # Safety
 /// - None: it takes no pointers. Unsafe as all functions here, which C calls.
@@ -198,7 +198,7 @@ unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     let before = errno::get();
     let mut answer = lock_all(flags);
     if answer != 0 && errno::get() == libc::ENOMEM && flags & libc::MCL_CURRENT != 0 {
-        // `RLIMIT_MEMLOCK` counts what is only reserved, too.
+        // `RLIMIT_MEMLOCK` also counts what is only reserved.
         init::unreserve();
         answer = lock_all(flags);
     }

@@ -150,7 +150,7 @@ pub unsafe fn in_parent(copier: Copier) {
 pub unsafe fn in_child(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_child() };
-    // A lone thread left none behind, and the locks stand on a dozen pages.
+    // A lone thread left none behind, and the locks are on a dozen pages.
     if !ALONE.load(Ordering::Relaxed) {
         each_lock(|lock| {
             lock.free_if_whole();

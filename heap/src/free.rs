@@ -188,7 +188,7 @@ unsafe fn free_missed(block: *mut u8) {
     unsafe { free_found(address, found) };
 }
 
-/// Takes back what stands at `address`, past all magazines.
+/// Takes back the block at `address`, past all magazines.
 ///
 /// # Safety
 /// - As [`free`]; `found` is what the heap [finds](crate::cache::heap::Heap::find) at `address`.

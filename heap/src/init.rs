@@ -68,7 +68,7 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
     }
 }
 
-/// [`begin`], in a call of the program's: on a stack of its own, for the caller's may be a
+/// [`begin`], in a call of the program's: on a stack of its own, because the caller's may be a
 /// coroutine's.
 ///
 /// # Safety
@@ -139,8 +139,8 @@ pub(crate) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>)
     hook::instruments().requested(size, class);
 }
 
-/// The thread is started now, if it is wanted from the start on. The program has one thread, and
-/// none of its calls is under way.
+/// Starts the thread now, if it is to run from the start on. The program has one thread, and none
+/// of its calls is under way.
 pub fn start_eagerly() {
     let eager = purge::is_wanted_from_start() && purge::is_enabled();
     if eager && entered().is_some() {
@@ -150,7 +150,7 @@ pub fn start_eagerly() {
 
 /// From now on the kernel is asked nothing new: the program forbids itself system calls, or is
 /// about to, and knows nothing of ours. What is left are those that every allocator makes. In a
-/// child of `vfork` this is for the parent, too.
+/// child of `vfork` this also holds for the parent.
 pub fn ask_no_more() {
     forbid_pagemap();
     thread::forbid_barrier();

@@ -114,7 +114,7 @@ fn look_closer(address: usize, class: Class, size: usize, align: usize) {
     }
 }
 
-/// A block that is resized without another allocation: its new size counts as asked for, too.
+/// A block that is resized without another allocation: its new size also counts as requested.
 fn note_kept(size: usize, class: Option<Class>) {
     if HEAP.mode() == Mode::Counting {
         hook::instruments().requested(size, class);

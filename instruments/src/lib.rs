@@ -11,7 +11,7 @@
 //! | [`peek`] | memory that may not be mapped, read without a fault |
 //! | `check` | the checking mode's quarantine |
 //! | `sizes` | the counting mode's table of requested sizes |
-//! | `hook` | the heap's [hook](neap_heap::hook), behind which all of them stand |
+//! | `hook` | the heap's [hook](neap_heap::hook), through which the heap calls all of them |
 //!
 //! A program that links this crate has all of the instruments: a constructor installs them before
 //! the first allocation. The heap calls them on slow paths only, and an instrument that is off

@@ -30,7 +30,7 @@ pub const MAPS_BYTES: usize = SITES_AT - MAPS_AT;
 pub const SITES_AT: usize = 256 << 10;
 /// Bytes of the whole region.
 pub const BYTES: usize = (SITES_AT + MOST_SITES * size_of::<Site>()).next_multiple_of(64 << 10);
-/// Objects are counted in parts of this size: one sample stands for a number of objects that is not
+/// Objects are counted in parts of this size: one sample represents a number of objects that is not
 /// whole.
 pub const PARTS: u64 = 1 << 16;
 
@@ -63,7 +63,7 @@ pub struct Head {
 }
 
 /// One place in the program that allocates: a stack of calls, and estimates of what it allocated.
-/// Bytes are what samples stand for, not what was sampled.
+/// Bytes are what samples represent, not what was sampled.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Site {

@@ -44,7 +44,7 @@ type Fork = unsafe extern "C" fn() -> c_int;
 type Syscall =
     unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 
-/// Looks for the functions that these stand in front of.
+/// Looks up the functions that these wrap.
 pub(crate) fn begin() {
     CLONE.look();
     FORK.look();
@@ -62,7 +62,7 @@ const CLONE_ARGS_SIZE: c_long = 64;
 /// C library.
 const SHARING: u64 = (libc::CLONE_VM | libc::CLONE_SETTLS) as u64;
 
-/// What the child of a [`clone`] runs. It stands on the parent's stack, of which the child has a
+/// What the child of a [`clone`] runs. It lies on the parent's stack, of which the child has a
 /// copy.
 struct Start {
     body: Body,

@@ -58,7 +58,7 @@ fn real() -> NonNull<c_void> {
     })
 }
 
-/// The function that stands in where the process has no other `dlopen`.
+/// The function that is used if the process has no other `dlopen`.
 fn refusal() -> NonNull<c_void> {
     extern "C" fn refuse(_file: *const c_char, _mode: c_int) -> *mut c_void {
         null_mut()

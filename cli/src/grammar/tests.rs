@@ -152,7 +152,7 @@ fn the_values_of_a_profile_are_known() {
     assert_eq!(default, Some(Value::default().word()));
 }
 
-/// Each word has one kind of value wherever it stands.
+/// Each word has the same kind of value in all commands.
 #[test]
 fn a_word_has_one_meaning() {
     let kind = |takes| match takes {

@@ -3,7 +3,7 @@
 use super::words::{Count, LONGEST_MS, Library, Operand, Opt, Takes, Verb};
 use neap_shared::control::Group::Write;
 
-/// What `neap` says when nothing else stands on the command line.
+/// What `neap` prints when it is run without arguments.
 pub const OVERVIEW: &str = "\
 Neap is a memory allocator that gives free memory back to the system. neap runs programs
 under it and shows where their memory goes.

@@ -164,7 +164,7 @@ impl<'a> Held<'a> {
             .into_iter()
             .for_each(close);
         self.magazine.limit.store(0, Ordering::Relaxed);
-        // Release: not before the limit, for a handler must not push there.
+        // Release: not before the limit, because a handler must not push there.
         self.magazine.top.store(no_entries(), Ordering::Release);
     }
 

@@ -13,7 +13,7 @@ use super::machine;
 use super::magazine::Magazine;
 use crate::slab::class::CLASSES;
 
-/// Where a cache may begin, in words after the start of its memory: tops stand three words apart.
+/// Where a cache may begin, in words after the start of its memory: tops are three words apart.
 const SHIFTS: usize = size_of::<Magazine>() / WORD;
 const WORD: usize = size_of::<usize>();
 /// Bytes whose addresses differ by a multiple of this look alike.

@@ -166,11 +166,11 @@ impl Heap {
         any
     }
 
-    /// Takes what a batch has offered, as far as it still stands, until `most` blocks were taken.
-    /// What is left goes back. Takes the grants of caches that no thread has used since the offer.
-    /// An owner that works keeps its grants: without them it would miss and learn anew. `most` is
-    /// `None` if the kernel refused the barrier: then only grants are taken. Out of line, so that
-    /// callers on small stacks hold what it needs only once.
+    /// Takes what a batch has offered, as far as the offers still hold, until `most` blocks were
+    /// taken. What is left goes back. Takes the grants of caches that no thread has used since the
+    /// offer. An owner that works keeps its grants: without them it would miss and learn anew.
+    /// `most` is `None` if the kernel refused the barrier: then only grants are taken. Out of line,
+    /// so that callers on small stacks hold what it needs only once.
     #[inline(never)]
     fn collect_batch(
         &'static self,

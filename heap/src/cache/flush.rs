@@ -198,8 +198,8 @@ impl Gather {
         }
     }
 
-    /// Gives back all that is left. By reference, for a copy would take as much stack again, and
-    /// that may be a coroutine's.
+    /// Gives back all that is left. By reference, because a copy would take as much stack again,
+    /// and that may be a coroutine's.
     pub(super) fn finish(&mut self) {
         for word in self.places.iter_mut().filter_map(Option::take) {
             give(word, self.origin);

@@ -21,8 +21,8 @@ use core::ptr::NonNull;
 
 /// Everything the threads share.
 ///
-/// In this order, and aligned, the words that every process writes stand on one page. A further
-/// page costs a short-lived process a fault, and its parent's `fork` another.
+/// In this order, and aligned, the words that every process writes are on one page. A further page
+/// costs a short-lived process a fault, and its parent's `fork` another.
 #[repr(C, align(2048))]
 pub struct Heap {
     /// All caches.
@@ -93,7 +93,7 @@ pub enum Found {
     Large(SliceRef<'static>),
     /// In the first slice of a coroutine stack.
     Stack,
-    /// In a slice that a block stands in alone, which the profiler sampled.
+    /// In the slice of a block that is alone in it, because the profiler sampled it.
     Sampled(SliceRef<'static>),
 }
 
@@ -161,7 +161,7 @@ impl Heap {
         self.pages.set_decay_ms(ms);
     }
 
-    /// What stands at `address`.
+    /// What is at `address`.
     pub fn find(&'static self, address: usize) -> Found {
         let Some(place) = self.pages.locate(address) else {
             return Found::Foreign;

@@ -40,7 +40,7 @@ impl Tag {
         Tag((class.index() * STRIDE) as u8)
     }
 
-    /// The tag whose byte stands in the table of an arena.
+    /// The tag whose byte is in the table of an arena.
     ///
     /// # Safety
     /// - `byte` is what [`Tag::byte`] gave.
@@ -50,7 +50,7 @@ impl Tag {
         Tag(byte)
     }
 
-    /// What stands for it in the table of an arena.
+    /// Its byte in the table of an arena.
     #[inline(always)]
     pub const fn byte(self) -> u8 {
         self.0

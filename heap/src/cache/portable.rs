@@ -29,7 +29,7 @@ pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
         return None;
     }
     let magazine = cache.magazine(cache.tags[size]);
-    // SAFETY: while the bound is above 0, every class's top stands above an entry or the guard.
+    // SAFETY: while the bound is above 0, every class's top is above an entry or the guard.
     unsafe { magazine.take(magazine.top.load(Ordering::Relaxed)) }
 }
 

@@ -83,7 +83,7 @@ pub const ORPHANED: u8 = 2;
 /// Memory for a cache, in bytes.
 pub const CACHE_BYTES: usize = 8 << 10;
 
-/// Most bytes that a cache begins after the start of its memory: tops stand three words apart (see
+/// Most bytes that a cache begins after the start of its memory: tops are three words apart (see
 /// `colour`).
 pub const MOST_SHIFT: usize = size_of::<Magazine>() - size_of::<usize>();
 

@@ -120,8 +120,8 @@ pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     debug_assert!(size < cache.tags.len());
     // SAFETY: `below` is at most the table's length.
     let tag = unsafe { *cache.tags.get_unchecked(size) };
-    // While the bound is above 0, every class's top stands above an entry or the guard.
-    // SAFETY: the caller's promise.
+    // While the bound is above 0, every class's top is above an entry or the guard. SAFETY: the
+    // caller's promise.
     unsafe { take(cache, tag, top(cache, tag)) }
 }
 
@@ -203,8 +203,8 @@ fn top(cache: &Cache, tag: Tag) -> usize {
     top
 }
 
-/// The newest block of a magazine whose top is `top`, and stands above an entry or the guard;
-/// `None` if it lies again two entries below, as in an empty magazine.
+/// The newest block of a magazine whose top is `top`, and is above an entry or the guard; `None` if
+/// it lies again two entries below, as in an empty magazine.
 ///
 /// # Safety
 /// - As [`pop`]; `top` is as it says.
@@ -212,7 +212,7 @@ fn top(cache: &Cache, tag: Tag) -> usize {
 unsafe fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
     // SAFETY: entries between bottom and top are the owner's (see `Magazine::take`).
     let block = unsafe { *((top - 8) as *const *mut u8) };
-    // SAFETY: only reads a word, an entry or one of the guard. By hand, for a drainer may be
+    // SAFETY: only reads a word, an entry or one of the guard. By hand, because a drainer may be
     // writing a guard there.
     unsafe {
         asm!(

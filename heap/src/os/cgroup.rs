@@ -68,7 +68,7 @@ impl Version {
     }
 }
 
-/// Room to read and to build paths in. Not on the stack, for the caller's may be a coroutine's.
+/// Room to read and to build paths in. Not on the stack, because the caller's may be a coroutine's.
 struct Work {
     group: [u8; 2048],
     path: Path,
@@ -123,7 +123,7 @@ pub fn group_limit() -> Result<Option<GroupLimit>, Unanswered> {
     Ok(limits.min_by_key(GroupLimit::room))
 }
 
-/// In a fork's child: whoever was asking stayed in the parent.
+/// In a fork's child: the thread that was asking stayed in the parent.
 pub fn forget_who_asks() {
     ASKING.free_if_left();
 }

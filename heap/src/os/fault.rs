@@ -97,7 +97,7 @@ fn set_default(signal: c_int) {
     });
 }
 
-/// Does what the program wanted done.
+/// Does what the program's own handler would do.
 ///
 /// # Safety
 /// - The arguments are those of the handler.
@@ -138,7 +138,7 @@ fn die(signal: c_int, is_fault: bool) {
 /// The calling thread's alternate stack for handlers: its lowest byte, if it has one.
 pub fn alternate_stack() -> Option<NonNull<u8>> {
     let mut now = MaybeUninit::<libc::stack_t>::zeroed();
-    // SAFETY: the buffer is as large as the kernel's answer; zeros are valid, too.
+    // SAFETY: the buffer is as large as the kernel's answer; zeros are also valid.
     let now = unsafe {
         keep_errno(|| libc::sigaltstack(core::ptr::null(), now.as_mut_ptr()));
         now.assume_init()

@@ -41,11 +41,10 @@ use crate::base::sync::UnsafeCell;
 /// whether the wake-up went to a thread that the gate stops.
 const LOOK_MS: u64 = 1;
 
-/// Longer chains of waits are not followed: every lock in one stands to the right of the one
-/// before.
+/// Longer chains of waits are not followed: every lock in one is to the right of the one before.
 const MOST_LINKS: usize = 16;
 
-/// A fork under way. Its words stand beside the gate's.
+/// A fork in progress. Its words are next to the gate's.
 pub struct Fork {
     /// Held by the thread that forks.
     whole: FutexLock,

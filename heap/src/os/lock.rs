@@ -41,7 +41,7 @@ impl FutexLock {
         }
     }
 
-    /// Where it stands in the order of locks.
+    /// Its place in the order of locks.
     pub fn rank(&self) -> Rank {
         self.rank
     }
@@ -103,7 +103,7 @@ impl FutexLock {
                 core::hint::spin_loop();
             }
             // A sleeper is woken alone: the lock counts as awaited from then on, which costs at
-            // most one wake-up in vain.
+            // most one needless wake-up.
             value |= AWAITED;
             match self.announce() {
                 FREE => {
@@ -171,7 +171,7 @@ impl FutexLock {
 impl Drop for FutexGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: this guard stands for the lock taken by this thread, and is gone after this.
+        // SAFETY: this guard represents the lock taken by this thread, and is gone after this.
         unsafe { self.lock.force_unlock() }
     }
 }

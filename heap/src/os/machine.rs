@@ -21,8 +21,8 @@ pub(super) enum Wake {
     All = i32::MAX as isize,
 }
 
-/// The calling thread: where its `errno` stands, which is unique among threads that live, a
-/// multiple of 4, and the same in a child of fork.
+/// The calling thread: the address of its `errno`, which is unique among living threads, a multiple
+/// of 4, and the same in a child of fork.
 #[inline]
 pub(super) fn me() -> usize {
     errno::place()

@@ -67,7 +67,7 @@ pub(super) fn reserve_below(near: NonNull<u8>, bytes: usize, align: usize) -> Op
     None
 }
 
-/// Reserves more than asked, then gives back what stands before and after the aligned part.
+/// Reserves more than requested, then gives back what lies before and after the aligned part.
 pub(super) fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Option<NonNull<u8>> {
     let slack = align.checked_sub(page)?;
     let start = map_reserved(bytes.checked_add(slack)?)?;

@@ -8,7 +8,7 @@ use super::{Backing, Populated, Unknown, file};
 use core::mem::MaybeUninit;
 use neap_shared::pagemap::{HUGE, PAGEMAP_SCAN, PRESENT, Region, SWAPPED, Scan, Sought, ZERO_PAGE};
 
-/// Regions of one call: less than 1 KiB of stack, for the caller's may be a coroutine's.
+/// Regions of one call: less than 1 KiB of stack, because the caller's may be a coroutine's.
 const MOST_REGIONS: usize = 24;
 
 /// Words read at once from the file, one a page: 1 KiB of stack.

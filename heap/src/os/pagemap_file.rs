@@ -234,8 +234,8 @@ fn open_pagemap() -> Option<(i32, FileIdentity)> {
         .find_map(|least| file::duplicate_above(low, least));
     file::close(low);
     let number = high?;
-    // By its name too, for another thread may have replaced it already; it is not ours to close
-    // then.
+    // By its name as well, because another thread may already have replaced it; it is not ours to
+    // close then.
     let identity =
         file::file_identity(number).filter(|&found| file::path_identity(PATH) == Some(found))?;
     if file::is_proc(number) {
@@ -288,7 +288,7 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// In a child each, for the state is the process's.
+    /// Each in a child, because the state is the process's.
     fn in_child(work: impl FnOnce() -> bool) -> bool {
         succeeds(Limit::None, work)
     }

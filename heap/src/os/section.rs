@@ -71,7 +71,7 @@ pub fn assert_outside() {
     }
 }
 
-/// What no other living thread is known by: where its `errno` stands.
+/// What identifies this thread among the living ones: the address of its `errno`.
 #[cfg(debug_assertions)]
 fn this_thread() -> usize {
     super::errno::location().addr()

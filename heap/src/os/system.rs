@@ -48,7 +48,7 @@ pub enum Huge {
     Split,
 }
 
-/// What stands behind populated pages.
+/// What backs populated pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// RAM.
@@ -66,7 +66,7 @@ pub struct Populated {
     pub start: usize,
     /// Bytes of the run.
     pub bytes: usize,
-    /// What stands behind them.
+    /// What backs them.
     pub backing: Backing,
 }
 

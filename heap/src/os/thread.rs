@@ -103,8 +103,8 @@ pub fn learn_least_stack() {
 /// Runs `work` with every signal masked that a program can mask.
 ///
 /// `pthread_sigmask` sets the mask and leaves the C library's own signals alone. If they were
-/// masked, `setuid` would wait without end for a thread that `work` starts. False, and nothing
-/// done, if the mask cannot be set.
+/// masked, `setuid` would wait forever for a thread that `work` starts. False, and nothing done, if
+/// the mask cannot be set.
 pub fn with_signals_masked(work: impl FnOnce() -> bool) -> bool {
     let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();

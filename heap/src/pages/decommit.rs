@@ -1,7 +1,7 @@
 //! Whole huge pages of free spans: uncommitted, and split.
 //!
 //! Where the kernel charges commit (strict overcommit, or a limit on writable memory), free memory
-//! goes back as commit too: by whole huge pages, so that mappings stay few. A unit of huge pages
+//! is also uncommitted, in whole huge pages, so that mappings stay few. A unit of huge pages
 //! ([`super::huge`]) is split before any page of it is purged.
 
 use super::arena::{Arena, Commit, SliceRef};
@@ -16,7 +16,7 @@ use core::ptr::NonNull;
 /// Most huge pages that one call uncommits (8 MiB).
 const MOST_UNITS: usize = 4;
 
-/// Where a walk over free spans stands.
+/// How far a walk over free spans has come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
     arena: usize,
@@ -45,7 +45,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Uncommits the whole huge pages of free spans, but for what the program locked. Returns how
-    /// many bytes of commit went back: none where the kernel charges no commit, for then its
+    /// many bytes of commit went back: none where the kernel charges no commit, because then its
     /// refusal was not about what is committed.
     pub(super) fn decommit_free(&self) -> usize {
         if !self.os.strict_commit() && self.os.data_limit().is_none() {

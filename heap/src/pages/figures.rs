@@ -35,7 +35,7 @@ pub struct Calls {
 
 /// The figures of the page heap at one moment, in bytes unless said otherwise.
 ///
-/// `in_use + free = ` all spans; `committed` holds the metadata too.
+/// `in_use + free = ` all spans; `committed` includes the metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Number of arenas.

@@ -73,7 +73,7 @@ pub struct PageHeap<O: Os> {
     lock: FutexLock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
-    /// A small process uses the first only, which stands beside the fields above.
+    /// A small process uses only the first, which is next to the fields above.
     arenas: [Arena; MAX_ARENAS],
     /// Where units of huge pages were split. guarded by: lock
     split_units: UnsafeCell<SplitUnits>,
@@ -328,7 +328,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Whether a refused request for `bytes` could be served if every slab and every stack were
-    /// empty and all that is free stood together. If not, gathering free memory is vain.
+    /// empty and all free memory were contiguous. If not, gathering free memory is useless.
     pub fn may_gain(&self, bytes: usize) -> bool {
         let locked = self.locked();
         let counts = &locked.inner.counts;

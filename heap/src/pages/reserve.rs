@@ -156,7 +156,7 @@ impl<O: Os> PageHeap<O> {
     /// Opens a new arena in which the request fits. An error when there is no address space, or
     /// when the kernel refused to commit its tables.
     pub(super) fn open_arena(&self, request: &SpanRequest) -> Result<(), Refusal> {
-        // Asked once, and not first under the lock, for the answer stands in a file.
+        // Asked once, and not first under the lock, because the answer is in a file.
         let _ = self.os.strict_commit();
         let (id, arena) = self.unopened().ok_or(Refusal::Space)?;
         let layout = self.reserve(request).ok_or(Refusal::Space)?;
@@ -175,10 +175,10 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
-    /// Gives up what is reserved and was never used, for it counts where the bytes that the process
-    /// may lock are limited. Later requests open arenas of what size the kernel then grants.
-    /// Nothing happens where half of all arenas are open: a program may ask again and again, in
-    /// vain.
+    /// Gives up what is reserved and was never used, because it counts where the bytes that the
+    /// process may lock are limited. Later requests open arenas of what size the kernel then
+    /// grants. Nothing happens where half of all arenas are open: a program may ask again and
+    /// again, in vain.
     pub fn unreserve(&self) {
         if self.arenas().len() < MAX_ARENAS / 2 {
             self.fit_address_limit(0);
@@ -233,7 +233,7 @@ impl<O: Os> PageHeap<O> {
         self.locked().inner.counts.reserved_slices
     }
 
-    /// An arena where no mapping can be added, for the process has as many as it may.
+    /// An arena where no mapping can be added, because the process has as many as it may.
     fn reserve_at_break(&self, least: usize) -> Option<Layout> {
         let page = self.os.page_bytes().min(SLICE_BYTES);
         let doubled = self.reserved_slices().min(DEAR_SLICES);

@@ -116,7 +116,7 @@ const BLANK: u8 = 0;
 const FREE: u8 = u8::MAX;
 const ASIDE: u8 = u8::MAX - 1;
 
-/// Which queue a free span stands in.
+/// The queue that a free span is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Queued {
@@ -128,7 +128,7 @@ pub(super) enum Queued {
     Refused = 2,
 }
 
-/// Where the zero state of a span stands.
+/// Where the zero state of a span is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ZeroState {
     /// In its slices' masks.
@@ -276,7 +276,7 @@ impl SpanRecord {
         self.huge.store(u8::from(huge), Relaxed);
     }
 
-    /// Where the span's zero state stands.
+    /// Where the span's zero state is kept.
     pub(super) fn zero_state(&self) -> ZeroState {
         if self.all_dirty.load(Relaxed) == 0 {
             ZeroState::PerPage

@@ -33,7 +33,7 @@ impl Class {
         Class(index as u8)
     }
 
-    /// The same of a number that is known to be one, as what stands in a slab's record.
+    /// The same of a number that is known to be one, such as the one in a slab's record.
     #[inline(always)]
     pub(crate) const fn known(index: usize) -> Class {
         debug_assert!(index >= 1 && index <= CLASSES);
@@ -75,7 +75,7 @@ impl Class {
     /// The class in force whose blocks have just `bytes` bytes, which some class has.
     pub fn of_block(bytes: usize) -> Class {
         let class = Class::serving(bytes);
-        // Those that are no multiple of 16 stand between those that are.
+        // Those that are not multiples of 16 lie between those that are.
         if class.bytes() == bytes {
             class
         } else {
@@ -174,7 +174,7 @@ impl Class {
         self.blocks().div_ceil(64)
     }
 
-    /// The bits of bitmap word `word` that stand for blocks.
+    /// The bits of bitmap word `word` that represent blocks.
     #[inline]
     pub fn full_word(self, word: usize) -> u64 {
         let left = self.blocks() - word * 64;

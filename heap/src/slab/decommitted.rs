@@ -25,7 +25,7 @@ struct Found {
     units: PageSet,
 }
 
-/// Where a round stands: the class and the address to go on from.
+/// How far a round has come: the class and the address from which to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
     class: Option<Class>,
@@ -183,8 +183,8 @@ impl Depots {
 
 impl Depot {
     /// Looks at slabs from the address `key` on, until one has spare pages, which it claims, or is
-    /// empty: while blocks were claimed in vain, whoever gave the last one back did not see that it
-    /// was. Also the address to go on from; `None` at the end.
+    /// empty: while blocks were claimed needlessly, the thread that gave the last one back did not
+    /// see that it was. Also the address to go on from; `None` at the end.
     fn find_spare(
         &self,
         class: Class,

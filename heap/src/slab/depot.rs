@@ -145,7 +145,7 @@ impl Depots {
         source: &S,
     ) -> Option<Claim> {
         let claim = slab.claim(class, want, grain)?;
-        // The claimed bits pin the slab, so its class stands still now.
+        // The claimed bits pin the slab, so its class cannot change now.
         match slab.class() {
             Some(now) if now == class => Some(claim),
             Some(other) => {
@@ -245,7 +245,7 @@ impl Depot {
 
     /// Makes another slab current after `seen` was found exhausted. False: there is none.
     ///
-    /// A fresh slab is fetched without the lock, for the page heap may have to ask the kernel.
+    /// A fresh slab is fetched without the lock, because the page heap may have to ask the kernel.
     /// Several threads may do so at once: each gets a slab of its own, and what one leaves in it
     /// the others find later.
     fn advance<S: Source>(&self, seen: *mut Slab, class: Class, source: &S, fresh: Fresh) -> bool {

@@ -95,7 +95,7 @@ pub(super) fn blocks_over(class: Class, run: &Range<usize>) -> Range<usize> {
     from / class.bytes()..to.div_ceil(class.bytes()).min(class.blocks())
 }
 
-/// The bits of one bitmap word that stand for blocks of a range.
+/// The bits of one bitmap word that represent blocks of a range.
 fn bits_in(word: usize, blocks: &Range<usize>) -> u64 {
     let (low, high) = (word * 64, word * 64 + 64);
     let (from, to) = (blocks.start.max(low), blocks.end.min(high));

@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 /// Words of the longest bitmap. The model checker gets by with two.
 pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
 
-/// Words of a bitmap that stand in the record itself: enough for blocks of 512 bytes and more.
+/// Words of a bitmap that are in the record itself: enough for blocks of 512 bytes and more.
 const NEAR_WORDS: usize = 2;
 
 /// A bitmap that is too long for the record: one per slice, at a place of its own, so that a page
@@ -19,7 +19,7 @@ const NEAR_WORDS: usize = 2;
 /// costs next to nothing beside it.
 pub type FarWords = [AtomicU64; WORDS];
 
-/// Where a slab stands: in no set of its depot, for it has no free block.
+/// A slab's state: in no set of its depot, because it has no free block.
 pub(super) const UNLISTED: u8 = 0;
 /// Among those with free blocks.
 pub(crate) const LISTED: u8 = 1;
@@ -58,12 +58,13 @@ pub struct Slab {
     /// 1 if nothing was claimed or given since it was set. A hint.
     pub(super) idle: AtomicU8,
     /// 1 while spare pages of it are on their way to the kernel: it neither retires nor offers what
-    /// it withholds, for a block may lie in such a page and in one that was withheld before.
+    /// it withholds, because a block may lie in such a page and in one that was withheld before.
     /// Changes under the depot's lock.
     pub(super) purging: AtomicU8,
     /// The slice's far words, the same in every life of the record; null before the first.
     far: plain::AtomicPtr<FarWords>,
-    /// Free blocks, lowest address first, of classes with few. Else these stand in the far words.
+    /// Free blocks, lowest address first, of classes with few. Otherwise these are in the far
+    /// words.
     near: [AtomicU64; NEAR_WORDS],
 }
 
@@ -199,7 +200,7 @@ impl Slab {
     /// all zero, always the same.
     ///
     /// # Safety
-    /// - `far` stays valid for ever.
+    /// - `far` stays valid forever.
     pub unsafe fn carve(
         &self,
         class: Class,
@@ -221,8 +222,8 @@ impl Slab {
         self.listed.store(FETCHED, Ordering::Relaxed);
         self.class.store(class.index() as u8, Ordering::Relaxed);
         for (word, bits) in self.words(class).iter().enumerate() {
-            // Release: whoever claims a bit sees class and base. A swap, not a store: it shows that
-            // no bit was set, and loom 0.7 may read past a thread's own plain store.
+            // Release: a thread that claims a bit sees class and base. A swap, not a store: it
+            // shows that no bit was set, and loom 0.7 may read past a thread's own plain store.
             let stray = bits.swap(self.offered_word(class, word), Ordering::AcqRel);
             debug_assert_eq!(stray, 0, "a bit was set while the slice was no slab");
         }
@@ -280,7 +281,7 @@ impl Slab {
         if count <= NEAR_WORDS {
             return &self.near[..count];
         }
-        // SAFETY: set by the first carving, and valid for ever by its caller's promise.
+        // SAFETY: set by the first carving, and valid forever by its caller's promise.
         let far = unsafe { self.far.load(plain::Ordering::Relaxed).as_ref() };
         far.map_or(&[], |far| &far[..count])
     }

@@ -23,7 +23,7 @@ const ALTERNATE_BYTES: usize = 32 << 10;
 ///
 /// The handler needs a stack that is not the full one: the calling thread gets an alternate stack
 /// (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; others that run
-/// coroutines call this, too. False if there was no memory for that, or the kernel refused.
+/// coroutines call this as well. False if there was no memory for that, or the kernel refused.
 pub fn report_overflows() -> bool {
     fault::watch(report) && has_alternate_stack()
 }
@@ -43,8 +43,8 @@ impl Overflow {
         if self.owner.is_null() {
             return b"";
         }
-        // SAFETY: whoever named the stack promised a string that lives as long as the stack is in
-        // use.
+        // SAFETY: the caller that named the stack promised a string that lives as long as the stack
+        // is in use.
         unsafe { CStr::from_ptr(self.owner) }.to_bytes()
     }
 }

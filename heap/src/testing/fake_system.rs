@@ -143,7 +143,7 @@ impl Fake {
         })
     }
 
-    /// What stands before the page at `address`, a page's start.
+    /// The state of the page at `address`, a page's start.
     pub fn guard_at(&self, address: usize) -> Option<FakeGuard> {
         let state = self.state();
         let guards = |reservation: &Reservation| reservation.guards.get(&address).copied();
@@ -174,7 +174,7 @@ impl Fake {
         Ok(populated[0])
     }
 
-    /// What stands behind the populated page at `address`.
+    /// What backs the populated page at `address`.
     pub fn backing(&self, address: usize) -> Backing {
         match address / self.conditions.page_bytes % self.conditions.swapped {
             0 => Backing::Swap,

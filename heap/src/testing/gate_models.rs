@@ -97,7 +97,7 @@ mod machine {
 
     macro_rules! atomic {
         ($name:ident, $value:ty, $($generic:ident)?) => {
-            /// One that may stand in a static: made afresh for every execution, and never dropped.
+            /// One that may be a static: made afresh for every execution, and never dropped.
             pub(super) struct $name$(<$generic: 'static>)? {
                 first: $value,
                 made: std::sync::Mutex<(u64, Option<&'static checked::$name$(<$generic>)?>)>,

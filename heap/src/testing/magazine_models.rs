@@ -166,7 +166,7 @@ impl World {
             return None;
         }
         let top = self.magazine.top.load(Ordering::Relaxed);
-        // SAFETY: while the bound is above 0, the top stands above an entry or the guard.
+        // SAFETY: while the bound is above 0, the top is above an entry or the guard.
         let block = unsafe { self.magazine.take(top) };
         block.map(|block| block.addr())
     }

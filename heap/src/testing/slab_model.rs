@@ -62,7 +62,7 @@ impl Slices {
     }
 }
 
-// SAFETY: the records live as long as the tests use them; no memory stands behind them.
+// SAFETY: the records live as long as the tests use them; they describe no real memory.
 unsafe impl Source for Slices {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         let resident = self.resident.borrow();
@@ -157,7 +157,7 @@ pub(crate) fn give(
 ) -> Result<(), u64> {
     let slab = slices.slab(block);
     let number = class.block_at(block - slab.base()).unwrap();
-    // SAFETY: no memory stands behind the blocks.
+    // SAFETY: the blocks are not real memory.
     unsafe { depots.give(slab, class, number / 64, 1 << (number % 64), slices) }
 }
 

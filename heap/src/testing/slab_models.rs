@@ -43,7 +43,7 @@ impl Pool {
     }
 }
 
-// SAFETY: the records live as long as the tests use them; no memory stands behind them.
+// SAFETY: the records live as long as the tests use them; they describe no real memory.
 unsafe impl Source for Pool {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         if pages == Pages::Resident {
@@ -140,7 +140,7 @@ impl World {
         for (number, word, bits) in hand {
             self.held.lock().unwrap()[number][word] &= !bits;
             let slab = &self.pool.slabs[number];
-            // SAFETY: no memory stands behind the blocks.
+            // SAFETY: the blocks are not real memory.
             let given = unsafe { self.depots.give(slab, class, word, bits, &self.pool) };
             given.expect("taken for a double free");
         }

@@ -54,7 +54,7 @@ impl Sampler {
         self.pace.restart(rate, now_ns());
         HEAP.set_sampling(rate, |open| {
             // Before the owner may count by it; one that counts already follows the new rate by
-            // itself, for it may be about to write what it counted by the old one.
+            // itself, because it may be about to write what it counted by the old one.
             if rate == 0 || open.cache.drawn.rate() == 0 {
                 self.begin_counting(open);
             }

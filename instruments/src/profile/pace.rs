@@ -190,7 +190,7 @@ mod tests {
         pace.restart(ASKED, now);
         run(&pace, &mut now, 40, CREDIT as u32 + 4);
         let raised = pace.rate();
-        // It looks when it refills, too, without a sample.
+        // It also looks when it refills, without a sample.
         now += WINDOW * ASKED;
         pace.look(now);
         assert!(pace.rate() < raised / 8, "of four samples before");

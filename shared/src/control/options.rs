@@ -9,8 +9,8 @@ use super::nearest::nearest;
 /// What values an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One of the listed words. Where `never` and `always` are among them, `0` and `1` stand for
-    /// these two.
+    /// One of the listed words. Where `never` and `always` are among them, `0` and `1` mean these
+    /// two.
     Choice(&'static [&'static str]),
     /// A number of bytes, with an optional suffix `K`, `M`, `G` or `T`, or `KiB` to `TiB` (powers
     /// of 1,024), within the range.
@@ -30,7 +30,7 @@ pub enum Kind {
     },
     /// A file path.
     Path,
-    /// The path of a Unix socket. Set by tools for the programs they run: no flag stands for it.
+    /// The path of a Unix socket. Set by tools for the programs that they run; it has no flag.
     Socket,
 }
 

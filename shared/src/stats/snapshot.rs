@@ -4,7 +4,7 @@ use crate::classes::CLASSES;
 use crate::ledger::Ledger;
 use bytemuck::{Pod, Zeroable};
 
-/// The heap at one moment. Bytes unless said otherwise. 64-bit words only: it travels as it stands
+/// The heap at one moment. Bytes unless said otherwise. 64-bit words only: it is copied as it is
 /// (see [`crate::board`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

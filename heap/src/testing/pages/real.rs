@@ -73,7 +73,7 @@ fn moved_pages_keep_their_contents_and_leave_zeros() {
 }
 
 /// Allocates until refused, frees all, and allocates as much again. Keeps spans in a list through
-/// their first words, for it must not allocate.
+/// their first words, because it must not allocate.
 fn exhaust_twice(heap: &PageHeap<Linux>, slices: usize) -> bool {
     let mut counts = [0; 2];
     for count in &mut counts {
