@@ -12,7 +12,7 @@ under it and shows where their memory goes.
   neap top                   watch the programs that run under Neap
   neap stat PID              say where the memory of one of them is
   neap profile PID           show which calls allocate its memory
-  neap report -- PROGRAM     run a program and make a page: what is large, why, what to do
+  neap report -- PROGRAM     run a program and make a page: what is large, why, and what to do
 
 neap help lists all commands; neap help run explains one.
 ";
@@ -146,7 +146,7 @@ pub const VERBS: &[Verb] = &[
         ],
         notes: &["After --, the exit status is the program's own."],
         ..Verb::new("report", "Make one page of HTML from a recording, a profile or a run: what is \
-                               large, why, what to do")
+                               large, why, and what to do")
     },
     Verb {
         operands: &[PROCESS],

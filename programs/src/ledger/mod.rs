@@ -56,7 +56,7 @@ impl Audit {
     pub fn judge(&self, tier: Tier) -> Outcome<()> {
         match self.failures.as_slice() {
             [] if tier == Tier::Full && self.readings.is_empty() => {
-                Err("no process told its ledger".into())
+                Err("no process reported its ledger".into())
             }
             [] => Ok(()),
             failures => Err(failures.join("\n").into()),

@@ -123,8 +123,11 @@ fn a_session_that_nobody_disturbs_says_nothing() {
 #[test]
 fn a_session_keeps_its_rate_and_tells_who_switched_it() {
     for (rate, words) in [
-        (0, "Sampling was switched off by another "),
-        (1 << 20, "Sampling was changed by another to every 1.0 MiB"),
+        (0, "Sampling was switched off by another neap "),
+        (
+            1 << 20,
+            "Sampling was changed by another neap to every 1.0 MiB",
+        ),
         (65536, "last on at the same rate"),
     ] {
         // So far in the future that it lies after the end.
@@ -172,7 +175,7 @@ fn a_first_session_that_was_cut_off_says_so_too() {
     assert_eq!((profile.rate, profile.switched), (65536, Some(cut_off)));
     let text = tree(&profile, Value::LiveSpace);
     assert!(
-        text.contains("switched off by another 0.0 s after"),
+        text.contains("switched off by another neap 0.0 s after"),
         "{text}"
     );
 }
