@@ -99,7 +99,7 @@ impl Audit {
     fn ask(&mut self, pid: u32) {
         for attempt in 1..=ATTEMPTS {
             match process::ask(pid) {
-                Answer::Nobody => return,
+                Answer::Absent => return,
                 Answer::Late => return self.unanswered += 1,
                 Answer::Figures(name, reading) if reading.fits() => {
                     return self.readings.entry(name).or_default().push(reading);

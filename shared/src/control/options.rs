@@ -231,8 +231,8 @@ pub static OPTIONS: &[Declaration] = &[
         group: Group::Tune,
         doc: "Most bytes of free blocks that all magazines of the process may hold, beyond the \
               first 4 KiB of each class and thread. If not set: a 32nd of the memory of the \
-              machine or the control group, at most 256 MiB a processor and 4 GiB, and at least \
-              64 MiB.",
+              machine or the control group, at most 256 MiB per processor and 4 GiB, and at \
+              least 64 MiB.",
     },
     Declaration {
         name: "thread-cache",
@@ -266,8 +266,8 @@ pub static OPTIONS: &[Declaration] = &[
         group: Group::Tune,
         doc: "When a background thread gives free memory back and answers `neap stat`. `auto`: \
               once the heap has passed 4 MiB; in a Rust program with Neap as its own allocator, \
-              only if it asks. `always`: from the start, in every program. `never`: calls of \
-              `malloc` and `free` do its work.",
+              only if the program requests it. `always`: from the start, in every program. \
+              `never`: calls of `malloc` and `free` do its work.",
     },
     Declaration {
         name: "children",
