@@ -46,12 +46,12 @@ use crate::os::{cgroup, process};
 use crate::reclaim::{start, thread};
 use core::ptr::null_mut;
 
-/// Who copies the process.
+/// What copies the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copier {
     /// The C library's `fork`, which calls handlers.
     CLibrary,
-    /// A system call. The C library knows nothing of it, so the child starts no thread.
+    /// A raw system call. The C library does not know of it, so the child starts no thread.
     Raw,
 }
 
@@ -80,7 +80,7 @@ pub struct StreamLock {
 #[unsafe(link_section = "neap_fork")]
 static STREAMS: AtomicPtr<StreamLock> = AtomicPtr::new(null_mut());
 
-/// Sets the lock. Without it the C library has none that a fork has to take first.
+/// Sets the lock. If it is never set, the C library has no lock that a fork must take first.
 pub fn set_stream_lock(lock: &'static StreamLock) {
     STREAMS.store(core::ptr::from_ref(lock).cast_mut(), Ordering::Release);
 }
@@ -128,22 +128,21 @@ fn each_lock(mut visit: impl FnMut(&Lock)) {
     HEAP.each_lock(visit);
 }
 
-/// Lets the heap go on, in the process that was copied, or was not.
+/// Releases the heap, in the process that was copied, or was to be copied.
 ///
 /// # Safety
 /// - [`prepare`] was called by this thread, with the same `copier`.
 pub unsafe fn in_parent(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_parent() };
-    // Who copies past the C library has not taken it: another thread, which is about to fork, may
-    // have.
+    // A raw copy has not taken it. Another thread, which is about to fork, may have.
     if let (Copier::CLibrary, Some(streams)) = (copier, streams()) {
         (streams.give_back)();
     }
     thread::after_fork_in_parent();
 }
 
-/// Lets the heap go on in the copy, whose only thread this is.
+/// Releases the heap in the copy, whose only thread this is.
 ///
 /// # Safety
 /// - [`prepare`] was called by the thread that this one is the copy of.
@@ -158,7 +157,7 @@ pub unsafe fn in_child(copier: Copier) {
         // SAFETY: in the child, whose only thread this is.
         unsafe { HEAP.after_fork_in_child() };
     }
-    // Before the board, which only the process's own may put up.
+    // Before the board, because only a process that is its own may make one.
     thread::after_fork_in_child();
     start::after_fork_in_child();
     if copier == Copier::CLibrary {

@@ -16,10 +16,10 @@ use crate::slab::class::CLASSES;
 /// Where a cache may begin, in words after the start of its memory: tops are three words apart.
 const SHIFTS: usize = size_of::<Magazine>() / WORD;
 const WORD: usize = size_of::<usize>();
-/// Bytes whose addresses differ by a multiple of this look alike.
+/// A processor takes two addresses that differ by a multiple of this for the same.
 const ALIKE: usize = 4096;
 
-/// How many bytes after `memory` the calling thread's cache best begins.
+/// How many bytes after `memory` the calling thread's cache should begin.
 pub fn shift(memory: usize) -> usize {
     shift_for(memory, &loaded())
 }
@@ -41,8 +41,8 @@ fn shift_for(memory: usize, loaded: &[usize]) -> usize {
     shifts.min_by_key(cost).unwrap_or(0)
 }
 
-/// What it costs that a top of a cache at `cache` looks like the word at `word`, if one does: more
-/// for a smaller class, of which there are more blocks.
+/// The cost of the collision between a top of a cache at `cache` and the word at `word`, if there
+/// is one. It is higher for a smaller class, which has more blocks.
 fn cost(cache: usize, word: usize) -> usize {
     let distance = word.wrapping_sub(cache) % ALIKE / WORD * WORD;
     let class = distance / size_of::<Magazine>();
@@ -68,7 +68,7 @@ mod tests {
         );
         assert_eq!(shift_for(memory, &[top_of(4)]), WORD);
         assert_eq!(shift_for(memory, &[top_of(4), top_of(9) + WORD]), 2 * WORD);
-        // No place is without; the one with the largest class is taken.
+        // Every place has a collision, so the one with the largest class is taken.
         let everywhere = [top_of(4), top_of(40) + WORD, top_of(7) + 2 * WORD];
         assert_eq!(shift_for(memory, &everywhere), WORD);
     }

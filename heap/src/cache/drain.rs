@@ -56,17 +56,17 @@ const RECLAIM_MS: u64 = 10;
 struct Effort {
     /// Most caches that are looked at.
     caches: usize,
-    /// No magazine is emptied once this many blocks were taken.
+    /// Once this many blocks were taken, no further magazine is emptied.
     blocks: usize,
 }
 
 impl Effort {
-    /// For callers who wait for the whole of it.
+    /// For callers that wait until everything is drained.
     const WHOLE: Effort = Effort {
         caches: BATCH,
         blocks: usize::MAX,
     };
-    /// For callers of malloc and free on their way: some 50 µs.
+    /// For calls of malloc and free: about 50 µs.
     const ON_THE_WAY: Effort = Effort {
         caches: 8,
         blocks: 2048,
@@ -98,8 +98,8 @@ impl Heap {
         }
     }
 
-    /// Takes the older blocks of other threads' magazines, and what was granted for them: of those
-    /// that have not used them since a drainer last came by, or of all. Slabs that are empty then
+    /// Takes the older blocks of other threads' magazines, and the capacity granted for them: from
+    /// threads that have not used them since the last drain, or from all. Slabs that become empty
     /// go to `source`.
     pub(crate) fn drain(&'static self, round: Round, source: Origin) {
         let mut rest = self.registry.count();
@@ -149,8 +149,8 @@ impl Heap {
         })
     }
 
-    /// Offers all magazines of a cache; false if there is nothing to take. What was granted for no
-    /// block goes at once.
+    /// Offers all magazines of a cache; false if there is nothing to take. Capacity without blocks
+    /// is taken back at once.
     fn offer_all(&'static self, open: &mut Opened<'_>) -> bool {
         let mut any = false;
         for class in open.classes() {
@@ -168,9 +168,9 @@ impl Heap {
 
     /// Takes what a batch has offered, as far as the offers still hold, until `most` blocks were
     /// taken. What is left goes back. Takes the grants of caches that no thread has used since the
-    /// offer. An owner that works keeps its grants: without them it would miss and learn anew.
-    /// `most` is `None` if the kernel refused the barrier: then only grants are taken. Out of line,
-    /// so that callers on small stacks hold what it needs only once.
+    /// offer. An owner that works keeps its grants, because without them it would miss and have to
+    /// grow again. `most` is `None` if the kernel refused the barrier: then only grants are taken.
+    /// Out of line, so that callers on small stacks hold what it needs only once.
     #[inline(never)]
     fn collect_batch(
         &'static self,
@@ -222,8 +222,8 @@ impl Heap {
         open.magazine(class).publish();
     }
 
-    /// For a thread that gets no capacity, because others hold all that the process may: drains
-    /// some of those that sleep. The caller holds no cache's lock.
+    /// For a thread that gets no capacity, because others hold all that the process may have:
+    /// drains some threads that sleep. The caller holds no cache's lock.
     pub fn reclaim(&'static self) {
         let now = self.now_ms();
         let last = self.reclaimed_at.load(Ordering::Relaxed);

@@ -33,9 +33,9 @@ pub struct Heap {
     decay_ms: AtomicU64,
     /// Mean bytes between two samples of the profiler; 0: it is off.
     pub(super) sampling: AtomicU64,
-    /// What the rounds of decay need to know.
+    /// The state of the rounds of decay.
     pub tide: Tide,
-    /// What presses for memory.
+    /// The state of memory pressure.
     pub pressure: Pressure,
     /// When other threads' magazines were last drained for one that had no capacity, in ms.
     pub(super) reclaimed_at: AtomicU64,
@@ -51,7 +51,7 @@ pub struct Heap {
 
 const _: () = assert!(Tag::STACK.byte() == crate::stacks::TAG);
 
-/// What slabs keep beside their slices.
+/// The records of slabs, which lie outside their slices.
 const SIDES: Sides = Sides {
     near: size_of::<Slab>(),
     far: size_of::<FarWords>(),
@@ -69,7 +69,7 @@ pub enum Mode {
     Checking = 2,
 }
 
-/// What is known of a block's contents.
+/// What is known about a block's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// They read as zero.
@@ -271,7 +271,7 @@ fn slab_of(place: &SliceRef<'static>) -> &'static Slab {
     unsafe { place.side().cast::<Slab>().as_ref() }
 }
 
-/// Where the slabs of one kind of data come from, and go to.
+/// The source of the slabs of one kind of data, to which they return.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin {
     pub(crate) heap: &'static Heap,

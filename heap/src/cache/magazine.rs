@@ -83,8 +83,8 @@ pub const TAGS_BY_SIZE: [Tag; TABLE_BYTES + 1] = {
     tags
 };
 
-/// What `free` must know of a tag: the test whether a block starts at an offset (see
-/// [`Class::start_test`]); 0 for tags of no class, which no offset passes. As long as half a
+/// What `free` must know about a tag: the test whether a block starts at an offset (see
+/// [`Class::start_test`]); 0 for tags of no class, a test that no offset passes. As long as half a
 /// magazine, so that a tag finds it without a shift.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -127,10 +127,10 @@ pub fn no_entries() -> usize {
 /// One class's stack of free blocks. All zero: empty and full, for pops that look at the bottom
 /// first.
 ///
-/// A pop refuses a block that lies again two entries below. Below the oldest entry are [`GUARD`]
-/// words that read 0, so an empty magazine reads as one whose newest block, 0, lies again two
-/// entries below: one compare tells both. `free` compares with the newest entry, so a block freed
-/// twice in a row is not pushed.
+/// A pop refuses a block that is also two entries below. Below the oldest entry are [`GUARD`] words
+/// that read 0. So in an empty magazine the newest entry and the entry two below both read 0, and
+/// one compare detects both cases. `free` compares with the newest entry, so a block freed twice in
+/// a row is not pushed.
 #[repr(C)]
 pub struct Magazine {
     /// Address past the newest entry.

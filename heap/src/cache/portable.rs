@@ -88,7 +88,8 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
     let tag = unsafe { Tag::from_byte(*((base + slice) as *const u8)) };
     // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
     let cache = unsafe { &*slot() };
-    // A slab is one slice at a multiple of its size: the product tells whether a block starts here.
+    // A slab is one slice at a multiple of its size, so the product says whether a block starts
+    // here.
     let start = cache.start(tag);
     let offset = (block.addr() % SLICE_BYTES) as u32;
     if offset.wrapping_mul(start.test) >= start.limit {
