@@ -15,10 +15,10 @@ use crate::base::sync::{AtomicUsize, Ordering, light_barrier};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use crate::slab::class_table::BUILT_IN;
 
-/// What the tag byte of a slice says: 0, nothing starts here; else where the magazine of its blocks
-/// stands, in units of 8 bytes, so that `free` needs no shift.
+/// The tag byte of a slice. 0: no block starts here. Otherwise it is the offset of the magazine of
+/// its blocks, in units of 8 bytes, so that `free` needs no shift.
 ///
-/// No other byte makes a tag: a cache has a magazine for each.
+/// No other byte is a tag: a cache has a magazine for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(u8);
 

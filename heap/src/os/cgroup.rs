@@ -43,8 +43,7 @@ enum Version {
 }
 
 impl Version {
-    /// Where its groups are mounted on every system that Neap was seen on; mixed systems have the
-    /// second at a place of its own.
+    /// Where its groups are mounted on all known systems; mixed systems mount version 2 elsewhere.
     fn mounts(self) -> &'static [&'static [u8]] {
         match self {
             Version::One => &[b"/sys/fs/cgroup/memory"],
@@ -59,7 +58,7 @@ impl Version {
         }
     }
 
-    /// The line of `memory.stat` that tells what is used.
+    /// The line of `memory.stat` with the memory in use.
     fn used(self) -> &'static [u8] {
         match self {
             Version::One => b"total_rss ",
@@ -78,7 +77,7 @@ struct Work {
 // SAFETY: integers only, and 0 is a value of each.
 unsafe impl Zeroable for Work {}
 
-/// Held by who is at the desk.
+/// Held by the thread that uses the buffers.
 #[unsafe(link_section = "neap_fork")]
 static ASKING: FutexLock = FutexLock::new(Rank::Apart);
 
@@ -106,7 +105,8 @@ impl Path {
     }
 }
 
-/// Nothing is known now: the process has no descriptor left, say, or another thread is asking.
+/// The limit cannot be determined now, for example because the process has no descriptor left, or
+/// another thread is asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unanswered;
 
@@ -201,7 +201,7 @@ fn number(text: &[u8]) -> Option<usize> {
 }
 
 /// How much of the last ten seconds some task of the machine waited for memory, in hundredths of a
-/// percent; `None` where the kernel does not tell.
+/// percent; `None` if the kernel does not report it.
 pub fn memory_pressure() -> Option<usize> {
     let mut text = [0; 256];
     let read = read_file(c"/proc/pressure/memory", &mut text)?;

@@ -81,7 +81,7 @@ pub fn close(descriptor: i32) {
     keep_errno(|| sys_close(descriptor));
 }
 
-/// The identity of an open file: device and inode. Tells whether a number is still ours.
+/// The identity of an open file: device and inode. It shows whether a number is still ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIdentity {
     /// The device's number.

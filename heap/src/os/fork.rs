@@ -37,7 +37,7 @@ use super::thread::{SignalMask, mask_signals};
 use super::waits::{Waiting, Waits};
 use crate::base::sync::UnsafeCell;
 
-/// How long a fork sleeps before it looks again, in ms: whether the holder waits in turn, and
+/// How long a fork sleeps, in ms, before it checks again whether the holder itself waits, and
 /// whether the wake-up went to a thread that the gate stops.
 const LOOK_MS: u64 = 1;
 
@@ -104,8 +104,8 @@ impl Fork {
         unsafe { self.give_up() };
     }
 
-    /// Opens the gate in the child. What threads held that stayed in the parent is still to be
-    /// [set free](FutexLock::free_if_whole).
+    /// Opens the gate in the child. Locks that threads of the parent held are still to be [set
+    /// free](FutexLock::free_if_whole).
     ///
     /// # Safety
     /// - [`Fork::begin`] was called by the thread that this one is the copy of.
@@ -153,7 +153,7 @@ impl FutexLock {
                 return;
             }
             if self.sleep_while_held(Some(LOOK_MS)) {
-                // The wake-up may have been another sleeper's.
+                // The wake-up may have gone to another sleeper.
                 self.wake_one();
             }
         }
@@ -167,7 +167,7 @@ impl FutexLock {
     }
 }
 
-/// Why a thread cannot go on before a fork is over.
+/// Why a thread cannot continue before a fork is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stuck {
     /// It waits for a lock: what it changes is whole.
@@ -177,15 +177,15 @@ enum Stuck {
     Interrupted,
 }
 
-/// For a fork: why `thread` cannot go on before the calling thread gives a lock up, if so it
-/// is.
+/// For a fork: why `thread` cannot continue before the calling thread gives up a lock; `None` if it
+/// can.
 fn stuck(thread: usize) -> Option<Stuck> {
     GATE.waits
         .while_kept(|waits| follow(waits, thread, MOST_LINKS))
 }
 
-/// Looks at every link twice, the last one first the second time. A thread that was stuck at the
-/// second look is stuck for good: it keeps its locks, and the threads that wait for them wait on.
+/// Checks every link twice, the second time in reverse order. A thread that is stuck at the second
+/// check is stuck for good: it keeps its locks, and the threads that wait for them keep waiting.
 fn follow(waits: &Waits, thread: usize, links: usize) -> Option<Stuck> {
     let is_forks = |lock: &&FutexLock| lock.rank() == Rank::Fork;
     if awaited_by(waits, thread).any(|lock| is_forks(&lock)) {

@@ -40,7 +40,8 @@ pub enum Rank {
     Pages,
     /// That of a fork itself. It is never closed.
     Fork,
-    /// Never closed: the holder also holds a lock that is, or the child does without.
+    /// Never closed: the holder also holds a lock that is closed, or the child does not need the
+    /// data.
     Apart = 15,
 }
 

@@ -102,7 +102,7 @@ impl FutexLock {
                 }
                 core::hint::spin_loop();
             }
-            // A sleeper is woken alone: the lock counts as awaited from then on, which costs at
+            // Sleepers are woken one at a time. The lock then counts as awaited, which costs at
             // most one needless wake-up.
             value |= AWAITED;
             match self.announce() {
@@ -122,7 +122,7 @@ impl FutexLock {
         }
     }
 
-    /// Marks a held lock as awaited. What it says then; [`FREE`] if no thread holds it.
+    /// Marks a held lock as awaited. Returns its new word; [`FREE`] if no thread holds it.
     fn announce(&self) -> usize {
         let mark = |state| (state != FREE).then_some(state | AWAITED);
         self.state
@@ -142,7 +142,8 @@ impl FutexLock {
         }
     }
 
-    /// In a child of fork: sets the lock free if its holder stayed in the parent. Whether it did.
+    /// In a child of fork: frees the lock if its holder stayed in the parent. Returns whether it
+    /// did.
     pub fn free_if_left(&self) -> bool {
         let is_left = self.holder().is_some_and(|holder| holder != me());
         if is_left {

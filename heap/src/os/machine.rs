@@ -7,11 +7,11 @@ use super::errno::{self, keep_errno};
 pub(super) use crate::base::sync::plain::{AtomicPtr, AtomicUsize, Ordering};
 use core::ptr::null;
 
-/// How often a locker looks again before it sleeps.
+/// How often a locker retries before it sleeps.
 pub(super) const SPINS: u32 = 64;
 
-/// How many threads that wait for locks are noted at once. More go unnoted: a fork waits for those
-/// among them that it need not wait for.
+/// How many waiting threads are noted at once. Further ones are not noted, and a fork waits even
+/// for those among them that it need not wait for.
 pub(super) const PLACES: usize = 256;
 
 /// How many sleepers to wake.

@@ -5,7 +5,7 @@ use super::{RemapError, errno, sandbox};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
-/// How reserved memory is mapped.
+/// The flags with which memory is reserved.
 pub(super) const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 /// Anonymous memory. By number, for libneap.so has an `mmap` of its own, which watches the
@@ -44,7 +44,7 @@ pub(super) fn at_break(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     NonNull::new(start.addr().next_multiple_of(align) as *mut u8)
 }
 
-/// What reserving this many bytes takes, in ns; `None` if it is refused.
+/// The time to reserve this many bytes, in ns; `None` if the kernel refuses.
 pub(super) fn price_ns(bytes: usize) -> Option<u64> {
     let begin = now_ns();
     let at = map_reserved(bytes)?;
@@ -162,7 +162,7 @@ pub(super) unsafe fn renew(addr: NonNull<u8>, bytes: usize, page: usize) -> Resu
     Err(unsafe { RemapError::refused_if(is_mapped(start, page) || map_again(start, bytes)) })
 }
 
-/// By number, for libneap.so has an `mremap` of its own, which watches the program's.
+/// By number, because libneap.so has an `mremap` of its own, which watches the program's.
 ///
 /// # Safety
 /// - As `mremap(2)`.

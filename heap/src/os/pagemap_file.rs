@@ -22,7 +22,7 @@ use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Orde
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 
-/// What is known of the descriptor. All zero in a new page, and in a child after fork.
+/// The state of the descriptor. All zero in a new page, and in a child after fork.
 #[repr(C)]
 struct Kept {
     /// [`NONE`], [`OPENING`], or the number plus [`FIRST`]. Release: `device`, `inode` and `owner`
@@ -46,9 +46,10 @@ const FIRST: u64 = 2;
 /// it cannot be opened.
 const MOST_ATTEMPTS: u32 = 64;
 
-/// The numbers that ours shall lie above, best first: programs use low ones. Below 64, for more
-/// makes the kernel enlarge the process's table of descriptors, and wait 7 to 19 ms with that while
-/// threads share it (measured). Never one of the three that programs close and open again.
+/// The least numbers for our descriptor, best first, because programs use low ones. Below 64,
+/// because a higher number makes the kernel enlarge the process's table of descriptors, which takes
+/// 7 to 19 ms while threads share it (measured). Never one of the three that programs close and
+/// open again.
 const ABOVE: [i32; 3] = [48, 16, 3];
 
 const PATH: &CStr = c"/proc/self/pagemap";
@@ -78,8 +79,8 @@ pub fn close_inherited() {
     }
 }
 
-/// Never asks again, in this process and its children to come: no system call that the program may
-/// have forbidden itself.
+/// Never asks again, in this process and its future children, because the program may have
+/// forbidden itself the system call.
 pub fn forbid() {
     ALLOWED.store(false, Ordering::Relaxed);
 }
@@ -93,7 +94,7 @@ pub(super) struct Proven {
 }
 
 impl Proven {
-    /// Whether it is our pagemap still, and so was it when it was asked.
+    /// Whether it is still our pagemap, and so was when the query was made.
     pub(super) fn still_holds(&self) -> bool {
         self.kept.holds(file::file_identity(self.number))
     }
@@ -148,7 +149,7 @@ pub(super) unsafe fn populated(
         page,
         &mut visit,
     );
-    // Another thread may have put another file there while it was asked: then nothing of this
+    // Another thread may have put another file there during the query. Then none of the answer
     // counts.
     if answered.is_ok() && !proven.still_holds() {
         return Err(Unknown { from });
@@ -177,13 +178,13 @@ impl Kept {
         }
     }
 
-    /// Whether the process that opened is no more: a child that shared our memory.
+    /// Whether the process that opened the file has ended: a child that shared our memory.
     fn owner_is_gone(&self) -> bool {
         let owner = self.owner.load(Ordering::Relaxed) as i32;
         owner != 0 && owner != process::process_id() && !process::process_exists(owner)
     }
 
-    /// Gives up a number that is ours no more, unless another thread was first.
+    /// Gives up a number that is no longer ours, unless another thread was first.
     fn forget(&self, number: u64) {
         let _ = self
             .number

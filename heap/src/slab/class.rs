@@ -85,7 +85,7 @@ impl Class {
 
     /// The class for `size` bytes at any power-of-two `align`; `None` if no slab serves it. An
     /// alignment of 16 is the one that `malloc` promises, see [`Class::serving`]; one of 8 or less
-    /// only a Rust program's own allocator asks for.
+    /// comes only from a Rust program's own allocator.
     #[inline]
     pub fn of_layout(size: usize, align: usize) -> Option<Class> {
         debug_assert!(align.is_power_of_two());
@@ -114,7 +114,7 @@ impl Class {
         Some(class)
     }
 
-    /// Classes over 128 bytes: the three bits below the leading one choose among 8 a doubling.
+    /// Classes over 128 bytes: the three bits below the leading one choose among 8 per doubling.
     const fn coarse(size: usize) -> Class {
         let last = size - 1;
         let log = usize::BITS - 1 - last.leading_zeros();
@@ -145,8 +145,8 @@ impl Class {
         in_force().blocks[self.0 as usize] as usize
     }
 
-    /// Whether slabs of this class note which blocks were never handed out: from 4 KiB on, finding
-    /// that out costs `calloc` less than zeros do. At most 16 blocks.
+    /// Whether slabs of this class note which blocks were never handed out: from 4 KiB on, checking
+    /// this costs `calloc` less than writing zeros. At most 16 blocks.
     #[inline]
     pub fn tells_fresh(self) -> bool {
         self.bytes() >= FRESH_BYTES
@@ -191,7 +191,7 @@ impl Class {
         self.starts().block_at(offset)
     }
 
-    /// What tells where blocks start, looked up once for many.
+    /// The test for where blocks start, looked up once for many.
     #[inline]
     pub fn starts(self) -> Starts {
         Starts {
@@ -200,7 +200,7 @@ impl Class {
         }
     }
 
-    /// The fewest bytes a caller can have asked for to be given this class, alignment apart.
+    /// The smallest request that this class serves, alignment apart.
     pub fn least_request(self) -> usize {
         in_force().least[self.0 as usize] as usize
     }

@@ -19,7 +19,7 @@ use core::ptr::NonNull;
 /// Most slabs looked at while a depot's lock is held.
 const MOST_LOOKED_AT: usize = 32;
 
-/// A slab with claimed units, or an empty one without.
+/// A slab with claimed units, or an empty slab without any.
 struct Found {
     slab: NonNull<Slab>,
     units: PageSet,
@@ -100,7 +100,8 @@ impl Slab {
     }
 
     /// Claims all blocks that touch `units`, for the slab itself; returns the units of the runs
-    /// that could be had whole. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the slab.
+    /// that it could claim completely. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the
+    /// slab.
     pub(super) fn claim_units(&self, class: Class, units: PageSet) -> PageSet {
         units.runs().fold(PageSet::NONE, |had, run| {
             let whole = PageSet((((1u32 << run.len()) - 1) << run.start) as u16);
@@ -162,8 +163,8 @@ impl Slab {
 
 impl Depots {
     /// A step of a round, bounded in time: looks at some slabs, and purges the spare pages of one
-    /// of them if it has such. Returns how many bytes; `None` at the end. The caller lets no fork
-    /// come between.
+    /// of them if it has such. Returns how many bytes; `None` at the end. The caller keeps a fork
+    /// from happening in between.
     pub fn purge_spare<S: Source>(
         &self,
         round: Round,
@@ -249,8 +250,8 @@ impl Depot {
         } else {
             slab.give_up(class, units);
         }
-        // Whoever gives a block back sets its bit, then looks at what is withheld; here it is the
-        // other way round.
+        // A thread that gives a block back sets its bit, then looks at what is withheld. Here the
+        // order is reversed.
         full_barrier_after_rmw();
         if slab.listed.load(Ordering::Relaxed) != UNLISTED {
             return;
@@ -262,7 +263,7 @@ impl Depot {
     }
 }
 
-/// Claims the spare units of a listed slab, if the round is about it. Under the depot's lock.
+/// Claims the spare units of a listed slab, if the round includes it. Under the depot's lock.
 fn spare_units(slab: &Slab, class: Class, round: Round, pages: usize) -> PageSet {
     debug_assert_eq!(slab.listed.load(Ordering::Relaxed), LISTED);
     let idle = slab.idle.swap(1, Ordering::Relaxed) != 0;

@@ -8,15 +8,15 @@ use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_a
 use crate::base::tree::{Node, Side};
 use core::ptr::NonNull;
 
-/// Words of the longest bitmap. The model checker gets by with two.
+/// Words of the longest bitmap; two under the model checker.
 pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
 
 /// Words of a bitmap that are in the record itself: enough for blocks of 512 bytes and more.
 const NEAR_WORDS: usize = 2;
 
 /// A bitmap that is too long for the record: one per slice, at a place of its own, so that a page
-/// of records serves 64 slices. A slab of which one page is used (see [`super::page_set`]) then
-/// costs next to nothing beside it.
+/// of records serves 64 slices. So a slab of which only one page is used (see [`super::page_set`])
+/// costs almost nothing else.
 pub type FarWords = [AtomicU64; WORDS];
 
 /// A slab's state: in no set of its depot, because it has no free block.
@@ -49,8 +49,8 @@ pub struct Slab {
     /// touched.
     high_water: AtomicU16,
     /// Blocks that read as zero and were never claimed since carving. Only in classes that have
-    /// [`Class::tells_fresh`]; else 0. Bits of free blocks only change from 1 to 0, by who claims
-    /// the block.
+    /// [`Class::tells_fresh`]; else 0. Bits of free blocks change only from 1 to 0, by the thread
+    /// that claims the block.
     pub(super) fresh: AtomicU16,
     /// [`PageSet`] whose blocks are withheld: claimed by no thread, their bits 0. Changes under the
     /// depot's lock.
@@ -109,7 +109,7 @@ pub struct Claim {
     pub fresh: u64,
 }
 
-/// What came of giving blocks back.
+/// The result of giving blocks back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
     /// Nothing more to do.
@@ -134,9 +134,9 @@ pub unsafe trait Source {
     /// Takes back the slice of a slab of which all blocks were claimed and whose record is no slab
     /// any more.
     fn retire(&self, slab: NonNull<Slab>, touched: Touched);
-    /// Hears that slabs withhold this many more bytes of pages than before (or fewer).
+    /// Notes that slabs withhold this many more bytes of pages than before (or fewer).
     fn note_withheld(&self, bytes: isize);
-    /// Whether no page may go in such a round.
+    /// Whether such a round must not purge pages.
     fn keeps_pages(&self, round: Round) -> bool;
     /// OS pages in a slice.
     fn pages(&self) -> usize;
@@ -156,7 +156,7 @@ pub enum Pages {
     Any,
 }
 
-/// What of a slab that retires may have been written since it was carved.
+/// The part of a retiring slab that may have been written since it was carved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
     /// At most this many bytes from its start,
@@ -165,7 +165,7 @@ pub struct Touched {
     pub clean: PageSet,
 }
 
-/// Which slabs a round is about.
+/// The slabs that a round includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
     /// Those that were idle since the last round. All others are marked.
@@ -344,8 +344,8 @@ impl Slab {
     /// Gives the blocks `bits` of `word` back: one atomic operation.
     ///
     /// # Safety
-    /// - The caller has claimed them, and nothing uses them any more. Where one was given back
-    ///   already, [`Given::Twice`] or a later claim of the same block tells.
+    /// - The caller has claimed them, and nothing uses them any more. If one was already given
+    ///   back, the result is [`Given::Twice`], or a later claim of the same block detects it.
     pub unsafe fn give(&self, class: Class, word: usize, bits: u64) -> Given {
         // Before the bits are set: from then on they may be claimed and withheld like any other.
         let withheld = self.withheld_bits(class, word);
@@ -387,7 +387,7 @@ impl Slab {
             .any(|bits| bits.load(Ordering::Acquire) != 0)
     }
 
-    /// Claims every block; true if all were free or withheld, else all are given back.
+    /// Claims every block. True if all were free or withheld; otherwise all are given back.
     pub(super) fn claim_all(&self, class: Class) -> bool {
         let words = self.words(class);
         for (word, bits) in words.iter().enumerate() {
@@ -431,14 +431,14 @@ impl Slab {
         class.full_word(word) & !self.withheld_bits(class, word)
     }
 
-    /// The slice is no slab any more; the caller has claimed all blocks.
+    /// The slice stops being a slab; the caller has claimed all blocks.
     pub(super) fn uncarve(&self) {
         self.withheld.store(0, Ordering::Relaxed);
         self.class.store(0, Ordering::Relaxed);
     }
 }
 
-/// Claims up to `want` of the lowest set bits of one word, and what else `grain` says.
+/// Claims up to `want` of the lowest set bits of one word, and those that `grain` adds.
 fn claim_bits(word: &AtomicU64, want: usize, grain: Grain) -> u64 {
     let seen = word.load(Ordering::Relaxed);
     if seen == 0 {
