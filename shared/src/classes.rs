@@ -23,7 +23,7 @@ pub const MAX_BLOCK: usize = 32 << 10;
 pub const FINE: usize = 16;
 /// Bytes between two neighbours of these.
 pub const FINE_STEP: usize = 8;
-/// The largest of these, in bytes. Above it there are 8 classes a doubling.
+/// The largest of these, in bytes. Above it there are 8 classes per doubling.
 pub const FINE_BYTES: usize = FINE * FINE_STEP;
 
 /// Block sizes of the built-in classes by their numbers, in bytes, smallest first. Classes count

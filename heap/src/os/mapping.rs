@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 /// The flags with which memory is reserved.
 pub(super) const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// Anonymous memory. By number, for libneap.so has an `mmap` of its own, which watches the
+/// Anonymous memory. By number, because libneap.so has an `mmap` of its own, which watches the
 /// program's.
 ///
 /// # Safety
@@ -32,7 +32,7 @@ pub(super) fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
     }
 }
 
-/// Memory at the end of the program's heap, at a multiple of `align`. Readable and writable.
+/// Memory above the program break, at a multiple of `align`. Readable and writable.
 pub(super) fn at_break(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let more = libc::intptr_t::try_from(bytes.checked_add(align)?).ok()?;
     // SAFETY: growing the heap takes nothing from others; the C library's own allocator expects

@@ -20,7 +20,7 @@ fn filters() -> i8 {
     keep_errno(|| unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_SECCOMP) as i8 })
 }
 
-/// The process starts.
+/// Notes the filter at the process's start.
 pub fn note_start() {
     if !ALLOWED.load(Ordering::Relaxed) {
         return;
@@ -33,7 +33,7 @@ pub fn started_free() -> bool {
     AT_START.load(Ordering::Relaxed) == 0
 }
 
-/// From now on nothing is asked.
+/// From now on Neap queries nothing.
 pub fn forbid() {
     ALLOWED.store(false, Ordering::Relaxed);
 }
@@ -43,7 +43,7 @@ pub fn is_forbidden() -> bool {
     !ALLOWED.load(Ordering::Relaxed)
 }
 
-/// Whether more may be asked than memory: files read, threads started.
+/// Whether Neap may do more than manage memory: read files, start threads.
 pub fn allows_more() -> bool {
     if !ALLOWED.load(Ordering::Relaxed) {
         return false;

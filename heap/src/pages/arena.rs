@@ -24,9 +24,9 @@ pub(super) const MAX_ARENAS: usize = 256;
 
 /// Slices whose metadata is committed together (fewer in an arena that has fewer).
 const GROUP_SLICES: usize = 1024;
-/// In an arena of this many slices (1 GiB) or more, the slices begin in the middle of 2 MiB. The
-/// slices and the end of the arena's tables then share a page of the kernel's page tables, and a
-/// fork copies one less.
+/// In an arena of this many slices (1 GiB) or more, the slices begin in the middle of a 2 MiB
+/// range. The slices and the end of the arena's tables then share a page of the kernel's page
+/// tables, and a fork copies one less.
 const AMPLE: usize = (1 << 30) / SLICE_BYTES;
 /// Smallest group: one word of commit bits needs no care for its end.
 const GROUP_MIN: usize = 64;
@@ -431,7 +431,7 @@ impl Arena {
     }
 }
 
-/// Whether a slice is backed by the kernel's promise.
+/// Whether a slice is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commit {
     /// Readable and writable.
@@ -442,8 +442,8 @@ pub(super) enum Commit {
 
 /// One slice of an arena, found by an address in it.
 ///
-/// Every method may be called for any slice. What it answers about a span is certain only while the
-/// caller holds that span; else it is stale at worst.
+/// Every method may be called for any slice. Its answer about a span is certain only while the
+/// caller holds that span; otherwise it may be stale.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceRef<'h> {
     pub(super) arena: &'h Arena,
@@ -451,7 +451,7 @@ pub struct SliceRef<'h> {
 }
 
 impl SliceRef<'_> {
-    /// The tag that its user gave the span that starts here; 0 for every other slice.
+    /// The tag that a user gave the span that starts here; 0 for every other slice.
     #[inline]
     pub fn tag(&self) -> u8 {
         self.arena.tag(self.index).load(Relaxed)
@@ -523,7 +523,7 @@ impl SliceRef<'_> {
         self.used().map_or(0, |(record, _)| record.slices.get())
     }
 
-    /// Bytes asked for of the span in use that starts here, else 0.
+    /// Requested bytes of the span in use that starts here, otherwise 0.
     pub fn bytes(&self) -> usize {
         self.used().map_or(0, |(record, _)| record.bytes())
     }

@@ -58,8 +58,8 @@ pub(crate) unsafe fn keep_monitor(name: &[u8]) {
     }
 }
 
-/// Creates the board, unless it was forbidden: now if it is wanted or awaited, else when it is
-/// [worthwhile](When::Worthwhile).
+/// Creates the board, unless it was forbidden: now if it was requested or is awaited, otherwise
+/// when it is [worthwhile](When::Worthwhile).
 pub(crate) fn begin() {
     if is(When::Never) || process::is_secure() || !sandbox::allows_more() {
         return;

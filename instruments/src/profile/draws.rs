@@ -83,7 +83,7 @@ impl Sampler {
         }
         let mut open = cache.open();
         self.begin_first(&mut open);
-        // Drawn just now, or meanwhile, by who switched sampling on.
+        // Drawn just now, or meanwhile by the thread that switched sampling on.
         if countdown.pass() {
             return None;
         }
@@ -115,7 +115,8 @@ impl Sampler {
     }
 
     /// One more block is sampled: the rate that it was drawn by. `None` if sampling was switched
-    /// off meanwhile. Who switches it comes to this cache before its lock was taken or after.
+    /// off meanwhile. The thread that switches it comes to this cache either before its lock was
+    /// taken or after.
     fn note_sample(&self, open: &mut Opened<'_>) -> Option<u64> {
         self.note_sample_at(open, now_ns())
     }
@@ -142,7 +143,7 @@ impl Sampler {
     }
 }
 
-/// The chance that a block of this many bytes is sampled.
+/// The probability that a block of this many bytes is sampled.
 pub(super) fn chance(bytes: usize, rate: u64) -> f64 {
     -libm::expm1(-(bytes as f64) / rate as f64)
 }

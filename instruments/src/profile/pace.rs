@@ -24,8 +24,8 @@ const COARSEST: u64 = 1 << 30;
 
 /// The rate in force, and the samples by which it is set.
 pub(super) struct Pace {
-    /// Held by who switches sampling, all the while, and by who sets the rate; the latter does not
-    /// wait for it.
+    /// Held throughout by a thread that switches sampling, and by a thread that sets the rate; the
+    /// latter does not wait for it.
     pub(super) lock: Lock,
     /// Mean bytes between two samples, as it was asked for; 0: none are taken. Written under the
     /// lock.

@@ -69,7 +69,7 @@ pub struct Snapshot {
     /// Times the kernel was asked which pages of a reused block, or of samples of it, are
     /// populated.
     pub questions: u64,
-    /// Times it could not be asked, or did not tell all.
+    /// Times it could not be asked, or gave an incomplete answer.
     pub unanswered: u64,
     /// Threads that have a cache.
     pub threads: u64,
