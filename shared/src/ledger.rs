@@ -222,7 +222,7 @@ impl Ledger {
     #[must_use]
     pub fn resident_meaning(&self) -> &'static str {
         match self.asked_kernel {
-            0 => "the sum, at most: the kernel did not tell which pages are resident",
+            0 => "the sum, at most: the kernel did not report which pages are resident",
             _ => "the sum: resident, of Neap's arenas",
         }
     }

@@ -247,7 +247,7 @@ fn pending(view: &View, advice: &str) -> String {
         (
             "committed",
             coarse.committed,
-            "backed by the kernel's promise",
+            "readable and writable address space",
         ),
         ("reserved", coarse.reserved, "address space"),
         (

@@ -22,7 +22,9 @@ pub fn text(subject: &Subject, findings: &[Finding]) -> String {
     sentences.extend(peak(&history, subject.frontend));
     sentences.extend(history.missed().map(|most| {
         let most = Bytes(most);
-        format!("Between two samples it had up to {most} in RAM; what that was is not known.")
+        format!(
+            "Between two samples it had up to {most} in RAM; what it consisted of is not known."
+        )
     }));
     sentences.extend(
         findings
@@ -140,7 +142,8 @@ fn silence(gap: &Gap, frontend: Frontend) -> String {
             );
         }
         (Some(before), Some(after)) => format!(
-            "the process reported it {} before that and {} after it, and may have changed in between",
+            "the process reported it {} before that and {} after it, and may have changed in \
+             between",
             apart(before),
             apart(after)
         ),
