@@ -21,7 +21,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// Leaves what the process shares with others. Some of it only a process with one thread may leave.
+/// Leaves what the process shares with others. Only a process with one thread may leave some of it.
 ///
 /// # Safety
 /// - As `unshare(2)`.
@@ -38,7 +38,7 @@ unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     }
 }
 
-/// Enters a namespace. Some of them only a process with one thread may enter.
+/// Enters a namespace. Only a process with one thread may enter some of them.
 ///
 /// # Safety
 /// - As `setns(2)`.

@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use neap_heap::os::process;
 use neap_instruments::statistics;
 
-/// Ends the process at once, after the statistics that were asked for.
+/// Ends the process at once, after writing the requested statistics.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
     statistics::ends_at_once();

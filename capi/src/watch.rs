@@ -48,8 +48,8 @@ pub(crate) fn begin() {
     watched.into_iter().for_each(Next::look);
 }
 
-/// Maps memory. What the program maps over a block (a file, shared memory) is no memory of the
-/// heap, and must not come back from `calloc` when the block was freed.
+/// Maps memory. What the program maps over a block (a file, shared memory) is not the heap's
+/// memory, and must not come back from `calloc` after the block is freed.
 ///
 /// # Safety
 /// - As `mmap(2)`.
@@ -124,9 +124,9 @@ unsafe extern "C" fn mremap(
     mapped
 }
 
-/// Attaches shared memory, perhaps over a block (`SHM_REMAP`). How long it is only the kernel
-/// knows; the span in which it begins is marked, because a program may attach it only over memory
-/// of its own, which is one block.
+/// Attaches shared memory, perhaps over a block (`SHM_REMAP`). Only the kernel knows how long it
+/// is; the span in which it begins is marked, because a program may attach it only over memory of
+/// its own, which is one block.
 ///
 /// # Safety
 /// - As `shmat(2)`.
@@ -163,8 +163,8 @@ struct Range {
 /// looks at 32 bits.
 const UFFDIO_REGISTER: u32 = 3 << 30 | 32 << 16 | 0xaa << 8;
 
-/// Asks a device. Pages that the program fills itself (userfaultfd) do not read as zero when they
-/// are absent, so blocks with such pages are mapped afresh when they are freed.
+/// Controls a device. Pages that the program fills itself (userfaultfd) do not read as zero when
+/// they are absent, so blocks with such pages are mapped afresh when they are freed.
 ///
 /// C declares the third argument as variable; on the machines that Neap runs on it comes in the
 /// same register.
@@ -238,9 +238,9 @@ unsafe extern "C" fn munlockall() -> c_int {
     answer
 }
 
-/// Does something to the process. A program that is about to forbid itself system calls knows
-/// nothing of the questions to `/proc/self/pagemap`; a filter may kill for them, so they end before
-/// it.
+/// Controls the process. A program that is about to forbid itself system calls does not know of the
+/// queries to `/proc/self/pagemap`. A filter may kill the process for them, so they end before it
+/// is installed.
 ///
 /// C declares the arguments after the first as variable; on the machines that Neap runs on they
 /// come in the same registers.
@@ -270,8 +270,8 @@ unsafe extern "C" fn prctl(
     }
 }
 
-/// Limits the process. The heap's reserved address space counts against a limit on that, so what is
-/// not used of it goes back.
+/// Limits the process. The heap's reserved address space counts against a limit on address space,
+/// so its unused part is released.
 ///
 /// # Safety
 /// - As `setrlimit(2)`.

@@ -155,8 +155,7 @@ unsafe fn next_syscall([number, a, b, c, d, e, f]: [c_long; 7]) -> c_long {
     unsafe { next(number, a, b, c, d, e, f) }
 }
 
-/// What [`machine`]'s `syscall` hands over: copies of the process, and calls by which one enters a
-/// sandbox.
+/// What [`machine`]'s `syscall` hands over: copies of the process, and calls that enter a sandbox.
 ///
 /// # Safety
 /// - As `syscall(2)`.

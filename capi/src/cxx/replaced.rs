@@ -19,7 +19,8 @@ const OURS: u8 = 1;
 /// The program defines at least one of them.
 const REPLACED: u8 = 2;
 
-/// Who defines the process's base operators. Every thread that checks finds the same answer.
+/// Which object defines the process's base operators. Every thread that checks finds the same
+/// answer.
 static BASE_OPERATORS: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// From where to where this library is loaded.

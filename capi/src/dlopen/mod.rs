@@ -36,7 +36,7 @@ struct Plan {
 
 /// Where a `dlopen` with `mode` goes, and with which mode.
 extern "C" fn plan(mode: c_int) -> Plan {
-    // What is loaded may come to lie where something else lay before.
+    // The new object may take addresses that belonged to an earlier one.
     neap_instruments::unwind::forget();
     let stripped = if DEEPBIND_KEPT.load(Ordering::Relaxed) {
         mode

@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(gap.moment.rss, 132 * MIB);
         assert_eq!(gap.moment.spans.unwrap().taken(), 130 * MIB);
         assert_eq!((gap.before_ms, gap.after_ms), (Some(10), Some(4990)));
-        // The end is known nevertheless: the process told it.
+        // The end is still known, because the process reported it.
         assert_eq!(requested(history.end()), Some(0));
         assert!(!history.is_joined(1));
     }

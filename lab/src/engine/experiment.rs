@@ -90,7 +90,7 @@ impl Experiment {
     ///
     /// # Errors
     /// If a setting is unknown, nothing to compare is installed, or the record cannot be written. A
-    /// failed run is told, and the exit code is 1.
+    /// failed run is reported, and the exit code is 1.
     pub fn carry_out(&self, settings: &Settings) -> anyhow::Result<ExitCode> {
         let folder = self.folder(settings);
         if let Some(folder) = &folder {
