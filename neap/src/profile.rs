@@ -50,7 +50,7 @@ impl core::error::Error for ProfileError {}
 /// - [`ProfileError::Sandbox`]: the process has forbidden itself system calls.
 pub fn start(mean_bytes: u64) -> Result<(), ProfileError> {
     init::initialize();
-    // The heap's word for off.
+    // The heap's value for off.
     if mean_bytes == 0 {
         return Err(ProfileError::Rate);
     }

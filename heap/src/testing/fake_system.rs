@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 use std::vec::Vec;
 
-/// What uncommitted memory is filled with: it must never be seen again.
+/// The filling of uncommitted memory, which must never be read.
 const POISON: u8 = 0xa5;
 
 /// How a fake system behaves.
@@ -34,7 +34,7 @@ pub struct Conditions {
     pub swapped: usize,
     /// `vm.max_map_count`.
     pub most_mappings: usize,
-    /// Most bytes that one move of the heap's end adds.
+    /// The most bytes that one move of the program break adds.
     pub most_at_break: usize,
     /// Whether address space costs nothing.
     pub reserves_freely: bool,
@@ -114,7 +114,7 @@ impl Fake {
         self.state().failed
     }
 
-    /// What was said about huge pages so far: address, bytes, advice.
+    /// The advice about huge pages so far: address, bytes, advice.
     pub fn advice(&self) -> Vec<(usize, usize, Huge)> {
         self.state().advice.clone()
     }
@@ -362,8 +362,8 @@ impl Os for Fake {
             .push((addr.as_ptr().addr(), bytes, huge));
     }
 
-    /// Populated is what is not zero, or was not when it was asked about before; every third of
-    /// these is in swap.
+    /// A page is populated if it is not zero, or was not at an earlier query; every third such page
+    /// is in swap.
     unsafe fn populated(
         &self,
         addr: NonNull<u8>,

@@ -32,9 +32,9 @@ mod lock;
 #[path = "../os/waits.rs"]
 mod waits;
 
-/// Of the models with three threads; those with two have one more.
+/// For the models with three threads; those with two have one more.
 const PREEMPTIONS: usize = 2;
-/// Of one interleaving: more is a hang.
+/// For one interleaving; more means a hang.
 const MOST_BRANCHES: usize = 10_000;
 
 mod section {
@@ -63,7 +63,7 @@ mod machine {
     use std::cell::Cell;
     use std::vec::Vec;
 
-    /// What is left out.
+    /// The part of the protocol that a model leaves out.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) enum Flaw {
         None,
@@ -71,7 +71,7 @@ mod machine {
         Order,
     }
 
-    /// Executions so far, over all models: what a static holds is of one of them.
+    /// Executions so far, over all models; the contents of a static belong to one of them.
     static EXECUTION: std::sync::Mutex<(u64, Flaw)> = std::sync::Mutex::new((0, Flaw::None));
 
     pub(super) fn begin_execution(flaw: Flaw) {
@@ -179,7 +179,7 @@ mod machine {
 
     loom::thread_local! {
         static NAME: Cell<usize> = Cell::new(0);
-        /// What a handler of signals does that comes before this thread's next wake-up.
+        /// What a signal handler does that runs before this thread's next wake-up.
         static HANDLER: Cell<Option<std::boxed::Box<dyn FnOnce()>>> = Cell::new(None);
     }
 
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Has the checker see all words before there are two threads.
+    /// Lets the checker see all words before there are two threads.
     fn touch(&self) {
         let locks = [&self.left, &self.middle, &self.right];
         let waits = locks.map(|lock| gate::GATE.waits.note(lock));
@@ -412,7 +412,7 @@ fn two_threads_may_fork_inside() {
     explore(Flaw::None, [FORKS_RIGHT, left]);
 }
 
-/// The handler comes between giving the right lock up and waking who waits for it.
+/// The handler runs after the right lock is given up and before its waiters are woken.
 #[test]
 fn a_fork_wakes_whom_its_thread_was_about_to_wake() {
     let gives_up: Part = |world| {
@@ -431,7 +431,7 @@ fn without_order_a_copy_finds_half_a_change() {
     explore(Flaw::Order, [FORKS, CHANGES]);
 }
 
-/// The gate stops a thread at the right lock that holds the left one, for which the fork waits.
+/// The gate stops a thread at the right lock while it holds the left one, for which the fork waits.
 #[test]
 #[should_panic(expected = "maximum number of branches")]
 fn a_fork_that_closes_from_right_to_left_hangs() {

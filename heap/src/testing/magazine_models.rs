@@ -23,24 +23,24 @@ use std::vec::Vec;
 
 const BLOCKS: usize = 3;
 
-/// Of the models with three threads.
+/// For the models with three threads.
 const PREEMPTIONS: usize = 3;
 
-/// What a drainer leaves out.
+/// The step that a drainer leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
     /// The heavy barrier.
     Barrier,
-    /// The look whether the owner went below the new bottom.
+    /// The check whether the owner went below the new bottom.
     Check,
-    /// To offer by the bottom that the owner's pops read now.
+    /// Offering through the bottom that the owner's pops read now.
     Bottom,
-    /// To forget what was offered when the fast path changes.
+    /// Ending the offer when the fast path changes.
     Switch,
-    /// To bar the pops that look at no bottom.
+    /// Blocking the pops that read no bottom.
     Bar,
-    /// To leave a guard below the new floor.
+    /// Leaving a guard below the new floor.
     Guard,
 }
 
@@ -54,7 +54,7 @@ struct World {
     magazine: Magazine,
     /// The bottom of pops while the profiler samples.
     sampling_bottom: AtomicUsize,
-    /// 0: pops that look at no bottom are barred.
+    /// 0: pops that read no bottom are blocked.
     below: AtomicUsize,
     /// The guard, the blocks, and room for one more.
     _array: Box<[usize; GUARD + BLOCKS + 1]>,
@@ -113,7 +113,7 @@ impl World {
         inner.access.publish(&self.below, 1);
     }
 
-    /// The drainer: what it took. It holds no lock while the barrier runs.
+    /// The drainer. Returns what it took. It holds no lock while the barrier runs.
     fn drain(&self, flaw: Flaw) -> Vec<usize> {
         let mut inner = self.open();
         let path = match flaw {
@@ -160,7 +160,7 @@ impl World {
         taken
     }
 
-    /// The owner's pop for a size: it looks at no bottom.
+    /// The owner's pop for a size, which reads no bottom.
     fn pop_sized(&self) -> Option<usize> {
         if self.below.load(Ordering::Acquire) == 0 {
             return None;
@@ -171,7 +171,8 @@ impl World {
         block.map(|block| block.addr())
     }
 
-    /// The owner's pop: for a size, then as the profiler is off; as it samples; by the slow path.
+    /// The owner's pop: for a size; then as if the profiler is off; as it samples; on the slow
+    /// path.
     fn pop(&self) -> Option<usize> {
         self.pop_sized().or_else(|| self.pop_typed())
     }
@@ -204,7 +205,7 @@ impl World {
         held
     }
 
-    /// The owner's push. With the fast path off, or full, by the slow path.
+    /// The owner's push; on the slow path if the fast path is off or the magazine is full.
     fn push(&self, block: usize) {
         // SAFETY: the owner's.
         if !unsafe { self.magazine.push(block as *mut u8) } {
@@ -232,7 +233,7 @@ fn emptied(path: FastPath, flaw: Flaw) {
     });
 }
 
-/// Two threads: the owner empties its magazine by pops that look at no bottom, as long as they find
+/// Two threads: the owner empties its magazine with pops that read no bottom, as long as they find
 /// a block.
 fn emptied_by_size(flaw: Flaw) {
     loom::model(move || {
@@ -246,7 +247,7 @@ fn emptied_by_size(flaw: Flaw) {
     });
 }
 
-/// Two threads: the owner empties its magazine by pops that look at its bottom.
+/// Two threads: the owner empties its magazine with pops that read its bottom.
 fn emptied_by_bottom() {
     loom::model(move || {
         let world = World::new(FastPath::On);

@@ -53,7 +53,7 @@ impl Slices {
         (first >> 12..=last >> 12).fold(0, |bits, page| bits | 1 << page)
     }
 
-    /// The block is written to. How many pages that faults in.
+    /// Writes to the block. Returns how many pages that faults in.
     pub(crate) fn touch(&self, block: usize, class: Class) -> u32 {
         let resident = &mut self.resident.borrow_mut()[(block >> 16) - 1];
         let new = Slices::pages_of(block, class) & !*resident;

@@ -26,7 +26,7 @@ struct Pool {
     free: Mutex<Vec<usize>>,
     /// For every slab the blocks of its first word that were handed out since it was carved.
     used: Mutex<Vec<u64>>,
-    /// Orders a retiring before the carving that follows it, as the page heap's lock does.
+    /// Orders a retirement before the carving that follows it, as the page heap's lock does.
     lock: Lock,
 }
 
@@ -344,8 +344,7 @@ fn purging_meets_a_refill() {
         let class = kilobyte();
         let kept = world.take(class, 60);
         let other = world.clone();
-        // Finds the slab exhausted while its spare page is on the way, and takes from what is
-        // withheld.
+        // Finds the slab exhausted while its spare page is being purged, and takes withheld blocks.
         let thread = loom::thread::spawn(move || {
             let hand = other.take(class, 4);
             other.give(class, hand);
@@ -365,8 +364,8 @@ fn purging_meets_a_give_back() {
         let (kept, last) = (world.take(class, 60), world.take(class, 4));
         let first = last[..].to_vec();
         let other = world.clone();
-        // The page is spare as soon as its bits are set: it may be withheld before the giver has
-        // looked about.
+        // The page is spare as soon as its bits are set, so it may be withheld before the thread
+        // that gave the blocks back continues.
         let thread = loom::thread::spawn(move || other.give(class, first));
         world.purge_spare(class);
         thread.join().unwrap();

@@ -15,18 +15,18 @@ use crate::os::futex::Woken;
 use crate::reclaim::wakeup::{Bell, Ear, Rest, Urgency, Words};
 use loom::sync::{Arc, Condvar, Mutex};
 
-/// Of the models with two wakers.
+/// For the models with two wakers.
 const PREEMPTIONS: usize = 2;
 
-/// What is left out.
+/// The part of the protocol that a model leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
     /// The kernel's comparison.
     Comparison,
-    /// To publish the work before the ring.
+    /// Publishing the work before the ring.
     Order,
-    /// To look for work once everybody can see that the thread sleeps.
+    /// Looking for work once all threads can see that the thread sleeps.
     LastLook,
 }
 
@@ -147,7 +147,7 @@ impl World {
 /// A waker's part.
 type Waker = fn(&World);
 
-/// Every waker is heard by a thread that sleeps so.
+/// A thread that sleeps in this way hears every waker.
 fn heard<const WAKERS: usize>(flaw: Flaw, rest: Rest, wakers: [Waker; WAKERS]) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = (WAKERS > 1).then_some(PREEMPTIONS);

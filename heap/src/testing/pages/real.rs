@@ -142,7 +142,8 @@ fn everything_locked() {
     assert!(succeeds(Limit::Locked, works) || !succeeds(Limit::Locked, || true));
 }
 
-/// Two threads near the hard limit: what one finds in its way the other purges first.
+/// Two threads near the hard limit: the pages that are in the way of one are being purged by the
+/// other.
 #[test]
 fn a_request_is_granted_when_another_thread_made_room_for_it() {
     let heap = heap();
