@@ -69,7 +69,7 @@ pub const VERBS: &[Verb] = &[
         ],
         library: Library::Options,
         notes: &[UNITS,
-            "The exit status is the program's own. If neap itself fails, it is 125. It is 126 if the \
+            "The exit status is the program's own. It is 125 if neap itself fails, 126 if the \
              program cannot run under Neap, and 127 if there is no such program."],
         ..Verb::new("run", "Run a program, and the programs it starts, under Neap")
     },
