@@ -56,9 +56,9 @@ pub(super) fn runtime_form(derived: &Derived) -> Option<NonNull<c_void>> {
     derived.get()
 }
 
-/// Finds out who defines the base operators, at the start of a program with a C++ runtime. Later
-/// the loader's lock would be taken in an operator: by a thread that holds a lock which a
-/// constructor of a library being loaded waits for, that is a deadlock.
+/// Finds out which object defines the base operators, at the start of a program with a C++ runtime.
+/// Later, an operator would take the loader's lock. That deadlocks if its thread holds a lock for
+/// which a constructor of a library being loaded waits.
 pub(crate) fn begin(own: &Range<usize>) {
     OWN.0.store(own.start, Ordering::Relaxed);
     OWN.1.store(own.end, Ordering::Relaxed);
@@ -67,7 +67,7 @@ pub(crate) fn begin(own: &Range<usize>) {
     }
 }
 
-/// Whether this library defines every base operator. Asks the loader if that is not known.
+/// Whether this library defines every base operator. Asks the loader if this is not known yet.
 fn all_ours() -> bool {
     match BASE_OPERATORS.load(Ordering::Relaxed) {
         UNKNOWN => {

@@ -85,9 +85,9 @@ fn growth(bytes: u64, count: u64, shrunk: u64) -> String {
             Bytes(bytes)
         ),
         bytes => format!(
-            "{} in {} more are live than before",
+            "{} in {} are live than before",
             Bytes(bytes),
-            objects(count)
+            objects(count).replacen(' ', " more ", 1)
         ),
     };
     match (bytes, shrunk) {
@@ -347,7 +347,7 @@ mod tests {
         );
         assert_eq!(
             growth(4096, 1, 0),
-            "4.0 KiB in 1 object more are live than before"
+            "4.0 KiB in 1 more object are live than before"
         );
     }
 

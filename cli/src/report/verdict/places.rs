@@ -166,7 +166,7 @@ fn gain(site: &Site, total: &Figures, most: u64) -> Option<Finding> {
         of: "the growth of what is live",
         site: Some(site.function.clone()),
         headline: format!(
-            "From {}, {} in {live_objects} objects more are live than before.",
+            "From {}, {} in {live_objects} more objects are live than before.",
             site.name(),
             Bytes(live_bytes)
         ),
