@@ -152,7 +152,7 @@ mod tests {
         let file = room.path().join("program");
         fs::write(&file, "#!/bin/sh\n").unwrap();
         let failure = Writer::create(&file).map(drop).unwrap_err();
-        assert!(failure.to_string().contains("no recording"), "{failure}");
+        assert!(failure.to_string().contains("not a recording"), "{failure}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "#!/bin/sh\n");
         assert!(Writer::create(room.path()).is_err());
         assert!(Writer::create(Path::new("/dev/null")).is_err());
