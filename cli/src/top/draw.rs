@@ -190,7 +190,7 @@ impl Places {
 /// Explains the keys and the words.
 fn help(canvas: &mut Canvas, area: Area) {
     let keys = [
-        ("q, Ctrl-C", "quit"),
+        ("q, Ctrl-C", "quit (Ctrl-Z stops until the shell's fg)"),
         ("arrows", "choose a process, scroll size classes"),
         ("Enter", "look into the chosen process"),
         ("Esc", "back to the list"),
