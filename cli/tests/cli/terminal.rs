@@ -135,11 +135,7 @@ impl Terminal {
             .write(true)
             .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
         let mut slave = options.open(path).unwrap();
-        // The kernel moves what was written on a moment later, which makes room again.
-        while slave.write(b".").is_ok() {
-            while slave.write(&[b'.'; 256]).is_ok() {}
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        while slave.write(&[b'.'; 256]).is_ok() {}
     }
 
     /// Reads until a text is on the screen.

@@ -215,8 +215,12 @@ fn a_terminal_that_takes_no_output_is_given_back() {
         let mut terminal = Terminal::start(top(&fake));
         terminal.wait_for("size classes");
         terminal.fill();
-        // Time to draw and block. A signal that comes earlier finds it blocked at the end.
-        thread::sleep(Duration::from_millis(500));
+        // It renews its lease at every tick until it is blocked.
+        let mut leased = 0;
+        while leased != fake.control().lease_until_ms {
+            leased = fake.control().lease_until_ms;
+            thread::sleep(Duration::from_secs(2));
+        }
         terminal.signal(libc::SIGTERM);
         assert_eq!(terminal.wait_for_end().code(), Some(128 + libc::SIGTERM));
         assert!(terminal.mode() == before, "the terminal was not given back");
