@@ -47,17 +47,16 @@ pub use leaks::leaks;
 pub use listing::{check_pattern, listing};
 #[cfg(test)]
 pub use model::Switched;
-pub use model::{Extent, Figures, Frame, Profile, Stack, Value};
-pub use output::{check_writable, write};
+pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
+pub use output::{check_writable, read, write};
 pub use session::Session;
-pub use summary::{gap, session_words};
+pub use summary::{gap, session_words, source};
 pub use tree::tree;
 
 use crate::failure::Failure;
 use files::Origin;
 use region::{Region, Sampled};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use symbols::Symbols;
 
 /// Name of the places for which the region had no room.
@@ -115,7 +114,7 @@ impl Profile {
         let sites = region.sites.iter();
         Self {
             pid,
-            program: symbols.program().map(last_part).unwrap_or_default(),
+            program: symbols::clean(base(symbols.program().unwrap_or_default())),
             rate: region.rate,
             began_ms: region.began_ms,
             ended_ms: ended_ms(region),
@@ -149,13 +148,8 @@ fn stack(site: &Sampled, symbols: &mut Symbols) -> Stack {
 
 /// The end of sampling: when it was switched off, or now if it is still on.
 fn ended_ms(region: &Region) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     match region.rate {
         0 => region.changed_ms,
-        _ => now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(0)),
+        _ => session::now_ms(),
     }
-}
-
-fn last_part(path: &str) -> String {
-    symbols::clean(path.rsplit('/').next().unwrap_or(path))
 }

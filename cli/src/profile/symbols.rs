@@ -4,7 +4,7 @@
 use super::files::Origin;
 use super::jit::Jit;
 use super::maps::{Mapped, Maps};
-use super::model::{Frame, Mapping};
+use super::model::{Frame, Mapping, base};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 use std::collections::HashMap;
@@ -150,8 +150,7 @@ impl Place<'_> {
     }
 
     fn nameless(&self, offset: u64) -> Frame {
-        let (_, name) = self.module.rsplit_once('/').unwrap_or(("", self.module));
-        self.frame(&format!("{name}+{offset:#x}"), None)
+        self.frame(&format!("{}+{offset:#x}", base(self.module)), None)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The call tree as text, like macOS' `sample`, and the functions sorted by share.
 
 use super::calls::{Name, Node, Share, Tree, functions};
-use super::model::{Frame, Profile, Value};
+use super::model::{Frame, Profile, Value, base};
 use super::summary::{amount, module, percent, phrase, source, summary};
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -116,11 +116,9 @@ fn top(
         "flat", "", "cumulative", ""
     );
     for ((function, module), share) in all.iter().filter(|(_, share)| by(share) > 0).take(TOP) {
-        let name = module.rsplit('/').next().unwrap_or_default();
-        let place = if name.is_empty() {
-            String::new()
-        } else {
-            format!("  (in {name})")
+        let place = match base(module) {
+            "" => String::new(),
+            name => format!("  (in {name})"),
         };
         let _ = writeln!(
             text,

@@ -4,6 +4,7 @@ use super::run::Session;
 use super::watched::Watched;
 use crate::attach::Region;
 use crate::failure::{Failure, shown};
+use crate::launch::named_after;
 use crate::profile::{self, Profile, Value, leaks, pprof};
 use crate::recording::Record;
 use crate::recording::format::Embedded;
@@ -46,9 +47,6 @@ pub enum ProfileFile {
 /// The least value of `--sample`.
 const FINEST: u64 = 4 << 10;
 
-/// The first bytes of a gzipped file.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-
 impl ProfileFile {
     /// Checks before the start that the file can be written and would not overwrite another kind of
     /// file.
@@ -68,7 +66,7 @@ impl ProfileFile {
             let read = open.and_then(|open| open.take(2).read_to_end(&mut start));
             read.map_err(|error| refused(&error))?;
         }
-        if !start.is_empty() && start != GZIP {
+        if !start.is_empty() && start != pprof::GZIP {
             return Err(refused(
                 &"the file exists and is no profile; it is left as it is",
             ));
@@ -109,11 +107,7 @@ impl ProfileFile {
 }
 
 fn usual_name(program: &OsStr, pid: u32) -> OsString {
-    let base = Path::new(program).file_name().unwrap_or(program);
-    let mut name = OsString::from("neap.");
-    name.push(base);
-    name.push(format!(".{pid}.pb.gz"));
-    name
+    named_after("neap.", program, &format!(".{pid}.pb.gz"))
 }
 
 impl Session {

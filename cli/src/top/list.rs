@@ -2,17 +2,20 @@
 
 use crate::attach::{Under, kernel};
 use crate::failure::Failure;
+use serde::Serialize;
 
 /// A listed process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Its PID.
     pub pid: i32,
     /// Its name.
     pub program: String,
     /// Resident bytes of the whole process.
+    #[serde(rename = "process_resident")]
     pub resident: u64,
     /// Swapped bytes of the whole process.
+    #[serde(rename = "process_swapped")]
     pub swapped: u64,
     /// Bytes committed by Neap, by the page heap's own figures.
     pub committed: u64,

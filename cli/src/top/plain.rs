@@ -1,6 +1,6 @@
 //! Lines, for a pipe or a file.
 
-use super::feed::{Feed, Look, Rates};
+use super::feed::{Feed, Look};
 use super::list::{Entry, Order, entries};
 use super::pace::{FIRST, Pace, Stop, wait};
 use crate::attach::of_whom;
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::{self, Written};
 use crate::view::{State, json};
 use neap_shared::stats::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Value, json as value};
 use std::fmt::Write as _;
 use std::time::Instant;
 
@@ -47,7 +47,7 @@ pub fn list(pace: Pace, form: Form) -> Result<Stop, Failure> {
         let entries = entries(Order::default())?;
         write(&match form {
             Form::Text => table(&entries, number),
-            Form::Json => format!("{}\n", array(&entries)),
+            Form::Json => format!("{}\n", value!(entries)),
         })
     })
 }
@@ -146,23 +146,8 @@ pub fn count(number: f64) -> String {
 
 fn object(look: &Look) -> Value {
     let mut object = json::object(&look.view);
-    object["rates"] = rates(&look.rates);
+    object["rates"] = value!(look.rates);
     object
-}
-
-/// Per second.
-fn rates(rates: &Rates) -> Value {
-    json!({
-        "minor_faults": rates.minor_faults,
-        "major_faults": rates.major_faults,
-        "purges": rates.purges,
-        "purged": rates.purged_bytes,
-        "zeroed": rates.zeroed,
-        "zero_spared": rates.zero_spared,
-        "refills": rates.refills,
-        "flushes": rates.flushes,
-        "allocations": rates.allocations,
-    })
 }
 
 fn table(entries: &[Entry], number: u64) -> String {
@@ -195,21 +180,6 @@ fn table(entries: &[Entry], number: u64) -> String {
         );
     }
     out
-}
-
-fn array(entries: &[Entry]) -> Value {
-    let entry = |entry: &Entry| {
-        json!({
-            "pid": entry.pid,
-            "program": entry.program,
-            "process_resident": entry.resident,
-            "process_swapped": entry.swapped,
-            "committed": entry.committed,
-            "free_dirty": entry.free_dirty,
-            "purged": entry.purged,
-        })
-    };
-    entries.iter().map(entry).collect()
 }
 
 #[cfg(test)]

@@ -9,8 +9,6 @@ use crate::progress::Talk;
 use crate::recording;
 use clap::ArgMatches;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 /// Gathers the profile and prints or writes it.
@@ -125,10 +123,7 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
             shown(path)
         )));
     }
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MOST).read_to_end(&mut bytes))
-        .map_err(|error| Failure::own(format!("cannot read {}: {error}", shown(path))))?;
+    let bytes = profile::read(path, MOST)?;
     if bytes.starts_with(recording::START) {
         return Err(Failure::own(format!(
             "{} is a recording of `neap run --record`: use `neap report {0}`",
@@ -149,10 +144,9 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
 /// Whether the bytes of a file were never a profile, rather than a damaged one: they begin neither
 /// as a compressed file nor with a profile's first field nor as a region, and are no message.
 fn is_alien(bytes: &[u8]) -> bool {
-    const GZIP: &[u8] = &[0x1f, 0x8b];
     const FIRST_FIELD: &[u8] = &[0x0a];
     let region = neap_shared::sites::MAGIC.to_le_bytes();
-    let starts = [GZIP, FIRST_FIELD, &region];
+    let starts = [&pprof::GZIP[..], FIRST_FIELD, &region];
     let begins_well = starts.iter().any(|start| bytes.starts_with(start));
     let is_too_long = bytes.len() > pprof::MOST;
     !begins_well && !is_too_long && !pprof::is_message(bytes)

@@ -2,7 +2,7 @@
 
 use super::arguments::{file, format, program};
 use crate::failure::{Failure, Outcome};
-use crate::launch::{Program, prepare};
+use crate::launch::{Program, named_after, prepare};
 use crate::output::print;
 use crate::profile;
 use crate::progress::Talk;
@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use std::env;
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process;
 use std::time::Duration;
 
@@ -70,11 +70,7 @@ const NOTHING_ELSE: Outputs = Outputs {
 };
 
 fn default_name(program: &Program, pid: u32) -> PathBuf {
-    let base = Path::new(program.name()).file_name();
-    let mut name = OsString::from("neap.");
-    name.push(base.unwrap_or_default());
-    name.push(format!(".{pid}.html"));
-    PathBuf::from(name)
+    named_after("neap.", program.name(), &format!(".{pid}.html")).into()
 }
 
 fn deliver(matches: &ArgMatches, report: &Report, otherwise: PathBuf) -> Result<(), Failure> {

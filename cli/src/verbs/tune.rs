@@ -9,7 +9,7 @@ use crate::attach::Board;
 use crate::attach::monitor::{Inbox, Monitor, What};
 use crate::classes::{self, Comparison, Histogram};
 use crate::failure::{Failure, Outcome, say, shown};
-use crate::launch::{prepare, set_variables};
+use crate::launch::{named_after, prepare, set_variables};
 use crate::output::print;
 use crate::profile;
 use crate::progress::Talk;
@@ -83,12 +83,7 @@ fn check_usual(program: &str) -> Result<(), Failure> {
 }
 
 fn default_file(program: &str) -> PathBuf {
-    let base = Path::new(program)
-        .file_name()
-        .unwrap_or(OsStr::new("program"));
-    let mut name = base.to_owned();
-    name.push(".classes");
-    PathBuf::from(name)
+    named_after("", OsStr::new(program), ".classes").into()
 }
 
 fn tell(
