@@ -326,7 +326,7 @@ fn millis(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
     use bytemuck::bytes_of;
     use neap_shared::board::{FIGURES_AT, SERVED_AT};
 

@@ -186,7 +186,7 @@ fn absent(process: &Process, fault: Option<Fault>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
     use bytemuck::{Zeroable, bytes_of};
 
     fn refusal(forged: &Forged) -> String {

@@ -170,7 +170,7 @@ fn memory_mount() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
 
     fn own() -> Process {
         Process::open(std::process::id().cast_signed()).unwrap()

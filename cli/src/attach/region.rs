@@ -113,7 +113,7 @@ fn head(reach: &Reach) -> Result<Head, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
 
     #[test]
     fn as_much_is_read_as_there_is() {

@@ -41,7 +41,7 @@ mod tree;
 mod uncertainty;
 
 pub use collapsed::{collapsed, flamegraph};
-pub use gather::{Wish, gather, rate_in_force};
+pub use gather::{Waiter, Wish, gather};
 pub use json::json;
 pub use leaks::leaks;
 pub use listing::{check_pattern, listing};
@@ -49,7 +49,6 @@ pub use listing::{check_pattern, listing};
 pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
 pub use output::{check_writable, read, write};
-pub use session::Session;
 pub use summary::{gap, session_words, source};
 pub use tree::tree;
 

@@ -4,10 +4,9 @@ use super::canvas::{
     Align, Area, BOLD, CYAN, Canvas, Column, DIM, GREEN, PLAIN, REVERSED, Row, YELLOW,
 };
 use super::feed::{Look, Rates};
-use super::list::Entry;
+use super::list::{Entry, none};
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
-use crate::attach::of_whom;
 use crate::failure::shown;
 use crate::table::folded;
 use crate::view::text::difference;
@@ -86,10 +85,7 @@ fn processes(canvas: &mut Canvas, area: Area, list: &List) {
         })
     };
     let text = match list.entries.len() {
-        0 => format!(
-            "no process{} runs under Neap: start one with neap run",
-            of_whom()
-        ),
+        0 => none(),
         1 => "1 process under Neap".to_owned(),
         number => format!("{number} processes under Neap, by {}", list.order.word()),
     };
@@ -338,7 +334,7 @@ fn classes(canvas: &mut Canvas, area: Area, one: &One, snapshot: &Snapshot) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
     use crate::top::{Feed, Pace};
     use crate::view::tests::{any_view, view_at_rest};
     use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! The processes under Neap.
 
-use crate::attach::{Under, kernel};
+use crate::attach::{Under, kernel, of_whom};
 use crate::failure::Failure;
 use serde::Serialize;
 
@@ -68,6 +68,12 @@ impl Order {
             Order::Pid => entries.sort_by_key(|entry| entry.pid),
         }
     }
+}
+
+/// What stands in place of an empty list.
+pub fn none() -> String {
+    let whom = of_whom();
+    format!("no process{whom} runs under Neap: start one with neap run")
 }
 
 /// All processes of the user, or of all users for root.

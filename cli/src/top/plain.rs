@@ -1,9 +1,8 @@
 //! Lines, for a pipe or a file.
 
 use super::feed::{Feed, Look};
-use super::list::{Entry, Order, entries};
+use super::list::{Entry, Order, entries, none};
 use super::pace::{FIRST, Pace, Stop, wait};
-use crate::attach::of_whom;
 use crate::failure::Failure;
 use crate::output::{self, Written};
 use crate::view::{State, json};
@@ -174,10 +173,7 @@ fn table(entries: &[Entry], number: u64) -> String {
         );
     }
     if entries.is_empty() {
-        out += &format!(
-            "no process{} runs under Neap: start one with neap run\n",
-            of_whom()
-        );
+        out += &(none() + "\n");
     }
     out
 }

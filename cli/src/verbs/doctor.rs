@@ -13,6 +13,7 @@ use neap_shared::control;
 use serde_json::{Value, json};
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
@@ -94,16 +95,12 @@ fn library_findings() -> Vec<Finding> {
 }
 
 fn malloc(library: &Path) -> Finding {
-    let state = match defines(library, "malloc") {
-        Ok(true) => State::Ok(String::new()),
-        Ok(false) => State::Absent("not exported".to_owned()),
-        Err(error) => State::Absent(error.to_string()),
-    };
-    Finding::new(
-        "malloc",
-        state,
-        "what it puts in the place of the C library's",
-    )
+    let meaning = "what it puts in the place of the C library's";
+    let defined = defines(library, "malloc").and_then(|is_defined| match is_defined {
+        true => Ok(()),
+        false => Err(io::Error::other("not exported")),
+    });
+    Finding::tried("malloc", defined, meaning, meaning)
 }
 
 /// The `NEAP_*` variables that are set, which programs under Neap will read.

@@ -4,7 +4,7 @@ use super::arguments;
 use crate::attach::Target;
 use crate::failure::{Failure, Outcome, shown};
 use crate::output::print;
-use crate::profile::{self, Profile, Value, Wish, pprof};
+use crate::profile::{self, Profile, Value, Waiter, Wish, pprof};
 use crate::progress::Talk;
 use crate::recording;
 use clap::ArgMatches;
@@ -108,7 +108,7 @@ fn process(target: &Target, matches: &ArgMatches) -> Result<Profile, Failure> {
     let wish = Wish {
         time: matches.get_one("for").copied(),
         rate: matches.get_one("sample").copied(),
-        talk: Talk::of(matches),
+        waiter: Waiter::Person(Talk::of(matches)),
     };
     profile::gather(target, wish)
 }

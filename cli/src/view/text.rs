@@ -4,7 +4,7 @@ use super::{State, View, live, slices, total, used};
 use crate::classes::waste;
 use anstyle::{AnsiColor, Style};
 use neap_shared::stats::{Bytes, LedgerText, Row, Snapshot, SpanFigures, USE_NAMES, Zeros, ending};
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// Width of the column of names.
 const NAME: usize = 14;
@@ -162,28 +162,20 @@ fn micros(ns: u64) -> u64 {
 }
 
 fn spans(spans: &[SpanFigures]) -> String {
-    let mut out = heading("spans", "number       bytes");
+    let mut out = heading("spans", &["number", "bytes"]);
     for (name, figure) in USE_NAMES.iter().zip(spans) {
-        let bytes = Bytes(slices(figure.slices));
-        let _ = writeln!(out, "    {name:<NAME$} {:>11} {bytes:>11}", figure.spans);
+        out += &row(name, &[&figure.spans, &Bytes(slices(figure.slices))]);
     }
     out
 }
 
 fn classes(figures: &Snapshot) -> String {
-    let columns = format!(
-        "{:>11} {:>11} {:>11} {:>11} {:>11}",
-        "slabs", "live", "free", "cached", "bytes live"
-    );
-    let mut out = heading("class", columns.trim_start());
+    let mut out = heading("class", &["slabs", "live", "free", "cached", "bytes live"]);
     for class in used(figures).filter(|class| class.blocks > 0) {
         let live = live(class);
         let bytes = Bytes(live.saturating_mul(class.bytes));
-        let _ = writeln!(
-            out,
-            "    {:<NAME$} {:>11} {live:>11} {:>11} {:>11} {bytes:>11}",
-            class.bytes, class.slabs, class.free, class.cached
-        );
+        let counts: [&dyn Display; 5] = [&class.slabs, &live, &class.free, &class.cached, &bytes];
+        out += &row(&class.bytes, &counts);
     }
     out
 }
@@ -195,30 +187,26 @@ fn waste(figures: &Snapshot) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let columns = format!(
-        "{:>11} {:>11} {:>11} {:>11} {:>11}",
-        "allocated", "asked for", "usable", "waste", "of all waste"
-    );
-    let mut out = heading("class", columns.trim_start());
-    for row in &rows {
-        let [asked, usable, lost] = [row.requested, row.usable, row.waste].map(Bytes);
-        let _ = writeln!(
-            out,
-            "    {:<NAME$} {:>11} {asked:>11} {usable:>11} {lost:>11} {:>10.1} %",
-            row.class,
-            row.allocations,
-            row.share * 100.0
-        );
+    let columns = ["allocated", "asked for", "usable", "waste", "of all waste"];
+    let mut out = heading("class", &columns);
+    for line in &rows {
+        let [asked, usable, lost] = [line.requested, line.usable, line.waste].map(Bytes);
+        let share = format!("{:>10.1} %", line.share * 100.0);
+        let cells: [&dyn Display; 5] = [&line.allocations, &asked, &usable, &lost, &share];
+        out += &row(&line.class, &cells);
     }
     out
 }
 
-/// `columns` begins with the end of the first column's name.
-fn heading(name: &str, columns: &str) -> String {
+fn heading(name: &str, columns: &[&str]) -> String {
     let bold = Style::new().bold();
-    let first = columns.split(' ').next().unwrap_or_default();
-    let rest = &columns[first.len()..];
-    format!("\n    {bold}{name:<NAME$} {first:>11}{rest}{bold:#}\n")
+    let columns: String = (columns.iter().map(|name| format!(" {name:>FIGURE$}"))).collect();
+    format!("\n    {bold}{name:<NAME$}{columns}{bold:#}\n")
+}
+
+fn row(name: &dyn Display, cells: &[&dyn Display]) -> String {
+    let cells: String = (cells.iter().map(|cell| format!(" {cell:>FIGURE$}"))).collect();
+    format!("    {name:<NAME$}{cells}\n")
 }
 
 fn pending(view: &View, advice: &str) -> String {

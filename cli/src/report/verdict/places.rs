@@ -3,6 +3,7 @@
 use super::finding::{FLOOR, Finding, percent, share, stands_out, stands_out_in_small};
 use super::growth::Growth;
 use crate::profile::{Extent, Figures, Profile};
+use crate::report::date::seconds;
 use crate::report::sites::{Site, sites};
 use crate::report::subject::Subject;
 use neap_shared::stats::Bytes;
@@ -63,11 +64,7 @@ fn at_peak(subject: &Subject) -> Vec<Finding> {
     };
     let whole = profile.total().live_bytes;
     largest(&sites(profile), |site| {
-        let Figures {
-            live_bytes,
-            live_objects,
-            ..
-        } = site.figures;
+        let (live_bytes, live_objects) = (site.figures.live_bytes, site.figures.live_objects);
         stands_out(live_bytes, whole, 0.25).then(|| Finding {
             kind: "peak",
             bytes: live_bytes,
@@ -81,9 +78,9 @@ fn at_peak(subject: &Subject) -> Vec<Finding> {
                 site.name()
             ),
             detail: format!(
-                "{live_objects} objects, {:.1} s after the start; by the end they were freed, or \
+                "{live_objects} objects, {} after the start; by the end they were freed, or \
                  most were.{}",
-                *peak_ms as f64 / 1e3,
+                seconds(*peak_ms),
                 path(site)
             ),
             remedy: "This is what decides how much memory the program needs: work in smaller \
@@ -250,12 +247,8 @@ fn sizes(figures: &Figures) -> String {
 
 /// Blocks that are large individually.
 fn large(site: &Site, (held, of): (u64, &'static str), subject: &Subject) -> Option<Finding> {
-    let Figures {
-        alloc_bytes,
-        alloc_objects,
-        ..
-    } = site.figures;
-    let mean = alloc_bytes / alloc_objects.max(1);
+    let alloc_objects = site.figures.alloc_objects;
+    let mean = site.figures.alloc_bytes / alloc_objects.max(1);
     stands_out(mean, held, 0.10).then(|| {
         let untouched = untouched(subject, mean);
         Finding {
