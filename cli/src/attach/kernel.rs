@@ -86,7 +86,7 @@ fn parse(text: &str, arenas: &[Range<u64>]) -> KernelView {
 }
 
 /// `Rss:                 128 kB`, in bytes.
-fn field(line: &str, name: &str) -> Option<u64> {
+pub fn field(line: &str, name: &str) -> Option<u64> {
     let kib: u64 = line
         .strip_prefix(name)?
         .trim()

@@ -1,7 +1,7 @@
 //! The sizes that a program requested, in the steps in which the library counts them.
 
 use crate::failure::{Failure, shown};
-use crate::profile;
+use crate::files;
 use neap_shared::board::{SIZE_STEP, SIZES, SizeFigure};
 use std::fmt::Write;
 use std::path::Path;
@@ -81,7 +81,7 @@ impl Histogram {
     ///
     /// The file cannot be read, or is malformed.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let text = String::from_utf8(profile::read(path, MOST_BYTES + 1)?).ok();
+        let text = String::from_utf8(files::read(path, MOST_BYTES + 1)?).ok();
         text.as_deref()
             .ok_or_else(|| "it is no text".to_owned())
             .and_then(Self::parse)

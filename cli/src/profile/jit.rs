@@ -1,7 +1,7 @@
 //! Names machine code without a file, from `/tmp/perf-PID.map`. Runtimes with a JIT compiler write
 //! that file (Node with `--perf-basic-prof`, Java with an agent, CPython from 3.12 with `-X perf`).
 
-use super::output::read;
+use crate::files::read;
 use std::path::Path;
 
 /// Pieces of code, sorted by address.

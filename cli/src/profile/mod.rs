@@ -15,7 +15,6 @@
 //! | `uncertainty` | how far sampled figures may be off |
 //! | `gather` | the profile of a running process |
 //! | `session` | the samples of a limited time, of a process that samples for longer |
-//! | `output` | writes files completely or not at all |
 
 mod calls;
 mod collapsed;
@@ -28,7 +27,6 @@ mod leaks;
 mod listing;
 mod maps;
 mod model;
-mod output;
 mod plumbing;
 pub mod pprof;
 mod region;
@@ -48,7 +46,6 @@ pub use listing::{check_pattern, listing};
 #[cfg(test)]
 pub use model::Switched;
 pub use model::{Extent, Figures, Frame, Profile, Stack, Value, base};
-pub use output::{check_writable, read, write};
 pub use summary::{gap, session_words, source};
 pub use tree::tree;
 

@@ -154,19 +154,10 @@ impl Place<'_> {
     }
 }
 
-/// Removes control characters from a name. Names come from untrusted files and processes, and must
-/// not control a terminal.
+/// A name of bounded length without control characters.
 pub fn clean(name: &str) -> String {
-    name.chars()
-        .take(LONGEST_NAME)
-        .map(|letter| {
-            if letter.is_control() {
-                '\u{fffd}'
-            } else {
-                letter
-            }
-        })
-        .collect()
+    let name: String = name.chars().take(LONGEST_NAME).collect();
+    name.replace(char::is_control, "\u{fffd}")
 }
 
 fn build_id(file: &PathBuf) -> String {

@@ -1,13 +1,13 @@
 //! The input of a report.
 
 use crate::failure::{Failure, shown};
-use crate::profile::{self, Extent, Profile, gap, pprof};
+use crate::files;
+use crate::profile::{Extent, Profile, gap, pprof};
 use crate::recording::format::Embedded;
 use crate::recording::{self, Recording};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::fs::File;
-use std::io::Read;
+use std::fs;
 use std::path::Path;
 
 /// A recording, profiles, or both.
@@ -87,7 +87,7 @@ fn decoded(base64: &str) -> Result<Profile, Failure> {
 }
 
 fn of_profile(file: &Path) -> Result<Material, Failure> {
-    let profile = pprof::decode(&profile::read(file, LARGEST)?)
+    let profile = pprof::decode(&files::read(file, LARGEST)?)
         .map_err(|failure| Failure::own(format!("{}: {failure}", shown(file))))?;
     Ok(Material {
         notes: session_note(&profile)
@@ -112,21 +112,11 @@ fn session_note(profile: &Profile) -> Option<String> {
 }
 
 fn start(file: &Path) -> Result<[u8; 2], Failure> {
-    let mut start = [0; 2];
-    let open = File::open(file).map_err(|error| unreadable(file, &error))?;
-    let about = open.metadata().map_err(|error| unreadable(file, &error))?;
-    if !about.is_file() {
+    let is_special = fs::metadata(file).is_ok_and(|found| !found.is_file());
+    if is_special {
         return Err(Failure::own(format!("{} is no ordinary file", shown(file))));
     }
-    let read = open.take(2).read(&mut start);
-    match read.map_err(|error| unreadable(file, &error))? {
-        2 => Ok(start),
-        _ => Ok([0; 2]),
-    }
-}
-
-fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
-    Failure::own(format!("cannot read {}: {error}", shown(file)))
+    Ok(files::read(file, 2)?.try_into().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use super::run::Session;
 use super::watched::Watched;
 use crate::attach::Region;
 use crate::failure::{Failure, shown};
+use crate::files;
 use crate::launch::named_after;
-use crate::profile::{self, Profile, Value, leaks, pprof};
+use crate::profile::{Profile, Value, leaks, pprof};
 use crate::recording::Record;
 use crate::recording::format::Embedded;
 use crate::supervise::Ending;
@@ -59,7 +60,7 @@ impl ProfileFile {
             let file = shown(file);
             Failure::own(format!("cannot write the profile to {file}: {what}"))
         };
-        profile::check_writable(file)?;
+        files::check_writable(file)?;
         let mut start = Vec::new();
         let is_file = file.is_file();
         if let Some(open) = is_file.then(|| fs::File::open(file)) {
@@ -90,7 +91,7 @@ impl ProfileFile {
         })?;
         // The program's PID is unknown yet; this process's is as long.
         let file = here.join(usual_name(program, std::process::id()));
-        profile::check_writable(&file).map_err(|failure| {
+        files::check_writable(&file).map_err(|failure| {
             Failure::own(format!(
                 "{failure}; name a file elsewhere with --profile=FILE"
             ))
@@ -216,7 +217,7 @@ impl Session {
                 0 => file.to_owned(),
                 _ => beside(file, profile.pid, &profiles[..index]),
             };
-            match profile::write(&name, &pprof::encode(profile)) {
+            match files::write(&name, &pprof::encode(profile)) {
                 Ok(()) => self.tell_profile(&name, profile),
                 Err(failure) => crate::failure::say(&format!(
                     "the profile of process {} is lost: {failure}",

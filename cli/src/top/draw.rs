@@ -4,10 +4,9 @@ use super::canvas::{
     Align, Area, BOLD, CYAN, Canvas, Column, DIM, GREEN, PLAIN, REVERSED, Row, YELLOW,
 };
 use super::feed::{Look, Rates};
-use super::list::{Entry, none};
+use super::list::{Entry, HEADS, none};
 use super::plain::count;
 use super::state::{List, One, Page, State, bytes};
-use crate::failure::shown;
 use crate::table::folded;
 use crate::view::text::difference;
 use crate::view::{self, hint, live, slices, total};
@@ -62,27 +61,12 @@ fn figures<const N: usize>(
 
 fn processes(canvas: &mut Canvas, area: Area, list: &List) {
     let row = |(index, entry): (usize, &Entry)| {
-        let figures = [
-            entry.resident,
-            entry.committed,
-            entry.free_dirty,
-            entry.purged,
-        ];
-        let [resident, committed, free, purged] = figures.map(|figure| Bytes(figure).to_string());
-        let name = format!("  {}", shown(&entry.program));
-        let row = Row::new([
-            entry.pid.to_string(),
-            resident,
-            committed,
-            free,
-            purged,
-            name,
-        ]);
-        row.styled(if index == list.chosen {
+        let style = if index == list.chosen {
             REVERSED
         } else {
             PLAIN
-        })
+        };
+        Row::new(entry.cells()).styled(style)
     };
     let text = match list.entries.len() {
         0 => none(),
@@ -96,15 +80,7 @@ fn processes(canvas: &mut Canvas, area: Area, list: &List) {
     let rows = list.entries.iter().enumerate().skip(skipped).map(row);
     let columns = [8, 11, 11, 11, 11].map(|width| (width, Align::Right));
     let columns: Vec<Column> = columns.into_iter().chain([REST]).collect();
-    let names = [
-        "PID",
-        "resident",
-        "committed",
-        "free",
-        "purged",
-        "  program",
-    ];
-    figures(canvas, area, &columns, names, rows);
+    figures(canvas, area, &columns, HEADS, rows);
 }
 
 fn process(canvas: &mut Canvas, area: Area, one: &One) {

@@ -2,6 +2,8 @@
 
 use crate::attach::{Under, kernel, of_whom};
 use crate::failure::Failure;
+use crate::failure::shown;
+use neap_shared::stats::Bytes;
 use serde::Serialize;
 
 /// A listed process.
@@ -23,6 +25,33 @@ pub struct Entry {
     pub free_dirty: u64,
     /// Bytes given back to the kernel so far.
     pub purged: u64,
+}
+
+/// The list's columns.
+pub const HEADS: [&str; 6] = [
+    "PID",
+    "resident",
+    "committed",
+    "free",
+    "purged",
+    "  program",
+];
+
+impl Entry {
+    /// The text of each column.
+    pub fn cells(&self) -> [String; 6] {
+        let figures = [self.resident, self.committed, self.free_dirty, self.purged];
+        let [resident, committed, free, purged] = figures.map(|bytes| Bytes(bytes).to_string());
+        let program = format!("  {}", shown(&self.program));
+        [
+            self.pid.to_string(),
+            resident,
+            committed,
+            free,
+            purged,
+            program,
+        ]
+    }
 }
 
 /// The order of the list.

@@ -1,14 +1,14 @@
 //! Lines, for a pipe or a file.
 
 use super::feed::{Feed, Look};
-use super::list::{Entry, Order, entries, none};
+use super::list::{Entry, HEADS, Order, entries, none};
 use super::pace::{FIRST, Pace, Stop, wait};
 use crate::failure::Failure;
 use crate::output::{self, Written};
 use crate::view::{State, json};
 use neap_shared::stats::Bytes;
 use serde_json::{Value, json as value};
-use std::fmt::Write as _;
+use std::iter;
 use std::time::Instant;
 
 /// Lines between two headings.
@@ -154,23 +154,11 @@ fn table(entries: &[Entry], number: u64) -> String {
     if number > 0 {
         out.push('\n');
     }
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        out,
-        "{:>8} {:>11} {:>11} {:>11} {:>11}  program",
-        "PID", "resident", "committed", "free", "purged"
-    );
-    for entry in entries {
-        let _ = writeln!(
-            out,
-            "{:>8} {:>11} {:>11} {:>11} {:>11}  {}",
-            entry.pid,
-            Bytes(entry.resident),
-            Bytes(entry.committed),
-            Bytes(entry.free_dirty),
-            Bytes(entry.purged),
-            crate::failure::shown(&entry.program)
-        );
+    let heads = HEADS.map(str::to_owned);
+    let cells = entries.iter().map(Entry::cells);
+    for [pid, resident, committed, free, purged, program] in iter::once(heads).chain(cells) {
+        let figures = format!("{resident:>11} {committed:>11} {free:>11} {purged:>11}");
+        out += &format!("{pid:>8} {figures}{program}\n");
     }
     if entries.is_empty() {
         out += &(none() + "\n");

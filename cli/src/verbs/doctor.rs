@@ -126,24 +126,6 @@ fn variable(name: &OsStr, value: &OsStr) -> Finding {
     }
 }
 
-/// How a chain ends.
-#[derive(Clone, Copy, Debug)]
-enum Ending {
-    Judged,
-    Refused,
-    Unreadable,
-}
-
-impl Ending {
-    fn of(end: &Result<End, Obstacle>) -> Self {
-        match end {
-            Ok(End::Program | End::OpaqueEnv) => Self::Judged,
-            Ok(End::Unreadable) => Self::Unreadable,
-            Err(_) => Self::Refused,
-        }
-    }
-}
-
 /// The findings about one program.
 struct Verdict {
     files: Vec<Finding>,
@@ -155,10 +137,9 @@ impl Verdict {
         let library = library::find()?;
         let preload = library::preload(&library)?;
         let Chain { links, end } = follow(words, &library::headers(&library)?);
-        let ending = Ending::of(&end);
         let mut verdict = Self {
             files: Vec::new(),
-            obstacle: end.err().map(|found| found.to_string()),
+            obstacle: end.as_ref().err().map(Obstacle::to_string),
         };
         let (last, links) = links
             .split_last()
@@ -166,14 +147,16 @@ impl Verdict {
         for link in links {
             verdict.examine(link, &library, &preload);
         }
-        match (last, ending) {
-            (Some(link), Ending::Judged) => verdict.examine(link, &library, &preload),
-            (Some(link), Ending::Refused) => verdict.note(
+        match (last, &end) {
+            (Some(link), Ok(End::Program | End::OpaqueEnv)) => {
+                verdict.examine(link, &library, &preload)
+            }
+            (Some(link), Err(_)) => verdict.note(
                 link,
                 State::Absent,
                 "see below; judged by its headers, not started",
             ),
-            (Some(link), Ending::Unreadable) => verdict.note(
+            (Some(link), Ok(End::Unreadable)) => verdict.note(
                 link,
                 State::Is,
                 "may be executed but not read, so it was not judged",

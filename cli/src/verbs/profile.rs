@@ -3,6 +3,7 @@
 use super::arguments;
 use crate::attach::Target;
 use crate::failure::{Failure, Outcome, shown};
+use crate::files;
 use crate::output::print;
 use crate::profile::{self, Profile, Value, Waiter, Wish, pprof};
 use crate::progress::Talk;
@@ -25,7 +26,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let profile = source(matches)?;
     let bytes = form.bytes(&profile, value)?;
     match file {
-        Some(file) => profile::write(&file, &bytes).map(|()| 0),
+        Some(file) => files::write(&file, &bytes).map(|()| 0),
         None => print(&String::from_utf8_lossy(&bytes)),
     }
 }
@@ -65,7 +66,7 @@ impl<'a> Form<'a> {
             (Self::List(pattern), _) => profile::check_pattern(pattern),
             _ => Ok(()),
         }?;
-        file.map_or(Ok(()), profile::check_writable)
+        file.map_or(Ok(()), files::check_writable)
     }
 
     fn bytes(&self, profile: &Profile, value: Value) -> Result<Vec<u8>, Failure> {
@@ -123,7 +124,7 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
             shown(path)
         )));
     }
-    let bytes = profile::read(path, MOST)?;
+    let bytes = files::read(path, MOST)?;
     if bytes.starts_with(recording::START) {
         return Err(Failure::own(format!(
             "{} is a recording of `neap run --record`: use `neap report {0}`",

@@ -92,49 +92,36 @@ pub fn difference(one: u64, other: u64) -> String {
 /// Figures that are part of no sum.
 fn memo(figures: &Snapshot, view: &View) -> String {
     let stacks = &figures.stacks;
-    let lines = [
-        (
-            "zeroing",
-            format!(
-                "{} written, {} saved, {} given back to the kernel instead",
-                Bytes(figures.zeroed),
-                Bytes(figures.zero_spared),
-                Bytes(figures.zero_purged)
-            ),
-        ),
-        (
-            "faults",
-            format!(
-                "{} minor, {} major",
-                figures.minor_faults, figures.major_faults
-            ),
-        ),
-        (
-            "purges",
-            format!("{}, {} in all", figures.purges, Bytes(figures.purged_bytes)),
-        ),
-        ("threads", magazines(figures)),
-        (
-            "stacks",
-            format!(
-                "{} used, {} parked, {} free",
-                stacks.used, stacks.parked, stacks.free
-            ),
-        ),
-        (
-            "address space",
-            format!(
-                "{} reserved, {} committed",
-                Bytes(figures.reserved),
-                Bytes(figures.committed)
-            ),
-        ),
-        ("figures", cost(figures, view)),
-    ];
+    let [zeroed, spared, returned, purged, reserved, committed] = [
+        figures.zeroed,
+        figures.zero_spared,
+        figures.zero_purged,
+        figures.purged_bytes,
+        figures.reserved,
+        figures.committed,
+    ]
+    .map(Bytes);
+    let (minor, major, purges) = (figures.minor_faults, figures.major_faults, figures.purges);
+    let (used, parked, free) = (stacks.used, stacks.parked, stacks.free);
     let mut out = String::from("\n");
-    for (name, text) in lines {
-        let _ = writeln!(out, "    {name:<NAME$} {text}");
-    }
+    let mut line = |name: &str, text: String| out += &format!("    {name:<NAME$} {text}\n");
+    let back = "given back to the kernel instead";
+    line(
+        "zeroing",
+        format!("{zeroed} written, {spared} saved, {returned} {back}"),
+    );
+    line("faults", format!("{minor} minor, {major} major"));
+    line("purges", format!("{purges}, {purged} in all"));
+    line("threads", magazines(figures));
+    line(
+        "stacks",
+        format!("{used} used, {parked} parked, {free} free"),
+    );
+    line(
+        "address space",
+        format!("{reserved} reserved, {committed} committed"),
+    );
+    line("figures", cost(figures, view));
     out
 }
 

@@ -92,7 +92,7 @@ pub fn render(
         counters: counters(&history),
         stacks: stacks(&history),
         processes: process_rows(material),
-        options: head.map_or_else(Vec::new, options),
+        options: head.map_or_else(Vec::new, |head| head.options.clone().into_iter().collect()),
         machine: head.map_or_else(Vec::new, machine),
     };
     page.render()
@@ -151,13 +151,6 @@ fn about(head: Option<&Head>, subject: &Subject) -> Vec<(&'static str, String)> 
         about.push(("sampled", rate));
     }
     about
-}
-
-fn options(head: &Head) -> Vec<(String, String)> {
-    let pairs = head.options.iter();
-    pairs
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
 }
 
 fn machine(head: &Head) -> Vec<(&'static str, String)> {
