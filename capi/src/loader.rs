@@ -76,13 +76,3 @@ unsafe extern "C" fn look_at<const N: usize>(
     }
     0
 }
-
-/// The start of the loaded object that `address` lies in; null if in none.
-pub(crate) fn image(address: NonNull<c_void>) -> *mut c_void {
-    // SAFETY: all zeros is a valid Dl_info, and dladdr takes every address.
-    unsafe {
-        let mut info: libc::Dl_info = core::mem::zeroed();
-        libc::dladdr(address.as_ptr(), &mut info);
-        info.dli_fbase
-    }
-}

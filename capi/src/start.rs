@@ -1,5 +1,6 @@
 //! The constructor.
 
+use crate::cxx::replaced;
 use crate::{alone, copies, loader, options, streams, watch};
 use core::ffi::{c_char, c_int};
 use neap_heap::init;
@@ -26,7 +27,9 @@ unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *
     // SAFETY: as above.
     unsafe { options::read(envp) };
     init::open();
-    start::enable(&loader::objects_of(unsafe_callers()));
+    let objects = loader::objects_of(unsafe_callers());
+    replaced::begin(&objects[0]);
+    start::enable(&objects);
     init::start_eagerly();
 }
 

@@ -1,6 +1,6 @@
 //! Changing a block's size.
 
-use crate::base::units::slices_for;
+use crate::base::units::{SLICE_BYTES, slices_for};
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
@@ -205,6 +205,7 @@ unsafe fn resize_in_place(
             HEAP.pages
                 .shrink_in_place(base, needed, wanted, Dirty::Prefix(held))
         };
+        HEAP.tide.note_freed((slices - needed) * SLICE_BYTES);
         return true;
     }
     // SAFETY: the caller's promise.

@@ -10,7 +10,7 @@
 
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};
-use core::mem::transmute;
+use core::mem::{offset_of, transmute};
 use neap_heap::base::sync::{AtomicPtr, Ordering};
 use neap_heap::fork::{self, Copier};
 use neap_heap::init;
@@ -54,6 +54,9 @@ pub(crate) fn begin() {
         SYSCALL.store(next.get(), Ordering::Relaxed);
     }
 }
+
+/// Bytes of the first `clone_args` (Linux 5.3). A caller may pass any size from here on.
+const CLONE_ARGS_SIZE: c_long = 64;
 
 /// Flags of a copy that shares the caller's memory, or whose thread is not the caller's copy to the
 /// C library.
@@ -191,10 +194,17 @@ unsafe extern "C" fn seen(
 unsafe fn copies(number: c_long, a: c_long, b: c_long) -> bool {
     let [flags, stack] = match number {
         libc::SYS_clone => [a as u64, b as u64],
-        libc::SYS_clone3 if b as usize >= size_of::<libc::clone_args>() && a != 0 => {
-            // SAFETY: the caller hands over the kernel's structure, as large as it says.
-            let arguments = unsafe { (a as *const libc::clone_args).read_unaligned() };
-            [arguments.flags, arguments.stack]
+        libc::SYS_clone3 if b >= CLONE_ARGS_SIZE && a != 0 => {
+            let word = |at: usize| {
+                // SAFETY: the caller hands over the kernel's structure, as large as it says, and
+                // both fields are among its oldest.
+                unsafe { (a as *const u8).add(at).cast::<u64>().read_unaligned() }
+            };
+            let at = [
+                offset_of!(libc::clone_args, flags),
+                offset_of!(libc::clone_args, stack),
+            ];
+            at.map(word)
         }
         _ => return machine::is_fork(number),
     };

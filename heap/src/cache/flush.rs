@@ -355,6 +355,7 @@ pub unsafe fn give_one(heap: &'static Heap, address: usize) {
         word,
         bits,
     };
+    heap.tide.note_freed(class.bytes());
     give(freed, Origin::blocks(heap, Age::New));
 }
 
