@@ -82,7 +82,8 @@ pub fn described(frame: &Frame) -> String {
 }
 
 fn tops(profile: &Profile, value: Value) -> String {
-    const ORDERS: [(&str, fn(&Share) -> u64); 2] = [
+    type Part = fn(&Share) -> u64;
+    const ORDERS: [(&str, Part); 2] = [
         ("By what a function allocates itself", |share| share.flat),
         ("By what a function and those it calls allocate", |share| {
             share.cumulative
