@@ -1,4 +1,4 @@
-//! Bounds on what the heap holds, who purges, and where huge pages are.
+//! Bounds on what the heap holds, which thread purges, and where huge pages are.
 
 use super::{heap, large};
 use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -37,7 +37,7 @@ fn over_the_hard_limit_nothing_is_had() {
     heap.limits().set_hard(MIB);
     let spans: Vec<_> = core::iter::from_fn(|| large(&heap, 4)).collect();
     assert_eq!(spans.len(), 4);
-    // A stack counts as what it most likely touches.
+    // A stack counts as the bytes that it most likely touches.
     assert!(heap.alloc(1, 1, Use::Stack, SLICE_BYTES).is_none());
     free(&heap, spans[0], Dirty::All);
     assert!(heap.alloc(1, 1, Use::Stack, SLICE_BYTES).is_some());
