@@ -34,6 +34,7 @@ int main(void) {
     *block = 1;
     long faults = faults_so_far();
     long written = number("/proc/self/smaps_rollup", "Anonymous:");
-    printf("%ld %ld %ld %ld\n", mappings(), number("/proc/self/status", "VmData:"), faults, written);
+    /* Some kernels do not tell. */
+    printf("%ld %ld %ld %ld\n", mappings(), number("/proc/self/status", "VmData:"), faults, written < 0 ? 0 : written);
     return 0;
 }
