@@ -7,6 +7,7 @@ use neap_shared::board;
 use neap_shared::stats::Snapshot;
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
+use std::process::Output;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -43,6 +44,20 @@ impl<'a> Writer<'a> {
         })
     }
 
+    /// What `neap` writes when every look finds new figures. On a busy machine the writer may be
+    /// late for one of them, so there are several tries.
+    fn looked_at(&self, arguments: &[&str]) -> Output {
+        self.during(|| {
+            let mut outputs = (0..50).map(|_| self.fake.neap(arguments));
+            let is_late = |output: &Output| said_anywhere(output, "pending");
+            let first = outputs.next().expect("a try");
+            match is_late(&first) {
+                true => outputs.find(|output| !is_late(output)).unwrap_or(first),
+                false => first,
+            }
+        })
+    }
+
     fn step(&self) {
         let at_ms = self.moment.fetch_add(10, Ordering::Relaxed);
         let figures = Snapshot {
@@ -58,6 +73,10 @@ impl<'a> Writer<'a> {
     }
 }
 
+fn said_anywhere(output: &Output, word: &str) -> bool {
+    String::from_utf8_lossy(&output.stdout).contains(word)
+}
+
 /// Ends the writer even if a test fails.
 struct End<'a>(&'a AtomicBool);
 
@@ -71,7 +90,7 @@ impl Drop for End<'_> {
 fn a_pipe_gets_lines() {
     let fake = Fake::board();
     let writer = Writer::new(&fake);
-    let output = writer.during(|| fake.neap(&["top", "--interval=100ms", "--times=3"]));
+    let output = writer.looked_at(&["top", "--interval=100ms", "--times=3"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.contains('\x1b'), "{text:?}");
@@ -91,8 +110,7 @@ fn a_pipe_gets_lines() {
 fn lines_can_be_json() {
     let fake = Fake::board();
     let writer = Writer::new(&fake);
-    let output =
-        writer.during(|| fake.neap(&["top", "--interval=50ms", "--times=2", "--format=json"]));
+    let output = writer.looked_at(&["top", "--interval=50ms", "--times=2", "--format=json"]);
     let lines: Vec<Value> = String::from_utf8(output.stdout)
         .unwrap()
         .lines()
