@@ -1,5 +1,6 @@
 //! All caches of the process: which come and go.
 
+use super::machine;
 use super::thread_cache::{Cache, ORPHANED, PINNED, UNPINNED};
 use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
@@ -124,11 +125,32 @@ impl Registry {
     /// Calls `visit` with every cache, the registry locked: none comes or goes meanwhile.
     pub fn for_each(&self, mut visit: impl FnMut(&Cache)) {
         let _guard = self.lock.lock();
-        let mut next = self.first.load(Ordering::Relaxed);
-        // SAFETY: caches in the list are alive while the lock is held.
-        while let Some(cache) = unsafe { next.as_ref() } {
-            visit(cache);
-            next = cache.next.load(Ordering::Relaxed);
+        // SAFETY: the lock is held.
+        unsafe { self.caches() }.for_each(&mut visit);
+    }
+
+    /// The caches, from the first to the last.
+    ///
+    /// # Safety
+    /// - The caller holds the lock as long as it uses them, or is a fork's child with one thread.
+    pub(super) unsafe fn caches(&self) -> impl Iterator<Item = &'static Cache> + use<> {
+        // SAFETY: the caller's promise: caches in the list are alive.
+        let at = |link: &AtomicPtr<Cache>| unsafe { link.load(Ordering::Relaxed).as_ref() };
+        core::iter::successors(at(&self.first), move |cache| at(&cache.next))
+    }
+
+    /// The calling thread's cache: the one that its slot shows, or, while the thread enters or
+    /// ends, the one that it moves, if that is in the list.
+    ///
+    /// # Safety
+    /// - As [`Registry::caches`].
+    pub(super) unsafe fn own(&self) -> Option<&'static Cache> {
+        // SAFETY: the slot holds a sentinel or the thread's own cache.
+        let shown = unsafe { &*machine::slot() };
+        match shown.is_sentinel() {
+            false => Some(shown),
+            // SAFETY: the caller's promise.
+            true => unsafe { self.caches() }.find(|cache| cache.is_moved_by_caller()),
         }
     }
 
@@ -203,7 +225,8 @@ impl Registry {
     pub(super) fn leave(&self, cache: &Cache) -> Heir {
         let _guard = self.lock.lock();
         self.unlink(cache);
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        let before = self.count.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a cache leaves that is not in the list");
         for (past, count) in self.past.iter().zip(cache.counts.all()) {
             past.fetch_add(count, Ordering::Relaxed);
         }
