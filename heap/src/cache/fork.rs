@@ -1,6 +1,7 @@
 //! A fork, for all below the front: its locks, and what the child keeps of its parent's threads.
 
 use super::heap::Heap;
+use super::machine;
 use super::registry::Registry;
 use super::thread_cache::Cache;
 use crate::base::sync::Ordering;
@@ -56,6 +57,21 @@ impl Heap {
 }
 
 impl Registry {
+    /// The calling thread's cache: the one that its slot shows, or, while the thread enters or
+    /// ends, the one that it moves, if that is in the list.
+    ///
+    /// # Safety
+    /// - As [`Registry::caches`].
+    pub(super) unsafe fn own(&self) -> Option<&'static Cache> {
+        // SAFETY: the slot holds a sentinel or the thread's own cache.
+        let shown = unsafe { &*machine::slot() };
+        match shown.is_sentinel() {
+            false => Some(shown),
+            // SAFETY: the caller's promise.
+            true => unsafe { self.caches() }.find(|cache| cache.is_moved_by_caller()),
+        }
+    }
+
     /// For a thread that was interrupted while it looked at caches: those whose threads were
     /// changing them stay as they are, and hold nothing for it when it goes on.
     fn abandon_left(&self) {

@@ -1,6 +1,5 @@
 //! All caches of the process: which come and go.
 
-use super::machine;
 use super::thread_cache::{Cache, ORPHANED, PINNED, UNPINNED};
 use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crate::os::lock::{Lock, Rank};
@@ -137,21 +136,6 @@ impl Registry {
         // SAFETY: the caller's promise: caches in the list are alive.
         let at = |link: &AtomicPtr<Cache>| unsafe { link.load(Ordering::Relaxed).as_ref() };
         core::iter::successors(at(&self.first), move |cache| at(&cache.next))
-    }
-
-    /// The calling thread's cache: the one that its slot shows, or, while the thread enters or
-    /// ends, the one that it moves, if that is in the list.
-    ///
-    /// # Safety
-    /// - As [`Registry::caches`].
-    pub(super) unsafe fn own(&self) -> Option<&'static Cache> {
-        // SAFETY: the slot holds a sentinel or the thread's own cache.
-        let shown = unsafe { &*machine::slot() };
-        match shown.is_sentinel() {
-            false => Some(shown),
-            // SAFETY: the caller's promise.
-            true => unsafe { self.caches() }.find(|cache| cache.is_moved_by_caller()),
-        }
     }
 
     /// Countdown calls of all threads, past and present: allocations, frees, requested bytes.
