@@ -8,7 +8,6 @@
 
 use super::heap::PageHeap;
 use super::predictor::{Expectation, Finding, ProbePages, Row, Run};
-use super::span::ZeroState;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::os::{self, Backing, Os, Populated, Purged, Unknown};
 use core::ptr::NonNull;
@@ -79,15 +78,12 @@ impl<O: Os> PageHeap<O> {
             return;
         };
         let mut done = 0;
-        let mut zero = |offset, bytes| {
+        let zero = |offset, bytes| {
             let start = start + offset;
             // SAFETY: within the span: the caller's promise.
             done += unsafe { self.zero_run(Run { start, bytes }) };
         };
-        match place.record().zero_state() {
-            ZeroState::PerPage => place.arena.each_dirty_run(place.record(), bytes, zero),
-            ZeroState::AllDirty => zero(0, bytes),
-        }
+        place.arena.each_dirty_run(place.record(), bytes, zero);
         self.zeroing.spared.fetch_add(bytes - done, Relaxed);
     }
 

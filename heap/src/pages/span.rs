@@ -231,9 +231,9 @@ impl SpanRecord {
         self.stamp.load(Relaxed)
     }
 
-    /// Sets the requested bytes; returns the former number.
-    pub(super) fn swap_bytes(&self, bytes: usize) -> usize {
-        self.stamp.swap(bytes, Relaxed)
+    /// Sets the requested bytes.
+    pub(super) fn set_bytes(&self, bytes: usize) {
+        self.stamp.store(bytes, Relaxed);
     }
 
     /// The pointer of this span's user; before it is set, null or any of Neap's own data.
