@@ -1,4 +1,4 @@
-//! Wakes a process's purge thread, which sleeps on a word of the board, as on a futex that
+//! Wakes a process's purge thread, which sleeps on a word of the status page, a futex that
 //! processes share.
 
 use neap_shared::board;
@@ -35,7 +35,7 @@ pub fn ring(board: &File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::Forged;
+    use crate::attach::testing::Forged;
 
     #[test]
     fn a_sleeper_on_the_board_is_woken() {

@@ -1,5 +1,5 @@
-//! The socket to which processes send the descriptors of their boards and profiles
-//! (`NEAP_MONITOR`), so that even a short-lived process is seen.
+//! The socket to which processes send the descriptors of their status pages and profiles
+//! (`NEAP_MONITOR`), so that `neap` sees even a short-lived process.
 
 use super::board::Board;
 use super::reach::us;
@@ -261,7 +261,7 @@ impl Received {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attach::forged::{Forged, send};
+    use crate::attach::testing::{Forged, send};
     use std::os::unix::ffi::OsStringExt;
     use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 //! rounding.
 
 use super::calls::{Grouping, Place, line, places};
-use super::model::{Extent, Figures, Frame, Profile, Value};
+use super::model::{Extent, Figures, Frame, Profile, Value, base};
 use super::plumbing::is_rust_library;
 use neap_shared::stats::Bytes;
 use std::sync::Arc;
@@ -61,16 +61,15 @@ pub fn gap(profile: &Profile) -> Option<String> {
     let after = switched.after_ms as f64 / 1000.0;
     let what = match switched.rate {
         0 => format!(
-            "switched off by another {after:.1} s after this session began: what was allocated \
-             later is not in it"
+            "switched off by another neap {after:.1} s after this session began: what was \
+             allocated later is not in it"
         ),
         now if now == profile.rate => format!(
-            "switched by another during this session, and last on at the same rate {after:.1} s \
-             after it began: what was \
-             allocated before may not be in it"
+            "switched by another neap during this session, and last on at the same rate \
+             {after:.1} s after it began: what was allocated before may not be in it"
         ),
         now => format!(
-            "changed by another to every {} on average {after:.1} s after this session began",
+            "changed by another neap to every {} on average {after:.1} s after this session began",
             Bytes(now)
         ),
     };
@@ -86,9 +85,9 @@ fn growth(bytes: u64, count: u64, shrunk: u64) -> String {
             Bytes(bytes)
         ),
         bytes => format!(
-            "{} in {} more are live than before",
+            "{} in {} are live than before",
             Bytes(bytes),
-            objects(count)
+            objects(count).replacen(' ', " more ", 1)
         ),
     };
     match (bytes, shrunk) {
@@ -283,8 +282,7 @@ fn call(frame: &Arc<Frame>) -> String {
 
 /// `node.c:12`.
 pub fn source(frame: &Frame) -> Option<String> {
-    let file = frame.file.rsplit('/').next().unwrap_or_default();
-    match (file, frame.line) {
+    match (base(&frame.file), frame.line) {
         ("", _) => None,
         (file, 0) => Some(file.to_owned()),
         (file, line) => Some(format!("{file}:{line}")),
@@ -293,7 +291,7 @@ pub fn source(frame: &Frame) -> Option<String> {
 
 /// `in libc.so.6`.
 pub fn module(frame: &Frame) -> Option<String> {
-    let name = frame.module.rsplit('/').next().unwrap_or_default();
+    let name = base(&frame.module);
     (!name.is_empty()).then(|| format!("in {name}"))
 }
 
@@ -348,7 +346,7 @@ mod tests {
         );
         assert_eq!(
             growth(4096, 1, 0),
-            "4.0 KiB in 1 object more are live than before"
+            "4.0 KiB in 1 more object are live than before"
         );
     }
 
@@ -398,7 +396,7 @@ mod tests {
             gap(&profile).unwrap()
         };
         assert_eq!(gap(&Profile::default()), None);
-        assert!(told(0, 812).starts_with("Sampling was switched off by another 0.8 s after"));
+        assert!(told(0, 812).starts_with("Sampling was switched off by another neap 0.8 s after"));
         assert!(told(1 << 20, 1500).contains("to every 1.0 MiB on average 1.5 s after"));
         assert!(told(65536, 2000).contains("last on at the same rate 2.0 s after"));
     }

@@ -202,7 +202,7 @@ impl<O: Os> PageHeap<O> {
         self.end(locked);
     }
 
-    /// Does what is due: for callers that have not come by for a while.
+    /// Does the work that is due, for callers that have not done so for a while.
     pub fn tend(&self) {
         self.end(self.locked());
     }
@@ -400,10 +400,10 @@ impl<O: Os> PageHeap<O> {
     }
 }
 
-/// What came of mapping a span afresh.
+/// The result of mapping a span afresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Renewal {
-    /// It is what it was.
+    /// It is unchanged.
     NoNeed,
     /// It reads as zero.
     Zero,

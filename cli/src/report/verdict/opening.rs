@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use crate::profile::{Extent, Profile, session_words};
 use crate::recording::format::{Frontend, Happening};
+use crate::report::date::seconds;
 use crate::report::known::{Gap, History, Known};
 use crate::report::subject::Subject;
 use neap_shared::stats::Bytes;
@@ -22,7 +23,9 @@ pub fn text(subject: &Subject, findings: &[Finding]) -> String {
     sentences.extend(peak(&history, subject.frontend));
     sentences.extend(history.missed().map(|most| {
         let most = Bytes(most);
-        format!("Between two samples it had up to {most} in RAM; what that was is not known.")
+        format!(
+            "Between two samples it had up to {most} in RAM; what it consisted of is not known."
+        )
     }));
     sentences.extend(
         findings
@@ -49,23 +52,23 @@ fn run(subject: &Subject) -> String {
     if subject.samples.is_empty() {
         return match subject.profile {
             Some(profile) => profiled(&name, profile),
-            None => format!("Nothing was recorded of `{name}`: it ended before the first sample."),
+            None => format!("Nothing was recorded for `{name}`: it ended before the first sample."),
         };
     }
-    let seconds = subject.duration_ms() as f64 / 1e3;
+    let time = seconds(subject.duration_ms());
     match subject.ending() {
         Some(Happening::Killed { signal }) => {
-            format!("`{name}` ran for {seconds:.1} s and was killed by signal {signal}.")
+            format!("`{name}` ran for {time} and was killed by signal {signal}.")
         }
         Some(Happening::Exited { status: 0 } | Happening::Ended) => {
-            format!("`{name}` ran for {seconds:.1} s.")
+            format!("`{name}` ran for {time}.")
         }
         Some(Happening::Exited { status }) => {
-            format!("`{name}` ran for {seconds:.1} s and ended with status {status}.")
+            format!("`{name}` ran for {time} and ended with status {status}.")
         }
         _ => {
             format!(
-                "The last record of `{name}` is from {seconds:.1} s after its start; how it ended \
+                "The last record of `{name}` is from {time} after its start; how it ended \
                  was not seen."
             )
         }
@@ -135,21 +138,22 @@ fn silence(gap: &Gap, frontend: Frontend) -> String {
     let told = match (gap.before_ms, gap.after_ms) {
         (None, None) => {
             return format!(
-                "the process never told what is in its heap. {}",
+                "the process never reported what is in its heap. {}",
                 reasons(frontend)
             );
         }
         (Some(before), Some(after)) => format!(
-            "the process told it {} before that and {} after it, and may have changed in between",
+            "the process reported it {} before that and {} after it, and may have changed in \
+             between",
             apart(before),
             apart(after)
         ),
         (Some(before), None) => format!(
-            "the process told it last {} before that, and may have changed since",
+            "the process last reported it {} before that, and may have changed since",
             apart(before)
         ),
         (None, Some(after)) => format!(
-            "the process told it first {} after that, and may have changed by then",
+            "the process first reported it {} after that, and may have changed by then",
             apart(after)
         ),
     };
@@ -172,10 +176,6 @@ fn reasons(frontend: Frontend) -> &'static str {
              `neap::purge::enable_thread()`, or runs with `NEAP_PURGE_THREAD=always`"
         }
     }
-}
-
-fn seconds(ms: u64) -> String {
-    format!("{:.1} s", ms as f64 / 1e3)
 }
 
 fn rest(subject: &Subject, peak_is_known: bool, findings: usize) -> Option<String> {
