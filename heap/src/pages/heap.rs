@@ -10,7 +10,7 @@ use super::span::{Queue, Queued, SpanRecord, State, Use};
 use super::zero_state::Swept;
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{
-    AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed,
+    AtomicBool, AtomicIsize, AtomicU8, AtomicUsize, Ordering, Ordering::Relaxed,
 };
 use crate::base::tree::Tree;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
@@ -19,9 +19,6 @@ use crate::os::section::Section;
 use crate::os::{Huge, Os, shared};
 use core::ops::Range;
 use core::ptr::NonNull;
-
-/// How long a free page stays resident unless told otherwise, in ms.
-const DEFAULT_DECAY_MS: u64 = 1000;
 
 /// `primary_base` before the first arena: from here, no user address is within any number of
 /// slices.
@@ -43,9 +40,6 @@ pub struct PageHeap<O: Os> {
     /// How many of the first arenas grow no more, though they have room. Written by the holder of
     /// `committing`.
     pub(super) closed: AtomicUsize,
-    pub(super) decay_ms: AtomicU64,
-    /// A [`super::Driver`].
-    pub(super) driver: AtomicU8,
     pub(super) limits: Limits,
     /// Bytes of pages of spans in use that are known to be away.
     pub(super) absent: AtomicIsize,
@@ -234,8 +228,6 @@ impl<O: Os> PageHeap<O> {
             primary_slices: AtomicUsize::new(0),
             arenas_in_use: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
-            decay_ms: AtomicU64::new(DEFAULT_DECAY_MS),
-            driver: AtomicU8::new(0),
             limits: Limits::new(),
             absent: AtomicIsize::new(0),
             huge: AtomicU8::new(Policy::Auto as u8),

@@ -241,7 +241,7 @@ pub(crate) fn after_fork_in_parent() {
 pub(crate) fn after_fork_in_child() {
     HOLDS.store(0, Ordering::SeqCst);
     // A child writes no page that it need not.
-    if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.driver() == Driver::Callers {
+    if STATE.load(Ordering::SeqCst) == AWAY && HEAP.pages.limits().driver() == Driver::Callers {
         return;
     }
     THREAD.store(0, Ordering::SeqCst);
@@ -249,7 +249,7 @@ pub(crate) fn after_fork_in_child() {
     STATE.store(AWAY, Ordering::SeqCst);
     HEAP.tide.bell.silence();
     HEAP.tide.attend();
-    HEAP.pages.set_driver(Driver::Callers);
+    HEAP.pages.limits().set_driver(Driver::Callers);
 }
 
 /// Starts the thread. False if another caller does, a hold keeps it off, or the C library or the
@@ -305,7 +305,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
         tell_state();
         watch::go_round();
     }
-    HEAP.pages.set_driver(Driver::Callers);
+    HEAP.pages.limits().set_driver(Driver::Callers);
     ENDED.store(HEAP.now_ms(), Ordering::SeqCst);
     STATE.store(AWAY, Ordering::SeqCst);
     futex::wake(&STATE);

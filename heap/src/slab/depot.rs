@@ -194,7 +194,8 @@ impl Depots {
     }
 
     /// Lets go of the warm slab of every class that has been empty since `before` (ms) or longer.
-    pub fn cool<S: Source>(&self, before: u64, source: &S) {
+    #[cfg(test)]
+    pub(crate) fn cool<S: Source>(&self, before: u64, source: &S) {
         for class in Class::all() {
             self.of(class).cool(class, before, source);
         }
@@ -325,23 +326,27 @@ impl Depot {
     /// Retires a slab if all its blocks are free and another slab of the class is empty already.
     pub(super) fn retire_if_empty<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
         let open = self.open();
-        let Some(victim) = open.sets.surplus(slab, class, source) else {
-            return;
-        };
-        let touched = self.retire(open.sets, victim, class);
-        drop(open);
-        if let Some(touched) = touched {
-            source.note_withheld(-(touched.clean.bytes() as isize));
-            source.retire(victim, touched);
+        if let Some(victim) = open.sets.surplus(slab, class, source) {
+            self.retire(open, victim, class, source);
         }
     }
 
-    fn cool<S: Source>(&self, class: Class, before: u64, source: &S) {
+    /// Lets go of the warm slab if it has been empty since `before` (ms) or longer. False if there
+    /// is none such.
+    pub(super) fn cool<S: Source>(&self, class: Class, before: u64, source: &S) -> bool {
         let open = self.open();
-        let Some((victim, _)) = open.sets.warm.take_if(|(_, since)| *since <= before) else {
-            return;
-        };
-        let touched = self.retire(open.sets, victim, class);
+        let warm = open.sets.warm.take_if(|(_, since)| *since <= before);
+        if let Some((victim, _)) = warm {
+            self.retire(open, victim, class, source);
+        }
+        warm.is_some()
+    }
+
+    /// Gives the slice of `victim` back, unless some block is out. Inlined: callers may have small
+    /// stacks.
+    #[inline(always)]
+    fn retire<S: Source>(&self, open: Open<'_>, victim: NonNull<Slab>, class: Class, source: &S) {
+        let touched = self.claim_whole(open.sets, victim, class);
         drop(open);
         if let Some(touched) = touched {
             source.note_withheld(-(touched.clean.bytes() as isize));
@@ -351,7 +356,12 @@ impl Depot {
 
     /// Claims all blocks of `victim` and takes it out of the set. The caller holds the lock.
     /// `None` if some block was out. Else what was touched of what is no slab any more.
-    fn retire(&self, sets: &mut DepotSets, victim: NonNull<Slab>, class: Class) -> Option<Touched> {
+    fn claim_whole(
+        &self,
+        sets: &mut DepotSets,
+        victim: NonNull<Slab>,
+        class: Class,
+    ) -> Option<Touched> {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { victim.as_ref() };
         while sets.is_empty_slab(victim, class) {

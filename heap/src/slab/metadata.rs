@@ -5,9 +5,8 @@
 //! heap: what ended threads leave behind serves any other use, or decays.
 
 use super::class::Class;
-use super::decommitted::Cursor;
 use super::depot::Depots;
-use super::slab::{Round, Slab, Source};
+use super::slab::{Slab, Source};
 use crate::base::units::SLICE_BYTES;
 use crate::os::lock::Lock;
 use core::ptr::NonNull;
@@ -65,19 +64,9 @@ impl Metadata {
         })
     }
 
-    /// Lets slabs go that have held no metadata since `before` (ms) or longer.
-    pub fn cool<S: Source>(&self, before: u64, source: &S) {
-        self.depots.cool(before, source);
-    }
-
-    /// See [`Depots::purge_spare`].
-    pub fn purge_spare<S: Source>(
-        &self,
-        round: Round,
-        cursor: &mut Cursor,
-        source: &S,
-    ) -> Option<usize> {
-        self.depots.purge_spare(round, cursor, source)
+    /// The depots themselves, for a round of decay.
+    pub fn depots(&self) -> &Depots {
+        &self.depots
     }
 }
 
