@@ -8,29 +8,10 @@
 //!
 //! # What the child finds
 //!
-//! What its own thread was changing, when a handler of signals interrupted it and forked, it goes
-//! on changing: the lock stays held. Every other lock that is held it sets free, but for those of a
-//! thread that was about to fork in a handler, too: these stay held. Else the holder stood where it
-//! waited for another lock (the gate has waited for all others), and had this half done:
-//!
-//! | lock | half done | in the child |
-//! |---|---|---|
-//! | board | figures, or a board that is put up | that board goes with the parent's |
-//! | quarantine | a free of the oldest block | the block is lost |
-//! | profile | a region that is made | there is none |
-//! | pace | sampling switched, for some caches | the thread's cache follows the next switch |
-//! | step, draining | slabs to purge, blocks taken from caches | they are lost |
-//! | registry | nothing: the list is whole | only the thread's own cache is left in it |
-//! | a cache's | anything | its magazines are lost, and it is out of the list |
-//! | depot, metadata's depot, page heap | no holder waits | |
-//! | stacks | records of stacks that are made | they are lost |
-//! | committing | slices committed, not counted yet | they are committed again when they are needed |
-//! | purging | free pages set aside | they are lost |
-//!
-//! Lost is memory that the child neither uses nor gives back: at most some pieces of a few MiB,
-//! most of them not resident. A thread that was itself draining, or changing the list of caches,
-//! finds the other caches there when it goes on; those whose threads were changing them are [empty
-//! for it](crate::cache::thread_cache::Opened::abandon).
+//! The table of [locks](crate::os::lock_order) says it for each of them. A cache whose thread was
+//! changing it loses its magazines, and is out of the list. A thread that was itself draining, or
+//! changing the list of caches, finds the other caches there when it goes on; those whose threads
+//! were changing them are [empty for it](crate::cache::thread_cache::Opened::abandon).
 //!
 //! `docs/decisions/0016-fork.md` has the measurements.
 
@@ -121,7 +102,7 @@ pub unsafe fn prepare(copier: Copier) {
     }
 }
 
-/// Visits all locks but those of caches, from the left of the order of locks to the right.
+/// Visits all locks but those of caches, in their order.
 fn each_lock(mut visit: impl FnMut(&Lock)) {
     instruments().locks().iter().copied().for_each(&mut visit);
     HEAP.each_lock(visit);

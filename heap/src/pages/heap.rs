@@ -15,7 +15,6 @@ use crate::base::sync::plain::{
 use crate::base::tree::Tree;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
 use crate::os::lock::{FutexGuard, FutexLock, Rank};
-use crate::os::section::Section;
 use crate::os::{Huge, Os, shared};
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -45,11 +44,9 @@ pub struct PageHeap<O: Os> {
     pub(super) absent: AtomicIsize,
     /// A [`Policy`].
     pub(super) huge: AtomicU8,
-    /// Held by the one thread that reserves and commits memory, over its system calls. Taken before
-    /// `purging`.
+    /// Held by the one thread that reserves and commits memory, over its system calls.
     pub(super) committing: FutexLock,
     /// Held while a piece of a free span is on its way to the kernel, so that a fork finds none.
-    /// Taken before `lock`.
     pub(super) purging: FutexLock,
     /// What large reused blocks were found to be.
     pub(super) predictor: Predictor,
@@ -63,7 +60,7 @@ pub struct PageHeap<O: Os> {
     scant: AtomicBool,
     pub(super) os: O,
     pub(super) sides: Sides,
-    /// Never held over a system call; debug builds check it, see [`crate::os::section`].
+    /// Never held over a system call; debug builds check it, see [`crate::os::lock_order`].
     lock: FutexLock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
@@ -103,8 +100,6 @@ unsafe impl<O: Os + Send> Send for PageHeap<O> {}
 pub(super) struct Locked<'h, O: Os> {
     pub(super) heap: &'h PageHeap<O>,
     pub(super) inner: &'h mut Inner,
-    // Dropped before the guard, which may wake a sleeper.
-    _section: Section,
     _guard: FutexGuard<'h>,
     // After the heap's: giving it up may wake a sleeper by a system call.
     _before: Option<FutexGuard<'h>>,
@@ -439,7 +434,6 @@ impl<O: Os> PageHeap<O> {
         Locked {
             heap: self,
             inner,
-            _section: Section::enter(),
             _guard,
             _before: None,
         }

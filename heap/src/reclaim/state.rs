@@ -14,7 +14,7 @@ const ASK_MS: u64 = 1000;
 
 /// What the rounds of decay need to know of the heap's life.
 pub struct Tide {
-    /// Held during a step that a fork must not cut in two. See the order of locks in `lib.rs`.
+    /// Held during a step that a fork must not cut in two. See [`crate::os::lock_order`].
     pub step: Lock,
     /// Bytes that went back past a magazine so far; wraps.
     freed: AtomicUsize,

@@ -17,7 +17,7 @@
 //!
 //! A fork waits for the locks of the heap. For its sake the thread
 //!
-//! - takes locks from left to right in the order of `lib.rs`, and none while it sleeps;
+//! - takes locks in [their order](crate::os::lock_order), and none while it sleeps;
 //! - begins a hold of `Tide::step`, the registry or the board anew for every step: one look at
 //!   files, one slab, one survey;
 //! - never holds two of these three at once.

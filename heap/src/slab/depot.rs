@@ -5,7 +5,6 @@ use super::sets::DepotSets;
 use super::slab::{Claim, FETCHED, Given, Grain, LISTED, Pages, Slab, Source, Touched, UNLISTED};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
-use crate::os::section::Section;
 use core::ptr::{self, NonNull};
 
 /// One class's slabs with free blocks.
@@ -21,8 +20,6 @@ pub(super) struct Depot {
 /// A depot whose lock is held: for no system call, nor for the page heap's lock.
 pub(super) struct Open<'a> {
     pub(super) sets: &'a mut DepotSets,
-    // Dropped before the guard, which may wake a sleeper.
-    _section: Section,
     _guard: Guard<'a>,
 }
 
@@ -239,7 +236,6 @@ impl Depot {
         let sets = unsafe { &mut *self.sets.get() };
         Open {
             sets,
-            _section: Section::enter(),
             _guard: guard,
         }
     }

@@ -8,7 +8,6 @@ use super::class::Class;
 use super::depot::Depots;
 use super::slab::{Slab, Source};
 use crate::base::units::SLICE_BYTES;
-use crate::os::lock::Lock;
 use core::ptr::NonNull;
 
 /// The least block, in bytes.
@@ -25,11 +24,6 @@ impl Metadata {
         Metadata {
             depots: Depots::of_metadata(),
         }
-    }
-
-    /// The locks of its depots, for a fork.
-    pub fn locks(&self) -> impl Iterator<Item = &Lock> {
-        self.depots.locks()
     }
 
     /// Metadata of at least `bytes` bytes (at most 32 KiB) at a multiple of 8; contents undefined.
@@ -64,7 +58,7 @@ impl Metadata {
         })
     }
 
-    /// The depots themselves, for a round of decay.
+    /// The depots themselves, for a round of decay, and for a fork.
     pub fn depots(&self) -> &Depots {
         &self.depots
     }
