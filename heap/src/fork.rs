@@ -2,9 +2,9 @@
 //! frontend sees.
 //!
 //! Before the kernel copies, [`prepare`] brings the whole heap to rest ([`crate::os::fork`]). Then
-//! [`in_parent`] or [`in_child`] lets it go on. The child writes as little as it can, for most
-//! children soon `exec` or end: a lock that is free is not touched, and the child's board comes up
-//! on its first slow path.
+//! [`in_parent`] or [`in_child`] releases it. The child writes as little as it can, because most
+//! children soon `exec` or end. It does not touch a lock that is free, and makes its board only on
+//! its first slow path.
 //!
 //! # What the child finds
 //!
@@ -26,12 +26,12 @@ use crate::os::{cgroup, process};
 use crate::reclaim::{start, thread};
 use core::ptr::null_mut;
 
-/// Who copies the process.
+/// What copies the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copier {
     /// The C library's `fork`, which calls handlers.
     CLibrary,
-    /// A system call. The C library knows nothing of it, so the child starts no thread.
+    /// A raw system call. The C library does not know of it, so the child starts no thread.
     Raw,
 }
 
@@ -60,7 +60,7 @@ pub struct StreamLock {
 #[unsafe(link_section = "neap_fork")]
 static STREAMS: AtomicPtr<StreamLock> = AtomicPtr::new(null_mut());
 
-/// Sets the lock. Without it the C library has none that a fork has to take first.
+/// Sets the lock. If it is never set, the C library has no lock that a fork must take first.
 pub fn set_stream_lock(lock: &'static StreamLock) {
     STREAMS.store(core::ptr::from_ref(lock).cast_mut(), Ordering::Release);
 }
@@ -108,29 +108,28 @@ fn each_lock(mut visit: impl FnMut(&Lock)) {
     HEAP.each_lock(visit);
 }
 
-/// Lets the heap go on, in the process that was copied, or was not.
+/// Releases the heap, in the process that was copied, or was to be copied.
 ///
 /// # Safety
 /// - [`prepare`] was called by this thread, with the same `copier`.
 pub unsafe fn in_parent(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_parent() };
-    // Who copies past the C library has not taken it: another thread, which is about to fork, may
-    // have.
+    // A raw copy has not taken it. Another thread, which is about to fork, may have.
     if let (Copier::CLibrary, Some(streams)) = (copier, streams()) {
         (streams.give_back)();
     }
     thread::after_fork_in_parent();
 }
 
-/// Lets the heap go on in the copy, whose only thread this is.
+/// Releases the heap in the copy, whose only thread this is.
 ///
 /// # Safety
 /// - [`prepare`] was called by the thread that this one is the copy of.
 pub unsafe fn in_child(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_child() };
-    // A lone thread left none behind, and the locks stand on a dozen pages.
+    // A lone thread left none behind, and the locks are on a dozen pages.
     if !ALONE.load(Ordering::Relaxed) {
         each_lock(|lock| {
             lock.free_if_whole();
@@ -138,7 +137,7 @@ pub unsafe fn in_child(copier: Copier) {
         // SAFETY: in the child, whose only thread this is.
         unsafe { HEAP.after_fork_in_child() };
     }
-    // Before the board, which only the process's own may put up.
+    // Before the board, because only a process that is its own may make one.
     thread::after_fork_in_child();
     start::after_fork_in_child();
     if copier == Copier::CLibrary {

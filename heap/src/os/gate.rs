@@ -12,9 +12,9 @@ use super::waits::Waits;
 const LEVEL: usize = 15;
 const ONE_FORK: usize = LEVEL + 1;
 
-/// What lockers read of a fork. All that a fork writes stands in one place: every page of it costs
-/// the child a fault. So do words of other files that a fork's child reads or writes: they stand in
-/// the same section, `neap_fork`.
+/// What lockers read of a fork. All that a fork writes is in one place, because every page of it
+/// costs the child a fault. Words of other files that a fork's child reads or writes are there as
+/// well: they are in the same section, `neap_fork`.
 #[repr(C, align(64))]
 pub(super) struct Gate {
     word: AtomicUsize,

@@ -12,6 +12,8 @@ use crate::cache::drain::Effort;
 use crate::cache::heap::{HEAP, Heap, Origin};
 use crate::os::Os;
 use crate::os::linux::Linux;
+use crate::os::lock::Guard;
+use crate::os::shared;
 use crate::pages::{Driver, Use};
 use crate::slab::Scope;
 use crate::slab::decommitted::Cursor;
@@ -21,6 +23,10 @@ const LEAST_WAY: usize = 4 << 20;
 
 /// Steps of a round on the way when memory is short: some 50 µs.
 const PRESSED_STEPS: usize = 16;
+
+/// Over the soft limit, the heap may grow by this many bytes after the begin of a round on the way
+/// before callers wait for each other.
+const GROWTH_BYTES: usize = 1 << 20;
 
 impl Heap {
     /// Takes back all that `reason` is about. Returns how many bytes of pages went to the kernel.
@@ -109,7 +115,7 @@ impl Heap {
                 return;
             }
         }
-        let Some(_whole) = self.tide.step.try_lock() else {
+        let Some(_whole) = self.turn(pressed) else {
             return;
         };
         // SAFETY: under the lock.
@@ -127,6 +133,8 @@ impl Heap {
     fn next_round(&'static self, round: &mut Round, pressed: bool) {
         let vain = pressed.then_some(u32::from(round.gained < CALLERS_WORTH));
         if self.now_ms() >= round.began + pause_ms(Driver::Callers, self.decay_ms(), vain) {
+            let held = self.pages.footprint().total();
+            self.tide.began_with.store(held, Ordering::Relaxed);
             self.look_around();
             *round = self.begin_round(match pressed {
                 true => Reason::Shortage,
@@ -143,6 +151,27 @@ impl Heap {
         } else if self.pressure.is_outdated(self.now_ms()) {
             self.tide.bell.ring(Urgency::Soon);
         }
+    }
+
+    /// A caller's turn at the round: the lock `step`. While another thread has it, the caller goes
+    /// on without a turn. But that thread may have lost its processor, and callers would take
+    /// memory unchecked. So a caller of a heap that outgrew the soft limit waits for it.
+    fn turn(&self, pressed: bool) -> Option<Guard<'_>> {
+        let step = &self.tide.step;
+        step.try_lock().or_else(|| {
+            // Below a handler of signals the holder may be the caller. In a child that no handler
+            // of ours heard of it stayed in the parent.
+            let comes_back = !step.is_mine() && shared::is_mine();
+            (comes_back && pressed && self.has_outgrown()).then(|| step.lock())
+        })
+    }
+
+    /// Whether the heap is over the soft limit, and has grown since the last round on the way
+    /// began: where as much was live before, no round makes it smaller.
+    fn has_outgrown(&self) -> bool {
+        let began_with = self.tide.began_with.load(Ordering::Relaxed);
+        let grown = began_with.saturating_add(GROWTH_BYTES);
+        self.pages.footprint().total() > self.pages.limits().soft().max(grown)
     }
 
     /// A caller is about to fault in `bytes` bytes that the process did not hold before. What is

@@ -24,6 +24,8 @@ pub struct Tide {
     wanted: AtomicBool,
     /// The round that callers do on their way. Guarded by: step.
     pub(super) on_the_way: UnsafeCell<Round>,
+    /// Bytes that the heap held when that round began.
+    pub(super) began_with: AtomicUsize,
     /// What [`Heap::is_pressed`] last said to a caller on its way.
     pub(super) pressed: AtomicBool,
     /// Where the purge thread sleeps.
@@ -64,6 +66,7 @@ impl Tide {
                 began: 0,
                 gained: 0,
             }),
+            began_with: AtomicUsize::new(0),
             freed: AtomicUsize::new(0),
             attended: AtomicUsize::new(0),
             wanted: AtomicBool::new(false),
