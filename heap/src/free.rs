@@ -83,7 +83,7 @@ pub unsafe fn usable_size(block: *mut u8) -> usize {
             large::bytes(Call::UsableSize, &place, address)
         }
         Found::Foreign => misuse::foreign(Call::UsableSize, address),
-        Found::Nothing | Found::Stack => misuse::no_block(Call::UsableSize, address),
+        Found::NoBlock | Found::Stack => misuse::no_block(Call::UsableSize, address),
     }
 }
 
@@ -131,7 +131,7 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
             )
         }
         // Null, or what `free` itself reports.
-        Found::Foreign | Found::Nothing | Found::Stack => return,
+        Found::Foreign | Found::NoBlock | Found::Stack => return,
     };
     if size < low || size > high {
         misuse::wrong_size(address, size, low, high);
@@ -199,6 +199,6 @@ pub unsafe fn free_found(address: usize, found: Found) {
         Found::Large(place) => large::free(&place, address, Tag::LARGE),
         Found::Sampled(place) => large::free(&place, address, Tag::SAMPLED),
         Found::Foreign => misuse::foreign(Call::Free, address),
-        Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
+        Found::NoBlock | Found::Stack => misuse::no_block(Call::Free, address),
     }
 }

@@ -367,8 +367,10 @@ unsafe fn follow_classes(path: &[u8]) {
 
 /// Whether no thread has a cache or a block.
 fn is_untouched() -> bool {
-    let slabs = HEAP.pages.totals().by_use[Use::Slab as usize - 1].slices;
-    HEAP.registry.is_empty() && slabs == 0
+    // Metadata lies in slabs as well, whose records hold class numbers.
+    let used = HEAP.pages.totals().by_use;
+    let slabs = [Use::Slab, Use::Meta].map(|use_| used[use_ as usize - 1].slices);
+    HEAP.registry.is_empty() && slabs == [0, 0]
 }
 
 fn read_file(path: &[u8], text: &mut [u8]) -> Option<usize> {

@@ -1,4 +1,8 @@
 #![cfg_attr(not(any(test, loom)), no_std)]
+#![allow(
+    clippy::new_without_default,
+    reason = "parts of the heap are made once, by `const fn`"
+)]
 //! The heap behind the crate `neap`. It makes no promises; programs use `neap` or libneap.so.
 //!
 //! # The layers, top to bottom; each uses only what stands below it

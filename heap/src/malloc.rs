@@ -141,7 +141,7 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
     }
     match HEAP.take_known(class) {
         (block, Known::Zero) => block,
-        (block, Known::Nothing) if !block.is_null() => zeroed(block, extent.bytes(size, class)),
+        (block, Known::Unknown) if !block.is_null() => zeroed(block, extent.bytes(size, class)),
         _ => zeroed(allocate_slow(size, class), extent.bytes(size, class)),
     }
 }

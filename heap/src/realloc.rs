@@ -59,7 +59,7 @@ pub unsafe fn reallocate_layout(block: *mut u8, size: usize, align: usize) -> *m
             unsafe { reallocate_large(&place, block, size, align) }
         }
         Found::Foreign => misuse::foreign(Call::Realloc, address),
-        Found::Nothing | Found::Stack => misuse::no_block(Call::Realloc, address),
+        Found::NoBlock | Found::Stack => misuse::no_block(Call::Realloc, address),
     }
 }
 

@@ -137,7 +137,7 @@ fn bytes_of(address: usize, found: &Found) -> usize {
         }
         Found::Large(place) | Found::Sampled(place) => large::bytes(Call::Free, place, address),
         Found::Foreign => misuse::foreign(Call::Free, address),
-        Found::Nothing | Found::Stack => misuse::no_block(Call::Free, address),
+        Found::NoBlock | Found::Stack => misuse::no_block(Call::Free, address),
     }
 }
 

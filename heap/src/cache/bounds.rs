@@ -5,7 +5,7 @@
 //! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples, a
 //! separate one. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
 
-use super::magazine::{GUARD, Magazine, no_entries};
+use super::magazine::{GUARD, Magazine, no_entries, word};
 use crate::base::sync::{AtomicUsize, Ordering, plain};
 use core::ptr::{self, NonNull};
 
@@ -250,10 +250,12 @@ impl<'a> Held<'a> {
     /// The blocks in the magazine, oldest first. Its owner may change an entry meanwhile by a store
     /// of one word: each address was in the magazine, or is now.
     pub fn blocks(&self) -> impl Iterator<Item = usize> + '_ {
-        let first = self.bounds.floor as *const plain::AtomicUsize;
-        // SAFETY: the array stays while the cache's lock is held, and has that many entries.
-        (0..self.filled())
-            .map(move |entry| unsafe { &*first.add(entry) }.load(plain::Ordering::Relaxed))
+        let floor = self.bounds.floor;
+        (0..self.filled()).map(move |entry| {
+            // SAFETY: the array stays while the cache's lock is held, and has that many entries.
+            let entry = unsafe { word(floor + 8 * entry) };
+            entry.load(plain::Ordering::Relaxed).addr()
+        })
     }
 
     /// The block that has `above` newer ones over it, whatever the fast path may do.
@@ -263,7 +265,7 @@ impl<'a> Held<'a> {
         }
         let top = self.magazine.top.load(Ordering::Relaxed);
         // SAFETY: an entry between floor and top.
-        Some(unsafe { *((top - 8 * (above + 1)) as *const *mut u8) })
+        Some(unsafe { word(top - 8 * (above + 1)) }.load(plain::Ordering::Relaxed))
     }
 
     /// Whether a block is one of the two newest ones; if it is freed again, it was freed twice. For
@@ -302,7 +304,7 @@ impl<'a> Held<'a> {
             return false;
         }
         // SAFETY: below the capacity the array has room.
-        unsafe { *(top as *mut *mut u8) = block };
+        unsafe { word(top) }.store(block, plain::Ordering::Relaxed);
         self.magazine.top.store(top + 8, Ordering::Release);
         true
     }
@@ -378,7 +380,9 @@ impl<'a> Held<'a> {
     pub(crate) fn guard_floor(&mut self) {
         let floor = self.bounds.floor;
         debug_assert!(floor > self.bounds.base);
-        // SAFETY: words of the array and its guard, which the owner only compares with.
-        unsafe { (floor as *mut usize).sub(GUARD).write_bytes(0, GUARD) };
+        for below in 1..=GUARD {
+            // SAFETY: words of the array and its guard. The owner may compare with them meanwhile.
+            unsafe { word(floor - 8 * below) }.store(ptr::null_mut(), plain::Ordering::Relaxed);
+        }
     }
 }

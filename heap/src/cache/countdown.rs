@@ -154,9 +154,3 @@ impl Counts {
         counter.store(sum, Ordering::Relaxed);
     }
 }
-
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts::new()
-    }
-}

@@ -10,6 +10,7 @@ use crate::base::units::SLICE_BYTES;
 use crate::pages::Age;
 use crate::slab::Slab;
 use crate::slab::class::Class;
+use crate::slab::depot_id::DepotId;
 use core::ptr;
 
 /// How many words are collected at once. Direct-mapped: a word that another one displaces is given
@@ -117,72 +118,12 @@ impl Gather {
     ///
     /// # Safety
     /// - They are blocks that nothing uses any more.
-    pub(super) unsafe fn add(&mut self, mut blocks: &[usize]) {
-        while let Some(&first) = blocks.first() {
-            let (slab, class) = slab_at(self.origin.heap, first);
-            let added = match is_in_order(class, blocks) {
-                true => self.add_row(slab, class, blocks),
-                false => self.add_run(slab, class, blocks),
-            };
-            blocks = &blocks[added..];
-        }
-    }
-
-    /// Adds the row that blocks begin with. Returns how many.
-    #[inline(never)]
-    fn add_row(&mut self, slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
-        let word = row_word(slab, class, blocks);
-        self.add_word(word);
-        word.bits.count_ones() as usize
-    }
-
-    /// Adds blocks as long as they are of one slab and not in a row. Bits of one word collect in a
-    /// register. Returns how many.
-    fn add_run(&mut self, slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
-        let base = slab.base();
-        let starts = class.starts();
-        let (mut word, mut bits) = (0, 0u64);
-        let mut added = 0;
-        let of_word = |word: usize, bits| Word {
-            slab,
-            bits,
-            word: word as u32,
-            class,
-        };
-        while let Some(&address) = blocks.get(added) {
-            let offset = address.wrapping_sub(base);
-            if offset >= SLICE_BYTES {
-                break;
-            }
-            let Some(block) = starts.block_at(offset) else {
-                misuse::interior(Call::Free, address, class.bytes())
-            };
-            if block / 64 != word {
-                if bits != 0 {
-                    self.add_word(of_word(word, bits));
-                    bits = 0;
-                    if is_in_order(class, &blocks[added..]) {
-                        break;
-                    }
-                }
-                word = block / 64;
-            }
-            let before = bits;
-            bits |= 1 << (block % 64);
-            if bits == before {
-                misuse::double_free(address, class.bytes());
-            }
-            added += 1;
-        }
-        self.add_word(of_word(word, bits));
-        added
+    pub(super) unsafe fn add(&mut self, blocks: &[usize]) {
+        each_word(self.origin.heap, blocks, &mut |word| self.add_word(word));
     }
 
     #[inline(never)]
     fn add_word(&mut self, new: Word) {
-        if new.bits == 0 {
-            return;
-        }
         let place = &mut self.places[place_of(new.slab, new.word as usize)];
         match place {
             Some(held) if core::ptr::eq(held.slab, new.slab) && held.word == new.word => {
@@ -210,52 +151,78 @@ impl Gather {
 
 /// Aborts if one of these blocks, which a magazine keeps, is free in its slab: it was freed twice,
 /// or never handed out. Runs after a flush, so that a copy of what was flushed just now is seen.
-fn refuse_free(heap: &'static Heap, mut blocks: &[usize]) {
+fn refuse_free(heap: &'static Heap, blocks: &[usize]) {
+    each_word(heap, blocks, &mut |word| {
+        let free = word.slab.free_bits(word.class, word.word as usize) & word.bits;
+        if free != 0 {
+            refuse_twice(word, free);
+        }
+    });
+}
+
+/// Calls `visit` with the words of freed blocks. Aborts if one is no block, or stands there twice
+/// in a run.
+#[inline(always)]
+fn each_word(heap: &'static Heap, mut blocks: &[usize], visit: &mut impl FnMut(Word)) {
     while let Some(&first) = blocks.first() {
         let (slab, class) = slab_at(heap, first);
-        let checked = match is_in_order(class, blocks) {
-            true => refuse_row(slab, class, blocks),
-            false => refuse_run(slab, class, blocks),
+        let seen = match is_in_order(class, blocks) {
+            true => {
+                let word = row_word(slab, class, blocks);
+                visit(word);
+                word.bits.count_ones() as usize
+            }
+            false => visit_run(slab, class, blocks, visit),
         };
-        blocks = &blocks[checked..];
+        blocks = &blocks[seen..];
     }
 }
 
-/// [`refuse_free`] of the row that blocks begin with. Returns how many.
-#[inline(never)]
-fn refuse_row(slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
-    let word = row_word(slab, class, blocks);
-    let free = slab.free_bits(class, word.word as usize) & word.bits;
-    if free != 0 {
-        refuse_twice(word, free);
-    }
-    word.bits.count_ones() as usize
-}
-
-/// [`refuse_free`] of blocks as long as they are of one slab and in no row. Returns how many.
-fn refuse_run(slab: &Slab, class: Class, blocks: &[usize]) -> usize {
-    let (base, starts) = (slab.base(), class.starts());
-    let (mut word, mut free) = (0, slab.free_bits(class, 0));
-    for (checked, &address) in blocks.iter().enumerate() {
+/// Visits blocks as long as they are of one slab and not in a row. Bits of one word collect in a
+/// register. Returns how many.
+fn visit_run(
+    slab: &'static Slab,
+    class: Class,
+    blocks: &[usize],
+    visit: &mut impl FnMut(Word),
+) -> usize {
+    let base = slab.base();
+    let starts = class.starts();
+    let (mut word, mut bits) = (0, 0u64);
+    let mut seen = 0;
+    let of_word = |word: usize, bits| Word {
+        slab,
+        bits,
+        word: word as u32,
+        class,
+    };
+    while let Some(&address) = blocks.get(seen) {
         let offset = address.wrapping_sub(base);
         if offset >= SLICE_BYTES {
-            return checked;
+            break;
         }
         let Some(block) = starts.block_at(offset) else {
             misuse::interior(Call::Free, address, class.bytes())
         };
         if block / 64 != word {
-            if checked > 0 && is_in_order(class, &blocks[checked..]) {
-                return checked;
+            if bits != 0 {
+                visit(of_word(word, bits));
+                bits = 0;
+                if is_in_order(class, &blocks[seen..]) {
+                    return seen;
+                }
             }
             word = block / 64;
-            free = slab.free_bits(class, word);
         }
-        if free & 1 << (block % 64) != 0 {
+        let before = bits;
+        bits |= 1 << (block % 64);
+        if bits == before {
             misuse::double_free(address, class.bytes());
         }
+        seen += 1;
     }
-    blocks.len()
+    visit(of_word(word, bits));
+    seen
 }
 
 /// Whether the first two blocks are neighbours. Blocks come in this way when a program frees in the
@@ -273,6 +240,7 @@ fn is_in_order(class: Class, blocks: &[usize]) -> bool {
 
 /// The row of blocks that two neighbours begin, as far as its word goes. Aborts if the first is no
 /// block.
+#[inline(never)]
 fn row_word(slab: &'static Slab, class: Class, blocks: &[usize]) -> Word {
     let Some(block) = class.block_at(blocks[0].wrapping_sub(slab.base())) else {
         misuse::interior(Call::Free, blocks[0], class.bytes())
@@ -371,7 +339,7 @@ fn slab_at(heap: &'static Heap, address: usize) -> (&'static Slab, Class) {
     match heap.find(address) {
         Found::Slab(slab, class) => (slab, class),
         Found::Foreign => misuse::foreign(Call::Free, address),
-        Found::Nothing | Found::Large(_) | Found::Stack | Found::Sampled(_) => {
+        Found::NoBlock | Found::Large(_) | Found::Stack | Found::Sampled(_) => {
             misuse::no_block(Call::Free, address)
         }
     }
@@ -383,7 +351,10 @@ fn give(word: Word, origin: Origin) {
     } = word;
     let depots = &origin.heap.depots;
     // SAFETY: freed blocks, as the callers of `Gather::add` and `give_one` promise.
-    let given = unsafe { depots.give(slab, class, word.word as usize, bits, &origin) };
+    let given = unsafe {
+        let id = DepotId::blocks(class);
+        depots.give(slab, id, word.word as usize, bits, &origin)
+    };
     if let Err(twice) = given {
         refuse_twice(word, twice);
     }

@@ -16,11 +16,10 @@ impl Heap {
             &self.registry.draining,
             &self.registry.lock,
         ];
-        let depots = self.depots.locks().chain(self.meta.depots().locks());
         let after = [self.stacks.lock()].into_iter().chain(self.pages.locks());
         before
             .into_iter()
-            .chain(depots)
+            .chain(self.depots.locks())
             .chain(after)
             .for_each(visit);
     }

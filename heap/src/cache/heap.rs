@@ -13,9 +13,9 @@ use crate::pages::{Age, Dirty, PageHeap, Sides, SliceRef, Span, SpanSource, Use}
 use crate::reclaim::state::{Pressure, Tide};
 use crate::slab::class::{Class, MAX_BLOCK};
 use crate::slab::depot::Depots;
-use crate::slab::metadata::Metadata;
+use crate::slab::depot_id::{DepotId, User};
 use crate::slab::page_set::PageSet;
-use crate::slab::{FarWords, Pages, Scope, Slab, Source, Touched};
+use crate::slab::{Claim, FarWords, Pages, Scope, Slab, Slice, Source, Touched};
 use crate::stacks::Pool;
 use core::ptr::NonNull;
 
@@ -40,10 +40,8 @@ pub struct Heap {
     pub(super) reclaimed_at: AtomicU64,
     /// Spans.
     pub pages: PageHeap<Linux>,
-    /// Slabs with free blocks, by class.
+    /// Slabs with free blocks: the program's, and those of caches and magazine arrays.
     pub depots: Depots,
-    /// Memory for caches and magazine arrays.
-    pub meta: Metadata,
     /// Stacks for coroutines.
     pub stacks: Pool,
 }
@@ -74,7 +72,7 @@ pub enum Known {
     /// They read as zero.
     Zero,
     /// They may be anything.
-    Nothing,
+    Unknown,
 }
 
 /// The process's heap.
@@ -85,7 +83,7 @@ pub enum Found {
     /// In no arena.
     Foreign,
     /// In an arena, in a slice where no block starts.
-    Nothing,
+    NoBlock,
     /// In a slab.
     Slab(&'static Slab, Class),
     /// In the first slice of a large block.
@@ -101,7 +99,6 @@ impl Heap {
         Heap {
             pages: PageHeap::new(Linux, SIDES),
             depots: Depots::new(),
-            meta: Metadata::new(),
             budget: Budget::new(),
             stacks: Pool::new(),
             registry: Registry::new(),
@@ -165,7 +162,7 @@ impl Heap {
             Tag::SAMPLED => Found::Sampled(place),
             tag => match tag.class() {
                 Some(class) => Found::Slab(slab_of(&place), class),
-                None => Found::Nothing,
+                None => Found::NoBlock,
             },
         }
     }
@@ -177,21 +174,23 @@ impl Heap {
 
     /// Like [`Heap::take_one`]; tells whether the block is known to read as zero.
     pub fn take_known(&'static self, class: Class) -> (*mut u8, Known) {
-        let mut taken = (0, Known::Nothing);
-        self.depots.take(
-            class,
-            1,
-            &Origin::blocks(self, Age::New),
-            &mut |slab, claim| {
-                let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
-                let known = if claim.fresh == 0 {
-                    Known::Nothing
-                } else {
-                    Known::Zero
-                };
-                taken = (slab.base() + number * class.bytes(), known);
-            },
-        );
+        let origin = Origin::blocks(self, Age::New);
+        let (block, fresh) = self.take_from(DepotId::blocks(class), &origin);
+        let known = match fresh {
+            0 => Known::Unknown,
+            _ => Known::Zero,
+        };
+        (block, known)
+    }
+
+    /// A block of a depot, and which of its bits is fresh. Null when out of memory.
+    fn take_from(&'static self, id: DepotId, origin: &Origin) -> (*mut u8, u64) {
+        let mut taken = (0, 0);
+        let mut sink = |slab: &Slab, claim: Claim| {
+            let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
+            taken = (slab.base() + number * id.class.bytes(), claim.fresh);
+        };
+        self.depots.take(id, 1, origin, &mut sink);
         (taken.0 as *mut u8, taken.1)
     }
 
@@ -205,19 +204,15 @@ impl Heap {
 
     /// A block of `class` from a slab that has free ones. Null if none has.
     pub fn take_listed(&'static self, class: Class) -> *mut u8 {
-        let mut taken = 0;
-        self.depots
-            .take(class, 1, &Origin::listed(self), &mut |slab, claim| {
-                let number = claim.word * 64 + claim.bits.trailing_zeros() as usize;
-                taken = slab.base() + number * class.bytes();
-            });
-        taken as *mut u8
+        self.take_from(DepotId::blocks(class), &Origin::listed(self))
+            .0
     }
 
     /// Metadata of at least `bytes` bytes (at most 32 KiB) at a multiple of 8; contents undefined.
     /// `None` when out of memory.
     pub fn take_meta(&'static self, bytes: usize) -> Option<NonNull<u8>> {
-        self.meta.take(bytes, &Origin::metadata(self, Age::New))
+        let origin = Origin::blocks(self, Age::New);
+        NonNull::new(self.take_from(DepotId::metadata(bytes), &origin).0)
     }
 
     /// Takes metadata back.
@@ -225,13 +220,16 @@ impl Heap {
     /// # Safety
     /// - `block` came from [`Heap::take_meta`] with the same `bytes`, and nothing uses it any more.
     pub unsafe fn give_meta(&'static self, block: NonNull<u8>, bytes: usize) {
-        let address = block.addr().get();
-        let Some(slab) = self.slab_at(address) else {
+        let (address, id) = (block.addr().get(), DepotId::metadata(bytes));
+        let slab = self.slab_at(address);
+        let number = id.class.block_at(address % SLICE_BYTES);
+        let (Some(slab), Some(number)) = (slab, number) else {
             misuse::no_block(Call::Free, address);
         };
-        let origin = Origin::metadata(self, Age::New);
+        let (word, bits) = (number / 64, 1 << (number % 64));
+        let origin = Origin::blocks(self, Age::New);
         // SAFETY: the caller's promise.
-        if !unsafe { self.meta.give(slab, address, bytes, &origin) } {
+        if unsafe { self.depots.give(slab, id, word, bits, &origin) }.is_err() {
             misuse::double_free(address, bytes);
         }
     }
@@ -263,12 +261,10 @@ fn slab_of(place: &SliceRef<'static>) -> &'static Slab {
     unsafe { place.side().cast::<Slab>().as_ref() }
 }
 
-/// The source of the slabs of one kind of data, to which they return.
+/// The source of slabs, to which they return.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin {
     pub(crate) heap: &'static Heap,
-    /// What their spans are used for.
-    use_: Use,
     /// How long a slab that it takes back has been unused.
     age: Age,
     supply: Supply,
@@ -283,11 +279,10 @@ enum Supply {
 }
 
 impl Origin {
-    /// Of slabs for the program's blocks.
+    /// Of slabs of either user.
     pub(crate) fn blocks(heap: &'static Heap, age: Age) -> Origin {
         Origin {
             heap,
-            use_: Use::Slab,
             age,
             supply: Supply::Fresh,
         }
@@ -300,20 +295,12 @@ impl Origin {
             ..Origin::blocks(heap, Age::New)
         }
     }
-
-    /// Of slabs for the heap's own data, whose slices carry no tag.
-    pub(crate) fn metadata(heap: &'static Heap, age: Age) -> Origin {
-        Origin {
-            use_: Use::Meta,
-            ..Origin::blocks(heap, age)
-        }
-    }
 }
 
-// SAFETY: slabs are records of slices in the side table, which are never freed; each is carved in a
-// span that `pages` has just given out, and purged where the caller says that nothing is used.
+// SAFETY: records and far words stand in side tables, which are never freed; each slice is a span
+// that `pages` has just given out, and is purged where the caller says that nothing is used.
 unsafe impl Source for Origin {
-    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
+    fn fresh(&self, id: DepotId, pages: Pages) -> Option<Slice> {
         if self.supply == Supply::Listed {
             return None;
         }
@@ -321,21 +308,20 @@ unsafe impl Source for Origin {
             Pages::Resident => SpanSource::Resident,
             Pages::Any => SpanSource::Any,
         };
+        let (use_, tag) = match id.user {
+            User::Program => (Use::Slab, Tag::of(id.class)),
+            User::Heap => (Use::Meta, Tag::NONE),
+        };
         let pages = &self.heap.pages;
-        let span = pages.alloc_from(from, 1, 1, self.use_, SLICE_BYTES)?;
-        let base = span.base.as_ptr().addr();
-        let place = pages.locate(base)?;
-        let slab = slab_of(&place);
-        let far = place.far_side().cast::<FarWords>();
-        let zero = !span.place.dirty_mask();
-        // SAFETY: side entries live as long as the arenas, and this one is of the right size,
-        // aligned to 64, zero at first.
-        unsafe { slab.carve(class, base, zero, self.pages(), far) };
-        if self.use_ == Use::Slab {
-            // SAFETY: just carved for blocks of the class.
-            unsafe { place.set_tag(Tag::of(class).byte()) };
-        }
-        Some(NonNull::from(slab))
+        let span = pages.alloc_from(from, 1, 1, use_, SLICE_BYTES)?;
+        // SAFETY: the span is this thread's until the slice is carved.
+        unsafe { span.place.set_tag(tag.byte()) };
+        Some(Slice {
+            record: span.place.side().cast(),
+            base: span.base.as_ptr().addr(),
+            zero: !span.place.dirty_mask(),
+            far: span.place.far_side().cast(),
+        })
     }
 
     fn retire(&self, slab: NonNull<Slab>, touched: Touched) {

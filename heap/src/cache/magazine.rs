@@ -11,7 +11,7 @@
 //! ([`super::drain`]); the fast path reads them. A closed magazine sends every call to the slow
 //! path.
 
-use crate::base::sync::{AtomicUsize, Ordering, light_barrier};
+use crate::base::sync::{AtomicUsize, Ordering, light_barrier, plain};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use crate::slab::class_table::BUILT_IN;
 
@@ -124,6 +124,19 @@ pub fn no_entries() -> usize {
     NO_ENTRIES.as_ptr_range().end.addr()
 }
 
+/// A word of an array or of its guard. Owner and drainers reach it by loads and stores of a whole
+/// word: the owner compares with words that a drainer makes the guard.
+///
+/// # Safety
+/// - The word at `address` is one of an array or its guard, and stays so for `'a`.
+#[inline(always)]
+pub(super) unsafe fn word<'a>(address: usize) -> &'a plain::AtomicPtr<u8> {
+    debug_assert!(address.is_multiple_of(align_of::<usize>()) && address != 0);
+    // SAFETY: the caller's promise: aligned, and reached by atomic operations alone while owner and
+    // drainers may both reach it.
+    unsafe { &*(address as *const plain::AtomicPtr<u8>) }
+}
+
 /// One class's stack of free blocks. All zero: empty and full, for pops that look at the bottom
 /// first.
 ///
@@ -186,10 +199,9 @@ impl Magazine {
     #[inline(always)]
     pub unsafe fn take(&self, top: usize) -> Option<*mut u8> {
         debug_assert_eq!(top, self.top.load(Ordering::Relaxed));
-        // SAFETY: an entry, or a word of the guard.
-        let block = unsafe { *((top - 8) as *const *mut u8) };
-        // SAFETY: as above.
-        let two_below = unsafe { *((top - 8 * GUARD) as *const *mut u8) };
+        // SAFETY: entries, or words of the guard, which has GUARD of them.
+        let below = |words: usize| unsafe { word(top - 8 * words) }.load(plain::Ordering::Relaxed);
+        let (block, two_below) = (below(1), below(GUARD));
         if block == two_below {
             return None;
         }
@@ -207,7 +219,7 @@ impl Magazine {
         if top <= self.bottom.load(Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: as in `pop`.
+        // SAFETY: an entry above the bottom, which the owner alone writes.
         Some(unsafe { *((top - 8) as *const *mut u8) })
     }
 
@@ -217,7 +229,7 @@ impl Magazine {
         self.top.load(Ordering::Relaxed) < self.limit.load(Ordering::Relaxed)
     }
 
-    /// The word below the top: the newest block, or, where there is none, anything.
+    /// The word below the top: the newest block, or, where there is none, the guard's last word.
     ///
     /// # Safety
     /// - The magazine has an array.
@@ -225,9 +237,8 @@ impl Magazine {
     pub unsafe fn below_top(&self) -> *mut u8 {
         let top = self.top.load(Ordering::Relaxed);
         debug_assert_ne!(top, 0);
-        // SAFETY: an entry of the array, or the word before it, which can be read; only the owner
-        // writes it.
-        unsafe { *((top - 8) as *const *mut u8) }
+        // SAFETY: an entry of the array, or the guard's last word.
+        unsafe { word(top - 8) }.load(plain::Ordering::Relaxed)
     }
 
     /// Adds a block; false if the magazine is full or closed.
@@ -242,7 +253,7 @@ impl Magazine {
             return false;
         }
         // SAFETY: below limit the array has room, and only the owner writes at or above top.
-        unsafe { *(top as *mut *mut u8) = block };
+        unsafe { word(top) }.store(block, plain::Ordering::Relaxed);
         // Release: a drainer that sees the new top sees the entry.
         self.top.store(top + 8, Ordering::Release);
         light_barrier();

@@ -8,6 +8,7 @@ use super::misuse;
 use super::thread_cache::{Cache, Opened};
 use crate::pages::Age;
 use crate::slab::class::Class;
+use crate::slab::depot_id::DepotId;
 use crate::slab::{Grain, LINE_BLOCKS};
 use core::ptr;
 
@@ -91,9 +92,10 @@ impl Heap {
         // SAFETY: at most the capacity, for which the array has room.
         let mut at = unsafe { base.add(most) };
         let origin = Origin::blocks(self, Age::New);
+        let id = DepotId::blocks(class);
         let got = self
             .depots
-            .take_by(grain, class, want, &origin, &mut |slab, claim| {
+            .take_by(grain, id, want, &origin, &mut |slab, claim| {
                 let first = slab.base() + claim.word * 64 * class.bytes();
                 // SAFETY: no more than `most` bits come in all.
                 at = unsafe { write_down(at, first, class.bytes(), claim.bits) };

@@ -138,7 +138,7 @@ impl Registry {
         core::iter::successors(at(&self.first), move |cache| at(&cache.next))
     }
 
-    /// Countdown calls of all threads, past and present: allocations, frees, requested bytes.
+    /// Counted calls of all threads, past and present: allocations, frees, requested bytes.
     pub fn counted(&self) -> [u64; 3] {
         let mut sums = self
             .past
@@ -221,11 +221,5 @@ impl Registry {
                 Heir::Drainer
             }
         }
-    }
-}
-
-impl Default for Registry {
-    fn default() -> Registry {
-        Registry::new()
     }
 }

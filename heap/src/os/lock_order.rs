@@ -59,16 +59,15 @@ order! {
     5 Step: "step", "a step of a round of decay", "slabs to purge are lost";
     6 Draining: "draining", "what one thread takes from others' magazines", "these blocks are lost";
     7 Registry: "registry", "the list of caches", "it is whole; the child keeps its own cache only";
-    8 Depot: "depot", "the slabs of one size class", "no holder waits";
-    9 Meta: "metadata's depot", "slabs of the heap's own data", "no holder waits";
-    10 Stacks: "stacks", "ended stacks, and records", "records that were being made are lost";
-    11 Committing: "committing", "memory on its way from the kernel", "it is committed once more";
-    12 Purging: "purging", "a piece of a free span on its way to the kernel", "the piece is lost";
-    13 Pages: "page heap", "spans", "no holder waits";
+    8 Depot: "depot", "the slabs of one size class and user", "no holder waits";
+    9 Stacks: "stacks", "ended stacks, and records", "records that were being made are lost";
+    10 Committing: "committing", "memory on its way from the kernel", "it is committed once more";
+    11 Purging: "purging", "a piece of a free span on its way to the kernel", "the piece is lost";
+    12 Pages: "page heap", "spans", "no holder waits";
 }
 
 /// All threads wait for these. Their holders wait for nothing.
-pub const NO_WAITS: [Rank; 3] = [Rank::Depot, Rank::Meta, Rank::Pages];
+pub const NO_WAITS: [Rank; 2] = [Rank::Depot, Rank::Pages];
 
 /// In debug builds.
 pub(super) const CHECKS: bool = cfg!(all(debug_assertions, not(loom)));
@@ -85,7 +84,7 @@ const fn bit(rank: Rank) -> usize {
     1 << rank as usize
 }
 
-const SILENT: usize = bit(NO_WAITS[0]) | bit(NO_WAITS[1]) | bit(NO_WAITS[2]);
+const SILENT: usize = bit(NO_WAITS[0]) | bit(NO_WAITS[1]);
 
 /// The ranks of the locks that the calling thread holds, as bits.
 fn held() -> usize {

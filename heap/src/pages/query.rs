@@ -5,6 +5,7 @@
 use super::arena::{Arena, SliceRef};
 use super::heap::PageHeap;
 use super::span::{Age, ZeroState};
+use super::spans::Renewal;
 use super::zero_state::Dirty;
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
@@ -59,8 +60,11 @@ impl<O: Os> PageHeap<O> {
             return;
         };
         for place in run.spans() {
-            // SAFETY: the caller's promise; what comes of it is seen below.
-            unsafe { self.renew_from(place, 0) };
+            // SAFETY: the caller's promise.
+            let renewal = unsafe { self.renew_from(place, 0) };
+            // The caller frees what is not overmapped. Only stacks come here, and no pages are
+            // moved into them, so a refusal leaves the mark.
+            debug_assert!(renewal != Renewal::Refused || place.record().is_overmapped());
             place.record().set_zero_state(ZeroState::PerPage);
         }
         arena.fill_masks(from, to, 0);

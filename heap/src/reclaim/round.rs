@@ -13,7 +13,7 @@ use crate::os::Os;
 use crate::os::linux::Linux;
 use crate::os::lock::Guard;
 use crate::os::shared;
-use crate::pages::{Driver, Use};
+use crate::pages::Driver;
 use crate::slab::Scope;
 use crate::slab::decommitted::Cursor;
 
@@ -79,20 +79,16 @@ impl Heap {
             }
             Stage::Stacks => {
                 self.stacks.retire_idle(&self.pages, since);
-                Stage::Slabs(Use::Slab, Cursor::start())
+                Stage::Slabs(Cursor::start())
             }
-            Stage::Slabs(use_, mut cursor) => {
-                let (depots, source) = match use_ {
-                    Use::Meta => (self.meta.depots(), Origin::metadata(self, age)),
-                    _ => (&self.depots, Origin::blocks(self, age)),
-                };
+            Stage::Slabs(mut cursor) => {
                 let pages = reason.slab_pages(self.pages.limits().hard() != usize::MAX);
-                match depots.decay(since, pages, &mut cursor, &source) {
+                let source = Origin::blocks(self, age);
+                match self.depots.decay(since, pages, &mut cursor, &source) {
                     Some(bytes) => {
                         round.gained += bytes;
-                        Stage::Slabs(use_, cursor)
+                        Stage::Slabs(cursor)
                     }
-                    None if use_ == Use::Slab => Stage::Slabs(Use::Meta, Cursor::start()),
                     None => Stage::Over,
                 }
             }

@@ -7,7 +7,7 @@
 //! come half a decay time apart ([`pause_ms`]). To change the decay of one kind of memory, change
 //! its line in [`Reason`].
 
-use crate::pages::{Age, Driver, Use};
+use crate::pages::{Age, Driver};
 use crate::slab::Scope;
 use crate::slab::decommitted::Cursor;
 
@@ -112,8 +112,7 @@ pub(super) enum Stage {
     /// So many threads' caches are still to be looked at.
     Magazines(usize),
     Stacks,
-    /// Those of blocks, then those of metadata.
-    Slabs(Use, Cursor),
+    Slabs(Cursor),
     Over,
 }
 

@@ -36,7 +36,8 @@ pub const BUILT_IN: Table = Table::new(&neap_shared::classes::BUILT_IN, 2 * STEP
 
 struct InForce(UnsafeCell<Table>);
 
-// SAFETY: written by `replace` only, before any class is used.
+// SAFETY: written by `replace` only, by the process's one thread, while no slab and no cache
+// exists.
 unsafe impl Sync for InForce {}
 
 static IN_FORCE: InForce = InForce(UnsafeCell::new(BUILT_IN));
@@ -45,7 +46,8 @@ static REPLACED: AtomicBool = AtomicBool::new(false);
 /// The classes in force.
 #[inline(always)]
 pub fn in_force() -> &'static Table {
-    // SAFETY: written by `replace` only, before any class is used.
+    // SAFETY: as above. Callers keep no reference beyond their call, and numbers of classes are
+    // kept in slabs and caches only.
     unsafe { &*IN_FORCE.0.get() }
 }
 
@@ -59,7 +61,8 @@ pub fn is_replaced() -> bool {
 /// one of 8, the last one [`MAX_BLOCK`], at most [`CLASSES`].
 ///
 /// # Safety
-/// - No slab exists, no thread has a cache, and no other thread uses the heap meanwhile.
+/// - No slab exists, not even one of metadata, no thread has a cache, and no other thread uses the
+///   heap meanwhile.
 /// - This is not a Rust program's own allocator.
 pub unsafe fn replace(sizes: &[u16]) {
     // SAFETY: the caller's promise.

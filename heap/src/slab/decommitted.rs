@@ -10,6 +10,7 @@
 
 use super::class::Class;
 use super::depot::{Depot, Depots};
+use super::depot_id::DepotId;
 use super::page_set::{PageSet, UNITS, bits_over, blocks_over, words_of};
 use super::slab::{LISTED, Scope, Slab, Source, UNLISTED, WORDS};
 use crate::base::sync::{Ordering, full_barrier_after_rmw};
@@ -25,10 +26,10 @@ struct Found {
     units: PageSet,
 }
 
-/// How far a round has come: the class and the address from which to continue.
+/// How far a round has come: the depot and the address from which to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
-    class: Option<Class>,
+    depot: Option<DepotId>,
     key: usize,
 }
 
@@ -36,34 +37,34 @@ impl Cursor {
     /// At the start.
     pub fn start() -> Cursor {
         Cursor {
-            class: Class::all().next(),
+            depot: DepotId::all().next(),
             key: 0,
         }
     }
 
-    /// At the start of one class.
+    /// At the start of one depot.
     #[cfg(all(test, loom))]
-    pub fn at(class: Class) -> Cursor {
+    pub fn at(id: DepotId) -> Cursor {
         Cursor {
-            class: Some(class),
+            depot: Some(id),
             key: 0,
         }
     }
 
-    /// Whether it is still at that class.
+    /// Whether it is still at that depot.
     #[cfg(all(test, loom))]
-    pub fn is_at(&self, class: Class) -> bool {
-        self.class == Some(class)
+    pub fn is_at(&self, id: DepotId) -> bool {
+        self.depot == Some(id)
     }
 
-    fn go_on(&mut self, class: Class, key: Option<usize>) {
+    fn go_on(&mut self, id: DepotId, key: Option<usize>) {
         *self = match key {
             Some(key) => Cursor {
-                class: Some(class),
+                depot: Some(id),
                 key,
             },
             None => Cursor {
-                class: Class::all().nth(class.index()),
+                depot: id.next(),
                 key: 0,
             },
         };
@@ -98,7 +99,7 @@ impl Slab {
         units.runs().fold(PageSet::NONE, |had, run| {
             let whole = PageSet((((1u32 << run.len()) - 1) << run.start) as u16);
             if self.claim_run(class, &run) {
-                had.and(whole)
+                had.with(whole)
             } else {
                 had
             }
@@ -125,7 +126,7 @@ impl Slab {
 
     /// Withholds the blocks of claimed units, whose pages were purged. Under the depot's lock.
     pub(super) fn withhold(&self, class: Class, units: PageSet) {
-        let all = self.withheld().and(units);
+        let all = self.withheld().with(units);
         self.withheld.store(all.0, Ordering::Relaxed);
         // Blocks that lie in purged pages alone read as zero, and no thread can claim them now.
         self.fresh
@@ -165,68 +166,73 @@ impl Depots {
         cursor: &mut Cursor,
         source: &S,
     ) -> Option<usize> {
-        let class = cursor.class?;
-        let depot = self.of(class);
-        if cursor.key == 0 && depot.cool(class, empty_since, source) {
-            // Past this, before every slab.
-            cursor.key = 1;
-            return Some(0);
+        let pages = pages.filter(|scope| !source.keeps_pages(*scope));
+        // Most depots have no slab, those of metadata above all.
+        while let Some(id) = cursor.depot {
+            let depot = self.of(id);
+            if cursor.key == 0 && depot.cool(id, empty_since, source) {
+                // Past this, before every slab.
+                cursor.key = 1;
+                return Some(0);
+            }
+            let seen = pages
+                .and_then(|scope| depot.find_spare(id.class, cursor.key, scope, source.pages()));
+            cursor.go_on(id, seen.as_ref().and_then(|(_, next)| *next));
+            if let Some((found, _)) = seen {
+                return Some(found.map_or(0, |found| depot.purge_found(id, &found, source)));
+            }
         }
-        let (found, next) = match pages.filter(|scope| !source.keeps_pages(*scope)) {
-            Some(scope) => depot.find_spare(class, cursor.key, scope, source.pages()),
-            None => (None, None),
-        };
-        cursor.go_on(class, next);
-        Some(found.map_or(0, |found| depot.purge_found(class, &found, source)))
+        None
     }
 }
 
 impl Depot {
     /// Looks at slabs from the address `key` on, until one has spare pages, which it claims, or is
     /// empty: while blocks were claimed needlessly, the thread that gave the last one back did not
-    /// see that it was. Also the address to go on from; `None` at the end.
+    /// see that it was. Also the address to go on from; `None` at the end. No result at all
+    /// if the depot has no slab there.
     fn find_spare(
         &self,
         class: Class,
         key: usize,
         scope: Scope,
         pages: usize,
-    ) -> (Option<Found>, Option<usize>) {
+    ) -> Option<(Option<Found>, Option<usize>)> {
         let open = self.open();
-        let mut next = open.sets.set.at_least(key);
+        let mut next = Some(open.sets.set.at_least(key)?);
         for _ in 0..MOST_LOOKED_AT {
             let Some(slab) = next else {
-                return (None, None);
+                return Some((None, None));
             };
             // SAFETY: slab records are type-stable.
             let record = unsafe { slab.as_ref() };
             let units = spare_units(record, class, scope, pages);
             if !units.is_empty() {
                 record.purging.store(1, Ordering::Relaxed);
-                return (Some(Found { slab, units }), Some(record.base() + 1));
+                return Some((Some(Found { slab, units }), Some(record.base() + 1)));
             }
             full_barrier_after_rmw();
             if record.all_free(class, 0) {
-                return (Some(Found { slab, units }), Some(record.base() + 1));
+                return Some((Some(Found { slab, units }), Some(record.base() + 1)));
             }
             next = open.sets.set.above(record.base());
         }
         // SAFETY: as above.
-        (None, next.map(|slab| unsafe { slab.as_ref() }.base()))
+        Some((None, next.map(|slab| unsafe { slab.as_ref() }.base())))
     }
 
     /// Purges claimed units and withholds their blocks, then lets the slab go if it is empty.
     /// Returns how many bytes were purged.
-    fn purge_found<S: Source>(&self, class: Class, found: &Found, source: &S) -> usize {
+    fn purge_found<S: Source>(&self, id: DepotId, found: &Found, source: &S) -> usize {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { found.slab.as_ref() };
         let bytes = if found.units.is_empty() {
             0
         } else {
-            self.purge_units(class, found, source)
+            self.purge_units(id.class, found, source)
         };
-        if slab.all_free(class, 0) {
-            self.retire_if_empty(slab, class, source);
+        if slab.all_free(id.class, 0) {
+            self.retire_if_empty(slab, id, source);
         }
         bytes
     }

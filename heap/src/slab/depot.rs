@@ -1,15 +1,18 @@
-//! Depots: the part of a size class that all threads share.
+//! Depots: the part of a size class and a user that all threads share.
 
-use super::class::{CLASSES, Class};
+use super::class::Class;
+use super::depot_id::{DEPOTS, DepotId};
 use super::sets::DepotSets;
-use super::slab::{Claim, FETCHED, Given, Grain, LISTED, Pages, Slab, Source, Touched, UNLISTED};
+use super::slab::{
+    Claim, FETCHED, Given, Grain, LISTED, Pages, Slab, Slice, Source, Touched, UNLISTED,
+};
 use crate::base::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::os::lock::{Guard, Lock, Rank};
 use core::ptr::{self, NonNull};
 
-/// One class's slabs with free blocks.
+/// Slabs of one class and one user with free blocks.
 pub(super) struct Depot {
-    /// Guards `sets`, the links and the marks of the class's slabs.
+    /// Guards `sets`, the links and the marks of the depot's slabs.
     lock: Lock,
     /// The slab to claim from; in the set, or null. Read without the lock, changed under it.
     current: AtomicPtr<Slab>,
@@ -46,13 +49,10 @@ enum Step {
     Exhausted,
 }
 
-/// The depots of all classes.
+/// All depots, by user and class.
 pub struct Depots {
-    by_class: [Depot; DEPOTS],
+    all: [[Depot; DEPOTS]; 2],
 }
-
-/// Three under the model checker, few enough to explore.
-const DEPOTS: usize = if cfg!(loom) { 3 } else { CLASSES + 1 };
 
 /// How many exhausted slabs one refill may step over once it has some blocks.
 const MOST_STEPS: usize = 8;
@@ -62,15 +62,7 @@ impl Depots {
     #[cfg(not(loom))]
     pub const fn new() -> Depots {
         Depots {
-            by_class: [const { Depot::new(Rank::Depot) }; DEPOTS],
-        }
-    }
-
-    /// Empty depots, of the heap's own data.
-    #[cfg(not(loom))]
-    pub const fn of_metadata() -> Depots {
-        Depots {
-            by_class: [const { Depot::new(Rank::Meta) }; DEPOTS],
+            all: [const { [const { Depot::new() }; DEPOTS] }; 2],
         }
     }
 
@@ -78,27 +70,27 @@ impl Depots {
     #[cfg(loom)]
     pub fn new() -> Depots {
         Depots {
-            by_class: core::array::from_fn(|_| Depot::new(Rank::Depot)),
+            all: core::array::from_fn(|_| core::array::from_fn(|_| Depot::new())),
         }
     }
 
-    pub(super) fn of(&self, class: Class) -> &Depot {
-        &self.by_class[class.index() % DEPOTS]
+    pub(super) fn of(&self, id: DepotId) -> &Depot {
+        &self.all[id.user as usize][id.place()]
     }
 
-    /// Claims at most `want` blocks of `class`, lowest addresses first, and hands each word's share
-    /// to `sink`. Returns how many; 0 only when out of memory.
+    /// Claims at most `want` blocks of one depot, lowest addresses first, and hands each word's
+    /// share to `sink`. Returns how many; 0 only when out of memory.
     ///
     /// Costs one atomic operation for each word with free blocks and a load of the shared
     /// `current`; when a slab is exhausted, the depot's lock and a step in its set.
     pub fn take<S: Source>(
         &self,
-        class: Class,
+        id: DepotId,
         want: usize,
         source: &S,
         sink: &mut impl FnMut(&Slab, Claim),
     ) -> usize {
-        self.take_by(Grain::Blocks, class, want, source, sink)
+        self.take_by(Grain::Blocks, id, want, source, sink)
     }
 
     /// Like [`Depots::take`]; with [`Grain::Lines`] up to [`LINE_BLOCKS`](super::slab::LINE_BLOCKS)
@@ -106,19 +98,19 @@ impl Depots {
     pub fn take_by<S: Source>(
         &self,
         grain: Grain,
-        class: Class,
+        id: DepotId,
         want: usize,
         source: &S,
         sink: &mut impl FnMut(&Slab, Claim),
     ) -> usize {
-        let depot = self.of(class);
+        let depot = self.of(id);
         let (mut got, mut steps) = (0, 0);
         while got < want && steps <= MOST_STEPS {
             let current = depot.current.load(Ordering::Acquire);
             // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
             let slab = unsafe { current.as_ref() };
             let claimed =
-                slab.and_then(|slab| self.claim_from(slab, class, want - got, grain, source));
+                slab.and_then(|slab| self.claim_from(slab, id, want - got, grain, source));
             if let (Some(slab), Some(claim)) = (slab, claimed) {
                 got += claim.bits.count_ones() as usize;
                 sink(slab, claim);
@@ -126,39 +118,44 @@ impl Depots {
             }
             steps += usize::from(got > 0);
             let fresh = if got == 0 { Fresh::Allowed } else { Fresh::No };
-            if !depot.advance(current, class, source, fresh) {
+            if !depot.advance(current, id, source, fresh) {
                 break;
             }
         }
         got
     }
 
-    /// Claims from a slab that may have become another class's in the meantime.
+    /// Claims from a slab that may have become another depot's in the meantime.
     fn claim_from<S: Source>(
         &self,
         slab: &Slab,
-        class: Class,
+        id: DepotId,
         want: usize,
         grain: Grain,
         source: &S,
     ) -> Option<Claim> {
-        let claim = slab.claim(class, want, grain)?;
-        // The claimed bits pin the slab, so its class cannot change now.
-        match slab.class() {
-            Some(now) if now == class => Some(claim),
-            Some(other) => {
-                // SAFETY: claimed just now.
-                let _ = unsafe { self.give(slab, other, claim.word, claim.bits, source) };
-                None
-            }
-            None => unreachable!("a slab with claimed blocks has a class"),
+        let claim = slab.claim(id.class, want, grain)?;
+        // The claimed bits pin the slab, so its depot cannot change now.
+        if slab.is_of(id) {
+            return Some(claim);
         }
+        match slab.depot() {
+            // SAFETY: claimed just now, and the slab is of the depot that its record names.
+            Some(other) => unsafe {
+                let _ = self.give(slab, other, claim.word, claim.bits, source);
+            },
+            None => unreachable!("a slab with claimed blocks is a depot's"),
+        }
+        None
     }
 
     /// Whether the next block of `class` will most likely be one that is known to read as zero. A
     /// hint.
     pub fn next_is_fresh(&self, class: Class) -> bool {
-        let current = self.of(class).current.load(Ordering::Acquire);
+        let current = self
+            .of(DepotId::blocks(class))
+            .current
+            .load(Ordering::Acquire);
         // SAFETY: slab records are type-stable: the pointer is null or valid for ever.
         unsafe { current.as_ref() }.is_none_or(Slab::next_is_fresh)
     }
@@ -167,65 +164,60 @@ impl Depots {
     /// double free).
     ///
     /// # Safety
-    /// - As [`Slab::give`]; `slab` is one of `class`, of these depots.
+    /// - As [`Slab::give`]; `slab` is of the depot `id`.
     pub unsafe fn give<S: Source>(
         &self,
         slab: &Slab,
-        class: Class,
+        id: DepotId,
         word: usize,
         bits: u64,
         source: &S,
     ) -> Result<(), u64> {
+        debug_assert!(slab.is_of(id));
         // SAFETY: the caller's promise.
-        match unsafe { slab.give(class, word, bits) } {
+        match unsafe { slab.give(id.class, word, bits) } {
             Given::Done => Ok(()),
             Given::Unlisted => {
-                self.of(class).list(slab, class, source);
+                self.of(id).list(slab, id, source);
                 Ok(())
             }
             Given::MaybeEmpty => {
-                self.of(class).retire_if_empty(slab, class, source);
+                self.of(id).retire_if_empty(slab, id, source);
                 Ok(())
             }
             Given::Twice(bits) => Err(bits),
         }
     }
 
-    /// Lets go of the warm slab of every class that has been empty since `before` (ms) or longer.
+    /// Lets go of the warm slab of every depot that has been empty since `before` (ms) or longer.
     #[cfg(test)]
     pub(crate) fn cool<S: Source>(&self, before: u64, source: &S) {
-        for class in Class::all() {
-            self.of(class).cool(class, before, source);
+        for id in DepotId::all() {
+            self.of(id).cool(id, before, source);
         }
     }
 
     /// The locks of all depots, for a fork.
     #[cfg(not(loom))]
     pub fn locks(&self) -> impl Iterator<Item = &Lock> {
-        self.by_class.iter().map(|depot| &depot.lock)
-    }
-}
-
-impl Default for Depots {
-    fn default() -> Depots {
-        Depots::new()
+        self.all.as_flattened().iter().map(|depot| &depot.lock)
     }
 }
 
 impl Depot {
     #[cfg(not(loom))]
-    const fn new(rank: Rank) -> Depot {
+    const fn new() -> Depot {
         Depot {
-            lock: Lock::new(rank),
+            lock: Lock::new(Rank::Depot),
             current: AtomicPtr::new(ptr::null_mut()),
             sets: UnsafeCell::new(DepotSets::new()),
         }
     }
 
     #[cfg(loom)]
-    fn new(rank: Rank) -> Depot {
+    fn new() -> Depot {
         Depot {
-            lock: Lock::new(rank),
+            lock: Lock::new(Rank::Depot),
             current: AtomicPtr::new(ptr::null_mut()),
             sets: UnsafeCell::new(DepotSets::new()),
         }
@@ -246,21 +238,21 @@ impl Depot {
     /// A fresh slab is fetched without the lock, because the page heap may have to ask the kernel.
     /// Several threads may do so at once: each gets a slab of its own, and the others later find
     /// what it leaves in it.
-    fn advance<S: Source>(&self, seen: *mut Slab, class: Class, source: &S, fresh: Fresh) -> bool {
-        let pages = match self.step(seen, class, fresh) {
+    fn advance<S: Source>(&self, seen: *mut Slab, id: DepotId, source: &S, fresh: Fresh) -> bool {
+        let pages = match self.step(seen, id.class, fresh) {
             Step::Done => return true,
             Step::Exhausted => return false,
             Step::Fetch(pages) => pages,
         };
-        if let Some(slab) = source.fresh(class, pages) {
-            self.adopt(slab, source);
+        if let Some(slice) = source.fresh(id, pages) {
+            self.adopt(id, &slice, source);
             return true;
         }
         // Blocks that another thread gave back meanwhile, or fetched, then those that slabs
         // withhold.
         let Open { sets, .. } = &mut self.open();
         let next = sets.set.first();
-        let next = next.or_else(|| sets.offer_reserved(class, source));
+        let next = next.or_else(|| sets.offer_reserved(id.class, source));
         self.set_current(next);
         next.is_some()
     }
@@ -285,12 +277,15 @@ impl Depot {
         }
     }
 
-    /// Lists a fresh slab.
-    fn adopt<S: Source>(&self, slab: NonNull<Slab>, source: &S) {
+    /// Carves a fresh slice and lists the slab.
+    fn adopt<S: Source>(&self, id: DepotId, slice: &Slice, source: &S) {
         // SAFETY: slab records are type-stable.
-        source.note_withheld(unsafe { slab.as_ref() }.withheld().bytes() as isize);
+        let slab = unsafe { slice.record.as_ref() };
+        // SAFETY: the source's promise.
+        unsafe { slab.carve(id, slice, source.pages()) };
+        source.note_withheld(slab.withheld().bytes() as isize);
         let Open { sets, .. } = &mut self.open();
-        sets.list(slab);
+        sets.list(slice.record);
         if self.current.load(Ordering::Relaxed).is_null() {
             self.set_current(sets.set.first());
         }
@@ -303,38 +298,37 @@ impl Depot {
     }
 
     /// Puts a slab that has free blocks again into the set.
-    fn list<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
+    fn list<S: Source>(&self, slab: &Slab, id: DepotId, source: &S) {
         {
             let Open { sets, .. } = &mut self.open();
-            // Our blocks are back, so the slab may be in any use by now. Under the lock, its class
-            // cannot stop being ours, and becomes ours only when the slab is fetched.
-            let ours = slab.class() == Some(class);
+            // Our blocks are back, so the slab may be in any use by now. Under the lock, it cannot
+            // stop being this depot's, and becomes this depot's only when it is fetched.
             let listed = slab.listed.load(Ordering::Relaxed);
-            if !ours || listed == LISTED || listed == FETCHED {
+            if !slab.is_of(id) || listed == LISTED || listed == FETCHED {
                 return;
             }
             sets.list(NonNull::from(slab));
         }
-        if slab.all_free(class, 0) {
-            self.retire_if_empty(slab, class, source);
+        if slab.all_free(id.class, 0) {
+            self.retire_if_empty(slab, id, source);
         }
     }
 
-    /// Retires a slab if all its blocks are free and another slab of the class is empty already.
-    pub(super) fn retire_if_empty<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
+    /// Retires a slab if all its blocks are free and another slab of the depot is empty already.
+    pub(super) fn retire_if_empty<S: Source>(&self, slab: &Slab, id: DepotId, source: &S) {
         let open = self.open();
-        if let Some(victim) = open.sets.surplus(slab, class, source) {
-            self.retire(open, victim, class, source);
+        if let Some(victim) = open.sets.surplus(slab, id, source) {
+            self.retire(open, victim, id, source);
         }
     }
 
     /// Lets go of the warm slab if it has been empty since `before` (ms) or longer. False if there
     /// is none such.
-    pub(super) fn cool<S: Source>(&self, class: Class, before: u64, source: &S) -> bool {
+    pub(super) fn cool<S: Source>(&self, id: DepotId, before: u64, source: &S) -> bool {
         let open = self.open();
         let warm = open.sets.warm.take_if(|(_, since)| *since <= before);
         if let Some((victim, _)) = warm {
-            self.retire(open, victim, class, source);
+            self.retire(open, victim, id, source);
         }
         warm.is_some()
     }
@@ -342,8 +336,8 @@ impl Depot {
     /// Gives the slice of `victim` back, unless some block is out. Inlined: callers may have small
     /// stacks.
     #[inline(always)]
-    fn retire<S: Source>(&self, open: Open<'_>, victim: NonNull<Slab>, class: Class, source: &S) {
-        let touched = self.claim_whole(open.sets, victim, class);
+    fn retire<S: Source>(&self, open: Open<'_>, victim: NonNull<Slab>, id: DepotId, source: &S) {
+        let touched = self.claim_whole(open.sets, victim, id);
         drop(open);
         if let Some(touched) = touched {
             source.note_withheld(-(touched.clean.bytes() as isize));
@@ -357,21 +351,21 @@ impl Depot {
         &self,
         sets: &mut DepotSets,
         victim: NonNull<Slab>,
-        class: Class,
+        id: DepotId,
     ) -> Option<Touched> {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { victim.as_ref() };
-        while sets.is_empty_slab(victim, class) {
-            if !slab.claim_all(class) {
+        while sets.is_empty_slab(victim, id) {
+            if !slab.claim_all(id.class) {
                 // A thread that gave a block back meanwhile may have missed that it was the last:
                 // look again.
                 continue;
             }
-            // SAFETY: listed slabs of the class are in the set.
+            // SAFETY: listed slabs of the depot are in its set.
             unsafe { sets.set.remove(victim) };
             slab.listed.store(UNLISTED, Ordering::Relaxed);
             let touched = Touched {
-                bytes: slab.touched_bytes(class),
+                bytes: slab.touched_bytes(id.class),
                 clean: slab.withheld(),
             };
             slab.uncarve();
@@ -409,13 +403,19 @@ mod tests {
             let mut lines = BTreeSet::new();
             for _ in 0..20 {
                 let mut own = BTreeSet::new();
-                let got = depots.take_by(Grain::Lines, class, want, &slices, &mut |slab, claim| {
-                    let blocks = (0..64).filter(|bit| claim.bits >> bit & 1 != 0);
-                    own.extend(blocks.flat_map(|bit| {
-                        let start = slab.base() + (claim.word * 64 + bit) * class.bytes();
-                        start / 64..=(start + class.bytes() - 1) / 64
-                    }));
-                });
+                let got = depots.take_by(
+                    Grain::Lines,
+                    DepotId::blocks(class),
+                    want,
+                    &slices,
+                    &mut |slab, claim| {
+                        let blocks = (0..64).filter(|bit| claim.bits >> bit & 1 != 0);
+                        own.extend(blocks.flat_map(|bit| {
+                            let start = slab.base() + (claim.word * 64 + bit) * class.bytes();
+                            start / 64..=(start + class.bytes() - 1) / 64
+                        }));
+                    },
+                );
                 assert!(got > 0 && got < want + LINE_BLOCKS, "{size} {want}: {got}");
                 assert!(lines.is_disjoint(&own), "{size} {want}");
                 lines.extend(own);
@@ -482,7 +482,7 @@ mod tests {
         let class = Class::of_size(8192);
         let fresh = |want: usize| {
             let mut found = Vec::new();
-            depots.take(class, want, &slices, &mut |_, claim| {
+            depots.take(DepotId::blocks(class), want, &slices, &mut |_, claim| {
                 found.push((claim.bits, claim.fresh));
             });
             found

@@ -7,11 +7,13 @@
 //!   giving back is one `fetch_or`. A claimed bit pins its slab: the slab cannot retire while the
 //!   block is out.
 //! - [`Slab`] records are type-stable: one per slice, never freed, all bits zero while the slice is
-//!   no slab. So a claimer may hold a stale slab. If its claim yields bits, the slab is pinned and
-//!   its class can be read. If the class has changed by then, the claimer gives the bits back and
-//!   looks for another slab.
-//! - A [`depot::Depot`] holds what all threads share of one class: the slab to claim from, and the
-//!   set of slabs known to have free blocks. Only changing the set takes its lock.
+//!   no slab. So a claimer may hold a stale slab. If its claim yields bits, the slab is pinned, and
+//!   the record tells its depot: class and user ([`depot_id`]). If the depot has changed by then,
+//!   the claimer gives the bits back to it and looks for another slab.
+//! - A slice has its tag before its bits are set: a thread that claims a bit may free the block at
+//!   once.
+//! - A [`depot::Depot`] holds what all threads share of one class and user: the slab to claim from,
+//!   and the set of slabs known to have free blocks. Only changing the set takes its lock.
 //! - A slab leaves the set in two steps: mark it unlisted, then look at its words once more. A
 //!   give-back sets its bits, then looks at the mark. With full barriers in between, one of the two
 //!   sees the other.
@@ -24,8 +26,7 @@ pub mod class;
 pub mod class_table;
 pub mod decommitted;
 pub mod depot;
-#[cfg(not(loom))]
-pub mod metadata;
+pub mod depot_id;
 mod occupancy;
 pub mod page_set;
 mod sets;
@@ -38,5 +39,5 @@ mod slab;
 #[cfg(all(test, loom))]
 pub(crate) use slab::LISTED;
 pub use slab::{
-    Claim, FarWords, Given, Grain, LINE_BLOCKS, Pages, Scope, Slab, Source, Touched, WORDS,
+    Claim, FarWords, Given, Grain, LINE_BLOCKS, Pages, Scope, Slab, Slice, Source, Touched, WORDS,
 };

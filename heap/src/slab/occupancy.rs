@@ -9,6 +9,10 @@ impl Slab {
     /// Bytes of a range of the slab that belong to free blocks, withheld ones among them. Offsets
     /// from the slab's start. A snapshot.
     pub fn free_bytes(&self, class: Class, range: Range<usize>) -> usize {
+        if self.words(class).is_empty() {
+            // The slice has its tag, and is about to be carved for the first time.
+            return 0;
+        }
         let size = class.bytes();
         let last = range.end.min(class.blocks() * size);
         if range.start >= last {
@@ -45,8 +49,10 @@ impl Slab {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::FarWords;
+    use super::super::depot_id::DepotId;
+    use super::super::{FarWords, Slice};
     use super::*;
+    use crate::base::units::SLICE_BYTES;
     use core::ptr::NonNull;
     use std::boxed::Box;
 
@@ -56,12 +62,25 @@ mod tests {
         let far: &mut FarWords = Box::leak(Box::new(
             [const { crate::base::sync::AtomicU64::new(0) }; super::super::WORDS],
         ));
+        let slice = Slice {
+            record: NonNull::from(&slab),
+            base: 1 << 16,
+            zero: 0,
+            far: NonNull::from(far),
+        };
         // SAFETY: leaked, so it stays.
-        unsafe { slab.carve(class, 1 << 16, 0, 16, NonNull::from(far)) };
+        unsafe { slab.carve(DepotId::blocks(class), &slice, 16) };
         for block in (0..class.blocks()).step_by(3) {
             slab.words(class)[block / 64].fetch_and(!(1 << (block % 64)), Ordering::Relaxed);
         }
         slab
+    }
+
+    #[test]
+    fn a_slice_that_is_about_to_be_carved_has_no_free_bytes() {
+        for class in [16, 64, 512, 4096].map(Class::of_size) {
+            assert_eq!(Slab::blank().free_bytes(class, 0..SLICE_BYTES), 0);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::class::Class;
 use crate::base::units::SLICE_BYTES;
 use core::ops::Range;
 
-/// PageSet in a slice.
+/// Units in a slice.
 pub(super) const UNITS: usize = 16;
 const UNIT_BYTES: usize = SLICE_BYTES / UNITS;
 
@@ -60,7 +60,7 @@ impl PageSet {
         PageSet(!self.0)
     }
 
-    pub(super) fn and(self, other: PageSet) -> PageSet {
+    pub(super) fn with(self, other: PageSet) -> PageSet {
         PageSet(self.0 | other.0)
     }
 

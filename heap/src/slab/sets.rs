@@ -1,12 +1,13 @@
 //! The data that a depot's lock guards: its sets of slabs.
 
 use super::class::Class;
+use super::depot_id::DepotId;
 use super::slab::{LISTED, Pages, RESERVED, Slab, Source, UNLISTED};
 use crate::base::sync::{Ordering, full_barrier_after_rmw};
 use crate::base::tree::Tree;
 use core::ptr::NonNull;
 
-/// One class's sets.
+/// One depot's sets.
 pub(super) struct DepotSets {
     /// All listed slabs, lowest address first.
     pub(super) set: Tree<Slab>,
@@ -89,31 +90,31 @@ impl DepotSets {
         Some(reserved)
     }
 
-    /// Whether `slab` is a listed slab of this class with all blocks free, and no thread is about
+    /// Whether `slab` is a listed slab of this depot with all blocks free, and no thread is about
     /// to use it.
-    pub(super) fn is_empty_slab(&self, slab: NonNull<Slab>, class: Class) -> bool {
+    pub(super) fn is_empty_slab(&self, slab: NonNull<Slab>, id: DepotId) -> bool {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { slab.as_ref() };
-        slab.class() == Some(class)
+        slab.is_of(id)
             && slab.listed.load(Ordering::Relaxed) == LISTED
             && !slab.is_purging()
-            && slab.all_free(class, 0)
+            && slab.all_free(id.class, 0)
     }
 
     /// Takes a slab that was seen empty. Keeps the lowest empty slab warm, and returns the other.
     pub(super) fn surplus<S: Source>(
         &mut self,
         slab: &Slab,
-        class: Class,
+        id: DepotId,
         source: &S,
     ) -> Option<NonNull<Slab>> {
         let slab = NonNull::from(slab);
-        if !self.is_empty_slab(slab, class) {
+        if !self.is_empty_slab(slab, id) {
             return None;
         }
         match self.warm {
             Some((warm, _)) if warm == slab => None,
-            Some((warm, since)) if self.is_empty_slab(warm, class) => {
+            Some((warm, since)) if self.is_empty_slab(warm, id) => {
                 // SAFETY: slab records are type-stable.
                 let base = |slab: NonNull<Slab>| unsafe { slab.as_ref() }.base();
                 let (low, high) = if base(warm) < base(slab) {

@@ -2,6 +2,7 @@
 
 use super::class::Class;
 use super::class_table::MAX_BLOCKS;
+use super::depot_id::DepotId;
 use super::page_set::{PageSet, bits_over, to_withhold};
 use crate::base::sync::plain;
 use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_after_rmw};
@@ -37,9 +38,9 @@ pub struct Slab {
     links: [plain::AtomicPtr<Slab>; 2],
     /// Address of the first block: the slice's, so the same in every life of the record.
     base: plain::AtomicUsize,
-    /// The class number, 0 while the slice is no slab. Changes only while no block is out and no
-    /// bit is set.
-    class: AtomicU8,
+    /// The depot's [byte](DepotId::byte), 0 while the slice is no slab. Changes only while no block
+    /// is out and no bit is set.
+    depot: AtomicU8,
     /// [`UNLISTED`], [`LISTED`], [`RESERVED`] or [`FETCHED`]; changes under the depot's lock, but
     /// for the last.
     pub(crate) listed: AtomicU8,
@@ -125,12 +126,13 @@ pub enum Given {
 /// Where slabs come from and go to.
 ///
 /// # Safety
-/// - A fresh slab's record is never freed, and its slice is the slab's until it retires.
+/// - A fresh slice's record and far words are never freed, and the slice is the slab's until it
+///   retires. Its page masks are true, and its far words are zero.
 /// - After [`Source::purge`] the pages of these units read as zero, or it returned false.
 pub unsafe trait Source {
-    /// A carved slab of `class`, not listed; `None` when out of memory, or when it is to be of
-    /// resident pages and there are none.
-    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>>;
+    /// A slice for a slab of this depot, with its tag; `None` when out of memory, or when it is to
+    /// be of resident pages and there are none.
+    fn fresh(&self, id: DepotId, pages: Pages) -> Option<Slice>;
     /// Takes back the slice of a slab of which all blocks were claimed and whose record is no slab
     /// any more.
     fn retire(&self, slab: NonNull<Slab>, touched: Touched);
@@ -145,6 +147,18 @@ pub unsafe trait Source {
     fn purge(&self, slab: NonNull<Slab>, units: PageSet) -> bool;
     /// Monotonic time in ms.
     fn now_ms(&self) -> u64;
+}
+
+/// A slice to be carved.
+pub struct Slice {
+    /// Its record.
+    pub record: NonNull<Slab>,
+    /// Its address.
+    pub base: usize,
+    /// A set bit is an OS page that reads as zero and is not resident.
+    pub zero: u16,
+    /// Its far words, always the same.
+    pub far: NonNull<FarWords>,
 }
 
 /// Which slices a slab may be carved from.
@@ -181,7 +195,7 @@ impl Slab {
         Slab {
             links: [const { plain::AtomicPtr::new(core::ptr::null_mut()) }; 2],
             base: plain::AtomicUsize::new(0),
-            class: AtomicU8::new(0),
+            depot: AtomicU8::new(0),
             listed: AtomicU8::new(UNLISTED),
             lowest: AtomicU16::new(0),
             high_water: AtomicU16::new(0),
@@ -194,22 +208,17 @@ impl Slab {
         }
     }
 
-    /// Turns the record of a fresh slice into a slab of `class` with all blocks free, or all in
-    /// resident pages. Not yet listed. In `zero` a set bit is an OS page of the slice that reads as
-    /// zero and is not resident, the slice has `pages` of them. `far` are the slice's far words,
-    /// all zero, always the same.
+    /// Turns the record of a fresh slice into a slab with all blocks free, or all in resident
+    /// pages. Not yet listed. The slice has `pages` OS pages.
     ///
     /// # Safety
-    /// - `far` stays valid forever.
-    pub unsafe fn carve(
-        &self,
-        class: Class,
-        base: usize,
-        zero: u16,
-        pages: usize,
-        far: NonNull<FarWords>,
-    ) {
-        debug_assert_eq!(self.class.load(Ordering::Relaxed), 0);
+    /// - The slice is as [`Source`] promises, and this is its record.
+    pub(super) unsafe fn carve(&self, id: DepotId, slice: &Slice, pages: usize) {
+        let Slice {
+            base, zero, far, ..
+        } = *slice;
+        let class = id.class;
+        debug_assert_eq!(self.depot.load(Ordering::Relaxed), 0);
         self.far.store(far.as_ptr(), plain::Ordering::Relaxed);
         self.base.store(base, Ordering::Relaxed);
         self.lowest.store(0, Ordering::Relaxed);
@@ -220,10 +229,11 @@ impl Slab {
         self.withheld.store(withheld.0, Ordering::Relaxed);
         self.idle.store(0, Ordering::Relaxed);
         self.listed.store(FETCHED, Ordering::Relaxed);
-        self.class.store(class.index() as u8, Ordering::Relaxed);
+        self.depot.store(id.byte(), Ordering::Relaxed);
         for (word, bits) in self.words(class).iter().enumerate() {
-            // Release: a thread that claims a bit sees class and base. A swap, not a store: it
-            // shows that no bit was set, and loom 0.7 may read past a thread's own plain store.
+            // Release: a thread that claims a bit sees the depot, the base and the slice's tag. A
+            // swap, not a store: it shows that no bit was set, and loom 0.7 may read past a
+            // thread's own plain store.
             let stray = bits.swap(self.offered_word(class, word), Ordering::AcqRel);
             debug_assert_eq!(stray, 0, "a bit was set while the slice was no slab");
         }
@@ -235,14 +245,18 @@ impl Slab {
         self.base.load(Ordering::Relaxed)
     }
 
-    /// The class, or `None` while the slice is no slab. Certain only while the caller holds a block
+    /// The depot, or `None` while the slice is no slab. Certain only while the caller holds a block
     /// of the slab.
     #[inline]
-    pub fn class(&self) -> Option<Class> {
-        match self.class.load(Ordering::Relaxed) {
-            0 => None,
-            index => Some(Class::known(index as usize)),
-        }
+    pub fn depot(&self) -> Option<DepotId> {
+        DepotId::from_byte(self.depot.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is a slab of this depot. Certain as [`Slab::depot`] is, and under the lock of the
+    /// depot if it is listed there.
+    #[inline]
+    pub(super) fn is_of(&self, id: DepotId) -> bool {
+        self.depot.load(Ordering::Relaxed) == id.byte()
     }
 
     /// Bytes from the slab's start that may have been written since it was carved.
@@ -267,7 +281,7 @@ impl Slab {
 
     /// How many blocks the bitmap holds as free, beside those withheld. A snapshot.
     pub fn free_blocks(&self) -> usize {
-        let Some(class) = self.class() else {
+        let Some(DepotId { class, .. }) = self.depot() else {
             return 0;
         };
         self.words(class)
@@ -281,7 +295,7 @@ impl Slab {
         if count <= NEAR_WORDS {
             return &self.near[..count];
         }
-        // SAFETY: set by the first carving, and valid forever by its caller's promise.
+        // SAFETY: set by the first carving, and valid forever by the source's promise.
         let far = unsafe { self.far.load(plain::Ordering::Relaxed).as_ref() };
         far.map_or(&[], |far| &far[..count])
     }
@@ -434,7 +448,7 @@ impl Slab {
     /// The slice stops being a slab; the caller has claimed all blocks.
     pub(super) fn uncarve(&self) {
         self.withheld.store(0, Ordering::Relaxed);
-        self.class.store(0, Ordering::Relaxed);
+        self.depot.store(0, Ordering::Relaxed);
     }
 }
 

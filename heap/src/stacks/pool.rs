@@ -228,12 +228,6 @@ impl Pool {
     }
 }
 
-impl Default for Pool {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 fn size_of<O: Os>(pages: &PageHeap<O>, bytes: usize) -> Result<Size, StackError> {
     Size::of(bytes, pages.os().page_bytes()).ok_or(StackError::Size)
 }

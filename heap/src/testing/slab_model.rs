@@ -4,8 +4,9 @@ use crate::base::sync::AtomicU64;
 use crate::slab::class::Class;
 use crate::slab::decommitted::Cursor;
 use crate::slab::depot::Depots;
+use crate::slab::depot_id::DepotId;
 use crate::slab::page_set::PageSet;
-use crate::slab::{Claim, FarWords, Pages, Scope, Slab, Source, Touched, WORDS};
+use crate::slab::{Claim, FarWords, Pages, Scope, Slab, Slice, Source, Touched, WORDS};
 use core::ptr::NonNull;
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell, RefMut};
@@ -64,7 +65,7 @@ impl Slices {
 
 // SAFETY: the records live as long as the tests use them; they describe no real memory.
 unsafe impl Source for Slices {
-    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
+    fn fresh(&self, _id: DepotId, pages: Pages) -> Option<Slice> {
         let resident = self.resident.borrow();
         let has_pages = |number: &usize| resident[*number] != 0;
         let warm = self.free().iter().copied().find(has_pages);
@@ -73,10 +74,12 @@ unsafe impl Source for Slices {
             Pages::Any => warm.or_else(|| self.free().first().copied())?,
         };
         self.free().remove(&number);
-        let far = NonNull::from(&self.far[number]);
-        // SAFETY: lives as long as the slabs.
-        unsafe { self.slabs[number].carve(class, (number + 1) << 16, !resident[number], 16, far) };
-        Some(NonNull::from(&self.slabs[number]))
+        Some(Slice {
+            record: NonNull::from(&self.slabs[number]),
+            base: (number + 1) << 16,
+            zero: !resident[number],
+            far: NonNull::from(&self.far[number]),
+        })
     }
 
     fn retire(&self, slab: NonNull<Slab>, touched: Touched) {
@@ -126,7 +129,7 @@ pub(crate) fn purge_spare(depots: &Depots, slices: &Slices, scope: Scope) -> usi
 pub(crate) fn take(depots: &Depots, slices: &Slices, class: Class, want: usize) -> Vec<usize> {
     let mut blocks = Vec::new();
     depots.take(
-        class,
+        DepotId::blocks(class),
         want,
         slices,
         &mut |slab, Claim { word, mut bits, .. }| {
@@ -158,7 +161,10 @@ pub(crate) fn give(
     let slab = slices.slab(block);
     let number = class.block_at(block - slab.base()).unwrap();
     // SAFETY: the blocks are not real memory.
-    unsafe { depots.give(slab, class, number / 64, 1 << (number % 64), slices) }
+    unsafe {
+        let id = DepotId::blocks(class);
+        depots.give(slab, id, number / 64, 1 << (number % 64), slices)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -195,7 +201,7 @@ proptest! {
                         let before = taken.range(..=block).next_back();
                         prop_assert!(before != Some(&block));
                         taken.insert(block);
-                        prop_assert_eq!(slices.slab(block).class(), Some(class));
+                        prop_assert_eq!(slices.slab(block).depot(), Some(DepotId::blocks(class)));
                         slices.touch(block, class);
                         live.push((block, class));
                     }

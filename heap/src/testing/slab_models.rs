@@ -2,17 +2,20 @@
 //!
 //! Bounds: two threads (three in one model, with two preemptions), five preemptions
 //! (`PREEMPTIONS`), one or two slabs of one word (64 blocks of 1,024 bytes, or 128 blocks of 512 in
-//! two words), a pool of slices that all classes share. Each model checks at every step that no
-//! block has two holders, and that no give-back is mistaken for a double free. At the end it checks
-//! that no block is lost, that every slab with free blocks is in its depot's set, and that an empty
-//! slab beyond the warm one went back to the pool.
+//! two words), a pool of slices that all depots share, the program's and those of metadata. Each
+//! model checks at every step that no block has two holders, that no give-back is mistaken for a
+//! double free, and that a claimed block is of the depot that it was claimed from, whose tag its
+//! slice has. At the end it checks that no block is lost, that every slab with free blocks is in
+//! its depot's set, and that an empty slab beyond the warm one went back to the pool.
 
+use crate::base::sync::{AtomicU8, Ordering};
 use crate::os::lock::{Lock, Rank};
 use crate::slab::class::Class;
 use crate::slab::decommitted::Cursor;
 use crate::slab::depot::Depots;
+use crate::slab::depot_id::{DepotId, User};
 use crate::slab::page_set::PageSet;
-use crate::slab::{Claim, LISTED, Pages, Scope, Slab, Source, Touched};
+use crate::slab::{Claim, LISTED, Pages, Scope, Slab, Slice, Source, Touched};
 use core::ptr::NonNull;
 use loom::sync::Arc;
 use std::sync::Mutex;
@@ -26,6 +29,8 @@ struct Pool {
     free: Mutex<Vec<usize>>,
     /// For every slab the blocks of its first word that were handed out since it was carved.
     used: Mutex<Vec<u64>>,
+    /// For every slice what its tag is to the program: the byte of [`tag_of`]; 0 in the pool.
+    tags: Vec<AtomicU8>,
     /// Orders a retirement before the carving that follows it, as the page heap's lock does.
     lock: Lock,
 }
@@ -37,15 +42,16 @@ impl Pool {
         Pool {
             free,
             used: Mutex::new(std::vec![0; slabs.len()]),
+            tags: slabs.iter().map(|_| AtomicU8::new(0)).collect(),
             slabs,
-            lock: Lock::new(Rank::Meta),
+            lock: Lock::new(Rank::Pages),
         }
     }
 }
 
 // SAFETY: the records live as long as the tests use them; they describe no real memory.
 unsafe impl Source for Pool {
-    fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
+    fn fresh(&self, id: DepotId, pages: Pages) -> Option<Slice> {
         if pages == Pages::Resident {
             return None;
         }
@@ -53,11 +59,14 @@ unsafe impl Source for Pool {
         let number = self.free.lock().unwrap().pop()?;
         drop(guard);
         self.used.lock().unwrap()[number] = 0;
-        // SAFETY: no class of these models needs far words.
-        unsafe {
-            self.slabs[number].carve(class, (number + 1) << 16, u16::MAX, 16, NonNull::dangling())
-        };
-        Some(NonNull::from(&self.slabs[number]))
+        self.tags[number].store(tag_of(id), Ordering::Relaxed);
+        Some(Slice {
+            record: NonNull::from(&self.slabs[number]),
+            base: (number + 1) << 16,
+            zero: u16::MAX,
+            // No class of these models needs far words.
+            far: NonNull::dangling(),
+        })
     }
 
     fn retire(&self, slab: NonNull<Slab>, _touched: Touched) {
@@ -67,6 +76,7 @@ unsafe impl Source for Pool {
             .position(|held| NonNull::from(held) == slab)
             .unwrap();
         let _guard = self.lock.lock();
+        self.tags[number].store(0, Ordering::Relaxed);
         self.free.lock().unwrap().push(number);
     }
 
@@ -84,7 +94,7 @@ unsafe impl Source for Pool {
         // SAFETY: slab records live as long as the pool.
         let slab = unsafe { slab.as_ref() };
         // The claimed blocks pin it.
-        assert!(slab.class().is_some() && !units.is_empty());
+        assert!(slab.depot().is_some() && !units.is_empty());
         true
     }
 
@@ -96,7 +106,7 @@ unsafe impl Source for Pool {
 struct World {
     depots: Depots,
     pool: Pool,
-    /// For every block of every slab the class whose caller holds it, 0 if none does.
+    /// For every slab the blocks that callers hold, by word.
     held: Mutex<Vec<[u64; 2]>>,
 }
 
@@ -113,15 +123,18 @@ impl World {
         })
     }
 
-    fn take(&self, class: Class, want: usize) -> Hand {
+    fn take(&self, id: DepotId, want: usize) -> Hand {
         let mut hand = Hand::new();
         self.depots.take(
-            class,
+            id,
             want,
             &self.pool,
             &mut |slab, Claim { word, bits, fresh }| {
-                assert_eq!(slab.class(), Some(class), "blocks of another class");
+                assert_eq!(slab.depot(), Some(id), "blocks of another depot");
                 let number = (slab.base() >> 16) - 1;
+                // As a thread does that frees the block at once.
+                let tag = self.pool.tags[number].load(Ordering::Relaxed);
+                assert_eq!(tag, tag_of(id), "the tag of another depot");
                 let used = &mut self.pool.used.lock().unwrap()[number];
                 assert_eq!(*used & fresh, 0, "a block is fresh twice");
                 if word == 0 {
@@ -136,22 +149,35 @@ impl World {
         hand
     }
 
-    fn give(&self, class: Class, hand: Hand) {
+    fn give(&self, id: DepotId, hand: Hand) {
         for (number, word, bits) in hand {
             self.held.lock().unwrap()[number][word] &= !bits;
             let slab = &self.pool.slabs[number];
             // SAFETY: the blocks are not real memory.
-            let given = unsafe { self.depots.give(slab, class, word, bits, &self.pool) };
+            let given = unsafe { self.depots.give(slab, id, word, bits, &self.pool) };
             given.expect("taken for a double free");
         }
     }
 
-    fn purge_spare(&self, class: Class) {
-        let mut cursor = Cursor::at(class);
-        while cursor.is_at(class) {
+    fn purge_spare(&self, id: DepotId) {
+        let mut cursor = Cursor::at(id);
+        while cursor.is_at(id) {
             let pages = Some(Scope::All);
             self.depots.decay(0, pages, &mut cursor, &self.pool);
         }
+    }
+
+    /// Lets go of all empty slabs.
+    fn cool(&self) {
+        self.depots.cool(u64::MAX, &self.pool);
+    }
+
+    /// As [`World::check_at_rest`]; then slabs go back to the pool, by their own depots, but for
+    /// `most_slabs`.
+    fn check_they_go_back(&self, most_slabs: usize) {
+        self.check_at_rest(self.pool.slabs.len());
+        self.cool();
+        self.check_at_rest(most_slabs);
     }
 
     /// No caller holds a block: every slab is whole, listed, or back in the pool.
@@ -162,16 +188,21 @@ impl World {
             "an empty slab stayed"
         );
         for slab in &self.pool.slabs {
-            let Some(class) = slab.class() else {
+            let Some(DepotId { class, .. }) = slab.depot() else {
                 assert_eq!(slab.free_blocks(), 0, "a bit outside of a slab");
                 continue;
             };
             let free = slab.free_blocks() + slab.withheld_blocks(class);
             assert_eq!(free, class.blocks(), "a block was lost");
-            let listed = slab.listed.load(crate::base::sync::Ordering::Relaxed);
+            let listed = slab.listed.load(Ordering::Relaxed);
             assert_eq!(listed, LISTED, "a slab was lost");
         }
     }
+}
+
+/// What stands for a depot's tag. Unlike the heap's, it tells metadata of one class from another's.
+fn tag_of(id: DepotId) -> u8 {
+    id.class.index() as u8 | (id.user as u8) << 7
 }
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
@@ -185,18 +216,26 @@ fn explore_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) 
 }
 
 /// 64 blocks, one word.
-fn kilobyte() -> Class {
-    Class::of_size(1024)
+fn kilobyte() -> DepotId {
+    DepotId::blocks(Class::of_size(1024))
 }
 
 /// 128 blocks, two words.
-fn half_kilobyte() -> Class {
-    Class::of_size(512)
+fn half_kilobyte() -> DepotId {
+    DepotId::blocks(Class::of_size(512))
 }
 
 /// 8 blocks, which are fresh at first.
-fn two_pages() -> Class {
-    Class::of_size(8192)
+fn two_pages() -> DepotId {
+    DepotId::blocks(Class::of_size(8192))
+}
+
+/// The heap's depot of the same class.
+fn metadata(id: DepotId) -> DepotId {
+    DepotId {
+        user: User::Heap,
+        ..id
+    }
 }
 
 #[test]
@@ -330,7 +369,7 @@ fn cooling_meets_a_refill() {
         let hand = world.take(class, 64);
         world.give(class, hand);
         let other = world.clone();
-        let thread = loom::thread::spawn(move || other.depots.cool(u64::MAX, &other.pool));
+        let thread = loom::thread::spawn(move || other.cool());
         let hand = world.take(class, 1);
         world.give(class, hand);
         thread.join().unwrap();
@@ -429,5 +468,60 @@ fn three_threads_and_two_classes() {
         giver.join().unwrap();
         carver.join().unwrap();
         world.check_at_rest(2);
+    });
+}
+
+/// The slab of `old` that one thread is about to claim from retires, and its slice is carved as a
+/// slab of `new`.
+fn recarve_under_a_claimer(old: DepotId, new: DepotId) {
+    explore_within(3, move || {
+        let world = World::new(2);
+        let hands = [world.take(old, 64), world.take(old, 64)];
+        hands.into_iter().for_each(|hand| world.give(old, hand));
+        let other = world.clone();
+        let thread = loom::thread::spawn(move || {
+            other.cool();
+            let hand = other.take(new, 1);
+            other.give(new, hand);
+        });
+        let hand = world.take(old, 1);
+        world.give(old, hand);
+        thread.join().unwrap();
+        // A claimer may empty a slab of its depot that is about to be listed. Such a slab stays.
+        world.check_they_go_back(usize::from(old == new));
+    });
+}
+
+#[test]
+fn a_slab_has_its_tag_when_its_first_block_is_claimed() {
+    recarve_under_a_claimer(half_kilobyte(), half_kilobyte());
+}
+
+#[test]
+fn a_slab_becomes_metadata_of_the_same_class_under_a_claimers_hands() {
+    recarve_under_a_claimer(half_kilobyte(), metadata(half_kilobyte()));
+}
+
+#[test]
+fn a_slab_becomes_metadata_of_another_class_under_a_claimers_hands() {
+    recarve_under_a_claimer(half_kilobyte(), metadata(kilobyte()));
+}
+
+#[test]
+fn a_slab_becomes_metadata_under_a_givers_hands() {
+    explore_within(3, || {
+        let world = World::new(2);
+        let (blocks, meta) = (kilobyte(), metadata(kilobyte()));
+        let (warm, last) = (world.take(blocks, 64), world.take(blocks, 64));
+        world.give(blocks, warm);
+        let other = world.clone();
+        // Gives the last block back, and looks whether the slab is empty once it is another's.
+        let thread = loom::thread::spawn(move || other.give(blocks, last));
+        let hand = world.take(blocks, 1);
+        world.give(blocks, hand);
+        let hand = world.take(meta, 1);
+        world.give(meta, hand);
+        thread.join().unwrap();
+        world.check_they_go_back(0);
     });
 }
