@@ -107,10 +107,14 @@ impl Heap {
         let offering = self.offer_batch(&batch, scope);
         if offering != 0 {
             let most = heavy_barrier().then_some(blocks);
-            self.collect_batch(&batch, offering, most, source);
+            self.collect_batch(&batch, offering, most, source.untended());
         }
         self.registry
             .unpin(&batch, |cache| self.release_cache(cache));
+        drop(alone);
+        if offering != 0 {
+            self.pages.tend();
+        }
         batch.count()
     }
 

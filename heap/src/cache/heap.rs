@@ -268,6 +268,7 @@ pub(crate) struct Origin {
     /// How long a slab that it takes back has been unused.
     age: Age,
     supply: Supply,
+    excess: Excess,
 }
 
 /// Whether an [`Origin`] makes slabs.
@@ -278,6 +279,14 @@ enum Supply {
     Listed,
 }
 
+/// What becomes of free pages beyond a bound when an [`Origin`] has taken a slab back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Excess {
+    Purged,
+    /// The caller [tends](PageHeap::tend) to them later.
+    Left,
+}
+
 impl Origin {
     /// Of slabs of either user.
     pub(crate) fn blocks(heap: &'static Heap, age: Age) -> Origin {
@@ -285,6 +294,17 @@ impl Origin {
             heap,
             age,
             supply: Supply::Fresh,
+            excess: Excess::Purged,
+        }
+    }
+
+    /// The same, for a thread that holds the lock of another's cache, which is not to wait for a
+    /// purge. A drain also needs much stack, and a purge beneath it would not fit into a
+    /// coroutine's.
+    pub(super) fn untended(self) -> Origin {
+        Origin {
+            excess: Excess::Left,
+            ..self
         }
     }
 
@@ -336,7 +356,12 @@ unsafe impl Source for Origin {
         };
         // SAFETY: the span was allocated by `fresh`, all its blocks have been claimed for good, and
         // only the first bytes were ever handed out, of which the clean pages were purged since.
-        unsafe { self.heap.pages.free_aged(base, dirty, self.age) };
+        unsafe {
+            match self.excess {
+                Excess::Purged => self.heap.pages.free_aged(base, dirty, self.age),
+                Excess::Left => self.heap.pages.free_untended(base, dirty, self.age),
+            }
+        }
     }
 
     fn note_withheld(&self, bytes: isize) {

@@ -135,18 +135,37 @@ impl<O: Os> PageHeap<O> {
     /// # Safety
     /// - As [`PageHeap::free`].
     pub unsafe fn free_aged(&self, base: NonNull<u8>, dirty: Dirty, age: Age) {
-        let Some(place) = self.span_at(base) else {
-            return;
-        };
+        // SAFETY: the caller's promise.
+        if let Some(locked) = unsafe { self.free_only(base, dirty, age) } {
+            self.end(locked);
+        }
+    }
+
+    /// Like [`PageHeap::free_aged`], and leaves what passes a bound: [`PageHeap::tend`] purges it.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::free`].
+    pub unsafe fn free_untended(&self, base: NonNull<u8>, dirty: Dirty, age: Age) {
+        // SAFETY: the caller's promise.
+        drop(unsafe { self.free_only(base, dirty, age) });
+    }
+
+    /// Returns the lock, if the span is free now.
+    ///
+    /// # Safety
+    /// - As [`PageHeap::free`].
+    #[inline(always)]
+    unsafe fn free_only(&self, base: NonNull<u8>, dirty: Dirty, age: Age) -> Option<Locked<'_, O>> {
+        let place = self.span_at(base)?;
         // SAFETY: the caller's promise: no thread uses the span.
         let dirty = match unsafe { self.renew_from(place, 0) } {
             Renewal::NoNeed => dirty,
             Renewal::Zero => Dirty::Zeroed,
-            Renewal::Refused => return,
+            Renewal::Refused => return None,
         };
         let mut locked = self.locked();
         locked.free(place, dirty, age);
-        self.end(locked);
+        Some(locked)
     }
 
     /// Makes a span longer, to `new_slices` slices (more than it has), if what follows it is free;
