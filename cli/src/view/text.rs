@@ -111,7 +111,12 @@ fn memo(figures: &Snapshot, view: &View) -> String {
         ),
         (
             "purges",
-            format!("{}, {} in all", figures.purges, Bytes(figures.purged_bytes)),
+            format!(
+                "{}, {} in all, of which {} were wanted again within the decay time",
+                figures.purges,
+                Bytes(figures.purged_bytes),
+                Bytes(figures.regretted_bytes)
+            ),
         ),
         ("threads", magazines(figures)),
         (

@@ -6,6 +6,7 @@ use super::figures::{MIRROR_PART, MIRROR_SLICES};
 use super::huge::{Policy, SplitUnits};
 use super::limits::{Admission, Footprint, Limits};
 use super::predictor::Predictor;
+use super::regret::Regrets;
 use super::span::{Queue, Queued, SpanRecord, State, Use};
 use super::zero_state::Swept;
 use crate::base::sync::UnsafeCell;
@@ -93,6 +94,7 @@ pub(super) struct Inner {
     /// What purging passed just now.
     pub(super) swept: Swept,
     pub(super) counts: Counts,
+    pub(super) regrets: Regrets,
     /// Where others see them.
     pub(super) mirror: Option<Mirror>,
     /// Slices in use when they were last copied there.
@@ -166,7 +168,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    fn footprint(&self) -> Footprint {
+    pub(super) fn footprint(&self) -> Footprint {
         let absent = usize::try_from(self.heap.absent.load(Ordering::Relaxed)).unwrap_or(0);
         Footprint::of(&self.inner.counts, absent, self.page_bytes())
     }
@@ -203,6 +205,7 @@ impl<'h, O: Os> Locked<'h, O> {
             by_use: counts.by_use,
             purges: counts.purges,
             purged_bytes: counts.purged_bytes,
+            regretted_bytes: self.inner.regrets.total(),
             refused_purges: counts.refused_purges,
             calls: self.heap.calls.calls(),
             zeroing: self.heap.zeroing.totals(),
@@ -257,6 +260,7 @@ impl<O: Os> PageHeap<O> {
                 aside: 0,
                 swept: Swept::NOTHING,
                 counts: Counts::new(),
+                regrets: Regrets::new(),
                 mirror: None,
                 mirrored_slices: 0,
             }),

@@ -10,6 +10,7 @@
 use super::arena::SliceRef;
 use super::decommit::committed_units;
 use super::heap::{Locked, PageHeap};
+use super::regret::Cause;
 use super::span::{SpanRecord, ZeroState};
 use super::zero_state::{DirtyRun, Swept};
 use crate::base::sync::plain::Ordering::Relaxed;
@@ -39,12 +40,25 @@ pub(super) enum Due {
     Until(u64),
     /// As many as leave at most this number of dirty pages.
     Above(usize),
+    /// As many as leave the heap at most this number of bytes, spans in use among them.
+    Over(usize),
     /// All that the program did not lock into memory.
     All,
     /// All, locked or not.
     Locked,
     /// None.
     Nothing,
+}
+
+impl Due {
+    /// Why they go, unless a caller asked for it.
+    fn cause(self) -> Option<Cause> {
+        match self {
+            Due::Until(_) => Some(Cause::Age),
+            Due::Above(_) | Due::Over(_) => Some(Cause::Room),
+            Due::All | Due::Locked | Due::Nothing => None,
+        }
+    }
 }
 
 /// What was found to do under the lock.
@@ -82,6 +96,12 @@ impl<O: Os> PageHeap<O> {
     pub fn purge_above(&self, bytes: usize) -> usize {
         let most = bytes / self.os.page_bytes();
         self.purge_by_pieces(|_| Due::Above(most))
+    }
+
+    /// Gives back free pages, oldest first, until the heap holds at most `bytes`, spans in use
+    /// among them. Returns how many bytes.
+    pub fn purge_over(&self, bytes: usize) -> usize {
+        self.purge_by_pieces(|_| Due::Over(bytes))
     }
 
     /// Gives back all free pages but those that the program locked. Returns how many bytes.
@@ -141,16 +161,41 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// When the oldest free dirty pages became free, in ms; `None` when none will be purged by
-    /// their age: the kernel refused them, the program locked its memory, or all of them may stay.
-    pub fn oldest_dirty(&self) -> Option<u64> {
-        let locked = self.locked();
-        let oldest = locked.next_due(Due::Until(u64::MAX));
-        oldest.map(SpanRecord::freed_at)
+    /// When free spans are to be purged next by their age, in ms; `None` when none will be: the
+    /// kernel refused them, the program locked its memory, or all of them may stay.
+    pub fn next_purge(&self) -> Option<u64> {
+        let mut locked = self.locked();
+        let oldest = locked.oldest_due()?.freed_at();
+        let newest = locked
+            .inner
+            .aging
+            .newest()
+            .map_or(oldest, SpanRecord::freed_at);
+        let decay_ms = self.decay_ms.load(Relaxed);
+        let patient = oldest.saturating_add(decay_ms << locked.patience());
+        Some(patient.min(newest.max(oldest).saturating_add(decay_ms)))
+    }
+
+    /// Gives back free pages that are due, with those that are due before another quarter of the
+    /// decay time is over. Returns how many bytes.
+    pub fn purge_old(&self) -> usize {
+        let mut locked = self.locked();
+        let (now, decay_ms) = (self.os.now_ms(), self.decay_ms.load(Relaxed));
+        let young = |shift: u32| (decay_ms << shift) - decay_ms / 4;
+        let newest = locked.inner.aging.newest().map(SpanRecord::freed_at);
+        let is_idle = newest.is_none_or(|newest| newest + young(0) <= now);
+        let stay = if is_idle {
+            young(0)
+        } else {
+            young(locked.patience())
+        };
+        drop(locked);
+        now.checked_sub(stay)
+            .map_or(0, |time| self.purge_until(time))
     }
 
     /// Ends: every piece shortens the queue or purges pages.
-    fn purge_by_pieces(&self, due: impl Fn(&Locked<'_, O>) -> Due) -> usize {
+    fn purge_by_pieces(&self, due: impl Fn(&mut Locked<'_, O>) -> Due) -> usize {
         let (mut bytes, mut reach) = (0, MOST_SPARSE);
         loop {
             let _alone = self.purging.lock();
@@ -167,7 +212,7 @@ impl<O: Os> PageHeap<O> {
         let pieces = match due {
             Due::Nothing => return,
             Due::Until(_) => 1,
-            Due::Above(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
+            Due::Above(_) | Due::Over(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
         };
         if let Some(_alone) = self.purging.try_lock() {
             let mut reach = MOST_SPARSE;
@@ -184,11 +229,11 @@ impl<O: Os> PageHeap<O> {
     /// is purged for its first [`MOST_BYTES`] only.
     fn purge_piece(
         &self,
-        due: &impl Fn(&Locked<'_, O>) -> Due,
+        due: &impl Fn(&mut Locked<'_, O>) -> Due,
         reach: &mut usize,
     ) -> Option<usize> {
         let mut locked = self.locked();
-        let due = due(&locked);
+        let due = due(&mut locked);
         let piece = locked.cut_piece(due, *reach)?;
         drop(locked);
         Some(match piece {
@@ -213,7 +258,7 @@ impl<O: Os> PageHeap<O> {
         (due, belief): (Due, Belief),
         reach: &mut usize,
     ) -> usize {
-        let asked = belief == Belief::Kernel || matches!(due, Due::Above(_));
+        let asked = belief == Belief::Kernel || due.cause() == Some(Cause::Room);
         let populated = match asked {
             true => self.populated_bytes(part, &run),
             false => part.dirty.get() * self.os.page_bytes(),
@@ -233,6 +278,9 @@ impl<O: Os> PageHeap<O> {
         let mut locked = self.locked();
         if populated > 0 {
             locked.count_purge(run.bytes, purged);
+            if purged == Purged::Zero {
+                locked.note_purged(populated.min(run.bytes), due.cause());
+            }
         }
         locked.return_part(part, run.to, purged);
         if purged == Purged::Zero { run.bytes } else { 0 }
@@ -245,9 +293,13 @@ impl<O: Os> PageHeap<O> {
         let (mut at, mut bytes, mut all) = (from, 0, Purged::Zero);
         while let Some(run) = arena.next_dirty(at, to, MOST_BYTES / arena.layout().page_bytes()) {
             let purged = self.purge_run(&run, due);
-            self.locked().count_purge(run.bytes, purged);
+            let mut locked = self.locked();
+            locked.count_purge(run.bytes, purged);
             match purged {
-                Purged::Zero => bytes += run.bytes,
+                Purged::Zero => {
+                    locked.note_purged(run.bytes, due.cause());
+                    bytes += run.bytes;
+                }
                 Purged::MaybeDirty => all = purged,
             }
             at = run.to;
@@ -302,7 +354,7 @@ pub enum Driver {
 
 impl<'h, O: Os> Locked<'h, O> {
     /// What the caller should do once it has given up the lock.
-    pub(super) fn due(&self) -> Due {
+    pub(super) fn due(&mut self) -> Due {
         let most = self.most_dirty_pages();
         if self.inner.counts.free_dirty_pages > most {
             return Due::Above(most);
@@ -321,13 +373,18 @@ impl<'h, O: Os> Locked<'h, O> {
         self.next_due(Due::All).is_some()
     }
 
-    fn due_now(&self) -> Due {
-        let decay = self.heap.decay_ms.load(Relaxed);
+    fn due_now(&mut self) -> Due {
+        let decay = self.heap.decay_ms.load(Relaxed) << self.patience();
         match self.heap.os.now_ms().checked_sub(decay) {
             Some(time) => Due::Until(time),
             // The clock is younger than the decay time.
             None => Due::Nothing,
         }
+    }
+
+    /// The span that goes first by its age; `None` if all of them may stay.
+    pub(super) fn oldest_due(&self) -> Option<&'h SpanRecord> {
+        self.next_due(Due::Until(u64::MAX))
     }
 
     fn next_due(&self, due: Due) -> Option<&'h SpanRecord> {
@@ -338,6 +395,7 @@ impl<'h, O: Os> Locked<'h, O> {
         self.inner.aging.oldest().filter(|oldest| match due {
             Due::Until(time) => oldest.freed_at() <= time && dirty > self.kept_pages(),
             Due::Above(most) => dirty > most,
+            Due::Over(bytes) => self.footprint().total() > bytes && dirty > self.kept_pages(),
             Due::All | Due::Locked => true,
             Due::Nothing => false,
         })
@@ -354,7 +412,12 @@ impl<'h, O: Os> Locked<'h, O> {
         let dirty = self.inner.counts.free_dirty_pages;
         match due {
             Due::Until(_) => most.min(dirty.saturating_sub(self.kept_pages())),
-            _ => most,
+            Due::Over(bytes) => {
+                let excess = self.footprint().total().saturating_sub(bytes);
+                let spare = dirty.saturating_sub(self.kept_pages());
+                most.min(excess.div_ceil(self.page_bytes())).min(spare)
+            }
+            Due::Above(_) | Due::All | Due::Locked | Due::Nothing => most,
         }
     }
 

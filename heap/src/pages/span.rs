@@ -390,6 +390,12 @@ impl Queue {
         unsafe { record(self.oldest) }
     }
 
+    /// The span that came last.
+    pub(super) fn newest<'a>(&self) -> Option<&'a SpanRecord> {
+        // SAFETY: the ends of a queue are null or in it.
+        unsafe { record(self.newest) }
+    }
+
     /// The span that comes after `entry`, which is in this queue.
     pub(super) fn after<'a>(&self, entry: &SpanRecord) -> Option<&'a SpanRecord> {
         // SAFETY: links of a queue lead to its entries.

@@ -182,7 +182,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Gives up the lock, then does what is due.
-    pub(super) fn end(&self, locked: Locked<'_, O>) {
+    pub(super) fn end(&self, mut locked: Locked<'_, O>) {
         let due = locked.due();
         drop(locked);
         self.purge_on_the_way(due);
@@ -235,6 +235,8 @@ impl<'h, O: Os> Locked<'h, O> {
         figure.spans += 1;
         figure.slices += slices;
         figure.bytes += bytes;
+        let warm = record.dirty.get() * self.page_bytes();
+        self.note_wanted(slices * SLICE_BYTES - warm, use_);
         (SliceRef { arena, index: at }, Zero::of(record.dirty.get()))
     }
 
@@ -264,11 +266,13 @@ impl<'h, O: Os> Locked<'h, O> {
         let next = record.end();
         let added = self.carve(free, next, extra);
         let zero = Zero::of(added.dirty.get());
+        let warm = added.dirty.get() * self.page_bytes();
         place.arena.join(record, added);
         self.set_bytes(place, bytes);
         self.inner.counts.take(extra);
         if let Some(use_) = place.use_() {
             self.inner.counts.by_use[use_ as usize - 1].slices += extra;
+            self.note_wanted(extra * SLICE_BYTES - warm, use_);
         }
         let place = SliceRef {
             index: next,

@@ -16,7 +16,7 @@ use crate::pages::{Age, Driver};
 use crate::slab::Round;
 use crate::slab::decommitted::Cursor;
 
-/// Freed bytes that are worth waking the purge thread for.
+/// Bytes about to be faulted in that are worth waking the purge thread for.
 const LEAST_WAY: usize = 4 << 20;
 
 /// Least time between the rounds that callers do on their way, in ms.
@@ -30,16 +30,14 @@ const WORTH_BYTES: usize = 64 << 10;
 
 impl Heap {
     /// A caller is about to fault in `bytes` bytes that the process did not hold before. What is
-    /// free and resident gives way, from the oldest on, so that the process does not grow by more
-    /// than it has to: if a thread is there to do it meanwhile.
+    /// free and resident gives way, from the oldest on, where the process would otherwise hold more
+    /// than it ever did: if a thread is there to do it meanwhile.
     pub fn make_way(&self, bytes: usize) {
         if bytes < LEAST_WAY || self.pages.driver() == Driver::Callers {
             return;
         }
-        let dirty = self.pages.footprint().dirty;
-        if dirty >= LEAST_WAY {
-            let kept = self.pages.limits().kept();
-            self.tide.make_way(dirty.saturating_sub(bytes).max(kept));
+        if let Some(most) = self.pages.way_for(bytes) {
+            self.tide.make_way(most);
         }
     }
 
@@ -61,7 +59,7 @@ impl Heap {
         let spare = self.purge_spare(round) + self.decay_meta(round, before);
         spare
             + match round {
-                Round::Idle => self.purge_free(),
+                Round::Idle => self.pages.purge_old(),
                 Round::All => self.pages.purge_all(),
             }
     }
@@ -75,16 +73,6 @@ impl Heap {
         self.depots.cool(u64::MAX, &Origin::blocks(self, Age::New));
         if self.pages.limits().hard() != usize::MAX {
             self.purge_spare(Round::All);
-        }
-    }
-
-    /// Gives back free spans that reach the decay time before the next round, a quarter of it
-    /// later.
-    pub fn purge_free(&self) -> usize {
-        let young = self.decay_ms() - self.decay_ms() / 4;
-        match self.now_ms().checked_sub(young) {
-            Some(time) => self.pages.purge_until(time),
-            None => 0,
         }
     }
 

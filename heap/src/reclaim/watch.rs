@@ -35,8 +35,8 @@ pub(super) fn go_round() {
     while sandbox::allows_more() {
         let mut busy = match HEAP.tide.told() {
             Told::End => return,
-            Told::MakeWay { stay } => {
-                HEAP.pages.purge_above(stay);
+            Told::MakeWay { most } => {
+                HEAP.pages.purge_over(most);
                 true
             }
             Told::Nothing => false,
@@ -94,9 +94,9 @@ impl Watch {
             self.round();
             return true;
         }
-        let purges = purge_at().is_some_and(|at| at <= now);
+        let purges = HEAP.pages.next_purge().is_some_and(|at| at <= now);
         if purges {
-            HEAP.purge_free();
+            HEAP.pages.purge_old();
         }
         looked || purges
     }
@@ -156,7 +156,10 @@ impl Watch {
     /// Time until something is due, in ms.
     fn next_ms(&self) -> Option<u64> {
         let now = HEAP.now_ms();
-        let own = [purge_at(), self.round_at].into_iter().flatten().min();
+        let own = [HEAP.pages.next_purge(), self.round_at]
+            .into_iter()
+            .flatten()
+            .min();
         let own = own.map(|at| at.saturating_sub(now).max(LEAST_MS));
         [own, instruments().due_in_ms()].into_iter().flatten().min()
     }
@@ -180,12 +183,6 @@ fn is_due_before(ms: Option<u64>) -> bool {
     instruments()
         .due_in_ms()
         .is_some_and(|due| due == 0 || is_before(due))
-}
-
-/// When free spans are to be purged next, in ms.
-fn purge_at() -> Option<u64> {
-    let freed_at = HEAP.pages.oldest_dirty()?;
-    Some(freed_at + HEAP.decay_ms())
 }
 
 /// Asks what presses for memory, at most once a second. Files are read for it: not while the
