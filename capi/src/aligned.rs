@@ -5,9 +5,9 @@ use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use neap_heap::malloc;
 
-/// The largest alignment that `neap_heap::malloc` serves: 1 GiB. Beyond it there is no memory.
+/// The largest alignment that `neap_heap::malloc` serves: 1 GiB. Requests beyond it fail.
 const LARGEST: usize = 1 << 30;
-/// What every block has anyway: there may be a size class of 8 bytes (`NEAP_CLASSES`).
+/// The alignment of every block, even with a size class of 8 bytes (`NEAP_CLASSES`).
 const LEAST: usize = 8;
 
 /// A block at a multiple of `align`, a power of two; null if there is none.

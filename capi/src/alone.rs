@@ -1,5 +1,5 @@
-//! Calls of the C library that ask for a process with one thread, or around which none is started:
-//! the purge thread goes, or waits. Its place is taken by the program's own calls meanwhile.
+//! Calls of the C library that require a process with one thread, or around which no thread may
+//! start. The purge thread ends, or waits. Meanwhile the program's own calls do its work.
 
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};
@@ -14,14 +14,14 @@ type Unshare = unsafe extern "C" fn(c_int) -> c_int;
 type Setns = unsafe extern "C" fn(c_int, c_int) -> c_int;
 type Fork = unsafe extern "C" fn() -> c_int;
 
-/// Looks for the functions that these stand in front of. Before it they speak to the kernel.
+/// Looks up the functions that these wrap. Before that they call the kernel directly.
 pub(crate) fn begin() {
     for next in [&UNSHARE, &SETNS, &FORK] {
         next.look();
     }
 }
 
-/// Leaves what the process shares with others. Some of it only a process with one thread may leave.
+/// Leaves what the process shares with others. Only a process with one thread may leave some of it.
 ///
 /// # Safety
 /// - As `unshare(2)`.
@@ -38,7 +38,7 @@ unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     }
 }
 
-/// Enters a namespace. Some of them only a process with one thread may enter.
+/// Enters a namespace. Only a process with one thread may enter some of them.
 ///
 /// # Safety
 /// - As `setns(2)`.

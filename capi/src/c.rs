@@ -33,8 +33,8 @@ pub(crate) extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     }
 }
 
-/// [`calloc`] past the magazine, as [`malloc_miss`]. More bytes than there are addresses are
-/// refused there.
+/// [`calloc`] past the magazine, as [`malloc_miss`]. Sizes beyond the address space are refused
+/// there.
 #[cold]
 #[inline(never)]
 fn calloc_miss(bytes: usize) -> *mut c_void {
@@ -45,7 +45,7 @@ fn calloc_miss(bytes: usize) -> *mut c_void {
 ///
 /// # Safety
 /// - `block` is null or a live block of this library, not used by others meanwhile.
-/// - After success (and after size 0) the caller uses `block` no more.
+/// - After success (and after size 0) the caller no longer uses `block`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     if block.is_null() {
@@ -93,7 +93,7 @@ unsafe extern "C" fn cfree(block: *mut c_void) {
     unsafe { free::free(block.cast()) }
 }
 
-/// How many bytes of `block` may be written, at least what was asked for; null has 0.
+/// How many bytes of `block` may be written, at least as many as were requested; 0 for null.
 ///
 /// # Safety
 /// - `block` is null or a live block of this library.

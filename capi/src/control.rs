@@ -17,8 +17,8 @@ extern "C" fn malloc_trim(_keep: usize) -> c_int {
 const TRIM_THRESHOLD: c_int = -1;
 
 /// Accepts the parameters that glibc knows and returns 1; 0 for others. `M_TRIM_THRESHOLD` sets how
-/// many bytes of free pages stay resident, -1 all; the others are ignored, for they tune mechanisms
-/// that Neap does not have (its own options are `NEAP_*`).
+/// many bytes of free pages stay resident, -1 all; the others are ignored, because they tune
+/// mechanisms that Neap does not have (its own options are `NEAP_*`).
 #[unsafe(no_mangle)]
 extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     if parameter == TRIM_THRESHOLD {

@@ -1,11 +1,11 @@
-//! Ends without exit handlers. Shells and forking servers leave by `_exit`, and `NEAP_STATS` is to
-//! speak for them too.
+//! Exits without exit handlers. Shells and forking servers end by `_exit`, and `NEAP_STATS` must
+//! cover them as well.
 
 use core::ffi::c_int;
 use neap_heap::os::process;
 use neap_instruments::statistics;
 
-/// Ends the process at once, after the statistics that were asked for.
+/// Ends the process at once, after writing the requested statistics.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
     statistics::ends_at_once();

@@ -1,7 +1,7 @@
 //! libneap.so: the C and C++ names.
 //!
-//! Every exported symbol stands in one of these files, and every hot one is a
-//! straight inline of [`neap_heap::malloc`] and its neighbours:
+//! Every exported symbol is in one of these files, and every hot one inlines [`neap_heap::malloc`]
+//! or a neighbouring module directly:
 //!
 //! | file | names |
 //! |---|---|
@@ -14,16 +14,16 @@
 //! | `alone.rs` | `unshare` `setns` `fork`: the purge thread makes way |
 //! | `copies/` | `clone` `_Fork` `syscall`: copies of the process past `fork`, and sandboxes entered by number |
 //! | `dlopen/` | `dlopen`, with `RTLD_DEEPBIND` taken out |
-//! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out, too |
+//! | `exit.rs` | `_exit` `_Exit`: statistics are written on this way out as well |
 //! | `options.rs` | no name: the options `deepbind` and `children` |
-//! | `streams.rs` | no name: glibc's lock that its `fork` takes after ours |
+//! | `streams.rs` | no name: the lock that glibc's `fork` takes after Neap's |
 //! | `stack.rs` | `neap_stack_*`: stacks for coroutines |
 //! | `start.rs` | the constructor |
 //! | `version.rs` | `neap_version` |
-//! | `watch.rs` | `mmap` `mmap64` `mremap` `shmat` `ioctl` `prctl`: who maps over the heap or fills its pages, and who enters a sandbox |
+//! | `watch.rs` | `mmap` `mmap64` `mremap` `shmat` `ioctl` `prctl`: calls that map over the heap or fill its pages, or enter a sandbox |
 //!
-//! `errno` follows one rule: a C entry point that fails to get memory sets
-//! `ENOMEM`; nothing else touches it (the heap keeps it).
+//! `errno` follows one rule: a C entry point that fails to get memory sets `ENOMEM`. Nothing else
+//! changes it, because the heap preserves it.
 //!
 //! The shipped build is `panic = "abort"` and then `no_std`; other builds link
 //! `std`, so that plain `cargo build` and `cargo test` work.

@@ -1,5 +1,5 @@
-//! glibc's internal names for the same functions. Old programs and some
-//! interposers call them past `malloc`; left out, they would reach a second heap.
+//! glibc's internal names for the same functions. Old programs and some interposers call these
+//! instead of `malloc`. Without them here, the calls would reach a second heap.
 
 use crate::{aligned, c};
 use core::ffi::{c_int, c_void};

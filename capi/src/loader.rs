@@ -1,6 +1,6 @@
 //! Questions to the dynamic loader.
 //!
-//! Asked on slow paths only: `dlsym` takes the loader's lock and may allocate.
+//! They are for slow paths only, because `dlsym` takes the loader's lock and may allocate.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
@@ -18,7 +18,8 @@ pub(crate) fn first(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
-/// The definition of `name` in `library`, if that library is loaded, be it in no global scope.
+/// The definition of `name` in `library`, if that library is loaded, even if it is not in the
+/// global scope.
 pub(crate) fn inside(library: &CStr, name: &CStr) -> Option<NonNull<c_void>> {
     let mode = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     // SAFETY: two C strings and a handle that was just opened. RTLD_NOLOAD loads
@@ -29,8 +30,8 @@ pub(crate) fn inside(library: &CStr, name: &CStr) -> Option<NonNull<c_void>> {
     }
 }
 
-/// The loaded objects that one of `addresses` lies in: from where to where. Those that are not
-/// there are left empty.
+/// The address ranges of the loaded objects that contain one of `addresses`. A range stays empty if
+/// there is no such object.
 pub(crate) fn objects_of<const N: usize>(addresses: [usize; N]) -> [Range<usize>; N] {
     let mut search = Search {
         addresses,
@@ -75,14 +76,4 @@ unsafe extern "C" fn look_at<const N: usize>(
         }
     }
     0
-}
-
-/// The start of the loaded object that `address` lies in; null if in none.
-pub(crate) fn image(address: NonNull<c_void>) -> *mut c_void {
-    // SAFETY: all zeros is a valid Dl_info, and dladdr takes every address.
-    unsafe {
-        let mut info: libc::Dl_info = core::mem::zeroed();
-        libc::dladdr(address.as_ptr(), &mut info);
-        info.dli_fbase
-    }
 }

@@ -1,4 +1,4 @@
-//! The functions that this library's stand in front of.
+//! The functions that this library's functions wrap.
 
 use crate::loader;
 use core::ffi::{CStr, c_void};

@@ -1,5 +1,5 @@
-//! The options that only libneap.so has: `deepbind` and `children`. The heap, which reads the
-//! environment before, has warned of a value that is not one of theirs, and emptied it.
+//! The options that only libneap.so has: `deepbind` and `children`. The heap reads the environment
+//! first. It has already warned of a wrong value, and emptied the variable.
 
 use crate::dlopen;
 use core::ffi::{CStr, c_char};

@@ -1,4 +1,5 @@
-//! What a panic does in the shipped, `no_std` build: the one way to die.
+//! What a panic does in the shipped, `no_std` build: it ends the process like any other fatal
+//! error.
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {

@@ -158,9 +158,9 @@ fn xml(page: &mut impl Write) -> fmt::Result {
     writeln!(page, "</malloc>")
 }
 
-/// Writes the state of the heap as XML to `stream`; `options` must be 0.
-/// Returns 0, `EINVAL` for other options, or -1 if the stream refused. No cancellation point,
-/// though writing to a stream is one.
+/// Writes the state of the heap as XML to `stream`; `options` must be 0. Returns 0, `EINVAL` for
+/// other options, or -1 if the stream refused. It is not a cancellation point, although writing to
+/// a stream is one.
 ///
 /// # Safety
 /// - `stream` is an open stream.
@@ -194,7 +194,7 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of Linux's C libraries.
 const CANCEL_DISABLE: c_int = 1;
 
-/// Says whether the calling thread may be cancelled, and gives what was in force before.
+/// Sets whether the calling thread may be cancelled, and returns the earlier setting.
 fn set_cancelling(state: c_int) -> c_int {
     let mut before = 0;
     // SAFETY: a valid state, and a buffer for the one before.

@@ -1,4 +1,5 @@
-//! C23's pair: the caller says again what it asked for, and a lie is a misuse.
+//! C23's pair of functions: the caller repeats the size that it requested, and a wrong size is a
+//! misuse.
 
 use core::ffi::c_void;
 use neap_heap::free;

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use neap_heap::stacks::overflow;
 use neap_heap::stacks::stack::{Stack, StackError};
 
-/// A stack in C's hands: `neap_stack_t`.
+/// A stack as C holds it: `neap_stack_t`.
 #[repr(C)]
 pub(crate) struct StackOut {
     top: *mut c_void,
@@ -37,7 +37,7 @@ unsafe extern "C" fn neap_stack_alloc(bytes: usize, out: *mut StackOut) -> c_int
     0
 }
 
-/// The stack that C has in its hands; `None` for null. Aborts if it is none in use.
+/// The stack that C holds; `None` for null. Aborts if it is not a stack in use.
 ///
 /// # Safety
 /// - `stack` is null or may be read, and only the caller has what it describes.
@@ -60,7 +60,8 @@ unsafe extern "C" fn neap_stack_free(stack: *mut StackOut) {
     }
 }
 
-/// Gives back the whole pages below the stack pointer of a parked coroutine. How many bytes.
+/// Gives back the whole pages below the stack pointer of a parked coroutine. Returns how many
+/// bytes.
 ///
 /// # Safety
 /// - `stack` as in [`neap_stack_free`], `pointer` as in [`Stack::trim`].

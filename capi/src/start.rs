@@ -1,5 +1,6 @@
 //! The constructor.
 
+use crate::cxx::replaced;
 use crate::{alone, copies, loader, options, streams, watch};
 use core::ffi::{c_char, c_int};
 use neap_heap::init;
@@ -26,12 +27,14 @@ unsafe extern "C" fn at_start(_argc: c_int, _argv: *const *const c_char, envp: *
     // SAFETY: as above.
     unsafe { options::read(envp) };
     init::open();
-    start::enable(&loader::objects_of(unsafe_callers()));
+    let objects = loader::objects_of(unsafe_callers());
+    replaced::begin(&objects[0]);
+    start::enable(&objects);
     init::start_eagerly();
 }
 
 /// An address in the code of this library, and of every object that may allocate with locks held
-/// that starting a thread takes, too: the C library (and its parts, where it has some), the loader.
+/// that starting a thread also takes: the C library (and its parts, where it has some), the loader.
 fn unsafe_callers() -> [usize; 5] {
     let address_of = |name| loader::next(name).map_or(0, |found| found.as_ptr().addr());
     [

@@ -27,12 +27,12 @@ static STREAMS: Streams = Streams {
     single: AtomicPtr::new(null_mut()),
 };
 
-/// How often the fork under way took it: twice where a handler of signals forked before the first
+/// How often the fork in progress took it: twice if a signal handler forked before the first fork
 /// closed the gate. guarded by: the lock itself
 #[unsafe(link_section = "neap_fork")]
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds the lock, and tells the heap of it. Where the C library is another, there is none.
+/// Finds the lock, and registers it with the heap. With another C library there is none.
 pub fn begin() {
     let find = |name: &CStr| loader::next(name).map_or(null_mut(), NonNull::as_ptr);
     let [lock, unlock, reset, single] = [
@@ -87,7 +87,7 @@ fn give_back() {
     }
 }
 
-/// The C library has made it free already, where it knew of other threads.
+/// The C library has already freed it, if it knew of other threads.
 fn free() {
     if TAKEN.load(Ordering::Relaxed) > 0 {
         TAKEN.store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Which Neap this is.
+//! The version of Neap.
 
 use core::ffi::{CStr, c_char};
 

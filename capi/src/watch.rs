@@ -1,9 +1,9 @@
-//! Calls of the C library that Neap must know of: who maps over the heap or fills its pages, who
-//! locks its memory, who enters a sandbox, and who limits the address space.
+//! Calls of the C library that Neap must know of: those that map over the heap or fill its pages,
+//! lock its memory, enter a sandbox, or limit the address space.
 //!
-//! Each goes on to the next library's, found once by the constructor, or straight to the kernel
-//! before that. They take no lock and allocate nothing, so they may be called wherever those may:
-//! in a signal handler, in a child of `vfork`.
+//! Each then calls the next library's function, which the constructor found, or the kernel directly
+//! before that. They take no lock and allocate nothing, so they may be called wherever the
+//! originals may: in a signal handler, or in a child of `vfork`.
 
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
@@ -32,7 +32,7 @@ type Prctl = unsafe extern "C" fn(c_int, ...) -> c_int;
 type Setrlimit = unsafe extern "C" fn(c_uint, *const c_void) -> c_int;
 type Prlimit = unsafe extern "C" fn(c_int, c_uint, *const c_void, *mut c_void) -> c_int;
 
-/// Looks for the functions that these stand in front of. Before it they speak to the kernel.
+/// Looks up the functions that these wrap. Before that they call the kernel directly.
 pub(crate) fn begin() {
     let watched = [
         &MMAP,
@@ -48,8 +48,8 @@ pub(crate) fn begin() {
     watched.into_iter().for_each(Next::look);
 }
 
-/// Maps memory. What the program maps over a block (a file, shared memory) is no memory of the
-/// heap, and must not come back from `calloc` when the block was freed.
+/// Maps memory. What the program maps over a block (a file, shared memory) is not the heap's
+/// memory, and must not come back from `calloc` after the block is freed.
 ///
 /// # Safety
 /// - As `mmap(2)`.
@@ -124,8 +124,8 @@ unsafe extern "C" fn mremap(
     mapped
 }
 
-/// Attaches shared memory, perhaps over a block (`SHM_REMAP`). How long it is only the kernel
-/// knows; what is marked is the span it begins in, for a program may attach it only over memory of
+/// Attaches shared memory, perhaps over a block (`SHM_REMAP`). Only the kernel knows how long it
+/// is; the span in which it begins is marked, because a program may attach it only over memory of
 /// its own, which is one block.
 ///
 /// # Safety
@@ -163,8 +163,8 @@ struct Range {
 /// looks at 32 bits.
 const UFFDIO_REGISTER: u32 = 3 << 30 | 32 << 16 | 0xaa << 8;
 
-/// Asks a device. Pages that the program fills itself (userfaultfd) do not read as zero when they
-/// are absent, so blocks with such pages are mapped afresh when they are freed.
+/// Controls a device. Pages that the program fills itself (userfaultfd) do not read as zero when
+/// they are absent, so blocks with such pages are mapped afresh when they are freed.
 ///
 /// C declares the third argument as variable; on the machines that Neap runs on it comes in the
 /// same register.
@@ -188,8 +188,8 @@ unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void)
     answer
 }
 
-/// Locks the process's memory. A program that does so wants no page fault afterwards, so nothing
-/// goes back to the kernel from then on.
+/// Locks the process's memory. A program that does so must not take page faults afterwards, so
+/// nothing goes back to the kernel from then on.
 ///
 /// # Safety
 /// - None: it takes no pointers. Unsafe as all functions here, which C calls.
@@ -198,7 +198,7 @@ unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     let before = errno::get();
     let mut answer = lock_all(flags);
     if answer != 0 && errno::get() == libc::ENOMEM && flags & libc::MCL_CURRENT != 0 {
-        // `RLIMIT_MEMLOCK` counts what is only reserved, too.
+        // `RLIMIT_MEMLOCK` also counts what is only reserved.
         init::unreserve();
         answer = lock_all(flags);
     }
@@ -238,9 +238,9 @@ unsafe extern "C" fn munlockall() -> c_int {
     answer
 }
 
-/// Does something to the process. A program that is about to forbid itself system calls knows
-/// nothing of the questions to `/proc/self/pagemap`; a filter may kill for them, so they end before
-/// it.
+/// Controls the process. A program that is about to forbid itself system calls does not know of the
+/// queries to `/proc/self/pagemap`. A filter may kill the process for them, so they end before it
+/// is installed.
 ///
 /// C declares the arguments after the first as variable; on the machines that Neap runs on they
 /// come in the same registers.
@@ -270,8 +270,8 @@ unsafe extern "C" fn prctl(
     }
 }
 
-/// Limits the process. The heap's reserved address space counts against a limit on that, so what is
-/// not used of it goes back.
+/// Limits the process. The heap's reserved address space counts against a limit on address space,
+/// so its unused part is released.
 ///
 /// # Safety
 /// - As `setrlimit(2)`.

@@ -1,4 +1,4 @@
-//! Errors and exit codes, those of `env`, `nohup` and `timeout`.
+//! Errors, and exit codes with the meanings that `env`, `nohup` and `timeout` give them.
 
 use anstyle::{AnsiColor, Style};
 use std::ffi::OsStr;

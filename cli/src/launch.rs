@@ -1,4 +1,4 @@
-//! The program: found, given the library, and put in the place of this process.
+//! Finds the program, preloads the library, and replaces this process by the program.
 
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, shown};
 use crate::library;

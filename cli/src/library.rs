@@ -54,7 +54,7 @@ fn missing(places: &[PathBuf]) -> Failure {
         .map(|place| shown(place).to_string())
         .collect();
     Failure::own(format!(
-        "the library is not there: put libneap.so beside neap or in ../lib (looked at {})",
+        "the library cannot be found: put libneap.so beside neap or in ../lib (looked at {})",
         looked.join(", ")
     ))
 }

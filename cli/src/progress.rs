@@ -73,7 +73,7 @@ fn spin(line: &Line, what: &str, end: &Receiver<()>) {
     }
 }
 
-/// The line of the terminal on which standard error stands. Dropping it clears the line.
+/// The line of the terminal that standard error is on. Dropping it clears the line.
 pub struct Line(());
 
 impl Line {

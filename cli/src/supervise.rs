@@ -1,5 +1,5 @@
-//! Waits for a program after whose end something is to be printed. This process behaves like the
-//! program: it passes signals on in both directions, and ends as the program does.
+//! Waits for a program if `neap` has to print something after its end. This process behaves like
+//! the program: it passes signals on in both directions, and ends the way the program does.
 
 use crate::launch::Program;
 use std::io;

@@ -2,35 +2,36 @@
 //! frontend sees.
 //!
 //! Before the kernel copies, [`prepare`] brings the whole heap to rest ([`crate::os::fork`]). Then
-//! [`in_parent`] or [`in_child`] lets it go on. The child writes as little as it can, for most
-//! children soon `exec` or end: a lock that is free is not touched, and the child's board comes up
-//! on its first slow path.
+//! [`in_parent`] or [`in_child`] releases it. The child writes as little as it can, because most
+//! children soon `exec` or end. It does not touch a lock that is free, and makes its board only on
+//! its first slow path.
 //!
 //! # What the child finds
 //!
-//! What its own thread was changing, when a handler of signals interrupted it and forked, it goes
-//! on changing: the lock stays held. Every other lock that is held it sets free, but for those of a
-//! thread that was about to fork in a handler, too: these stay held. Else the holder stood where it
-//! waited for another lock (the gate has waited for all others), and had this half done:
+//! If a signal handler interrupted the forking thread and forked, the child's thread later
+//! completes the interrupted change, so its locks stay held. Locks of a thread that was itself
+//! about to fork in a handler also stay held. The child frees every other lock. The gate has waited
+//! for all holders except those that waited for another lock, and these had left the following half
+//! done:
 //!
 //! | lock | half done | in the child |
 //! |---|---|---|
-//! | board | figures, or a board that is put up | that board goes with the parent's |
+//! | board | figures, or a board that is being made | that board goes with the parent's |
 //! | quarantine | a free of the oldest block | the block is lost |
-//! | profile | a region that is made | there is none |
-//! | pace | sampling switched, for some caches | the thread's cache follows the next switch |
+//! | profile | a region that is being made | there is none |
+//! | pace | sampling switched for some of the caches | the thread's cache follows the next switch |
 //! | step, draining | slabs to purge, blocks taken from caches | they are lost |
 //! | registry | nothing: the list is whole | only the thread's own cache is left in it |
 //! | a cache's | anything | its magazines are lost, and it is out of the list |
 //! | depot, metadata's depot, page heap | no holder waits | |
-//! | stacks | records of stacks that are made | they are lost |
+//! | stacks | records of stacks that are being made | they are lost |
 //! | committing | slices committed, not counted yet | they are committed again when they are needed |
 //! | purging | free pages set aside | they are lost |
 //!
-//! Lost is memory that the child neither uses nor gives back: at most some pieces of a few MiB,
-//! most of them not resident. A thread that was itself draining, or changing the list of caches,
-//! finds the other caches there when it goes on; those whose threads were changing them are [empty
-//! for it](crate::cache::thread_cache::Opened::abandon).
+//! *Lost* memory is memory that the child neither uses nor gives back: at most a few pieces of a
+//! few MiB each, most of them not resident. If the forking thread itself was draining, or changing
+//! the list of caches, it finds the other caches there when it continues; those whose threads were
+//! changing them are [empty for it](crate::cache::thread_cache::Opened::abandon).
 //!
 //! `docs/decisions/0016-fork.md` has the measurements.
 
@@ -45,12 +46,12 @@ use crate::os::{cgroup, process};
 use crate::reclaim::{start, thread};
 use core::ptr::null_mut;
 
-/// Who copies the process.
+/// What copies the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copier {
     /// The C library's `fork`, which calls handlers.
     CLibrary,
-    /// A system call. The C library knows nothing of it, so the child starts no thread.
+    /// A raw system call. The C library does not know of it, so the child starts no thread.
     Raw,
 }
 
@@ -79,7 +80,7 @@ pub struct StreamLock {
 #[unsafe(link_section = "neap_fork")]
 static STREAMS: AtomicPtr<StreamLock> = AtomicPtr::new(null_mut());
 
-/// Sets the lock. Without it the C library has none that a fork has to take first.
+/// Sets the lock. If it is never set, the C library has no lock that a fork must take first.
 pub fn set_stream_lock(lock: &'static StreamLock) {
     STREAMS.store(core::ptr::from_ref(lock).cast_mut(), Ordering::Release);
 }
@@ -127,29 +128,28 @@ fn each_lock(mut visit: impl FnMut(&Lock)) {
     HEAP.each_lock(visit);
 }
 
-/// Lets the heap go on, in the process that was copied, or was not.
+/// Releases the heap, in the process that was copied, or was to be copied.
 ///
 /// # Safety
 /// - [`prepare`] was called by this thread, with the same `copier`.
 pub unsafe fn in_parent(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_parent() };
-    // Who copies past the C library has not taken it: another thread, which is about to fork, may
-    // have.
+    // A raw copy has not taken it. Another thread, which is about to fork, may have.
     if let (Copier::CLibrary, Some(streams)) = (copier, streams()) {
         (streams.give_back)();
     }
     thread::after_fork_in_parent();
 }
 
-/// Lets the heap go on in the copy, whose only thread this is.
+/// Releases the heap in the copy, whose only thread this is.
 ///
 /// # Safety
 /// - [`prepare`] was called by the thread that this one is the copy of.
 pub unsafe fn in_child(copier: Copier) {
     // SAFETY: the caller's promise.
     unsafe { FORK.in_child() };
-    // A lone thread left none behind, and the locks stand on a dozen pages.
+    // A lone thread left none behind, and the locks are on a dozen pages.
     if !ALONE.load(Ordering::Relaxed) {
         each_lock(|lock| {
             lock.free_if_whole();
@@ -157,7 +157,7 @@ pub unsafe fn in_child(copier: Copier) {
         // SAFETY: in the child, whose only thread this is.
         unsafe { HEAP.after_fork_in_child() };
     }
-    // Before the board, which only the process's own may put up.
+    // Before the board, because only a process that is its own may make one.
     thread::after_fork_in_child();
     start::after_fork_in_child();
     if copier == Copier::CLibrary {

@@ -53,8 +53,8 @@ pub unsafe fn free_aligned_sized(block: *mut u8, align: usize, size: usize) {
 }
 
 /// Takes back a block whose size and alignment a C++ compiler states. Deleting through a base class
-/// without a virtual destructor states the wrong size, is common, and harms nothing here: so the
-/// size is looked at in the checking mode only, and costs the plain mode a compare.
+/// without a virtual destructor states the wrong size, is common, and harms nothing here: so only
+/// the checking mode checks the size, and the plain mode pays one compare.
 ///
 /// # Safety
 /// - As [`free`].
@@ -67,7 +67,7 @@ pub unsafe fn free_deleted(block: *mut u8, size: usize, align: usize) {
     unsafe { free(block) };
 }
 
-/// Bytes that may be used at `block`; 0 for null.
+/// The usable bytes of `block`; 0 for null.
 ///
 /// # Safety
 /// - `block` is null or a block of this heap that is not given back.
@@ -95,11 +95,11 @@ pub fn start_of(call: Call, slab: &Slab, class: Class, address: usize) -> usize 
     }
 }
 
-/// A realloc that could not move a block to its smaller class: from then on a block may be larger
-/// than its size asks for, so only sizes that are too large are misuse.
+/// Whether a realloc could not move a block to its smaller class. From then on a block may be
+/// larger than its size requires, so only sizes that are too large are misuse.
 static SIZES_ARE_EXACT: AtomicBool = AtomicBool::new(true);
 
-/// Says that some block stayed in a class larger than its size.
+/// Notes that some block stayed in a class larger than its size.
 pub(crate) fn sizes_are_loose() {
     SIZES_ARE_EXACT.store(false, Ordering::Relaxed);
 }
@@ -109,7 +109,7 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
     let (low, high) = match HEAP.find(address) {
         Found::Sampled(place) => (0, large::bytes(Call::Free, &place, address)),
         Found::Slab(_, class) => {
-            // A stated alignment of 16 made a smaller size one of 16.
+            // A stated alignment of 16 rounded a smaller size up to 16.
             let by_size = align <= 8 || (align == 16 && size >= 16);
             let exact = by_size && SIZES_ARE_EXACT.load(Ordering::Relaxed);
             (if exact { class.least_request() } else { 0 }, class.bytes())
@@ -138,14 +138,14 @@ fn check_size(block: *mut u8, size: usize, align: usize) {
     }
 }
 
-// Who called `free`: a library's slow path cannot ask, so its first instruction notes the return
-// address. `free` ends in a jump to its slow path, so there the top of the stack is the return
-// address into the program. Where a build makes a call of it, the address lies in this library, and
-// `purge` takes it for what it is: unknown.
+// The caller of `free`. The first instruction of the slow path notes the return address. `free`
+// ends in a jump to its slow path, so there the top of the stack is the return address into the
+// program. If a build turns the jump into a call, the address lies in this library, and `purge`
+// treats it as unknown.
 machine::with_caller!(free_slow, free_slow_from);
 
-/// Not a slab's block in the primary arena, or its magazine is full, or there is none.
-/// `caller` is an address in who called `free`, as far as that is known.
+/// Not a slab's block in the primary arena, or its magazine is full, or there is none. `caller` is
+/// an address in the code that called `free`, as far as that is known.
 ///
 /// # Safety
 /// - As [`free`].
@@ -188,7 +188,7 @@ unsafe fn free_missed(block: *mut u8) {
     unsafe { free_found(address, found) };
 }
 
-/// Takes back what stands at `address`, past all magazines.
+/// Takes back the block at `address`, past all magazines.
 ///
 /// # Safety
 /// - As [`free`]; `found` is what the heap [finds](crate::cache::heap::Heap::find) at `address`.

@@ -1,11 +1,11 @@
-//! The one way from the heap to its instruments: sampling, counting, checking, and what observers
-//! in other processes are told.
+//! The only connection from the heap to its instruments: sampling, counting, checking, and the
+//! status page for observers in other processes.
 //!
 //! The instruments are a crate of their own, which [installs](install) itself before the program
-//! begins. Without them the heap works, and [`Instruments`] says what it does then. The heap calls
-//! them on slow paths only. What a slow path looks at each time stands here as words: whether the
-//! process has no board of its own yet, which [requests](Requests) observers made, and whether a
-//! block may have been sampled.
+//! begins. Without them the heap works, and the default bodies of [`Instruments`] say what it does
+//! then. The heap calls them on slow paths only. What every slow path checks is kept here in words:
+//! whether the process has no board of its own yet, which [requests](Requests) observers made, and
+//! whether a block may have been sampled.
 
 use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::cache::heap::Found;
@@ -19,10 +19,10 @@ use core::ptr::{self, null_mut};
 use neap_shared::board::{CONTROL_AT, Control, ThreadState};
 use neap_shared::control::Value;
 
-/// What the heap tells its instruments, and asks them. The bodies here are those of a heap without
-/// any.
+/// What the heap reports to its instruments and requests from them. The default bodies are for a
+/// heap without instruments.
 pub trait Instruments: Sync {
-    /// Puts an option into force that the heap does not know itself.
+    /// Puts an option into force that belongs to the instruments.
     ///
     /// # Safety
     /// - The process has one thread.
@@ -76,8 +76,8 @@ pub trait Instruments: Sync {
         false
     }
 
-    /// Time until [`Instruments::answer_due`] is due, in ms; `None` while no observer asks or
-    /// watches.
+    /// Time until [`Instruments::answer_due`] is due, in ms; `None` while no observer made a
+    /// request or watches.
     fn due_in_ms(&self) -> Option<u64> {
         None
     }
@@ -85,14 +85,14 @@ pub trait Instruments: Sync {
     /// Whether a thread answers observers, and why not.
     fn note_thread(&self, _state: ThreadState) {}
 
-    /// The return addresses of the calls that led here, innermost first. `None` if one of them is
-    /// a signal handler's, or if the stack has fewer than `room` bytes left, or if that cannot be
-    /// told.
+    /// The return addresses of the calls that led here, innermost first. `None` if one of them is a
+    /// signal handler's, or if the stack has fewer than `room` bytes left, or if the stack cannot
+    /// be unwound.
     fn callers<'f>(&self, _frames: &'f mut [u64], _room: usize) -> Option<&'f [u64]> {
         None
     }
 
-    /// The instruments' locks, in the order of locks. All of them stand before the heap's.
+    /// The instruments' locks, in the order of locks. All of them come before the heap's.
     fn locks(&self) -> &'static [&'static Lock] {
         &[]
     }
@@ -127,7 +127,7 @@ pub fn instruments() -> &'static dyn Instruments {
 /// Whether sampling was ever on, and so large blocks may have samples.
 static EVER_SAMPLED: AtomicBool = AtomicBool::new(false);
 
-/// From now on the instruments hear of large blocks.
+/// From now on the heap reports large blocks to the instruments.
 pub fn begin_sampling() {
     EVER_SAMPLED.store(true, Ordering::Relaxed);
 }
@@ -148,7 +148,7 @@ pub fn large_freed(place: &SliceRef<'_>) {
     }
 }
 
-/// What observers ask for: words of the board, and which of them were considered.
+/// The requests of observers: words of the board, and which of them were considered.
 #[derive(Debug)]
 pub struct Requests {
     /// The board's address; null without a board.

@@ -1,4 +1,4 @@
-//! What happens once a process: options are read, fork is prepared for.
+//! What happens once per process: reads the options and prepares for fork.
 //!
 //! Allocation does not wait for any of this: the first call may come from the dynamic loader,
 //! before any constructor. Options count from the constructor on.
@@ -41,8 +41,8 @@ pub enum Frontend {
 #[unsafe(link_section = "neap_fork")]
 static FRONTEND: AtomicU8 = AtomicU8::new(Frontend::Rust as u8);
 
-/// Sets the frontend. Without this call before the process [begins](begin), it is a Rust program's
-/// own allocator.
+/// Sets the frontend. Unless this is called before the process [begins](begin), the frontend is a
+/// Rust program's own allocator.
 pub fn set_frontend(frontend: Frontend) {
     FRONTEND.store(frontend as u8, Ordering::Relaxed);
 }
@@ -68,7 +68,7 @@ pub unsafe fn begin(envp: *mut *mut c_char) {
     }
 }
 
-/// [`begin`], in a call of the program's: on a stack of its own, for the caller's may be a
+/// [`begin`], in a call of the program's: on a stack of its own, because the caller's may be a
 /// coroutine's.
 ///
 /// # Safety
@@ -127,7 +127,7 @@ pub fn entered() -> Option<&'static Cache> {
 }
 
 /// Begins the process, as the first allocation does, if no call has: reads the options, prepares
-/// for fork. What a program sets afterwards outranks its environment.
+/// for fork. What a program sets afterwards takes precedence over its environment.
 pub fn initialize() {
     let _ = entered();
 }
@@ -139,8 +139,8 @@ pub(crate) fn count_allocation(cache: &Cache, size: usize, class: Option<Class>)
     hook::instruments().requested(size, class);
 }
 
-/// The thread is started now, if it is wanted from the start on. The program has one thread, and
-/// none of its calls is under way.
+/// Starts the thread now, if it is to run from the start on. The program has one thread, and none
+/// of its calls is under way.
 pub fn start_eagerly() {
     let eager = purge::is_wanted_from_start() && purge::is_enabled();
     if eager && entered().is_some() {
@@ -148,15 +148,16 @@ pub fn start_eagerly() {
     }
 }
 
-/// From now on the kernel is asked nothing new: the program forbids itself system calls, or is
-/// about to, and knows nothing of ours. What is left are those that every allocator makes. In a
-/// child of `vfork` this is for the parent, too.
+/// From now on Neap makes no other system calls than every allocator does: the program forbids
+/// itself system calls, or is about to, and does not know Neap's. In a child of `vfork` this also
+/// holds for the parent.
 pub fn ask_no_more() {
     forbid_pagemap();
     thread::forbid_barrier();
     sandbox::forbid();
     purge::disable();
-    // Asked once in a process, at the first large allocation: now, so that it is not later.
+    // Asked once per process, at the first large allocation. Ask now, so that it does not happen
+    // later.
     Linux.strict_commit();
 }
 
@@ -171,8 +172,8 @@ pub fn unreserve() {
     HEAP.pages.unreserve();
 }
 
-/// Hears that the limit on the process's address space changed. In a child of `vfork`, which has
-/// limits of its own and its parent's memory, nothing is done.
+/// To be called when the limit on the process's address space has changed. In a child of `vfork`,
+/// which has limits of its own and its parent's memory, nothing is done.
 pub fn address_limit_changed() {
     if purge::is_noted_process() {
         HEAP.pages.address_limit_changed();
@@ -190,8 +191,8 @@ pub fn note_mapped_over(address: usize, bytes: usize) {
 enum Fate {
     /// It stays as it is.
     Kept,
-    /// Its value, which begins here, is taken out. It was wrong, and that has been said: the
-    /// programs that this one starts inherit the variable, and would each say it again.
+    /// Its value, which begins here, is removed. It was wrong, and this process has reported that.
+    /// The programs that this one starts inherit the variable, and each would report it again.
     Emptied(usize),
 }
 
@@ -232,7 +233,7 @@ unsafe fn apply(envp: *mut *mut c_char, entry: &[u8]) -> Fate {
     };
     let (name, text) = (&entry[..equals], &entry[equals + 1..]);
     let Some(option) = control::find(name) else {
-        // It may be another program's, so it stays: every process of ours tells of it.
+        // It may be another program's, so it stays, and every process under Neap reports it.
         warn_unknown(name);
         return Fate::Kept;
     };
@@ -318,7 +319,8 @@ unsafe fn set(name: &str, value: Value<'_>) {
     }
 }
 
-/// Shuts the fast path off for the caches that exist and all to come. Checking outranks counting.
+/// Switches the fast path off for all existing and future caches. Checking takes precedence over
+/// counting.
 fn switch(mode: Mode) {
     if HEAP.mode() == Mode::Checking {
         return;
@@ -331,7 +333,7 @@ fn switch(mode: Mode) {
 
 const PATH_BYTES: usize = 4096;
 
-/// Puts the classes of a file into force, or says why not. Then those that are built in stay.
+/// Puts the classes of a file into force, or prints why not and keeps the built-in ones.
 ///
 /// # Safety
 /// - The process has one thread.

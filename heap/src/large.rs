@@ -12,7 +12,7 @@ use crate::pages::{Dirty, SliceRef, Span, Use, Zero};
 use crate::reclaim::start::end_slow_path;
 use core::ptr::{self, NonNull};
 
-/// The largest alignment that a block may ask for.
+/// The largest alignment of a block.
 const MAX_ALIGN: usize = 1 << 30;
 
 /// No block is larger: pointer differences inside it must fit `isize`.

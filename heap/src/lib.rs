@@ -8,7 +8,7 @@
 //! | [`malloc`] [`free`] [`realloc`] [`large`], [`stacks::stack`] | the entry points, which every frontend shares | |
 //! | [`init`] [`fork`] | the start of the process, options, the thread's cache at first use; copies of the process | |
 //! | [`reclaim`] | rounds of decay, the purge thread, pressure for memory | |
-//! | [`hook`] | the one way to the instruments, which are a crate of their own | what they do |
+//! | [`hook`] | the only connection to the instruments, a separate crate | what they do |
 //! | [`cache`] | magazines: fast path, refill, flush, draining, thread end | |
 //! | [`stacks`] | stacks for coroutines: guards, recycling | threads, coroutines |
 //! | [`slab`] | size classes, bitmaps, depots | threads |
@@ -16,44 +16,46 @@
 //! | [`os`] | the only layer that speaks to the kernel | the heap |
 //! | [`base`] | units, the façade for atomics, the ordered tree | everything |
 //!
-//! What [`reclaim`] remembers ([`reclaim::state`], [`reclaim::wakeup`]) is data of the heap, so
-//! [`cache`] names it. What other processes read as well stands in the crate `neap_shared`. What looks at
-//! the heap (the status board, the survey, the profiler, the unwinder, the checking and counting
-//! modes) is the crate `neap_instruments`, which depends on this one.
-//! `tests/structure.rs` fails on an upward edge, and on files that import each other in a circle.
+//! The state of [`reclaim`] ([`reclaim::state`], [`reclaim::wakeup`]) is part of the heap's data,
+//! so [`cache`] names it. Data that other processes read is in the crate `neap_shared`. The code
+//! that observes the heap (the status page, which the code calls the board, the survey, the
+//! profiler, the unwinder, the checking and counting modes) is in the crate `neap_instruments`,
+//! which depends on this one. `tests/structure.rs` fails on an upward edge, and on files that
+//! import each other in a circle.
 //!
 //! [`glossary`] explains the terms. The entry points keep `errno`, return null when out of memory,
 //! and abort with one line on misuse.
 //!
-//! # Where each invariant stands
+//! # Where each invariant is documented
 //!
 //! - Which blocks of a slab are free: [`slab`], with the protocol and its models.
 //! - Who may write a magazine: [`cache::magazine`]; how another thread empties one:
 //!   [`cache::drain`].
-//! - Where guards are, and that none is left in a free span: [`stacks`].
-//! - Which OS pages are zero: [`pages`], carried through every change of hands.
+//! - Where guards are, and that no free span contains one: [`stacks`].
+//! - Which OS pages are zero: [`pages`], kept through free, split, merge, purge and reuse.
 //! - Which pages of a slab in use are not resident: [`slab::page_set`]; how they are purged:
 //!   [`slab::decommitted`].
-//! - When a thread that purges may be started: [`reclaim::start`].
+//! - When the purge thread may be started: [`reclaim::start`].
 //! - Who may write to shared memory: [`os::shared::is_mine`]. How the profiler counts without an
 //!   instruction on the fast path: [`cache::countdown`].
 //! - The order of locks: those of the instruments (board, quarantine, the profile's region, the
-//!   profiler's pace), step of decay ([`reclaim::state`]), draining ([`cache::registry`]), registry,
-//!   cache (no rank), depot, metadata's depots, stacks, committing, purging, page heap. A thread
-//!   that holds one takes one to the left of it only by `try_lock`. A lock's rank says where it
-//!   stands ([`os::lock::Rank`]), and a fork closes them in this order. The C library's list of
-//!   streams comes before all.
+//!   profiler's pace), step of decay ([`reclaim::state`]), draining ([`cache::registry`]),
+//!   registry, cache (no rank), depot, metadata's depots, stacks, committing, purging, page heap. A
+//!   thread that holds one takes one to the left of it only by `try_lock`. A lock's rank is its
+//!   place in this order ([`os::lock::Rank`]), and a fork closes them in this order. The lock on
+//!   the C library's list of streams comes before all of them.
 //! - No system call is made, and no other lock awaited, under the page heap's lock or a depot's:
 //!   [`os::section`] checks it.
 //!
 //! # What a short-lived process pays
 //!
-//! Each page that a process touches costs it a fault, and each of its forks a copied entry. So the
-//! words that every start and every fork writes stand together, in the section `neap_fork` and at
-//! the head of [`cache::heap::Heap`]. Tables that few processes use are mapped at their first use
-//! ([`os::late`]).
+//! Each page that a process touches costs it a fault, and costs each of its forks a copied page
+//! table entry. So the words that every start and every fork writes are kept together, in the
+//! section `neap_fork` and at the head of [`cache::heap::Heap`]. Tables that few processes use are
+//! mapped at their first use ([`os::late`]).
 //!
-//! `docs/first-malloc.md` follows the first allocation step by step, `docs/purge.md` the way home.
+//! `docs/first-malloc.md` follows the first allocation step by step, and `docs/purge.md` follows
+//! memory on its way back to the kernel.
 
 pub mod base;
 pub mod cache;

@@ -1,4 +1,4 @@
-//! Allocation: the fast path and its slow side.
+//! Allocation: the fast path and the slow path.
 
 use crate::cache::heap::{HEAP, Known, Mode};
 use crate::cache::machine;
@@ -20,8 +20,8 @@ pub fn allocate(size: usize) -> *mut u8 {
     }
 }
 
-/// What [`allocate`] can serve from the calling thread's magazine alone, while the profiler samples
-/// or not, else `None`. For frontends that keep all else off their hot path.
+/// [`allocate`], if the calling thread's magazine alone can serve it, whether or not the profiler
+/// samples; otherwise `None`. For frontends that keep everything else off their hot path.
 #[inline(always)]
 pub fn allocate_hit(size: usize) -> Option<*mut u8> {
     let cache = current();
@@ -36,9 +36,9 @@ pub fn allocate_hit(size: usize) -> Option<*mut u8> {
 /// Which bytes of a block are to be zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// Those that were asked for.
+    /// The requested ones.
     Asked,
-    /// All that may be used.
+    /// All usable ones.
     Usable,
 }
 
@@ -60,7 +60,7 @@ pub fn allocate_zeroed(size: usize) -> *mut u8 {
     }
 }
 
-/// What [`allocate_zeroed`] can serve from the calling thread's magazine alone, else `None`.
+/// [`allocate_zeroed`], if the calling thread's magazine alone can serve it; otherwise `None`.
 #[inline(always)]
 pub fn allocate_zeroed_hit(size: usize) -> Option<*mut u8> {
     let cache = current();
@@ -99,7 +99,8 @@ pub fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
     pop(Tag::of(class), class, size)
 }
 
-/// A block for a caller who states the alignment, so that 8 is enough where 8 is said.
+/// A block for a caller that states the alignment, so that an alignment of 8 suffices if 8 is
+/// stated.
 #[inline(always)]
 pub fn allocate_layout(size: usize, align: usize) -> *mut u8 {
     if size <= TABLE_BYTES && align <= 16 {
@@ -133,7 +134,7 @@ fn allocate_layout_zeroed_large(size: usize, align: usize, extent: Extent) -> *m
     if let Some(block) = unsafe { machine::pop(current(), Tag::of(class)) } {
         return zeroed(block, extent.bytes(size, class));
     }
-    // A thread without a cache gets one by the slow path; the other modes have their own ways.
+    // A thread without a cache gets one on the slow path; the other modes have code of their own.
     let simply = current().is_sentinel() || HEAP.mode() != Mode::Plain || HEAP.is_sampling();
     if simply || !HEAP.depots.next_is_fresh(class) {
         return zeroed(allocate_sampling(size, class), extent.bytes(size, class));
@@ -254,7 +255,7 @@ fn take_scantily(class: Class) -> *mut u8 {
     }
 }
 
-/// How many times as large as its class a block may be where writable memory is scant. A new slab
+/// How many times as large as its class a block may be while writable memory is scarce. A new slab
 /// would take 64 KiB.
 const SCANT_WASTE: usize = 8;
 

@@ -1,6 +1,6 @@
 //! Changing a block's size.
 
-use crate::base::units::slices_for;
+use crate::base::units::{SLICE_BYTES, slices_for};
 use crate::cache::heap::{Found, HEAP, Mode};
 use crate::cache::magazine::Tag;
 use crate::cache::misuse::{self, Call};
@@ -20,8 +20,8 @@ use core::ptr::{self, NonNull};
 /// `docs/decisions/0005-realloc.md` has the measurements.
 const MOVE_BYTES: usize = 256 << 10;
 
-/// Resizes a block of [`crate::malloc::allocate`], moving it if need be; the common part of the contents
-/// stays. Null when out of memory: then the block is as it was.
+/// Resizes a block of [`crate::malloc::allocate`], moving it if necessary, and keeps the common
+/// part of the contents. Returns null when out of memory, and then leaves the block as it was.
 ///
 /// # Safety
 /// - `block` is a block of this heap that is not given back; no thread uses it meanwhile.
@@ -91,7 +91,7 @@ unsafe fn reallocate_sampled(
     unsafe { move_block(block, held, size, align) }
 }
 
-/// Aborts if the block is seen to be free: its bit is set, or it lies on top of this thread's
+/// Aborts if the block is known to be free: its bit is set, or it is on top of this thread's
 /// magazine.
 fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     let number = start_of(Call::Realloc, slab, class, block.addr());
@@ -102,7 +102,7 @@ fn refuse_freed(block: *mut u8, slab: &Slab, class: Class) {
     }
 }
 
-/// What the other modes look at when the block of a slab is resized.
+/// What the other modes check when the block of a slab is resized.
 #[cold]
 #[inline(never)]
 fn look_closer(address: usize, class: Class, size: usize, align: usize) {
@@ -114,7 +114,7 @@ fn look_closer(address: usize, class: Class, size: usize, align: usize) {
     }
 }
 
-/// A block that is resized without another allocation: its new size counts as asked for, too.
+/// A block that is resized without another allocation: its new size also counts as requested.
 fn note_kept(size: usize, class: Option<Class>) {
     if HEAP.mode() == Mode::Counting {
         hook::instruments().requested(size, class);
@@ -205,6 +205,7 @@ unsafe fn resize_in_place(
             HEAP.pages
                 .shrink_in_place(base, needed, wanted, Dirty::Prefix(held))
         };
+        HEAP.tide.note_freed((slices - needed) * SLICE_BYTES);
         return true;
     }
     // SAFETY: the caller's promise.

@@ -1,4 +1,4 @@
-//! The process's bound on magazines, and threads that sleep on what they were granted.
+//! The process's bound on magazines, and threads that sleep while they hold capacity.
 
 use neap_heap::cache::heap::HEAP;
 use neap_heap::{free, malloc};

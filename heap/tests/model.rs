@@ -1,4 +1,4 @@
-//! The whole API against a naive model: a map from address to what stands there.
+//! The whole API against a naive model: a map from addresses to blocks.
 
 use neap_heap::cache::heap::HEAP;
 use neap_heap::reclaim::round;
@@ -81,7 +81,7 @@ impl Block {
     }
 }
 
-/// Frees a block that a model has let go of.
+/// Frees a block that a model has given up.
 fn free(block: Block) {
     block.check_first(block.size);
     // SAFETY: live until now, and in no model any more.
@@ -207,7 +207,7 @@ fn free_all(model: &mut Model) {
         .for_each(free);
 }
 
-/// Nothing is live: everything must have come home. The two tests share one heap, so they run in
+/// Nothing is live, so all memory must be free again. The two tests share one heap, so they run in
 /// turn.
 fn check_at_rest() {
     round::purge_all();

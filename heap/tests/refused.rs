@@ -4,7 +4,7 @@ use neap_heap::cache::heap::HEAP;
 use neap_heap::slab::class::Class;
 use neap_heap::{free, malloc};
 
-/// What is granted to the calling thread's cache, and how often its magazine of `class` was
+/// The capacity granted to the calling thread's cache, and how often its magazine of `class` was
 /// refilled.
 fn own(class: Class) -> (usize, u32) {
     let own = neap_heap::cache::machine::slot();

@@ -1,11 +1,11 @@
-//! The rooms and their direction: each room names only what stands below it. See `src/lib.rs`. And
-//! no files import each other in a circle.
+//! The layers of `src/lib.rs`: each names only layers below it, and no files import each other in a
+//! circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Room and the rooms it may name.
+/// Each layer, and the layers that it may name.
 const ROOMS: &[(&str, &[&str])] = &[
     ("base", &["base"]),
     ("os", &["os", "base"]),
@@ -21,13 +21,13 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("entry", ABOVE),
 ];
 
-/// What the entry points, and `reclaim` may name.
+/// The layers that the entry points and `reclaim` may name.
 const ABOVE: &[&str] = &[
     "entry", "hook", "reclaim", "cache", "slab", "stacks", "pages", "os", "base", "stats",
     "ledger", "control", "board", "sites", "classes",
 ];
 
-/// The files of the room `entry`.
+/// The files of the layer `entry`.
 const ENTRY: &[&str] = &[
     "fork.rs",
     "free.rs",
@@ -162,7 +162,7 @@ fn room_of(file: &str) -> &str {
     file.split('/').next().unwrap().trim_end_matches(".rs")
 }
 
-/// The rooms that follow `crate::` in a text, braces of a `use` included.
+/// The layers that follow `crate::` in a text, including those in the braces of a `use`.
 fn rooms_named(text: &str) -> Vec<String> {
     let mut named = Vec::new();
     for (at, _) in text.match_indices("crate::") {

@@ -1,5 +1,5 @@
-//! What a walk up the stack costs: ns each at two depths, with rules that were met before and with
-//! none; how many frames each way finds; how much stack it takes.
+//! The cost of a stack walk: ns per walk at two depths, with all rules cached and with none; how
+//! many frames each way finds; how much stack it takes.
 //!
 //! `cargo run --release -p neap-instruments --example unwind_cost`, and for the chain of frame pointers the
 //! same with `RUSTFLAGS=-Cforce-frame-pointers=yes`.

@@ -1,5 +1,5 @@
 //! The checking mode (`NEAP_CHECK=1`): no magazines, and freed blocks wait in quarantine before
-//! they are handed out again, so every second free of one is seen at once.
+//! they are handed out again, so every second free of one of them is detected at once.
 
 use bytemuck::Zeroable;
 use core::ptr::NonNull;
@@ -12,9 +12,9 @@ use neap_heap::large;
 use neap_heap::os::late::Late;
 use neap_heap::os::lock::{Lock, Rank};
 
-/// Blocks in quarantine at most.
+/// The most blocks in quarantine.
 const PLACES: usize = 8192;
-/// Bytes in quarantine at most; a larger block passes through at once.
+/// The most bytes in quarantine; a larger block passes through at once.
 const MOST_BYTES: usize = 64 << 20;
 /// Slots of the table of addresses: a power of two, half empty when the ring is full.
 const SLOTS: usize = PLACES * 2;
@@ -95,7 +95,7 @@ pub(super) fn hold(address: usize, found: &Found) -> bool {
         misuse::double_free(address, bytes);
     }
     if let Found::Large(place) | Found::Sampled(place) = found {
-        // For the profile it is free, though it waits.
+        // For the profile the block is free, although it waits.
         hook::large_freed(place);
     }
     inner.push(address, bytes);

@@ -1,9 +1,9 @@
 #![cfg_attr(not(test), no_std)]
-//! What looks at Neap's heap, and makes no promises: use the crate `neap`.
+//! The instruments of Neap's heap. They make no promises; programs use the crate `neap`.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`attach`] | the board, through which observers in other processes read figures and make requests |
+//! | [`attach`] | the board (status page), where observers read figures and make requests |
 //! | [`survey`] | the figures of the heap at one moment, and the ledger |
 //! | [`statistics`] | the page of `NEAP_STATS` at the process's end |
 //! | [`profile`] | the sampling heap profiler |
@@ -11,10 +11,11 @@
 //! | [`peek`] | memory that may not be mapped, read without a fault |
 //! | `check` | the checking mode's quarantine |
 //! | `sizes` | the counting mode's table of requested sizes |
-//! | `hook` | the heap's [hook](neap_heap::hook), behind which all of them stand |
+//! | `hook` | the heap's [hook](neap_heap::hook), through which the heap calls all of them |
 //!
-//! A program that links this crate has all of it: a constructor installs them before the first
-//! allocation. The heap calls them on slow paths only, and what is off costs it a compare there.
+//! A program that links this crate has all of the instruments: a constructor installs them before
+//! the first allocation. The heap calls them on slow paths only, and an instrument that is off
+//! costs a compare there.
 
 pub mod attach;
 mod check;

@@ -1,4 +1,4 @@
-//! Which loaded object an address lies in, as the loader knows it.
+//! The loaded object that contains an address, according to the loader.
 
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, transmute};

@@ -1,9 +1,9 @@
-//! The sizes that the program asks for, counted in the counting mode: what the best size classes
-//! for it are is computed from them (`neap tune`).
+//! The sizes that the program requests, counted in the counting mode. `neap tune` computes the best
+//! size classes from them.
 //!
-//! A request whose alignment leads to a larger block than its size alone counts as one for that
-//! block, for no smaller one would be aligned: so whoever makes classes of the sizes makes room for
-//! it.
+//! If the alignment of a request requires a larger block than its size alone, the request counts
+//! with the size of that block, because a smaller one would not be aligned. So classes computed
+//! from these sizes have room for it.
 
 use bytemuck::Zeroable;
 use neap_heap::base::sync::{AtomicU64, Ordering};

@@ -40,7 +40,7 @@ const OFF: u8 = 0;
 const TEXT: u8 = 1;
 const JSON: u8 = 2;
 
-/// [`OFF`], [`TEXT`] or [`JSON`]. Apart, for a fork's child looks at it when it ends.
+/// [`OFF`], [`TEXT`] or [`JSON`]. Kept apart, because a fork's child reads it when it ends.
 #[unsafe(link_section = "neap_fork")]
 static FORM: AtomicU8 = AtomicU8::new(OFF);
 
@@ -56,7 +56,7 @@ static REQUEST: Request = Request {
 #[unsafe(link_section = ".fini_array")]
 static AT_END: extern "C" fn() = at_end;
 
-/// Says in which form the page is wanted: `off`, `text` or `json`.
+/// Sets the form of the page: `off`, `text` or `json`.
 ///
 /// # Safety
 /// - The process has one thread.
@@ -75,7 +75,7 @@ pub(crate) unsafe fn choose(word: &str) {
     }
 }
 
-/// Says where the page is wanted.
+/// Sets where the page goes.
 ///
 /// # Safety
 /// - The process has one thread.
@@ -112,7 +112,7 @@ pub fn ends_at_once() {
     }
 }
 
-/// What the page is made of and in. Not on the stack, for the caller's may be a coroutine's.
+/// What the page is made of and in. Not on the stack, because the caller's may be a coroutine's.
 #[repr(C)]
 struct Desk {
     figures: Snapshot,

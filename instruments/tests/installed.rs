@@ -1,5 +1,5 @@
-//! A program that links this crate, and names nothing of it, has the instruments: the heap reads
-//! its options at the first allocation, so they must be installed before.
+//! A program that links this crate without naming anything of it has the instruments. The heap
+//! reads its options at the first allocation, so the instruments must be installed before that.
 
 use neap_heap::hook;
 use neap_instruments as _;

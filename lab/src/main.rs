@@ -18,8 +18,8 @@
 //! | `work/` | the work of a worker process; the only part that runs under a preload |
 //! | `programs` | workloads that are other projects' programs |
 //! | `run`, `counts` | one measurement: time, memory and faults; instructions and system calls |
-//! | `report` | what a worker tells |
-//! | `machine`, `pagemap`, `scan`, `memory_file` | what the kernel and Neap tell about a process |
+//! | `report` | what a worker reports |
+//! | `machine`, `pagemap`, `scan`, `memory_file` | what the kernel and Neap say about a process |
 //! | `stats`, `names`, `rng` | statistics; choice by name; numbers from a seed |
 
 mod bench;

@@ -1,5 +1,5 @@
-//! What a coroutine costs to create and end, on its crate's own stacks and on Neap's: ns each, best
-//! of some rounds.
+//! The cost of creating and ending a coroutine, on corosensei's own stacks and on Neap's: ns per
+//! coroutine, best of several rounds.
 //!
 //! `cargo run --release -p neap --features corosensei --example stack_cost`
 

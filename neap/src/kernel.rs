@@ -1,13 +1,13 @@
-//! What the program tells the heap about its own dealings with the kernel. `libneap.so` sees the
-//! calls; this crate exports no C names, so the program tells.
+//! What the program tells the heap about its own system calls. `libneap.so` sees these calls
+//! itself. This crate exports no C names, so the program has to report them.
 
 use core::ptr::NonNull;
 use neap_heap::init;
 
 /// From now on the heap makes only system calls that every allocator makes, and runs no thread.
-/// Call it before the process enters a sandbox (seccomp) that could punish the others.
+/// Call this before the process enters a sandbox (seccomp) that could kill it for other calls.
 ///
-/// The profiler does not start any more, and figures count every page that may be resident as
+/// From then on the profiler does not start, and figures count every page that may be resident as
 /// resident.
 pub fn prepare_for_sandbox() {
     init::initialize();

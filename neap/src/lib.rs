@@ -28,16 +28,17 @@
 //! | [`glossary`] | the terms of this documentation |
 //!
 //! The heap is the process's: blocks, stacks and free pages come from the same spans, and every
-//! limit and figure counts all of them. The modules also serve a program that keeps another global
-//! allocator, for instance one that only wants stacks.
+//! limit and figure counts all of them. The modules also serve a program with another global
+//! allocator, for instance one that only needs stacks.
 //!
 //! A program that runs under `libneap.so` needs no code; the shell command `neap run` is enough.
 //! Use this crate to choose the allocator at build time, to run coroutines, or to read the figures
 //! from inside.
 //!
 //! The options of the heap can also be given in the environment (`NEAP_DECAY`, `NEAP_LIMIT`, …).
-//! The heap reads the environment at its first use. What the program sets through this crate
-//! outranks it, except that `NEAP_PURGE_THREAD` outranks [`purge::enable_thread`].
+//! The heap reads the environment at its first use. Settings that the program makes through this
+//! crate take precedence, except that `NEAP_PURGE_THREAD` takes precedence over
+//! [`purge::enable_thread`].
 //!
 //! # Soundness
 //!

@@ -14,7 +14,7 @@
 use neap_heap::cache::heap::HEAP;
 use neap_heap::init;
 
-/// The heap's word for no limit.
+/// The heap's value for no limit.
 const NONE: usize = usize::MAX;
 
 fn limit(bytes: usize) -> Option<usize> {
@@ -35,7 +35,7 @@ pub fn hard() -> Option<usize> {
 }
 
 /// Sets the soft limit. From seven eighths of it on, free pages return to the kernel before their
-/// time, down to all of them. No allocation fails.
+/// time, if necessary all of them. No allocation fails.
 pub fn set_soft(bytes: Option<usize>) {
     init::initialize();
     HEAP.pages.limits().set_soft(bytes.unwrap_or(NONE));

@@ -10,8 +10,8 @@
 //! # Ok::<(), profile::ProfileError>(())
 //! ```
 //!
-//! The samples are in memory that other processes of the same user read: `neap profile PID` and
-//! `neap report PID` show them, also after [`stop`].
+//! The samples are in memory that other processes of the same user can read. `neap profile PID`
+//! shows them, even after [`stop`].
 
 use neap_heap::cache::heap::HEAP;
 use neap_heap::init;
@@ -25,7 +25,7 @@ pub enum ProfileError {
     Rate,
     /// The kernel or a limit refused memory for the samples.
     Memory,
-    /// The process has forbidden itself the system calls that walking a stack takes.
+    /// The process has forbidden itself the system calls that a stack walk needs.
     Sandbox,
 }
 
@@ -41,8 +41,8 @@ impl core::fmt::Display for ProfileError {
 
 impl core::error::Error for ProfileError {}
 
-/// Starts the profiler, or changes its rate: on average one sample every `mean_bytes` bytes of
-/// requests. Blocks that are live already have no samples.
+/// Starts the profiler, or changes its rate: on average one sample every `mean_bytes` allocated
+/// bytes. Blocks that are already live are not sampled.
 ///
 /// # Errors
 /// - [`ProfileError::Rate`]: `mean_bytes` is not between 4 KiB and 1 GiB.
@@ -50,7 +50,7 @@ impl core::error::Error for ProfileError {}
 /// - [`ProfileError::Sandbox`]: the process has forbidden itself system calls.
 pub fn start(mean_bytes: u64) -> Result<(), ProfileError> {
     init::initialize();
-    // The heap's word for off.
+    // The heap's value for off.
     if mean_bytes == 0 {
         return Err(ProfileError::Rate);
     }

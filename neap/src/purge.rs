@@ -22,9 +22,9 @@ use neap_heap::reclaim::{round, start, thread};
 /// The longest decay time: one hour.
 const LONGEST_MS: u128 = 3_600_000;
 
-/// From now on a thread returns free pages, even while the program sleeps, and answers `neap stat`,
-/// `neap top` and `neap profile`. It starts once the heap has grown past 4 MiB. The environment
-/// variable `NEAP_PURGE_THREAD` outranks this call.
+/// Enables the purge thread, which returns free pages even while the program sleeps, and answers
+/// `neap stat`, `neap top` and `neap profile`. It starts once the heap has grown past 4 MiB. The
+/// environment variable `NEAP_PURGE_THREAD` takes precedence over this call.
 ///
 /// For programs whose allocator is [`Neap`](crate::Neap). Under `libneap.so` the library decides.
 pub fn enable_thread() {
@@ -32,16 +32,16 @@ pub fn enable_thread() {
     start::enable_thread();
 }
 
-/// Returns all free pages to the kernel now: empties all threads' magazines, frees empty slabs and
-/// purges every free page, those inside slabs that are partly in use included. The result is the
-/// number of bytes.
+/// Returns all free pages to the kernel now: empties all threads' magazines, frees empty slabs, and
+/// purges every free page, including those inside partly used slabs. The result is the number of
+/// bytes.
 pub fn all() -> usize {
     init::initialize();
     round::purge_all()
 }
 
-/// Sets the decay time: how long a free page may stay resident. At most one hour; zero returns
-/// pages at once.
+/// Sets the decay time: how long a free page may stay resident. The maximum is one hour; with zero,
+/// free pages return at once.
 pub fn set_decay(time: Duration) {
     init::initialize();
     HEAP.set_decay_ms(time.as_millis().min(LONGEST_MS) as u64);
@@ -53,15 +53,15 @@ pub fn decay() -> Duration {
     Duration::from_millis(HEAP.decay_ms())
 }
 
-/// Keeps up to `bytes` bytes of free pages resident at any age; `usize::MAX` keeps all of them.
-/// [Limits](crate::limits) and [`all`] still take them.
+/// Keeps up to `bytes` bytes of free pages resident, whatever their age; `usize::MAX` keeps all of
+/// them. [Limits](crate::limits) and [`all`] still take them.
 pub fn keep_resident(bytes: usize) {
     init::initialize();
     round::keep_free(bytes);
 }
 
-/// Ends the purge thread, and keeps it away while the result lives. `unshare(2)` and `setns(2)`
-/// demand a process of one thread for some namespaces.
+/// Ends the purge thread, and keeps it away while the result lives. For some namespaces,
+/// `unshare(2)` and `setns(2)` require a process with a single thread.
 #[must_use = "the thread may start again as soon as this is dropped"]
 pub fn pause() -> Pause {
     Pause(thread::hold())

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A stack costs RAM for the pages that were used and address space for the rest. A dropped stack
-//! stays cached for the next one of its size; soon after, its pages belong to the heap again.
+//! stays warm for the next one of its size; soon after, its pages belong to the heap again.
 
 use core::ffi::CStr;
 use core::num::NonZeroUsize;
@@ -19,19 +19,19 @@ pub use neap_heap::stacks::StackError;
 #[doc(inline)]
 pub use neap_shared::stats::StackFigures;
 
-/// A stack for a coroutine that its owner runs on it. The heap takes it back when it is dropped.
+/// A stack, on which its owner runs a coroutine. Dropping it returns it to the heap.
 #[derive(Debug)]
 pub struct Stack(heap::Stack);
 
 impl Stack {
-    /// A stack that takes `bytes` bytes of address space, its guard included: rounded up to 8, 16
-    /// or 32 KiB or a multiple of 64 KiB. Its contents are undefined.
+    /// Makes a stack of `bytes` bytes of address space, guard included, rounded up to 8, 16 or 32
+    /// KiB or a multiple of 64 KiB. Its contents are undefined.
     ///
     /// # Errors
     /// - [`StackError::Size`]: not between 8 KiB and 8 MiB.
     /// - [`StackError::OutOfMemory`]: refused by the kernel or a limit.
     /// - [`StackError::OutOfMappings`]: the kernel is older than 6.13, or the process's memory is
-    ///   locked, and there are too many stacks already.
+    ///   locked, and there are already too many stacks.
     pub fn new(bytes: usize) -> Result<Stack, StackError> {
         heap::Stack::new(bytes).map(Stack)
     }
@@ -67,7 +67,7 @@ impl Stack {
 
     /// Returns the whole pages below a parked coroutine's stack pointer to the kernel (on x86-64,
     /// below the 128 bytes under it); they read as zero from then on. The result is the number of
-    /// bytes, as far as the kernel tells.
+    /// bytes, as far as the kernel reports it.
     ///
     /// # Safety
     /// - `pointer` is the stack pointer of the coroutine on this stack. The coroutine is not running
@@ -77,16 +77,16 @@ impl Stack {
         unsafe { self.0.trim(pointer) }
     }
 
-    /// Gives up ownership; [`Stack::from_raw`] takes it up again by the stack's top.
+    /// Gives up ownership; [`Stack::from_raw`] takes it back, given the stack's top.
     pub fn into_raw(self) -> NonNull<u8> {
         self.0.into_raw()
     }
 
-    /// Takes up the ownership that [`Stack::into_raw`] gave up. Aborts if no stack in use ends at
+    /// Takes back the ownership that [`Stack::into_raw`] gave up. Aborts if no stack in use ends at
     /// `top`.
     ///
     /// # Safety
-    /// - `top` came from [`Stack::into_raw`], and no other code took it up.
+    /// - `top` came from [`Stack::into_raw`], and no other code has taken the ownership back.
     pub unsafe fn from_raw(top: NonNull<u8>) -> Stack {
         // SAFETY: the caller's promise.
         Stack(unsafe { heap::Stack::from_raw(top) })
@@ -99,20 +99,19 @@ pub fn figures() -> StackFigures {
 }
 
 /// Returns all cached stacks to the heap, which may use their pages at once. The result is the
-/// bytes of address space.
+/// number of bytes of address space.
 pub fn free_cached() -> usize {
     heap::release_idle()
 }
 
-/// From now on an access to the guard of a stack writes one line that says so, with the stack's
-/// size and its owner's name, before SIGSEGV ends the process. A handler that the program installed
-/// before stays in force for all other faults; one that it installs later must call this one, or
-/// replaces it.
+/// Makes an access to a stack's guard write one line, with the stack's size and its owner's name,
+/// before SIGSEGV ends the process. A handler that the program installed earlier stays in force for
+/// all other faults. A handler that it installs later replaces this one, unless it calls it.
 ///
-/// The handler needs a stack that is not the full one, so the calling thread gets an alternate
-/// stack (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; other
-/// threads that run coroutines call this function too. False if there was no memory for the
-/// alternate stack, or if the kernel refused.
+/// The handler cannot run on the overflowed stack, so the calling thread gets an alternate stack
+/// (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; other threads
+/// that run coroutines must call this function as well. Returns false if there was no memory for
+/// the alternate stack, or if the kernel refused.
 pub fn report_overflows() -> bool {
     overflow::report_overflows()
 }

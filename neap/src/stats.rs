@@ -19,16 +19,17 @@ pub use neap_shared::stats::{
     Bytes, ClassFigures, Counted, Json, Snapshot, SpanFigures, Text, USE_NAMES,
 };
 
-/// Takes the figures of the heap. Visits all slabs and asks the kernel about all pages, which takes
-/// milliseconds per GiB: for reports, not for hot paths. Exact while no other thread allocates.
+/// Takes the figures of the heap. It visits all slabs and asks the kernel about all pages, which
+/// takes milliseconds per GiB, so it is for reports and not for hot paths. The figures are exact if
+/// no other thread allocates meanwhile.
 ///
-/// Uses 20 KiB of stack; on a smaller one, see [`snapshot_into`].
+/// Uses 20 KiB of stack. On a smaller stack, use [`snapshot_into`].
 pub fn snapshot() -> Snapshot {
     init::initialize();
     survey::snapshot()
 }
 
-/// Like [`snapshot`], in place: for figures that are on the heap, and callers on a small stack.
+/// Like [`snapshot`], but in place: for figures on the heap, and for callers on a small stack.
 pub fn snapshot_into(figures: &mut Snapshot) {
     init::initialize();
     survey::snapshot_into(figures);

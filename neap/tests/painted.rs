@@ -1,5 +1,5 @@
 //! How much stack the Rust allocator's entry points take, the process's first allocation among
-//! them. Each runs on a painted stack of its own, for coroutines have little.
+//! them. Each runs on a painted stack of its own, because coroutines have small stacks.
 //! `capi/tests/programs/entry_points.c` does the same for the C names.
 #![cfg(target_arch = "x86_64")]
 

@@ -1,4 +1,4 @@
-//! Stacks on the real system: many at once, their guards, what the heap gets of them, fork.
+//! Stacks on the real system: many at once, their guards, the pages that the heap reuses, and fork.
 
 use neap::Neap;
 use neap::stack::{self, Stack, StackError};

@@ -1,5 +1,6 @@
-//! The public surface of the crate: `surface.txt` lists it, at most [`MOST`] items, methods counted.
-//! Each item is documented, no safe function takes an address, and `safe.rs` calls every safe one.
+//! The public surface of the crate: `surface.txt` lists it, at most [`MOST`] items, including
+//! methods. Each item is documented, no safe function takes an address, and `safe.rs` calls every
+//! safe one.
 //!
 //! A small parser, for code in rustfmt's form: an item begins its line, a method has four spaces.
 

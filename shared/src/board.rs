@@ -1,5 +1,5 @@
-//! Plain data: the board, a few pages of figures that other processes of the same user read and
-//! through which they make requests.
+//! Plain data: the board, which the documentation calls the status page. Other processes of the
+//! same user read figures there, and make requests through it.
 //!
 //! The process maps a memory file at its start and seals its size. It keeps a descriptor open on
 //! the file, through which observers find it (`/proc/PID/fd/N`, a link to

@@ -1,4 +1,5 @@
-//! Plain data: the built-in size classes, and others as a file says them, which `neap tune` writes and `NEAP_CLASSES` names.
+//! Plain data: the built-in size classes, and the file of other classes that `neap tune` writes and
+//! `NEAP_CLASSES` names.
 //!
 //! ```text
 //! neap classes 1
@@ -8,9 +9,9 @@
 //! 32768
 //! ```
 //!
-//! One block size a line, in bytes, smallest first: multiples of 16, the last one the largest block
-//! of a slab. A first one of 8 is allowed: it serves requests of up to 8 bytes, which need no
-//! alignment of 16.
+//! One block size per line, in bytes, smallest first. Sizes are multiples of 16, and the last one
+//! is the largest block of a slab. The first one may be 8: it serves requests of up to 8 bytes,
+//! which need no alignment of 16.
 
 use core::fmt;
 
@@ -22,7 +23,7 @@ pub const MAX_BLOCK: usize = 32 << 10;
 pub const FINE: usize = 16;
 /// Bytes between two neighbours of these.
 pub const FINE_STEP: usize = 8;
-/// The largest of these, in bytes. Above it there are 8 classes a doubling.
+/// The largest of these, in bytes. Above it there are 8 classes per doubling.
 pub const FINE_BYTES: usize = FINE * FINE_STEP;
 
 /// Block sizes of the built-in classes by their numbers, in bytes, smallest first. Classes count

@@ -58,7 +58,7 @@ pub struct Ledger {
     pub resident: u64,
     /// How `requested` was determined: one of [`Requested`].
     pub requested_by: u64,
-    /// 1: the kernel told which pages are resident. 0: the kernel could not be asked, and every
+    /// 1: the kernel reported which pages are resident. 0: the kernel could not be asked, and every
     /// page that may be resident counts as resident.
     pub asked_kernel: u64,
     /// Swapped out and not live: in no line.
@@ -222,7 +222,7 @@ impl Ledger {
     #[must_use]
     pub fn resident_meaning(&self) -> &'static str {
         match self.asked_kernel {
-            0 => "the sum, at most: the kernel did not tell which pages are resident",
+            0 => "the sum, at most: the kernel did not report which pages are resident",
             _ => "the sum: resident, of Neap's arenas",
         }
     }

@@ -1,13 +1,13 @@
 //! Plain data: the region that holds a heap profile, as other processes read it.
 //!
-//! A memory file of the process, sealed against a change of its size. Whoever has it open reads it
-//! after the process has died, too. All fields are 64-bit words, so that any bytes are some value;
-//! none of them may be trusted.
+//! It is a memory file of the process, whose size is sealed. A reader that has it open can read it
+//! even after the process has died. All fields are 64-bit words, so any bytes are a valid value,
+//! and none may be trusted.
 //!
 //! ```text
 //!   0          Head
 //!   MAPS_AT    lines of /proc/self/maps, executable mappings only, as text; Head::maps_bytes of them
-//!   SITES_AT   Site 0 (allocations for which there was no room), Site 1, ... Site Head::sites - 1
+//!   SITES_AT   Site 0 (allocations without room for a site), Site 1, ... Site Head::sites - 1
 //! ```
 
 use bytemuck::{Pod, Zeroable};
@@ -30,7 +30,7 @@ pub const MAPS_BYTES: usize = SITES_AT - MAPS_AT;
 pub const SITES_AT: usize = 256 << 10;
 /// Bytes of the whole region.
 pub const BYTES: usize = (SITES_AT + MOST_SITES * size_of::<Site>()).next_multiple_of(64 << 10);
-/// Objects are counted in parts of this size: one sample stands for a number of objects that is not
+/// Objects are counted in parts of this size: one sample represents a number of objects that is not
 /// whole.
 pub const PARTS: u64 = 1 << 16;
 
@@ -63,7 +63,7 @@ pub struct Head {
 }
 
 /// One place in the program that allocates: a stack of calls, and estimates of what it allocated.
-/// Bytes are what samples stand for, not what was sampled.
+/// Bytes are what samples represent, not what was sampled.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Site {

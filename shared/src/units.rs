@@ -1,4 +1,4 @@
-//! The unit in which figures of spans count.
+//! The unit of figures of spans.
 
 /// Bytes in a slice, the unit of the page heap. Every slab is one slice.
 pub const SLICE_BYTES: usize = 1 << SLICE_SHIFT;

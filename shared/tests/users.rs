@@ -1,5 +1,5 @@
-//! The tools know the library by what stands in this crate: they name no other part of it. The
-//! exception is the lab's Rust program, whose allocator is the crate `neap`.
+//! The tools use only this crate of the library's. The exception is the lab's Rust program, whose
+//! allocator is the crate `neap`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-/* A StackAllocator for Boost.Context (and what is built on it: Boost.Coroutine2, Boost.Fiber) on stacks of Neap.
+/* A StackAllocator for Boost.Context, and for Boost.Coroutine2 and Boost.Fiber, with Neap's stacks.
  *
  *     boost::context::fiber worker{std::allocator_arg, neap::stack_allocator{64 * 1024}, ...};
  *
@@ -27,7 +27,7 @@ public:
 
     explicit basic_stack_allocator(std::size_t size = 64 * 1024) noexcept : size_(size) {}
 
-    /* Throws std::bad_alloc when out of memory, and for a size that no stack has. */
+    /* Throws std::bad_alloc when out of memory, and for a size that no stack can have. */
     boost::context::stack_context allocate() {
         neap_stack_t stack;
         if (neap_stack_alloc(size_, &stack) != 0) throw std::bad_alloc();

@@ -8,8 +8,8 @@ pub(super) fn is_fork(_number: c_long) -> bool {
     false
 }
 
-/// The C library's `syscall`, after a look at the number. Ends in a jump, for a copy may return on
-/// its parent's stack.
+/// The C library's `syscall`, after a check of the number. Ends in a jump, because a copy may
+/// return on its parent's stack.
 ///
 /// # Safety
 /// - As `syscall(2)`.

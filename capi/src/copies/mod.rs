@@ -1,16 +1,16 @@
 //! Copies of the process past the C library's `fork`: a raw `clone` without shared memory, as
 //! sandboxes make, and `_Fork`.
 //!
-//! No handler of `fork` runs for these, so another thread could hold a lock of the heap in the copy
-//! for ever. The functions here bring the heap to rest before, and let it go on after, in both
-//! processes. What shares memory (threads, `vfork`) passes through. A program that speaks to the
-//! kernel by instructions of its own is not seen.
+//! No handler of `fork` runs for these, so in the copy a lock of the heap that another thread held
+//! would stay held forever. The functions here bring the heap to rest before the copy, and release
+//! it afterwards, in both processes. Calls that share memory (threads, `vfork`) pass through. Neap
+//! does not see a program that issues system calls with its own machine instructions.
 //!
-//! `syscall` also tells of a program that enters a sandbox by number.
+//! `syscall` also notices a program that enters a sandbox by number.
 
 use crate::next::Next;
 use core::ffi::{c_int, c_long, c_void};
-use core::mem::transmute;
+use core::mem::{offset_of, transmute};
 use neap_heap::base::sync::{AtomicPtr, Ordering};
 use neap_heap::fork::{self, Copier};
 use neap_heap::init;
@@ -44,7 +44,7 @@ type Fork = unsafe extern "C" fn() -> c_int;
 type Syscall =
     unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 
-/// Looks for the functions that these stand in front of.
+/// Looks up the functions that these wrap.
 pub(crate) fn begin() {
     CLONE.look();
     FORK.look();
@@ -55,11 +55,14 @@ pub(crate) fn begin() {
     }
 }
 
+/// Bytes of the first `clone_args` (Linux 5.3). A caller may pass any size from here on.
+const CLONE_ARGS_SIZE: c_long = 64;
+
 /// Flags of a copy that shares the caller's memory, or whose thread is not the caller's copy to the
 /// C library.
 const SHARING: u64 = (libc::CLONE_VM | libc::CLONE_SETTLS) as u64;
 
-/// What the child of a [`clone`] runs. It stands on the parent's stack, of which the child has a
+/// What the child of a [`clone`] runs. It lies on the parent's stack, of which the child has a
 /// copy.
 struct Start {
     body: Body,
@@ -152,8 +155,7 @@ unsafe fn next_syscall([number, a, b, c, d, e, f]: [c_long; 7]) -> c_long {
     unsafe { next(number, a, b, c, d, e, f) }
 }
 
-/// What [`machine`]'s `syscall` hands over: copies of the process, and calls by which one enters a
-/// sandbox.
+/// What [`machine`]'s `syscall` hands over: copies of the process, and calls that enter a sandbox.
 ///
 /// # Safety
 /// - As `syscall(2)`.
@@ -191,10 +193,17 @@ unsafe extern "C" fn seen(
 unsafe fn copies(number: c_long, a: c_long, b: c_long) -> bool {
     let [flags, stack] = match number {
         libc::SYS_clone => [a as u64, b as u64],
-        libc::SYS_clone3 if b as usize >= size_of::<libc::clone_args>() && a != 0 => {
-            // SAFETY: the caller hands over the kernel's structure, as large as it says.
-            let arguments = unsafe { (a as *const libc::clone_args).read_unaligned() };
-            [arguments.flags, arguments.stack]
+        libc::SYS_clone3 if b >= CLONE_ARGS_SIZE && a != 0 => {
+            let word = |at: usize| {
+                // SAFETY: the caller hands over the kernel's structure, as large as it says, and
+                // both fields are among its oldest.
+                unsafe { (a as *const u8).add(at).cast::<u64>().read_unaligned() }
+            };
+            let at = [
+                offset_of!(libc::clone_args, flags),
+                offset_of!(libc::clone_args, stack),
+            ];
+            at.map(word)
         }
         _ => return machine::is_fork(number),
     };

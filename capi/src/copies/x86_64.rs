@@ -8,8 +8,8 @@ pub(super) fn is_fork(number: c_long) -> bool {
     number == libc::SYS_fork
 }
 
-/// The C library's `syscall`, after a look at the number. Ends in a jump, for a child of `vfork`
-/// returns on its parent's stack.
+/// The C library's `syscall`, after a check of the number. Ends in a jump, because a child of
+/// `vfork` returns on its parent's stack.
 ///
 /// # Safety
 /// - As `syscall(2)`.

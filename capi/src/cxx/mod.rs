@@ -16,7 +16,7 @@
 
 mod delete;
 mod new;
-mod replaced;
+pub(crate) mod replaced;
 mod runtime;
 
 #[cfg(target_arch = "aarch64")]

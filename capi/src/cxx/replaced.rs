@@ -2,14 +2,15 @@
 //!
 //! The standard lets a program replace `operator new(size_t)` and `operator delete(void *)` alone;
 //! the sized and nothrow forms then call the program's. If a preloaded library answered those forms
-//! itself, it would free the program's blocks to the wrong heap. So the derived forms ask here
-//! first, and hand over to the C++ runtime's forms, which call the program's.
+//! itself, it would free the program's blocks to the wrong heap. So the derived forms check this
+//! module first, and then call the C++ runtime's forms, which call the program's.
 
 use crate::cxx::runtime;
 use crate::loader;
 use core::ffi::{CStr, c_void};
+use core::ops::Range;
 use core::ptr::{NonNull, null_mut};
-use neap_heap::base::sync::{AtomicPtr, AtomicU8, Ordering};
+use neap_heap::base::sync::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 /// Not checked yet.
 const UNKNOWN: u8 = 0;
@@ -18,8 +19,12 @@ const OURS: u8 = 1;
 /// The program defines at least one of them.
 const REPLACED: u8 = 2;
 
-/// Who defines the process's base operators. Every thread that checks finds the same answer.
+/// Which object defines the process's base operators. Every thread that checks finds the same
+/// answer.
 static BASE_OPERATORS: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+/// From where to where this library is loaded.
+static OWN: (AtomicUsize, AtomicUsize) = (AtomicUsize::new(0), AtomicUsize::new(0));
 
 /// The base operators, which the standard defines the others by.
 const BASES: [&CStr; 8] = [
@@ -51,7 +56,18 @@ pub(super) fn runtime_form(derived: &Derived) -> Option<NonNull<c_void>> {
     derived.get()
 }
 
-/// Whether this library defines every base operator. The first call asks the loader.
+/// Finds out which object defines the base operators, at the start of a program with a C++ runtime.
+/// Later, an operator would take the loader's lock. That deadlocks if its thread holds a lock for
+/// which a constructor of a library being loaded waits.
+pub(crate) fn begin(own: &Range<usize>) {
+    OWN.0.store(own.start, Ordering::Relaxed);
+    OWN.1.store(own.end, Ordering::Relaxed);
+    if loader::first(c"_ZSt15get_new_handlerv").is_some() {
+        all_ours();
+    }
+}
+
+/// Whether this library defines every base operator. Asks the loader if this is not known yet.
 fn all_ours() -> bool {
     match BASE_OPERATORS.load(Ordering::Relaxed) {
         UNKNOWN => {
@@ -65,8 +81,8 @@ fn all_ours() -> bool {
 
 /// Whether the process's `name` resolves to this library.
 fn is_ours(name: &CStr) -> bool {
-    let here = NonNull::from(&BASE_OPERATORS).cast();
-    loader::first(name).is_some_and(|found| loader::image(found) == loader::image(here))
+    let own = OWN.0.load(Ordering::Relaxed)..OWN.1.load(Ordering::Relaxed);
+    loader::first(name).is_some_and(|found| own.contains(&found.as_ptr().addr()))
 }
 
 /// One derived operator of the C++ runtime, found on first use.

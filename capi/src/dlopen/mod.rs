@@ -36,7 +36,7 @@ struct Plan {
 
 /// Where a `dlopen` with `mode` goes, and with which mode.
 extern "C" fn plan(mode: c_int) -> Plan {
-    // What is loaded may come to lie where something else lay before.
+    // The new object may take addresses that belonged to an earlier one.
     neap_instruments::unwind::forget();
     let stripped = if DEEPBIND_KEPT.load(Ordering::Relaxed) {
         mode
@@ -58,7 +58,7 @@ fn real() -> NonNull<c_void> {
     })
 }
 
-/// The function that stands in where the process has no other `dlopen`.
+/// The function that is used if the process has no other `dlopen`.
 fn refusal() -> NonNull<c_void> {
     extern "C" fn refuse(_file: *const c_char, _mode: c_int) -> *mut c_void {
         null_mut()

@@ -1,6 +1,7 @@
 //! The C++ operators, and what they do when memory runs out.
 
 use crate::support::{Artifact, compile, passes, passes_with};
+use std::ffi::OsStr;
 
 #[test]
 fn operators() {
@@ -15,6 +16,15 @@ fn out_of_memory() {
 #[test]
 fn a_program_may_replace_the_base_operators_alone() {
     passes("programs/replaced.cc");
+}
+
+#[test]
+fn operators_wait_for_no_library_that_is_being_loaded() {
+    let flags = ["-DPLUGIN"].map(OsStr::new);
+    if let Some(plugin) = compile("programs/cxx_locks.cc", Artifact::Plugin, &flags) {
+        let flags = ["-rdynamic"].map(OsStr::new);
+        passes_with("programs/cxx_locks.cc", &flags, &[plugin.as_os_str()]);
+    }
 }
 
 #[test]

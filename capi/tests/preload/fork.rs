@@ -102,7 +102,7 @@ fn raw_copies_allocate_whatever_the_purge_thread_does() {
     let Some(program) = built("raw") else {
         return;
     };
-    let mut ways = vec!["syscall", "clone", "clone3", "_Fork"];
+    let mut ways = vec!["syscall", "clone", "clone3", "clone3-short", "_Fork"];
     if cfg!(target_arch = "x86_64") {
         ways.push("fork-number");
     }

@@ -35,7 +35,13 @@ fn passes(name: &str, ways: &[&str], variables: &[(&str, &str)]) {
 
 #[test]
 fn a_sleeping_process_gives_back_what_its_thread_freed() {
-    passes("returns", &["own", "large"], &[]);
+    passes("returns", &["own", "large", "later", "shrunk"], &[]);
+}
+
+/// Each block goes to its slab by itself, and none to a magazine.
+#[test]
+fn a_sleeping_process_without_magazines_gives_back_what_its_thread_freed() {
+    passes("returns", &["own", "later"], &[("NEAP_THREAD_CACHE", "0")]);
 }
 
 #[test]
@@ -98,6 +104,15 @@ fn namespaces_are_entered_while_the_thread_lives() {
         &["setns-uts", "setns-mounts", "setns-user"],
         &[LONG],
     );
+}
+
+/// It must not take the start that another thread was refused meanwhile for its own.
+#[test]
+fn a_starter_that_is_preempted_leaves_later_starts_alone() {
+    let flags = ["-fno-builtin", "-rdynamic"].map(OsStr::new);
+    if let Some(program) = compile("programs/purge/late.c", Artifact::Program, &flags) {
+        succeeds(&run(&program, &[], &[]), "late");
+    }
 }
 
 /// A signal is raised inside of the window in which the thread is being started.

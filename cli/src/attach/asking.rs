@@ -1,4 +1,4 @@
-//! Makes requests to a process through its board.
+//! Makes requests to a process through its status page.
 //!
 //! Request numbers grow, so an answer to a later request, by any observer, also answers the earlier
 //! ones.

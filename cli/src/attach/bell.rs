@@ -1,4 +1,4 @@
-//! Wakes a process's purge thread, which sleeps on a word of the board, as on a futex that
+//! Wakes a process's purge thread, which sleeps on a word of the status page, a futex that
 //! processes share.
 
 use neap_shared::board;

@@ -1,4 +1,4 @@
-//! Reads the board of a process.
+//! Reads the board, which is the status page of a process.
 
 use super::process::Process;
 use super::reach::{Kind, Reach, ended};

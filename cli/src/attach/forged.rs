@@ -1,4 +1,4 @@
-//! Boards and regions made by tests.
+//! Status pages and profile regions made by tests.
 
 use super::board::Board;
 use super::region::Region;

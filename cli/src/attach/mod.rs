@@ -1,21 +1,23 @@
-//! Inspects a running process: its board, its profile's region, and the kernel's figures for it.
+//! Inspects a running process: its status page (in the code, the board), its profile's region, and
+//! the kernel's figures for it.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `process` | a process by its directory in /proc, even if its PID is reused |
 //! | `target` | the process that a word names; all processes under Neap |
 //! | `reach` | another process's memory file, by its descriptor or its memory |
-//! | `board` | reads a board |
-//! | `asking` | makes requests through a board: for figures, a purge, samples |
+//! | `board` | reads a status page |
+//! | `asking` | makes requests through the status page: for figures, a purge, samples |
 //! | `bell` | wakes the process's thread |
 //! | `region` | reads a profile's region |
-//! | `monitor` | the socket to which processes send their boards at their start |
+//! | `monitor` | the socket to which processes send their status pages at their start |
 //! | `kernel` | resident and swapped bytes as the kernel counts them |
 //!
-//! These modules trust none of the data: a process may hold any bytes under these names. They copy
-//! all of it into private memory, so that a file that shrinks causes an error and no SIGBUS. They
-//! map only the word that wakes the process, of a file whose size is sealed. They retry sequence
-//! locks a bounded number of times, and never use a number as a length without a bound.
+//! These modules do not trust the data, because a process may hold any bytes under these names.
+//! They copy all of it into private memory, so that a file that shrinks causes an error and not a
+//! SIGBUS. They map only the word that wakes the process, of a file whose size is sealed. They
+//! retry sequence locks a bounded number of times, and never use a number as a length without a
+//! bound.
 
 mod asking;
 mod bell;

@@ -1,5 +1,5 @@
-//! The socket to which processes send the descriptors of their boards and profiles
-//! (`NEAP_MONITOR`), so that even a short-lived process is seen.
+//! The socket to which processes send the descriptors of their status pages and profiles
+//! (`NEAP_MONITOR`), so that `neap` sees even a short-lived process.
 
 use super::board::Board;
 use super::reach::us;

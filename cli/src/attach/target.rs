@@ -30,7 +30,7 @@ impl Target {
         match word.to_str().and_then(|text| text.parse::<i32>().ok()) {
             Some(pid) if pid > 0 => Process::open(pid).map(|process| Target::of(&process)),
             Some(pid) => Err(Failure::own(format!(
-                "{pid} is no process: give a number that ps shows, or a name"
+                "{pid} is not a process: give a number that ps shows, or a name"
             ))),
             None => named(word),
         }

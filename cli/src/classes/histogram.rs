@@ -91,11 +91,11 @@ impl Histogram {
             .map_err(refused)?;
         let text = String::from_utf8(bytes).ok();
         text.as_deref()
-            .ok_or_else(|| "it is no text".to_owned())
+            .ok_or_else(|| "it is not text".to_owned())
             .and_then(Self::parse)
             .map_err(|why| {
                 Failure::own(format!(
-                    "{} is no file that neap tune --save-sizes wrote: {why}",
+                    "{} is not a file that neap tune --save-sizes wrote: {why}",
                     shown(path)
                 ))
             })

@@ -135,9 +135,11 @@ fn valued(argument: Arg, name: &'static str, parser: ValueParser) -> Arg {
 fn no_format(file: OsString) -> Result<OsString, String> {
     match file.to_str() {
         Some(word @ ("text" | "json")) => Err(format!(
-            "a file stands here; for this format, use --stats --format {word}"
+            "this option takes a file; for this format, use --stats --format {word}"
         )),
-        Some("off") => Err("a file stands here; leave the option out".to_owned()),
+        Some("off") => {
+            Err("this option takes a file; to write no statistics, leave it out".to_owned())
+        }
         _ => Ok(file),
     }
 }

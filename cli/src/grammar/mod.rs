@@ -8,7 +8,7 @@
 //! | `command` | the tables as clap's commands |
 //! | `library` | the library's options as flags and variables |
 //! | `refused` | words of earlier releases, and tips for mistyped ones |
-//! | `tests` | `docs/options.md`, which says what the tables say |
+//! | `tests` | `docs/options.md`, which is generated from the tables |
 
 mod command;
 mod library;

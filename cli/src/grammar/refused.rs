@@ -45,15 +45,14 @@ pub fn explained(mut error: clap::Error) -> Result<clap::Error, Failure> {
     };
     if let Some(now) = successor(&verb, &word) {
         return Err(Failure::own(format!(
-            "neap {verb} has no {word} any more: use {now}"
+            "neap {verb} no longer has {word}: use {now}"
         )));
     }
     // Clap's own tip would have the program called like the mistyped option.
     error.remove(ContextKind::Suggested);
     if ["run", "tune"].contains(&verb.as_str()) {
-        let tip = format!(
-            "an option of the program stands after its name: neap {verb} -- PROGRAM {word}"
-        );
+        let tip =
+            format!("an option of the program goes after its name: neap {verb} -- PROGRAM {word}");
         let tip = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);
         error.insert(ContextKind::Suggested, tip);
     }

@@ -1,4 +1,4 @@
-//! Tests of the tables, and `docs/options.md`, which says what they say. After a change there:
+//! Tests of the tables, and `docs/options.md`, which is generated from them. After a change there:
 //! `UPDATE_DOCS=1 cargo test -p neap-cli options_page`.
 
 use super::command::neap;
@@ -23,14 +23,14 @@ Every option of the library is a variable that the library reads when the progra
 - Sizes are bytes, or have the suffix `K`, `M`, `G` or `T`, or `KiB` to `TiB`: powers of 1,024.
 - A variable whose values are `auto`, `never` and `always` also takes `0` for `never` and `1` for
   `always`.
-- Three variables have new names. The library still reads the earlier one where the new one is not
+- Three variables have new names. The library still reads the earlier one if the new one is not
   set: `NEAP_DIRTY_MAX`, `NEAP_ASK` and `NEAP_ATTACH`.
 - The library reports a wrong value on standard error and ignores it. It empties the variable, so
-  that the programs which this one starts do not report it again.
+  that the programs that this one starts do not report it again.
 - The library reports an unknown variable that begins with `NEAP_` and ignores it. It does not
   change the variable, because another program may use it. So each program of the run reports it.
-- In programs that gain privileges when they start (set-user-ID and the like), the library ignores
-  all options.
+- In programs that gain privileges when they start (such as set-user-ID programs), the library
+  ignores all options.
 
 This page is generated from the tables of the command line (`cli/src/grammar/verbs.rs`) and of the
 library (`shared/src/control/options.rs`).
@@ -152,7 +152,7 @@ fn the_values_of_a_profile_are_known() {
     assert_eq!(default, Some(Value::default().word()));
 }
 
-/// Each word has one kind of value wherever it stands.
+/// Each word has the same kind of value in all commands.
 #[test]
 fn a_word_has_one_meaning() {
     let kind = |takes| match takes {

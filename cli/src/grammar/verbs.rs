@@ -3,7 +3,7 @@
 use super::words::{Count, LONGEST_MS, Library, Operand, Opt, Takes, Verb};
 use neap_shared::control::Group::Write;
 
-/// What `neap` says when nothing else stands on the command line.
+/// What `neap` prints when it is run without arguments.
 pub const OVERVIEW: &str = "\
 Neap is a memory allocator that gives free memory back to the system. neap runs programs
 under it and shows where their memory goes.
@@ -12,7 +12,7 @@ under it and shows where their memory goes.
   neap top                   watch the programs that run under Neap
   neap stat PID              say where the memory of one of them is
   neap profile PID           show which calls allocate its memory
-  neap report -- PROGRAM     run a program and make a page: what is large, why, what to do
+  neap report -- PROGRAM     run a program and make a page: what is large, why, and what to do
 
 neap help lists all commands; neap help run explains one.
 ";
@@ -62,22 +62,22 @@ pub const VERBS: &[Verb] = &[
                 "Sample allocations and print what is still live at the end, by place, to standard \
                  error").of(Write),
             Opt::new("format", Takes::Words(&["text", "json"], Some("text")),
-                "The form of the statistics; json is one object a line").needs("stats").of(Write),
+                "The form of the statistics; json is one object per line").needs("stats").of(Write),
             Opt::new("interval", Takes::Time(20, 3_600_000, Some("100ms")),
                 "Time between two readings of the heap").needs("record").of(Write),
             QUIET.of(Write),
         ],
         library: Library::Options,
         notes: &[UNITS,
-            "The exit status is the program's own. neap exits with 125 if it fails itself, with \
-             126 if the program cannot run under Neap, and with 127 if there is no such program."],
+            "The exit status is the program's own. It is 125 if neap itself fails, 126 if the \
+             program cannot run under Neap, and 127 if there is no such program."],
         ..Verb::new("run", "Run a program, and the programs it starts, under Neap")
     },
     Verb {
         operands: &[PROCESS.times(Count::Optional)],
         options: &[
             Opt::new("format", Takes::Words(&["screen", "text", "json"], None),
-                "How to show it: a screen with keys, lines, or one JSON object a line [default: \
+                "How to show it: a screen with keys, lines, or one JSON object per line [default: \
                  screen on a terminal, else text]"),
             Opt::new("interval", Takes::Time(0, LONGEST_MS, Some("1s")),
                 "Time between two updates"),
@@ -85,7 +85,7 @@ pub const VERBS: &[Verb] = &[
         ],
         notes: &["Keys: q quits, p has the process give its free memory back, s sorts, arrows \
                   choose and scroll, Enter shows one process, Esc goes back, ? explains. neap top \
-                  lists your processes; for root, those of all users."],
+                  lists your processes; if root runs it, those of all users."],
         ..Verb::new("top", "Watch where the memory of a process is, or list all processes under \
                             Neap")
     },
@@ -97,8 +97,8 @@ pub const VERBS: &[Verb] = &[
             TIMEOUT,
         ],
         notes: &["Exits with 124 if the process did not answer in time. neap then shows the \
-                  figures that its page heap wrote last and the kernel's counts, and says why it \
-                  did not answer. Exits with 125 if there is nothing to show."],
+                  figures that its page heap wrote last and the kernel's counts, and says why the \
+                  process did not answer. Exits with 125 if there is nothing to show."],
         ..Verb::new("stat", "Say where the memory of a running process is")
     },
     Verb {
@@ -109,7 +109,7 @@ pub const VERBS: &[Verb] = &[
             Opt::new("format", Takes::Words(
                 &["tree", "leaks", "collapsed", "flamegraph", "pprof", "json"], Some("tree")),
                 "What to make: a call tree and the largest functions; what is still live, by \
-                 place; one line a stack; an SVG; a file of pprof's format; one JSON object"),
+                 place; one line per stack; an SVG; a file of pprof's format; one JSON object"),
             Opt::new("list", Takes::Regex, "Print the functions that match, line by line")
                 .without(&["format"]),
             Opt::new("value", Takes::Words(
@@ -125,8 +125,8 @@ pub const VERBS: &[Verb] = &[
         ],
         notes: &["The process must run under Neap. If it does not sample already, neap switches \
                   sampling on for the time of --for. The profile then has only what the process \
-                  allocates in that time, and live means growth if it had sampled before. Ctrl-C \
-                  ends the wait early."],
+                  allocates in that time, and live means growth if the process had sampled \
+                  before. Ctrl-C ends the wait early."],
         ..Verb::new("profile", "Show which calls allocate the memory of a program")
     },
     Verb {
@@ -146,7 +146,7 @@ pub const VERBS: &[Verb] = &[
         ],
         notes: &["After --, the exit status is the program's own."],
         ..Verb::new("report", "Make one page of HTML from a recording, a profile or a run: what is \
-                               large, why, what to do")
+                               large, why, and what to do")
     },
     Verb {
         operands: &[PROCESS],
@@ -161,7 +161,7 @@ pub const VERBS: &[Verb] = &[
             "PIDs or names [default: all processes under Neap, later ones as well]")],
         options: &[Opt::new("listen", Takes::Address("127.0.0.1:9464"),
             "Where to listen; port 0 takes any free port")],
-        notes: &["Serves your processes; root serves those of all users. Every user of this \
+        notes: &["Serves your processes; if root runs it, those of all users. Every user of this \
                   machine can read what neap serves on a loopback address.",
                  "/metrics is for Prometheus, /debug/pprof/heap and /debug/pprof/allocs for pprof \
                   (?pid= chooses the process, ?seconds= samples for that time), / lists the \

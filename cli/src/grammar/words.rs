@@ -55,7 +55,7 @@ pub enum Count {
     OptionalProgram,
     /// Like [`Count::Program`], unless there is `--from`.
     ProgramOrFrom,
-    /// A program and its arguments, which stand after `--`, instead of another operand.
+    /// A program and its arguments, which follow `--`, instead of another operand.
     ProgramAfterDashes,
     /// All words from here on, those with dashes as well.
     Rest,
@@ -70,7 +70,7 @@ pub struct Opt {
     pub short: Option<char>,
     /// Its value.
     pub takes: Takes,
-    /// The heading that it stands under, where the verb has many.
+    /// The heading that it is under, where the verb has many.
     pub group: Option<Group>,
     /// Another option or operand that must be there as well.
     pub needs: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! Whether the kernel tells which pages were touched, so that `calloc` can clear only those.
+//! Whether the kernel says which pages were touched, so that `calloc` can clear only those.
 
 use super::map::{Map, page_size};
 use crate::table::{Finding, State};

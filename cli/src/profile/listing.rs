@@ -50,7 +50,7 @@ pub fn check_pattern(pattern: &str) -> Result<(), Failure> {
 fn compiled(pattern: &str) -> Result<Regex, Failure> {
     Regex::new(pattern).map_err(|error| {
         Failure::own(format!(
-            "--list takes a regular expression, and {pattern:?} is none: {error}"
+            "--list takes a regular expression, and {pattern:?} is not one: {error}"
         ))
     })
 }

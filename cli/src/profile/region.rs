@@ -144,6 +144,6 @@ fn cut_short(found: usize, expected: usize) -> Failure {
 
 fn damaged(why: &str) -> Failure {
     Failure::own(format!(
-        "this is no heap profile of Neap, or a damaged one: {why}"
+        "this is not a heap profile of Neap, or it is damaged: {why}"
     ))
 }

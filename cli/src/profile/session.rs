@@ -2,9 +2,9 @@
 //! during it.
 //!
 //! Allocated bytes and objects only grow, so their difference is what the session allocated. For
-//! live objects, the region holds only the sum at each stack and does not tell which are old. A
-//! growth of the sum is live and new; if older objects were freed as well, the session allocated
-//! more. A decrease is no allocation of the session and is left out.
+//! live objects, the region holds only the sum for each stack trace and does not say which are old.
+//! Growth of the sum is live and new; if older objects were freed as well, the session allocated
+//! more. A decrease is not an allocation of the session and is left out.
 
 use super::model::{Extent, Profile, Switched};
 use super::region::{Region, head, record};

@@ -61,16 +61,15 @@ pub fn gap(profile: &Profile) -> Option<String> {
     let after = switched.after_ms as f64 / 1000.0;
     let what = match switched.rate {
         0 => format!(
-            "switched off by another {after:.1} s after this session began: what was allocated \
-             later is not in it"
+            "switched off by another neap {after:.1} s after this session began: what was \
+             allocated later is not in it"
         ),
         now if now == profile.rate => format!(
-            "switched by another during this session, and last on at the same rate {after:.1} s \
-             after it began: what was \
-             allocated before may not be in it"
+            "switched by another neap during this session, and last on at the same rate \
+             {after:.1} s after it began: what was allocated before may not be in it"
         ),
         now => format!(
-            "changed by another to every {} on average {after:.1} s after this session began",
+            "changed by another neap to every {} on average {after:.1} s after this session began",
             Bytes(now)
         ),
     };
@@ -86,9 +85,9 @@ fn growth(bytes: u64, count: u64, shrunk: u64) -> String {
             Bytes(bytes)
         ),
         bytes => format!(
-            "{} in {} more are live than before",
+            "{} in {} are live than before",
             Bytes(bytes),
-            objects(count)
+            objects(count).replacen(' ', " more ", 1)
         ),
     };
     match (bytes, shrunk) {
@@ -348,7 +347,7 @@ mod tests {
         );
         assert_eq!(
             growth(4096, 1, 0),
-            "4.0 KiB in 1 object more are live than before"
+            "4.0 KiB in 1 more object are live than before"
         );
     }
 
@@ -398,7 +397,7 @@ mod tests {
             gap(&profile).unwrap()
         };
         assert_eq!(gap(&Profile::default()), None);
-        assert!(told(0, 812).starts_with("Sampling was switched off by another 0.8 s after"));
+        assert!(told(0, 812).starts_with("Sampling was switched off by another neap 0.8 s after"));
         assert!(told(1 << 20, 1500).contains("to every 1.0 MiB on average 1.5 s after"));
         assert!(told(65536, 2000).contains("last on at the same rate 2.0 s after"));
     }

@@ -3,7 +3,7 @@
 use super::calls::Place;
 use super::model::{Extent, Figures, Profile};
 
-/// Samples, and the variance of the bytes that they stand for.
+/// Samples, and the variance of the bytes that they represent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Estimate {
     samples: f64,
@@ -13,7 +13,7 @@ struct Estimate {
 
 impl Estimate {
     /// Of the live objects of one stack. A block of `size` usable bytes is sampled with probability
-    /// `p`, and a sample stands for `1 / p` blocks.
+    /// `p`, and a sample represents `1 / p` blocks.
     fn of(figures: &Figures, rate: u64) -> Self {
         let objects = figures.live_objects as f64;
         if objects == 0.0 {
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn small_objects_err_by_the_root_of_their_samples() {
-        // 100 samples of 16 bytes at 512 KiB stand for 3,276,850 objects.
+        // 100 samples of 16 bytes at 512 KiB represent 3,276,850 objects.
         let estimate = Estimate::of(&live(3_276_850, 16), 512 << 10);
         assert_eq!(counted(estimate.samples), "100 samples");
         assert_eq!(estimate.error(), "10 %");

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `format` | the lines |
 //! | `writer` | appends lines, such that all written lines stay readable after any failure |
-//! | `reader` | reads them back, even without the end |
+//! | `reader` | reads them back, even if the end is missing |
 //! | `machine` | describes the machine for the first line |
 //!
 //! A recording is a text file. Its first line is the head, and every other line is independent, so

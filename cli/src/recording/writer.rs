@@ -46,11 +46,11 @@ impl Writer {
             .metadata()
             .map_err(|error| refused(error.to_string()))?;
         if !about.is_file() {
-            return Err(refused("it is no ordinary file".to_owned()));
+            return Err(refused("it is not an ordinary file".to_owned()));
         }
         if about.len() > 0 && !is_recording(&file) {
             return Err(refused(
-                "the file exists and is no recording; it is left as it is".to_owned(),
+                "the file exists and is not a recording, so it is left as it is".to_owned(),
             ));
         }
         file.set_len(0)

@@ -1,10 +1,10 @@
 //! Decides which figures hold at which moment.
 //!
 //! A process writes its figures when an observer asks and one of its threads can answer. A second
-//! later, all of the heap may have changed. At every sample, `neap` reads instead the kernel's
-//! count of the process and the page heap's count of its spans. Figures hold at another moment only
-//! if it is close *and* those two counts say that the heap is still the same. Otherwise the moment
-//! is unknown.
+//! later, all of the heap may have changed. At every sample, `neap` therefore also reads the
+//! kernel's count of the process and the page heap's count of its spans. Figures hold at another
+//! moment only if it is close *and* those two counts say that the heap is still the same. Otherwise
+//! the moment is unknown.
 
 use crate::recording::format::{Sample, Spans, Told};
 
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(gap.moment.rss, 132 * MIB);
         assert_eq!(gap.moment.spans.unwrap().taken(), 130 * MIB);
         assert_eq!((gap.before_ms, gap.after_ms), (Some(10), Some(4990)));
-        // The end is known nevertheless: the process told it.
+        // The end is still known, because the process reported it.
         assert_eq!(requested(history.end()), Some(0));
         assert!(!history.is_joined(1));
     }

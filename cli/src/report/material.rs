@@ -122,7 +122,10 @@ fn start(file: &Path) -> Result<[u8; 2], Failure> {
     let open = File::open(file).map_err(|error| unreadable(file, &error))?;
     let about = open.metadata().map_err(|error| unreadable(file, &error))?;
     if !about.is_file() {
-        return Err(Failure::own(format!("{} is no ordinary file", shown(file))));
+        return Err(Failure::own(format!(
+            "{} is not an ordinary file",
+            shown(file)
+        )));
     }
     let read = open.take(2).read(&mut start);
     match read.map_err(|error| unreadable(file, &error))? {
@@ -171,6 +174,9 @@ mod tests {
         };
         std::fs::write(&file, pprof::encode(&profile)).unwrap();
         let [note] = load(&file).unwrap().notes.try_into().unwrap();
-        assert!(note.contains("switched off by another 0.8 s"), "{note}");
+        assert!(
+            note.contains("switched off by another neap 0.8 s"),
+            "{note}"
+        );
     }
 }

@@ -7,8 +7,8 @@
 //! | `watched` | one process |
 //! | `outcome` | the files and messages after the program's end |
 //!
-//! Every process under Neap sends descriptors of its board and of its profile. So the session can
-//! read what the process last wrote even after the process has ended.
+//! Every process under Neap sends descriptors of its status page and of its profile. So the session
+//! can read what the process last wrote even after the process has ended.
 
 mod clock;
 mod outcome;

@@ -70,7 +70,7 @@ impl ProfileFile {
         }
         if !start.is_empty() && start != GZIP {
             return Err(refused(
-                &"the file exists and is no profile; it is left as it is",
+                &"the file exists and is not a profile, so it is left as it is",
             ));
         }
         let absolute = std::path::absolute(file).map_err(|error| refused(&error))?;

@@ -15,7 +15,7 @@ pub fn perform(matches: &ArgMatches) -> Outcome {
     let shell: Option<Shell> = name.to_str().and_then(|name| name.parse().ok());
     let shell = shell.ok_or_else(|| {
         Failure::own(format!(
-            "{} is no known shell: give bash, elvish, fish, powershell or zsh",
+            "{} is not a known shell: use bash, elvish, fish, powershell or zsh",
             shown(name)
         ))
     })?;

@@ -195,7 +195,7 @@ impl Verdict {
             Ok(()) => self.note(
                 link,
                 State::Ok,
-                "proved: the loader maps the library for it",
+                "verified: the loader maps the library for it",
             ),
             Err(reason) => {
                 self.obstacle

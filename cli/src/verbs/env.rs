@@ -46,7 +46,7 @@ fn named(word: &OsStr) -> Result<(String, OsString), Failure> {
     let (name, value) = text
         .split_once('=')
         .filter(|(name, _)| is_name(name))
-        .ok_or_else(|| refused("no variable; write NAME=VALUE"))?;
+        .ok_or_else(|| refused("not a variable; write NAME=VALUE"))?;
     if name.starts_with(control::PREFIX) {
         let option = control::find(name.as_bytes());
         let option = option.ok_or_else(|| refused("Neap has no such variable"))?;

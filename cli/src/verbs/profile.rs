@@ -137,7 +137,7 @@ fn file(path: &Path, matches: &ArgMatches) -> Result<Profile, Failure> {
     }
     Profile::from_file(&bytes).map_err(|failure| match is_alien(&bytes) {
         true => Failure::own(format!(
-            "{} is no pprof profile: give a file of `neap run --profile`, of `neap profile \
+            "{} is not a pprof profile: give a file of `neap run --profile`, of `neap profile \
              --format pprof` or of \
              another tool that writes pprof's format",
             shown(path)

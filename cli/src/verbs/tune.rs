@@ -1,8 +1,8 @@
 //! `neap tune`: the size classes that would suit a program.
 //!
 //! The program runs in the counting mode. Each of its processes under libneap.so sends the
-//! descriptor of its board. At its end it leaves the sizes that it requested there. `neap tune`
-//! adds up those of all processes.
+//! descriptor of its status page, and leaves its requested sizes there at its end. `neap tune` adds
+//! up the sizes of all processes.
 
 use super::arguments::{file, format, program};
 use crate::attach::Board;

@@ -1,4 +1,4 @@
-//! A process under Neap at one moment, from its board and the kernel's counts, and its output
+//! A process under Neap at one moment, from its status page and the kernel's counts, and its output
 //! formats.
 //!
 //! | file | contents |

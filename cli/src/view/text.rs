@@ -64,7 +64,8 @@ fn arenas(out: &mut String, view: &View) {
 
 fn rest(out: &mut String, view: &View) {
     let kernel = view.kernel;
-    let meaning = "resident in the process and not ours: code, stacks, files, other heaps";
+    let meaning =
+        "resident in the process, but not in the arenas: code, stacks, files, other heaps";
     line(out, "not ours", kernel.foreign_rss(), meaning);
     let meaning = "the whole process, resident";
     line(out, "process", kernel.process_rss, meaning);
@@ -251,7 +252,7 @@ fn pending(view: &View, advice: &str) -> String {
         (
             "committed",
             coarse.committed,
-            "backed by the kernel's promise",
+            "readable and writable address space",
         ),
         ("reserved", coarse.reserved, "address space"),
         (

@@ -120,7 +120,12 @@ fn a_program_and_a_script_take() {
         .map(|file| file["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["named", "interpreter", "found by env"]);
-    assert!(files[2]["meaning"].as_str().unwrap().starts_with("proved"));
+    assert!(
+        files[2]["meaning"]
+            .as_str()
+            .unwrap()
+            .starts_with("verified")
+    );
     assert!(!room.path().join("was-run").exists());
 }
 

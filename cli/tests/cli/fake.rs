@@ -1,4 +1,4 @@
-//! Processes with a well-formed board that the tests control.
+//! Processes with a well-formed status page that the tests control.
 
 use crate::stage::neap;
 use bytemuck::bytes_of;

@@ -88,7 +88,7 @@ fn earlier_words_are_refused_with_the_new_ones() {
     let output = neap().args(["profile", "1", "--leaks"]).output().unwrap();
     assert_eq!(
         said(&output),
-        "neap: error: neap profile has no --leaks any more: use --format leaks\n"
+        "neap: error: neap profile no longer has --leaks: use --format leaks\n"
     );
 }
 

@@ -242,10 +242,13 @@ fn what_is_no_profile_is_named() {
         recording.display()
     );
     for (arguments, why) in [
-        (vec![noise.to_str().unwrap()], "noise is no pprof profile: "),
+        (
+            vec![noise.to_str().unwrap()],
+            "noise is not a pprof profile: ",
+        ),
         (
             vec![program.to_str().unwrap()],
-            "script is no pprof profile: ",
+            "script is not a pprof profile: ",
         ),
         (vec![recording.to_str().unwrap()], &report),
         (vec![cut.to_str().unwrap()], "or a damaged one"),

@@ -1,4 +1,4 @@
-//! Scripts are judged by what executes them.
+//! Scripts are judged by their interpreters.
 
 use crate::stage::{Stage, compile, neap, printed, room, said, script};
 use std::fs;

@@ -130,7 +130,7 @@ fn a_session_whose_sampling_another_ends_says_so() {
     let text = second.end();
     assert!(
         text.contains("every 64.0 KiB on average")
-            && text.contains("Sampling was switched off by another "),
+            && text.contains("Sampling was switched off by another neap "),
         "{text}"
     );
     let third = json(&third.end());

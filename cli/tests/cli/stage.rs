@@ -28,7 +28,7 @@ pub fn room() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A copy of the command with the stand-in library beside it.
+/// A copy of the command, with the stand-in library next to it.
 pub struct Stage {
     room: TempDir,
     bin: PathBuf,

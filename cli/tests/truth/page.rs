@@ -188,7 +188,7 @@ impl Page {
             let words = if which == "peak" {
                 "not known"
             } else {
-                "Told last"
+                "Last reported"
             };
             let is_marked = self.html.contains(words) || moment.is_null();
             assert!(is_marked, "{which}: {moment}");

@@ -1,8 +1,8 @@
-//! The thread's slot on aarch64, and who called `free`.
+//! The thread's slot on aarch64, and the caller of `free`.
 //!
-//! The slot is an initial-exec word of thread-local storage: `tpidr_el0` holds the thread pointer,
-//! the global offset table the slot's distance from it. The symbol carries the version: two
-//! versions in one program must not meet.
+//! The slot is an initial-exec word of thread-local storage. `tpidr_el0` holds the thread pointer,
+//! and the global offset table holds the slot's distance from it. The symbol's name contains the
+//! version, so that two versions in one program do not share a slot.
 
 use crate::cache::thread_cache::{Cache, EMPTY};
 use core::arch::{asm, global_asm};

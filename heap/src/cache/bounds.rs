@@ -1,15 +1,15 @@
-//! A magazine's bounds: what its owner's slow path, and a drainer, do to a magazine while they hold
-//! the cache's lock. [`super::drain`] says why it is right. The models in
+//! A magazine's bounds: what its owner's slow path and a drainer do to a magazine while they hold
+//! the cache's lock. [`super::drain`] explains why the protocol is correct. The models in
 //! `testing/magazine_models.rs` run this file.
 //!
-//! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples,
-//! one that stands apart. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
+//! Pops for a class compare with a bottom: that of the magazine, or, while the profiler samples, a
+//! separate one. Pops for a size compare with [`super::thread_cache::Cache::below`] only.
 
 use super::magazine::{GUARD, Magazine, no_entries};
 use crate::base::sync::{AtomicUsize, Ordering, plain};
 use core::ptr::{self, NonNull};
 
-/// What a cache lets its owner do by the fast path.
+/// What the fast path of a cache's owner may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastPath {
     /// Bounds are published: pops and pushes.
@@ -20,17 +20,17 @@ pub enum FastPath {
     Off,
 }
 
-/// What a cache lets its owner do by pops that look at no bottom.
+/// What pops that read no bottom may do for a cache's owner.
 pub struct Access {
     /// What the owner may do while no drainer is at work.
     pub path: FastPath,
     /// A drainer has offered what the magazines hold, and `path` is the same since.
     pub is_offering: bool,
-    /// How many more blocks the owner takes by its slow path while a drainer offers.
+    /// How many more blocks the owner takes on its slow path while a drainer offers.
     patience: u8,
 }
 
-/// How many blocks an owner takes by its slow path before it ends what a drainer offers: that one
+/// How many blocks an owner takes on its slow path before it ends a drainer's offer. The drainer
 /// may sleep, or may have stayed in a fork's parent.
 const PATIENCE: u8 = 64;
 
@@ -49,18 +49,19 @@ impl Access {
         let is_on = self.path == FastPath::On && !self.is_offering;
         let bound = if is_on { most } else { 0 };
         if below.load(Ordering::Relaxed) != bound {
-            // Release: who sees the bound sees the guards.
+            // Release: a thread that sees the bound sees the guards.
             below.store(bound, Ordering::Release);
         }
     }
 
-    /// Says whether a drainer offers what the magazines hold. Not published yet.
+    /// Sets whether a drainer offers what the magazines hold. Not published yet.
     pub fn set_offering(&mut self, is_offering: bool) {
         self.is_offering = is_offering;
         self.patience = PATIENCE;
     }
 
-    /// The owner takes a block by its slow path. Whether it is to end what a drainer offers.
+    /// Notes that the owner takes a block on its slow path. Returns whether to end a drainer's
+    /// offer.
     pub fn loses_patience(&mut self) -> bool {
         if !self.is_offering {
             return false;
@@ -164,11 +165,11 @@ impl<'a> Held<'a> {
             .into_iter()
             .for_each(close);
         self.magazine.limit.store(0, Ordering::Relaxed);
-        // Release: not before the limit, for a handler must not push there.
+        // Release: not before the limit, because a handler must not push there.
         self.magazine.top.store(no_entries(), Ordering::Release);
     }
 
-    /// Says that the magazine, settled, holds `filled` entries.
+    /// Sets that the magazine, settled, holds `filled` entries.
     ///
     /// # Safety
     /// - As [`Held::pop`].
@@ -265,14 +266,14 @@ impl<'a> Held<'a> {
         Some(unsafe { *((top - 8 * (above + 1)) as *const *mut u8) })
     }
 
-    /// Whether a block is one of the two newest ones: freed once more, it was freed twice. For the
-    /// owner, who alone changes these.
+    /// Whether a block is one of the two newest ones; if it is freed again, it was freed twice. For
+    /// the owner, because only the owner changes these.
     pub(crate) fn is_newest(&self, block: *mut u8) -> bool {
         (0..2).any(|above| self.below(above) == Some(block))
     }
 
     /// The newest block if it lies again among the two below it: it was freed twice. For the owner,
-    /// who alone changes these.
+    /// because only the owner changes these.
     pub(crate) fn repeated(&self) -> Option<*mut u8> {
         let newest = self.below(0)?;
         let is_below = (1..3).any(|above| self.below(above) == Some(newest));

@@ -1,9 +1,9 @@
-//! How many bytes the magazines may hold: a bound a thread and one for the process.
+//! How many bytes the magazines may hold: one bound for each thread and one for the process.
 
 use crate::base::sync::{AtomicUsize, Ordering};
 use crate::os::process::{Hardware as Machine, hardware};
 
-/// Default bound a thread, in bytes.
+/// Default bound for a thread, in bytes.
 pub const THREAD_BYTES: usize = 1 << 20;
 /// Least default bound for the process, in bytes.
 pub const LEAST_PROCESS_BYTES: usize = 64 << 20;
@@ -26,7 +26,7 @@ pub const FIRST_ENTRIES: usize = 16;
 const RESERVE_PART: usize = 8;
 /// The part of a thread's bound that is kept for first capacities.
 const FIRST_PART: usize = 4;
-/// Stands for a bound that was not set.
+/// The value of a bound that was not set.
 const DEFAULT: usize = usize::MAX;
 
 /// What has been granted of the process's bound.
@@ -34,7 +34,7 @@ pub struct Budget {
     thread: AtomicUsize,
     /// [`DEFAULT`], or what was set.
     process: AtomicUsize,
-    /// The default bound for this machine; 0 until more than the least one is asked for.
+    /// The default bound for this machine; 0 until more than the least one is requested.
     of_machine: AtomicUsize,
     /// Bytes that the control group allows.
     group: AtomicUsize,
@@ -55,9 +55,9 @@ fn default_for(machine: Machine) -> usize {
 pub enum Verdict {
     /// It may.
     Granted,
-    /// The thread has as much as one may have.
+    /// The thread has as much as one thread may have.
     ThreadFull,
-    /// The threads together have as much as they may have, and this one its share.
+    /// All threads together have as much as they may have, and this one has its share.
     ProcessFull,
 }
 
@@ -73,17 +73,17 @@ impl Budget {
         }
     }
 
-    /// Sets the bound a thread, in bytes. Counts for later growth only.
+    /// Sets the bound for a thread, in bytes. It applies only to later growth.
     pub fn set_thread(&self, bytes: usize) {
         self.thread.store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets the bound for the process, in bytes. Counts for later growth only.
+    /// Sets the bound for the process, in bytes. It applies only to later growth.
     pub fn set_process(&self, bytes: usize) {
         self.process.store(bytes, Ordering::Relaxed);
     }
 
-    /// Hears how many bytes the control group allows. A bound that was set stays in force.
+    /// Sets how many bytes the control group allows. A bound that was set stays in force.
     pub fn note_group(&self, bytes: usize) {
         self.group.store(bytes, Ordering::Relaxed);
     }
@@ -93,8 +93,8 @@ impl Budget {
         self.granted.load(Ordering::Relaxed)
     }
 
-    /// Whether `bytes` more may be granted to one of `threads` threads, which has `held`. If so,
-    /// they are.
+    /// Grants `bytes` more to one of `threads` threads, which has `held`, if it may have them.
+    /// Returns whether it did.
     ///
     /// Near the process's bound only threads that have less than their share get more.
     pub fn grant(&self, held: usize, bytes: usize, threads: usize) -> Verdict {
@@ -130,8 +130,8 @@ impl Budget {
         total > most - most / RESERVE_PART && held > most / threads.max(1)
     }
 
-    /// The process's bound, if `total` bytes are granted. Only beyond the least default it asks the
-    /// machine, once.
+    /// The process's bound, if `total` bytes are granted. It looks up the machine's memory only
+    /// beyond the least default, and only once.
     fn bound(&self, total: usize) -> usize {
         let set = self.process.load(Ordering::Relaxed);
         if set != DEFAULT {

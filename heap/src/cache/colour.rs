@@ -1,25 +1,25 @@
 //! Where in its memory a thread's cache begins.
 //!
-//! A processor that looks whether a load must wait for an earlier store compares the low twelve
-//! bits of their addresses first. Each `malloc` and `free` ends by storing a magazine's top, and
-//! the next one begins by loading the thread's slot and the page heap's bounds: if the low bits of
-//! one of these are those of the top, each call waits for the one before (measured on Zen: 17 % of
-//! a pair, for the class concerned). So a cache begins a word or two later if its tops would meet a
-//! word that the fast path loads. Agner Fog, "The microarchitecture of Intel, AMD and VIA CPUs", on
-//! false store forwarding.
+//! To decide whether a load must wait for an earlier store, a processor first compares the low
+//! twelve bits of their addresses. Each `malloc` and `free` ends by storing a magazine's top, and
+//! the next one begins by loading the thread's slot and the page heap's bounds. If one of these has
+//! the same low bits as the top, each call waits for the previous one (measured on Zen: 17 % of a
+//! pair, for the class concerned). So a cache begins a word or two later if its tops would collide
+//! with a word that the fast path loads. Agner Fog, "The microarchitecture of Intel, AMD and VIA
+//! CPUs", on false store forwarding.
 
 use super::heap::HEAP;
 use super::machine;
 use super::magazine::Magazine;
 use crate::slab::class::CLASSES;
 
-/// Where a cache may begin, in words after the start of its memory: tops stand three words apart.
+/// Where a cache may begin, in words after the start of its memory: tops are three words apart.
 const SHIFTS: usize = size_of::<Magazine>() / WORD;
 const WORD: usize = size_of::<usize>();
-/// Bytes whose addresses differ by a multiple of this look alike.
+/// A processor takes two addresses that differ by a multiple of this for the same.
 const ALIKE: usize = 4096;
 
-/// How many bytes after `memory` the calling thread's cache best begins.
+/// How many bytes after `memory` the calling thread's cache should begin.
 pub fn shift(memory: usize) -> usize {
     shift_for(memory, &loaded())
 }
@@ -41,8 +41,8 @@ fn shift_for(memory: usize, loaded: &[usize]) -> usize {
     shifts.min_by_key(cost).unwrap_or(0)
 }
 
-/// What it costs that a top of a cache at `cache` looks like the word at `word`, if one does: more
-/// for a smaller class, of which there are more blocks.
+/// The cost of the collision between a top of a cache at `cache` and the word at `word`, if there
+/// is one. It is higher for a smaller class, which has more blocks.
 fn cost(cache: usize, word: usize) -> usize {
     let distance = word.wrapping_sub(cache) % ALIKE / WORD * WORD;
     let class = distance / size_of::<Magazine>();
@@ -68,7 +68,7 @@ mod tests {
         );
         assert_eq!(shift_for(memory, &[top_of(4)]), WORD);
         assert_eq!(shift_for(memory, &[top_of(4), top_of(9) + WORD]), 2 * WORD);
-        // No place is without; the one with the largest class is taken.
+        // Every place has a collision, so the one with the largest class is taken.
         let everywhere = [top_of(4), top_of(40) + WORD, top_of(7) + 2 * WORD];
         assert_eq!(shift_for(memory, &everywhere), WORD);
     }

@@ -1,5 +1,5 @@
-//! The numbers of a thread's cache: how much is given out before the profiler's next sample, how
-//! often a magazine misses, and the calls that the counting mode counts.
+//! The counters of a thread's cache: how many blocks may be given out before the profiler's next
+//! sample, how often a magazine misses, and the calls that the counting mode counts.
 
 use super::magazine::Magazine;
 use crate::base::sync::plain::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
@@ -9,16 +9,17 @@ use crate::base::sync::{AtomicUsize, Ordering};
 /// finds it without a shift.
 #[repr(C)]
 pub struct Countdown {
-    /// Entries of the magazine at and above this address may be popped by
-    /// `pop_sampling`; out of reach unless the fast path is
-    /// [`super::bounds::FastPath::Sampling`]. Written under the cache's lock.
+    /// Entries of the magazine at and above this address may be popped by `pop_sampling`; above
+    /// every entry unless the fast path is [`super::bounds::FastPath::Sampling`]. Written under the
+    /// cache's lock.
     pub(super) bottom: AtomicUsize,
     /// Blocks to be given out before the next sample; below 0, that one is due. Written by the
-    /// owner, and by who switches sampling, under the cache's lock, while `bottom` is out of the
-    /// owner's reach. (An owner that had it in reach just before may yet write what it counted down
-    /// from: one draw too many or too few.)
+    /// owner, and under the cache's lock by a thread that switches sampling, while `bottom` keeps
+    /// the owner from it. (An owner that read the old `bottom` just before may still write its own
+    /// count: one draw too many or too few.)
     pub until_sample: AtomicI32,
-    /// Refills and flushes since the shrinking hand last came by. Under the cache's lock.
+    /// Refills and flushes since the magazine was last considered for shrinking. Under the cache's
+    /// lock.
     misses: AtomicU32,
     /// Refills so far; wraps. Under the cache's lock.
     refills: AtomicU32,
@@ -28,9 +29,9 @@ pub struct Countdown {
 
 const _: () = assert!(size_of::<Countdown>() == size_of::<Magazine>());
 
-/// What a cache's draws were made by, and what lies ahead of blocks of no class. Written by the
-/// owner, and under the cache's lock when sampling is switched: as with
-/// [`Countdown::until_sample`], either may stay.
+/// The rate of a cache's draws, and the countdown for blocks of no class. Written by the owner, and
+/// under the cache's lock when sampling is switched: as with [`Countdown::until_sample`], either
+/// may stay.
 pub struct Drawn {
     /// The rate, in bytes.
     pub rate: AtomicU64,
@@ -60,7 +61,7 @@ impl Drawn {
     }
 }
 
-/// What a magazine misses.
+/// Why a magazine missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Miss {
     /// It was empty.
@@ -86,7 +87,7 @@ impl Countdown {
         add(&self.misses);
     }
 
-    /// Notes what was done about it.
+    /// Resets the count of misses.
     pub(super) fn note(&self, miss: Miss) {
         match miss {
             Miss::Refill => add(&self.refills),

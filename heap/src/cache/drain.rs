@@ -1,38 +1,39 @@
-//! Draining threads' magazines from another thread, at no price to the fast path.
+//! Draining threads' magazines from another thread, at no cost to the fast path.
 //!
 //! A magazine is not atomic, and its owner may sleep indefinitely. A drainer takes its oldest
 //! blocks:
 //!
 //! 1. *Offer*: it publishes a new `bottom` just below the newest block, under the cache's lock, and
-//!    bars the pops that look at no bottom ([`super::machine::pop_sized`]) by the bound that they
-//!    compare the size with ([`super::bounds::Access::publish`]).
-//! 2. A heavy barrier (`membarrier`, private expedited): every thread that runs has passed a full
-//!    barrier since, every other one passed one when it was switched out. So every pop that begins
-//!    from now on sees the new bottom and stays above it, or sees the bound and takes the slow
-//!    path.
-//! 3. *Collect*, under the cache's lock again. A pop under way may have read the old bottom, but it
-//!    takes the one entry below the `top` it read, and writes `top` once. So if `top` still stands
-//!    above the new bottom after the barrier, that pop too ends at or above the new bottom: what
-//!    lies below it is the drainer's. If not, the old bottom is put back and nothing was taken.
-//!    What was taken leaves a guard below the new floor ([`super::bounds::Held::collect`]), and
-//!    pops for a size work again.
+//!    blocks the pops that read no bottom ([`super::machine::pop_sized`]) through the bound with
+//!    which they compare the size ([`super::bounds::Access::publish`]).
+//! 2. *Barrier* (`membarrier`, private expedited): every running thread has passed a full barrier
+//!    since the offer, and every other thread passed one when it was switched out. So every pop
+//!    that begins from now on sees the new bottom and stays above it, or sees the bound and takes
+//!    the slow path.
+//! 3. *Collect*, under the cache's lock again. A pop in progress may have read the old bottom, but
+//!    it takes only the one entry below the `top` that it read, and writes `top` once. So if `top`
+//!    is still above the new bottom after the barrier, that pop also ends at or above the new
+//!    bottom, and the entries below it belong to the drainer. If not, the drainer puts the old
+//!    bottom back and takes nothing. When it takes entries, it leaves a guard below the new floor
+//!    ([`super::bounds::Held::collect`]), and pops for a size work again.
 //!
-//! One barrier serves a batch of caches, and no lock but
-//! [`Registry::draining`](super::registry::Registry) is held meanwhile: threads start, end, refill
-//! and flush as ever. So between offer and collect an owner may take its slow path. It puts the old
-//! bottom back ([`Opened::settle`]), by which the drainer sees that its offer no longer stands.
+//! One barrier serves a batch of caches, and the drainer holds no lock except
+//! [`Registry::draining`](super::registry::Registry) meanwhile, so threads start, end, refill and
+//! flush undisturbed. Between offer and collect an owner may therefore take its slow path. It puts
+//! the old bottom back ([`Opened::settle`]), which tells the drainer that its offer has ended.
 //! Since only one thread drains at a time, a bottom above the floor is always one that was offered
 //! before the barrier.
 //!
-//! They are barred from offer to collect only. An owner that comes by often meanwhile ends the
-//! offer ([`Opened::lose_patience`]).
+//! Pops for a size are blocked only from offer to collect. An owner that takes the slow path often
+//! in between ends the offer ([`Opened::lose_patience`]).
 //!
-//! A pop by a bottom is one load of `top`, one of `bottom`, and one store: no flag, no fence. A pop
-//! for a size is barred by the compare that bounds the size, so it has no instruction more either.
-//! While the profiler samples, its pops read a bottom that stands apart ([`super::countdown`]):
-//! that one is published. With the fast path off it does nothing without the lock. The protocol
-//! stands in `bounds.rs`, its loom models in `testing/magazine_models.rs`;
-//! `docs/decisions/0003-draining.md` the prices of the alternatives.
+//! A pop that compares with a bottom is one load of `top`, one of `bottom`, and one store: no flag,
+//! no fence. A pop for a size is blocked by the compare that bounds the size, so it needs no extra
+//! instruction either. While the profiler samples, pops read a separate bottom
+//! ([`super::countdown`]), and the drainer publishes that one. With the fast path off, no pop
+//! happens without the lock. The protocol is in `bounds.rs`, its loom models are in
+//! `testing/magazine_models.rs`, and the costs of the alternatives in
+//! `docs/decisions/0003-draining.md`.
 
 use super::flush::Gather;
 use super::heap::{Heap, Origin};
@@ -55,17 +56,17 @@ const RECLAIM_MS: u64 = 10;
 struct Effort {
     /// Most caches that are looked at.
     caches: usize,
-    /// No magazine is emptied once this many blocks were taken.
+    /// Once this many blocks were taken, no further magazine is emptied.
     blocks: usize,
 }
 
 impl Effort {
-    /// For callers who wait for the whole of it.
+    /// For callers that wait until everything is drained.
     const WHOLE: Effort = Effort {
         caches: BATCH,
         blocks: usize::MAX,
     };
-    /// For callers of malloc and free on their way: some 50 µs.
+    /// For calls of malloc and free: about 50 µs.
     const ON_THE_WAY: Effort = Effort {
         caches: 8,
         blocks: 2048,
@@ -97,8 +98,8 @@ impl Heap {
         }
     }
 
-    /// Takes the older blocks of other threads' magazines, and what was granted for them: of those
-    /// that have not used them since a drainer last came by, or of all. Slabs that are empty then
+    /// Takes the older blocks of other threads' magazines, and the capacity granted for them: from
+    /// threads that have not used them since the last drain, or from all. Slabs that become empty
     /// go to `source`.
     pub(crate) fn drain(&'static self, round: Round, source: Origin) {
         let mut rest = self.registry.count();
@@ -148,8 +149,8 @@ impl Heap {
         })
     }
 
-    /// Offers all magazines of a cache; false if there is nothing to take. What was granted for no
-    /// block goes at once.
+    /// Offers all magazines of a cache; false if there is nothing to take. Capacity without blocks
+    /// is taken back at once.
     fn offer_all(&'static self, open: &mut Opened<'_>) -> bool {
         let mut any = false;
         for class in open.classes() {
@@ -165,11 +166,11 @@ impl Heap {
         any
     }
 
-    /// Takes what a batch has offered, as far as it still stands, until `most` blocks were taken.
-    /// What is left goes back. Takes the grants of caches that no thread has used since the offer.
-    /// An owner that works keeps its grants: without them it would miss and learn anew. `most` is
-    /// `None` if the kernel refused the barrier: then only grants are taken. Out of line, so that
-    /// callers on small stacks hold what it needs only once.
+    /// Takes what a batch has offered, as far as the offers still hold, until `most` blocks were
+    /// taken. What is left goes back. Takes the grants of caches that no thread has used since the
+    /// offer. An owner that works keeps its grants, because without them it would miss and have to
+    /// grow again. `most` is `None` if the kernel refused the barrier: then only grants are taken.
+    /// Out of line, so that callers on small stacks hold what it needs only once.
     #[inline(never)]
     fn collect_batch(
         &'static self,
@@ -221,8 +222,8 @@ impl Heap {
         open.magazine(class).publish();
     }
 
-    /// For a thread that gets no capacity, because others hold all that the process may: drains
-    /// some of those that sleep. The caller holds no cache's lock.
+    /// For a thread that gets no capacity, because others hold all that the process may have:
+    /// drains some threads that sleep. The caller holds no cache's lock.
     pub fn reclaim(&'static self) {
         let now = self.now_ms();
         let last = self.reclaimed_at.load(Ordering::Relaxed);

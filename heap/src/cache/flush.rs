@@ -12,12 +12,13 @@ use crate::slab::Slab;
 use crate::slab::class::Class;
 use core::ptr;
 
-/// Words under collection. Direct-mapped: a word that another one pushes out is given back early.
+/// How many words are collected at once. Direct-mapped: a word that another one displaces is given
+/// back early.
 const PLACES: usize = 32;
 
-/// How many of the entries that a flush keeps, newest first, it looks at for blocks that are free
-/// in their slabs: those that are handed out next. All of them would cost 108 instructions more a
-/// malloc and free where frees are scattered.
+/// How many of the entries that it keeps a flush checks for blocks that are free in their slabs,
+/// newest first, because these are handed out next. Checking all would cost 108 more instructions
+/// per malloc and free if frees are scattered.
 const CHECKED_ENTRIES: usize = 32;
 
 impl Heap {
@@ -135,8 +136,8 @@ impl Gather {
         word.bits.count_ones() as usize
     }
 
-    /// Adds blocks as long as they are of one slab and in no row, those of one word after the other
-    /// in a register. Returns how many.
+    /// Adds blocks as long as they are of one slab and not in a row. Bits of one word collect in a
+    /// register. Returns how many.
     fn add_run(&mut self, slab: &'static Slab, class: Class, blocks: &[usize]) -> usize {
         let base = slab.base();
         let starts = class.starts();
@@ -198,8 +199,8 @@ impl Gather {
         }
     }
 
-    /// Gives back all that is left. By reference, for a copy would take as much stack again, and
-    /// that may be a coroutine's.
+    /// Gives back all that is left. By reference, because a copy would take as much stack again,
+    /// and that may be a coroutine's.
     pub(super) fn finish(&mut self) {
         for word in self.places.iter_mut().filter_map(Option::take) {
             give(word, self.origin);
@@ -257,8 +258,8 @@ fn refuse_run(slab: &Slab, class: Class, blocks: &[usize]) -> usize {
     blocks.len()
 }
 
-/// Whether the first two blocks are neighbours: so they come when a program frees in the order of
-/// allocation, or the other way round, and so a refill wrote them.
+/// Whether the first two blocks are neighbours. Blocks come in this way when a program frees in the
+/// order of allocation or in the reverse order, and when a refill wrote them.
 #[inline]
 fn is_in_order(class: Class, blocks: &[usize]) -> bool {
     match blocks {
@@ -300,7 +301,7 @@ fn row_bits(class: Class, block: usize, blocks: &[usize]) -> u64 {
     u64::MAX >> (64 - count) << lowest
 }
 
-/// How many of the first `most` blocks lie `step` after the one before, and the first.
+/// How many of the first `most` blocks each lie `step` after the previous one, including the first.
 fn count_steps(blocks: &[usize], step: usize, most: usize) -> usize {
     let mut expected = blocks[0];
     let is_other = |&address: &usize| {
@@ -312,7 +313,7 @@ fn count_steps(blocks: &[usize], step: usize, most: usize) -> usize {
     blocks.iter().position(is_other).unwrap_or(blocks.len())
 }
 
-/// Whether all of 64 blocks do. A loop without branches, which compilers make wide.
+/// Whether all of 64 blocks do. The loop has no branches, so compilers vectorize it.
 fn is_whole(blocks: &[usize; 64], step: usize) -> bool {
     if blocks[63].wrapping_sub(blocks[0]) != step.wrapping_mul(63) {
         return false;
@@ -355,6 +356,7 @@ pub unsafe fn give_one(heap: &'static Heap, address: usize) {
         word,
         bits,
     };
+    heap.tide.note_freed(class.bytes());
     give(freed, Origin::blocks(heap, Age::New));
 }
 

@@ -21,8 +21,8 @@ use core::ptr::NonNull;
 
 /// Everything the threads share.
 ///
-/// In this order, and aligned, the words that every process writes stand on one page. A further
-/// page costs a short-lived process a fault, and its parent's `fork` another.
+/// In this order, and aligned, the words that every process writes are on one page. A further page
+/// costs a short-lived process a fault, and its parent's `fork` another.
 #[repr(C, align(2048))]
 pub struct Heap {
     /// All caches.
@@ -33,9 +33,9 @@ pub struct Heap {
     decay_ms: AtomicU64,
     /// Mean bytes between two samples of the profiler; 0: it is off.
     pub(super) sampling: AtomicU64,
-    /// What the rounds of decay need to know.
+    /// The state of the rounds of decay.
     pub tide: Tide,
-    /// What presses for memory.
+    /// The state of memory pressure.
     pub pressure: Pressure,
     /// When other threads' magazines were last drained for one that had no capacity, in ms.
     pub(super) reclaimed_at: AtomicU64,
@@ -51,7 +51,7 @@ pub struct Heap {
 
 const _: () = assert!(Tag::STACK.byte() == crate::stacks::TAG);
 
-/// What slabs keep beside their slices.
+/// The records of slabs, which lie outside their slices.
 const SIDES: Sides = Sides {
     near: size_of::<Slab>(),
     far: size_of::<FarWords>(),
@@ -69,7 +69,7 @@ pub enum Mode {
     Checking = 2,
 }
 
-/// What is known of a block's contents.
+/// What is known about a block's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// They read as zero.
@@ -93,7 +93,7 @@ pub enum Found {
     Large(SliceRef<'static>),
     /// In the first slice of a coroutine stack.
     Stack,
-    /// In a slice that a block stands in alone, which the profiler sampled.
+    /// In the slice of a block that is alone in it, because the profiler sampled it.
     Sampled(SliceRef<'static>),
 }
 
@@ -161,7 +161,7 @@ impl Heap {
         self.pages.set_decay_ms(ms);
     }
 
-    /// What stands at `address`.
+    /// What is at `address`.
     pub fn find(&'static self, address: usize) -> Found {
         let Some(place) = self.pages.locate(address) else {
             return Found::Foreign;
@@ -271,7 +271,7 @@ fn slab_of(place: &SliceRef<'static>) -> &'static Slab {
     unsafe { place.side().cast::<Slab>().as_ref() }
 }
 
-/// Where the slabs of one kind of data come from, and go to.
+/// The source of the slabs of one kind of data, to which they return.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin {
     pub(crate) heap: &'static Heap,

@@ -1,5 +1,5 @@
-//! What each machine does in its own way: the fast path, whose algorithm [`super::portable`] shows;
-//! the thread's slot, which holds its cache; and who called `free`.
+//! What differs between machines: the fast path, whose algorithm [`super::portable`] shows; the
+//! thread's slot, which holds its cache; and the caller of `free`.
 
 #[cfg(target_arch = "aarch64")]
 pub use super::aarch64::{set_slot, slot, slot_address};

@@ -6,19 +6,19 @@
 //!     +--------------------------------------------------------------------+
 //! ```
 //!
-//! Who may touch what: `top` is written by the owner only, in its fast path with one store.
-//! `bottom` and `limit` are written under the cache's lock only, by the owner's slow path or by a
-//! drainer ([`super::drain`]); the fast path reads them. Closed, a magazine sends every call to the
-//! slow path.
+//! Only the owner writes `top`; its fast path does so with one store. `bottom` and `limit` are
+//! written only under the cache's lock, by the owner's slow path or by a drainer
+//! ([`super::drain`]); the fast path reads them. A closed magazine sends every call to the slow
+//! path.
 
 use crate::base::sync::{AtomicUsize, Ordering, light_barrier};
 use crate::slab::class::{CLASSES, Class, TABLE_BYTES};
 use crate::slab::class_table::BUILT_IN;
 
-/// What the tag byte of a slice says: 0, nothing starts here; else where the magazine of its blocks
-/// stands, in units of 8 bytes, so that `free` needs no shift.
+/// The tag byte of a slice. 0: no block starts here. Otherwise it is the offset of the magazine of
+/// its blocks, in units of 8 bytes, so that `free` needs no shift.
 ///
-/// No other byte makes a tag: a cache has a magazine for each.
+/// No other byte is a tag: a cache has a magazine for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(u8);
 
@@ -40,7 +40,7 @@ impl Tag {
         Tag((class.index() * STRIDE) as u8)
     }
 
-    /// The tag whose byte stands in the table of an arena.
+    /// The tag whose byte is in the table of an arena.
     ///
     /// # Safety
     /// - `byte` is what [`Tag::byte`] gave.
@@ -50,7 +50,7 @@ impl Tag {
         Tag(byte)
     }
 
-    /// What stands for it in the table of an arena.
+    /// Its byte in the table of an arena.
     #[inline(always)]
     pub const fn byte(self) -> u8 {
         self.0
@@ -83,8 +83,8 @@ pub const TAGS_BY_SIZE: [Tag; TABLE_BYTES + 1] = {
     tags
 };
 
-/// What `free` must know of a tag: the test whether a block starts at an offset (see
-/// [`Class::start_test`]); 0 for tags of no class, which no offset passes. As long as half a
+/// What `free` must know about a tag: the test whether a block starts at an offset (see
+/// [`Class::start_test`]); 0 for tags of no class, a test that no offset passes. As long as half a
 /// magazine, so that a tag finds it without a shift.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -127,10 +127,10 @@ pub fn no_entries() -> usize {
 /// One class's stack of free blocks. All zero: empty and full, for pops that look at the bottom
 /// first.
 ///
-/// A pop refuses a block that lies again two entries below. Below the oldest entry are [`GUARD`]
-/// words that read 0, so an empty magazine reads as one whose newest block, 0, lies again two
-/// entries below: one compare tells both. `free` compares with the newest entry, so a block freed
-/// twice in a row is not pushed.
+/// A pop refuses a block that is also two entries below. Below the oldest entry are [`GUARD`] words
+/// that read 0. So in an empty magazine the newest entry and the entry two below both read 0, and
+/// one compare detects both cases. `free` compares with the newest entry, so a block freed twice in
+/// a row is not pushed.
 #[repr(C)]
 pub struct Magazine {
     /// Address past the newest entry.

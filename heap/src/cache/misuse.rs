@@ -1,15 +1,14 @@
-//! What the heap says to a program that misuses it, before it aborts. `docs/misuse.md` quotes these
-//! lines.
+//! The lines that the heap prints about a misuse before it aborts. `docs/misuse.md` quotes them.
 
 use crate::os::abort::fatal;
 use core::fmt;
 
-/// Which call the bad pointer came with.
+/// The call that got the bad pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `free` and its kin.
+    /// `free` and its variants.
     Free,
-    /// `realloc` and its kin.
+    /// `realloc` and its variants.
     Realloc,
     /// `malloc_usable_size`.
     UsableSize,
@@ -65,7 +64,7 @@ pub fn realloc_freed(address: usize) -> ! {
     ))
 }
 
-/// The size that came with a sized free cannot be the block's.
+/// The size of a sized free cannot be the block's.
 #[cold]
 pub fn wrong_size(address: usize, said: usize, low: usize, high: usize) -> ! {
     fatal(format_args!(
@@ -73,7 +72,7 @@ pub fn wrong_size(address: usize, said: usize, low: usize, high: usize) -> ! {
     ))
 }
 
-/// What came as the top of a stack is none, or not in use.
+/// The pointer is not the top of a stack, or that stack is not in use.
 #[cold]
 pub fn no_stack(top: usize) -> ! {
     fatal(format_args!("{top:#x} is not the top of a stack in use"))

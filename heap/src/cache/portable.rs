@@ -1,10 +1,10 @@
-//! The fast path in plain Rust, for machines that have no form of their own: [`pop_sized`] takes a
-//! block for a size from its magazine, [`pop`] from a magazine that the caller knows,
-//! [`pop_sampling`] while the profiler counts; [`push_freed`] finds a freed block's magazine and
-//! pushes it.
+//! The fast path in plain Rust, for machines without a version of their own. [`pop_sized`] takes a
+//! block for a size from its magazine, [`pop`] takes one from a magazine that the caller knows, and
+//! [`pop_sampling`] takes one while the profiler counts. [`push_freed`] finds a freed block's
+//! magazine and pushes the block.
 //!
-//! Compilers do not fold these atomic loads into compares, which costs six instructions a pair, so
-//! x86-64 has its own form. Both run in the tests below.
+//! Compilers do not fold these atomic loads into compares, which costs six instructions per pair,
+//! so x86-64 has its own version. The tests below run both.
 
 use crate::base::sync::Ordering;
 use crate::base::units::{SLICE_BYTES, SLICE_SHIFT};
@@ -29,7 +29,7 @@ pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
         return None;
     }
     let magazine = cache.magazine(cache.tags[size]);
-    // SAFETY: while the bound is above 0, every class's top stands above an entry or the guard.
+    // SAFETY: while the bound is above 0, every class's top is above an entry or the guard.
     unsafe { magazine.take(magazine.top.load(Ordering::Relaxed)) }
 }
 
@@ -88,7 +88,8 @@ pub unsafe fn push_freed(block: *mut u8) -> bool {
     let tag = unsafe { Tag::from_byte(*((base + slice) as *const u8)) };
     // SAFETY: the slot holds a sentinel or the thread's cache, which lives until the slot changes.
     let cache = unsafe { &*slot() };
-    // A slab is one slice at a multiple of its size: the product tells whether a block starts here.
+    // A slab is one slice at a multiple of its size, so the product says whether a block starts
+    // here.
     let start = cache.start(tag);
     let offset = (block.addr() % SLICE_BYTES) as u32;
     if offset.wrapping_mul(start.test) >= start.limit {

@@ -1,4 +1,4 @@
-//! Refill: the slow path of `malloc`, and learning how much each magazine should hold.
+//! Refill: the slow path of `malloc`, which also learns how much each magazine should hold.
 
 use super::bounds::array_bytes;
 use super::budget::{FIRST_BYTES, FIRST_ENTRIES, MAGAZINE_BYTES, MAGAZINE_ENTRIES, Verdict};
@@ -11,10 +11,11 @@ use crate::slab::class::Class;
 use crate::slab::{Grain, LINE_BLOCKS};
 use core::ptr;
 
-/// After this many slow events one magazine is looked at for shrinking, and the clock is read.
+/// After this many slow-path events, one magazine is considered for shrinking, and the clock is
+/// read.
 const TIDY_EVERY: u32 = 64;
 
-/// The same, of the clock alone, while memory is short.
+/// The same for the clock alone, while memory is short.
 const PRESSED_EVERY: u32 = 2;
 
 /// The least room of an array, in entries: small arrays are of one size, so that a small program
@@ -106,7 +107,7 @@ impl Heap {
         unsafe { open.magazine(class).set_filled(got) };
     }
 
-    /// Lets a thread that has next to nothing take from those that sleep.
+    /// Lets a thread that has almost no capacity take from threads that sleep.
     pub(super) fn reclaim_for(&'static self, share: Share) {
         if share == Share::Crumbs {
             self.reclaim();
@@ -154,7 +155,7 @@ impl Heap {
         Verdict::Granted
     }
 
-    /// Asks the budget for `more` bytes. A first capacity of small blocks every thread gets,
+    /// Requests `more` bytes from the budget. Every thread gets a first capacity of small blocks,
     /// whatever the others have.
     fn judge(&self, held: usize, class: Class, wanted: usize, more: usize) -> Verdict {
         let is_first = class.bytes() <= FIRST_BYTES && wanted <= first_capacity(class);
@@ -178,7 +179,7 @@ impl Heap {
         true
     }
 
-    /// Now and then: shrinks one magazine. Tells when it is time to look at the clock.
+    /// Now and then shrinks one magazine. Returns whether it is time to read the clock.
     pub(super) fn tidy(&'static self, open: &mut Opened<'_>) -> Paced {
         open.inner.events += 1;
         if !open.inner.events.is_multiple_of(TIDY_EVERY) {

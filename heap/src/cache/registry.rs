@@ -1,4 +1,4 @@
-//! All caches of the process: which come and go.
+//! All caches of the process, which begin and end with their threads.
 
 use super::thread_cache::{Cache, ORPHANED, PINNED, UNPINNED};
 use crate::base::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
@@ -51,7 +51,7 @@ impl Batch {
     }
 }
 
-/// Who gives the memory of a cache back whose thread ends.
+/// What gives back the memory of a cache whose thread ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heir {
     /// The thread itself.
@@ -199,7 +199,7 @@ impl Registry {
         self.first.load(Ordering::Relaxed).is_null()
     }
 
-    /// Takes a cache that holds nothing out of the list. Says who gives its memory back.
+    /// Takes a cache that holds nothing out of the list. Returns what gives its memory back.
     pub(super) fn leave(&self, cache: &Cache) -> Heir {
         let _guard = self.lock.lock();
         self.unlink(cache);

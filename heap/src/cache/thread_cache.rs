@@ -1,4 +1,4 @@
-//! A thread's cache: its magazines, and what its slow path needs to know of them.
+//! A thread's cache: its magazines, and what its slow path needs to know about them.
 
 use super::bounds::{Access, Bounds, FastPath, Held};
 use super::countdown::{Countdown, Counts, Drawn};
@@ -22,7 +22,7 @@ pub struct Cache {
     pub(super) below: AtomicUsize,
     /// By class index.
     pub(super) countdowns: [Countdown; CLASSES + 1],
-    /// By what rate that was drawn, and what lies ahead of large blocks.
+    /// The rate of these draws, and the countdown for large blocks.
     pub drawn: Drawn,
     /// Held by the owner's slow path and by drainers; guards `inner` and the bounds of the
     /// magazines.
@@ -52,7 +52,7 @@ pub(super) struct Inner {
     pub events: u32,
     /// The class that is looked at next for shrinking.
     pub hand: u8,
-    /// What the owner may do by its fast path.
+    /// What the owner's fast path may do.
     pub access: Access,
     /// Nothing was left to take when a drainer last came by.
     pub is_drained: bool,
@@ -83,12 +83,12 @@ pub const ORPHANED: u8 = 2;
 /// Memory for a cache, in bytes.
 pub const CACHE_BYTES: usize = 8 << 10;
 
-/// Most bytes that a cache begins after the start of its memory: tops stand three words apart (see
+/// Most bytes that a cache begins after the start of its memory: tops are three words apart (see
 /// `colour`).
 pub const MOST_SHIFT: usize = size_of::<Magazine>() - size_of::<usize>();
 
 const _: () = assert!(size_of::<Cache>() + MOST_SHIFT <= CACHE_BYTES);
-// A load of this word must not look like one of a magazine's top (see `colour`).
+// The address of this word must not collide with that of a magazine's top (see `colour`).
 const _: () =
     assert!(!(core::mem::offset_of!(Cache, below) % 4096).is_multiple_of(size_of::<Magazine>()));
 
@@ -147,7 +147,7 @@ impl Cache {
         }
     }
 
-    /// Makes a new cache one for the classes in force, if these are not those built in.
+    /// Adapts a new cache to the classes in force, if these are not the built-in ones.
     pub fn follow_classes(&mut self) {
         for class in Class::all() {
             let start = &mut self.starts[class.index()];
@@ -320,7 +320,8 @@ impl Opened<'_> {
         mixed.wrapping_add(self.inner.events as usize)
     }
 
-    /// A drainer comes by. Whether the owner has not used the magazines since the last visit.
+    /// Notes a drainer's visit. Returns whether the owner has not used the magazines since the last
+    /// one.
     pub fn is_idle(&mut self) -> bool {
         let traces = self.traces();
         let idle = core::mem::replace(&mut self.inner.seen, traces) == traces;
@@ -379,7 +380,7 @@ impl Opened<'_> {
             .publish(&self.cache.below, TABLE_BYTES + 1);
     }
 
-    /// The owner takes a block by its slow path: now and then it ends what a drainer offers.
+    /// The owner takes a block on its slow path; now and then this ends a drainer's offer.
     pub(super) fn lose_patience(&mut self) {
         if self.inner.access.loses_patience() {
             self.set_path(self.inner.access.path);

@@ -1,4 +1,4 @@
-//! The fast path on x86-64, the thread's slot, and who called `free`.
+//! The fast path on x86-64, the thread's slot, and the caller of `free`.
 //!
 //! ```text
 //!   cache + tag*8                       a slice's tag is its class's magazine, in units of 8 bytes
@@ -14,12 +14,12 @@
 //!   cache + below                       pop_sized: size >= below -> slow
 //! ```
 //!
-//! `top` changes by one instruction that only the owner runs; x86 keeps stores in order, so whoever
-//! sees a new `top` sees the entry below it.
+//! `top` changes by one instruction that only the owner executes. x86 keeps stores in order, so a
+//! thread that sees a new `top` also sees the entry below it.
 //!
-//! The thread's slot is an initial-exec word of thread-local storage: `fs` holds the thread
-//! pointer, the global offset table the slot's distance from it. The symbol carries the version:
-//! two versions in one program must not meet.
+//! The thread's slot is an initial-exec word of thread-local storage. `fs` holds the thread
+//! pointer, and the global offset table holds the slot's distance from it. The symbol's name
+//! contains the version, so that two versions in one program do not share a slot.
 
 use crate::base::sync::{Ordering, light_barrier};
 use crate::cache::countdown::Countdown;
@@ -120,8 +120,8 @@ pub unsafe fn pop_sized(cache: &Cache, size: usize) -> Option<*mut u8> {
     debug_assert!(size < cache.tags.len());
     // SAFETY: `below` is at most the table's length.
     let tag = unsafe { *cache.tags.get_unchecked(size) };
-    // While the bound is above 0, every class's top stands above an entry or the guard.
-    // SAFETY: the caller's promise.
+    // While the bound is above 0, every class's top is above an entry or the guard. SAFETY: the
+    // caller's promise.
     unsafe { take(cache, tag, top(cache, tag)) }
 }
 
@@ -203,8 +203,8 @@ fn top(cache: &Cache, tag: Tag) -> usize {
     top
 }
 
-/// The newest block of a magazine whose top is `top`, and stands above an entry or the guard;
-/// `None` if it lies again two entries below, as in an empty magazine.
+/// The newest block of a magazine whose top is `top`, and is above an entry or the guard; `None` if
+/// it lies again two entries below, as in an empty magazine.
 ///
 /// # Safety
 /// - As [`pop`]; `top` is as it says.
@@ -212,7 +212,7 @@ fn top(cache: &Cache, tag: Tag) -> usize {
 unsafe fn take(cache: &Cache, tag: Tag, top: usize) -> Option<*mut u8> {
     // SAFETY: entries between bottom and top are the owner's (see `Magazine::take`).
     let block = unsafe { *((top - 8) as *const *mut u8) };
-    // SAFETY: only reads a word, an entry or one of the guard. By hand, for a drainer may be
+    // SAFETY: only reads a word, an entry or one of the guard. By hand, because a drainer may be
     // writing a guard there.
     unsafe {
         asm!(

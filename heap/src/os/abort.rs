@@ -1,4 +1,4 @@
-//! The one place that ends the process: no allocation, one raw line, abort.
+//! The only place that ends the process: it writes one line without allocating, and aborts.
 
 use super::file::write_all;
 use core::fmt::{self, Write};

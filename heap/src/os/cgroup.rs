@@ -1,11 +1,11 @@
-//! The memory limits of the control group that the process is in, and the pressure that the kernel
-//! tells of.
+//! The memory limits of the control group that the process is in, and the memory pressure that the
+//! kernel reports.
 //!
-//! Both versions of control groups: 2 with `memory.max` and `memory.high`, 1 with
-//! `memory.limit_in_bytes`. A group's ancestors limit it, too: what counts is the one with the
-//! least room. What the group uses is its anonymous memory: pages of files go by themselves. See
-//! cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst` of the
-//! kernel.
+//! Supports both versions of control groups: 2 with `memory.max` and `memory.high`, 1 with
+//! `memory.limit_in_bytes`. A group's ancestors limit it as well, so the one with the least room
+//! counts. A group's use is its anonymous memory, because the kernel drops pages of files by
+//! itself. See cgroups(7), and `Documentation/admin-guide/cgroup-v2.rst` and `accounting/psi.rst`
+//! of the kernel.
 
 use super::file::read_file;
 use crate::os::late::Late;
@@ -43,8 +43,7 @@ enum Version {
 }
 
 impl Version {
-    /// Where its groups are mounted on every system that Neap was seen on; mixed systems have the
-    /// second at a place of its own.
+    /// Where its groups are mounted on all known systems; mixed systems mount version 2 elsewhere.
     fn mounts(self) -> &'static [&'static [u8]] {
         match self {
             Version::One => &[b"/sys/fs/cgroup/memory"],
@@ -59,7 +58,7 @@ impl Version {
         }
     }
 
-    /// The line of `memory.stat` that tells what is used.
+    /// The line of `memory.stat` with the memory in use.
     fn used(self) -> &'static [u8] {
         match self {
             Version::One => b"total_rss ",
@@ -68,7 +67,7 @@ impl Version {
     }
 }
 
-/// Room to read and to build paths in. Not on the stack, for the caller's may be a coroutine's.
+/// Room to read and to build paths in. Not on the stack, because the caller's may be a coroutine's.
 struct Work {
     group: [u8; 2048],
     path: Path,
@@ -78,7 +77,7 @@ struct Work {
 // SAFETY: integers only, and 0 is a value of each.
 unsafe impl Zeroable for Work {}
 
-/// Held by who is at the desk.
+/// Held by the thread that uses the buffers.
 #[unsafe(link_section = "neap_fork")]
 static ASKING: FutexLock = FutexLock::new(Rank::Apart);
 
@@ -106,7 +105,8 @@ impl Path {
     }
 }
 
-/// Nothing is known now: the process has no descriptor left, say, or another thread is asking.
+/// The limit cannot be determined now, for example because the process has no descriptor left, or
+/// another thread is asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unanswered;
 
@@ -123,7 +123,7 @@ pub fn group_limit() -> Result<Option<GroupLimit>, Unanswered> {
     Ok(limits.min_by_key(GroupLimit::room))
 }
 
-/// In a fork's child: whoever was asking stayed in the parent.
+/// In a fork's child: the thread that was asking stayed in the parent.
 pub fn forget_who_asks() {
     ASKING.free_if_left();
 }
@@ -201,7 +201,7 @@ fn number(text: &[u8]) -> Option<usize> {
 }
 
 /// How much of the last ten seconds some task of the machine waited for memory, in hundredths of a
-/// percent; `None` where the kernel does not tell.
+/// percent; `None` if the kernel does not report it.
 pub fn memory_pressure() -> Option<usize> {
     let mut text = [0; 256];
     let read = read_file(c"/proc/pressure/memory", &mut text)?;

@@ -1,4 +1,4 @@
-//! The caller's `errno`, kept across whatever this layer does.
+//! The caller's `errno`, preserved across the calls of this layer.
 
 /// Runs `work` and puts `errno` back to what it was before.
 pub fn keep_errno<R>(work: impl FnOnce() -> R) -> R {
@@ -14,7 +14,7 @@ pub fn get() -> i32 {
     unsafe { *location() }
 }
 
-/// Where the calling thread's `errno` stands: unique among the threads that live.
+/// The address of the calling thread's `errno`: unique among living threads.
 #[inline]
 pub(super) fn place() -> usize {
     // SAFETY: no arguments, cannot fail.
@@ -27,7 +27,7 @@ pub fn set(value: i32) {
     unsafe { *location() = value }
 }
 
-/// Where the calling thread's `errno` stands.
+/// The address of the calling thread's `errno`.
 pub(super) fn location() -> *mut i32 {
     // SAFETY: takes no arguments and cannot fail.
     unsafe { libc::__errno_location() }

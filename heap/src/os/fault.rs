@@ -9,12 +9,12 @@ use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::{NonNull, null_mut};
 
-/// Says whether a fault at an address was its own, and wrote about it. Runs in the handler: it must
-/// be fit for that.
+/// Returns whether it recognised a fault at an address and reported it. It runs in the handler, so
+/// it must be async-signal-safe.
 pub type Report = fn(address: usize) -> bool;
 
-/// What was in force before us, and whom we ask. Written once, by who brings the state from
-/// [`NONE`] to [`BEGUN`], before our handler is in force.
+/// The handler that was in force before, and the reporter. Written once, by the thread that changes
+/// the state from [`NONE`] to [`BEGUN`], before our handler is in force.
 struct Watch {
     state: AtomicU8,
     before: UnsafeCell<MaybeUninit<libc::sigaction>>,
@@ -36,10 +36,10 @@ static WATCH: Watch = Watch {
     spent: AtomicBool::new(false),
 };
 
-/// Puts a handler of SIGSEGV in front of the program's own: `report` is asked first. If the fault
-/// is its own, the default action follows; else the program's handler is called, or what it set
-/// instead comes about. Later calls change nothing, and do not wait for the first. False if the
-/// kernel refuses.
+/// Puts a handler of SIGSEGV in front of the program's own. It calls `report` first. If that
+/// recognises the fault, the default action follows; otherwise the program's handler is called, or
+/// the action that it set takes place. Later calls change nothing, and do not wait for the first.
+/// False if the kernel refuses.
 pub fn watch(report: Report) -> bool {
     let (state, order) = (&WATCH.state, Ordering::Relaxed);
     if state.compare_exchange(NONE, BEGUN, order, order).is_err() {
@@ -60,8 +60,8 @@ pub fn watch(report: Report) -> bool {
     done
 }
 
-/// Puts our handler into force, with what the program's asked for: which signals wait, and whether
-/// SIGSEGV does.
+/// Installs our handler with the settings of the program's: its mask, and whether it blocks
+/// SIGSEGV.
 fn install(before: &libc::sigaction) -> bool {
     let mut ours = *before;
     ours.sa_sigaction = on_fault as *const () as usize;
@@ -86,8 +86,8 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     unsafe { pass_on(signal, info, context, is_fault) };
 }
 
-/// The default action comes about as soon as the handler returns and the access faults again: with
-/// the right registers in the core file, and the right signal in the exit status.
+/// The default action takes place when the handler returns and the access faults again, so the core
+/// file has the right registers and the exit status the right signal.
 fn set_default(signal: c_int) {
     let mut default = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: zeros are a valid structure, and SIG_DFL is 0 (said again for who reads).
@@ -97,7 +97,7 @@ fn set_default(signal: c_int) {
     });
 }
 
-/// Does what the program wanted done.
+/// Does what the program's own handler would do.
 ///
 /// # Safety
 /// - The arguments are those of the handler.
@@ -138,7 +138,7 @@ fn die(signal: c_int, is_fault: bool) {
 /// The calling thread's alternate stack for handlers: its lowest byte, if it has one.
 pub fn alternate_stack() -> Option<NonNull<u8>> {
     let mut now = MaybeUninit::<libc::stack_t>::zeroed();
-    // SAFETY: the buffer is as large as the kernel's answer; zeros are valid, too.
+    // SAFETY: the buffer is as large as the kernel's answer; zeros are also valid.
     let now = unsafe {
         keep_errno(|| libc::sigaltstack(core::ptr::null(), now.as_mut_ptr()));
         now.assume_init()

@@ -1,9 +1,9 @@
 //! Files and descriptors.
 //!
-//! `malloc` and its kin are no cancellation points: a thread cancelled inside one would leave locks
-//! held, and memory that no code owns. So this file calls by number where the C library's function
-//! of the name is one (`open`, `read`, `write`, `close` …). `tests/layers.rs` keeps those
-//! functions out of this crate.
+//! The `malloc` family must not be cancellation points: a thread cancelled inside one would leave
+//! locks held, and memory that no code owns. So where the C library's function is a cancellation
+//! point (`open`, `read`, `write`, `close` …), this file makes the system call by number.
+//! `tests/layers.rs` keeps those functions out of this crate.
 //!
 //! Every public function keeps the caller's `errno`.
 
@@ -81,7 +81,7 @@ pub fn close(descriptor: i32) {
     keep_errno(|| sys_close(descriptor));
 }
 
-/// The identity of an open file: device and inode. Tells whether a number is still ours.
+/// The identity of an open file: device and inode. It shows whether a number is still ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIdentity {
     /// The device's number.

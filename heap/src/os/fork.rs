@@ -1,31 +1,31 @@
 //! A fork: while the kernel copies the process, no thread is inside the heap.
 //!
-//! A fork that took every lock would write to every page they stand on, and its child would pay a
-//! page fault for each of these. So a fork takes none. Every [lock](super::lock) has a
+//! A fork that took every lock would write to every page that contains one, and its child would pay
+//! a page fault for each of these pages. So a fork takes none. Every [lock](super::lock) has a
 //! [rank](Rank), and the [gate](super::gate) says up to which rank locks are closed:
 //!
 //! - A locker takes the lock's word, then looks at the gate. If the gate is closed for the lock's
-//!   rank, the locker steps back and waits until it opens.
-//! - A fork closes the gate for one rank after the other, from the left of the order of locks to
-//!   the right. After each step it waits until every lock of that rank is free.
+//!   rank, the locker steps back and waits until the gate opens.
+//! - A fork closes the gate for one rank after another, from left to right in the order of locks.
+//!   After each step it waits until every lock of that rank is free.
 //!
-//! Both sides write, then read, sequentially consistent: one of them sees the other. A thread that
-//! holds a lock and waits for one to the right of it is never stopped by the gate, for the fork
-//! waits for the first before it closes the second.
+//! Both sides write, then read, with sequential consistency, so one of them sees the other. The
+//! gate never stops a thread that holds a lock and waits for one to the right of it, because the
+//! fork waits for the first before it closes the second.
 //!
-//! Some holders are no reason to wait:
+//! The fork does not wait for some holders:
 //!
 //! - The forking thread itself. It forks in a signal handler that interrupted the heap. The
 //!   operation goes on in both processes when the handler returns, and the lock stays held in both.
 //! - A thread that [waits](super::waits) for a lock of the forking thread, or for one whose holder
-//!   does. It cannot go on before the handler returns. A thread waits for a lock only where all
-//!   that it changes under others is whole.
+//!   does. It cannot go on before the handler returns. A thread waits for a lock only where the
+//!   data under its other locks is consistent.
 //! - A thread that is about to fork itself, in a handler that interrupted a change. Each of two
-//!   such forks would wait for the other. The copy holds half a change then, so its lock stays held
-//!   there.
+//!   such forks would wait for the other. The copy then contains half a change, so its lock stays
+//!   held there.
 //!
-//! The kernel copies lock words as they are: those of threads that wait, and those of a locker that
-//! is about to step back. Their holders stayed in the parent, so the child [sets them
+//! The kernel copies lock words as they are, including those of threads that wait and of a locker
+//! that is about to step back. Their holders stayed in the parent, so the child [sets them
 //! free](FutexLock::free_if_whole).
 //!
 //! `testing/gate_models.rs` has the loom models.
@@ -37,15 +37,14 @@ use super::thread::{SignalMask, mask_signals};
 use super::waits::{Waiting, Waits};
 use crate::base::sync::UnsafeCell;
 
-/// How long a fork sleeps before it looks again, in ms: whether the holder waits in turn, and
+/// How long a fork sleeps, in ms, before it checks again whether the holder itself waits, and
 /// whether the wake-up went to a thread that the gate stops.
 const LOOK_MS: u64 = 1;
 
-/// Longer chains of waits are not followed: every lock in one stands to the right of the one
-/// before.
+/// Longer chains of waits are not followed: every lock in one is to the right of the one before.
 const MOST_LINKS: usize = 16;
 
-/// A fork under way. Its words stand beside the gate's.
+/// A fork in progress. Its words are next to the gate's.
 pub struct Fork {
     /// Held by the thread that forks.
     whole: FutexLock,
@@ -105,8 +104,8 @@ impl Fork {
         unsafe { self.give_up() };
     }
 
-    /// Opens the gate in the child. What threads held that stayed in the parent is still to be
-    /// [set free](FutexLock::free_if_whole).
+    /// Opens the gate in the child. Locks that threads of the parent held are still to be [set
+    /// free](FutexLock::free_if_whole).
     ///
     /// # Safety
     /// - [`Fork::begin`] was called by the thread that this one is the copy of.
@@ -154,7 +153,7 @@ impl FutexLock {
                 return;
             }
             if self.sleep_while_held(Some(LOOK_MS)) {
-                // The wake-up may have been another sleeper's.
+                // The wake-up may have gone to another sleeper.
                 self.wake_one();
             }
         }
@@ -168,7 +167,7 @@ impl FutexLock {
     }
 }
 
-/// Why a thread cannot go on before a fork is over.
+/// Why a thread cannot continue before a fork is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stuck {
     /// It waits for a lock: what it changes is whole.
@@ -178,15 +177,15 @@ enum Stuck {
     Interrupted,
 }
 
-/// For a fork: why `thread` cannot go on before the calling thread gives a lock up, if so it
-/// is.
+/// For a fork: why `thread` cannot continue before the calling thread gives up a lock; `None` if it
+/// can.
 fn stuck(thread: usize) -> Option<Stuck> {
     GATE.waits
         .while_kept(|waits| follow(waits, thread, MOST_LINKS))
 }
 
-/// Looks at every link twice, the last one first the second time. A thread that was stuck at the
-/// second look is stuck for good: it keeps its locks, and the threads that wait for them wait on.
+/// Checks every link twice, the second time in reverse order. A thread that is stuck at the second
+/// check is stuck for good: it keeps its locks, and the threads that wait for them keep waiting.
 fn follow(waits: &Waits, thread: usize, links: usize) -> Option<Stuck> {
     let is_forks = |lock: &&FutexLock| lock.rank() == Rank::Fork;
     if awaited_by(waits, thread).any(|lock| is_forks(&lock)) {

@@ -13,13 +13,14 @@ pub type Word = AtomicU32;
 /// How a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Its time was over.
+    /// The timeout expired.
     ByTime,
     /// Before that: a thread woke it, the word had changed, or the kernel gave no reason.
     Early,
 }
 
-/// Sleeps while `word` is `value`, for at most `ms` milliseconds, or without an end.
+/// Sleeps while `word` is `value`, for at most `ms` milliseconds if given, otherwise without a
+/// timeout.
 pub fn wait(word: &Word, value: u32, ms: Option<u64>) -> Woken {
     let time = ms.map(|ms| libc::timespec {
         tv_sec: libc::time_t::try_from(ms / 1000).unwrap_or(libc::time_t::MAX),

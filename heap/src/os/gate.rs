@@ -7,8 +7,8 @@
 use super::machine::{AtomicUsize, Ordering, Wake, me, sleep_while, wake};
 use super::waits::Waits;
 
-/// Where a lock stands in the order of locks: a thread that holds one waits only for locks of a
-/// higher rank.
+/// A lock's place in the order of locks: a thread that holds one waits only for locks of a higher
+/// rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rank {
@@ -40,7 +40,8 @@ pub enum Rank {
     Pages,
     /// That of a fork itself. It is never closed.
     Fork,
-    /// Never closed: the holder also holds a lock that is, or the child does without.
+    /// Never closed: the holder also holds a lock that is closed, or the child does not need the
+    /// data.
     Apart = 15,
 }
 
@@ -48,9 +49,9 @@ pub enum Rank {
 const LEVEL: usize = 15;
 const ONE_FORK: usize = LEVEL + 1;
 
-/// What lockers read of a fork. All that a fork writes stands in one place: every page of it costs
-/// the child a fault. So do words of other files that a fork's child reads or writes: they stand in
-/// the same section, `neap_fork`.
+/// What lockers read of a fork. All that a fork writes is in one place, because every page of it
+/// costs the child a fault. Words of other files that a fork's child reads or writes are there as
+/// well: they are in the same section, `neap_fork`.
 #[repr(C, align(64))]
 pub(super) struct Gate {
     word: AtomicUsize,

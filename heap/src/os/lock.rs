@@ -1,8 +1,8 @@
 //! Locks that allocate nothing and keep `errno`.
 //!
-//! [`FutexLock`] is the machine's. [`Lock`] is the same, except under a model checker,
-//! where it is one the checker can schedule. [`super::gate`] is the gate that a fork closes, and
-//! [`super::fork`] what else a fork does with locks.
+//! [`FutexLock`] is the real lock. [`Lock`] is the same, except under a model checker, where it is
+//! a lock that the checker can schedule. [`super::gate`] is the gate that a fork closes, and
+//! [`super::fork`] describes what else a fork does with locks.
 
 use super::gate::GATE;
 pub use super::gate::Rank;
@@ -41,7 +41,7 @@ impl FutexLock {
         }
     }
 
-    /// Where it stands in the order of locks.
+    /// Its place in the order of locks.
     pub fn rank(&self) -> Rank {
         self.rank
     }
@@ -102,8 +102,8 @@ impl FutexLock {
                 }
                 core::hint::spin_loop();
             }
-            // A sleeper is woken alone: the lock counts as awaited from then on, which costs at
-            // most one wake-up in vain.
+            // Sleepers are woken one at a time. The lock then counts as awaited, which costs at
+            // most one needless wake-up.
             value |= AWAITED;
             match self.announce() {
                 FREE => {
@@ -122,7 +122,7 @@ impl FutexLock {
         }
     }
 
-    /// Marks a held lock as awaited. What it says then; [`FREE`] if no thread holds it.
+    /// Marks a held lock as awaited. Returns its new word; [`FREE`] if no thread holds it.
     fn announce(&self) -> usize {
         let mark = |state| (state != FREE).then_some(state | AWAITED);
         self.state
@@ -142,7 +142,8 @@ impl FutexLock {
         }
     }
 
-    /// In a child of fork: sets the lock free if its holder stayed in the parent. Whether it did.
+    /// In a child of fork: frees the lock if its holder stayed in the parent. Returns whether it
+    /// did.
     pub fn free_if_left(&self) -> bool {
         let is_left = self.holder().is_some_and(|holder| holder != me());
         if is_left {
@@ -171,7 +172,7 @@ impl FutexLock {
 impl Drop for FutexGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: this guard stands for the lock taken by this thread, and is gone after this.
+        // SAFETY: this guard represents the lock taken by this thread, and is gone after this.
         unsafe { self.lock.force_unlock() }
     }
 }

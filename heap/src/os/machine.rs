@@ -1,17 +1,17 @@
 //! What locks need of the machine: atomics, a name for the calling thread, and the kernel's sleep
 //! on a word.
 //!
-//! `testing/gate_models.rs` puts another machine in its place.
+//! `testing/gate_models.rs` replaces this module by a machine that a model checker can run.
 
 use super::errno::{self, keep_errno};
 pub(super) use crate::base::sync::plain::{AtomicPtr, AtomicUsize, Ordering};
 use core::ptr::null;
 
-/// How often a locker looks again before it sleeps.
+/// How often a locker retries before it sleeps.
 pub(super) const SPINS: u32 = 64;
 
-/// How many threads that wait for locks are noted at once. More go unnoted: a fork waits for those
-/// among them that it need not wait for.
+/// How many waiting threads are noted at once. Further ones are not noted, and a fork waits even
+/// for those among them that it need not wait for.
 pub(super) const PLACES: usize = 256;
 
 /// How many sleepers to wake.
@@ -21,8 +21,8 @@ pub(super) enum Wake {
     All = i32::MAX as isize,
 }
 
-/// The calling thread: where its `errno` stands, which is unique among threads that live, a
-/// multiple of 4, and the same in a child of fork.
+/// The calling thread: the address of its `errno`, which is unique among living threads, a multiple
+/// of 4, and the same in a child of fork.
 #[inline]
 pub(super) fn me() -> usize {
     errno::place()

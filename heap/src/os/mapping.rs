@@ -1,15 +1,14 @@
-//! Mappings of memory that no file stands behind: made, removed, mapped afresh, and their pages
-//! moved.
+//! Anonymous mappings: made, removed, mapped afresh, and their pages moved.
 
 use super::process::{limit_of, now_ns};
 use super::{RemapError, errno, sandbox};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
-/// How reserved memory is mapped.
+/// The flags with which memory is reserved.
 pub(super) const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// Anonymous memory. By number, for libneap.so has an `mmap` of its own, which watches the
+/// Anonymous memory. By number, because libneap.so has an `mmap` of its own, which watches the
 /// program's.
 ///
 /// # Safety
@@ -33,7 +32,7 @@ pub(super) fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
     }
 }
 
-/// Memory at the end of the program's heap, at a multiple of `align`. Readable and writable.
+/// Memory above the program break, at a multiple of `align`. Readable and writable.
 pub(super) fn at_break(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let more = libc::intptr_t::try_from(bytes.checked_add(align)?).ok()?;
     // SAFETY: growing the heap takes nothing from others; the C library's own allocator expects
@@ -45,7 +44,7 @@ pub(super) fn at_break(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     NonNull::new(start.addr().next_multiple_of(align) as *mut u8)
 }
 
-/// What reserving this many bytes takes, in ns; `None` if it is refused.
+/// The time to reserve this many bytes, in ns; `None` if the kernel refuses.
 pub(super) fn price_ns(bytes: usize) -> Option<u64> {
     let begin = now_ns();
     let at = map_reserved(bytes)?;
@@ -68,7 +67,7 @@ pub(super) fn reserve_below(near: NonNull<u8>, bytes: usize, align: usize) -> Op
     None
 }
 
-/// Reserves more than asked, then gives back what stands before and after the aligned part.
+/// Reserves more than requested, then gives back what lies before and after the aligned part.
 pub(super) fn reserve_and_trim(bytes: usize, align: usize, page: usize) -> Option<NonNull<u8>> {
     let slack = align.checked_sub(page)?;
     let start = map_reserved(bytes.checked_add(slack)?)?;
@@ -163,7 +162,7 @@ pub(super) unsafe fn renew(addr: NonNull<u8>, bytes: usize, page: usize) -> Resu
     Err(unsafe { RemapError::refused_if(is_mapped(start, page) || map_again(start, bytes)) })
 }
 
-/// By number, for libneap.so has an `mremap` of its own, which watches the program's.
+/// By number, because libneap.so has an `mremap` of its own, which watches the program's.
 ///
 /// # Safety
 /// - As `mremap(2)`.

@@ -1,16 +1,16 @@
 //! The only layer that speaks to the kernel.
 //!
-//! | file | what stands there |
+//! | file | contents |
 //! |---|---|
 //! | `system` | the trait [`Os`]: what the page heap needs of an operating system |
 //! | `linux`, `mapping` | the real one; anonymous mappings |
-//! | `pagemap`, `pagemap_file` | which pages are populated; the file that tells |
+//! | `pagemap`, `pagemap_file` | which pages are populated; the file that says so |
 //! | `file`, `process`, `thread`, `cgroup` | thin wrappers by noun |
-//! | `errno`, `abort` | the caller's `errno` kept; the one end of the process |
-//! | `sandbox` | what may not be asked of the kernel |
+//! | `errno`, `abort` | preserves the caller's `errno`; ends the process |
+//! | `sandbox` | whether Neap may query the kernel |
 //! | `machine`, `futex` | sleeping on a word, of this process or of several |
 //! | `waits`, `gate`, `lock`, `fork` | locks without allocation, and how a fork closes them |
-//! | `section` | debug builds: no system call under a lock for which all others wait |
+//! | `section` | in debug builds: no system call under a lock for which all other threads wait |
 //! | `late`, `own_stack` | tables mapped at first use; work on a stack of its own |
 //! | `x86_64`, `aarch64`, `portable` | what each machine needs in assembly |
 //!

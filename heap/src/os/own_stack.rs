@@ -1,8 +1,8 @@
-//! Room and stack for one call's work that is too large for its caller's stack, which may be a
-//! coroutine's of a few KiB.
+//! A separate stack for work that is too large for the caller's stack, which may be a coroutine's
+//! of a few KiB.
 //!
-//! Each call maps memory of its own and unmaps it at its end, so it is for rare work. Nothing is
-//! locked, so a signal handler and a fork may come in between.
+//! Each call maps memory of its own and unmaps it at its end, so this is for rare work. It takes no
+//! lock, so a signal handler or a fork may happen in between.
 
 use super::linux::Linux;
 use super::{Os, arch};

@@ -1,14 +1,14 @@
 //! Which pages of a range are populated: `PAGEMAP_SCAN` (Linux 6.7), else the pagemap file itself.
 //!
-//! A page is populated if it is present or swapped out; the shared page of zeros that reading maps
-//! is not, where the kernel tells it apart (`PAGEMAP_SCAN` does, the file does not).
+//! A page is populated if it is present or swapped out. The shared page of zeros, which a read
+//! maps, is not populated if the kernel distinguishes it (`PAGEMAP_SCAN` does, the file does not).
 //! Documentation/admin-guide/mm/pagemap.rst of the kernel describes both.
 
 use super::{Backing, Populated, Unknown, file};
 use core::mem::MaybeUninit;
 use neap_shared::pagemap::{HUGE, PAGEMAP_SCAN, PRESENT, Region, SWAPPED, Scan, Sought, ZERO_PAGE};
 
-/// Regions of one call: less than 1 KiB of stack, for the caller's may be a coroutine's.
+/// Regions of one call: less than 1 KiB of stack, because the caller's may be a coroutine's.
 const MOST_REGIONS: usize = 24;
 
 /// Words read at once from the file, one a page: 1 KiB of stack.
@@ -17,7 +17,7 @@ const MOST_WORDS: usize = 128;
 const WORD_PRESENT: u64 = 1 << 63;
 const WORD_SWAPPED: u64 = 1 << 62;
 
-/// How a pagemap is asked.
+/// How to query a pagemap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// By `PAGEMAP_SCAN`.
@@ -46,9 +46,9 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// Which way of asking tells the truth: that the page at `written` is populated and the one after
-/// it, which no code ever touched, is not. An emulator's pagemap may be about other addresses than
-/// ours, and tells neither.
+/// Which kind of query gives correct answers: that the page at `written` is populated and the one
+/// after it, which no code ever touched, is not. An emulator's pagemap may describe other addresses
+/// than ours, and fails both tests.
 pub(super) fn truthful_way(number: i32, written: usize, page: usize) -> Option<Way> {
     let is_true = |way: &Way| {
         let (mut found, end) = (0, written + 2 * page);
@@ -78,9 +78,9 @@ fn scan(number: i32, at: usize, end: usize, visit: &mut impl FnMut(Populated)) -
         u64::from(PAGEMAP_SCAN),
         Scan::new(at..end, sought, &mut regions),
     );
-    // By number, for libneap.so has an `ioctl` of its own, which watches the program's. SAFETY: the
-    // kernel writes the struct and at most `most_regions` regions; both are ours. The descriptor
-    // was proven to be a pagemap, whose ioctl writes nothing else.
+    // By number, because libneap.so has an `ioctl` of its own, which watches the program's. SAFETY:
+    // the kernel writes the struct and at most `most_regions` regions; both are ours. The
+    // descriptor was proven to be a pagemap, whose ioctl writes nothing else.
     let count = unsafe { libc::syscall(libc::SYS_ioctl, number, request, &mut scan) };
     if count < 0 {
         return None;
@@ -130,7 +130,7 @@ fn read(
     Some(at + pages * page)
 }
 
-/// Calls `visit` with every run of pages whose words say the same.
+/// Calls `visit` with every run of pages whose words have the same bits.
 fn each_run(words: &[u64], at: usize, page: usize, visit: &mut impl FnMut(Populated)) {
     let mut first = 0;
     for run in words.chunk_by(|one, next| backing_of(*one) == backing_of(*next)) {

@@ -1,18 +1,18 @@
 //! A descriptor of the process's own `/proc/self/pagemap` that can be trusted, or none.
 //!
-//! What goes wrong with a kept descriptor, and what stands against it:
+//! What can go wrong with a kept descriptor, and the remedies:
 //!
 //! - After `fork` or a raw `clone` it describes the parent, for which a page that the child wrote
-//!   may be untouched. Its number therefore stands in a page of its own with `MADV_WIPEONFORK`: a
-//!   child that has its own memory finds zeros there, and opens its own.
+//!   may be untouched. Its number is therefore kept in a page with `MADV_WIPEONFORK`: a child that
+//!   has its own memory finds zeros there, and opens a descriptor of its own.
 //! - Programs close numbers that they do not know, and open other files under them. So device and
 //!   inode are compared before every use and after it: every `pagemap` file of every process has an
-//!   inode of its own, which no other file gets while ours is open. A number that is not ours any
-//!   more is forgotten, never closed.
+//!   inode of its own, which no other file gets while ours is open. A number that is no longer ours
+//!   is forgotten, never closed.
 //! - A child that shares the memory but not the descriptors (`vfork`) may have closed its copy. It
-//!   must not replace the parent's number, so only the process that opened opens again.
-//! - There may be no `/proc`, no right to open it, no free number, or a sandbox that kills who
-//!   asks.
+//!   must not replace the parent's number, so only the process that opened the file opens it again.
+//! - There may be no `/proc`, no permission to open it, no free descriptor, or a sandbox that kills
+//!   the process for asking.
 
 use super::file::{self, FileIdentity};
 use super::pagemap::{self, Way};
@@ -22,7 +22,7 @@ use crate::base::sync::plain::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Orde
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 
-/// What is known of the descriptor. All zero in a new page, and in a child after fork.
+/// The state of the descriptor. All zero in a new page, and in a child after fork.
 #[repr(C)]
 struct Kept {
     /// [`NONE`], [`OPENING`], or the number plus [`FIRST`]. Release: `device`, `inode` and `owner`
@@ -46,9 +46,10 @@ const FIRST: u64 = 2;
 /// it cannot be opened.
 const MOST_ATTEMPTS: u32 = 64;
 
-/// The numbers that ours shall lie above, best first: programs use low ones. Below 64, for more
-/// makes the kernel enlarge the process's table of descriptors, and wait 7 to 19 ms with that while
-/// threads share it (measured). Never one of the three that programs close and open again.
+/// The least numbers for our descriptor, best first, because programs use low ones. Below 64,
+/// because a higher number makes the kernel enlarge the process's table of descriptors, which takes
+/// 7 to 19 ms while threads share it (measured). Never one of the three that programs close and
+/// open again.
 const ABOVE: [i32; 3] = [48, 16, 3];
 
 const PATH: &CStr = c"/proc/self/pagemap";
@@ -78,8 +79,8 @@ pub fn close_inherited() {
     }
 }
 
-/// Never asks again, in this process and its children to come: no system call that the program may
-/// have forbidden itself.
+/// Never asks again, in this process and its future children, because the program may have
+/// forbidden itself the system call.
 pub fn forbid() {
     ALLOWED.store(false, Ordering::Relaxed);
 }
@@ -93,7 +94,7 @@ pub(super) struct Proven {
 }
 
 impl Proven {
-    /// Whether it is our pagemap still, and so was it when it was asked.
+    /// Whether it is still our pagemap, and so was when the query was made.
     pub(super) fn still_holds(&self) -> bool {
         self.kept.holds(file::file_identity(self.number))
     }
@@ -148,7 +149,7 @@ pub(super) unsafe fn populated(
         page,
         &mut visit,
     );
-    // Another thread may have put another file there while it was asked: then nothing of this
+    // Another thread may have put another file there during the query. Then none of the answer
     // counts.
     if answered.is_ok() && !proven.still_holds() {
         return Err(Unknown { from });
@@ -177,13 +178,13 @@ impl Kept {
         }
     }
 
-    /// Whether the process that opened is no more: a child that shared our memory.
+    /// Whether the process that opened the file has ended: a child that shared our memory.
     fn owner_is_gone(&self) -> bool {
         let owner = self.owner.load(Ordering::Relaxed) as i32;
         owner != 0 && owner != process::process_id() && !process::process_exists(owner)
     }
 
-    /// Gives up a number that is ours no more, unless another thread was first.
+    /// Gives up a number that is no longer ours, unless another thread was first.
     fn forget(&self, number: u64) {
         let _ = self
             .number
@@ -234,8 +235,8 @@ fn open_pagemap() -> Option<(i32, FileIdentity)> {
         .find_map(|least| file::duplicate_above(low, least));
     file::close(low);
     let number = high?;
-    // By its name too, for another thread may have replaced it already; it is not ours to close
-    // then.
+    // By its name as well, because another thread may already have replaced it; it is not ours to
+    // close then.
     let identity =
         file::file_identity(number).filter(|&found| file::path_identity(PATH) == Some(found))?;
     if file::is_proc(number) {
@@ -288,7 +289,7 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// In a child each, for the state is the process's.
+    /// Each in a child, because the state is the process's.
     fn in_child(work: impl FnOnce() -> bool) -> bool {
         succeeds(Limit::None, work)
     }

@@ -1,5 +1,5 @@
-//! Other machines: no switch of stacks, so work runs on its caller's, and system calls by the C
-//! library.
+//! Other machines: work runs on the caller's stack, because there is no stack switch, and system
+//! calls go through the C library.
 
 use core::ffi::c_void;
 

@@ -131,10 +131,10 @@ pub(super) fn limit_of(resource: libc::__rlimit_resource_t) -> Option<usize> {
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
 }
 
-/// Whether the program locked its memory (`mlockall`). It wants no page fault later, so no page
-/// that it had once may go, neither by advice that works on locked memory nor by mapping afresh. Of
-/// a call past the library's own wrapper Neap learns range by range, for the kernel refuses
-/// `MADV_DONTNEED` there.
+/// Whether the program locked its memory (`mlockall`). It must not take page faults later, so no
+/// page that it had once may go, neither by advice that works on locked memory nor by mapping
+/// afresh. Of a call past the library's own wrapper Neap learns range by range, because the kernel
+/// refuses `MADV_DONTNEED` there.
 static MEMORY_LOCKED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the program is known to have locked its memory.

@@ -1,9 +1,10 @@
-//! Whether the kernel may be asked what other allocators do not ask: a sandbox may kill for it.
+//! Whether Neap may make system calls that other allocators do not make. A sandbox may kill the
+//! process for them.
 //!
-//! The program says so (an option, a system call that libneap.so sees), or it is noticed: a process
-//! that had no filter of system calls at its start and has one now entered a sandbox in a way that
-//! Neap did not see. A filter from before the start tells nothing: containers have one, and do not
-//! kill.
+//! The program says so (by an option, or by a system call that libneap.so sees), or Neap notices: a
+//! process that had no system call filter at its start and has one now has entered a sandbox in a
+//! way that Neap did not see. A filter from before the start means nothing, because containers have
+//! one and do not kill.
 
 use super::errno::keep_errno;
 use crate::base::sync::plain::{AtomicBool, AtomicI8, Ordering};
@@ -19,7 +20,7 @@ fn filters() -> i8 {
     keep_errno(|| unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_SECCOMP) as i8 })
 }
 
-/// The process starts.
+/// Notes the filter at the process's start.
 pub fn note_start() {
     if !ALLOWED.load(Ordering::Relaxed) {
         return;
@@ -32,7 +33,7 @@ pub fn started_free() -> bool {
     AT_START.load(Ordering::Relaxed) == 0
 }
 
-/// From now on nothing is asked.
+/// From now on Neap queries nothing.
 pub fn forbid() {
     ALLOWED.store(false, Ordering::Relaxed);
 }
@@ -42,7 +43,7 @@ pub fn is_forbidden() -> bool {
     !ALLOWED.load(Ordering::Relaxed)
 }
 
-/// Whether more may be asked than memory: files read, threads started.
+/// Whether Neap may do more than manage memory: read files, start threads.
 pub fn allows_more() -> bool {
     if !ALLOWED.load(Ordering::Relaxed) {
         return false;

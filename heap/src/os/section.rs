@@ -1,9 +1,9 @@
-//! Sections of code that must not call the kernel: what one thread does under a lock for which all
-//! others wait.
+//! Sections of code that must not call the kernel: those under a lock for which all other threads
+//! wait.
 //!
-//! Debug builds check it. [`Section`] notes which thread is in one, and every call of [`super::Os`]
-//! that may enter the kernel ends the process there, as does sleeping for a lock. Exempt is what
-//! costs no system call: the clock, and the size of a page.
+//! Debug builds check this. [`Section`] notes which thread is in such a section. There, every call
+//! of [`super::Os`] that may enter the kernel ends the process, and so does sleeping for a lock.
+//! Calls that cost no system call are exempt: the clock, and the size of a page.
 
 #[cfg(debug_assertions)]
 use crate::base::sync::plain::{AtomicUsize, Ordering};
@@ -71,7 +71,7 @@ pub fn assert_outside() {
     }
 }
 
-/// What no other living thread is known by: where its `errno` stands.
+/// What identifies this thread among the living ones: the address of its `errno`.
 #[cfg(debug_assertions)]
 fn this_thread() -> usize {
     super::errno::location().addr()

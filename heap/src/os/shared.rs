@@ -1,5 +1,5 @@
-//! Memory that other processes may read: a memory file of sealed size, so that no process faults on
-//! it, and a descriptor through which other processes find it.
+//! Memory that other processes may read: a memory file, whose size is sealed so that no access to
+//! it can fault, and a descriptor through which other processes find it.
 
 use super::Os;
 use super::errno::keep_errno;

@@ -17,17 +17,17 @@ pub enum RemapError {
 }
 
 impl RemapError {
-    /// What a refusal means for a target of which `kept` says whether it is committed still.
+    /// What a refusal means for a target, where `kept` says whether it is still committed.
     pub(super) fn refused_if(kept: bool) -> Self {
         if kept { Self::Refused } else { Self::Lost }
     }
 }
 
-/// The kernel knows no such guards, or not for this memory (locked, for one).
+/// The kernel has no such guards, or not for this memory (for example, because it is locked).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardRefused;
 
-/// What a purge left behind.
+/// The result of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purged {
     /// The pages read as zero from now on.
@@ -36,19 +36,20 @@ pub enum Purged {
     MaybeDirty,
 }
 
-/// What the kernel is told about huge pages.
+/// Advice to the kernel about huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Huge {
     /// `MADV_HUGEPAGE`.
     Want,
     /// `MADV_NOHUGEPAGE`.
     Avoid,
-    /// Huge pages that are there become ordinary ones at once: else the parts of one that is given
-    /// back by parts stay the process's, whatever is said to be resident, until memory is short.
+    /// Splits existing huge pages into ordinary ones at once. Otherwise, if a huge page is given
+    /// back in parts, the process keeps these parts until memory is short, whatever the resident
+    /// size says.
     Split,
 }
 
-/// What stands behind populated pages.
+/// What backs populated pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// RAM.
@@ -66,18 +67,18 @@ pub struct Populated {
     pub start: usize,
     /// Bytes of the run.
     pub bytes: usize,
-    /// What stands behind them.
+    /// What backs them.
     pub backing: Backing,
 }
 
 /// The kernel cannot say which pages are populated, from an address on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown {
-    /// Everything before it was told.
+    /// Everything before it was reported.
     pub from: usize,
 }
 
-/// What Neap asks of an operating system. `Linux` is the real one; tests have a fake.
+/// What Neap requires of an operating system. `Linux` is the real one; tests have a fake.
 ///
 /// Addresses and lengths are multiples of [`Os::page_bytes`] unless said otherwise.
 pub trait Os: Sync {
@@ -91,19 +92,18 @@ pub trait Os: Sync {
     /// # Safety
     /// - `base` and `bytes` are exactly one earlier reservation that no thread uses any more.
     unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize);
-    /// Like [`Os::reserve`], where no mapping can be added: by moving the end of the program's heap
-    /// (`brk`), which makes an existing mapping longer. The range is committed at once. Never given
-    /// back.
+    /// Like [`Os::reserve`], for when no mapping can be added: moves the program break (`brk`),
+    /// which extends an existing mapping. The range is committed at once. Never given back.
     fn reserve_at_break(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
     /// Gives a part of a reservation back, for good.
     ///
     /// # Safety
     /// - The range lies in one reservation, and is neither in use nor will be.
     unsafe fn unmap_part(&self, addr: NonNull<u8>, bytes: usize);
-    /// Whether reserved address space costs next to nothing. Not so under an emulator that notes
+    /// Whether reserved address space costs next to nothing. Not so under an emulator that records
     /// every page of it.
     fn reserves_freely(&self) -> bool;
-    /// Makes a reserved range readable and writable; it reads as zero if it never was committed
+    /// Makes a reserved range readable and writable; it reads as zero if it has not been committed
     /// since reserve or uncommit.
     ///
     /// # Safety
@@ -125,7 +125,7 @@ pub trait Os: Sync {
     /// # Safety
     /// - As [`Os::purge`].
     unsafe fn purge_locked(&self, addr: NonNull<u8>, bytes: usize) -> Purged;
-    /// Whether the program is known to have locked all its memory: then no page may go.
+    /// Whether the program is known to have locked all its memory, so that no page may be purged.
     fn is_locked(&self) -> bool;
     /// Advises the kernel on huge pages for a range. Failure is not an error.
     ///
@@ -161,13 +161,13 @@ pub trait Os: Sync {
     /// - The range is committed and no thread uses it.
     unsafe fn renew(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), RemapError>;
     /// Makes every access to a committed range fault, without a mapping of its own; its contents
-    /// are lost. [`Os::purge`] leaves it so. [`Os::populated`] tells of it as if it were in swap.
+    /// are lost. [`Os::purge`] leaves it so. [`Os::populated`] reports it as if it were in swap.
     ///
     /// # Safety
     /// - The range is committed and no thread uses it.
     unsafe fn install_guard(&self, addr: NonNull<u8>, bytes: usize) -> Result<(), GuardRefused>;
     /// Takes back what [`Os::install_guard`] did anywhere in a committed range; the guards' pages
-    /// read as zero. What is no guard stays what it is.
+    /// read as zero. Other pages stay as they are.
     ///
     /// # Safety
     /// - The range is committed.
@@ -187,7 +187,7 @@ pub trait Os: Sync {
     /// `RLIMIT_AS` in bytes, if there is one.
     fn address_limit(&self) -> Option<usize>;
     /// Bytes of the process's address space that are mapped: what counts against that limit. `None`
-    /// when the kernel does not tell, or may not be asked.
+    /// if the kernel does not report it, or may not be asked.
     fn mapped_bytes(&self) -> Option<usize>;
     /// `RLIMIT_DATA` in bytes, if there is one: all writable private memory counts against it.
     fn data_limit(&self) -> Option<usize>;

@@ -103,8 +103,8 @@ pub fn learn_least_stack() {
 /// Runs `work` with every signal masked that a program can mask.
 ///
 /// `pthread_sigmask` sets the mask and leaves the C library's own signals alone. If they were
-/// masked, `setuid` would wait without end for a thread that `work` starts. False, and nothing
-/// done, if the mask cannot be set.
+/// masked, `setuid` would wait forever for a thread that `work` starts. Returns false, without
+/// calling `work`, if the mask cannot be set.
 pub fn with_signals_masked(work: impl FnOnce() -> bool) -> bool {
     let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
@@ -186,8 +186,8 @@ pub fn forbid_barrier() {
 }
 
 /// Registers the process for [`heavy_barrier`]. While the process has one thread this takes under a
-/// microsecond. Later the kernel waits for a grace period of RCU first: for 6 to 30 ms, and for
-/// much longer on an overloaded machine. A fork's child inherits the registration.
+/// microsecond. Later the kernel first waits for an RCU grace period: for 6 to 30 ms, and for much
+/// longer on an overloaded machine. A fork's child inherits the registration.
 pub fn prepare_barrier() {
     if BARRIER_ALLOWED.load(Ordering::Relaxed) {
         keep_errno(|| membarrier(REGISTER_PRIVATE_EXPEDITED));

@@ -1,19 +1,19 @@
 //! Which thread waits for which lock.
 //!
 //! A fork in a signal handler that interrupted the heap holds locks of the heap itself. Another
-//! thread may hold a lock that the fork closes, and wait for one of these: it cannot go on before
-//! the handler returns. So the fork must not wait for it. Every thread that is about to sleep for a
-//! lock says which lock, and the fork follows these words from thread to thread
+//! thread may hold a lock that the fork closes, and wait for one of these. It cannot continue
+//! before the handler returns, so the fork must not wait for it. Every thread that is about to
+//! sleep for a lock notes which lock, and the fork follows these notes from thread to thread
 //! ([`super::fork`]).
 //!
-//! The lock that a thread waits for stays in memory while the thread waits, and no longer. So who
-//! leaves its place waits until no fork is looking. Both sides write, then read, sequentially
-//! consistent: one of them sees the other.
+//! The lock that a thread waits for is certain to stay in memory only while the thread waits. So a
+//! thread that removes its note waits until no fork is reading it. Both sides write, then read,
+//! with sequential consistency, so one of them sees the other.
 
 use super::machine::{AtomicPtr, AtomicUsize, Ordering, PLACES, me, sleep_while};
 use core::ptr::{from_ref, null_mut};
 
-/// How long a thread sleeps before it looks again whether a fork is looking, in ms.
+/// How long a thread sleeps before it checks again whether a fork is reading the notes, in ms.
 const LOOK_MS: u64 = 1;
 
 /// A thread that waits, and the lock that it waits for.
@@ -23,7 +23,7 @@ struct Place {
     lock: AtomicPtr<()>,
 }
 
-/// Apart from [`Waits`], which a child reads: these it need not.
+/// Separate from [`Waits`], because a child reads only that.
 static NOTED: [Place; PLACES] = [const {
     Place {
         thread: AtomicUsize::new(0),
@@ -33,13 +33,13 @@ static NOTED: [Place; PLACES] = [const {
 
 /// See the head of this file.
 pub(super) struct Waits {
-    /// No place from here on was ever taken.
+    /// From here on, no place was ever taken.
     end: AtomicUsize,
     /// Not 0 while a fork looks at the locks that others wait for.
     looking: AtomicUsize,
 }
 
-/// The thread waits for a lock as long as this lives.
+/// While this lives, the thread waits for a lock.
 #[must_use]
 pub struct Waiting<'a> {
     waits: &'a Waits,
@@ -65,7 +65,8 @@ impl Waits {
         };
         let number = NOTED.iter().position(take);
         let place = number.map(|number| {
-            // Most often a place before the end: then all who wait only read this line.
+            // Most often this takes a place before the end, so that waiting threads only read this
+            // line.
             if self.end.load(Ordering::SeqCst) <= number {
                 self.end.fetch_max(number + 1, Ordering::SeqCst);
             }

@@ -1,6 +1,6 @@
-//! What x86-64 needs in assembly: the switch of stacks, and system calls by instructions of our
-//! own. A fork's child that only ends would pay a page fault for each part of the C library that
-//! it touches.
+//! What x86-64 needs in assembly: the switch of stacks, and system calls without the C library. A
+//! fork's child that only ends would pay a page fault for each part of the C library that it
+//! touches.
 
 use core::arch::x86_64::{__m128i, _mm_setzero_si128, _mm_sfence, _mm_stream_si128};
 use core::ffi::c_void;

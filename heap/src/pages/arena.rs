@@ -24,14 +24,14 @@ pub(super) const MAX_ARENAS: usize = 256;
 
 /// Slices whose metadata is committed together (fewer in an arena that has fewer).
 const GROUP_SLICES: usize = 1024;
-/// In an arena of this many slices (1 GiB) or more, the slices begin in the middle of 2 MiB. The
-/// slices and the end of the arena's tables then share a page of the kernel's page tables, and a
-/// fork copies one less.
+/// In an arena of this many slices (1 GiB) or more, the slices begin in the middle of a 2 MiB
+/// range. The slices and the end of the arena's tables then share a page of the kernel's page
+/// tables, and a fork copies one less.
 const AMPLE: usize = (1 << 30) / SLICE_BYTES;
 /// Smallest group: one word of commit bits needs no care for its end.
 const GROUP_MIN: usize = 64;
 
-/// Where everything stands in an arena. Never changes once the arena is published.
+/// The layout of an arena. It never changes once the arena is published.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// Address of slice 0.
@@ -53,9 +53,9 @@ pub(super) struct Layout {
 /// Bytes of the entries that a slice has beside the page heap's own, for its user; multiples of 64.
 #[derive(Clone, Copy, Debug)]
 pub struct Sides {
-    /// Of the one that stands close to its neighbours'.
+    /// Of the one that is close to its neighbours'.
     pub near: usize,
-    /// Of the one that stands apart, for what few slices need.
+    /// Of the one that is apart, for data that few slices need.
     pub far: usize,
 }
 
@@ -257,7 +257,7 @@ impl Arena {
         self.end.store(index, Ordering::Relaxed);
     }
 
-    /// Where the tables stand that slices below `index` need, and those that are committed: the end
+    /// Where the tables are that slices below `index` need, and those that are committed: the end
     /// address of the tags, and the address of the last group.
     pub(super) fn tables(&self, index: usize) -> (usize, usize) {
         let layout = self.layout();
@@ -287,8 +287,8 @@ impl Arena {
             return None;
         }
         let page = layout.page_bytes();
-        // The table is bytes, so slices and bytes are one number; generous, for it costs nothing
-        // untouched.
+        // The table is bytes, so slices and bytes are one number; generous, because it costs
+        // nothing untouched.
         let generous = index
             .max(2 * tagged)
             .max(layout.head + SLICE_BYTES)
@@ -352,7 +352,7 @@ impl Arena {
         unsafe { &*((masks + 2 * place) as *const AtomicU16) }
     }
 
-    /// The masks of the slices `from..to`, all in `head..ready`, in pieces as they stand in memory.
+    /// The masks of the slices `from..to`, all in `head..ready`, in pieces as they lie in memory.
     pub(super) fn masks(&self, from: usize, to: usize) -> impl Iterator<Item = &[AtomicU16]> {
         let group_slices = 1 << self.layout().group_shift;
         let mut at = from;
@@ -361,7 +361,7 @@ impl Arena {
             let count = (group_slices - place).min(to - at);
             let first: *const AtomicU16 = self.mask(at);
             at += count;
-            // SAFETY: masks of one group stand side by side, and all are of slices below `ready`.
+            // SAFETY: masks of one group are contiguous, and all are of slices below `ready`.
             Some(unsafe { core::slice::from_raw_parts(first, count) })
         })
     }
@@ -431,7 +431,7 @@ impl Arena {
     }
 }
 
-/// Whether a slice is backed by the kernel's promise.
+/// Whether a slice is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commit {
     /// Readable and writable.
@@ -442,8 +442,8 @@ pub(super) enum Commit {
 
 /// One slice of an arena, found by an address in it.
 ///
-/// Every method may be called for any slice. What it answers about a span is certain only while the
-/// caller holds that span; else it is stale at worst.
+/// Every method may be called for any slice. Its answer about a span is certain only while the
+/// caller holds that span; otherwise it may be stale.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceRef<'h> {
     pub(super) arena: &'h Arena,
@@ -451,7 +451,7 @@ pub struct SliceRef<'h> {
 }
 
 impl SliceRef<'_> {
-    /// The tag that its user gave the span that starts here; 0 for every other slice.
+    /// The tag that a user gave the span that starts here; 0 for every other slice.
     #[inline]
     pub fn tag(&self) -> u8 {
         self.arena.tag(self.index).load(Relaxed)
@@ -481,7 +481,7 @@ impl SliceRef<'_> {
         self.arena.side(self.index)
     }
 
-    /// The entry that stands apart, [`super::Sides::far`] bytes long.
+    /// The entry that is apart, [`super::Sides::far`] bytes long.
     pub fn far_side(&self) -> NonNull<u8> {
         self.arena.far_side(self.index)
     }
@@ -523,7 +523,7 @@ impl SliceRef<'_> {
         self.used().map_or(0, |(record, _)| record.slices.get())
     }
 
-    /// Bytes asked for of the span in use that starts here, else 0.
+    /// Requested bytes of the span in use that starts here, otherwise 0.
     pub fn bytes(&self) -> usize {
         self.used().map_or(0, |(record, _)| record.bytes())
     }

@@ -1,12 +1,12 @@
-//! What is committed when.
+//! Decides what is committed, and when.
 //!
-//! Commits go by units of 2 MiB, larger ones as the heap grows unless every commit is charged; what
-//! the kernel refuses is asked for again in the exact size. A failure leaves bits and tables as
-//! they are.
+//! Commits use units of 2 MiB, and larger ones as the heap grows, unless the kernel charges every
+//! commit. If the kernel refuses, Neap tries again with the exact size. A failure leaves bits and
+//! tables as they are.
 //!
-//! No system call is made under the heap's lock. One thread at a time commits; it holds
-//! [`PageHeap::committing`] meanwhile, and what it works on is no other thread's: a piece of a free
-//! span that was set aside, and everything at and beyond an arena's frontier.
+//! No system call is made under the heap's lock. One thread at a time commits, and it holds
+//! [`PageHeap::committing`] meanwhile. What it works on belongs to no other thread: a piece of a
+//! free span that was set aside, and everything at and beyond an arena's frontier.
 
 use super::arena::{Arena, Commit};
 use super::free_spans::Fit;
@@ -26,7 +26,7 @@ pub(super) type Found<'h, O> = (Locked<'h, O>, Fit<'h>);
 
 /// Why a request has no room yet.
 enum Missed {
-    /// Something was made or given back: it may be tried again.
+    /// Something was made or given back, so the request may be tried again.
     Again,
     /// A limit or the kernel refuses it.
     Refused,
@@ -61,7 +61,7 @@ pub(super) struct CommitRange<'h> {
     pub(super) part: Option<&'h SpanRecord>,
     pub(super) from: usize,
     pub(super) to: usize,
-    /// Up to where as much may be committed as is worth a system call; `None`: as far as there are
+    /// How far a commit that makes a system call anyway may extend; `None`: as far as there are
     /// tables.
     limit: Option<usize>,
     /// How many units of huge pages they are to be; 0: ordinary slices.
@@ -75,9 +75,9 @@ struct Tries {
     units: usize,
     arena: bool,
     decommit_free: bool,
-    /// Look only when no piece is set aside.
+    /// Look only while no piece is set aside.
     settled: bool,
-    /// What was set aside at the last look may have more.
+    /// Pieces that were set aside at the last look may now provide more.
     hidden: bool,
 }
 
@@ -145,8 +145,8 @@ impl<O: Os> PageHeap<O> {
         let made = match lack {
             Lack::Slices(range) => {
                 let (locked, room) = self.commit_range(range);
-                // Room that was made is taken at once: no other thread comes between, and whether
-                // it is found again depends on what else is free.
+                // Takes the new room at once, so that no other thread takes it first, and because a
+                // later search might choose other room.
                 let granted = locked.judge(request.slices, use_) == Admission::Granted;
                 match room {
                     Ok(room) if granted => return Ok((locked, room)),
@@ -159,8 +159,8 @@ impl<O: Os> PageHeap<O> {
         Err(tries.after(lack, made, || self.decommit_free() > 0))
     }
 
-    /// What a request finds. The frame ends before that of [`PageHeap::make`] begins, for stacks
-    /// may be small. The caller holds `committing`.
+    /// What a request finds. Its frame ends before that of [`PageHeap::make`] begins, because
+    /// stacks may be small. The caller holds `committing`.
     #[inline(never)]
     fn look(&self, request: &SpanRequest, use_: Use, tries: &mut Tries) -> Outcome<'_, O> {
         let mut locked = match tries.settled {
@@ -272,7 +272,7 @@ impl<'h> CommitRange<'h> {
 }
 
 impl Tries {
-    /// Takes in what came of an attempt, and says whether anything is left to try.
+    /// Notes the result of an attempt, and returns whether anything is left to try.
     fn after(
         &mut self,
         lack: &Lack<'_>,
@@ -421,7 +421,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// At most `most` units at the frontier of an arena for a request that suits them, if the
-    /// policy has it so.
+    /// policy allows units.
     fn range_of_units(&self, request: &SpanRequest, most: usize) -> Option<CommitRange<'h>> {
         let slabs = self.inner.counts.by_use[Use::Slab as usize - 1].slices * SLICE_BYTES;
         let batch = self.heap.huge_policy().batch(slabs);

@@ -1,7 +1,7 @@
 //! Whole huge pages of free spans: uncommitted, and split.
 //!
 //! Where the kernel charges commit (strict overcommit, or a limit on writable memory), free memory
-//! goes back as commit too: by whole huge pages, so that mappings stay few. A unit of huge pages
+//! is also uncommitted, in whole huge pages, so that mappings stay few. A unit of huge pages
 //! ([`super::huge`]) is split before any page of it is purged.
 
 use super::arena::{Arena, Commit, SliceRef};
@@ -16,7 +16,7 @@ use core::ptr::NonNull;
 /// Most huge pages that one call uncommits (8 MiB).
 const MOST_UNITS: usize = 4;
 
-/// Where a walk over free spans stands.
+/// How far a walk over free spans has come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
     arena: usize,
@@ -44,9 +44,9 @@ impl<O: Os> PageHeap<O> {
         Ok(returned * SLICE_BYTES)
     }
 
-    /// Uncommits the whole huge pages of free spans, but for what the program locked. Returns how
-    /// many bytes of commit went back: none where the kernel charges no commit, for then its
-    /// refusal was not about what is committed.
+    /// Uncommits the whole huge pages of free spans, except those that the program locked. Returns
+    /// how many bytes of commit went back: none where the kernel charges no commit, because then
+    /// its refusal was not about what is committed.
     pub(super) fn decommit_free(&self) -> usize {
         if !self.os.strict_commit() && self.os.data_limit().is_none() {
             return 0;
@@ -65,9 +65,9 @@ impl<O: Os> PageHeap<O> {
         bytes
     }
 
-    /// Makes the unit that a slice is in an ordinary part of the arena, if it is one. Free spans in
-    /// it that were dirty count as old from now on. The lock is not held while the kernel splits
-    /// the huge page; meanwhile the unit's spans come and go.
+    /// If the slice is in a unit, makes the unit an ordinary part of the arena. Free spans in it
+    /// that were dirty count as old from now on. The lock is not held while the kernel splits the
+    /// huge page; meanwhile spans of the unit may be taken and freed.
     pub(super) fn split_unit(&self, place: SliceRef<'_>) {
         if !place.record().is_huge() {
             return;
@@ -122,7 +122,7 @@ impl<'h, O: Os> Locked<'h, O> {
         Some(self.set_aside(span, from, to - from))
     }
 
-    /// Makes the units ordinary that no slab came to yet.
+    /// Makes the units ordinary that no slab has used yet.
     fn split_untouched_units(&mut self) {
         for arena in self.heap.arenas() {
             let mut index = arena.layout().head;

@@ -1,4 +1,4 @@
-//! The figures of the page heap: running counts, their values at one moment, and the mirror that
+//! The figures of the page heap: running counts, their values at one moment, and the copy that
 //! other processes read.
 
 use super::arena::Arena;
@@ -35,7 +35,7 @@ pub struct Calls {
 
 /// The figures of the page heap at one moment, in bytes unless said otherwise.
 ///
-/// `in_use + free = ` all spans; `committed` holds the metadata too.
+/// `in_use + free = ` all spans; `committed` includes the metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Number of arenas.
@@ -48,7 +48,7 @@ pub struct Totals {
     pub metadata: usize,
     /// Spans in use.
     pub in_use: usize,
-    /// Most bytes that spans in use ever had at once.
+    /// The most bytes that spans in use had at any time.
     pub peak: usize,
     /// Free spans.
     pub free: usize,
@@ -64,9 +64,9 @@ pub struct Totals {
     pub regretted_bytes: usize,
     /// Purges that the kernel refused.
     pub refused_purges: usize,
-    /// What the kernel was asked.
+    /// The calls to the kernel.
     pub calls: Calls,
-    /// What zeroed blocks cost.
+    /// The cost of zeroed blocks.
     pub zeroing: ZeroingTotals,
 }
 
@@ -166,7 +166,7 @@ impl Counts {
     }
 }
 
-/// Where the running figures are copied to, for other processes to see: one word each.
+/// Where the running figures are copied for other processes to read, one word each.
 #[derive(Clone, Copy, Debug)]
 pub struct Mirror {
     /// A sequence number, odd while the rest is being written; spans and slices by use; bytes of
@@ -177,7 +177,7 @@ pub struct Mirror {
     pub arenas: &'static [AtomicU64],
 }
 
-/// The mirror is out by less than this part of the slices in use ...
+/// The mirror is off by less than this part of the slices in use ...
 pub(super) const MIRROR_PART: usize = 64;
 /// ... and where fewer than these are in use, by less than this part of these.
 pub(super) const MIRROR_SLICES: usize = 1024;
@@ -219,7 +219,7 @@ impl Counts {
     }
 }
 
-/// What making spans zero has cost and spared, in bytes unless said otherwise.
+/// What making spans zero has cost and saved, in bytes unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroingTotals {
     /// Written with zeros.
@@ -230,7 +230,7 @@ pub struct ZeroingTotals {
     pub purged: usize,
     /// How often the kernel was asked which pages are populated.
     pub asked: usize,
-    /// How often it could not be asked, or did not tell all.
+    /// How often it could not be asked, or gave an incomplete answer.
     pub unknown: usize,
 }
 

@@ -16,8 +16,8 @@ use core::ptr::{self, NonNull};
 /// Committed room for a request: a free span, and the slice in it where the request begins.
 pub(super) type Fit<'h> = (&'h SpanRecord, usize);
 
-/// How many free spans that may be too short for an alignment are tried before one that is surely
-/// long enough.
+/// How many free spans that may be too short for an alignment are tried before one that is
+/// certainly long enough.
 const ALIGNED_TRIES: usize = 8;
 
 impl<'h, O: Os> Locked<'h, O> {
@@ -122,7 +122,7 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     /// Cuts the slices `at..at + slices` out of a free span; what is left before and after them
-    /// stays free and as old as it was. Returns the record of what was cut out, complete but for a
+    /// stays free and keeps its age. Returns the record of what was cut out, complete but for a
     /// state.
     pub(super) fn carve(
         &mut self,
@@ -225,7 +225,7 @@ impl<'h, O: Os> Locked<'h, O> {
     /// Makes slices that are in no span a free span, merged with its free neighbours.
     ///
     /// The result is as old as its part with the most dirty pages: small spans that come and go
-    /// beside a large one must not keep it young. Returns it.
+    /// next to a large one must not keep it young. Returns it.
     pub(super) fn add_free(&mut self, span: &'h SpanRecord, age: Age) -> &'h SpanRecord {
         let arena = self.arena(span.arena());
         if span.dirty.get() > 0 {
@@ -271,8 +271,8 @@ impl<'h, O: Os> Locked<'h, O> {
         merged
     }
 
-    /// Puts a merged span into the queue in the place of its heir, if it has one, and its parts out
-    /// of it.
+    /// Takes the parts of a merged span out of the queue, and puts the merged span in the place of
+    /// the part whose age it has, if there is one.
     fn inherit(
         &mut self,
         neighbours: [Option<&'h SpanRecord>; 2],

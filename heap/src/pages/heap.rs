@@ -28,7 +28,7 @@ const DEFAULT_DECAY_MS: u64 = 1000;
 /// slices.
 const NO_BASE: usize = 1 << (usize::BITS - 1);
 
-/// Memory by the slice: everything Neap gives out is a span of a page heap.
+/// Memory in slices: everything that Neap gives out comes from spans of a page heap.
 ///
 /// The heap must not move once it has given out a span.
 #[derive(Debug)]
@@ -37,18 +37,18 @@ pub struct PageHeap<O: Os> {
     /// Address of the first arena. Set once.
     pub primary_base: AtomicUsize,
     /// How many slices of the first arena have a tag that may be read, at `primary_base` plus the
-    /// slice's number; grows. While it is 0, whichever of the two is seen first, no address passes
+    /// slice's number; grows. While it is 0, no address passes, in whatever order the two are seen,
     /// the test `(address - primary_base) / SLICE_BYTES < primary_slices`.
     pub primary_slices: AtomicUsize,
     arenas_in_use: AtomicUsize,
-    /// How many of the first arenas grow no more, though they have room. Written by the holder of
-    /// `committing`.
+    /// How many of the first arenas no longer grow, although they have room. Written by the holder
+    /// of `committing`.
     pub(super) closed: AtomicUsize,
     pub(super) decay_ms: AtomicU64,
     /// A [`super::Driver`].
     pub(super) driver: AtomicU8,
     pub(super) limits: Limits,
-    /// Bytes of pages of spans in use that are known to be away.
+    /// Bytes of pages of spans in use that are known not to be resident.
     pub(super) absent: AtomicIsize,
     /// A [`Policy`].
     pub(super) huge: AtomicU8,
@@ -58,7 +58,7 @@ pub struct PageHeap<O: Os> {
     /// Held while a piece of a free span is on its way to the kernel, so that a fork finds none.
     /// Taken before `lock`.
     pub(super) purging: FutexLock,
-    /// What large reused blocks were found to be.
+    /// What `calloc` found large reused blocks to be.
     pub(super) predictor: Predictor,
     pub(super) zeroing: Zeroing,
     pub(super) calls: CallCounts,
@@ -66,7 +66,7 @@ pub struct PageHeap<O: Os> {
     pub(super) moved_spans: AtomicUsize,
     /// Whether nothing is to be committed ahead.
     thrifty: AtomicBool,
-    /// Whether writable memory has no room for a slab of each class.
+    /// Whether writable memory is too scarce for a slab of each class.
     scant: AtomicBool,
     pub(super) os: O,
     pub(super) sides: Sides,
@@ -74,7 +74,7 @@ pub struct PageHeap<O: Os> {
     lock: FutexLock,
     /// guarded by: lock
     inner: UnsafeCell<Inner>,
-    /// A small process uses the first only, which stands beside the fields above.
+    /// A small process uses only the first, which is next to the fields above.
     arenas: [Arena; MAX_ARENAS],
     /// Where units of huge pages were split. guarded by: lock
     split_units: UnsafeCell<SplitUnits>,
@@ -91,11 +91,11 @@ pub(super) struct Inner {
     pub(super) refused: Queue,
     /// How many pieces of free spans are set aside.
     pub(super) aside: usize,
-    /// What purging passed just now.
+    /// The span that purging passed last.
     pub(super) swept: Swept,
     pub(super) counts: Counts,
     pub(super) regrets: Regrets,
-    /// Where others see them.
+    /// Where other processes see them.
     pub(super) mirror: Option<Mirror>,
     /// Slices in use when they were last copied there.
     pub(super) mirrored_slices: usize,
@@ -114,7 +114,7 @@ pub(super) struct Locked<'h, O: Os> {
     // Dropped before the guard, which may wake a sleeper.
     _section: Section,
     _guard: FutexGuard<'h>,
-    // After the heap's: giving it up may wake a sleeper by a system call.
+    // Dropped after the heap's, because giving it up may wake a sleeper by a system call.
     _before: Option<FutexGuard<'h>>,
 }
 
@@ -145,9 +145,9 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Copies the figures to the mirror, if there is one and they are no longer about the same:
-    /// writing them costs some ns, and a thread that allocates and frees one large block again and
-    /// again should not pay them each time.
+    /// Copies the figures to the mirror, if there is one and they have changed enough. Writing them
+    /// costs a few ns, which a thread that allocates and frees one large block again and again
+    /// should not pay each time.
     #[inline]
     pub(super) fn update_mirror(&mut self) {
         let used = self.inner.counts.used_slices;
@@ -181,7 +181,7 @@ impl<'h, O: Os> Locked<'h, O> {
         }
     }
 
-    /// Whether `slices` more slices in use keep the hard limit.
+    /// Whether `slices` more slices in use stay within the hard limit.
     pub(super) fn judge(&self, slices: usize, use_: Use) -> Admission {
         self.heap.limits.judge(slices, use_, || self.footprint())
     }
@@ -332,7 +332,7 @@ impl<O: Os> PageHeap<O> {
     }
 
     /// Whether a refused request for `bytes` could be served if every slab and every stack were
-    /// empty and all that is free stood together. If not, gathering free memory is vain.
+    /// empty and all free memory were contiguous. If not, gathering free memory is useless.
     pub fn may_gain(&self, bytes: usize) -> bool {
         let locked = self.locked();
         let counts = &locked.inner.counts;
@@ -353,7 +353,7 @@ impl<O: Os> PageHeap<O> {
         self.locked().totals()
     }
 
-    /// From now on the figures are copied there whenever they are out by a sixty-fourth of the
+    /// From now on the figures are copied there whenever they are off by a sixty-fourth of the
     /// spans in use, or by a MiB in a small heap, and after a purge. `None`: no more.
     pub fn set_mirror(&self, mirror: Option<Mirror>) {
         let mut locked = self.locked();
@@ -366,7 +366,7 @@ impl<O: Os> PageHeap<O> {
         self.huge.store(policy as u8, Relaxed);
     }
 
-    /// Tells the kernel what the policy says of a new mapping as a whole: nothing by default.
+    /// Gives the kernel the policy's advice for a whole new mapping; by default there is none.
     ///
     /// # Safety
     /// - The range is of one reservation, and no thread uses it.
@@ -415,7 +415,7 @@ impl<O: Os> PageHeap<O> {
         self.scant.store(true, Ordering::Relaxed);
     }
 
-    /// Whether writable memory is so limited that it has no room for a slab of each class.
+    /// Whether writable memory is so limited that there is no room for a slab of each class.
     pub fn is_scant(&self) -> bool {
         self.scant.load(Ordering::Relaxed)
     }
@@ -462,14 +462,14 @@ impl<O: Os> PageHeap<O> {
         &self.arenas[..self.arenas_in_use.load(Ordering::Acquire)]
     }
 
-    /// The next arena to open; `None` when there are as many as can be. The caller holds
+    /// The next arena to open; `None` if there are as many as possible. The caller holds
     /// `committing`.
     pub(super) fn unopened(&self) -> Option<(usize, &Arena)> {
         let id = self.arenas_in_use.load(Ordering::Relaxed);
         Some((id, self.arenas.get(id)?))
     }
 
-    /// Shows a newly opened arena to all threads. The caller holds `committing`.
+    /// Publishes a newly opened arena to all threads. The caller holds `committing`.
     pub(super) fn publish(&self, id: usize) {
         self.arenas_in_use.store(id + 1, Ordering::Release);
         if id == 0 {

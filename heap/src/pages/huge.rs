@@ -1,20 +1,20 @@
-//! Huge pages, where a process fills them.
+//! Huge pages, used where a process fills them.
 //!
 //! The kernel makes a huge page resident in a sixth of the time of its 512 pages, and all of them
 //! at once. So Neap asks for them in *units* only: whole huge pages at the frontier that slabs are
-//! carved from once the process has many slabs. These are filled from the lowest address on, so at
-//! most the last one is part empty. Slices of a unit are marked one by one. The free ones that were
-//! never touched go to slabs only, and merge with nothing beyond the unit. Before any page of a
+//! carved from once the process has many slabs. Slabs fill these from the lowest address on, so at
+//! most the last one is partly empty. Slices of a unit are marked one by one. Free slices that were
+//! never touched go only to slabs, and merge with nothing beyond the unit. Before any page of a
 //! unit is purged, Neap splits the unit and makes it an ordinary part of the arena for good.
-//! Otherwise the kernel would keep what is left of the huge page as a whole, and put back together
-//! what it was asked to take apart.
+//! Otherwise the kernel would keep the rest of the huge page as a whole, or reassemble the huge
+//! page that Neap asked it to split.
 //!
-//! Advice parts mappings, whose number is limited. So units are opened in batches that grow with
+//! Advice splits mappings, whose number is limited. So units are opened in batches that grow with
 //! the slabs. Where units were split, Neap tells the kernel to use no huge pages. Each such range
-//! among units that go on is a mapping of its own, and parts its neighbours. So beyond
-//! [`MOST_RANGES`] a unit that is split is joined to the nearest range, with what lies between. The
-//! units there keep the huge pages that they have until they are split themselves; what is faulted
-//! in there later comes as ordinary pages.
+//! among intact units is a mapping of its own, and separates its neighbours. So beyond
+//! [`MOST_RANGES`] Neap joins a split unit to the nearest range, with everything in between. The
+//! units in between keep their huge pages until they are split themselves. Pages that are faulted
+//! in there later are ordinary ones.
 
 use super::arena::{Arena, MAX_ARENAS};
 use super::span::State;
@@ -22,8 +22,8 @@ use crate::base::units::{HUGE_BYTES, HUGE_SLICES};
 use crate::os::Huge;
 use core::ops::Range;
 
-/// From this size of all slabs on, new slabs come from units: the last unit, part empty, is at most
-/// a thirtieth of them.
+/// From this size of all slabs on, new slabs come from units, so that the last, partly empty unit
+/// is at most a thirtieth of them.
 const LEAST_SLAB_BYTES: usize = 64 << 20;
 
 /// A batch of units is this part of all slabs ...
@@ -60,7 +60,7 @@ pub enum Policy {
     Always = 2,
 }
 
-/// Most ranges, but that every arena may have one.
+/// The most ranges, except that every arena may have one.
 const MOST_RANGES: usize = 48;
 const ROOM: usize = MOST_RANGES + MAX_ARENAS;
 
@@ -79,8 +79,8 @@ impl SplitUnits {
         }
     }
 
-    /// Takes in a unit of an arena. Returns what the kernel is to be told of; `None` if it was
-    /// told.
+    /// Adds a unit of an arena. Returns the range about which to advise the kernel; `None` if it
+    /// already has this advice.
     pub(super) fn include(
         &mut self,
         unit: Range<usize>,
@@ -101,7 +101,8 @@ impl SplitUnits {
         &self.ranges[..self.count]
     }
 
-    /// The unit, and what lies between it and the nearest range if there are too many to add one.
+    /// The unit, together with what lies between it and the nearest range if there are already too
+    /// many ranges.
     fn reach(&self, next: usize, unit: Range<usize>, arena: &Range<usize>) -> Range<usize> {
         let before = next.checked_sub(1).map(|before| self.ranges[before].1);
         let before = before.filter(|&end| end > arena.start);
@@ -141,7 +142,7 @@ impl SplitUnits {
 }
 
 impl Policy {
-    /// How many units to open at once for another slab, of which there are `slabs` bytes; 0: none.
+    /// How many units to open at once for another slab, given `slabs` bytes of slabs; 0: none.
     pub(super) fn batch(self, slabs: usize) -> usize {
         let wanted = match self {
             Self::Auto => slabs >= LEAST_SLAB_BYTES,
@@ -163,7 +164,8 @@ mod tests {
 
     const ARENA: Range<usize> = 0..1 << 20;
 
-    /// Takes in units of length 1, and looks that what was told covers them and is what is noted.
+    /// Adds units of length 1, and checks that the advice given covers them and equals what is
+    /// noted.
     fn include_all(split: &mut SplitUnits, units: impl Iterator<Item = usize>) -> BTreeSet<usize> {
         let mut told = BTreeSet::new();
         for unit in units {

@@ -1,11 +1,11 @@
 //! Bounds on what the heap holds: of dirty free pages, and of everything.
 //!
-//! What may be resident counts: spans in use and the dirty pages of free ones, those included that
-//! are being purged. Pages that slabs keep away do not count. A coroutine stack counts as
-//! [`STACK_BYTES`], for most of it is never touched. Tables of the heap's own do not count.
+//! Memory that may be resident counts: spans in use, and the dirty pages of free spans, including
+//! those that are being purged. Pages that slabs withhold do not count. A coroutine stack counts as
+//! [`STACK_BYTES`], because most of it is never touched. The heap's own tables do not count.
 //!
-//! Near the soft limit free pages are given back before their time, down to all of them. A request
-//! that would pass the hard limit with every free page given back is refused.
+//! Near the soft limit, free pages are given back before their time, if necessary all of them. A
+//! request that would exceed the hard limit even with every free page given back is refused.
 
 use super::figures::Counts;
 use super::span::Use;
@@ -17,7 +17,7 @@ use crate::base::units::SLICE_BYTES;
 /// page or two.
 pub const STACK_BYTES: usize = 8 << 10;
 
-/// From this part of a limit on it is near.
+/// From this part of a limit on, the limit is near.
 pub const NEAR_PART: usize = 8;
 
 /// The bounds, in bytes; `usize::MAX` means none.
@@ -25,9 +25,9 @@ pub const NEAR_PART: usize = 8;
 pub struct Limits {
     hard: AtomicUsize,
     soft: AtomicUsize,
-    /// What the group of processes leaves us; it changes.
+    /// What the control group leaves this process; it changes.
     group: AtomicUsize,
-    /// From where on that is near.
+    /// From how many bytes on that limit is near.
     group_near: AtomicUsize,
     dirty: AtomicUsize,
     /// Bytes of free pages that stay resident at any age.
@@ -39,7 +39,7 @@ pub struct Limits {
 pub(super) enum Admission {
     /// It may.
     Granted,
-    /// It may once at most this number of bytes of free pages are dirty.
+    /// It may, once at most this number of bytes of free pages are dirty.
     AfterPurge(usize),
     /// It may not.
     Refused,
@@ -67,8 +67,8 @@ impl Limits {
         self.soft.store(bytes, Relaxed);
     }
 
-    /// Sets what the process's control group leaves the heap, in bytes: a soft limit beside the
-    /// other; and from how many bytes on the heap is near it.
+    /// Sets what the process's control group leaves the heap, in bytes: a second soft limit; and
+    /// from how many bytes on the heap is near it.
     pub fn set_group(&self, bytes: usize, near: usize) {
         self.group.store(bytes, Relaxed);
         self.group_near.store(near, Relaxed);
@@ -80,7 +80,7 @@ impl Limits {
     }
 
     /// Sets how many bytes of free pages stay resident at any age; `usize::MAX`: all. The other
-    /// bounds, and a request to purge, take them all the same.
+    /// bounds, and a request to purge, still take them.
     pub fn set_kept(&self, bytes: usize) {
         self.kept.store(bytes, Relaxed);
     }
@@ -135,7 +135,7 @@ impl Footprint {
         self.used + self.dirty
     }
 
-    /// What counts tell, with `absent` bytes of spans in use not resident.
+    /// The bytes held according to the counts, with `absent` bytes of spans in use not resident.
     pub(super) fn of(counts: &Counts, absent: usize, page_bytes: usize) -> Self {
         let stacks = counts.by_use[Use::Stack as usize - 1];
         let other = counts.used_slices - stacks.slices;

@@ -1,14 +1,14 @@
-//! The page heap: spans of 64 KiB slices, and what is known of each of their pages. It knows
-//! neither size classes nor threads.
+//! The page heap: spans of 64 KiB slices, and the state of each of their pages. It knows neither
+//! size classes nor threads.
 //!
 //! Each file names only files above it in this table:
 //!
-//! | file | what stands there |
+//! | file | contents |
 //! |---|---|
-//! | `span` | the record of a slice, and what a request for slices says |
+//! | `span` | the record of a slice, and the terms of a request for slices |
 //! | `arena` | one reserved address range: its tables, and a slice found by its address |
 //! | `zero_state` | which pages may be dirty: a mask for each slice, or one word for a whole span |
-//! | `figures`, `limits` | counts, and bounds judged from them |
+//! | `figures`, `limits` | counts, and the bounds on them |
 //! | `regret` | what was purged lately and wanted again |
 //! | `huge`, `predictor` | where huge pages are; what `calloc` expects of a reused block |
 //! | `heap` | the page heap itself: its parts, its locks, slices by address |
@@ -18,11 +18,11 @@
 //! | `purge` | which dirty pages go back to the kernel, and in what pieces |
 //! | `commit` | room for a request that finds none ready |
 //! | `spans` | allocate, free, grow and shrink a span |
-//! | `query`, `calloc` | free by the kernel's page map; make a span zero |
+//! | `query`, `calloc` | free a span according to the kernel's page map; make a span zero |
 //!
-//! A freed span takes this way: `spans` (free), `zero_state` (what was written), `free_spans`
-//! (merge, enqueue by age), later `purge`. `docs/purge.md` follows it further, `docs/zero.md` has
-//! the measurements behind `calloc`. The invariants are code in `testing/pages/check.rs`.
+//! A freed span goes through `spans` (free), `zero_state` (what was written), `free_spans` (merge,
+//! enqueue by age), and later `purge`. `docs/purge.md` follows it further, `docs/zero.md` has the
+//! measurements behind `calloc`. The invariants are code in `testing/pages/check.rs`.
 
 mod arena;
 mod calloc;

@@ -15,7 +15,7 @@ use super::span::{SpanRecord, ZeroState};
 use super::zero_state::{DirtyRun, Swept};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::base::units::SLICE_BYTES;
-use crate::os::{Os, OutOfMemory, Populated, Purged};
+use crate::os::{Os, OutOfMemory, Populated, Purged, shared};
 use core::ptr::NonNull;
 
 /// Most bytes of one piece: 2,048 pages of 4 KiB, for which the kernel needs 0.1 to 0.4 ms. Where
@@ -32,6 +32,9 @@ const MOST_SPARSE: usize = 512 << 20;
 
 /// Most pieces that a caller purges on its way when a bound is passed.
 const MOST_ON_THE_WAY: usize = 8;
+
+/// Free pages may pass their bound by this many bytes while another thread purges.
+const FAR_BYTES: usize = 1 << 20;
 
 /// Which spans a piece of work is about; always the oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,18 +209,34 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// What a caller does on its way, when it has given up the lock. It does nothing while another
-    /// thread purges.
+    /// What a caller does on its way, when it has given up the lock. While another thread purges it
+    /// does nothing, unless a bound is far passed: that thread may have lost its processor, and
+    /// free pages would pile up behind it.
     pub(super) fn purge_on_the_way(&self, due: Due) {
         let pieces = match due {
             Due::Nothing => return,
             Due::Until(_) => 1,
             Due::Above(_) | Due::Over(_) | Due::All | Due::Locked => MOST_ON_THE_WAY,
         };
-        if let Some(_alone) = self.purging.try_lock() {
+        let alone = self.purging.try_lock().or_else(|| {
+            // Below a handler of signals the holder may be the caller. In a child that no handler
+            // of ours heard of it stayed in the parent.
+            let comes_back = !self.purging.is_mine() && shared::is_mine();
+            (comes_back && self.is_far_above(due)).then(|| self.purging.lock())
+        });
+        if let Some(_alone) = alone {
             let mut reach = MOST_SPARSE;
             let _ = (0..pieces).find(|_| self.purge_piece(&|_| due, &mut reach).is_none());
         }
+    }
+
+    /// Whether free pages pass a bound by more than [`FAR_BYTES`], those on their way among them.
+    fn is_far_above(&self, due: Due) -> bool {
+        let Due::Above(most) = due else {
+            return false;
+        };
+        let far = most.saturating_add(FAR_BYTES / self.os.page_bytes());
+        self.locked().inner.counts.free_dirty_pages > far
     }
 
     /// Purges one piece of at most `reach` bytes; `None` when nothing is due. The caller holds

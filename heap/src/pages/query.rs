@@ -1,6 +1,6 @@
-//! Freeing spans of which little was touched, at places not known. The kernel tells which pages are
-//! populated, and only these are dirty from then on. Neighbours are queried at once, for a query
-//! costs ten times what a further span in it does.
+//! Frees spans of which little was touched, in unknown places. The kernel says which pages are
+//! populated, and only these are dirty from then on. One query covers neighbouring spans, because a
+//! query costs ten times as much as one more span in it.
 
 use super::arena::{Arena, SliceRef};
 use super::heap::PageHeap;
@@ -20,9 +20,9 @@ struct SpanRun<'h> {
 }
 
 impl<O: Os> PageHeap<O> {
-    /// Takes neighbouring whole spans back, `bytes` bytes of them. As [`PageHeap::free`], but what
-    /// is dirty is asked of the kernel; what it does not tell about is dirty. `age` says for how
-    /// long they were not used.
+    /// Takes neighbouring whole spans back, `bytes` bytes of them. Like [`PageHeap::free`], but the
+    /// kernel says which pages are dirty; pages that it does not report on count as dirty. `age`
+    /// says for how long they were not used.
     ///
     /// # Safety
     /// - At `base` a span in use begins, `bytes` bytes later one ends, those between are in use,
@@ -47,8 +47,8 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Sets the zero state of spans in use to what is populated. Without the lock: the zero state
-    /// of a span in use is its user's, and asking takes long.
+    /// Sets the zero state of spans in use to what is populated. Without the lock, because the zero
+    /// state of a span in use belongs to its user, and the query takes long.
     ///
     /// # Safety
     /// - No thread uses the spans any more.

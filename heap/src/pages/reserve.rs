@@ -1,4 +1,4 @@
-//! Address space: arenas opened, their tables committed, and what was never used of them given up.
+//! Address space: opens arenas, commits their tables, and gives up what was never used of them.
 //!
 //! The caller holds [`PageHeap::committing`], and not the heap's lock.
 
@@ -11,24 +11,23 @@ use crate::os::{Os, OutOfMemory};
 use core::ops::Range;
 use core::ptr::NonNull;
 
-/// Slices of the arenas we would like best (1 TiB), and of the smallest worth a system call (1
-/// MiB).
+/// Slices of the preferred arena (1 TiB), and of the smallest that is worth a system call (1 MiB).
 const MOST_SLICES: usize = (1 << 40) / SLICE_BYTES;
 const LEAST_SLICES: usize = (1 << 20) / SLICE_BYTES;
 /// An arena takes at most this part of a limited address space, unless one request needs more.
 const LIMIT_PART: usize = 8;
 /// Under a limit below this (64 MiB), on the address space or on writable memory, arenas are small,
-/// for so are their tables, and nothing is committed ahead.
+/// so that their tables are small, and nothing is committed ahead.
 const AMPLE_SLICES: usize = (64 << 20) / SLICE_BYTES;
 /// Under a limit on writable memory below this (4 MiB), there are no thread caches, and a request
 /// may get a block of a larger class.
 const SCANT_SLICES: usize = (4 << 20) / SLICE_BYTES;
-/// Slices of the first arena where address space has its price (256 MiB); a further one has as many
-/// as all before it.
+/// Slices of the first arena where reserving address space is expensive (256 MiB); a further one
+/// has as many as all before it.
 const DEAR_SLICES: usize = (256 << 20) / SLICE_BYTES;
-/// Slices of the first arena at the end of the program's heap (4 MiB).
+/// Slices of the first arena at the program break (4 MiB).
 const BREAK_SLICES: usize = (4 << 20) / SLICE_BYTES;
-/// How often a lock is tried whose holder the caller may have interrupted.
+/// How often to try a lock whose holder the caller may have interrupted.
 const LOCK_TRIES: usize = 1000;
 /// Fewest slices to commit with an arena's first tables.
 const FIRST_SLICES: usize = HUGE_SLICES / 2;
@@ -72,10 +71,10 @@ impl<O: Os> PageHeap<O> {
 
     /// Makes arenas that are too long for a limit of `limit` bytes of address space fit it.
     ///
-    /// The limit of a program that adds a little to the size of its address space counts the
-    /// reserve as used. These arenas keep what they reserved and grow no more, and the kernel
-    /// bounds what is opened beside them. For any other limit, they give back what is reserved and
-    /// not used.
+    /// A program that sets the limit a little above the size of its address space counts the
+    /// reserve as used. Under such a limit the arenas keep what they reserved and stop growing, and
+    /// the kernel bounds what is opened in addition. Under any other limit, they give back what is
+    /// reserved and not used.
     pub(super) fn fit_address_limit(&self, limit: usize) {
         let kept = kept_slices(limit);
         let is_long = |arena: &Arena| arena.end() > arena.layout().head + kept;
@@ -99,7 +98,7 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Whether a limit leaves the process room, but little beside what is mapped.
+    /// Whether a limit leaves the process room, but little compared with what is mapped.
     fn leaves_little(&self, limit: usize) -> bool {
         let reserved = || self.arenas().iter().map(Arena::end).sum::<usize>() * SLICE_BYTES;
         let mapped = self.os.mapped_bytes().unwrap_or_else(reserved);
@@ -107,7 +106,7 @@ impl<O: Os> PageHeap<O> {
         room.is_some_and(|room| room < limit / LIMIT_PART)
     }
 
-    /// Bytes reserved by arenas that grow no more.
+    /// Bytes reserved by arenas that no longer grow.
     fn closed_bytes(&self) -> usize {
         let closed = &self.arenas()[..self.closed.load(Relaxed)];
         let rest = closed.iter().map(|arena| arena.end() - arena.frontier());
@@ -130,7 +129,7 @@ impl<O: Os> PageHeap<O> {
         let slices = layout.address(end)..layout.address(old);
         let ranges = match old == layout.slices {
             true => [slices, tags..groups, 0..0],
-            // What lies between went back before, and may be another's by now.
+            // What lies between was given back earlier, and may have another owner by now.
             false => [slices, tags..old_tags, old_groups..groups],
         };
         let committed = arena.set_commit(end, arena.ready().max(end), Commit::No);
@@ -139,7 +138,7 @@ impl<O: Os> PageHeap<O> {
         let released = ranges.iter().map(Range::len).sum::<usize>() / SLICE_BYTES;
         counts.reserved_slices = counts.reserved_slices.saturating_sub(released);
         arena.set_end(end);
-        // What lies beyond may be another arena's soon.
+        // What lies beyond may soon belong to another arena.
         self.publish_tags();
         locked.write_mirror();
         Some(ranges)
@@ -156,7 +155,7 @@ impl<O: Os> PageHeap<O> {
     /// Opens a new arena in which the request fits. An error when there is no address space, or
     /// when the kernel refused to commit its tables.
     pub(super) fn open_arena(&self, request: &SpanRequest) -> Result<(), Refusal> {
-        // Asked once, and not first under the lock, for the answer stands in a file.
+        // Asked once, and not first under the lock, because the answer is in a file.
         let _ = self.os.strict_commit();
         let (id, arena) = self.unopened().ok_or(Refusal::Space)?;
         let layout = self.reserve(request).ok_or(Refusal::Space)?;
@@ -175,18 +174,18 @@ impl<O: Os> PageHeap<O> {
         Ok(())
     }
 
-    /// Gives up what is reserved and was never used, for it counts where the bytes that the process
-    /// may lock are limited. Later requests open arenas of what size the kernel then grants.
-    /// Nothing happens where half of all arenas are open: a program may ask again and again, in
-    /// vain.
+    /// Gives up what is reserved and was never used, because it counts where the bytes that the
+    /// process may lock are limited. Later requests open arenas of what size the kernel then
+    /// grants. Does nothing if half of all arenas are open, because a program may call this again
+    /// and again without success.
     pub fn unreserve(&self) {
         if self.arenas().len() < MAX_ARENAS / 2 {
             self.fit_address_limit(0);
         }
     }
 
-    /// Reserves an arena: of the size we like best, else smaller and smaller, down to what the
-    /// request needs.
+    /// Reserves an arena of the preferred size, or else ever smaller ones, down to what the request
+    /// needs.
     fn reserve(&self, request: &SpanRequest) -> Option<Layout> {
         let page = self.os.page_bytes().min(SLICE_BYTES);
         let usable = request.slices.checked_add(request.align - 1)?;
@@ -205,7 +204,7 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// Slices of the arena we would like best.
+    /// Slices of the preferred arena.
     fn liked_slices(&self) -> usize {
         let limit = self.os.address_limit();
         let kept = limit.map_or(MOST_SLICES, |limit| {
@@ -233,7 +232,7 @@ impl<O: Os> PageHeap<O> {
         self.locked().inner.counts.reserved_slices
     }
 
-    /// An arena where no mapping can be added, for the process has as many as it may.
+    /// An arena where no mapping can be added, because the process has as many as it may.
     fn reserve_at_break(&self, least: usize) -> Option<Layout> {
         let page = self.os.page_bytes().min(SLICE_BYTES);
         let doubled = self.reserved_slices().min(DEAR_SLICES);

@@ -1,9 +1,8 @@
-//! One record a slice, and the queues that order free spans by age.
+//! One record for each slice, and the queues that order free spans by age.
 //!
-//! A span's facts stand in the record of its first slice; the record of its last slice says how far
-//! back the first is. The records between are blank. All fields are words of their own, so that an
-//! address from nowhere may be looked at without the lock: the answer is then stale, never
-//! undefined.
+//! The record of a span's first slice describes the span. The record of its last slice says how far
+//! back the first is. The records in between are blank. All fields are words of their own, so that
+//! any address may be looked up without the lock: the answer may be stale, but is never undefined.
 
 use crate::base::sync::plain::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
@@ -24,7 +23,7 @@ pub(super) struct SpanRequest {
     pub(super) align: usize,
     /// Where they may come from.
     pub(super) source: SpanSource,
-    /// How much of them the user is going to touch.
+    /// How much of them the user will touch.
     pub(super) fill: Fill,
     /// The only arena and slice where they may begin; `None`: anywhere.
     pub(super) at: Option<(usize, usize)>,
@@ -50,14 +49,14 @@ impl SpanRequest {
         self.slices > Self::MOST_SLICES
     }
 
-    /// Whether the caller has another way if no room is ready: it asks for resident pages only, or
-    /// for a certain place, beside a span that can move.
+    /// Whether the caller has an alternative if no room is ready: it requests only resident pages,
+    /// or a certain place next to a span that can move.
     pub(super) fn is_optional(&self) -> bool {
         self.source == SpanSource::Resident || self.at.is_some()
     }
 }
 
-/// How much of a span its user is going to touch.
+/// How much of a span its user will touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fill {
     /// Most of it, sooner or later, so that huge pages suit it: a slab.
@@ -71,11 +70,12 @@ pub(super) enum Fill {
 pub enum SpanSource {
     /// Wherever there is room, free spans with dirty pages first.
     Any,
-    /// Free spans with dirty pages only: what is resident is used again, and nothing is faulted in.
+    /// Only free spans with dirty pages, so that resident memory is reused and nothing is faulted
+    /// in.
     Resident,
 }
 
-/// For how long a span that becomes free was not used.
+/// How long a span that becomes free has been unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
     /// It was in use until now.
@@ -117,7 +117,7 @@ const BLANK: u8 = 0;
 const FREE: u8 = u8::MAX;
 const ASIDE: u8 = u8::MAX - 1;
 
-/// Which queue a free span stands in.
+/// The queue that a free span is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Queued {
@@ -129,7 +129,7 @@ pub(super) enum Queued {
     Refused = 2,
 }
 
-/// Where the zero state of a span stands.
+/// Where the zero state of a span is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ZeroState {
     /// In its slices' masks.
@@ -277,7 +277,7 @@ impl SpanRecord {
         self.huge.store(u8::from(huge), Relaxed);
     }
 
-    /// Where the span's zero state stands.
+    /// Where the span's zero state is kept.
     pub(super) fn zero_state(&self) -> ZeroState {
         if self.all_dirty.load(Relaxed) == 0 {
             ZeroState::PerPage
@@ -304,7 +304,7 @@ impl SpanRecord {
         usize::from(self.arena.load(Relaxed))
     }
 
-    /// Says which slice this record belongs to.
+    /// Sets which slice this record belongs to.
     pub(super) fn place(&self, arena: u8, index: usize) {
         self.arena.store(arena, Relaxed);
         self.index.set(index);
@@ -453,7 +453,7 @@ impl Queue {
     }
 }
 
-/// Whether two free neighbours may become one: they are of a kind, and not of two units.
+/// Whether two free neighbours may merge: they are of the same kind, and not in two units.
 pub(super) fn may_merge(before: &SpanRecord, after: &SpanRecord) -> bool {
     match (before.is_huge(), after.is_huge()) {
         (false, false) => true,

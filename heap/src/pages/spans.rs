@@ -1,11 +1,11 @@
-//! Spans allocated, freed, made longer and shorter; pages moved from span to span.
+//! Allocates, frees, grows and shrinks spans, and moves pages from span to span.
 //!
 //! Pages that the kernel moved keep the offset of the place they come from, so their mapping cannot
 //! merge with its neighbours: each move takes up to two more of `vm.max_map_count`. So spans that
 //! pages were moved into are marked and counted, at most [`MOST_MOVED`] at once. When they are
-//! freed they are mapped afresh: that gives their pages back to the kernel and lets the mappings
-//! merge again. Spans that the program mapped something over are marked in the same way. Where
-//! every commit is charged Neap moves nothing, for mapping afresh may be refused there.
+//! freed they are mapped afresh, which gives their pages back to the kernel and lets the mappings
+//! merge again. Spans over which the program mapped something are marked in the same way. Where
+//! every commit is charged Neap moves nothing, because the kernel may refuse to map afresh there.
 
 use super::arena::SliceRef;
 use super::free_spans::Fit;
@@ -176,7 +176,7 @@ impl<O: Os> PageHeap<O> {
         self.end(locked);
     }
 
-    /// Does what is due: for callers that have not come by for a while.
+    /// Does the work that is due, for callers that have not done so for a while.
     pub fn tend(&self) {
         self.end(self.locked());
     }
@@ -345,7 +345,7 @@ impl<O: Os> PageHeap<O> {
             place.is_some_and(|place| place.record().is_overmapped())
         };
         let too_many = self.moved_spans.load(Relaxed) >= MOST_MOVED;
-        // What is moved leaves pages behind that are absent, and no longer locked.
+        // A move leaves absent pages behind, which are no longer locked.
         let keeps = self.os.is_locked() || self.os.strict_commit();
         if keeps || too_many || is_overmapped(from) {
             return Err(RemapError::Refused);
@@ -356,7 +356,7 @@ impl<O: Os> PageHeap<O> {
         moved?;
         let mut locked = self.locked();
         if let (Some(source), Some(target)) = (locked.span_at(from), locked.span_at(to)) {
-            // What came along is old data, whether its user wrote it or not.
+            // The moved pages contain old data, whether or not their user wrote it.
             target
                 .arena
                 .record_writes(target.record(), Dirty::Prefix(bytes));
@@ -402,7 +402,7 @@ impl<O: Os> PageHeap<O> {
                 self.moved_spans.fetch_sub(1, Relaxed);
             }
         }
-        // Moved pages that could not be mapped afresh are memory of ours all the same.
+        // Moved pages that could not be mapped afresh are still our memory.
         if renewed {
             Renewal::Zero
         } else {
@@ -435,10 +435,10 @@ impl<O: Os> PageHeap<O> {
     }
 }
 
-/// What came of mapping a span afresh.
+/// The result of mapping a span afresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Renewal {
-    /// It is what it was.
+    /// It is unchanged.
     NoNeed,
     /// It reads as zero.
     Zero,

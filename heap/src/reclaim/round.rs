@@ -12,6 +12,8 @@ use crate::base::sync::Ordering;
 use crate::cache::heap::{HEAP, Heap, Origin};
 use crate::os::Os;
 use crate::os::linux::Linux;
+use crate::os::lock::Guard;
+use crate::os::shared;
 use crate::pages::{Age, Driver};
 use crate::slab::Round;
 use crate::slab::decommitted::Cursor;
@@ -27,6 +29,10 @@ const PRESSED_STEPS: usize = 16;
 
 /// A round that gains this many bytes is followed by the next one at once when memory is short.
 const WORTH_BYTES: usize = 64 << 10;
+
+/// Over the soft limit, the heap may grow by this many bytes after the begin of a round on the way
+/// before callers wait for each other.
+const GROWTH_BYTES: usize = 1 << 20;
 
 impl Heap {
     /// A caller is about to fault in `bytes` bytes that the process did not hold before. What is
@@ -103,30 +109,52 @@ impl Heap {
     }
 
     fn step_on_the_way(&'static self, pressed: bool) {
-        if let Some(_whole) = self.tide.step.try_lock() {
-            // SAFETY: under the lock.
-            let round = unsafe { &mut *self.tide.on_the_way.get() };
-            let (kind, steps) = match pressed {
-                true => (Round::All, PRESSED_STEPS),
-                false => (Round::Idle, 1),
+        let Some(_whole) = self.turn(pressed) else {
+            return;
+        };
+        // SAFETY: under the lock.
+        let round = unsafe { &mut *self.tide.on_the_way.get() };
+        let (kind, steps) = match pressed {
+            true => (Round::All, PRESSED_STEPS),
+            false => (Round::Idle, 1),
+        };
+        if round.caches > 0 {
+            let looked_at = self.drain_some(Origin::blocks(self, Age::Old)).unwrap_or(0);
+            // No cache is left, or another thread drains them.
+            round.caches = match looked_at {
+                0 => 0,
+                some => round.caches.saturating_sub(some),
             };
-            if round.caches > 0 {
-                let looked_at = self.drain_some(Origin::blocks(self, Age::Old)).unwrap_or(0);
-                // No cache is left, or another thread drains them.
-                round.caches = match looked_at {
-                    0 => 0,
-                    some => round.caches.saturating_sub(some),
-                };
-                return;
-            }
-            for _ in 0..steps {
-                let source = Origin::blocks(self, Age::Old);
-                match self.depots.purge_spare(kind, &mut round.cursor, &source) {
-                    Some(bytes) => round.gained += bytes,
-                    None => return self.next_round(round, kind),
-                }
+            return;
+        }
+        for _ in 0..steps {
+            let source = Origin::blocks(self, Age::Old);
+            match self.depots.purge_spare(kind, &mut round.cursor, &source) {
+                Some(bytes) => round.gained += bytes,
+                None => return self.next_round(round, kind),
             }
         }
+    }
+
+    /// A caller's turn at the round: the lock `step`. While another thread has it, the caller goes
+    /// on without a turn. But that thread may have lost its processor, and callers would take
+    /// memory unchecked. So a caller of a heap that outgrew the soft limit waits for it.
+    fn turn(&self, pressed: bool) -> Option<Guard<'_>> {
+        let step = &self.tide.step;
+        step.try_lock().or_else(|| {
+            // Below a handler of signals the holder may be the caller. In a child that no handler
+            // of ours heard of it stayed in the parent.
+            let comes_back = !step.is_mine() && shared::is_mine();
+            (comes_back && pressed && self.has_outgrown()).then(|| step.lock())
+        })
+    }
+
+    /// Whether the heap is over the soft limit, and has grown since the last round on the way
+    /// began: where as much was live before, no round makes it smaller.
+    fn has_outgrown(&self) -> bool {
+        let began_with = self.tide.began_with.load(Ordering::Relaxed);
+        let grown = began_with.saturating_add(GROWTH_BYTES);
+        self.pages.footprint().total() > self.pages.limits().soft().max(grown)
     }
 
     /// Begins a new round, if it is time.
@@ -142,6 +170,8 @@ impl Heap {
         round.cursor = Cursor::start();
         round.gained = 0;
         round.began = now;
+        let held = self.pages.footprint().total();
+        self.tide.began_with.store(held, Ordering::Relaxed);
         round.caches = self.registry.count();
         self.look_around();
         let before = now.saturating_sub(self.decay_ms());

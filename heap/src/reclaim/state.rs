@@ -24,6 +24,8 @@ pub struct Tide {
     wanted: AtomicBool,
     /// Where the round stands that callers do on their way. Guarded by: step.
     pub(super) on_the_way: UnsafeCell<OnTheWay>,
+    /// Bytes that the heap held when that round began.
+    pub(super) began_with: AtomicUsize,
     /// What [`Heap::is_pressed`] last said to a caller on its way.
     pub(super) pressed: AtomicBool,
     /// Where the purge thread sleeps.
@@ -75,6 +77,7 @@ impl Tide {
                 began: 0,
                 gained: 0,
             }),
+            began_with: AtomicUsize::new(0),
             freed: AtomicUsize::new(0),
             attended: AtomicUsize::new(0),
             wanted: AtomicBool::new(false),

@@ -10,8 +10,9 @@
 //! thread, callers do its work on their way.
 //!
 //! State: [`AWAY`] → [`STARTING`] → [`HERE`] → `AWAY`. A compare-exchange makes the first change,
-//! so that one of several callers wins. Every signal is masked from before it until the thread is
-//! `HERE`. `HOLDS` counts who wants no thread.
+//! so that one of several callers wins. The thread makes the others; if it cannot be created, its
+//! starter goes back to `AWAY`. The starter masks every signal meanwhile. `HOLDS` counts who wants
+//! no thread.
 //!
 //! # Locks
 //!
@@ -262,13 +263,16 @@ pub(crate) fn start_thread() -> bool {
         if exchange.is_err() {
             return false;
         }
-        STARTER.store(thread::own_name(), Ordering::SeqCst);
+        let own_name = thread::own_name();
+        STARTER.store(own_name, Ordering::SeqCst);
         let started = start_masked();
-        STARTER.store(0, Ordering::SeqCst);
-        let state = if started { HERE } else { AWAY };
-        // The thread may have changed it already.
-        let _ = STATE.compare_exchange(STARTING, state, Ordering::SeqCst, Ordering::SeqCst);
-        futex::wake(&STATE);
+        // Once the thread is there, the state is its own: it may have ended, and another caller
+        // start the next.
+        let _ = STARTER.compare_exchange(own_name, 0, Ordering::SeqCst, Ordering::SeqCst);
+        if !started {
+            STATE.store(AWAY, Ordering::SeqCst);
+            futex::wake(&STATE);
+        }
         started
     })
 }
@@ -299,7 +303,7 @@ pub fn is_starter() -> bool {
 
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     THREAD.store(thread::thread_id(), Ordering::SeqCst);
-    let _ = STATE.compare_exchange(STARTING, HERE, Ordering::SeqCst, Ordering::SeqCst);
+    STATE.store(HERE, Ordering::SeqCst);
     if HOLDS.load(Ordering::SeqCst) == 0 {
         thread::name_thread(c"neap-purge");
         tell_state();

@@ -3,9 +3,9 @@
 //! Up to 128 bytes there is a class every 8 bytes; those that are not a multiple of 16 serve only
 //! callers who state an alignment of 8 or less (Rust's `Layout`), because C callers may store
 //! 16-byte vectors in any block of 16 bytes and more. From 128 bytes to 32 KiB there are 8 classes
-//! a doubling, so a block wastes less than an eighth of itself. The sizes stand in `neap_shared`;
-//! the tables are computed by `const fn` and checked at compile time ([`super::class_table`]).
-//! libneap.so may run with others, see there: what is `const` here is of the built-in ones, for
+//! per doubling, so a block wastes less than an eighth of its size. The sizes are in `neap_shared`.
+//! The tables are computed by `const fn` and checked at compile time ([`super::class_table`]).
+//! libneap.so may run with other classes. What is `const` here describes the built-in ones, for
 //! callers whose compiler knows the size.
 
 use super::class_table::{BUILT_IN, Starts, in_force};
@@ -33,7 +33,7 @@ impl Class {
         Class(index as u8)
     }
 
-    /// The same of a number that is known to be one, as what stands in a slab's record.
+    /// The same of a number that is known to be one, such as the one in a slab's record.
     #[inline(always)]
     pub(crate) const fn known(index: usize) -> Class {
         debug_assert!(index >= 1 && index <= CLASSES);
@@ -75,7 +75,7 @@ impl Class {
     /// The class in force whose blocks have just `bytes` bytes, which some class has.
     pub fn of_block(bytes: usize) -> Class {
         let class = Class::serving(bytes);
-        // Those that are no multiple of 16 stand between those that are.
+        // Those that are not multiples of 16 lie between those that are.
         if class.bytes() == bytes {
             class
         } else {
@@ -85,7 +85,7 @@ impl Class {
 
     /// The class for `size` bytes at any power-of-two `align`; `None` if no slab serves it. An
     /// alignment of 16 is the one that `malloc` promises, see [`Class::serving`]; one of 8 or less
-    /// only a Rust program's own allocator asks for.
+    /// comes only from a Rust program's own allocator.
     #[inline]
     pub fn of_layout(size: usize, align: usize) -> Option<Class> {
         debug_assert!(align.is_power_of_two());
@@ -114,7 +114,7 @@ impl Class {
         Some(class)
     }
 
-    /// Classes over 128 bytes: the three bits below the leading one choose among 8 a doubling.
+    /// Classes over 128 bytes: the three bits below the leading one choose among 8 per doubling.
     const fn coarse(size: usize) -> Class {
         let last = size - 1;
         let log = usize::BITS - 1 - last.leading_zeros();
@@ -145,8 +145,8 @@ impl Class {
         in_force().blocks[self.0 as usize] as usize
     }
 
-    /// Whether slabs of this class note which blocks were never handed out: from 4 KiB on, finding
-    /// that out costs `calloc` less than zeros do. At most 16 blocks.
+    /// Whether slabs of this class note which blocks were never handed out: from 4 KiB on, checking
+    /// this costs `calloc` less than writing zeros. At most 16 blocks.
     #[inline]
     pub fn tells_fresh(self) -> bool {
         self.bytes() >= FRESH_BYTES
@@ -174,7 +174,7 @@ impl Class {
         self.blocks().div_ceil(64)
     }
 
-    /// The bits of bitmap word `word` that stand for blocks.
+    /// The bits of bitmap word `word` that represent blocks.
     #[inline]
     pub fn full_word(self, word: usize) -> u64 {
         let left = self.blocks() - word * 64;
@@ -191,7 +191,7 @@ impl Class {
         self.starts().block_at(offset)
     }
 
-    /// What tells where blocks start, looked up once for many.
+    /// The test for where blocks start, looked up once for many.
     #[inline]
     pub fn starts(self) -> Starts {
         Starts {
@@ -200,7 +200,7 @@ impl Class {
         }
     }
 
-    /// The fewest bytes a caller can have asked for to be given this class, alignment apart.
+    /// The smallest request that this class serves, alignment apart.
     pub fn least_request(self) -> usize {
         in_force().least[self.0 as usize] as usize
     }

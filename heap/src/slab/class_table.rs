@@ -1,8 +1,8 @@
-//! The tables of the size classes: the one built in, and the one in force.
+//! The tables of the size classes: the built-in one, and the one in force.
 //!
-//! The one in force is the one built in, unless `NEAP_CLASSES` names a file: then libneap.so's
-//! constructor puts that file's into force, before the first slab exists. Never in a Rust program's
-//! own allocator, whose compiler knows the built-in one.
+//! The built-in table is in force unless `NEAP_CLASSES` names a file. Then libneap.so's constructor
+//! puts that file's table into force, before the first slab exists. A Rust program's own allocator
+//! always uses the built-in table, because the compiler has put it into the code.
 
 use crate::base::sync::UnsafeCell;
 use crate::base::sync::plain::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ const STEPS: usize = MAX_BLOCK / STEP + 1;
 /// Most blocks of one slab: the bits of its bitmap. Blocks of 8 bytes leave half of their slice
 /// unused (untouched, so it costs no RAM).
 pub const MAX_BLOCKS: usize = 4096;
-/// What is known of every class, by its number; 0 is no class.
+/// The properties of every class, by its number; 0 is no class.
 pub struct Table {
     /// Bytes of a block, smallest first.
     pub sizes: [u16; CLASSES + 1],
@@ -24,7 +24,7 @@ pub struct Table {
     pub blocks: [u16; CLASSES + 1],
     /// What tells where a block starts.
     pub divisors: [Divisor; CLASSES + 1],
-    /// The fewest bytes that a caller at an alignment of 16 asks for to be given the class.
+    /// The smallest request, at an alignment of 16, that the class serves.
     pub least: [u16; CLASSES + 1],
     /// The class for a caller at an alignment of 16 (8 for sizes up to 8, where there is a class of
     /// 8 bytes and callers at 16 may have it), by size in steps.
@@ -49,7 +49,7 @@ pub fn in_force() -> &'static Table {
     unsafe { &*IN_FORCE.0.get() }
 }
 
-/// Whether the classes in force are others than those built in.
+/// Whether the classes in force differ from the built-in ones.
 #[inline]
 pub fn is_replaced() -> bool {
     REPLACED.load(Ordering::Relaxed)
@@ -60,7 +60,7 @@ pub fn is_replaced() -> bool {
 ///
 /// # Safety
 /// - No slab exists, no thread has a cache, and no other thread uses the heap meanwhile.
-/// - This is no Rust program's own allocator.
+/// - This is not a Rust program's own allocator.
 pub unsafe fn replace(sizes: &[u16]) {
     // SAFETY: the caller's promise.
     unsafe { *IN_FORCE.0.get() = Table::of(sizes) };
@@ -136,8 +136,8 @@ const fn blocks_of(bytes: usize) -> u16 {
 
 /// Tests divisibility by a constant with one multiplication (after Lemire, Kaser, Kurz: "Faster
 /// remainder by direct computation", 2019). With `c = floor(2^32 / d) + 1` and `e = c * d - 2^32`,
-/// `n * c` modulo 2^32 is `k * e` for `n = k * d`, and at least `c` where `n` leaves a rest. So one
-/// compare with `b * e` tells whether `n` is one of the first `b` multiples.
+/// `n * c` modulo 2^32 is `k * e` for `n = k * d`, and at least `c` if `n` leaves a remainder. So
+/// one compare with `b * e` says whether `n` is one of the first `b` multiples.
 #[derive(Clone, Copy)]
 pub struct Divisor(pub(super) u32);
 
@@ -146,11 +146,11 @@ impl Divisor {
         Divisor(((1 << 32) / divisor as u64 + 1) as u32)
     }
 
-    /// `n / divisor` if that leaves no rest. `n` is at most a slice's bytes.
+    /// `n / divisor` if that leaves no remainder. `n` is at most a slice's bytes.
     ///
-    /// The low half of the product tells whether there is a rest. If there is none, the high half
-    /// is the quotient: rounding the constant up added less than `n`, so less than 2^32, to the
-    /// product.
+    /// The low half of the product says whether there is a remainder. If there is none, the high
+    /// half is the quotient: rounding the constant up added less than `n`, so less than 2^32, to
+    /// the product.
     #[inline(always)]
     pub const fn divide_exactly(self, n: u32) -> Option<u32> {
         let product = n as u64 * self.0 as u64;
@@ -211,7 +211,7 @@ mod tests {
         sizes.into_iter().collect()
     }
 
-    /// By a look at every class: the smallest one that is large enough.
+    /// The smallest class that is large enough, found by trying all.
     fn naive(sizes: &[u16], size: usize) -> usize {
         let fits = |&class: &u16| usize::from(class) >= size;
         1 + sizes.iter().position(fits).unwrap()

@@ -1,11 +1,12 @@
 //! Purging the pages inside partly used slabs that hold nothing but free blocks.
 //!
-//! Round after round, about half a decay time apart: a slab that no thread claimed from or gave to
-//! since the last round has its spare pages claimed, under the depot's lock; purged, without it,
-//! the claimed bits pinning the slab; and withheld, under the lock again. Meanwhile the slab is
-//! marked: it does not retire, and offers nothing that it withholds. A claimer or giver meanwhile
-//! finds blocks missing, as if another thread held them; so at the end the slab is looked at once
-//! more: it may be empty, or exhausted and to be reserved.
+//! Rounds are about half a decay time apart. If no thread has claimed blocks from a slab or given
+//! blocks back to it since the last round, the round treats the slab's spare pages in three steps.
+//! It claims them under the depot's lock. It purges them without the lock, while the claimed bits
+//! pin the slab. It withholds them under the lock again. In between, the slab is marked: it does
+//! not retire, and does not offer what it withholds. Threads that claim or give back at that time
+//! find blocks missing, as if another thread held them. So at the end the round looks at the slab
+//! once more: it may have become empty, or exhausted, in which case it joins the reserve.
 
 use super::class::Class;
 use super::depot::{Depot, Depots};
@@ -18,13 +19,13 @@ use core::ptr::NonNull;
 /// Most slabs looked at while a depot's lock is held.
 const MOST_LOOKED_AT: usize = 32;
 
-/// A slab with claimed units, or an empty one without.
+/// A slab with claimed units, or an empty slab without any.
 struct Found {
     slab: NonNull<Slab>,
     units: PageSet,
 }
 
-/// Where a round stands: the class and the address to go on from.
+/// How far a round has come: the class and the address from which to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
     class: Option<Class>,
@@ -99,7 +100,8 @@ impl Slab {
     }
 
     /// Claims all blocks that touch `units`, for the slab itself; returns the units of the runs
-    /// that could be had whole. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the slab.
+    /// that it could claim completely. Until [`Slab::withhold`] or [`Slab::give_up`] they pin the
+    /// slab.
     pub(super) fn claim_units(&self, class: Class, units: PageSet) -> PageSet {
         units.runs().fold(PageSet::NONE, |had, run| {
             let whole = PageSet((((1u32 << run.len()) - 1) << run.start) as u16);
@@ -161,8 +163,8 @@ impl Slab {
 
 impl Depots {
     /// A step of a round, bounded in time: looks at some slabs, and purges the spare pages of one
-    /// of them if it has such. Returns how many bytes; `None` at the end. The caller lets no fork
-    /// come between.
+    /// of them if it has such. Returns how many bytes; `None` at the end. The caller keeps a fork
+    /// from happening in between.
     pub fn purge_spare<S: Source>(
         &self,
         round: Round,
@@ -182,8 +184,8 @@ impl Depots {
 
 impl Depot {
     /// Looks at slabs from the address `key` on, until one has spare pages, which it claims, or is
-    /// empty: while blocks were claimed in vain, whoever gave the last one back did not see that it
-    /// was. Also the address to go on from; `None` at the end.
+    /// empty: while blocks were claimed needlessly, the thread that gave the last one back did not
+    /// see that it was. Also the address to go on from; `None` at the end.
     fn find_spare(
         &self,
         class: Class,
@@ -248,8 +250,8 @@ impl Depot {
         } else {
             slab.give_up(class, units);
         }
-        // Whoever gives a block back sets its bit, then looks at what is withheld; here it is the
-        // other way round.
+        // A thread that gives a block back sets its bit, then looks at what is withheld. Here the
+        // order is reversed.
         full_barrier_after_rmw();
         if slab.listed.load(Ordering::Relaxed) != UNLISTED {
             return;
@@ -261,7 +263,7 @@ impl Depot {
     }
 }
 
-/// Claims the spare units of a listed slab, if the round is about it. Under the depot's lock.
+/// Claims the spare units of a listed slab, if the round includes it. Under the depot's lock.
 fn spare_units(slab: &Slab, class: Class, round: Round, pages: usize) -> PageSet {
     debug_assert_eq!(slab.listed.load(Ordering::Relaxed), LISTED);
     let idle = slab.idle.swap(1, Ordering::Relaxed) != 0;

@@ -1,4 +1,4 @@
-//! Depots: what all threads share of one size class.
+//! Depots: the part of a size class that all threads share.
 
 use super::class::{CLASSES, Class};
 use super::sets::DepotSets;
@@ -18,7 +18,8 @@ pub(super) struct Depot {
     sets: UnsafeCell<DepotSets>,
 }
 
-/// A depot whose lock is held: for no system call, nor for the page heap's lock.
+/// A depot whose lock is held. The holder makes no system call and does not take the page heap's
+/// lock.
 pub(super) struct Open<'a> {
     pub(super) sets: &'a mut DepotSets,
     // Dropped before the guard, which may wake a sleeper.
@@ -38,13 +39,13 @@ enum Fresh {
     No,
 }
 
-/// What a refill does that found the current slab exhausted.
+/// What a refill does when it finds the current slab exhausted.
 enum Step {
     /// It looks again: there is another.
     Done,
     /// It fetches a fresh slab.
     Fetch(Pages),
-    /// It goes without.
+    /// It gets no blocks.
     Exhausted,
 }
 
@@ -53,7 +54,7 @@ pub struct Depots {
     by_class: [Depot; DEPOTS],
 }
 
-/// The model checker gets by with three: few enough to be explored.
+/// Three under the model checker, few enough to explore.
 const DEPOTS: usize = if cfg!(loom) { 3 } else { CLASSES + 1 };
 
 /// How many exhausted slabs one refill may step over once it has some blocks.
@@ -135,7 +136,7 @@ impl Depots {
         got
     }
 
-    /// Claims from a slab that may have become another class's under our hands.
+    /// Claims from a slab that may have become another class's in the meantime.
     fn claim_from<S: Source>(
         &self,
         slab: &Slab,
@@ -145,7 +146,7 @@ impl Depots {
         source: &S,
     ) -> Option<Claim> {
         let claim = slab.claim(class, want, grain)?;
-        // The claimed bits pin the slab, so its class stands still now.
+        // The claimed bits pin the slab, so its class cannot change now.
         match slab.class() {
             Some(now) if now == class => Some(claim),
             Some(other) => {
@@ -193,7 +194,7 @@ impl Depots {
         }
     }
 
-    /// Lets go of the warm slab of every class that has been empty since `before` (ms) or longer.
+    /// Gives up the warm slab of every class that has been empty since `before` (ms) or longer.
     pub fn cool<S: Source>(&self, before: u64, source: &S) {
         for class in Class::all() {
             self.of(class).cool(class, before, source);
@@ -245,9 +246,9 @@ impl Depot {
 
     /// Makes another slab current after `seen` was found exhausted. False: there is none.
     ///
-    /// A fresh slab is fetched without the lock, for the page heap may have to ask the kernel.
-    /// Several threads may do so at once: each gets a slab of its own, and what one leaves in it
-    /// the others find later.
+    /// A fresh slab is fetched without the lock, because the page heap may have to ask the kernel.
+    /// Several threads may do so at once: each gets a slab of its own, and the others later find
+    /// what it leaves in it.
     fn advance<S: Source>(&self, seen: *mut Slab, class: Class, source: &S, fresh: Fresh) -> bool {
         let pages = match self.step(seen, class, fresh) {
             Step::Done => return true,
@@ -308,8 +309,8 @@ impl Depot {
     fn list<S: Source>(&self, slab: &Slab, class: Class, source: &S) {
         {
             let Open { sets, .. } = &mut self.open();
-            // Our blocks are back, so the slab may be anything by now; under the lock its class
-            // cannot cease to be ours, and becomes ours only where the slab is fetched.
+            // Our blocks are back, so the slab may be in any use by now. Under the lock, its class
+            // cannot stop being ours, and becomes ours only when the slab is fetched.
             let ours = slab.class() == Some(class);
             let listed = slab.listed.load(Ordering::Relaxed);
             if !ours || listed == LISTED || listed == FETCHED {
@@ -349,14 +350,15 @@ impl Depot {
         }
     }
 
-    /// Claims all blocks of `victim` and takes it out of the set. The caller holds the lock.
-    /// `None` if some block was out. Else what was touched of what is no slab any more.
+    /// Claims all blocks of `victim` and takes it out of the set. The caller holds the lock. `None`
+    /// if some block was out. Otherwise the part of the former slab that was touched.
     fn retire(&self, sets: &mut DepotSets, victim: NonNull<Slab>, class: Class) -> Option<Touched> {
         // SAFETY: slab records are type-stable.
         let slab = unsafe { victim.as_ref() };
         while sets.is_empty_slab(victim, class) {
             if !slab.claim_all(class) {
-                // Whoever gave a block meanwhile may have missed that it was the last: look again.
+                // A thread that gave a block back meanwhile may have missed that it was the last:
+                // look again.
                 continue;
             }
             // SAFETY: listed slabs of the class are in the set.

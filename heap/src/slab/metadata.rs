@@ -1,8 +1,8 @@
 //! Memory for Neap's own data: caches, magazine arrays, samples.
 //!
-//! These are blocks of slabs, as a program's are, in depots of their own. Their slices carry no
-//! tag, so `free` refuses their addresses. A slice whose blocks are all free goes back to the page
-//! heap: what ended threads leave behind serves any other use, or decays.
+//! These are blocks of slabs, like a program's, in depots of their own. Their slices carry no tag,
+//! so `free` refuses their addresses. A slice whose blocks are all free goes back to the page heap,
+//! so the memory of ended threads can be reused for anything, or decays.
 
 use super::class::Class;
 use super::decommitted::Cursor;
@@ -45,7 +45,7 @@ impl Metadata {
         NonNull::new(block as *mut u8)
     }
 
-    /// Takes the metadata at `address`, in `slab`, back. False if none is there, or no more.
+    /// Takes back the metadata at `address`, in `slab`. False if there is none, or no longer any.
     ///
     /// # Safety
     /// - It came from [`Metadata::take`] with the same `bytes`, and nothing uses it any more.
@@ -65,7 +65,7 @@ impl Metadata {
         })
     }
 
-    /// Lets slabs go that have held no metadata since `before` (ms) or longer.
+    /// Gives up slabs that have held no metadata since `before` (ms) or longer.
     pub fn cool<S: Source>(&self, before: u64, source: &S) {
         self.depots.cool(before, source);
     }

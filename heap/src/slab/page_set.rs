@@ -1,12 +1,12 @@
 //! Blocks that a slab withholds, because the OS pages they lie in are not resident.
 //!
 //! A slab may be carved from a slice of which only some pages are resident, and pages that hold
-//! nothing but free blocks may be purged while others are in use. The blocks that touch such pages
-//! are claimed by the slab itself: their bits are 0 and no thread holds them, until the class has
-//! no other free block and no resident slice is left. So what is resident is used first, and a
-//! purged page stays away as long as it can.
+//! nothing but free blocks may be purged while others are in use. The slab itself claims the blocks
+//! that touch such pages: their bits are 0, although no thread holds the blocks, until the class
+//! has no other free block and no resident slice is left. So resident memory is used first, and a
+//! purged page stays non-resident as long as possible.
 //!
-//! Pages are counted in units of 4 KiB whatever the OS page is, 16 to a slice.
+//! Pages are counted in units of 4 KiB, 16 to a slice, whatever the size of an OS page.
 
 use super::class::Class;
 use crate::base::units::SLICE_BYTES;
@@ -95,7 +95,7 @@ pub(super) fn blocks_over(class: Class, run: &Range<usize>) -> Range<usize> {
     from / class.bytes()..to.div_ceil(class.bytes()).min(class.blocks())
 }
 
-/// The bits of one bitmap word that stand for blocks of a range.
+/// The bits of one bitmap word that represent blocks of a range.
 fn bits_in(word: usize, blocks: &Range<usize>) -> u64 {
     let (low, high) = (word * 64, word * 64 + 64);
     let (from, to) = (blocks.start.max(low), blocks.end.min(high));

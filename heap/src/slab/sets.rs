@@ -1,4 +1,4 @@
-//! What the lock of a depot guards: its sets of slabs.
+//! The data that a depot's lock guards: its sets of slabs.
 
 use super::class::Class;
 use super::slab::{LISTED, Pages, RESERVED, Slab, Source, UNLISTED};
@@ -41,8 +41,7 @@ impl DepotSets {
         true
     }
 
-    /// Puts a slab that is in no set where its withheld blocks are found, if it has such and may
-    /// offer them.
+    /// Puts a slab that is in no set into the reserve, if it withholds blocks and may offer them.
     pub(super) fn reserve_if_withheld(&mut self, slab: NonNull<Slab>) {
         // SAFETY: slab records are type-stable.
         let record = unsafe { slab.as_ref() };
@@ -101,7 +100,7 @@ impl DepotSets {
             && slab.all_free(class, 0)
     }
 
-    /// Given a slab seen empty: keeps one empty slab warm, the lowest, and names the other.
+    /// Takes a slab that was seen empty. Keeps the lowest empty slab warm, and returns the other.
     pub(super) fn surplus<S: Source>(
         &mut self,
         slab: &Slab,

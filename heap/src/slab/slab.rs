@@ -8,18 +8,18 @@ use crate::base::sync::{AtomicU8, AtomicU16, AtomicU64, Ordering, full_barrier_a
 use crate::base::tree::{Node, Side};
 use core::ptr::NonNull;
 
-/// Words of the longest bitmap. The model checker gets by with two.
+/// Words of the longest bitmap; two under the model checker.
 pub const WORDS: usize = if cfg!(loom) { 2 } else { MAX_BLOCKS / 64 };
 
-/// Words of a bitmap that stand in the record itself: enough for blocks of 512 bytes and more.
+/// Words of a bitmap that are in the record itself: enough for blocks of 512 bytes and more.
 const NEAR_WORDS: usize = 2;
 
 /// A bitmap that is too long for the record: one per slice, at a place of its own, so that a page
-/// of records serves 64 slices. A slab of which one page is used (see [`super::page_set`]) then
-/// costs next to nothing beside it.
+/// of records serves 64 slices. So a slab of which only one page is used (see [`super::page_set`])
+/// costs almost nothing else.
 pub type FarWords = [AtomicU64; WORDS];
 
-/// Where a slab stands: in no set of its depot, for it has no free block.
+/// A slab's state: in no set of its depot, because it has no free block.
 pub(super) const UNLISTED: u8 = 0;
 /// Among those with free blocks.
 pub(crate) const LISTED: u8 = 1;
@@ -49,8 +49,8 @@ pub struct Slab {
     /// touched.
     high_water: AtomicU16,
     /// Blocks that read as zero and were never claimed since carving. Only in classes that have
-    /// [`Class::tells_fresh`]; else 0. Bits of free blocks only change from 1 to 0, by who claims
-    /// the block.
+    /// [`Class::tells_fresh`]; else 0. Bits of free blocks change only from 1 to 0, by the thread
+    /// that claims the block.
     pub(super) fresh: AtomicU16,
     /// [`PageSet`] whose blocks are withheld: claimed by no thread, their bits 0. Changes under the
     /// depot's lock.
@@ -58,12 +58,13 @@ pub struct Slab {
     /// 1 if nothing was claimed or given since it was set. A hint.
     pub(super) idle: AtomicU8,
     /// 1 while spare pages of it are on their way to the kernel: it neither retires nor offers what
-    /// it withholds, for a block may lie in such a page and in one that was withheld before.
+    /// it withholds, because a block may lie in such a page and in one that was withheld before.
     /// Changes under the depot's lock.
     pub(super) purging: AtomicU8,
     /// The slice's far words, the same in every life of the record; null before the first.
     far: plain::AtomicPtr<FarWords>,
-    /// Free blocks, lowest address first, of classes with few. Else these stand in the far words.
+    /// Free blocks, lowest address first, of classes with few. Otherwise these are in the far
+    /// words.
     near: [AtomicU64; NEAR_WORDS],
 }
 
@@ -108,7 +109,7 @@ pub struct Claim {
     pub fresh: u64,
 }
 
-/// What came of giving blocks back.
+/// The result of giving blocks back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
     /// Nothing more to do.
@@ -133,9 +134,9 @@ pub unsafe trait Source {
     /// Takes back the slice of a slab of which all blocks were claimed and whose record is no slab
     /// any more.
     fn retire(&self, slab: NonNull<Slab>, touched: Touched);
-    /// Hears that slabs withhold this many more bytes of pages than before (or fewer).
+    /// Notes that slabs withhold this many more bytes of pages than before (or fewer).
     fn note_withheld(&self, bytes: isize);
-    /// Whether no page may go in such a round.
+    /// Whether such a round must not purge pages.
     fn keeps_pages(&self, round: Round) -> bool;
     /// OS pages in a slice.
     fn pages(&self) -> usize;
@@ -155,7 +156,7 @@ pub enum Pages {
     Any,
 }
 
-/// What of a slab that retires may have been written since it was carved.
+/// The part of a retiring slab that may have been written since it was carved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
     /// At most this many bytes from its start,
@@ -164,7 +165,7 @@ pub struct Touched {
     pub clean: PageSet,
 }
 
-/// Which slabs a round is about.
+/// The slabs that a round includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
     /// Those that were idle since the last round. All others are marked.
@@ -199,7 +200,7 @@ impl Slab {
     /// all zero, always the same.
     ///
     /// # Safety
-    /// - `far` stays valid for ever.
+    /// - `far` stays valid forever.
     pub unsafe fn carve(
         &self,
         class: Class,
@@ -221,8 +222,8 @@ impl Slab {
         self.listed.store(FETCHED, Ordering::Relaxed);
         self.class.store(class.index() as u8, Ordering::Relaxed);
         for (word, bits) in self.words(class).iter().enumerate() {
-            // Release: whoever claims a bit sees class and base. A swap, not a store: it shows that
-            // no bit was set, and loom 0.7 may read past a thread's own plain store.
+            // Release: a thread that claims a bit sees class and base. A swap, not a store: it
+            // shows that no bit was set, and loom 0.7 may read past a thread's own plain store.
             let stray = bits.swap(self.offered_word(class, word), Ordering::AcqRel);
             debug_assert_eq!(stray, 0, "a bit was set while the slice was no slab");
         }
@@ -280,7 +281,7 @@ impl Slab {
         if count <= NEAR_WORDS {
             return &self.near[..count];
         }
-        // SAFETY: set by the first carving, and valid for ever by its caller's promise.
+        // SAFETY: set by the first carving, and valid forever by its caller's promise.
         let far = unsafe { self.far.load(plain::Ordering::Relaxed).as_ref() };
         far.map_or(&[], |far| &far[..count])
     }
@@ -343,8 +344,8 @@ impl Slab {
     /// Gives the blocks `bits` of `word` back: one atomic operation.
     ///
     /// # Safety
-    /// - The caller has claimed them, and nothing uses them any more. Where one was given back
-    ///   already, [`Given::Twice`] or a later claim of the same block tells.
+    /// - The caller has claimed them, and nothing uses them any more. If one was already given
+    ///   back, the result is [`Given::Twice`], or a later claim of the same block detects it.
     pub unsafe fn give(&self, class: Class, word: usize, bits: u64) -> Given {
         // Before the bits are set: from then on they may be claimed and withheld like any other.
         let withheld = self.withheld_bits(class, word);
@@ -386,7 +387,7 @@ impl Slab {
             .any(|bits| bits.load(Ordering::Acquire) != 0)
     }
 
-    /// Claims every block; true if all were free or withheld, else all are given back.
+    /// Claims every block. True if all were free or withheld; otherwise all are given back.
     pub(super) fn claim_all(&self, class: Class) -> bool {
         let words = self.words(class);
         for (word, bits) in words.iter().enumerate() {
@@ -430,14 +431,14 @@ impl Slab {
         class.full_word(word) & !self.withheld_bits(class, word)
     }
 
-    /// The slice is no slab any more; the caller has claimed all blocks.
+    /// The slice stops being a slab; the caller has claimed all blocks.
     pub(super) fn uncarve(&self) {
         self.withheld.store(0, Ordering::Relaxed);
         self.class.store(0, Ordering::Relaxed);
     }
 }
 
-/// Claims up to `want` of the lowest set bits of one word, and what else `grain` says.
+/// Claims up to `want` of the lowest set bits of one word, and those that `grain` adds.
 fn claim_bits(word: &AtomicU64, want: usize, grain: Grain) -> u64 {
     let seen = word.load(Ordering::Relaxed);
     if seen == 0 {

@@ -40,7 +40,7 @@ pub(super) unsafe fn install<O: Os>(
     };
     if protected.is_err() {
         counts.mapped.fetch_sub(1, Relaxed);
-        // `mprotect` fails here only for want of mappings.
+        // `mprotect` fails here only if there are too many mappings.
         return Err(StackError::OutOfMappings);
     }
     stack.set_guard(Guard::Mapping);

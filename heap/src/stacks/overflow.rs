@@ -16,14 +16,14 @@ use core::ptr::NonNull;
 /// registers on it.
 const ALTERNATE_BYTES: usize = 32 << 10;
 
-/// From now on an access to the guard of a stack writes one line that says so, with the stack's
-/// size and its owner's name, before the process dies of SIGSEGV as it would have. A handler that
-/// the program had before stays in force for all other faults; one that it sets later must call
-/// this one on, or takes its place.
+/// Makes an access to a stack's guard write one line, with the stack's size and its owner's name,
+/// before the process dies of SIGSEGV as it would have without the line. A handler that the program
+/// installed earlier stays in force for all other faults. A handler that it installs later replaces
+/// this one, unless it calls it.
 ///
-/// The handler needs a stack that is not the full one: the calling thread gets an alternate stack
+/// The handler cannot run on the overflowed stack, so the calling thread gets an alternate stack
 /// (`sigaltstack(2)`) if it has none. Threads of Rust's standard library have one; others that run
-/// coroutines call this, too. False if there was no memory for that, or the kernel refused.
+/// coroutines call this as well. False if there was no memory for that, or the kernel refused.
 pub fn report_overflows() -> bool {
     fault::watch(report) && has_alternate_stack()
 }
@@ -43,8 +43,8 @@ impl Overflow {
         if self.owner.is_null() {
             return b"";
         }
-        // SAFETY: whoever named the stack promised a string that lives as long as the stack is in
-        // use.
+        // SAFETY: the caller that named the stack promised a string that lives as long as the stack
+        // is in use.
         unsafe { CStr::from_ptr(self.owner) }.to_bytes()
     }
 }

@@ -1,6 +1,6 @@
-//! The record of one stack, the sizes of stacks in bytes of address space, guard included, and the
-//! store of records: rows of neighbours, cut from metadata spans and kept in free lists. Their
-//! memory never becomes anything else.
+//! The record of one stack; the sizes of stacks in bytes of address space, guard included; and the
+//! store of records. Records are cut in rows from metadata spans and kept in free lists. Their
+//! memory is never used for anything else.
 
 use crate::base::sync::plain::{
     AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,

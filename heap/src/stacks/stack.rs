@@ -6,9 +6,9 @@
 //! # Ok::<(), neap_heap::stacks::stack::StackError>(())
 //! ```
 //!
-//! A stack costs an OS page for every page that was used, and address space for the rest. Dropped,
-//! it stays warm for the next one of its size; its pages are the heap's soon after.
-//! `docs/stacks.md` has the whole story.
+//! A stack costs RAM for the pages that were used, and address space for the rest. A dropped stack
+//! stays warm for the next one of its size; soon after, its pages belong to the heap again.
+//! `docs/stacks.md` has the details.
 
 use super::{NotInUse, Pool, StackRecord};
 use crate::cache::heap::HEAP;
@@ -25,21 +25,21 @@ use neap_shared::stats::StackFigures;
 
 pub use super::{StackError, StackTotals};
 
-/// A stack, for the coroutine that its owner runs on it. Given back when it is dropped.
+/// A stack, on which its owner runs a coroutine. Dropping it returns it to the heap.
 #[derive(Debug)]
 pub struct Stack {
     record: &'static StackRecord,
 }
 
 impl Stack {
-    /// A stack that takes `bytes` bytes of address space, its guard included: rounded up to 8, 16
-    /// or 32 KiB or a multiple of 64 KiB. Its contents are undefined.
+    /// Makes a stack of `bytes` bytes of address space, guard included, rounded up to 8, 16 or 32
+    /// KiB or a multiple of 64 KiB. Its contents are undefined.
     ///
     /// # Errors
     /// - [`StackError::Size`]: not between 8 KiB and 8 MiB.
     /// - [`StackError::OutOfMemory`]: refused by the kernel or a limit.
     /// - [`StackError::OutOfMappings`]: the kernel is older than 6.13, or the process's memory is
-    ///   locked, and there are too many stacks already.
+    ///   locked, and there are already too many stacks.
     pub fn new(bytes: usize) -> Result<Self, StackError> {
         if let Some(record) = HEAP.stacks.recycle(&HEAP.pages, bytes)? {
             return Ok(Self { record });
@@ -91,18 +91,18 @@ impl Stack {
         unsafe { Pool::trim(&Linux, self.record, pointer.addr()) }
     }
 
-    /// Gives up ownership; the stack is known by its top from now on.
+    /// Gives up ownership; from now on the stack is identified by its top.
     pub fn into_raw(self) -> NonNull<u8> {
         let top = self.top();
         mem::forget(self);
         top
     }
 
-    /// Takes up the ownership that [`Stack::into_raw`] gave up. Aborts if no stack in use ends at
+    /// Takes back the ownership that [`Stack::into_raw`] gave up. Aborts if no stack in use ends at
     /// `top`.
     ///
     /// # Safety
-    /// - `top` came from [`Stack::into_raw`], and no other code took it up.
+    /// - `top` came from [`Stack::into_raw`], and no other code has taken the ownership back.
     pub unsafe fn from_raw(top: NonNull<u8>) -> Self {
         match Pool::stack_in_use(&HEAP.pages, top.as_ptr().addr()) {
             Some(record) => Self { record },
@@ -153,8 +153,8 @@ pub fn figures() -> StackFigures {
     }
 }
 
-/// Gives up all idle stacks: their pages are the heap's at once. Returns how many bytes of address
-/// that was.
+/// Gives up all idle stacks, whose pages the heap may use at once. Returns how many bytes of
+/// address space they had.
 pub fn release_idle() -> usize {
     HEAP.stacks.retire_all(&HEAP.pages)
 }

@@ -1,4 +1,4 @@
-//! What happens to ended stacks: they are kept warm, trimmed, then given back.
+//! Ended stacks: keeps them warm, trims them, then gives them back.
 
 use super::guard;
 use super::pool::{Locked, Pool};

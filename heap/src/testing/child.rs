@@ -1,4 +1,4 @@
-//! For tests: work in a forked child, under limits of its own.
+//! For tests: runs work in a forked child, under limits of its own.
 
 use super::file::read_file;
 
@@ -11,15 +11,15 @@ pub enum Limit {
     Address(u64),
     /// `RLIMIT_AS`, in bytes beyond what is mapped already.
     MoreAddresses(u64),
-    /// `RLIMIT_DATA`, in bytes beyond what the child has at its start: all that other tests hold
-    /// then.
+    /// `RLIMIT_DATA`, in bytes beyond what the child has at its start, which includes what other
+    /// tests hold at that time.
     MoreData(u64),
     /// All memory locked, now and later.
     Locked,
 }
 
-/// Runs `work` in a forked child under a limit. Whether it returned true; false too if the child
-/// died.
+/// Runs `work` in a forked child under a limit. Returns whether `work` returned true; false also if
+/// the child died.
 ///
 /// The child has one thread and may find any lock of the process taken: `work` must not allocate.
 pub fn succeeds(limit: Limit, work: impl FnOnce() -> bool) -> bool {

@@ -1,4 +1,4 @@
-//! What stands behind a fake system: its reservations, page by page, and what is to fail.
+//! The state of a fake system: its reservations, page by page, and which calls are to fail.
 
 use super::Huge;
 #[cfg(doc)]
@@ -50,8 +50,8 @@ pub(super) struct Reservation {
     pub(super) layout: Layout,
     pub(super) base: usize,
     pub(super) pages: Vec<Page>,
-    /// Pages that a question found to be populated, and that were not given back since: what zeros
-    /// are written to stays populated.
+    /// Pages that a query found to be populated and that were not given back since; pages to which
+    /// zeros are written stay populated.
     pub(super) populated: Vec<bool>,
     pub(super) guards: BTreeMap<usize, FakeGuard>,
 }
@@ -74,9 +74,9 @@ pub(super) struct State {
     /// Whether a purge is under way.
     pub(super) purging: bool,
     pub(super) address_limit: Option<usize>,
-    /// Start and end of what was given back of reservations, for later ones.
+    /// Start and end of the parts of reservations that were given back, for later reservations.
     pub(super) holes: Vec<(usize, usize)>,
-    /// Address, bytes, what was said: in the order it was said.
+    /// Address, bytes and advice, in the order in which it was given.
     pub(super) advice: Vec<(usize, usize, Huge)>,
 }
 
@@ -114,7 +114,7 @@ impl State {
         NonNull::new(base as *mut u8)
     }
 
-    /// The start of a hole that is long enough, which is none any more.
+    /// The start of a hole that is long enough, which then stops being one.
     fn take_hole(&mut self, bytes: usize, align: usize) -> Option<usize> {
         let fits = |&(start, end): &(usize, usize)| start.next_multiple_of(align) + bytes <= end;
         let index = self.holes.iter().position(fits)?;

@@ -1,4 +1,4 @@
-//! An operating system for tests: real memory behind it, every rule of [`Os`] checked, failures on
+//! An operating system for tests. It uses real memory, checks every rule of [`Os`], and fails on
 //! demand.
 
 #[path = "fake_state.rs"]
@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 use std::vec::Vec;
 
-/// What uncommitted memory is filled with: it must never be seen again.
+/// The filling of uncommitted memory, which must never be read.
 const POISON: u8 = 0xa5;
 
 /// How a fake system behaves.
@@ -34,7 +34,7 @@ pub struct Conditions {
     pub swapped: usize,
     /// `vm.max_map_count`.
     pub most_mappings: usize,
-    /// Most bytes that one move of the heap's end adds.
+    /// The most bytes that one move of the program break adds.
     pub most_at_break: usize,
     /// Whether address space costs nothing.
     pub reserves_freely: bool,
@@ -114,7 +114,7 @@ impl Fake {
         self.state().failed
     }
 
-    /// What was said about huge pages so far: address, bytes, advice.
+    /// The advice about huge pages so far: address, bytes, advice.
     pub fn advice(&self) -> Vec<(usize, usize, Huge)> {
         self.state().advice.clone()
     }
@@ -143,7 +143,7 @@ impl Fake {
         })
     }
 
-    /// What stands before the page at `address`, a page's start.
+    /// The state of the page at `address`, a page's start.
     pub fn guard_at(&self, address: usize) -> Option<FakeGuard> {
         let state = self.state();
         let guards = |reservation: &Reservation| reservation.guards.get(&address).copied();
@@ -174,7 +174,7 @@ impl Fake {
         Ok(populated[0])
     }
 
-    /// What stands behind the populated page at `address`.
+    /// What backs the populated page at `address`.
     pub fn backing(&self, address: usize) -> Backing {
         match address / self.conditions.page_bytes % self.conditions.swapped {
             0 => Backing::Swap,
@@ -362,8 +362,8 @@ impl Os for Fake {
             .push((addr.as_ptr().addr(), bytes, huge));
     }
 
-    /// Populated is what is not zero, or was not when it was asked about before; every third of
-    /// these is in swap.
+    /// A page is populated if it is not zero, or was not at an earlier query; every third such page
+    /// is in swap.
     unsafe fn populated(
         &self,
         addr: NonNull<u8>,

@@ -1,13 +1,13 @@
 //! Models of a fork's gate, explored by loom: threads change things under locks while one of them
 //! forks.
 //!
-//! Locks, gate and waits are the real ones, compiled a second time here. Only [`machine`] is
-//! another: atomics that the checker sees, and a kernel of a mutex and a condition variable. A
-//! sleep with a limit may end at once. loom takes accesses that are sequentially consistent for
-//! weaker ones, so each has a full fence on either side.
+//! Locks, gate and waits are the real ones, compiled a second time here. Only [`machine`] differs:
+//! its atomics are visible to the checker, and its kernel is a mutex and a condition variable. A
+//! sleep with a timeout may end at once. loom treats sequentially consistent accesses as weaker
+//! ones, so each has a full fence on either side.
 //!
-//! A change is two steps, and a copy between them is the first failure. A hang is the other: all
-//! threads sleep, or one looks again for ever.
+//! A change consists of two steps. A copy between the two is a failure, and so is a hang, in which
+//! all threads sleep, or one retries forever.
 //!
 //! Bounds: two or three threads with one operation each, all interleavings within [`PREEMPTIONS`].
 //!
@@ -32,9 +32,9 @@ mod lock;
 #[path = "../os/waits.rs"]
 mod waits;
 
-/// Of the models with three threads; those with two have one more.
+/// For the models with three threads; those with two have one more.
 const PREEMPTIONS: usize = 2;
-/// Of one interleaving: more is a hang.
+/// For one interleaving; more means a hang.
 const MOST_BRANCHES: usize = 10_000;
 
 mod section {
@@ -63,7 +63,7 @@ mod machine {
     use std::cell::Cell;
     use std::vec::Vec;
 
-    /// What is left out.
+    /// The part of the protocol that a model leaves out.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) enum Flaw {
         None,
@@ -71,7 +71,7 @@ mod machine {
         Order,
     }
 
-    /// Executions so far, over all models: what a static holds is of one of them.
+    /// Executions so far, over all models; the contents of a static belong to one of them.
     static EXECUTION: std::sync::Mutex<(u64, Flaw)> = std::sync::Mutex::new((0, Flaw::None));
 
     pub(super) fn begin_execution(flaw: Flaw) {
@@ -97,7 +97,7 @@ mod machine {
 
     macro_rules! atomic {
         ($name:ident, $value:ty, $($generic:ident)?) => {
-            /// One that may stand in a static: made afresh for every execution, and never dropped.
+            /// One that may be a static: made afresh for every execution, and never dropped.
             pub(super) struct $name$(<$generic: 'static>)? {
                 first: $value,
                 made: std::sync::Mutex<(u64, Option<&'static checked::$name$(<$generic>)?>)>,
@@ -179,7 +179,7 @@ mod machine {
 
     loom::thread_local! {
         static NAME: Cell<usize> = Cell::new(0);
-        /// What a handler of signals does that comes before this thread's next wake-up.
+        /// What a signal handler does that runs before this thread's next wake-up.
         static HANDLER: Cell<Option<std::boxed::Box<dyn FnOnce()>>> = Cell::new(None);
     }
 
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Has the checker see all words before there are two threads.
+    /// Lets the checker see all words before there are two threads.
     fn touch(&self) {
         let locks = [&self.left, &self.middle, &self.right];
         let waits = locks.map(|lock| gate::GATE.waits.note(lock));
@@ -412,7 +412,7 @@ fn two_threads_may_fork_inside() {
     explore(Flaw::None, [FORKS_RIGHT, left]);
 }
 
-/// The handler comes between giving the right lock up and waking who waits for it.
+/// The handler runs after the right lock is given up and before its waiters are woken.
 #[test]
 fn a_fork_wakes_whom_its_thread_was_about_to_wake() {
     let gives_up: Part = |world| {
@@ -431,7 +431,7 @@ fn without_order_a_copy_finds_half_a_change() {
     explore(Flaw::Order, [FORKS, CHANGES]);
 }
 
-/// The gate stops a thread at the right lock that holds the left one, for which the fork waits.
+/// The gate stops a thread at the right lock while it holds the left one, for which the fork waits.
 #[test]
 #[should_panic(expected = "maximum number of branches")]
 fn a_fork_that_closes_from_right_to_left_hangs() {

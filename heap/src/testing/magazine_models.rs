@@ -3,15 +3,16 @@
 //!
 //! Magazine, bounds and access are the real ones (`cache/magazine.rs`, `cache/bounds.rs`). The
 //! kernel's `membarrier` is a fence on both sides here: the drainer's own, and one that the owner
-//! passes after each of its steps (`light_barrier`). Of a cache there is one magazine, for a cache
-//! has constants that the checker's atomics cannot be in. So the order of a drainer's steps, which
-//! `cache/drain.rs` has for many magazines, is written down once more. What is not here: the number
-//! of blocks before a sample, which only says when a pop takes the slow path.
+//! passes after each of its steps (`light_barrier`). There is one magazine and no cache, because a
+//! cache has constants, which cannot contain the checker's atomics. So these models repeat the
+//! order of a drainer's steps, which `cache/drain.rs` has for many magazines. They leave out the
+//! number of blocks before a sample, which only decides when a pop takes the slow path.
 //!
 //! Bounds: one owner with three to five steps, one drainer with one attempt, one switch of the fast
 //! path, a magazine of three blocks; all interleavings, those with a switch within [`PREEMPTIONS`].
 //!
-//! The last tests break the protocol on purpose and expect that a block is lost or comes out twice.
+//! The last tests break the protocol on purpose, and expect that a block is lost or handed out
+//! twice.
 
 use crate::base::sync::{AtomicUsize, Ordering, fence};
 use crate::cache::bounds::{Access, Bounds, FastPath, Held};
@@ -22,24 +23,24 @@ use std::vec::Vec;
 
 const BLOCKS: usize = 3;
 
-/// Of the models with three threads.
+/// For the models with three threads.
 const PREEMPTIONS: usize = 3;
 
-/// What a drainer leaves out.
+/// The step that a drainer leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
     /// The heavy barrier.
     Barrier,
-    /// The look whether the owner went below the new bottom.
+    /// The check whether the owner went below the new bottom.
     Check,
-    /// To offer by the bottom that the owner's pops read now.
+    /// Offering through the bottom that the owner's pops read now.
     Bottom,
-    /// To forget what was offered when the fast path changes.
+    /// Ending the offer when the fast path changes.
     Switch,
-    /// To bar the pops that look at no bottom.
+    /// Blocking the pops that read no bottom.
     Bar,
-    /// To leave a guard below the new floor.
+    /// Leaving a guard below the new floor.
     Guard,
 }
 
@@ -53,7 +54,7 @@ struct World {
     magazine: Magazine,
     /// The bottom of pops while the profiler samples.
     sampling_bottom: AtomicUsize,
-    /// 0: pops that look at no bottom are barred.
+    /// 0: pops that read no bottom are blocked.
     below: AtomicUsize,
     /// The guard, the blocks, and room for one more.
     _array: Box<[usize; GUARD + BLOCKS + 1]>,
@@ -112,7 +113,7 @@ impl World {
         inner.access.publish(&self.below, 1);
     }
 
-    /// The drainer: what it took. It holds no lock while the barrier runs.
+    /// The drainer. Returns what it took. It holds no lock while the barrier runs.
     fn drain(&self, flaw: Flaw) -> Vec<usize> {
         let mut inner = self.open();
         let path = match flaw {
@@ -159,18 +160,19 @@ impl World {
         taken
     }
 
-    /// The owner's pop for a size: it looks at no bottom.
+    /// The owner's pop for a size, which reads no bottom.
     fn pop_sized(&self) -> Option<usize> {
         if self.below.load(Ordering::Acquire) == 0 {
             return None;
         }
         let top = self.magazine.top.load(Ordering::Relaxed);
-        // SAFETY: while the bound is above 0, the top stands above an entry or the guard.
+        // SAFETY: while the bound is above 0, the top is above an entry or the guard.
         let block = unsafe { self.magazine.take(top) };
         block.map(|block| block.addr())
     }
 
-    /// The owner's pop: for a size, then as the profiler is off; as it samples; by the slow path.
+    /// The owner's pop: for a size; then as if the profiler is off; as it samples; on the slow
+    /// path.
     fn pop(&self) -> Option<usize> {
         self.pop_sized().or_else(|| self.pop_typed())
     }
@@ -203,7 +205,7 @@ impl World {
         held
     }
 
-    /// The owner's push. With the fast path off, or full, by the slow path.
+    /// The owner's push; on the slow path if the fast path is off or the magazine is full.
     fn push(&self, block: usize) {
         // SAFETY: the owner's.
         if !unsafe { self.magazine.push(block as *mut u8) } {
@@ -231,7 +233,7 @@ fn emptied(path: FastPath, flaw: Flaw) {
     });
 }
 
-/// Two threads: the owner empties its magazine by pops that look at no bottom, as long as they find
+/// Two threads: the owner empties its magazine with pops that read no bottom, as long as they find
 /// a block.
 fn emptied_by_size(flaw: Flaw) {
     loom::model(move || {
@@ -245,7 +247,7 @@ fn emptied_by_size(flaw: Flaw) {
     });
 }
 
-/// Two threads: the owner empties its magazine by pops that look at its bottom.
+/// Two threads: the owner empties its magazine with pops that read its bottom.
 fn emptied_by_bottom() {
     loom::model(move || {
         let world = World::new(FastPath::On);

@@ -6,7 +6,7 @@ use crate::cache::magazine::Tag;
 use crate::cache::thread_cache::Cache;
 use crate::slab::class::Class;
 
-/// A block by the slow path. `cache` is the calling thread's own, as of all calls here.
+/// A block from the slow path. `cache` is the calling thread's own, as in all functions here.
 pub(crate) fn refill(cache: &Cache, class: Class) -> *mut u8 {
     // SAFETY: the thread's own cache.
     unsafe { HEAP.refill(cache, class) }

@@ -1,4 +1,4 @@
-//! The slab room against a naive model, one thread.
+//! The slab layer against a naive model, in one thread.
 
 use crate::base::sync::AtomicU64;
 use crate::slab::class::Class;
@@ -53,7 +53,7 @@ impl Slices {
         (first >> 12..=last >> 12).fold(0, |bits, page| bits | 1 << page)
     }
 
-    /// The block is written to. How many pages that faults in.
+    /// Writes to the block. Returns how many pages that faults in.
     pub(crate) fn touch(&self, block: usize, class: Class) -> u32 {
         let resident = &mut self.resident.borrow_mut()[(block >> 16) - 1];
         let new = Slices::pages_of(block, class) & !*resident;
@@ -62,7 +62,7 @@ impl Slices {
     }
 }
 
-// SAFETY: the records live as long as the tests use them; no memory stands behind them.
+// SAFETY: the records live as long as the tests use them; they describe no real memory.
 unsafe impl Source for Slices {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         let resident = self.resident.borrow();
@@ -157,7 +157,7 @@ pub(crate) fn give(
 ) -> Result<(), u64> {
     let slab = slices.slab(block);
     let number = class.block_at(block - slab.base()).unwrap();
-    // SAFETY: no memory stands behind the blocks.
+    // SAFETY: the blocks are not real memory.
     unsafe { depots.give(slab, class, number / 64, 1 << (number % 64), slices) }
 }
 

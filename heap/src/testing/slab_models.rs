@@ -2,10 +2,10 @@
 //!
 //! Bounds: two threads (three in one model, with two preemptions), five preemptions
 //! (`PREEMPTIONS`), one or two slabs of one word (64 blocks of 1,024 bytes, or 128 blocks of 512 in
-//! two words), a pool of slices that all classes share. What each model checks at every step: no
-//! block is in two hands, no give-back is taken for a double free; and at the end: no block is
-//! lost, every slab with free blocks is in its depot's set, and an empty slab beyond the warm one
-//! went back to the pool.
+//! two words), a pool of slices that all classes share. Each model checks at every step that no
+//! block has two holders, and that no give-back is mistaken for a double free. At the end it checks
+//! that no block is lost, that every slab with free blocks is in its depot's set, and that an empty
+//! slab beyond the warm one went back to the pool.
 
 use crate::os::lock::{Lock, Rank};
 use crate::slab::class::Class;
@@ -26,7 +26,7 @@ struct Pool {
     free: Mutex<Vec<usize>>,
     /// For every slab the blocks of its first word that were handed out since it was carved.
     used: Mutex<Vec<u64>>,
-    /// Orders a retiring before the carving that follows it, as the page heap's lock does.
+    /// Orders a retirement before the carving that follows it, as the page heap's lock does.
     lock: Lock,
 }
 
@@ -43,7 +43,7 @@ impl Pool {
     }
 }
 
-// SAFETY: the records live as long as the tests use them; no memory stands behind them.
+// SAFETY: the records live as long as the tests use them; they describe no real memory.
 unsafe impl Source for Pool {
     fn fresh(&self, class: Class, pages: Pages) -> Option<NonNull<Slab>> {
         if pages == Pages::Resident {
@@ -140,7 +140,7 @@ impl World {
         for (number, word, bits) in hand {
             self.held.lock().unwrap()[number][word] &= !bits;
             let slab = &self.pool.slabs[number];
-            // SAFETY: no memory stands behind the blocks.
+            // SAFETY: the blocks are not real memory.
             let given = unsafe { self.depots.give(slab, class, word, bits, &self.pool) };
             given.expect("taken for a double free");
         }
@@ -344,8 +344,7 @@ fn purging_meets_a_refill() {
         let class = kilobyte();
         let kept = world.take(class, 60);
         let other = world.clone();
-        // Finds the slab exhausted while its spare page is on the way, and takes from what is
-        // withheld.
+        // Finds the slab exhausted while its spare page is being purged, and takes withheld blocks.
         let thread = loom::thread::spawn(move || {
             let hand = other.take(class, 4);
             other.give(class, hand);
@@ -365,8 +364,8 @@ fn purging_meets_a_give_back() {
         let (kept, last) = (world.take(class, 60), world.take(class, 4));
         let first = last[..].to_vec();
         let other = world.clone();
-        // The page is spare as soon as its bits are set: it may be withheld before the giver has
-        // looked about.
+        // The page is spare as soon as its bits are set, so it may be withheld before the thread
+        // that gave the blocks back continues.
         let thread = loom::thread::spawn(move || other.give(class, first));
         world.purge_spare(class);
         thread.join().unwrap();

@@ -1,9 +1,9 @@
 //! Models of the purge thread's sleep, explored by loom: wakers publish work and ring while the
 //! thread goes to sleep.
 //!
-//! The bell is the real one. The kernel's futex is a mutex and a condition variable: it compares
-//! and puts to sleep in one step. No sleep has a limit, so that none hides a lost wake-up. When all
-//! wakers are done a sleeper is let out, and that it had to be is the failure.
+//! The bell is the real one. The kernel's futex is a mutex and a condition variable, which compares
+//! and sleeps in one step. No sleep has a timeout, because a timeout would hide a lost wake-up. If
+//! the thread still sleeps when all wakers are done, the model wakes it and fails.
 //!
 //! Bounds: one sleeper, one or two wakers with one ring each; all interleavings, those of two
 //! wakers within [`PREEMPTIONS`].
@@ -15,18 +15,18 @@ use crate::os::futex::Woken;
 use crate::reclaim::wakeup::{Bell, Ear, Rest, Urgency, Words};
 use loom::sync::{Arc, Condvar, Mutex};
 
-/// Of the models with two wakers.
+/// For the models with two wakers.
 const PREEMPTIONS: usize = 2;
 
-/// What is left out.
+/// The part of the protocol that a model leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
     /// The kernel's comparison.
     Comparison,
-    /// To publish the work before the ring.
+    /// Publishing the work before the ring.
     Order,
-    /// To look for work once everybody can see that the thread sleeps.
+    /// Looking for work once all threads can see that the thread sleeps.
     LastLook,
 }
 
@@ -147,7 +147,7 @@ impl World {
 /// A waker's part.
 type Waker = fn(&World);
 
-/// Every waker is heard by a thread that sleeps so.
+/// A thread that sleeps in this way hears every waker.
 fn heard<const WAKERS: usize>(flaw: Flaw, rest: Rest, wakers: [Waker; WAKERS]) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = (WAKERS > 1).then_some(PREEMPTIONS);

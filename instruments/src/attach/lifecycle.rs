@@ -1,4 +1,4 @@
-//! When the process has a board: from the start, later, or never; and in a fork's child anew.
+//! When the process makes its board: at the start, later, or never; and again in a fork's child.
 
 use super::monitor;
 use super::serve::{is_awaited, write};
@@ -58,8 +58,8 @@ pub(crate) unsafe fn keep_monitor(name: &[u8]) {
     }
 }
 
-/// Creates the board, unless it was forbidden: now if it is wanted or awaited, else when it is
-/// [worthwhile](When::Worthwhile).
+/// Creates the board, unless it was forbidden: now if it was requested or is awaited, otherwise
+/// when it is [worthwhile](When::Worthwhile).
 pub(crate) fn begin() {
     if is(When::Never) || process::is_secure() || !sandbox::allows_more() {
         return;

@@ -1,5 +1,5 @@
-//! The process's side of the board ([`neap_shared::board`]): it writes the figures that other
-//! processes read, and serves their requests.
+//! The process's side of the status page, which the code calls the board ([`neap_shared::board`]):
+//! it writes the figures that other processes read, and serves their requests.
 //!
 //! The board costs next to nothing without an observer: the page heap copies its figures there when
 //! they change, and slow paths compare three words. The purge thread serves an observer's requests.
@@ -10,8 +10,8 @@
 //! A child of fork gets a board of its own. A child of vfork shares its parent's memory and leaves
 //! the board alone. So does the child of a raw clone, which shares only the file.
 //!
-//! - `words`: the board's words. `monitor`: the socket that is told of a board or a profile.
-//! - `state`: what the process keeps to itself. `serve`: the answers. `lifecycle`: when there is a
+//! - `words`: the board's words. `monitor`: the socket to which boards and profiles are sent.
+//! - `state`: the process's private state. `serve`: the answers. `lifecycle`: when there is a
 //!   board.
 
 mod lifecycle;

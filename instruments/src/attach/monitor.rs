@@ -1,4 +1,4 @@
-//! The monitor: a process that listens at a socket and is told of boards and profiles.
+//! The monitor: a process that receives the descriptors of boards and profiles at a socket.
 
 use neap_heap::base::sync::UnsafeCell;
 use neap_heap::os::process;

@@ -5,7 +5,7 @@ use neap_heap::os::lock::{Lock, Rank};
 use neap_heap::os::shared::Shared;
 use neap_shared::stats::Snapshot;
 
-/// An observer asked at least once, or a monitor was told of the board: write the last figures.
+/// An observer made at least one request, or a monitor received the board: write the last figures.
 #[unsafe(link_section = "neap_fork")]
 pub(super) static AWAITED: AtomicBool = AtomicBool::new(false);
 

@@ -1,19 +1,19 @@
 //! How the profiler counts allocations without an instruction on the fast path while it is off.
 //!
-//! While it samples, the magazines' bottoms are published out of reach: every pop of the fast path
-//! misses, every push still hits. What missed pops here first, from the same magazine, by a bottom
-//! that stands apart and a number that says how many blocks may be given out before the next
-//! sample: two instructions more than the fast path has, no lock, last in first out as ever
-//! ([`neap_heap::cache::machine::pop_sampling`]). When the number is spent, the slow path has its
-//! sample.
+//! While the profiler samples, the published bottoms of the magazines are so high that every pop of
+//! the fast path misses. Every push still hits. After a miss, `malloc` first tries a second pop
+//! here, from the same magazine. It uses a separate bottom, and a number that says how many blocks
+//! may be given out before the next sample. This takes two instructions more than the fast path and
+//! no lock, and stays last in, first out ([`neap_heap::cache::machine::pop_sampling`]). When the
+//! number is used up, the slow path takes the sample.
 //!
-//! Which block is sampled: every byte given out is a sample with the same small chance, independent
-//! of all others (a Poisson process over bytes), and a block is sampled if one of its bytes is. For
-//! blocks of `s` bytes and a mean of `rate` bytes between samples that is a chance of
-//! `p = 1 - exp(-s / rate)` each. So the number of blocks before the next sampled one is geometric:
+//! Which block is sampled: every byte given out is a sample with the same small probability,
+//! independent of all others (a Poisson process over bytes), and a block is sampled if one of its
+//! bytes is. For blocks of `s` bytes and a mean of `rate` bytes between samples, this probability
+//! is `p = 1 - exp(-s / rate)`. So the number of blocks before the next sampled one is geometric:
 //! `floor(E * rate / s)` with `E` exponential of mean 1 (Devroye, "Non-Uniform Random Variate
 //! Generation", 1986, X.2). The processes of classes and threads are independent, and together they
-//! are one process over all bytes. A sampled block stands for `1 / p` blocks, which makes every
+//! are one process over all bytes. A sampled block represents `1 / p` blocks, which makes every
 //! total unbiased at all sizes.
 
 use super::pace::Pace;
@@ -54,7 +54,7 @@ impl Sampler {
         self.pace.restart(rate, now_ns());
         HEAP.set_sampling(rate, |open| {
             // Before the owner may count by it; one that counts already follows the new rate by
-            // itself, for it may be about to write what it counted by the old one.
+            // itself, because it may be about to write what it counted by the old one.
             if rate == 0 || open.cache.drawn.rate() == 0 {
                 self.begin_counting(open);
             }
@@ -83,7 +83,7 @@ impl Sampler {
         }
         let mut open = cache.open();
         self.begin_first(&mut open);
-        // Drawn just now, or meanwhile, by who switched sampling on.
+        // Drawn just now, or meanwhile by the thread that switched sampling on.
         if countdown.pass() {
             return None;
         }
@@ -115,7 +115,8 @@ impl Sampler {
     }
 
     /// One more block is sampled: the rate that it was drawn by. `None` if sampling was switched
-    /// off meanwhile. Who switches it comes to this cache before its lock was taken or after.
+    /// off meanwhile. The thread that switches it comes to this cache either before its lock was
+    /// taken or after.
     fn note_sample(&self, open: &mut Opened<'_>) -> Option<u64> {
         self.note_sample_at(open, now_ns())
     }
@@ -142,7 +143,7 @@ impl Sampler {
     }
 }
 
-/// The chance that a block of this many bytes is sampled.
+/// The probability that a block of this many bytes is sampled.
 pub(super) fn chance(bytes: usize, rate: u64) -> f64 {
     -libm::expm1(-(bytes as f64) / rate as f64)
 }

@@ -3,7 +3,7 @@
 //!
 //! A sampled block of a size class gets a span of its own, with a tag that sends its free to the
 //! slow path. A large block always has its own span. The span's note points to a [`Sample`], which
-//! holds what the block stands for, so that its free can subtract exactly that. The totals are in a
+//! holds what the block represents, so that its free can subtract exactly that. The totals are in a
 //! region that other processes read ([`neap_shared::sites`], [`region`]).
 
 mod draws;
@@ -46,7 +46,7 @@ const LOOK_MS: u64 = 4;
 /// The rate that the options ask for; 0: none.
 static WANTED: AtomicU64 = AtomicU64::new(0);
 
-/// What one sampled block stands for. At most 64 bytes, because it comes from the metadata pool.
+/// What one sampled block represents. At most 64 bytes, because it comes from the metadata pool.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Sample {
@@ -161,8 +161,8 @@ fn record(place: &SliceRef<'_>, size: usize, usable: usize, rate: u64) {
     }
 }
 
-/// Fills a new sample in. A call of its own: the frames do not stand on the stack while memory for
-/// the sample is made, which is the deepest that an allocation goes.
+/// Fills a new sample in. A call of its own: the frames are not on the stack while memory for the
+/// sample is made, which is the deepest that an allocation goes.
 #[inline(never)]
 fn fill(sample: NonNull<Sample>, place: &SliceRef<'_>, [size, usable]: [usize; 2], rate: u64) {
     let mut frames = [0; FRAMES];

@@ -1,11 +1,11 @@
 //! How often a process is sampled when it allocates very fast.
 //!
-//! A sample has a price, about a microsecond with its free. A process that allocates tens of
-//! gigabytes a second would spend a fifth of its time on samples, and learn nothing from that many.
-//! So there is the rate that was asked for, and one that is coarser once the process has had
-//! [`CREDIT`] samples at more than [`BYTES_PER_NS`]. It changes on what was seen so far only, and
-//! what is ahead is drawn anew when it does: each block is sampled with a chance that was known
-//! before, and weighted by that chance, so totals stay unbiased.
+//! A sample costs about a microsecond, including its free. A process that allocates tens of
+//! gigabytes a second would spend a fifth of its time on samples, and learn nothing from so large a
+//! number. So besides the requested rate there is a coarser one, used once the process has had
+//! [`CREDIT`] samples at more than [`BYTES_PER_NS`]. The rate depends only on the past, and when it
+//! changes, the future is drawn anew. So each block is sampled with a probability that was fixed in
+//! advance, and weighted by that probability, and totals stay unbiased.
 
 use neap_heap::base::sync::plain::{AtomicU64, Ordering::Relaxed};
 use neap_heap::os::lock::{Lock, Rank};
@@ -24,8 +24,8 @@ const COARSEST: u64 = 1 << 30;
 
 /// The rate in force, and the samples by which it is set.
 pub(super) struct Pace {
-    /// Held by who switches sampling, all the while, and by who sets the rate; the latter does not
-    /// wait for it.
+    /// Held throughout by a thread that switches sampling, and by a thread that sets the rate; the
+    /// latter does not wait for it.
     pub(super) lock: Lock,
     /// Mean bytes between two samples, as it was asked for; 0: none are taken. Written under the
     /// lock.
@@ -190,7 +190,7 @@ mod tests {
         pace.restart(ASKED, now);
         run(&pace, &mut now, 40, CREDIT as u32 + 4);
         let raised = pace.rate();
-        // It looks when it refills, too, without a sample.
+        // It also looks when it refills, without a sample.
         now += WINDOW * ASKED;
         pace.look(now);
         assert!(pace.rate() < raised / 8, "of four samples before");

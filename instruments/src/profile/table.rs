@@ -15,7 +15,7 @@ pub(super) struct Table {
     sums: Option<NonNull<Sums>>,
 }
 
-/// What a site's samples stand for: objects in parts, requested bytes, usable bytes. In the order
+/// What a site's samples represent: objects in parts, requested bytes, usable bytes. In the order
 /// of [`neap_shared::sites::Site`].
 #[repr(C)]
 #[derive(Clone, Copy)]

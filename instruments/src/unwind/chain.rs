@@ -1,5 +1,4 @@
-//! The chain of frame pointers: each points to the caller's, which stands beside the return
-//! address.
+//! The chain of frame pointers: each points to the caller's, which is next to the return address.
 
 use super::{Frame, Left};
 use crate::peek::Peek;

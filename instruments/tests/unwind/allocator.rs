@@ -5,7 +5,7 @@ use neap_instruments::unwind::capture;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which notes who calls it although he must not.
+/// The system's allocator, which notes calls that must not happen.
 struct Watched;
 
 #[global_allocator]

@@ -1,5 +1,5 @@
-//! Frame pointers and return addresses that lead nowhere: the walk ends, and what it took before
-//! stands.
+//! Frame pointers and return addresses that lead nowhere: the walk ends, and keeps the frames that
+//! it found before.
 
 use super::library::{Build, Library, Top};
 use super::{begins, look, look_alone, seen};
@@ -90,8 +90,8 @@ fn a_table_knows_better_than_a_wrong_frame_pointer() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any word of the stack for a frame pointer: what stands there was once a frame, or looks like
-    /// one. No fault, no endless walk, and the true frames come first.
+    /// Any word of the stack as a frame pointer: what is there was once a frame, or looks like one.
+    /// No fault, no endless walk, and the true frames come first.
     #[test]
     fn any_word_may_be_a_frame_pointer(offset in 0_usize..40_000, low in 0_usize..8) {
         let Some(library) = super::loaded(Build::Both) else {

@@ -1,5 +1,5 @@
-//! The walk up the stack on real frames: compared with libgcc's, counted where the depth is known,
-//! on stacks that lie.
+//! The stack walk on real frames: compared with libgcc's, counted where the depth is known, and on
+//! stacks with false contents.
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
 mod allocator;

@@ -1,4 +1,4 @@
-//! Stacks that are no thread's: a coroutine's between two guards, a raw `clone`'s.
+//! Stacks that do not belong to a thread: a coroutine's between two guards, and a raw `clone`'s.
 
 use super::library::{Build, Library};
 use super::{look, look_alone, seen};
@@ -14,7 +14,7 @@ thread_local! {
 
 extern "C" fn descend_here() {
     LIBRARY.get().unwrap().descend(9, look_alone);
-    // The call above is none that could be a jump.
+    // This keeps the call above from becoming a jump.
     black_box(());
 }
 

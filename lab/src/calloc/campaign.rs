@@ -1,4 +1,4 @@
-//! Every cell under every allocator in interleaved rounds, and once with accounts.
+//! Every cell under every allocator in interleaved rounds, and once with accounting.
 
 use std::time::Duration;
 
@@ -90,8 +90,8 @@ fn carry_out(settings: &Settings, campaign: &mut Campaign) -> anyhow::Result<End
         if round == 0 {
             campaign.round((0, "the accounts"), all, |record, cell, contender| {
                 let ns = record.median(&cell.name(), contender.name, measure::TIME);
-                // Enough pairs for a fifth of a second. Where the first round failed there are no
-                // accounts; that failure is told.
+                // Enough pairs for a fifth of a second. If the first round failed there is no
+                // accounting; that failure is reported.
                 let pairs = ns.map(|ns| (2e8 / ns).clamp(1.0, 100.0) as u64);
                 pairs.map_or(Ok(Vec::new()), |pairs| {
                     measure::accounted(cell, contender, pairs)

@@ -1,4 +1,4 @@
-//! The tables, one a pattern and figure with a row a size and a column an allocator, and the
+//! The tables, one per pattern and figure with a row per size and a column per allocator, and the
 //! picture.
 
 use super::cells::{SIZES, Size};

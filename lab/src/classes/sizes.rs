@@ -1,5 +1,5 @@
-//! Records the sizes that real programs request. Each runs under Neap in its counting mode, and
-//! leaves a table of sizes on its board.
+//! Records the sizes that real programs request. Each runs under Neap in the counting mode, and
+//! leaves a table of sizes on its status page.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

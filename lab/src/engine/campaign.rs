@@ -54,7 +54,7 @@ pub struct Campaign {
     pub record: Record,
     /// What is shown meanwhile.
     pub progress: Progress,
-    /// The runs that failed, each told once.
+    /// The runs that failed, each reported once.
     failures: Vec<String>,
     /// What was left out, and why.
     left_out: Vec<String>,

@@ -1,4 +1,5 @@
-//! An experiment as data, and what every one of them does: it is set, run, shown and kept.
+//! An experiment as data, and what all experiments have in common: settings, a run, tables and a
+//! record.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -89,7 +90,7 @@ impl Experiment {
     ///
     /// # Errors
     /// If a setting is unknown, nothing to compare is installed, or the record cannot be written. A
-    /// failed run is told, and the exit code is 1.
+    /// failed run is reported, and the exit code is 1.
     pub fn carry_out(&self, settings: &Settings) -> anyhow::Result<ExitCode> {
         let folder = self.folder(settings);
         if let Some(folder) = &folder {

@@ -1,5 +1,5 @@
-//! The progress of a campaign on standard error: one line that is rewritten on a terminal, else a
-//! line a phase.
+//! The progress of a campaign on standard error: one line that is rewritten on a terminal,
+//! otherwise one line per phase.
 
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal as _, Write as _};

@@ -1,4 +1,4 @@
-//! The record of a campaign: a CSV file with the machine, the versions, and one figure a line.
+//! The record of a campaign: a CSV file with the machine, the versions, and one figure per line.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Tables: a row a name, a column a name, and a text for each pair of them.
+//! Tables: named rows and columns, and a text for each pair of names.
 
 use std::fmt::Display;
 

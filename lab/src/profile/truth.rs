@@ -123,7 +123,7 @@ fn note(runs: &[Reading], rate: u64, campaign: &mut Campaign) {
 type Side = (&'static str, fn(&Reading) -> Totals, Totals, usize);
 
 /// The standard deviation of one profile's count for `objects` objects. Each is sampled with the
-/// probability `p = 1 - exp(-usable / rate)` and then stands for `1 / p`. Rounding to whole parts
+/// probability `p = 1 - exp(-usable / rate)` and then represents `1 / p`. Rounding to whole parts
 /// adds an error of up to one part.
 fn deviation(known: &Known, objects: usize, rate: u64) -> f64 {
     let p = -(-(known.usable as f64) / rate as f64).exp_m1();

@@ -4,12 +4,12 @@
 //! |---|---|---|
 //! | heap to OS | waited | of the heap's bytes, dropped: how much less is resident after the wait |
 //! | stacks to OS | waited | of the parked stacks' bytes, ended: the same |
-//! | heap to stacks | at once | of what the heap dropped and the stacks could use: growth spared |
+//! | heap to stacks | at once | of what the heap dropped and the stacks could use: growth avoided |
 //! | stacks to heap | stacks first | of what the stacks dropped and the heap could use: the same |
 //! | OS to either | waited | how much more was resident when all was in use |
 //!
 //! The write-up judged by the same rule: a process that does not grow reused its own memory. The
-//! newly faulted pages also tell whether the pages themselves passed directly or went through the
+//! newly faulted pages also show whether the pages themselves passed directly or went through the
 //! OS.
 
 use super::follow::Seen;

@@ -70,7 +70,7 @@ fn default_file() -> PathBuf {
 /// The shipped library. Counts of a build without link-time optimisation would be meaningless.
 fn dist_library(arguments: &Arguments) -> anyhow::Result<Ready> {
     let places = Places::new(arguments.neap.clone())?;
-    let neap = peers::find("neap").context("Neap is no peer")?;
+    let neap = peers::find("neap").context("Neap is not among the peers")?;
     let ready = peers::locate(neap, &places)?;
     let shipped =
         arguments.neap.is_some() || ready.library.parent().is_some_and(|p| p.ends_with("dist"));

@@ -1,4 +1,4 @@
-//! What serves the program of `calloc` and `free`.
+//! The allocator that serves the program of `calloc` and `free`.
 
 /// An implementation of `calloc` and `free`.
 pub trait Policy {

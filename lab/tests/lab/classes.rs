@@ -159,7 +159,7 @@ fn a_profile_is_held_against_known_allocations() {
     assert_eq!(sites.len(), 27);
     for site in &sites {
         let number = |at: usize| site[at].parse::<f64>().expect("no number");
-        // At this rate every block over 200 KB is sampled, and stands for itself.
+        // At this rate every block over 200 KB is sampled, and represents itself.
         if number(0) >= 1e6 {
             assert!((number(4) - number(2)).abs() < 0.01, "{site:?}");
         }

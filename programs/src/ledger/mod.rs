@@ -1,10 +1,10 @@
 //! Compares the ledger of every process under the library with the kernel's counts, while the
 //! programs run.
 //!
-//! A thread looks for the processes that a world's commands started, and asks each through its
-//! board for its figures. It reads the kernel's count of the arenas (`/proc/PID/smaps`) before,
-//! during and after that. The lines must always add up to their sum. The sum must lie between the
-//! least and the most that the kernel counted, or outside by at most 1 % or 256 KiB.
+//! A thread looks for the processes that a world's commands started, and requests the figures of
+//! each through its status page. It reads the kernel's count of the arenas (`/proc/PID/smaps`)
+//! before, during and after that. The lines must always add up to their sum. The sum must lie
+//! between the least and the most that the kernel counted, or outside by at most 1 % or 256 KiB.
 
 mod process;
 
@@ -56,7 +56,7 @@ impl Audit {
     pub fn judge(&self, tier: Tier) -> Outcome<()> {
         match self.failures.as_slice() {
             [] if tier == Tier::Full && self.readings.is_empty() => {
-                Err("no process told its ledger".into())
+                Err("no process reported its ledger".into())
             }
             [] => Ok(()),
             failures => Err(failures.join("\n").into()),
@@ -99,7 +99,7 @@ impl Audit {
     fn ask(&mut self, pid: u32) {
         for attempt in 1..=ATTEMPTS {
             match process::ask(pid) {
-                Answer::Nobody => return,
+                Answer::Absent => return,
                 Answer::Late => return self.unanswered += 1,
                 Answer::Figures(name, reading) if reading.fits() => {
                     return self.readings.entry(name).or_default().push(reading);

@@ -1,4 +1,5 @@
-//! One process: its board, asked and read through its memory, and the kernel's count of its arenas.
+//! One process: its status page, which the tests read and write through the process's memory, and
+//! the kernel's count of its arenas.
 
 use bytemuck::{Pod, Zeroable};
 use neap_shared::board::{
@@ -24,10 +25,10 @@ const TICK: (Duration, u32) = (Duration::from_millis(2), 3);
 /// How often a watched process writes its figures, in ms.
 const INTERVAL_MS: u64 = board::LEAST_INTERVAL_MS;
 
-/// The result of a question.
+/// The result of a request.
 pub enum Answer {
-    /// There is no such process under the library, or not any more.
-    Nobody,
+    /// No such process runs under the library, or it has ended.
+    Absent,
     /// It did not answer in time.
     Late,
     /// The process's name and its figures.
@@ -97,13 +98,13 @@ pub fn ask(pid: u32) -> Answer {
     match try_to_ask(pid) {
         Ok(answer) => answer,
         // It has ended, or is about to become another program.
-        Err(_) => Answer::Nobody,
+        Err(_) => Answer::Absent,
     }
 }
 
 fn try_to_ask(pid: u32) -> io::Result<Answer> {
     let Some(board) = Board::open(pid)? else {
-        return Ok(Answer::Nobody);
+        return Ok(Answer::Absent);
     };
     let mut counts = vec![Count::now(&board)?];
     let number = board.ask()?;
@@ -122,7 +123,7 @@ fn try_to_ask(pid: u32) -> io::Result<Answer> {
     }
     let name = fs::read_to_string(format!("/proc/{pid}/comm"))?;
     if !board.is_still_there()? {
-        return Ok(Answer::Nobody);
+        return Ok(Answer::Absent);
     }
     Ok(match board.figures()? {
         Some((ledger, cost)) if served => {

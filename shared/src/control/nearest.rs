@@ -1,4 +1,4 @@
-//! What a misspelt word was meant to be.
+//! The known word that a misspelt one most likely means.
 
 /// The candidate nearest to `word` by edit distance, the first of several equally
 /// near, if at most a third of the letters differ.

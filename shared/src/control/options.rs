@@ -9,8 +9,8 @@ use super::nearest::nearest;
 /// What values an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One of the listed words. Where `never` and `always` are among them, `0` and `1` stand for
-    /// these two.
+    /// One of the listed words. Where `never` and `always` are among them, `0` and `1` mean these
+    /// two.
     Choice(&'static [&'static str]),
     /// A number of bytes, with an optional suffix `K`, `M`, `G` or `T`, or `KiB` to `TiB` (powers
     /// of 1,024), within the range.
@@ -30,7 +30,7 @@ pub enum Kind {
     },
     /// A file path.
     Path,
-    /// The path of a Unix socket. Set by tools for the programs they run: no flag stands for it.
+    /// The path of a Unix socket. Set by tools for the programs that they run; it has no flag.
     Socket,
 }
 
@@ -231,8 +231,8 @@ pub static OPTIONS: &[Declaration] = &[
         group: Group::Tune,
         doc: "Most bytes of free blocks that all magazines of the process may hold, beyond the \
               first 4 KiB of each class and thread. If not set: a 32nd of the memory of the \
-              machine or the control group, at most 256 MiB a processor and 4 GiB, and at least \
-              64 MiB.",
+              machine or the control group, at most 256 MiB per processor and 4 GiB, and at \
+              least 64 MiB.",
     },
     Declaration {
         name: "thread-cache",
@@ -266,8 +266,8 @@ pub static OPTIONS: &[Declaration] = &[
         group: Group::Tune,
         doc: "When a background thread gives free memory back and answers `neap stat`. `auto`: \
               once the heap has passed 4 MiB; in a Rust program with Neap as its own allocator, \
-              only if it asks. `always`: from the start, in every program. `never`: calls of \
-              `malloc` and `free` do its work.",
+              only if the program requests it. `always`: from the start, in every program. \
+              `never`: calls of `malloc` and `free` do its work.",
     },
     Declaration {
         name: "children",

@@ -31,7 +31,7 @@ const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3
 ///
 /// # Errors
 ///
-/// [`Rejected`] if `text` is no such value or stands outside the range.
+/// [`Rejected`] if `text` is no such value or is out of range.
 pub fn parse(kind: Kind, text: &[u8]) -> Result<Value<'_>, Rejected> {
     match kind {
         Kind::Choice(words) => choice(words, text),

@@ -1,4 +1,4 @@
-//! Bytes for people.
+//! Numbers of bytes as text for people.
 
 use core::fmt::{self, Write};
 

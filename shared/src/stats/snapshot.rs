@@ -4,7 +4,7 @@ use crate::classes::CLASSES;
 use crate::ledger::Ledger;
 use bytemuck::{Pod, Zeroable};
 
-/// The heap at one moment. Bytes unless said otherwise. 64-bit words only: it travels as it stands
+/// The heap at one moment. Bytes unless said otherwise. 64-bit words only: it is copied as it is
 /// (see [`crate::board`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub struct Snapshot {
     pub major_faults: u64,
     /// Address space reserved.
     pub reserved: u64,
-    /// Backed by the kernel's promise.
+    /// Readable and writable address space.
     pub committed: u64,
     /// Of the whole process, in RAM, as the kernel counts; 0 without /proc.
     pub resident: u64,
@@ -71,7 +71,7 @@ pub struct Snapshot {
     /// Times the kernel was asked which pages of a reused block, or of samples of it, are
     /// populated.
     pub questions: u64,
-    /// Times it could not be asked, or did not tell all.
+    /// Times it could not be asked, or gave an incomplete answer.
     pub unanswered: u64,
     /// Threads that have a cache.
     pub threads: u64,
@@ -146,9 +146,9 @@ pub struct ClassFigures {
     pub free: u64,
     /// Of these, free in magazines.
     pub cached: u64,
-    /// Refills of the class's magazines by threads that live.
+    /// Refills of the class's magazines by live threads.
     pub refills: u64,
-    /// Flushes of the class's magazines by threads that live.
+    /// Flushes of the class's magazines by live threads.
     pub flushes: u64,
     /// Allocations so far, in the counting mode; else 0.
     pub allocations: u64,
@@ -224,7 +224,7 @@ impl Snapshot {
             (
                 "slab_purged",
                 self.slab_purged,
-                "of these, pages that are kept away",
+                "of these, pages that are not resident",
             ),
             (
                 "quarantine",
@@ -241,7 +241,7 @@ impl Snapshot {
             (
                 "committed",
                 self.committed,
-                "backed by the kernel's promise",
+                "readable and writable address space",
             ),
             ("reserved", self.reserved, "address space"),
             (

@@ -108,7 +108,7 @@ fn calls(out: &mut fmt::Formatter<'_>, figures: &Snapshot) -> fmt::Result {
     }
     writeln!(
         out,
-        "  questions      {} to the kernel about touched pages; {} time{} it could not tell",
+        "  questions      {} to the kernel about touched pages; {} time{} without an answer",
         figures.questions,
         figures.unanswered,
         ending(figures.unanswered, "s")
@@ -172,7 +172,7 @@ mod tests {
             text.contains(" 0 refills, 1 flush, 1 thread now\n"),
             "{text}"
         );
-        assert!(text.contains("; 1 time it could not tell\n"), "{text}");
+        assert!(text.contains("; 1 time without an answer\n"), "{text}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 static struct block *list;
 static pthread_barrier_t turn;
+static void *volatile kept;
 
 static void *fill_it(void *unused) {
     list = fill(FILLED);
@@ -57,11 +58,28 @@ static void large(void) {
     for (int i = 0; i < COUNT; i++) free(blocks[i]);
 }
 
+/* The thread sleeps without a time limit when the block shrinks. */
+static void shrunk(void) {
+    char *block = malloc(FILLED);
+    CHECK(block);
+    memset(block, 0x5a, FILLED);
+    CHECK(until(one_lives) && until(one_is_parked));
+    CHECK((kept = realloc(block, MIB)));
+}
+
+/* It sleeps when the blocks are freed. */
+static void later(void) {
+    struct block *blocks = fill(FILLED);
+    CHECK(until(one_lives) && until(one_is_parked));
+    empty(blocks);
+}
+
 static const struct {
     const char *name;
     void (*act)(void);
     int idle; /* threads of the program that stay */
-} ways[] = {{"own", own, 0}, {"other", other, 0}, {"idle-owner", idle_owner, 1}, {"idle-freer", idle_freer, 1}, {"large", large, 0}};
+} ways[] = {{"own", own, 0}, {"other", other, 0}, {"idle-owner", idle_owner, 1}, {"idle-freer", idle_freer, 1}, {"large", large, 0}, {"shrunk", shrunk, 0},
+            {"later", later, 0}};
 
 int main(int count, char **arguments) {
     CHECK(count == 2 && served_by_neap("malloc"));

@@ -298,7 +298,7 @@ impl Columns {
         ];
         match at {
             [_, None, _, None, _] => Err(Failure::own(format!(
-                "this is no heap profile: its values are called {}",
+                "this is not a heap profile: its values are called {}",
                 names.join(", ")
             ))),
             _ => Ok(Self {

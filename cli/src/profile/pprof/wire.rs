@@ -64,5 +64,7 @@ pub fn is_message(bytes: &[u8]) -> bool {
 
 /// An error for a malformed file.
 pub fn damaged(why: impl std::fmt::Display) -> Failure {
-    Failure::own(format!("this is no pprof profile, or a damaged one: {why}"))
+    Failure::own(format!(
+        "this is not a pprof profile, or it is damaged: {why}"
+    ))
 }

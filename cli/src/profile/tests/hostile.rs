@@ -64,14 +64,14 @@ fn zipped(bytes: &[u8]) -> Vec<u8> {
 fn files_that_are_no_profiles_are_named() {
     for (bytes, expected) in [
         (&b""[..], "empty"),
-        (b"%!PS-Adobe", "no pprof profile"),
+        (b"%!PS-Adobe", "not a pprof profile"),
         (&[0x1f, 0x8b, 8, 0, 0], "cut short"),
         (&[0x1f, 0x8b, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9], "damaged"),
         (&zipped(b""), "empty"),
         (&zipped(&vec![0; pprof::MOST + 1]), "64 MiB"),
         // A field that claims to be longer than the file, one cut within its number, a group.
         (&[0x12, 0xff, 0xff, 0xff, 0xff, 0x0f], "cut short"),
-        (&[0x12, 0xff], "no pprof profile"),
+        (&[0x12, 0xff], "not a pprof profile"),
         (&[0x0b], "groups"),
     ] {
         let said = why(bytes);

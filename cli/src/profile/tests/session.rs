@@ -123,8 +123,11 @@ fn a_session_that_nobody_disturbs_says_nothing() {
 #[test]
 fn a_session_keeps_its_rate_and_tells_who_switched_it() {
     for (rate, words) in [
-        (0, "Sampling was switched off by another "),
-        (1 << 20, "Sampling was changed by another to every 1.0 MiB"),
+        (0, "Sampling was switched off by another neap "),
+        (
+            1 << 20,
+            "Sampling was changed by another neap to every 1.0 MiB",
+        ),
         (65536, "last on at the same rate"),
     ] {
         // So far in the future that it lies after the end.
@@ -172,7 +175,7 @@ fn a_first_session_that_was_cut_off_says_so_too() {
     assert_eq!((profile.rate, profile.switched), (65536, Some(cut_off)));
     let text = tree(&profile, Value::LiveSpace);
     assert!(
-        text.contains("switched off by another 0.0 s after"),
+        text.contains("switched off by another neap 0.0 s after"),
         "{text}"
     );
 }
@@ -222,13 +225,13 @@ fn texts_say_that_live_means_growth() {
     let opening = "\
 planted, process 77: 134.9 MiB in 1,049,584 objects allocated in 2.5 s (sampled every 512.0 KiB on \
 average); 127.9 MiB \
-in 1,049,577 objects more are live than before, at the places that grew (the others hold 3.0 MiB \
+in 1,049,577 more objects are live than before, at the places that grew (the others hold 3.0 MiB \
 less).
 The largest part of the growth of live bytes, 100.0 MiB (78.2 %), comes from download";
     assert!(text.starts_with(opening), "{text}");
     assert!(text.contains("\nCalls by growth of live bytes\n"), "{text}");
     let text = leaks(&of_session(0), Value::Waste);
-    assert!(text.contains("more are live than before.\n"), "{text}");
+    assert!(text.contains("objects are live than before.\n"), "{text}");
     let title = "More live than before, sorted by growth of the bytes that size classes add to \
                  live objects: 1 place";
     assert!(text.contains(title), "{text}");

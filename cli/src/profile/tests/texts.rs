@@ -249,7 +249,7 @@ fn patterns_that_match_nothing_or_are_none() {
     let failure = check_pattern("(((").unwrap_err();
     let text = failure.to_string();
     assert!(
-        text.ends_with("is none: found open group without closing ')'"),
+        text.ends_with("is not one: found open group without closing ')'"),
         "{text}"
     );
     assert!(check_pattern("^a|b$").is_ok());

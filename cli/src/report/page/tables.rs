@@ -194,7 +194,7 @@ pub fn ledger_table(history: &History) -> LedgerTable {
             }),
             end: match history.end() {
                 Some(Known::Yes(_)) => "At the end".to_owned(),
-                _ => format!("Told last, {}", moment(last)),
+                _ => format!("Last reported, {}", moment(last)),
             },
         },
         lines,

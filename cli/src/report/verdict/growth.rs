@@ -1,4 +1,4 @@
-//! Finds a heap that grows without end.
+//! Detects a heap that keeps growing.
 
 use super::finding::{Finding, share, stands_out, stands_out_in_small};
 use crate::report::known::History;
@@ -68,7 +68,7 @@ impl Growth {
     pub fn finding(&self, subject: &Subject) -> Option<Finding> {
         let grown = self.to - self.from;
         let next = match subject.profile {
-            Some(_) => "The table of sites below says who holds it.",
+            Some(_) => "The table of places below shows which ones hold it.",
             None => "Record again with `--profile`: the report then names the places that hold it.",
         };
         Some(Finding {
@@ -96,7 +96,7 @@ impl Growth {
                 match self.by {
                     Count::Requested => "",
                     Count::Spans =>
-                        " The process did not tell often enough what it had asked for; this is the \
+                        " The process did not report its requested bytes often enough; this is the \
                          page heap's own count, with the free blocks in slabs.",
                 }
             ),

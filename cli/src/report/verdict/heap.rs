@@ -127,7 +127,7 @@ const RULES: [Rule; 10] = [
         least: 0.10,
         what: "was freed blocks that the checking mode holds back",
         why: "`--check` keeps freed blocks for a while to catch second frees.",
-        remedy: "Run without `--check` where memory counts.",
+        remedy: "Run without `--check` if memory matters.",
     },
     Rule {
         kind: "metadata",
@@ -145,8 +145,8 @@ const RULES: [Rule; 10] = [
         whole: Whole::Resident,
         least: 0.10,
         what: "was the pages around sampled blocks",
-        why: "While the heap is profiled, every sampled block stands on pages of its own.",
-        remedy: "Sample less often (`--sample 2M`); without a profile these bytes are not there.",
+        why: "While the heap is profiled, every sampled block has pages of its own.",
+        remedy: "Sample less often (`--sample 2M`); without sampling, these bytes do not exist.",
     },
 ];
 

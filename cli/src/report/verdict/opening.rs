@@ -22,7 +22,9 @@ pub fn text(subject: &Subject, findings: &[Finding]) -> String {
     sentences.extend(peak(&history, subject.frontend));
     sentences.extend(history.missed().map(|most| {
         let most = Bytes(most);
-        format!("Between two samples it had up to {most} in RAM; what that was is not known.")
+        format!(
+            "Between two samples it had up to {most} in RAM; what it consisted of is not known."
+        )
     }));
     sentences.extend(
         findings
@@ -49,7 +51,7 @@ fn run(subject: &Subject) -> String {
     if subject.samples.is_empty() {
         return match subject.profile {
             Some(profile) => profiled(&name, profile),
-            None => format!("Nothing was recorded of `{name}`: it ended before the first sample."),
+            None => format!("Nothing was recorded for `{name}`: it ended before the first sample."),
         };
     }
     let seconds = subject.duration_ms() as f64 / 1e3;
@@ -135,21 +137,22 @@ fn silence(gap: &Gap, frontend: Frontend) -> String {
     let told = match (gap.before_ms, gap.after_ms) {
         (None, None) => {
             return format!(
-                "the process never told what is in its heap. {}",
+                "the process never reported what is in its heap. {}",
                 reasons(frontend)
             );
         }
         (Some(before), Some(after)) => format!(
-            "the process told it {} before that and {} after it, and may have changed in between",
+            "the process reported it {} before that and {} after it, and may have changed in \
+             between",
             apart(before),
             apart(after)
         ),
         (Some(before), None) => format!(
-            "the process told it last {} before that, and may have changed since",
+            "the process last reported it {} before that, and may have changed since",
             apart(before)
         ),
         (None, Some(after)) => format!(
-            "the process told it first {} after that, and may have changed by then",
+            "the process first reported it {} after that, and may have changed by then",
             apart(after)
         ),
     };

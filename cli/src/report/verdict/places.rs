@@ -166,7 +166,7 @@ fn gain(site: &Site, total: &Figures, most: u64) -> Option<Finding> {
         of: "the growth of what is live",
         site: Some(site.function.clone()),
         headline: format!(
-            "From {}, {} in {live_objects} objects more are live than before.",
+            "From {}, {} in {live_objects} more objects are live than before.",
             site.name(),
             Bytes(live_bytes)
         ),
@@ -175,8 +175,8 @@ fn gain(site: &Site, total: &Figures, most: u64) -> Option<Finding> {
             percent(live_bytes, alloc_bytes),
             path(site)
         ),
-        remedy: "Take another session later: what grows each time, without end, is a missing free \
-                 on the paths that leave this function's callers, or a container that only grows. \
+        remedy: "Take another session later: what grows each time is a missing free on \
+                 the paths that leave this function's callers, or a container that only grows. \
                  If it grows once, it is the program's data."
             .to_owned(),
     })
@@ -231,7 +231,7 @@ fn waste(site: &Site, total: &Figures, when: &str) -> Option<Finding> {
             sizes(&site.figures)
         ),
         detail: format!(
-            "Of {objects} objects {when}, {} were asked for and {} taken.{}",
+            "Of {objects} objects {when}, {} were requested and {} used.{}",
             Bytes(asked),
             Bytes(usable),
             path(site)

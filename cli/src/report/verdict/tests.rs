@@ -316,7 +316,7 @@ fn a_heap_that_was_never_told_has_its_reasons() {
     let opening = verdict(&[silent], Vec::new()).opening;
     for words in [
         "47.6 MiB in RAM",
-        "not known: the process never told",
+        "not known: the process never reported",
         "had no purge thread",
         "in a sandbox",
     ] {
@@ -364,7 +364,7 @@ fn a_ledger_of_another_moment_judges_nothing() {
     assert_eq!(kinds(&verdict), [""; 0]);
     for words in [
         "At most it had 125.8 MiB in RAM",
-        "not known: the process told it 0.1 s before that and 5.9 s after it",
+        "not known: the process reported it 0.1 s before that and 5.9 s after it",
         "slabs and large blocks took 123.9 MiB",
     ] {
         assert!(verdict.opening.contains(words), "{}", verdict.opening);

@@ -89,7 +89,7 @@ fn damage_and_other_files_are_refused_with_the_reason() {
     assert!(refusal(&file).contains("neither a recording"));
     fs::write(&file, b"\x1f\x8bnonsense").unwrap();
     assert!(refusal(&file).contains("file: "), "{}", refusal(&file));
-    assert!(refusal(room.path()).contains("no ordinary file"));
+    assert!(refusal(room.path()).contains("not an ordinary file"));
     assert!(refusal(&room.path().join("absent")).contains("No such file"));
 }
 

@@ -1,13 +1,16 @@
-//! Bounds on what the heap holds, who purges, and where huge pages are.
+//! Bounds on what the heap holds, which thread purges, and where huge pages are.
 
 use super::{heap, large};
-use crate::base::sync::plain::{AtomicU64, Ordering::Relaxed};
+use crate::base::sync::plain::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::base::units::{HUGE_BYTES, HUGE_SLICES, SLICE_BYTES};
 use crate::os::Huge;
 use crate::os::fake::{Conditions, Fake};
 use crate::pages::{Age, Dirty, Driver, HugePolicy, PageHeap, Span, SpanSource, Use};
 use crate::pages::{MIRROR_WORDS, Mirror};
 use std::boxed::Box;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
 use std::vec::Vec;
 
 const MIB: usize = 1 << 20;
@@ -34,7 +37,7 @@ fn over_the_hard_limit_nothing_is_had() {
     heap.limits().set_hard(MIB);
     let spans: Vec<_> = core::iter::from_fn(|| large(&heap, 4)).collect();
     assert_eq!(spans.len(), 4);
-    // A stack counts as what it most likely touches.
+    // A stack counts as the bytes that it most likely touches.
     assert!(heap.alloc(1, 1, Use::Stack, SLICE_BYTES).is_none());
     free(&heap, spans[0], Dirty::All);
     assert!(heap.alloc(1, 1, Use::Stack, SLICE_BYTES).is_some());
@@ -116,6 +119,30 @@ fn the_soft_limit_leaves_free_pages_what_is_left() {
     heap.limits().set_group(2 * MIB, MIB);
     free(&heap, second, Dirty::AsBefore);
     assert!(heap.footprint().total() <= 2 * MIB);
+}
+
+/// The purging thread may have lost its processor: free pages would pile up behind it.
+#[test]
+fn who_frees_far_past_a_bound_waits_for_the_purging_thread() {
+    let heap = roomy();
+    heap.limits().set_dirty(MIB);
+    let spans = [32, 1, 32, 1].map(|slices| large(&heap, slices).unwrap());
+    let (locked, given_up) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let purging = heap.purging.lock();
+            locked.wait();
+            thread::sleep(Duration::from_millis(300));
+            given_up.store(true, Relaxed);
+            drop(purging);
+        });
+        locked.wait();
+        free(&heap, spans[0], Dirty::All);
+        free(&heap, spans[2], Dirty::All);
+        assert!(given_up.load(Relaxed), "it did not wait");
+    });
+    assert!(heap.totals().free_dirty <= MIB);
+    assert_eq!(heap.check(), Ok(()));
 }
 
 #[test]

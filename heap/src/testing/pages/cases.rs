@@ -1,4 +1,4 @@
-//! One behaviour a test, on the fake system.
+//! One behaviour per test, on the fake system.
 
 use super::{heap, large};
 use crate::base::units::SLICE_BYTES;
@@ -46,7 +46,7 @@ fn zeroing_writes_only_dirty_pages() {
     unsafe {
         span.base.as_ptr().write_bytes(7, 2 * SLICE_BYTES);
         heap.free(span.base, Dirty::Prefix(2 * 4096));
-        // Told the truth about two pages only, so the others keep what was written.
+        // Correctly informed about only two pages, so the others keep what was written.
         let again = large(&heap, 2).unwrap();
         heap.zero_dirty(again.base, 2 * SLICE_BYTES);
         let at = |offset: usize| again.base.add(offset).read();

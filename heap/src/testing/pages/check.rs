@@ -25,7 +25,7 @@ fn require(holds: bool, otherwise: &'static str) -> Result<(), &'static str> {
 }
 
 impl<O: Os> PageHeap<O> {
-    /// Looks whether every invariant holds; says which one does not.
+    /// Checks every invariant; returns the one that does not hold.
     pub fn check(&self) -> Result<(), &'static str> {
         self.locked().check()
     }

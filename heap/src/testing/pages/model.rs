@@ -95,7 +95,7 @@ impl<'h> Model<'h> {
         }
     }
 
-    /// The least that the heap must be told about what was written.
+    /// The smallest range that must be reported to the heap as written.
     fn dirty(&self, held: &Held, precisely: bool) -> Dirty {
         match held.written.keys().next_back() {
             _ if !precisely => Dirty::All,

@@ -1,4 +1,4 @@
-//! The heap and the kernel together.
+//! The page heap on the real kernel.
 
 use super::{ends, large};
 use crate::base::units::SLICE_BYTES;
@@ -73,7 +73,7 @@ fn moved_pages_keep_their_contents_and_leave_zeros() {
 }
 
 /// Allocates until refused, frees all, and allocates as much again. Keeps spans in a list through
-/// their first words, for it must not allocate.
+/// their first words, because it must not allocate.
 fn exhaust_twice(heap: &PageHeap<Linux>, slices: usize) -> bool {
     let mut counts = [0; 2];
     for count in &mut counts {
@@ -142,7 +142,8 @@ fn everything_locked() {
     assert!(succeeds(Limit::Locked, works) || !succeeds(Limit::Locked, || true));
 }
 
-/// Two threads near the hard limit: what one finds in its way the other purges first.
+/// Two threads near the hard limit: the pages that are in the way of one are being purged by the
+/// other.
 #[test]
 fn a_request_is_granted_when_another_thread_made_room_for_it() {
     let heap = heap();

@@ -1,5 +1,5 @@
-//! What the kernel refuses or limits: purges, commits, address space; one behaviour a test, on the
-//! fake system.
+//! What the kernel refuses or limits: purges, commits, address space. One behaviour per test, on
+//! the fake system.
 
 use super::{heap, large};
 use crate::base::sync::plain::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! What a thread is granted while another one purges, on the fake system.
+//! What a thread gets while another one purges, on the fake system.
 
 use super::{heap, large};
 use crate::base::units::SLICE_BYTES;
@@ -19,9 +19,9 @@ fn with_free_slices() -> Box<PageHeap<Fake>> {
     heap
 }
 
-/// What `request` answers that another thread makes while a purge of all free pages waits in the
-/// kernel. The purge goes on when the request waits for it; if it does not, or comes too late, the
-/// answer tells.
+/// The result of `request`, which another thread makes while a purge of all free pages waits in the
+/// kernel. The purge continues when the request waits for it. If the request does not wait, or
+/// comes too late, the result shows it.
 fn during_a_purge<T: Send>(heap: &PageHeap<Fake>, request: impl FnOnce() -> T + Send) -> T {
     let gate = heap.os().stop_purges();
     thread::scope(|scope| {

@@ -1,5 +1,4 @@
-//! How `calloc` makes a span zero, on the fake system, which counts who was asked and what was
-//! purged.
+//! How `calloc` makes a span zero, on the fake system, which counts queries and purges.
 
 use super::{heap, large};
 use crate::base::units::SLICE_BYTES;
@@ -9,7 +8,8 @@ use crate::pages::{Dirty, PageHeap, ZeroingTotals};
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
 
-/// A zeroed block of `bytes`, of which `touch` then writes to what it likes, freed. What that cost.
+/// Allocates a zeroed block of `bytes`, lets `touch` write to any of it, and frees it. Returns what
+/// that cost.
 fn round(heap: &PageHeap<Fake>, bytes: usize, touch: impl Fn(usize) -> bool) -> ZeroingTotals {
     let before = heap.totals().zeroing;
     let span = large(heap, bytes.div_ceil(SLICE_BYTES)).unwrap();
@@ -89,7 +89,7 @@ fn untouched_blocks_are_queried_seldom_and_never_written() {
     assert!(costs.iter().all(|cost| cost.written == 0));
     let asked = costs.iter().map(|cost| cost.asked).sum::<usize>();
     assert!((32..32 + 100 / 8).contains(&asked), "{asked}");
-    // One that touches after all is found out, and then no longer purged.
+    // Neap notices a program that does touch the block, and then no longer purges it.
     for _ in 0..8 {
         round(&heap, 10 * MIB, |page| page < 16);
     }
@@ -126,7 +126,7 @@ fn an_idle_block_is_purged_soon() {
     }
 }
 
-/// Used in full in one round of a few: no more than samples are given back.
+/// Used in full in one round of a few: only samples are given back.
 #[test]
 fn a_block_used_now_and_then_is_not_purged() {
     for period in [2, 3, 4, 6, 8, 16] {

@@ -1,4 +1,4 @@
-//! Random steps against a naive model, which keeps stacks and large blocks as lists, and the last
+//! Random steps against a naive model, which keeps lists of stacks and large blocks, and the last
 //! write to each OS page.
 
 use super::super::pool::Pool;
@@ -188,7 +188,7 @@ impl<'h> World<'h> {
         let Some(span) = self.pages.alloc(slices, 1, Use::Large, bytes) else {
             return;
         };
-        // SAFETY: just given out. A guard left in it would be seen as a page that is not zero.
+        // SAFETY: just given out. A guard left in it would show as a page that is not zero.
         unsafe { self.pages.zero_dirty(span.base, bytes) };
         let start = span.base.as_ptr().addr();
         for at in (start..start + bytes).step_by(self.page()) {

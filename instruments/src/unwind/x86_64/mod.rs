@@ -1,4 +1,4 @@
-//! x86-64: the unwind tables, else the chain of frame pointers.
+//! x86-64: the unwind tables, or else the chain of frame pointers.
 
 mod cache;
 mod expression;

@@ -1,8 +1,8 @@
 //! An entry's program: instructions that say, for each place in a function, where its caller's
 //! registers are.
 //!
-//! Of a row, only the CFA, the frame pointer and the return address are kept: the walk needs no
-//! more.
+//! Of each row, only the CFA, the frame pointer and the return address are kept, because the walk
+//! needs no more.
 
 use super::super::{Frame, Left};
 use super::expression;

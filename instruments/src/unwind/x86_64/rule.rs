@@ -15,7 +15,7 @@ pub(super) enum Rule {
     Chain,
     /// This type cannot express the table's rule: run the program again.
     Program,
-    /// The return address stands right below the CFA (the caller's stack pointer).
+    /// The return address is right below the CFA (the caller's stack pointer).
     Simple {
         /// The register that the CFA is relative to.
         base: Base,

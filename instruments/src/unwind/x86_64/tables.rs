@@ -1,6 +1,7 @@
 //! The unwind tables of a loaded object: finds the entry of an address.
 //!
-//! Located through `.eh_frame_hdr`, and read within the segment that contains it.
+//! Finds the tables through `.eh_frame_hdr`, and reads them only within the segment that contains
+//! it.
 
 use crate::objects::{self, Object};
 use crate::peek::Peek;

@@ -1,4 +1,4 @@
-//! What is done to heap and model, and under which conditions.
+//! The steps that heap and model take, and their preconditions.
 
 use crate::base::units::SLICE_BYTES;
 use crate::os::fake::{Call, Conditions};
