@@ -164,39 +164,6 @@ impl<O: Os> PageHeap<O> {
         }
     }
 
-    /// When free spans are to be purged next by their age, in ms; `None` when none will be: the
-    /// kernel refused them, the program locked its memory, or all of them may stay.
-    pub fn next_purge(&self) -> Option<u64> {
-        let mut locked = self.locked();
-        let oldest = locked.oldest_due()?.freed_at();
-        let newest = locked
-            .inner
-            .aging
-            .newest()
-            .map_or(oldest, SpanRecord::freed_at);
-        let decay_ms = self.decay_ms.load(Relaxed);
-        let patient = oldest.saturating_add(decay_ms << locked.patience());
-        Some(patient.min(newest.max(oldest).saturating_add(decay_ms)))
-    }
-
-    /// Gives back free pages that are due, with those that are due before another quarter of the
-    /// decay time is over. Returns how many bytes.
-    pub fn purge_old(&self) -> usize {
-        let mut locked = self.locked();
-        let (now, decay_ms) = (self.os.now_ms(), self.decay_ms.load(Relaxed));
-        let young = |shift: u32| (decay_ms << shift) - decay_ms / 4;
-        let newest = locked.inner.aging.newest().map(SpanRecord::freed_at);
-        let is_idle = newest.is_none_or(|newest| newest + young(0) <= now);
-        let stay = if is_idle {
-            young(0)
-        } else {
-            young(locked.patience())
-        };
-        drop(locked);
-        now.checked_sub(stay)
-            .map_or(0, |time| self.purge_until(time))
-    }
-
     /// Ends: every piece shortens the queue or purges pages.
     fn purge_by_pieces(&self, due: impl Fn(&mut Locked<'_, O>) -> Due) -> usize {
         let (mut bytes, mut reach) = (0, MOST_SPARSE);
@@ -393,8 +360,8 @@ impl<'h, O: Os> Locked<'h, O> {
     }
 
     fn due_now(&mut self) -> Due {
-        let decay = self.heap.decay_ms.load(Relaxed) << self.patience();
-        match self.heap.os.now_ms().checked_sub(decay) {
+        let age = self.stay_ms();
+        match self.heap.os.now_ms().checked_sub(age) {
             Some(time) => Due::Until(time),
             // The clock is younger than the decay time.
             None => Due::Nothing,

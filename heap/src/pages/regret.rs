@@ -93,6 +93,11 @@ impl Regrets {
         self.purged.iter().all(|purged| purged.sum() == 0)
     }
 
+    /// Whether no purge was regretted lately for its age.
+    pub(super) fn is_content(&self) -> bool {
+        self.regretted[Cause::Age as usize].sum() == 0
+    }
+
     pub(super) fn forget(&mut self, now: u64, decay_ms: u64) {
         for (purged, regretted) in self.purged.iter_mut().zip(&mut self.regretted) {
             purged.forget(now, decay_ms);

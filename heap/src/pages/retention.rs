@@ -2,13 +2,13 @@
 //!
 //! Two things follow from regrets. The heap may hold more than it ever held by as many bytes as it
 //! lately regretted to have purged for room ([`PageHeap::way_for`]). And free spans stay for two or
-//! four decay times ([`Locked::patience`]), but none longer than one decay time after the program
+//! four decay times ([`PageHeap::next_purge`]), but none longer than one decay time after the program
 //! last freed a span.
 
 use super::heap::{Locked, PageHeap};
 use super::limits::STACK_BYTES;
 use super::regret::{Cause, Regrets};
-use super::span::Use;
+use super::span::{SpanRecord, Use};
 use crate::base::sync::plain::Ordering::Relaxed;
 use crate::os::Os;
 
@@ -33,6 +33,33 @@ impl<O: Os> PageHeap<O> {
         let excess = held.total().saturating_sub(most).min(held.dirty);
         (excess > held.total() / GROWTH_PART).then_some(held.total() - excess)
     }
+
+    /// When free spans are to be purged next by their age, in ms; `None` when none will be: the
+    /// kernel refused them, the program locked its memory, or all of them may stay.
+    pub fn next_purge(&self) -> Option<u64> {
+        let mut locked = self.locked();
+        let oldest = locked.oldest_due()?.freed_at();
+        let newest = locked.newest_freed_at().unwrap_or(oldest).max(oldest);
+        let patient = oldest.saturating_add(locked.stay_ms());
+        let rests = newest.saturating_add(self.decay_ms.load(Relaxed));
+        Some(patient.min(rests))
+    }
+
+    /// Gives back free pages that are due, and those that are due before another quarter of the
+    /// decay time is over. Returns how many bytes.
+    pub fn purge_old(&self) -> usize {
+        let mut locked = self.locked();
+        let (now, decay_ms) = (self.os.now_ms(), self.decay_ms.load(Relaxed));
+        let early = decay_ms / 4;
+        let rests_since = locked.newest_freed_at().unwrap_or(0);
+        let stay = match rests_since.saturating_add(decay_ms - early) <= now {
+            true => decay_ms,
+            false => locked.stay_ms(),
+        };
+        drop(locked);
+        let until = now.checked_sub(stay - early);
+        until.map_or(0, |time| self.purge_until(time))
+    }
 }
 
 impl<O: Os> Locked<'_, O> {
@@ -54,10 +81,19 @@ impl<O: Os> Locked<'_, O> {
         });
     }
 
-    /// By how many powers of two free spans stay longer than the decay time.
-    pub(super) fn patience(&mut self) -> u32 {
+    /// For how long free spans stay now, in ms.
+    pub(super) fn stay_ms(&mut self) -> u64 {
+        let decay_ms = self.heap.decay_ms.load(Relaxed);
+        if self.inner.regrets.is_content() {
+            return decay_ms;
+        }
         let held = self.footprint().total();
-        self.regrets().patience(held)
+        decay_ms.saturating_mul(1 << self.regrets().patience(held))
+    }
+
+    /// When the last free span that is dirty became free, in ms.
+    fn newest_freed_at(&self) -> Option<u64> {
+        self.inner.aging.newest().map(SpanRecord::freed_at)
     }
 
     fn regrets(&mut self) -> &mut Regrets {
